@@ -1,0 +1,34 @@
+# Everything foreign, found once. Imported targets are SYSTEM, so their headers do not meet our warnings.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED CONFIG)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(spdlog REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
+find_package(yaml-cpp REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(Protobuf REQUIRED)
+
+# Debian's yaml-cpp 0.7 exports a bare target without its include folder; ours carries the namespace newer versions have.
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)
+  target_link_libraries(yaml-cpp::yaml-cpp INTERFACE yaml-cpp)
+endif()
+
+if(TROUPE_WITH_GRPC)
+  find_package(gRPC REQUIRED CONFIG)
+endif()
+
+if(TROUPE_BUILD_TESTS)
+  find_package(GTest REQUIRED CONFIG)
+endif()
+if(TROUPE_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED CONFIG)
+endif()
+
+if(TROUPE_WITH_TORCH)
+  find_package(LibTorch REQUIRED)
+endif()
+
+configure_file(${CMAKE_CURRENT_LIST_DIR}/troupe_version.h.in ${CMAKE_BINARY_DIR}/generated/troupe_version.h @ONLY)
