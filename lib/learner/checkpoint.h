@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/policy/weight_snapshot.h"
+
+namespace troupe::learner {
+
+/// Row counters of a run. Conservation, checked after every fault test:
+///   received = accepted + duplicate + stale + invalid;  accepted = trained + queued + dropped + rolled_back.
+struct RowCounters {
+  int64_t received = 0;
+  int64_t accepted = 0;
+  int64_t duplicate = 0;
+  int64_t stale = 0;
+  int64_t invalid = 0;
+  int64_t trained = 0;
+  int64_t queued = 0;       ///< accepted, waiting for their update
+  int64_t dropped = 0;      ///< accepted, but found too old at assembly, or of an iteration that was given up
+  int64_t rolled_back = 0;  ///< accepted or trained after the checkpoint that a restart went back to
+};
+
+/// One environment's place in its sequence of episodes.
+struct LaneState {
+  uint32_t env_id = 0;
+  uint32_t next_episode = 0;
+};
+
+/// Everything that makes a resumed run equal an uninterrupted one. Plain value, snapshotted by the learner between updates and written by lib/storage.
+struct LearnerState {
+  int64_t iteration = 0;    ///< updates done
+  int64_t env_steps = 0;    ///< trained
+  int64_t agent_steps = 0;  ///< trained
+  int64_t episodes = 0;     ///< finished
+  double wall_clock_s = 0;  ///< of all learner epochs together
+  uint64_t learner_epoch = 0;
+  RowCounters rows;
+  std::vector<LaneState> lanes;                 ///< ascending env_id
+  std::map<uint64_t, uint64_t> watermarks;      ///< worker id -> highest contiguous sequence that has a disposition
+  std::vector<double> recent_return_sums;       ///< window of the last 100 episodes, oldest first
+  std::vector<double> recent_lengths;
+  std::vector<std::vector<double>> recent_agent_returns;  ///< by agent slot, same window; NaN when absent
+  bool has_best = false;
+  double best_return = 0;                       ///< of the checkpoint `best`
+  std::vector<policy::PolicyState> policies;    ///< by policy slot
+};
+
+/// Writes and reads LearnerState; implemented in lib/storage. Called from the checkpoint thread; may block on the disk.
+class CheckpointStore {
+ public:
+  virtual ~CheckpointStore() = default;
+  /// Durable when it returns OK. `is_best` also moves `best`.
+  virtual absl::Status Save(const LearnerState& state, bool is_best) = 0;
+};
+
+}  // namespace troupe::learner

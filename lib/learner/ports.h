@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lib/policy/weight_snapshot.h"
+#include "lib/sample/grant.h"
+
+namespace troupe::learner {
+
+/// What the learner tells one worker: a gRPC stream, or the sampler in the learner's own process. Thread-safe; never blocks.
+class WorkerPort {
+ public:
+  virtual ~WorkerPort() = default;
+  virtual void SendGrant(const sample::Grant& grant) = 0;
+  virtual void SendAck(const sample::FragmentAck& ack) = 0;
+  /// Hand in what you hold, then leave. `reason` is for the log.
+  virtual void SendDrain(const std::string& reason) = 0;
+};
+
+/// Where new weights go. Thread-safe; never blocks; latest wins.
+class WeightPublisher {
+ public:
+  virtual ~WeightPublisher() = default;
+  virtual void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) = 0;
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/sample/grant.h"
+#include "lib/sample/multi_agent_batch.h"
+
+namespace troupe::rollout {
+
+/// Where fragments go: a gRPC stream, or the learner in the same process. Thread-safe.
+class SampleSink {
+ public:
+  virtual ~SampleSink() = default;
+  /// Hands a fragment on and keeps it alive until its ack. Blocks while the byte credit is used up (back-pressure). CANCELLED when the
+  /// sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
+  virtual absl::Status Submit(sample::MultiAgentBatchPtr fragment) = 0;
+};
+
+/// Where orders come from. Thread-safe.
+class GrantSource {
+ public:
+  virtual ~GrantSource() = default;
+  /// The next grant; nullopt after `timeout`. CANCELLED after a drain or shutdown: nothing more will come.
+  virtual absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) = 0;
+};
+
+/// Where weights come from: the newest of every policy. Thread-safe.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// The newest snapshot of `policy` that is at least `min_version`, waiting for it up to `timeout`: DEADLINE_EXCEEDED, or CANCELLED
+  /// when closing.
+  virtual absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy,
+                                                                 policy::WeightVersion min_version,
+                                                                 absl::Duration timeout) = 0;
+};
+
+}  // namespace troupe::rollout

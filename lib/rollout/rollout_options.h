@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace troupe::rollout {
+
+/// RLlib's batch_mode.
+enum class BatchMode : uint8_t {
+  kTruncateEpisodes = 1,  ///< fragments may cut episodes
+  kCompleteEpisodes = 2,  ///< a grant ends at the end of an episode in every environment
+};
+
+struct RolloutOptions {
+  uint64_t seed = 0;
+  bool explore = true;            ///< false: the distribution's mode
+  int64_t max_fragment_bytes = (4 << 20) - (64 << 10);  ///< columns of one fragment; the rest of 4 MiB is for its header
+};
+
+}  // namespace troupe::rollout

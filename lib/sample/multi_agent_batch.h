@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "lib/base/check.h"
+#include "lib/policy/ids.h"
+#include "lib/sample/ids.h"
+#include "lib/tensor/dtype.h"
+
+namespace troupe::sample {
+
+/// A borrowed [rows, row_elements] array, row-major and dense. Empty (data == nullptr, rows == 0) when the column is absent.
+struct ColumnView {
+  const std::byte* data = nullptr;
+  tensor::DType dtype = tensor::DType::kUnspecified;
+  int64_t rows = 0;
+  int64_t row_elements = 0;
+
+  bool present() const { return dtype != tensor::DType::kUnspecified; }
+  size_t bytes() const { return static_cast<size_t>(rows * row_elements) * tensor::ElementBytes(dtype); }
+  /// All elements; T must be as wide as the dtype (checked).
+  template <typename T>
+  absl::Span<const T> As() const {
+    TROUPE_CHECK(rows == 0 || sizeof(T) == tensor::ElementBytes(dtype));
+    return absl::Span<const T>(reinterpret_cast<const T*>(data), static_cast<size_t>(rows * row_elements));
+  }
+};
+
+/// How an agent took part in an episode; also for policies that do not train here, so that predicates and critics can see them.
+struct AgentEntry {
+  int32_t slot = 0;              ///< agent slot
+  policy::PolicySlot policy;     ///< who plays it in this episode
+};
+
+/// A part of one episode inside a fragment.
+struct EpisodeEntry {
+  uint32_t env_id = 0;      ///< global environment id
+  uint32_t episode = 0;     ///< ordinal in that environment
+  int32_t first_step = 0;   ///< env_step of the first row here
+  bool continues = false;   ///< it began in an earlier fragment
+  std::vector<AgentEntry> agents;  ///< agents observed so far, by slot
+};
+
+/// An episode that ended in this fragment, for metrics.
+struct FinishedEpisode {
+  uint32_t env_id = 0;
+  uint32_t episode = 0;
+  int32_t length = 0;  ///< env steps
+  std::vector<float> returns;   ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
+  std::vector<int32_t> policies;  ///< by agent slot, PolicySlot value or -1
+  std::vector<float> infos;  ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
+};
+
+/// Why a segment ends. In the segments column.
+enum class SegmentEnd : int32_t {
+  kCut = 0,         ///< the fragment ended: continues in a later one; has a final row
+  kTerminated = 1,  ///< the task ended: value 0 afterwards, no final row
+  kTruncated = 2,   ///< a limit ended it: has a final row
+};
+
+/// Words of one row of PolicyRows::segments (int32).
+enum SegmentField : int {
+  kSegmentEpisode = 0,     ///< index into MultiAgentBatch::episodes
+  kSegmentSlot = 1,        ///< agent slot
+  kSegmentEnd = 2,         ///< SegmentEnd
+  kSegmentFinalRow = 3,    ///< row in final_obs, or -1
+  kSegmentVersionLag = 4,  ///< PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows)
+  kSegmentFields = 5,
+};
+
+/// The rows of one policy in a fragment, time-major: the rows of one env step are contiguous, steps ascend. A row is one decision
+/// of one agent: what it observed, what it did, and what came of it until its next observation.
+///
+/// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time order; a
+/// segment has a final row exactly when it was cut or truncated.
+struct PolicyRows {
+  policy::PolicySlot policy;
+  policy::WeightVersion version;  ///< weights that acted (all rows but those of segments with a version lag)
+  int64_t rows = 0;
+  int64_t num_segments = 0;
+  int64_t final_rows = 0;
+
+  ColumnView obs;          ///< [rows, flat_size] float32 or uint8
+  ColumnView actions;      ///< [rows, action_words] int32 or float32 words as sampled, before bounding; dtype int32
+  ColumnView action_logp;  ///< [rows, 1] float32
+  ColumnView rewards;      ///< [rows, 1] float32
+  ColumnView terminated;   ///< [rows, 1] uint8, 1 on a segment's last row when it ended so
+  ColumnView truncated;    ///< [rows, 1] uint8
+  ColumnView action_mask;  ///< [rows, mask_size] uint8; only with a mask
+  ColumnView agent_mask;   ///< [rows, 1] uint8; only when the environment has it; 0: not for losses
+  ColumnView env_row;      ///< [rows, 1] int32, index into the env-step tables
+  ColumnView segment;      ///< [rows, 1] int32, index into segments
+  ColumnView state;        ///< [rows, state_size] float32; only for per-agent state
+  ColumnView segments;     ///< [num_segments, kSegmentFields] int32
+
+  ColumnView final_obs;          ///< [final_rows, flat_size]: what the agent observed after the segment's last row
+  ColumnView final_action_mask;  ///< [final_rows, mask_size] uint8
+  ColumnView final_env_row;      ///< [final_rows, 1] int32, index into the env-step tables
+  ColumnView final_state;        ///< [final_rows, state_size] float32; only for per-agent state
+};
+
+/// One fragment: what a worker sampled for one grant (or a part of it, at most 4 MiB on the wire). Columns are borrowed from
+/// `storage`, which keeps them alive. Immutable once handed on; thread-safe to read.
+struct MultiAgentBatch {
+  GrantId grant;
+  int64_t iteration = 0;
+  int64_t num_env_steps = 0;    ///< steps taken: what train_batch_size counts
+  int64_t num_agent_steps = 0;  ///< rows with agent_mask 1, over all policies
+  bool last_of_grant = false;
+
+  std::vector<EpisodeEntry> episodes;
+  std::vector<FinishedEpisode> finished;
+  std::vector<PolicyRows> policies;  ///< ascending policy slot, only those with rows
+
+  /// Env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only looked at to bootstrap.
+  int64_t env_rows = 0;
+  int64_t final_env_rows = 0;
+  ColumnView step_episode;  ///< [env_rows + final_env_rows, 1] int32, index into episodes
+  ColumnView step_index;    ///< [env_rows + final_env_rows, 1] int32, env_step within the episode
+  ColumnView state;         ///< [env_rows + final_env_rows, state_size] float32; only for per-env state
+
+  std::shared_ptr<const void> storage;  ///< owner of the columns' memory
+};
+using MultiAgentBatchPtr = std::shared_ptr<const MultiAgentBatch>;
+
+}  // namespace troupe::sample
