@@ -5,7 +5,8 @@
 namespace troupe::base {
 
 Backoff::Backoff(Options options, uint64_t seed)
-    : options_(options), random_(PhiloxKey{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, {}),
+    : options_(options),
+      random_(PhiloxKey{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, {}),
       bound_(options.initial) {}
 
 std::optional<absl::Duration> Backoff::NextDelay() {

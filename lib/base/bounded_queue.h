@@ -16,7 +16,8 @@ namespace troupe::base {
 /// or 1 each for a count). An item heavier than the whole capacity is accepted only by an empty queue.
 ///
 /// Thread-safe. TryPush never blocks; AwaitPush and AwaitPop block up to their timeout. States: open ->
-/// closed; Close(kDrain) lets poppers take what is left, Close(kDrop) discards it. Items are destroyed outside the lock.
+/// closed; Close(kDrain) lets poppers take what is left, Close(kDrop) discards it. Items are destroyed outside the
+/// lock.
 template <typename T>
 class BoundedQueue {
  public:

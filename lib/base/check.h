@@ -9,9 +9,9 @@ namespace troupe::base {
 }  // namespace troupe::base
 
 /// Aborts unless `condition` holds; active in every build type.
-#define TROUPE_CHECK(condition)                                                 \
-  do {                                                                          \
-    if (__builtin_expect(!(condition), 0)) {                                    \
-      ::troupe::base::CheckFailed(#condition, __FILE__, __LINE__);              \
-    }                                                                           \
+#define TROUPE_CHECK(condition)                                    \
+  do {                                                             \
+    if (__builtin_expect(!(condition), 0)) {                       \
+      ::troupe::base::CheckFailed(#condition, __FILE__, __LINE__); \
+    }                                                              \
   } while (false)

@@ -1,8 +1,8 @@
 #include "lib/base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-
 #include <cstdio>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
 
 namespace troupe::base {
 

@@ -11,10 +11,10 @@
 #define TROUPE_CONCAT_(a, b) TROUPE_CONCAT_INNER_(a, b)
 
 /// Returns the Status of `expr` from the enclosing function unless it is OK.
-#define TROUPE_RETURN_IF_ERROR(expr)                   \
-  do {                                                 \
-    ::absl::Status troupe_status_ = (expr);            \
-    if (!troupe_status_.ok()) return troupe_status_;   \
+#define TROUPE_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    ::absl::Status troupe_status_ = (expr);          \
+    if (!troupe_status_.ok()) return troupe_status_; \
   } while (false)
 
 /// Evaluates `expr` (a StatusOr); assigns its value to `lhs`, or returns its Status.

@@ -18,8 +18,8 @@ using PolicySlot = base::StrongId<struct PolicySlotTag, int32_t>;
 /// INVALID_ARGUMENT unless `id` has the form above.
 absl::Status ValidatePolicyId(std::string_view id);
 
-/// Which weights: `n` updates of the policy, counted through all epochs of its learner; `learner_epoch` is the learner's durable boot
-/// counter. Ordered; strictly increasing at every worker.
+/// Which weights: `n` updates of the policy, counted through all epochs of its learner; `learner_epoch` is the
+/// learner's durable boot counter. Ordered; strictly increasing at every worker.
 struct WeightVersion {
   uint64_t learner_epoch = 0;
   int64_t n = 0;

@@ -17,8 +17,9 @@ struct ParameterEntry {
   int64_t count = 0;
 };
 
-/// How a policy's trained parameters lie in one contiguous float32 buffer. The actor (with log_std) is a prefix, the critic
-/// follows; every entry starts at a multiple of 16 elements (64 bytes), gaps are zero and stay zero. Immutable; thread-safe.
+/// How a policy's trained parameters lie in one contiguous float32 buffer. The actor (with log_std) is a prefix, the
+/// critic follows; every entry starts at a multiple of 16 elements (64 bytes), gaps are zero and stay zero. Immutable;
+/// thread-safe.
 class ParameterLayout {
  public:
   /// actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0, critic.<i>.{weight,bias}.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +20,8 @@ struct EpisodeInfo {
   uint32_t episode = 0;
 };
 
-/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Thread-safe; never blocks.
+/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Thread-safe; never
+/// blocks.
 class PolicyMapping {
  public:
   virtual ~PolicyMapping() = default;
@@ -32,8 +34,8 @@ struct MappingRule {
   PolicyId policy;
 };
 
-/// The rules against fixed agents and policies, resolved once. INVALID_ARGUMENT when an agent matches no rule; NOT_FOUND when a rule
-/// names a policy that is not in `policies`.
+/// The rules against fixed agents and policies, resolved once. INVALID_ARGUMENT when an agent matches no rule;
+/// NOT_FOUND when a rule names a policy that is not in `policies`.
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies);

@@ -10,8 +10,8 @@
 
 namespace troupe::policy {
 
-/// What a worker needs to act for a policy: the actor's prefix of its flat parameters and the non-trained section. Immutable after
-/// it is made and shared by pointer; thread-safe.
+/// What a worker needs to act for a policy: the actor's prefix of its flat parameters and the non-trained section.
+/// Immutable after it is made and shared by pointer; thread-safe.
 struct WeightSnapshot {
   PolicyId id;
   WeightVersion version;
@@ -26,26 +26,27 @@ struct WeightSnapshot {
 };
 using WeightSnapshotPtr = std::shared_ptr<const WeightSnapshot>;
 
-/// Running mean and variance (Chan et al. 1983, "Algorithms for computing the sample variance"), element-wise. Plain value.
+/// Running mean and variance (Chan et al. 1983, "Algorithms for computing the sample variance"), element-wise. Plain
+/// value.
 struct RunningMoments {
   double count = 0;
   std::vector<double> mean;
   std::vector<double> variance;  ///< population variance
 };
 
-/// Everything of a policy that lives on: flat parameters, optimizer, normalizers, counters. What is checkpointed, spilled and
-/// swapped. Plain value.
+/// Everything of a policy that lives on: flat parameters, optimizer, normalizers, counters. What is checkpointed,
+/// spilled and swapped. Plain value.
 struct PolicyState {
   PolicyId id;
   WeightVersion version;
-  std::vector<float> parameters;      ///< ParameterLayout::size() elements
-  std::vector<float> adam_exp_avg;    ///< same size, or empty
+  std::vector<float> parameters;    ///< ParameterLayout::size() elements
+  std::vector<float> adam_exp_avg;  ///< same size, or empty
   std::vector<float> adam_exp_avg_sq;
   int64_t adam_steps = 0;
-  RunningMoments observation_moments; ///< observation_size() elements when normalized
-  RunningMoments value_moments;       ///< 1 element when value normalization is on
+  RunningMoments observation_moments;  ///< observation_size() elements when normalized
+  RunningMoments value_moments;        ///< 1 element when value normalization is on
   int64_t trained_rows = 0;
-  int64_t skipped_updates = 0;        ///< updates refused for a non-finite loss or gradient
+  int64_t skipped_updates = 0;  ///< updates refused for a non-finite loss or gradient
   int64_t consecutive_skips = 0;
 
   absl::Status Validate(const PolicySpec& spec) const;

@@ -48,8 +48,6 @@ void Buffer::EnsureCapacity(size_t bytes) {
   size_ = bytes;
 }
 
-void Buffer::CheckRange(size_t offset, size_t bytes) const {
-  TROUPE_CHECK(offset <= size_ && bytes <= size_ - offset);
-}
+void Buffer::CheckRange(size_t offset, size_t bytes) const { TROUPE_CHECK(offset <= size_ && bytes <= size_ - offset); }
 
 }  // namespace troupe::tensor

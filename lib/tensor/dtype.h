@@ -11,7 +11,7 @@ enum class DType : uint8_t {
   kUnspecified = 0,
   kFloat32 = 1,
   kInt32 = 2,
-  kUint8 = 3,   ///< also booleans, one byte each
+  kUint8 = 3,  ///< also booleans, one byte each
   kUint32 = 4,
   kFloat64 = 5,
   kInt64 = 6,

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::policy {
+
+/// A small valid spec for tests: observation Box(-1, 1, [3]), Discrete(2), hidden layers of 4.
+inline PolicySpec SmallSpecForTesting() {
+  PolicySpec spec;
+  spec.id = PolicyId("p");
+  spec.observation_space = *space::Space::Box(-1, 1, {3});
+  spec.action_space = *space::Space::Discrete(2);
+  spec.model.actor_hidden_sizes = {4, 4};
+  spec.model.critic_hidden_sizes = {4};
+  return spec;
+}
+
+}  // namespace troupe::policy
