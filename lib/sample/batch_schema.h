@@ -12,13 +12,15 @@ namespace troupe::sample {
 
 /// What a run's fragments must look like; equal on both ends of a stream or the stream is refused. Plain value.
 struct BatchSchema {
-  std::vector<std::string> agent_ids;            ///< by agent slot
-  std::vector<policy::PolicySpec> policies;      ///< by policy slot
-  int64_t env_state_size = 0;                    ///< elements of a per-env state; 0: none
-  int64_t agent_state_size = 0;                  ///< elements of a per-agent state; 0: none
+  std::vector<std::string> agent_ids;  ///< by agent slot
+  std::vector<int64_t>
+      agent_observation_sizes;  ///< by agent slot: elements of a flattened observation; lays out joint ones
+  std::vector<policy::PolicySpec> policies;  ///< by policy slot
+  int64_t env_state_size = 0;                ///< elements of a per-env state; 0: none
+  int64_t agent_state_size = 0;              ///< elements of a per-agent state; 0: none
   bool has_agent_mask = false;
   int64_t num_info_columns = 0;
-  uint32_t num_envs = 0;                         ///< global env ids are below it
+  uint32_t num_envs = 0;  ///< global env ids are below it
 
   /// 64-bit FNV-1a of the canonical text: the spec hash of the Hello.
   uint64_t Hash() const;
@@ -32,11 +34,12 @@ struct BatchLimits {
   int64_t max_message_bytes = 4 << 20;
 };
 
-/// Sizes, dtypes and counts of every column against the schema, with overflow-safe arithmetic; INVALID_ARGUMENT says what, got, expected. Reads
-/// no column memory: a decoder calls it before it keeps a byte.
+/// Sizes, dtypes and counts of every column against the schema, with overflow-safe arithmetic; INVALID_ARGUMENT says
+/// what, got, expected. Reads no column memory: a decoder calls it before it keeps a byte.
 absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits);
 
-/// ValidateShapes, then the contents: indices in range, PolicyRows' invariants, all floats finite, discrete actions inside their space.
+/// ValidateShapes, then the contents: indices in range, PolicyRows' invariants, all floats finite, discrete actions
+/// inside their space.
 absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits);
 
 /// True when every float is finite (vectorized: any exponent of all ones is found by integer compares).

@@ -13,18 +13,18 @@ namespace troupe::sample {
 struct GrantLane {
   uint32_t env_id = 0;        ///< global environment id
   uint32_t next_episode = 0;  ///< ordinal for the next episode the worker begins in it
-  bool fresh = false;         ///< true: drop an episode in progress (the lane comes from another worker, or the run restarts)
-  int32_t env_steps = 0;      ///< steps to take; with complete_episodes: at least so many, to an episode's end
+  bool fresh = false;  ///< true: drop an episode in progress (the lane comes from another worker, or the run restarts)
+  int32_t env_steps = 0;  ///< steps to take; with complete_episodes: at least so many, to an episode's end
 };
 
-/// The learner's order to one worker: sample these environments so far, with weights at least that new. The grants of one iteration
-/// add up to the train batch.
+/// The learner's order to one worker: sample these environments so far, with weights at least that new. The grants of
+/// one iteration add up to the train batch.
 struct Grant {
   GrantId id;
   int64_t iteration = 0;              ///< the update this is for
   policy::WeightVersion min_version;  ///< wait for it before sampling
   bool complete_episodes = false;
-  std::vector<GrantLane> lanes;       ///< ascending env_id
+  std::vector<GrantLane> lanes;  ///< ascending env_id
 };
 
 /// What became of one (fragment, policy), or of a whole fragment that could not be read. Values are on the wire.

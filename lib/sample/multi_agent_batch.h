@@ -13,7 +13,8 @@
 
 namespace troupe::sample {
 
-/// A borrowed [rows, row_elements] array, row-major and dense. Empty (data == nullptr, rows == 0) when the column is absent.
+/// A borrowed [rows, row_elements] array, row-major and dense. Empty (data == nullptr, rows == 0) when the column is
+/// absent.
 struct ColumnView {
   const std::byte* data = nullptr;
   tensor::DType dtype = tensor::DType::kUnspecified;
@@ -30,18 +31,19 @@ struct ColumnView {
   }
 };
 
-/// How an agent took part in an episode; also for policies that do not train here, so that predicates and critics can see them.
+/// How an agent took part in an episode; also for policies that do not train here, so that predicates and critics can
+/// see them.
 struct AgentEntry {
-  int32_t slot = 0;              ///< agent slot
-  policy::PolicySlot policy;     ///< who plays it in this episode
+  int32_t slot = 0;           ///< agent slot
+  policy::PolicySlot policy;  ///< who plays it in this episode
 };
 
 /// A part of one episode inside a fragment.
 struct EpisodeEntry {
-  uint32_t env_id = 0;      ///< global environment id
-  uint32_t episode = 0;     ///< ordinal in that environment
-  int32_t first_step = 0;   ///< env_step of the first row here
-  bool continues = false;   ///< it began in an earlier fragment
+  uint32_t env_id = 0;             ///< global environment id
+  uint32_t episode = 0;            ///< ordinal in that environment
+  int32_t first_step = 0;          ///< env_step of the first row here
+  bool continues = false;          ///< it began in an earlier fragment
   std::vector<AgentEntry> agents;  ///< agents observed so far, by slot
 };
 
@@ -49,10 +51,10 @@ struct EpisodeEntry {
 struct FinishedEpisode {
   uint32_t env_id = 0;
   uint32_t episode = 0;
-  int32_t length = 0;  ///< env steps
-  std::vector<float> returns;   ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
+  int32_t length = 0;             ///< env steps
+  std::vector<float> returns;     ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
   std::vector<int32_t> policies;  ///< by agent slot, PolicySlot value or -1
-  std::vector<float> infos;  ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
+  std::vector<float> infos;       ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
 };
 
 /// Why a segment ends. In the segments column.
@@ -64,19 +66,20 @@ enum class SegmentEnd : int32_t {
 
 /// Words of one row of PolicyRows::segments (int32).
 enum SegmentField : int {
-  kSegmentEpisode = 0,     ///< index into MultiAgentBatch::episodes
-  kSegmentSlot = 1,        ///< agent slot
-  kSegmentEnd = 2,         ///< SegmentEnd
-  kSegmentFinalRow = 3,    ///< row in final_obs, or -1
-  kSegmentVersionLag = 4,  ///< PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows)
+  kSegmentEpisode = 0,   ///< index into MultiAgentBatch::episodes
+  kSegmentSlot = 1,      ///< agent slot
+  kSegmentEnd = 2,       ///< SegmentEnd
+  kSegmentFinalRow = 3,  ///< row in final_obs, or -1
+  kSegmentVersionLag =
+      4,  ///< PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows)
   kSegmentFields = 5,
 };
 
-/// The rows of one policy in a fragment, time-major: the rows of one env step are contiguous, steps ascend. A row is one decision
-/// of one agent: what it observed, what it did, and what came of it until its next observation.
+/// The rows of one policy in a fragment, time-major: the rows of one env step are contiguous, steps ascend. A row is
+/// one decision of one agent: what it observed, what it did, and what came of it until its next observation.
 ///
-/// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time order; a
-/// segment has a final row exactly when it was cut or truncated.
+/// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time
+/// order; a segment has a final row exactly when it was cut or truncated.
 struct PolicyRows {
   policy::PolicySlot policy;
   policy::WeightVersion version;  ///< weights that acted (all rows but those of segments with a version lag)
@@ -103,8 +106,8 @@ struct PolicyRows {
   ColumnView final_state;        ///< [final_rows, state_size] float32; only for per-agent state
 };
 
-/// One fragment: what a worker sampled for one grant (or a part of it, at most 4 MiB on the wire). Columns are borrowed from
-/// `storage`, which keeps them alive. Immutable once handed on; thread-safe to read.
+/// One fragment: what a worker sampled for one grant (or a part of it, at most 4 MiB on the wire). Columns are borrowed
+/// from `storage`, which keeps them alive. Immutable once handed on; thread-safe to read.
 struct MultiAgentBatch {
   GrantId grant;
   int64_t iteration = 0;
@@ -116,7 +119,8 @@ struct MultiAgentBatch {
   std::vector<FinishedEpisode> finished;
   std::vector<PolicyRows> policies;  ///< ascending policy slot, only those with rows
 
-  /// Env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only looked at to bootstrap.
+  /// Env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only looked at
+  /// to bootstrap.
   int64_t env_rows = 0;
   int64_t final_env_rows = 0;
   ColumnView step_episode;  ///< [env_rows + final_env_rows, 1] int32, index into episodes
