@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/config/run_config.h"
+#include "lib/env/env_args.h"
+#include "lib/env/env_spec.h"
+#include "lib/env/registry.h"
+#include "lib/learner/learner_options.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/rollout/rollout_options.h"
+#include "lib/sample/batch_schema.h"
+#include "lib/training/ppo_options.h"
+
+namespace troupe::config {
+
+enum class Algorithm : uint8_t {
+  kPpo = 1,    ///< IPPO under the name it has with one agent
+  kIppo = 2,   ///< decentralized critics
+  kMappo = 3,  ///< centralized critics
+};
+/// "ppo", "ippo", "mappo".
+std::string_view AlgorithmName(Algorithm algorithm);
+
+/// Where results go and how often; `experiment` of the configuration with `auto` worked out.
+struct ExperimentOptions {
+  std::string directory = "runs";             ///< the run folder is made inside it
+  std::string experiment_name;                ///< empty: MakeExperimentName
+  int64_t write_interval_env_steps = 0;       ///< between lines of progress.jsonl and event files; 0: never
+  int64_t checkpoint_interval_env_steps = 0;  ///< 0: never (a drain and the end still write one)
+  int64_t keep_checkpoints = 3;               ///< besides `best`
+  bool store_separately = false;              ///< a file per module in a checkpoint
+  bool wandb = false;
+  std::map<std::string, env::ArgValue> wandb_kwargs;
+};
+
+/// `evaluation`: episodes on separate environments with frozen policies.
+struct EvaluationOptions {
+  int64_t interval_env_steps = 0;  ///< between evaluations during training; 0: none
+  int64_t episodes = 100;          ///< exactly so many, each from its own seed
+  int32_t num_workers = 1;         ///< threads that play them
+  bool deterministic = false;      ///< the distribution's mode instead of a sample
+  uint64_t seed = 0;               ///< of the episodes (stream kEvaluation)
+  bool at_end = true;              ///< one more evaluation when training ended
+};
+
+/// A configuration that has met its environment: what every process of a run is built from. The same RunConfig and
+/// registry give the same ResolvedRun in every process. Plain value.
+struct ResolvedRun {
+  RunConfig config;
+  uint64_t seed = 1;
+
+  std::string env_name;
+  env::EnvArgs env_args;
+  env::EnvSpec env_spec;  ///< of the environment, made once to see it
+
+  Algorithm algorithm = Algorithm::kMappo;
+  std::vector<policy::PolicySpec> policies;         ///< by policy slot, each validated
+  std::vector<policy::MappingRule> mapping_rules;   ///< for policy::MakeRuleMapping with agent_ids() and policy_ids()
+  std::vector<policy::PolicySlot> policy_of_agent;  ///< by agent slot, as the rules say
+  sample::BatchSchema schema;
+
+  int32_t num_workers = 2;           ///< worker processes; 0: the learner samples
+  int32_t num_envs_per_worker = 16;  ///< global environments are max(1, num_workers) x this many
+  rollout::BatchMode batch_mode = rollout::BatchMode::kTruncateEpisodes;
+  rollout::RolloutOptions rollout;
+  learner::LearnerOptions learner;
+  learner::StopOptions stop;
+  training::PpoOptions ppo;  ///< for every policy
+  training::DeviceOptions device;
+  ExperimentOptions experiment;
+  EvaluationOptions evaluation;
+
+  std::vector<std::string> agent_ids() const { return schema.agent_ids; }  ///< by agent slot
+  std::vector<policy::PolicyId> policy_ids() const;                        ///< by policy slot
+};
+
+/// Makes the environment, infers what the configuration leaves open (policies, spaces, critic inputs, intervals) and
+/// checks keys against each other. INVALID_ARGUMENT (NOT_FOUND: unknown environment) with the place of the key that is
+/// wrong.
+absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry);
+
+/// Whether a run that was started with `old_config` may go on with `new_config`. FAILED_PRECONDITION names the first
+/// key that differs and may not.
+absl::Status ResumeCompatible(const RunConfig& old_config, const RunConfig& new_config);
+/// The keys (or sections) that may differ.
+const std::vector<std::string>& ResumableKeys();
+
+/// skrl's default name of a run: YY-MM-DD_HH-MM-SS-SSSSSS_<ALGORITHM>, local time.
+std::string MakeExperimentName(Algorithm algorithm, absl::Time now);
+
+}  // namespace troupe::config

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace troupe::v1 {
+class RunConfig;
+}
+
+namespace troupe::config {
+
+/// A run's configuration: every key of proto/troupe/v1/config.proto with a value that has been checked for type and
+/// range, and where that value was written. Not yet checked against an environment: ResolveRun does that. Immutable
+/// value with cheap copies; thread-safe.
+///
+/// Every error is INVALID_ARGUMENT (a file that cannot be read: NOT_FOUND) and reads `file:line:column: key: got,
+/// expected`, with the nearest key for an unknown one. A value from `overrides` has the place `--set key=value`.
+class RunConfig {
+ public:
+  /// The defaults alone.
+  RunConfig();
+
+  /// The file at `path`, then `overrides` ("algorithm.lr=1e-3", the value in YAML) in order. An empty file is an error.
+  static absl::StatusOr<RunConfig> FromFile(const std::string& path, const std::vector<std::string>& overrides = {});
+  /// The same from text; `source` stands for the file's name in errors.
+  static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
+                                            const std::vector<std::string>& overrides = {});
+
+  /// Canonical YAML of every key, in the schema's order: FromYaml gives an equal RunConfig, equal configurations give
+  /// equal text. This is what the learner sends to its workers and what runs/<name>/config.yaml holds.
+  std::string ToYaml() const;
+
+  const v1::RunConfig& proto() const { return *proto_; }
+  /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
+  /// "default" when it was not.
+  std::string Where(std::string_view key) const;
+
+  friend bool operator==(const RunConfig& a, const RunConfig& b) { return a.ToYaml() == b.ToYaml(); }
+  friend bool operator!=(const RunConfig& a, const RunConfig& b) { return !(a == b); }
+
+ private:
+  struct Places;
+
+  std::shared_ptr<const v1::RunConfig> proto_;
+  std::shared_ptr<const Places> places_;
+};
+
+/// Every key with its default, unit, range and meaning as comments: a file that FromYaml accepts (`troupe config
+/// defaults`).
+std::string DefaultsYaml();
+/// The same as Markdown tables (docs/configuration.md holds it).
+std::string DefaultsMarkdown();
+
+}  // namespace troupe::config
