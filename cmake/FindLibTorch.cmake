@@ -23,6 +23,13 @@ if(NOT TROUPE_LIBTORCH)
 endif()
 set(TROUPE_LIBTORCH "${_libtorch_hint}" CACHE PATH "Folder that holds torch/ (site-packages style)")
 
+# find_path and find_library keep what they found; another folder must be searched afresh.
+if(NOT "${TROUPE_LIBTORCH}" STREQUAL "${LibTorch_SEARCHED}")
+  unset(LibTorch_INCLUDE_DIR CACHE)
+  unset(LibTorch_CPU_LIBRARY CACHE)
+  unset(LibTorch_C10_LIBRARY CACHE)
+  set(LibTorch_SEARCHED "${TROUPE_LIBTORCH}" CACHE INTERNAL "The folder that the results are from")
+endif()
 find_path(LibTorch_INCLUDE_DIR torch/script.h HINTS ${TROUPE_LIBTORCH}/torch ${TROUPE_LIBTORCH} PATH_SUFFIXES include NO_DEFAULT_PATH)
 if(LibTorch_INCLUDE_DIR)
   get_filename_component(_libtorch_root ${LibTorch_INCLUDE_DIR} DIRECTORY)

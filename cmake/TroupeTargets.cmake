@@ -5,6 +5,11 @@ include(GNUInstallDirs)
 
 # All binaries of services/, for people who want the product and not the tests.
 add_custom_target(troupe_services)
+# All of bench/, with the program that 'troupe bench' is.
+add_custom_target(troupe_benchmarks)
+add_dependencies(troupe_benchmarks troupe_services)
+# Only the generated sources: what clang-tidy needs before it can read the rest.
+add_custom_target(troupe_generated)
 
 # DEPS may name a library of ours by its folder (base) or by its alias (troupe::base); anything else is passed on.
 function(_troupe_resolve_deps out)
@@ -127,6 +132,7 @@ function(troupe_benchmark)
     target_link_libraries(${arg_NAME} PRIVATE troupe::libtorch)
     _troupe_use_torch_pch(${arg_NAME})
   endif()
+  add_dependencies(troupe_benchmarks ${arg_NAME})
 endfunction()
 
 # troupe_executable(NAME troupe-learner SRCS main.cc DEPS rpc training [TORCH])
@@ -193,6 +199,8 @@ function(troupe_proto)
     endif()
   endforeach()
 
+  add_custom_target(troupe_${arg_NAME}_generated DEPENDS ${pb_srcs} ${grpc_srcs})
+  add_dependencies(troupe_generated troupe_${arg_NAME}_generated)
   add_library(troupe_${arg_NAME} STATIC ${pb_srcs})
   add_library(troupe::${arg_NAME} ALIAS troupe_${arg_NAME})
   target_compile_options(troupe_${arg_NAME} PRIVATE -w)
