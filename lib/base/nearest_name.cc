@@ -1,0 +1,48 @@
+#include "lib/base/nearest_name.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace troupe::base {
+namespace {
+
+constexpr size_t kMaxLength = 128;  // what is longer is no typing error, and the work is quadratic
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = rows[i - 1][j - 1] + (Lower(a[i - 1]) == Lower(b[j - 1]) ? 0 : 1);
+      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, replace});
+      const bool swapped = i > 1 && j > 1 && Lower(a[i - 1]) == Lower(b[j - 2]) && Lower(a[i - 2]) == Lower(b[j - 1]);
+      if (swapped) rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
+    }
+  }
+  return rows[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
+  if (name.size() > kMaxLength) return "";
+  std::string nearest;
+  size_t least = 0;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > kMaxLength) continue;
+    const size_t distance = Distance(name, candidate);
+    const size_t allowed = std::max<size_t>(2, std::max(name.size(), candidate.size()) / 3);
+    // Nothing of a short name would be left.
+    if (distance > allowed || distance >= std::max(name.size(), candidate.size())) continue;
+    if (nearest.empty() || distance < least) {
+      nearest = candidate;
+      least = distance;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::base {
+
+/// The candidate that is most like `name`, for "did you mean": fewest insertions, deletions, replacements and swaps of
+/// neighbours (Damerau's distance without overlaps), ignoring case; the first of equals. Empty when none is near: more
+/// than a third of the longer name away, at least 2.
+std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace troupe::base

@@ -1,0 +1,26 @@
+#include "lib/base/nearest_name.h"
+
+#include <gtest/gtest.h>
+
+namespace troupe::base {
+namespace {
+
+TEST(NearestNameTest, FindsTypingErrors) {
+  const std::vector<std::string> keys = {"gamma", "gae_lambda", "num_epochs", "lr"};
+  EXPECT_EQ(NearestName("gama", keys), "gamma");
+  EXPECT_EQ(NearestName("gmama", keys), "gamma");
+  EXPECT_EQ(NearestName("Num_Epoch", keys), "num_epochs");
+  EXPECT_EQ(NearestName("rl", keys), "lr");
+}
+
+TEST(NearestNameTest, SaysNothingWhenNothingIsNear) {
+  EXPECT_EQ(NearestName("momentum", {"gamma", "lr"}), "");
+  EXPECT_EQ(NearestName("xy", {"lr"}), "");
+  EXPECT_EQ(NearestName("gamma", {}), "");
+  EXPECT_EQ(NearestName(std::string(100000, 'a'), {"a"}), "");
+}
+
+TEST(NearestNameTest, TakesTheFirstOfEquals) { EXPECT_EQ(NearestName("bat", {"cat", "rat"}), "cat"); }
+
+}  // namespace
+}  // namespace troupe::base
