@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,14 +36,17 @@ static_assert(sizeof(ActionWord) == 4);
 
 /// An observation or action space. Immutable value with cheap copies (shared nodes); thread-safe.
 ///
-/// Observation rows: the flattened form of `gymnasium.spaces.flatten`, `flat_size()` elements of `flat_dtype()`: a Box as it
-/// is, Discrete and MultiDiscrete as one-hot, MultiBinary as 0/1, Dict (by sorted key) and Tuple concatenated. flat_dtype is
-/// uint8 for a uint8 Box and float32 for everything else.
-/// Action rows: `action_words()` words: Discrete 1, MultiDiscrete one per component, MultiBinary one per bit, Box one per
-/// element, composites concatenated.
-/// Action masks: `mask_size()` bytes, one per category of every discrete leaf in order (MultiBinary: two per bit), 1 = allowed.
+/// Observation rows: the flattened form of `gymnasium.spaces.flatten`, `flat_size()` elements of `flat_dtype()`: a Box
+/// as it is, Discrete and MultiDiscrete as one-hot, MultiBinary as 0/1, Dict (by sorted key) and Tuple concatenated.
+/// flat_dtype is uint8 for a uint8 Box and float32 for everything else. Action rows: `action_words()` words: Discrete
+/// 1, MultiDiscrete one per component, MultiBinary one per bit, Box one per element, composites concatenated. Action
+/// masks: `mask_size()` bytes, one per category of every discrete leaf in order (MultiBinary: two per bit), 1 =
+/// allowed.
+/// Limits: kMaxElements elements in a flattened row; integers of Discrete within int32.
 class Space {
  public:
+  static constexpr int64_t kMaxElements = int64_t{1} << 24;
+
   Space() = default;  // kNone
 
   /// Scalar bounds for every element. Errors: INVALID_ARGUMENT for an empty or non-positive shape, low > high, NaN.
@@ -61,7 +65,7 @@ class Space {
 
   // Of a Box.
   absl::Span<const int64_t> shape() const;
-  absl::Span<const double> low() const;   ///< one per element, row-major
+  absl::Span<const double> low() const;  ///< one per element, row-major
   absl::Span<const double> high() const;
   tensor::DType dtype() const;
   bool bounded() const;  ///< every bound is finite
@@ -78,17 +82,20 @@ class Space {
   int64_t action_words() const;
   int64_t mask_size() const;
 
-  /// OK when the flattened observation row is inside; else INVALID_ARGUMENT naming the first bad element (index, value, range).
+  /// OK when the flattened observation row is inside; else INVALID_ARGUMENT naming the first bad element (index, value,
+  /// range).
   absl::Status ContainsFlat(absl::Span<const float> row) const;
   absl::Status ContainsFlat(absl::Span<const uint8_t> row) const;
   /// The same for an action row. Discrete values include `start`.
   absl::Status ContainsAction(absl::Span<const ActionWord> row) const;
-  /// A uniform action (unbounded Box elements: standard normal); `mask` is empty or mask_size() bytes.
+  /// A uniform action (unbounded Box elements: standard normal, half-bounded ones: exponential from the bound); `mask`
+  /// is empty or mask_size() bytes. A leaf whose mask allows nothing is drawn as if it had none.
   void SampleAction(base::PhiloxSequence& random, absl::Span<const uint8_t> mask, absl::Span<ActionWord> row) const;
   /// A uniform flattened observation row, for tests and conformance checks.
   void SampleFlat(base::PhiloxSequence& random, absl::Span<float> row) const;
 
-  /// Canonical text, as in YAML configuration: "Box(-1, 1, [3])", "Discrete(5)", "Dict{a: Discrete(2)}". Equal spaces give equal text.
+  /// Canonical text, as in YAML configuration: "Box(-1, 1, [3])", "Discrete(5)", "Dict{a: Discrete(2)}". Equal spaces
+  /// give equal text.
   std::string ToString() const;
   friend bool operator==(const Space& a, const Space& b) { return a.ToString() == b.ToString(); }
   friend bool operator!=(const Space& a, const Space& b) { return !(a == b); }
@@ -117,5 +124,10 @@ struct ActionLeaf {
 
 /// The leaves of an action space, in order (MultiBinary: a two-category leaf per bit).
 std::vector<ActionLeaf> ActionLeaves(const Space& space);
+
+/// Reads the text that Space::ToString writes; used for spaces in YAML configuration. Also taken: any white space,
+/// `Discrete(5, start=1)`, a Box without its shape when a list of bounds gives it. INVALID_ARGUMENT names what was
+/// found, what was expected and the column.
+absl::StatusOr<Space> ParseSpace(std::string_view text);
 
 }  // namespace troupe::space
