@@ -25,7 +25,9 @@ class ParameterLayout {
   /// actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0, critic.<i>.{weight,bias}.
   static ParameterLayout For(const PolicySpec& spec);
 
-  const std::vector<ParameterEntry>& entries() const { return entries_; }
+  const std::vector<ParameterEntry>& entries() const& { return entries_; }
+  /// Entries of a temporary would be gone before the loop over them begins.
+  const std::vector<ParameterEntry>& entries() && = delete;
   /// nullptr when there is none.
   const ParameterEntry* Find(std::string_view name) const;
   int64_t actor_size() const { return actor_size_; }  ///< elements of the prefix that workers need

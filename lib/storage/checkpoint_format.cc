@@ -1,0 +1,394 @@
+#include "lib/storage/checkpoint_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/crc32c.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/storage/safetensors.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::storage {
+namespace {
+
+using Json = nlohmann::json;
+using learner::LearnerState;
+using policy::PolicySpec;
+using policy::PolicyState;
+
+constexpr int kFormatVersion = 1;
+constexpr int64_t kMaxManifestBytes = 64 << 20;
+constexpr char kManifest[] = "manifest.json";
+constexpr char kConfig[] = "config.yaml";
+// The manifest guards itself: its checksum is over its text with these zeros in the checksum's place.
+constexpr char kChecksumKey[] = "\"manifest_crc32c\": \"";
+constexpr char kChecksumZeros[] = "00000000";
+
+std::string Hex32(uint32_t value) {
+  char text[9];
+  std::snprintf(text, sizeof(text), "%08x", value);
+  return text;
+}
+
+std::string Hex64(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+template <typename T>
+TensorToWrite ToWrite(std::string name, tensor::DType dtype, std::vector<int64_t> shape, const T* data, int64_t count) {
+  return TensorToWrite{
+      std::move(name), dtype, std::move(shape),
+      absl::Span<const std::byte>(reinterpret_cast<const std::byte*>(data), static_cast<size_t>(count) * sizeof(T))};
+}
+
+void AddMoments(const std::string& prefix, const policy::RunningMoments& moments, std::vector<TensorToWrite>* out) {
+  if (moments.mean.empty()) return;
+  const auto size = static_cast<int64_t>(moments.mean.size());
+  out->push_back(ToWrite(prefix + ".mean", tensor::DType::kFloat64, {size}, moments.mean.data(), size));
+  out->push_back(ToWrite(prefix + ".variance", tensor::DType::kFloat64, {size}, moments.variance.data(), size));
+  out->push_back(ToWrite(prefix + ".count", tensor::DType::kFloat64, {1}, &moments.count, 1));
+}
+
+/// Parameters by name and the normalizers: what a person wants to load elsewhere.
+void AddWeights(const PolicyState& state, const PolicySpec& spec, std::vector<TensorToWrite>* out) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  for (const policy::ParameterEntry& entry : layout.entries()) {
+    out->push_back(ToWrite(state.id.value() + "/" + entry.name, tensor::DType::kFloat32, entry.shape,
+                           state.parameters.data() + entry.offset, entry.count));
+  }
+  AddMoments(state.id.value() + "/observation", state.observation_moments, out);
+  AddMoments(state.id.value() + "/value", state.value_moments, out);
+}
+
+void AddOptimizer(const PolicyState& state, std::vector<TensorToWrite>* out) {
+  if (state.adam_exp_avg.empty()) return;
+  const auto size = static_cast<int64_t>(state.adam_exp_avg.size());
+  out->push_back(
+      ToWrite(state.id.value() + "/exp_avg", tensor::DType::kFloat32, {size}, state.adam_exp_avg.data(), size));
+  out->push_back(
+      ToWrite(state.id.value() + "/exp_avg_sq", tensor::DType::kFloat32, {size}, state.adam_exp_avg_sq.data(), size));
+}
+
+absl::StatusOr<policy::RunningMoments> TakeMoments(const SafetensorsFile& file, const std::string& prefix,
+                                                   int64_t size) {
+  policy::RunningMoments moments;
+  if (file.tensors().count(prefix + ".mean") == 0) return moments;
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* mean, file.Find(prefix + ".mean"));
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* variance, file.Find(prefix + ".variance"));
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* count, file.Find(prefix + ".count"));
+  TROUPE_ASSIGN_OR_RETURN(moments.mean, mean->ToDoubles(size));
+  TROUPE_ASSIGN_OR_RETURN(moments.variance, variance->ToDoubles(size));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<double> counts, count->ToDoubles(1));
+  moments.count = counts[0];
+  return moments;
+}
+
+absl::Status TakeWeights(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  state->parameters.assign(static_cast<size_t>(layout.size()), 0.0f);
+  for (const policy::ParameterEntry& entry : layout.entries()) {
+    TROUPE_ASSIGN_OR_RETURN(const TensorRead* read, file.Find(spec.id.value() + "/" + entry.name));
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<float> values, read->ToFloats(entry.count));
+    std::copy(values.begin(), values.end(), state->parameters.begin() + entry.offset);
+  }
+  TROUPE_ASSIGN_OR_RETURN(state->observation_moments,
+                          TakeMoments(file, spec.id.value() + "/observation", spec.observation_size()));
+  TROUPE_ASSIGN_OR_RETURN(state->value_moments, TakeMoments(file, spec.id.value() + "/value", 1));
+  return absl::OkStatus();
+}
+
+absl::Status TakeOptimizer(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
+  if (file.tensors().count(spec.id.value() + "/exp_avg") == 0) return absl::OkStatus();
+  const int64_t size = policy::ParameterLayout::For(spec).size();
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg, file.Find(spec.id.value() + "/exp_avg"));
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg_sq, file.Find(spec.id.value() + "/exp_avg_sq"));
+  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg, exp_avg->ToFloats(size));
+  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg_sq, exp_avg_sq->ToFloats(size));
+  return absl::OkStatus();
+}
+
+/// Writes one file and notes it for the manifest.
+absl::Status WriteNoted(FileSystem& fs, const std::string& directory, const std::string& name,
+                        const std::vector<absl::Span<const std::byte>>& pieces, Json* files) {
+  uint32_t crc = 0;
+  int64_t bytes = 0;
+  for (const absl::Span<const std::byte> piece : pieces) {
+    crc = base::Crc32c(piece.data(), piece.size(), crc);
+    bytes += static_cast<int64_t>(piece.size());
+  }
+  files->push_back({{"name", name}, {"bytes", bytes}, {"crc32c", Hex32(crc)}});
+  return fs.WriteNewFile(directory + "/" + name, pieces);
+}
+
+absl::Status WriteTensors(FileSystem& fs, const std::string& directory, const std::string& name,
+                          const std::vector<TensorToWrite>& tensors, Json* files) {
+  const std::string header = SafetensorsHeader(tensors, {{"format", "pt"}});
+  std::vector<absl::Span<const std::byte>> pieces = {AsPiece(header)};
+  for (const TensorToWrite& tensor : tensors) pieces.push_back(tensor.bytes);
+  return WriteNoted(fs, directory, name, pieces, files);
+}
+
+/// JSON has no NaN: an absent value is null.
+Json Numbers(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (const double value : values) out.push_back(std::isfinite(value) ? Json(value) : Json(nullptr));
+  return out;
+}
+
+std::vector<double> ToNumbers(const Json& json) {
+  std::vector<double> out;
+  for (const Json& value : json) {
+    out.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  }
+  return out;
+}
+
+Json StateToJson(const LearnerState& state) {
+  Json json;
+  json["iteration"] = state.iteration;
+  json["env_steps"] = state.env_steps;
+  json["agent_steps"] = state.agent_steps;
+  json["episodes"] = state.episodes;
+  json["wall_clock_s"] = state.wall_clock_s;
+  json["learner_epoch"] = state.learner_epoch;
+  const learner::RowCounters& rows = state.rows;
+  json["rows"] = {{"received", rows.received}, {"accepted", rows.accepted}, {"duplicate", rows.duplicate},
+                  {"stale", rows.stale},       {"invalid", rows.invalid},   {"trained", rows.trained},
+                  {"queued", rows.queued},     {"dropped", rows.dropped},   {"rolled_back", rows.rolled_back}};
+  json["lanes"] = Json::array();
+  for (const learner::LaneState& lane : state.lanes) json["lanes"].push_back({lane.env_id, lane.next_episode});
+  json["watermarks"] = Json::array();
+  for (const auto& [worker, watermark] : state.watermarks) json["watermarks"].push_back({worker, watermark});
+  json["recent_return_sums"] = Numbers(state.recent_return_sums);
+  json["recent_lengths"] = Numbers(state.recent_lengths);
+  json["recent_agent_returns"] = Json::array();
+  for (const auto& returns : state.recent_agent_returns) json["recent_agent_returns"].push_back(Numbers(returns));
+  if (state.has_best) json["best_return"] = state.best_return;
+  json["policies"] = Json::array();
+  for (const PolicyState& policy : state.policies) {
+    json["policies"].push_back({{"id", policy.id.value()},
+                                {"version", {policy.version.learner_epoch, policy.version.n}},
+                                {"adam_steps", policy.adam_steps},
+                                {"trained_rows", policy.trained_rows},
+                                {"skipped_updates", policy.skipped_updates},
+                                {"consecutive_skips", policy.consecutive_skips}});
+  }
+  return json;
+}
+
+/// Throws nlohmann's exceptions on a missing or mistyped field; the caller turns them into a Status.
+LearnerState StateFromJson(const Json& json) {
+  LearnerState state;
+  state.iteration = json.at("iteration").get<int64_t>();
+  state.env_steps = json.at("env_steps").get<int64_t>();
+  state.agent_steps = json.at("agent_steps").get<int64_t>();
+  state.episodes = json.at("episodes").get<int64_t>();
+  state.wall_clock_s = json.at("wall_clock_s").get<double>();
+  state.learner_epoch = json.at("learner_epoch").get<uint64_t>();
+  const Json& rows = json.at("rows");
+  state.rows = {
+      rows.at("received").get<int64_t>(), rows.at("accepted").get<int64_t>(), rows.at("duplicate").get<int64_t>(),
+      rows.at("stale").get<int64_t>(),    rows.at("invalid").get<int64_t>(),  rows.at("trained").get<int64_t>(),
+      rows.at("queued").get<int64_t>(),   rows.at("dropped").get<int64_t>(),  rows.at("rolled_back").get<int64_t>()};
+  for (const Json& lane : json.at("lanes")) {
+    state.lanes.push_back({lane.at(0).get<uint32_t>(), lane.at(1).get<uint32_t>()});
+  }
+  for (const Json& entry : json.at("watermarks")) {
+    state.watermarks[entry.at(0).get<uint64_t>()] = entry.at(1).get<uint64_t>();
+  }
+  state.recent_return_sums = ToNumbers(json.at("recent_return_sums"));
+  state.recent_lengths = ToNumbers(json.at("recent_lengths"));
+  for (const Json& returns : json.at("recent_agent_returns")) state.recent_agent_returns.push_back(ToNumbers(returns));
+  state.has_best = json.contains("best_return");
+  if (state.has_best) state.best_return = json.at("best_return").get<double>();
+  for (const Json& entry : json.at("policies")) {
+    PolicyState policy;
+    policy.id = policy::PolicyId(entry.at("id").get<std::string>());
+    policy.version = {entry.at("version").at(0).get<uint64_t>(), entry.at("version").at(1).get<int64_t>()};
+    policy.adam_steps = entry.at("adam_steps").get<int64_t>();
+    policy.trained_rows = entry.at("trained_rows").get<int64_t>();
+    policy.skipped_updates = entry.at("skipped_updates").get<int64_t>();
+    policy.consecutive_skips = entry.at("consecutive_skips").get<int64_t>();
+    state.policies.push_back(std::move(policy));
+  }
+  return state;
+}
+
+absl::Status Damaged(const std::string& directory, const std::string& what) {
+  const size_t slash = directory.find_last_of('/');
+  return absl::DataLossError(
+      absl::StrCat("checkpoint ", directory.substr(slash == std::string::npos ? 0 : slash + 1), " is damaged: ", what));
+}
+
+/// Which files hold policy `slot`.
+std::string WeightsFile(bool separately, size_t slot) {
+  return separately ? absl::StrCat("policy_", slot, ".safetensors") : "policies.safetensors";
+}
+std::string OptimizerFile(bool separately, size_t slot) {
+  return separately ? absl::StrCat("optimizer_", slot, ".safetensors") : "optimizer.safetensors";
+}
+
+bool StoredSeparately(const CheckpointManifest& manifest) {
+  return std::any_of(manifest.files.begin(), manifest.files.end(),
+                     [](const CheckpointManifest::File& file) { return file.name == WeightsFile(true, 0); });
+}
+
+}  // namespace
+
+absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
+                                  absl::Span<const PolicySpec> specs, const CheckpointOptions& options) {
+  if (state.policies.size() != specs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint has ", state.policies.size(), " policies; expected ", specs.size()));
+  }
+  Json files = Json::array();
+  std::vector<TensorToWrite> weights, optimizer;
+  for (size_t slot = 0; slot < specs.size(); ++slot) {
+    TROUPE_RETURN_IF_ERROR(state.policies[slot].Validate(specs[slot]));
+    AddWeights(state.policies[slot], specs[slot], &weights);
+    AddOptimizer(state.policies[slot], &optimizer);
+    if (options.store_separately || slot + 1 == specs.size()) {
+      TROUPE_RETURN_IF_ERROR(WriteTensors(fs, directory, WeightsFile(options.store_separately, slot), weights, &files));
+      TROUPE_RETURN_IF_ERROR(
+          WriteTensors(fs, directory, OptimizerFile(options.store_separately, slot), optimizer, &files));
+      weights.clear();
+      optimizer.clear();
+    }
+  }
+  TROUPE_RETURN_IF_ERROR(WriteNoted(fs, directory, kConfig, {AsPiece(options.config_yaml)}, &files));
+
+  Json manifest = {{"format_version", kFormatVersion},
+                   {"spec_hash", Hex64(options.spec_hash)},
+                   {"store_separately", options.store_separately},
+                   {"files", files},
+                   {"state", StateToJson(state)},
+                   {"manifest_crc32c", kChecksumZeros}};
+  std::string text = manifest.dump(1) + "\n";
+  const size_t at = text.find(kChecksumKey) + sizeof(kChecksumKey) - 1;
+  text.replace(at, sizeof(kChecksumZeros) - 1, Hex32(base::Crc32c(text.data(), text.size())));
+  TROUPE_RETURN_IF_ERROR(fs.WriteNewFile(directory + "/" + kManifest, {AsPiece(text)}));
+  return fs.SyncDirectory(directory);
+}
+
+absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory) {
+  absl::StatusOr<std::string> read = fs.ReadFile(directory + "/" + kManifest, kMaxManifestBytes);
+  if (!read.ok()) return Damaged(directory, std::string(read.status().message()));
+  std::string text = *std::move(read);
+  const size_t key = text.find(kChecksumKey);
+  if (key == std::string::npos || key + sizeof(kChecksumKey) - 1 + 8 > text.size()) {
+    return Damaged(directory, "manifest.json has no checksum");
+  }
+  const size_t at = key + sizeof(kChecksumKey) - 1;
+  const std::string stored = text.substr(at, 8);
+  text.replace(at, 8, kChecksumZeros);
+  if (Hex32(base::Crc32c(text.data(), text.size())) != stored)
+    return Damaged(directory, "manifest.json fails its checksum");
+
+  // From here on the text is what we wrote; a throw means another version's format.
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("format_version").get<int>() != kFormatVersion) {
+      return absl::FailedPreconditionError(absl::StrCat("checkpoint format ", json.at("format_version").get<int>(),
+                                                        "; this build reads format ", kFormatVersion));
+    }
+    CheckpointManifest manifest;
+    manifest.spec_hash = std::stoull(json.at("spec_hash").get<std::string>(), nullptr, 16);
+    for (const Json& file : json.at("files")) {
+      manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
+                                static_cast<uint32_t>(std::stoul(file.at("crc32c").get<std::string>(), nullptr, 16))});
+    }
+    manifest.state = StateFromJson(json.at("state"));
+    return manifest;
+  } catch (const std::exception& error) {
+    return Damaged(directory, absl::StrCat("manifest.json: ", error.what()));
+  }
+}
+
+absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory) {
+  TROUPE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(fs, directory));
+  std::set<std::string> expected = {kManifest};
+  for (const CheckpointManifest::File& file : manifest.files) {
+    expected.insert(file.name);
+    const absl::StatusOr<std::string> text = fs.ReadFile(directory + "/" + file.name, kMaxCheckpointFileBytes);
+    if (!text.ok()) return Damaged(directory, std::string(text.status().message()));
+    if (static_cast<int64_t>(text->size()) != file.bytes) {
+      return Damaged(directory, absl::StrCat(file.name, " has ", text->size(), " bytes; expected ", file.bytes));
+    }
+    if (base::Crc32c(text->data(), text->size()) != file.crc32c) {
+      return Damaged(directory, absl::StrCat(file.name, " fails its checksum"));
+    }
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(directory));
+  for (const std::string& name : names) {
+    if (expected.count(name) == 0) return Damaged(directory, absl::StrCat("unknown file ", name));
+  }
+  return manifest;
+}
+
+absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& directory,
+                                            absl::Span<const PolicySpec> specs, uint64_t spec_hash) {
+  TROUPE_ASSIGN_OR_RETURN(CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
+  if (spec_hash != 0 && manifest.spec_hash != spec_hash) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint is of another run: its spec hash is ",
+                                                      Hex64(manifest.spec_hash), "; expected ", Hex64(spec_hash),
+                                                      " (environment, policies or networks differ)"));
+  }
+  LearnerState state = std::move(manifest.state);
+  if (state.policies.size() != specs.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint holds ", state.policies.size(), " policies; expected ", specs.size()));
+  }
+  const bool separately = StoredSeparately(manifest);
+  std::string weights_text, optimizer_text;
+  SafetensorsFile weights, optimizer;
+  for (size_t slot = 0; slot < specs.size(); ++slot) {
+    PolicyState& policy = state.policies[slot];
+    if (policy.id != specs[slot].id) {
+      return absl::FailedPreconditionError(absl::StrCat("checkpoint's policy ", slot, " is \"", policy.id.value(),
+                                                        "\"; expected \"", specs[slot].id.value(), "\""));
+    }
+    if (separately || slot == 0) {
+      TROUPE_ASSIGN_OR_RETURN(weights_text,
+                              fs.ReadFile(directory + "/" + WeightsFile(separately, slot), kMaxCheckpointFileBytes));
+      TROUPE_ASSIGN_OR_RETURN(optimizer_text,
+                              fs.ReadFile(directory + "/" + OptimizerFile(separately, slot), kMaxCheckpointFileBytes));
+      TROUPE_ASSIGN_OR_RETURN(weights, SafetensorsFile::Parse(weights_text));
+      TROUPE_ASSIGN_OR_RETURN(optimizer, SafetensorsFile::Parse(optimizer_text));
+    }
+    TROUPE_RETURN_IF_ERROR(TakeWeights(weights, specs[slot], &policy));
+    TROUPE_RETURN_IF_ERROR(TakeOptimizer(optimizer, specs[slot], &policy));
+    TROUPE_RETURN_IF_ERROR(policy.Validate(specs[slot]));
+  }
+  return state;
+}
+
+absl::StatusOr<PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
+  TROUPE_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
+  const std::vector<PolicyState>& policies = manifest.state.policies;
+  const auto found = std::find_if(policies.begin(), policies.end(),
+                                  [&spec](const PolicyState& policy) { return policy.id == spec.id; });
+  if (found == policies.end()) {
+    return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
+  }
+  const std::string name =
+      WeightsFile(StoredSeparately(manifest), static_cast<size_t>(std::distance(policies.begin(), found)));
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
+  TROUPE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Parse(text));
+  PolicyState state;
+  state.id = spec.id;
+  state.version = found->version;
+  TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
+  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+  return state;
+}
+
+}  // namespace troupe::storage

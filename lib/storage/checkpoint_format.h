@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/storage/file_system.h"
+
+namespace troupe::storage {
+
+/// What a checkpoint directory holds beside the tensors, for people and for the checks.
+struct CheckpointOptions {
+  uint64_t spec_hash = 0;         ///< sample::BatchSchema::Hash of the run; another run's checkpoint is refused by it
+  std::string config_yaml;        ///< resolved configuration, stored as config.yaml
+  bool store_separately = false;  ///< skrl's meaning: one file per policy instead of one for all
+};
+
+/// Largest file that a checkpoint may hold.
+constexpr int64_t kMaxCheckpointFileBytes = int64_t{64} << 30;
+
+/// Writes `state` into `directory`, which exists and is empty: `policies.safetensors` and `optimizer.safetensors` (or
+/// `policy_<slot>.safetensors` and `optimizer_<slot>.safetensors`), `config.yaml` and, last, `manifest.json` with
+/// sizes, CRC-32C, counters and watermarks. Everything in it is synced when it returns OK. Tensors are named `<policy
+/// id>/<parameter>`; file names never hold an id.
+absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const learner::LearnerState& state,
+                                  absl::Span<const policy::PolicySpec> specs, const CheckpointOptions& options);
+
+/// The manifest without the tensors: counters, lanes, windows. DATA_LOSS when it is missing, torn or its checksum is
+/// wrong.
+struct CheckpointManifest {
+  learner::LearnerState state;  ///< policies hold counters and versions only
+  uint64_t spec_hash = 0;
+  struct File {
+    std::string name;
+    int64_t bytes = 0;
+    uint32_t crc32c = 0;
+  };
+  std::vector<File> files;
+};
+absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory);
+
+/// Sizes and checksums of every file against the manifest, and that nothing else lies there. DATA_LOSS with what
+/// differs.
+absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory);
+
+/// Everything, verified. FAILED_PRECONDITION when `spec_hash` (unless 0) is not the checkpoint's: it is of another run;
+/// DATA_LOSS when it is damaged.
+absl::StatusOr<learner::LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& directory,
+                                                     absl::Span<const policy::PolicySpec> specs, uint64_t spec_hash);
+
+/// One policy's weights and normalizers without optimizer and counters, verified: for a warm start and for evaluation.
+/// NOT_FOUND when the checkpoint has no policy of that id; INVALID_ARGUMENT when its networks differ from `spec`.
+absl::StatusOr<policy::PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory,
+                                                      const policy::PolicySpec& spec);
+
+}  // namespace troupe::storage

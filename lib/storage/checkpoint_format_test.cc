@@ -1,0 +1,154 @@
+#include "lib/storage/checkpoint_format.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "lib/storage/testing.h"
+#include <gtest/gtest.h>
+
+namespace troupe::storage {
+namespace {
+
+using learner::LearnerState;
+
+void ExpectEqual(const LearnerState& a, const LearnerState& b) {
+  EXPECT_EQ(a.iteration, b.iteration);
+  EXPECT_EQ(a.env_steps, b.env_steps);
+  EXPECT_EQ(a.agent_steps, b.agent_steps);
+  EXPECT_EQ(a.episodes, b.episodes);
+  EXPECT_EQ(a.wall_clock_s, b.wall_clock_s);
+  EXPECT_EQ(a.rows.accepted, b.rows.accepted);
+  EXPECT_EQ(a.rows.queued, b.rows.queued);
+  ASSERT_EQ(a.lanes.size(), b.lanes.size());
+  EXPECT_EQ(a.lanes[1].next_episode, b.lanes[1].next_episode);
+  EXPECT_EQ(a.watermarks, b.watermarks);
+  EXPECT_EQ(a.recent_return_sums, b.recent_return_sums);
+  EXPECT_EQ(a.recent_agent_returns, b.recent_agent_returns);
+  ASSERT_EQ(a.policies.size(), b.policies.size());
+  for (size_t i = 0; i < a.policies.size(); ++i) {
+    EXPECT_EQ(a.policies[i].id, b.policies[i].id);
+    EXPECT_EQ(a.policies[i].version, b.policies[i].version);
+    EXPECT_EQ(a.policies[i].parameters, b.policies[i].parameters);
+    EXPECT_EQ(a.policies[i].adam_exp_avg, b.policies[i].adam_exp_avg);
+    EXPECT_EQ(a.policies[i].adam_exp_avg_sq, b.policies[i].adam_exp_avg_sq);
+    EXPECT_EQ(a.policies[i].adam_steps, b.policies[i].adam_steps);
+    EXPECT_EQ(a.policies[i].value_moments.mean, b.policies[i].value_moments.mean);
+    EXPECT_EQ(a.policies[i].value_moments.variance, b.policies[i].value_moments.variance);
+    EXPECT_EQ(a.policies[i].value_moments.count, b.policies[i].value_moments.count);
+  }
+}
+
+class CheckpointFormatTest : public ::testing::TestWithParam<bool> {
+ protected:
+  absl::Status Write(const LearnerState& state) {
+    return WriteCheckpointFiles(FileSystem::Posix(), scratch_.path(), state, specs_, {42, "seed: 1\n", GetParam()});
+  }
+  const ScratchDirectory scratch_;
+  std::vector<policy::PolicySpec> specs_ = {policy::SmallSpecForTesting()};
+};
+
+TEST_P(CheckpointFormatTest, RoundTrip) {
+  policy::PolicySpec second = policy::SmallSpecForTesting();
+  second.id = policy::PolicyId("q");
+  second.normalize_observations = true;
+  specs_.push_back(second);
+  LearnerState state = StateForTesting(specs_[0], 400);
+  LearnerState other = StateForTesting(second, 800);
+  other.policies[0].observation_moments = {5.0, {1, 2, 3}, {4, 5, 6}};
+  state.policies.push_back(other.policies[0]);
+  ASSERT_TRUE(Write(state).ok());
+  const auto read = ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 42);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ExpectEqual(*read, state);
+  EXPECT_EQ(read->policies[1].observation_moments.variance, (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(FileSystem::Posix().Exists(scratch_.path() + "/policy_1.safetensors"), GetParam());
+}
+
+TEST_P(CheckpointFormatTest, AbsentReturnsSurviveAsNaN) {
+  LearnerState state = StateForTesting(specs_[0], 400);
+  state.recent_agent_returns = {{std::numeric_limits<double>::quiet_NaN(), 1.0}};
+  ASSERT_TRUE(Write(state).ok());
+  const auto read = ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 42);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(std::isnan(read->recent_agent_returns[0][0]));
+  EXPECT_EQ(read->recent_agent_returns[0][1], 1.0);
+}
+
+TEST_P(CheckpointFormatTest, WeightsAloneForAWarmStart) {
+  const LearnerState state = StateForTesting(specs_[0], 400);
+  ASSERT_TRUE(Write(state).ok());
+  const auto weights = ReadPolicyWeights(FileSystem::Posix(), scratch_.path(), specs_[0]);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(weights->parameters, state.policies[0].parameters);
+  EXPECT_TRUE(weights->adam_exp_avg.empty());
+  EXPECT_EQ(weights->value_moments.mean, state.policies[0].value_moments.mean);
+
+  policy::PolicySpec wider = specs_[0];
+  wider.model.actor_hidden_sizes = {5, 4};
+  EXPECT_EQ(ReadPolicyWeights(FileSystem::Posix(), scratch_.path(), wider).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  wider.id = policy::PolicyId("q");
+  EXPECT_EQ(ReadPolicyWeights(FileSystem::Posix(), scratch_.path(), wider).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_P(CheckpointFormatTest, AnotherRunIsRefused) {
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  EXPECT_EQ(ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 43).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  specs_[0].id = policy::PolicyId("other");
+  EXPECT_EQ(ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 0).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// Every single-byte change of every file, and every eighth truncation, is found.
+TEST_P(CheckpointFormatTest, EveryFlipAndTruncationIsFound) {
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  FileSystem& fs = FileSystem::Posix();
+  const std::vector<std::string> names = *fs.List(scratch_.path());
+  int64_t tried = 0;
+  for (const std::string& name : names) {
+    const std::string path = scratch_.path() + "/" + name;
+    const std::string good = *fs.ReadFile(path, 1 << 20);
+    const auto expect_found = [&](const std::string& text, size_t at) {
+      {
+        std::ofstream out(path, std::ios::binary | std::ios::trunc);
+        out << text;
+      }
+      const absl::StatusCode code = VerifyCheckpoint(fs, scratch_.path()).status().code();
+      EXPECT_EQ(code, absl::StatusCode::kDataLoss) << name << " at " << at;
+      ++tried;
+    };
+    for (size_t at = 0; at < good.size(); at += 3) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 0x10);
+      expect_found(bad, at);
+    }
+    for (size_t size = 0; size < good.size(); size += 8) expect_found(good.substr(0, size), size);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << good;
+  }
+  EXPECT_GT(tried, 1000);
+  EXPECT_TRUE(VerifyCheckpoint(fs, scratch_.path()).ok());
+}
+
+TEST_P(CheckpointFormatTest, MissingAndForeignFilesAreFound) {
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  FileSystem& fs = FileSystem::Posix();
+  ASSERT_TRUE(fs.WriteNewFile(scratch_.path() + "/extra", {AsPiece(std::string("x"))}).ok());
+  EXPECT_EQ(VerifyCheckpoint(fs, scratch_.path()).status().code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(fs.RemoveTree(scratch_.path() + "/extra").ok());
+  ASSERT_TRUE(fs.RemoveTree(scratch_.path() + "/config.yaml").ok());
+  EXPECT_EQ(VerifyCheckpoint(fs, scratch_.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_P(CheckpointFormatTest, StateThatDoesNotFitItsSpecIsNotWritten) {
+  LearnerState state = StateForTesting(specs_[0], 400);
+  state.policies[0].parameters[3] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Write(state).code(), absl::StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(StoreSeparately, CheckpointFormatTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace troupe::storage

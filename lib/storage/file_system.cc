@@ -1,0 +1,188 @@
+#include "lib/storage/file_system.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::storage {
+namespace {
+
+/// The last two parts: enough to find the file, and no more of somebody's disk than that in a message.
+std::string ShortPath(const std::string& path) {
+  const std::filesystem::path full(path);
+  const std::filesystem::path parent = full.parent_path().filename();
+  return parent.empty() ? full.filename().string() : (parent / full.filename()).string();
+}
+
+absl::Status ErrnoError(const char* operation, const std::string& path, int error) {
+  const std::string message = absl::StrCat(operation, " ", ShortPath(path), ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EEXIST:
+    case ENOTEMPTY:
+      return absl::AlreadyExistsError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+/// Closes a descriptor at the end of a scope.
+class ScopedFd {
+ public:
+  explicit ScopedFd(int fd) : fd_(fd) {}
+  ~ScopedFd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  ScopedFd(const ScopedFd&) = delete;
+  ScopedFd& operator=(const ScopedFd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status WriteAll(int fd, const std::string& path, absl::Span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoError("write", path, errno);
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sync(int fd, const std::string& path) {
+  // After a failed fsync the kernel may have dropped the dirty pages: the file is lost, trying again would lie.
+  if (::fsync(fd) != 0) return absl::DataLossError(absl::StrCat("fsync ", ShortPath(path), ": ", std::strerror(errno)));
+  return absl::OkStatus();
+}
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) override {
+    const absl::Status status = WriteAndSync(path, pieces);
+    if (!status.ok() && status.code() != absl::StatusCode::kAlreadyExists) ::unlink(path.c_str());
+    return status;
+  }
+
+  absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) override {
+    const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) return ErrnoError("open", path, errno);
+    struct stat info;
+    if (::fstat(fd.get(), &info) != 0) return ErrnoError("stat", path, errno);
+    if (!S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(ShortPath(path), " is not a file"));
+    if (info.st_size > max_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ShortPath(path), " has ", info.st_size, " bytes; expected at most ", max_bytes));
+    }
+    std::string text(static_cast<size_t>(info.st_size), '\0');
+    size_t have = 0;
+    while (have < text.size()) {
+      const ssize_t got = ::read(fd.get(), text.data() + have, text.size() - have);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ErrnoError("read", path, errno);
+      if (got == 0) break;
+      have += static_cast<size_t>(got);
+    }
+    text.resize(have);
+    return text;
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return ::rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : ErrnoError("rename", from, errno);
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override {
+    const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.get() < 0) return ErrnoError("open", path, errno);
+    return Sync(fd.get(), path);
+  }
+
+  absl::Status MakeDirectories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return error ? ErrnoError("make directory", path, error.value()) : absl::OkStatus();
+  }
+
+  absl::Status RemoveTree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? ErrnoError("remove", path, error.value()) : absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      names.push_back(it->path().filename().string());
+    }
+    if (error) return ErrnoError("list", path, error.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  bool Exists(const std::string& path) override {
+    struct stat info;
+    return ::lstat(path.c_str(), &info) == 0;
+  }
+
+  absl::Status ReplaceLink(const std::string& target, const std::string& link) override {
+    const std::string beside = link + ".new";
+    ::unlink(beside.c_str());
+    if (::symlink(target.c_str(), beside.c_str()) != 0) return ErrnoError("link", link, errno);
+    return Rename(beside, link);
+  }
+
+  absl::StatusOr<std::string> ReadLink(const std::string& link) override {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(link, error);
+    if (error) return ErrnoError("read link", link, error.value());
+    return target.string();
+  }
+
+ private:
+  static absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) {
+    const ScopedFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (fd.get() < 0) return ErrnoError("create", path, errno);
+    for (const absl::Span<const std::byte> piece : pieces) TROUPE_RETURN_IF_ERROR(WriteAll(fd.get(), path, piece));
+    return Sync(fd.get(), path);
+  }
+};
+
+}  // namespace
+
+FileSystem& FileSystem::Posix() {
+  static PosixFileSystem fs;
+  return fs;
+}
+
+absl::Status ReplaceFile(FileSystem& fs, const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  TROUPE_RETURN_IF_ERROR(fs.RemoveTree(beside));
+  TROUPE_RETURN_IF_ERROR(fs.WriteNewFile(beside, {AsPiece(text)}));
+  TROUPE_RETURN_IF_ERROR(fs.Rename(beside, path));
+  return fs.SyncDirectory(std::filesystem::path(path).parent_path().string());
+}
+
+}  // namespace troupe::storage

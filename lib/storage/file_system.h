@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace troupe::storage {
+
+/// The few file operations that durable state needs, as a port so that tests can make each of them fail. Errors:
+/// NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), DATA_LOSS (fsync failed), INTERNAL;
+/// messages name the operation and the last two parts of the path. Thread-safe; every method may block on the disk.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  /// Creates `path` (it must not exist), writes the pieces one after another and syncs it. On failure the file is
+  /// removed.
+  virtual absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) = 0;
+  /// The whole file; RESOURCE_EXHAUSTED when it is larger than `max_bytes`.
+  virtual absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) = 0;
+  /// Atomic; replaces a file or an empty directory.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  /// Makes creations and renames inside `path` durable.
+  virtual absl::Status SyncDirectory(const std::string& path) = 0;
+  /// With parents; fine when it exists.
+  virtual absl::Status MakeDirectories(const std::string& path) = 0;
+  /// A file or a directory with all it holds; fine when it is gone.
+  virtual absl::Status RemoveTree(const std::string& path) = 0;
+  /// Names in a directory, sorted, without "." and "..".
+  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
+  virtual bool Exists(const std::string& path) = 0;
+  /// Makes `link` point at `target` (relative), atomically replacing an older link.
+  virtual absl::Status ReplaceLink(const std::string& target, const std::string& link) = 0;
+  virtual absl::StatusOr<std::string> ReadLink(const std::string& link) = 0;
+
+  /// The machine's files; lives for ever.
+  static FileSystem& Posix();
+};
+
+/// `text` as the one piece that WriteNewFile takes.
+inline absl::Span<const std::byte> AsPiece(const std::string& text) {
+  return absl::Span<const std::byte>(reinterpret_cast<const std::byte*>(text.data()), text.size());
+}
+
+/// Writes a small file so that readers see the old or the new text, never a part: beside, synced, renamed, parent
+/// synced.
+absl::Status ReplaceFile(FileSystem& fs, const std::string& path, const std::string& text);
+
+}  // namespace troupe::storage

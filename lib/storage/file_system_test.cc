@@ -1,0 +1,45 @@
+#include "lib/storage/file_system.h"
+
+#include "lib/storage/testing.h"
+#include <gtest/gtest.h>
+
+namespace troupe::storage {
+namespace {
+
+TEST(PosixFileSystemTest, WritesReadsListsAndLinks) {
+  const ScratchDirectory scratch;
+  FileSystem& fs = FileSystem::Posix();
+  const std::string text = "hello";
+  ASSERT_TRUE(fs.MakeDirectories(scratch.path() + "/a/b").ok());
+  ASSERT_TRUE(fs.WriteNewFile(scratch.path() + "/a/f", {AsPiece(text), AsPiece(text)}).ok());
+  EXPECT_EQ(*fs.ReadFile(scratch.path() + "/a/f", 100), "hellohello");
+  EXPECT_EQ(fs.ReadFile(scratch.path() + "/a/f", 9).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(fs.WriteNewFile(scratch.path() + "/a/f", {AsPiece(text)}).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(*fs.ReadFile(scratch.path() + "/a/f", 100), "hellohello") << "a refused write must not touch the file";
+  EXPECT_EQ(*fs.List(scratch.path() + "/a"), (std::vector<std::string>{"b", "f"}));
+  ASSERT_TRUE(fs.ReplaceLink("b", scratch.path() + "/a/link").ok());
+  ASSERT_TRUE(fs.ReplaceLink("f", scratch.path() + "/a/link").ok());
+  EXPECT_EQ(*fs.ReadLink(scratch.path() + "/a/link"), "f");
+  EXPECT_EQ(fs.ReadFile(scratch.path() + "/none", 9).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(fs.RemoveTree(scratch.path() + "/a").ok());
+  EXPECT_FALSE(fs.Exists(scratch.path() + "/a"));
+}
+
+TEST(ReplaceFileTest, ReadersSeeOldOrNew) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.path() + "/f";
+  ASSERT_TRUE(ReplaceFile(FileSystem::Posix(), path, "old").ok());
+  FaultyFileSystem counting(1000, false);
+  ASSERT_TRUE(ReplaceFile(counting, path, "old").ok());
+  for (int op = 0; op < counting.operations(); ++op) {
+    FaultyFileSystem faulty(op, /*crash=*/true);
+    EXPECT_FALSE(ReplaceFile(faulty, path, "new").ok());
+    const std::string text = *FileSystem::Posix().ReadFile(path, 100);
+    EXPECT_TRUE(text == "old" || text == "new") << text;
+  }
+  ASSERT_TRUE(ReplaceFile(FileSystem::Posix(), path, "newer").ok());
+  EXPECT_EQ(*FileSystem::Posix().ReadFile(path, 100), "newer");
+}
+
+}  // namespace
+}  // namespace troupe::storage

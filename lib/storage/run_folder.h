@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/storage/checkpoint_format.h"
+#include "lib/storage/file_system.h"
+
+namespace troupe::storage {
+
+/// One checkpoint of a run, as `troupe checkpoint ls` shows it.
+struct CheckpointEntry {
+  int64_t env_steps = 0;
+  std::string path;
+  bool is_latest = false;
+  bool is_best = false;
+};
+
+/// The checkpoints of `run`, ascending by env steps; NOT_FOUND when there is no run. Reads no contents.
+absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, const std::string& run);
+
+/// The directory of a checkpoint by name: "latest", "best" or a number of env steps. NOT_FOUND says what there is.
+absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
+
+/// One run's folder, held exclusively by one learner at a time:
+///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*,
+///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best.
+/// Made by services/learner, used from its threads: Save from the checkpoint thread, the rest at start-up. The lock is
+/// released when the object or the process dies.
+class RunFolder final : public learner::CheckpointStore {
+ public:
+  struct Options {
+    std::string directory;  ///< the run folder itself
+    bool resume = false;    ///< false: refuse a folder that holds a run
+    int keep = 3;           ///< checkpoints that stay besides `latest` and `best`; at least 1
+    CheckpointOptions checkpoint;
+    std::vector<policy::PolicySpec> specs;
+  };
+
+  /// Makes or takes the folder, takes its lock and counts its learner epoch up, durably. Errors: ALREADY_EXISTS (a run
+  /// is there, no resume), NOT_FOUND (resume, but no run), PERMISSION_DENIED (not writable), FAILED_PRECONDITION
+  /// (another learner holds it).
+  static absl::StatusOr<std::unique_ptr<RunFolder>> Open(Options options, FileSystem& fs = FileSystem::Posix());
+  ~RunFolder() override;
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::string& directory() const { return options_.directory; }
+  /// This learner's boot counter, from 1.
+  uint64_t learner_epoch() const { return learner_epoch_; }
+  std::string Path(const std::string& name) const { return options_.directory + "/" + name; }
+
+  /// The newest checkpoint that is whole. Damaged ones are renamed to `<name>.corrupt` (never deleted) and their errors
+  /// appended to `quarantined`. NOT_FOUND when none is left; FAILED_PRECONDITION when the newest is of another run.
+  absl::StatusOr<learner::LearnerState> LoadLatest(std::vector<std::string>* quarantined);
+
+  /// See CheckpointStore. ABORTED when another learner has taken the run over (a higher epoch on disk).
+  absl::Status Save(const learner::LearnerState& state, bool is_best) override;
+
+ private:
+  RunFolder(Options options, FileSystem& fs, int lock_fd, uint64_t learner_epoch);
+
+  std::string CheckpointPath(const std::string& name) const { return options_.directory + "/checkpoints/" + name; }
+  absl::Status CheckStillOurs();
+  absl::Status Prune();
+
+  const Options options_;
+  FileSystem& fs_;
+  const int lock_fd_;
+  const uint64_t learner_epoch_;
+};
+
+}  // namespace troupe::storage

@@ -1,0 +1,163 @@
+#include "lib/storage/run_folder.h"
+
+#include <fstream>
+
+#include "lib/storage/testing.h"
+#include <gtest/gtest.h>
+
+namespace troupe::storage {
+namespace {
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  RunFolder::Options Options(bool resume) const {
+    RunFolder::Options options;
+    options.directory = scratch_.path() + "/run";
+    options.resume = resume;
+    options.checkpoint = {42, "seed: 1\n", false};
+    options.specs = {spec_};
+    return options;
+  }
+  std::vector<int64_t> Steps() const {
+    std::vector<int64_t> steps;
+    const auto entries = ListCheckpoints(FileSystem::Posix(), scratch_.path() + "/run");
+    for (const CheckpointEntry& entry : *entries) {
+      steps.push_back(entry.env_steps);
+    }
+    return steps;
+  }
+  const ScratchDirectory scratch_;
+  const policy::PolicySpec spec_ = policy::SmallSpecForTesting();
+};
+
+TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const int64_t steps : {100, 200, 300, 400, 500}) {
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, steps), /*is_best=*/steps == 100).ok());
+  }
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 300, 400, 500}));
+  const std::string run = (*folder)->directory();
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "best"), run + "/checkpoints/100");
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "latest"), run + "/checkpoints/500");
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "300"), run + "/checkpoints/300");
+  const auto missing = FindCheckpoint(FileSystem::Posix(), run, "200");
+  EXPECT_NE(missing.status().message().find("100, 300, 400, 500"), absl::string_view::npos) << missing.status();
+}
+
+TEST_F(RunFolderTest, StartResumeAndLockRules) {
+  EXPECT_EQ(RunFolder::Open(Options(true)).status().code(), absl::StatusCode::kNotFound);
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    EXPECT_EQ((*folder)->learner_epoch(), 1u);
+    EXPECT_EQ(RunFolder::Open(Options(true)).status().code(), absl::StatusCode::kFailedPrecondition)
+        << "two learners on one run";
+  }
+  EXPECT_EQ(RunFolder::Open(Options(false)).status().code(), absl::StatusCode::kAlreadyExists);
+  auto resumed = RunFolder::Open(Options(true));
+  ASSERT_TRUE(resumed.ok());
+  EXPECT_EQ((*resumed)->learner_epoch(), 2u);
+}
+
+TEST_F(RunFolderTest, ASupersededLearnerCannotCommit) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok());
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  // The lock can be lost on network file systems; the epoch on disk decides.
+  ASSERT_TRUE(ReplaceFile(FileSystem::Posix(), (*folder)->Path("learner_epoch"), "2\n").ok());
+  EXPECT_EQ((*folder)->Save(StateForTesting(spec_, 200), false).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100}));
+}
+
+TEST_F(RunFolderTest, DamagedCheckpointsAreSetAsideAndTheOneBeforeIsUsed) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok());
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 200), false).ok());
+  std::ofstream((*folder)->Path("checkpoints/200/policies.safetensors"), std::ios::app) << "x";
+  std::vector<std::string> quarantined;
+  const auto state = (*folder)->LoadLatest(&quarantined);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->env_steps, 100);
+  ASSERT_EQ(quarantined.size(), 1u);
+  EXPECT_TRUE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/200.corrupt")));
+}
+
+TEST_F(RunFolderTest, AForeignCheckpointStopsTheResume) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  }
+  RunFolder::Options options = Options(true);
+  options.checkpoint.spec_hash = 43;
+  auto folder = RunFolder::Open(options);
+  ASSERT_TRUE(folder.ok());
+  std::vector<std::string> quarantined;
+  EXPECT_EQ((*folder)->LoadLatest(&quarantined).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(quarantined.empty());
+}
+
+TEST_F(RunFolderTest, UnwritableFolderIsAnErrorInWords) {
+  RunFolder::Options options = Options(false);
+  std::ofstream(scratch_.path() + "/file") << "x";
+  options.directory = scratch_.path() + "/file/run";
+  const auto folder = RunFolder::Open(options);
+  EXPECT_FALSE(folder.ok());
+  EXPECT_NE(folder.status().message().find("make directory"), absl::string_view::npos) << folder.status();
+}
+
+// Whatever operation of a Save fails, or is the last before the process dies: a whole checkpoint is there, the old or
+// the new.
+class SaveFaultTest : public RunFolderTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(SaveFaultTest, OldOrNewNeverOther) {
+  const bool crash = GetParam();
+  int operations = 0;
+  {
+    FaultyFileSystem counting(1 << 30, crash);
+    auto folder = RunFolder::Open(Options(false), counting);
+    ASSERT_TRUE(folder.ok());
+    const int before = counting.operations();
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), true).ok());
+    operations = counting.operations() - before;
+  }
+  ASSERT_GT(operations, 8);
+  for (int op = 0; op < operations + 4; ++op) {
+    {
+      auto folder = RunFolder::Open(Options(true));
+      ASSERT_TRUE(folder.ok()) << folder.status();
+    }
+    FaultyFileSystem counting(1 << 30, crash);
+    int open_operations = 0;
+    {
+      auto folder = RunFolder::Open(Options(true), counting);
+      ASSERT_TRUE(folder.ok());
+      open_operations = counting.operations();
+    }
+    FaultyFileSystem faulty(open_operations + op, crash);
+    const int64_t steps = 200 + op;
+    {
+      auto folder = RunFolder::Open(Options(true), faulty);
+      ASSERT_TRUE(folder.ok()) << folder.status();
+      (*folder)->Save(StateForTesting(spec_, steps), true).IgnoreError();
+    }
+    auto folder = RunFolder::Open(Options(true));
+    ASSERT_TRUE(folder.ok());
+    std::vector<std::string> quarantined;
+    const auto state = (*folder)->LoadLatest(&quarantined);
+    ASSERT_TRUE(state.ok()) << "operation " << op << ": " << state.status();
+    EXPECT_TRUE(quarantined.empty()) << "operation " << op << " left a damaged checkpoint: " << quarantined[0];
+    EXPECT_GE(state->env_steps, 100);
+    EXPECT_LE(state->env_steps, steps);
+    // And the run goes on.
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, steps), true).ok());
+    EXPECT_EQ((*folder)->LoadLatest(&quarantined)->env_steps, steps);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FailOnceOrCrash, SaveFaultTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace troupe::storage

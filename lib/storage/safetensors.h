@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/tensor/dtype.h"
+
+namespace troupe::storage {
+
+/// One named array to be written; borrows its bytes.
+struct TensorToWrite {
+  std::string name;
+  tensor::DType dtype = tensor::DType::kFloat32;
+  std::vector<int64_t> shape;
+  absl::Span<const std::byte> bytes;  ///< row-major, little-endian, exactly as many as dtype and shape say
+};
+
+/// One named array of a parsed file; borrows from the text it was parsed from.
+struct TensorRead {
+  tensor::DType dtype = tensor::DType::kFloat32;
+  std::vector<int64_t> shape;
+  absl::Span<const std::byte> bytes;
+
+  /// The elements as T. INVALID_ARGUMENT unless the dtype is T's and the count is `expected`.
+  absl::StatusOr<std::vector<float>> ToFloats(int64_t expected) const;
+  absl::StatusOr<std::vector<double>> ToDoubles(int64_t expected) const;
+};
+
+/// The header of a safetensors file (8 bytes of length, JSON, padded to 8 bytes); the tensors' bytes follow it in the
+/// given order.
+std::string SafetensorsHeader(absl::Span<const TensorToWrite> tensors,
+                              const std::map<std::string, std::string>& metadata);
+
+/// A parsed safetensors file. Every offset is checked: tensors lie inside the file, without holes or overlaps, and have
+/// the bytes that their shape asks for. INVALID_ARGUMENT says what is wrong. At most 100 MB of header, as the format's
+/// own reader has it.
+class SafetensorsFile {
+ public:
+  /// `text` must outlive the result.
+  static absl::StatusOr<SafetensorsFile> Parse(const std::string& text);
+
+  const std::map<std::string, TensorRead>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// NOT_FOUND with the name.
+  absl::StatusOr<const TensorRead*> Find(const std::string& name) const;
+
+ private:
+  std::map<std::string, TensorRead> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace troupe::storage

@@ -1,0 +1,81 @@
+#include "lib/telemetry/json_lines_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::telemetry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The lines of `path` that stay: whole JSON objects up to `keep_env_steps`.
+std::string LinesToKeep(const std::string& path, int64_t keep_env_steps) {
+  std::ifstream in(path);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("env_steps") || !json["env_steps"].is_number_integer()) continue;
+    if (json["env_steps"].get<int64_t>() <= keep_env_steps) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string ToJsonLine(absl::Span<const JsonField> fields) {
+  Json json = Json::object();
+  for (const auto& [name, value] : fields) {
+    std::visit(
+        [&json, &name = name](const auto& v) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, double>) {
+            json[name] = std::isfinite(v) ? Json(v) : Json(nullptr);
+          } else {
+            json[name] = v;
+          }
+        },
+        value);
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<std::unique_ptr<JsonLinesWriter>> JsonLinesWriter::Open(const std::string& path,
+                                                                       int64_t keep_env_steps) {
+  const std::string kept = LinesToKeep(path, keep_env_steps);
+  const std::string beside = path + ".new";
+  const auto error = [](const char* what) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot ", what, " progress.jsonl: ", std::strerror(errno)));
+  };
+  {
+    std::ofstream out(beside, std::ios::trunc);
+    out << kept;
+    if (!out.flush()) return error("write");
+  }
+  if (std::rename(beside.c_str(), path.c_str()) != 0) return error("replace");
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) return error("open");
+  return std::unique_ptr<JsonLinesWriter>(new JsonLinesWriter(fd));
+}
+
+JsonLinesWriter::~JsonLinesWriter() { ::close(fd_); }
+
+void JsonLinesWriter::Write(absl::Span<const JsonField> fields) {
+  const std::string line = ToJsonLine(fields) + "\n";
+  if (failed_) return;
+  if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    failed_ = true;
+    TROUPE_WARN("progress lines are no longer written error=\"{}\"", std::strerror(errno));
+  }
+}
+
+}  // namespace troupe::telemetry
