@@ -1,0 +1,69 @@
+"""The legs of the comparison: what each runs, in which virtual environment, and which environment it steps."""
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A program in legs/. `venv` is None for one that needs only the standard library."""
+
+    script: str
+    venv: str | None
+    title: str
+    environment: str
+    role: str  # "troupe", "peer" (a framework), "script" (plain PyTorch), "floor"
+    iteration_lag: str  # how old the rows trained on may be
+
+
+MPE2 = "mpe2 1.1.1, Python, one object per env"
+PZ_124 = "PettingZoo 1.24.3 mpe, Python, one object per env"
+PZ_125 = "PettingZoo 1.25.0 mpe, Python, one object per env"
+NUMPY = "numpy, 160 envs in one array program"
+NATIVE = "Troupe's native C++ mpe/simple_spread"
+
+KINDS = {
+    "troupe": Kind("troupe_leg.py", None, "Troupe", NATIVE, "troupe", "0"),
+    "rllib": Kind("rllib_leg.py", "rllib", "RLlib PPO, new API stack", MPE2, "peer", "0"),
+    "sample_factory": Kind(
+        "sample_factory_leg.py", "sample_factory", "Sample Factory APPO", PZ_124, "peer", "as reported"
+    ),
+    "xuance": Kind("xuance_leg.py", "xuance", "XuanCe", PZ_125, "peer", "0"),
+    "skrl": Kind("skrl_leg.py", "rllib", "skrl", MPE2, "peer", "0"),
+    "reference": Kind("reference_leg.py", "plain", "plain PyTorch script", NUMPY, "script", "0"),
+    "env": Kind("env_leg.py", "rllib", "Python env alone, random actions", MPE2, "floor", "-"),
+}
+
+# Each peer in the best of the settings tried on two cores; README.md says how to try others.
+DEFAULT_LEGS = (
+    "troupe",
+    "rllib:runners=2,envs=8",
+    "sample_factory:workers=2,envs=8",
+    "xuance:algorithm=mappo,envs=8",
+    "skrl:algorithm=mappo",
+    "reference:threads=2",
+    "reference:threads=1",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Leg:
+    """One row of the table: a kind with its options."""
+
+    name: str
+    kind: Kind
+    options: tuple[tuple[str, str], ...]
+
+    def arguments(self):
+        return [part for key, value in self.options for part in ("--" + key.replace("_", "-"), value)]
+
+
+def parse_leg(text: str) -> Leg:
+    """`KIND` or `KIND:key=value,key=value`; the text is the row's name. ValueError says what is wrong."""
+    match = re.fullmatch(r"([a-z_]+)(?::((?:[a-z_]+=[^,=\s]+)(?:,[a-z_]+=[^,=\s]+)*))?", text)
+    if not match:
+        raise ValueError(f"leg {text!r}: expected KIND or KIND:key=value,key=value")
+    if match[1] not in KINDS:
+        raise ValueError(f"leg {text!r}: unknown kind {match[1]!r}, expected one of {', '.join(KINDS)}")
+    pairs = tuple(tuple(pair.split("=")) for pair in match[2].split(",")) if match[2] else ()
+    return Leg(text, KINDS[match[1]], pairs)

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Tests of the arithmetic and of the process handling, without any peer: python3 bench/peers/test_peers.py"""
+
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "legs")]
+
+import legs  # noqa: E402
+import measure  # noqa: E402
+import probe  # noqa: E402
+import report  # noqa: E402
+
+
+def record(leg, rate, role="peer", **facts):
+    return dict(
+        leg=leg,
+        role=role,
+        environment="an environment",
+        env_steps_per_s=rate,
+        minibatch_steps_per_iteration=120.0,
+        seconds=10.0,
+        iterations=5,
+        num_cpus=2,
+        repetition=0,
+        **facts,
+    )
+
+
+class LegsTest(unittest.TestCase):
+    def test_options_become_arguments(self):
+        leg = legs.parse_leg("rllib:runners=2,envs=8")
+        self.assertEqual(leg.arguments(), ["--runners", "2", "--envs", "8"])
+        self.assertEqual(legs.parse_leg("troupe").arguments(), [])
+
+    def test_malformed_legs_are_refused(self):
+        for text in ("nobody", "rllib:", "rllib:runners", "rllib:runners=2,,envs=8", "rllib:runners=2=3", ""):
+            with self.subTest(text), self.assertRaises(ValueError):
+                legs.parse_leg(text)
+
+    def test_default_legs_parse_and_their_programs_exist(self):
+        for text in legs.DEFAULT_LEGS:
+            kind = legs.parse_leg(text).kind
+            self.assertTrue((HERE / "legs" / kind.script).exists())
+            if kind.venv:
+                self.assertTrue((HERE / "requirements" / f"{kind.venv}.txt").exists())
+
+
+class MarksTest(unittest.TestCase):
+    def test_enough_needs_both_time_and_iterations(self):
+        marks = probe.Marks(seconds=10, min_iterations=2)
+        self.assertFalse(marks.add(4000, 120, at=100.0))  # the first iteration only starts the clock
+        self.assertFalse(marks.add(8000, 240, at=115.0))  # time, but one iteration
+        self.assertTrue(marks.add(12000, 360, at=116.0))
+
+    def test_rate_leaves_the_first_iteration_out(self):
+        rate = measure.steady_rate([[50.0, 4000, 120], [51.0, 8000, 240], [54.0, 12000, 360]])
+        self.assertEqual(rate.env_steps_per_s, 2000)
+        self.assertEqual(rate.minibatch_steps_per_iteration, 120)
+        self.assertEqual((rate.iteration_s_min, rate.iteration_s_max), (1.0, 3.0))
+
+    def test_too_few_or_stalled_marks_are_a_failure(self):
+        for marks in ([], [[1.0, 4000, 120]], [[1.0, 4000, 120], [2.0, 4000, 120]]):
+            with self.subTest(marks), self.assertRaises(measure.LegFailed):
+                measure.steady_rate(marks)
+
+
+class ReportTest(unittest.TestCase):
+    def test_ratios_are_of_medians_and_bars_use_the_best_setting(self):
+        records = [record("troupe", r, "troupe") for r in (19000, 20000, 90000)]
+        records += [record("rllib:runners=2", r) for r in (1000, 2000, 2100)]
+        records += [record("rllib:runners=0", 500), record("sample_factory", 5000)]
+        records += [record("reference:threads=1", 10000, "script"), record("reference:threads=2", 16000, "script")]
+        self.assertIn("10.00x", report.table(records))
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, True, False, True])
+
+    def test_what_makes_a_repetition_doubtful_is_said(self):
+        self.assertEqual(report.notes(record("x", 1)), [])
+        self.assertEqual(len(report.notes(record("x", 1, foreign_cpu_share=0.04, stolen_cpu_share=0.04))), 1)
+        self.assertEqual(len(report.notes(record("x", 1, clock_ratio=0.9))), 1)
+        self.assertEqual(len(report.notes(dict(record("x", 1), minibatch_steps_per_iteration=12.0))), 1)
+
+    def test_a_leg_that_only_failed_keeps_its_row(self):
+        records = [dict(leg="xuance", role="peer", repetition=0, error="exited with code 1")]
+        self.assertIn("| xuance | | failed |", report.table(records))
+        self.assertIn("FAILED", report.summary(records))
+        self.assertEqual(report.verdicts(records), [])
+
+
+class RunLegTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.log = os.path.join(self.folder.name, "log")
+        measure.become_subreaper()
+
+    def run_python(self, code, seconds=0.0):
+        return measure.run_leg(
+            [sys.executable, "-c", code],
+            cpus={min(os.sched_getaffinity(0))},
+            seconds=seconds,
+            log_path=self.log,
+            environment={},
+        )
+
+    def test_a_leg_is_pinned_measured_and_its_orphans_are_ended(self):
+        code = """
+import json, os, subprocess, time
+orphan = subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!"], stdout=subprocess.PIPE, start_new_session=True)
+pid = int(orphan.stdout.readline())
+now = time.monotonic()
+marks = [[now, 4000, 120], [now + 2, 12000, 360]]
+json.dump(dict(marks=marks, orphan=pid, cpus=len(os.sched_getaffinity(0))), open(os.environ["PEERS_RESULT"], "w"))
+"""
+        facts = self.run_python(code)
+        self.assertEqual((facts["env_steps_per_s"], facts["cpus"]), (4000, 1))
+        with self.assertRaises(ProcessLookupError):
+            os.kill(facts["orphan"], 0)
+
+    def test_a_leg_that_fails_names_its_log(self):
+        with self.assertRaisesRegex(measure.LegFailed, "code 3; see .*log"):
+            self.run_python("raise SystemExit(3)")
+        with self.assertRaisesRegex(measure.LegFailed, "code 0"):
+            self.run_python("pass")  # no result
+
+
+class TroupeLegTest(unittest.TestCase):
+    """The Troupe leg against a stand-in that writes progress.jsonl as `troupe train` does."""
+
+    STAND_IN = """#!%s
+import json, os, signal, sys, time
+assert sys.argv[1:4] == ["train", "bench.yaml", "--workers"], sys.argv
+overrides = dict(a.split("=", 1) for a in sys.argv if "=" in a)
+run = os.path.join(overrides["experiment.directory"], "run")
+os.makedirs(run)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+begin = time.monotonic()
+with open(os.path.join(run, "progress.jsonl"), "w") as f:
+    for i in range(1, %d):
+        time.sleep(0.05)
+        line = json.dumps(dict(env_steps=4000 * i, updates=120 * i, wall_clock_s=time.monotonic() - begin))
+        f.write(line[:20]); f.flush(); f.write(line[20:] + "\\n"); f.flush()
+"""
+
+    def run_stand_in(self, lines):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        troupe = os.path.join(folder.name, "troupe")
+        with open(troupe, "w") as f:
+            f.write(self.STAND_IN % (sys.executable, lines))
+        os.chmod(troupe, 0o755)
+        command = [sys.executable, str(HERE / "legs" / "troupe_leg.py"), "--seconds", "0.5"]
+        return measure.run_leg(
+            command + ["--troupe", troupe, "--config", "bench.yaml"],
+            cpus=os.sched_getaffinity(0),
+            seconds=0.5,
+            log_path=os.path.join(folder.name, "log"),
+            environment={},
+        )
+
+    def test_follows_progress_and_drains(self):
+        facts = self.run_stand_in(lines=10_000)
+        self.assertEqual(facts["minibatch_steps_per_iteration"], 120)
+        self.assertEqual(facts["exit_code"], 0)
+        self.assertLess(facts["env_steps_per_s"], 4000 / 0.05)
+        self.assertAlmostEqual(facts["clock_ratio"], 1.0, delta=0.2)
+
+    def test_a_run_without_progress_is_a_failure(self):
+        with self.assertRaises(measure.LegFailed):
+            self.run_stand_in(lines=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
