@@ -1,5 +1,5 @@
-// One bug by name, for the sanitizer presets to find; "none" is the same work done correctly. Not a GoogleTest: each bug ends or
-// taints its process.
+// One bug by name, for the sanitizer presets to find; "none" is the same work done correctly. Not a GoogleTest: each
+// bug ends or taints its process.
 #include <cstdio>
 #include <cstring>
 #include <functional>
