@@ -13,8 +13,9 @@ namespace troupe::sample {
 /// What a run's fragments must look like; equal on both ends of a stream or the stream is refused. Plain value.
 struct BatchSchema {
   std::vector<std::string> agent_ids;  ///< by agent slot
-  std::vector<int64_t>
-      agent_observation_sizes;  ///< by agent slot: elements of a flattened observation; lays out joint ones
+  /// By agent slot: elements of its flattened observation. Lays out joint observations; may be empty when no critic
+  /// needs them.
+  std::vector<int64_t> agent_observation_sizes;
   std::vector<policy::PolicySpec> policies;  ///< by policy slot
   int64_t env_state_size = 0;                ///< elements of a per-env state; 0: none
   int64_t agent_state_size = 0;              ///< elements of a per-agent state; 0: none

@@ -70,8 +70,8 @@ enum SegmentField : int {
   kSegmentSlot = 1,      ///< agent slot
   kSegmentEnd = 2,       ///< SegmentEnd
   kSegmentFinalRow = 3,  ///< row in final_obs, or -1
-  kSegmentVersionLag =
-      4,  ///< PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows)
+  /// PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows).
+  kSegmentVersionLag = 4,
   kSegmentFields = 5,
 };
 

@@ -1,0 +1,213 @@
+#include "lib/sample/batch_schema.h"
+
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::sample {
+namespace {
+
+using tensor::DType;
+
+absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
+
+std::string Describe(DType dtype, int64_t rows, int64_t row_elements) {
+  return absl::StrCat(std::string(tensor::DTypeName(dtype)), "[", rows, ", ", row_elements, "]");
+}
+
+/// Compares columns with what they must be, and adds up their bytes without overflow.
+class ColumnChecker {
+ public:
+  explicit ColumnChecker(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  /// The column must be there, with exactly this form. One of 0 rows may be left out.
+  absl::Status Present(const std::string& where, const char* name, const ColumnView& column, DType dtype, int64_t rows,
+                       int64_t row_elements) {
+    if (!column.present()) {
+      if (rows == 0 && column.rows == 0) return absl::OkStatus();
+      return Invalid(
+          absl::StrCat(where, ": column '", name, "' is absent, expected ", Describe(dtype, rows, row_elements)));
+    }
+    if (column.dtype != dtype || column.rows != rows || column.row_elements != row_elements) {
+      return Invalid(absl::StrCat(where, ": column '", name, "' is ",
+                                  Describe(column.dtype, column.rows, column.row_elements), ", expected ",
+                                  Describe(dtype, rows, row_elements)));
+    }
+    return Count(where, name, column);
+  }
+  absl::Status Absent(const std::string& where, const char* name, const ColumnView& column) {
+    if (!column.present() && column.rows == 0) return absl::OkStatus();
+    return Invalid(absl::StrCat(where, ": column '", name, "' is ",
+                                Describe(column.dtype, column.rows, column.row_elements),
+                                ", expected none: this run has no such column"));
+  }
+  absl::Status When(bool wanted, const std::string& where, const char* name, const ColumnView& column, DType dtype,
+                    int64_t rows, int64_t row_elements) {
+    return wanted ? Present(where, name, column, dtype, rows, row_elements) : Absent(where, name, column);
+  }
+
+ private:
+  absl::Status Count(const std::string& where, const char* name, const ColumnView& column) {
+    int64_t elements = 0;
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(column.rows, column.row_elements, &elements) ||
+        __builtin_mul_overflow(elements, static_cast<int64_t>(tensor::ElementBytes(column.dtype)), &bytes) ||
+        __builtin_add_overflow(bytes_, bytes, &bytes_) || bytes_ > max_bytes_) {
+      return Invalid(absl::StrCat(where, ": with column '", name, "' ",
+                                  Describe(column.dtype, column.rows, column.row_elements),
+                                  " the fragment is over the limit of ", max_bytes_, " bytes"));
+    }
+    return absl::OkStatus();
+  }
+
+  const int64_t max_bytes_;
+  int64_t bytes_ = 0;
+};
+
+absl::Status CheckCount(const std::string& what, int64_t got, int64_t low, int64_t high) {
+  if (got >= low && got <= high) return absl::OkStatus();
+  return Invalid(absl::StrCat(what, " is ", got, ", expected ", low, " to ", high));
+}
+
+absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
+  TROUPE_RETURN_IF_ERROR(
+      CheckCount("number of episodes", static_cast<int64_t>(batch.episodes.size()), 0, limits.max_episodes));
+  TROUPE_RETURN_IF_ERROR(
+      CheckCount("number of finished episodes", static_cast<int64_t>(batch.finished.size()), 0, limits.max_episodes));
+  const auto num_agents = static_cast<int32_t>(schema.agent_ids.size());
+  const auto num_policies = static_cast<int32_t>(schema.policies.size());
+  for (const EpisodeEntry& entry : batch.episodes) {
+    const auto where = [&entry] { return absl::StrCat("episode ", entry.episode, " of env ", entry.env_id); };
+    if (entry.env_id >= schema.num_envs) {
+      return Invalid(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
+    }
+    if (entry.first_step < 0) {
+      return Invalid(absl::StrCat(where(), ": first_step is ", entry.first_step, ", expected at least 0"));
+    }
+    int32_t previous = -1;
+    for (const AgentEntry& agent : entry.agents) {
+      if (agent.slot <= previous || agent.slot >= num_agents) {
+        return Invalid(absl::StrCat(where(), ": agent slot ", agent.slot, " after ", previous,
+                                    ", expected ascending slots below ", num_agents));
+      }
+      if (agent.policy.value() < 0 || agent.policy.value() >= num_policies) {
+        return Invalid(absl::StrCat(where(), ": agent slot ", agent.slot, " has policy slot ", agent.policy.value(),
+                                    ", expected 0 to ", num_policies - 1));
+      }
+      previous = agent.slot;
+    }
+  }
+  for (const FinishedEpisode& entry : batch.finished) {
+    const auto where = [&entry] { return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id); };
+    if (entry.env_id >= schema.num_envs) {
+      return Invalid(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
+    }
+    if (entry.length < 0) {
+      return Invalid(absl::StrCat(where(), ": length is ", entry.length, ", expected at least 0"));
+    }
+    if (entry.returns.size() != schema.agent_ids.size() || entry.policies.size() != schema.agent_ids.size()) {
+      return Invalid(absl::StrCat(where(), ": has ", entry.returns.size(), " returns and ", entry.policies.size(),
+                                  " policies, expected one for each of ", schema.agent_ids.size(), " agents"));
+    }
+    if (static_cast<int64_t>(entry.infos.size()) != schema.num_info_columns) {
+      return Invalid(absl::StrCat(where(), ": has ", entry.infos.size(), " infos, expected ", schema.num_info_columns));
+    }
+    for (const int32_t policy : entry.policies) {
+      if (policy < -1 || policy >= num_policies) {
+        return Invalid(absl::StrCat(where(), ": policy slot ", policy, ", expected -1 to ", num_policies - 1));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& spec, const BatchSchema& schema,
+                             const BatchLimits& limits, ColumnChecker& columns) {
+  const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
+  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": rows"), rows.rows, 1, limits.max_rows_per_policy));
+  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_segments"), rows.num_segments, 1, rows.rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": final_rows"), rows.final_rows, 0, rows.num_segments));
+  if (rows.version.n < 0) {
+    return Invalid(absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));
+  }
+  const int64_t n = rows.rows;
+  const int64_t finals = rows.final_rows;
+  const int64_t obs_size = spec.observation_size();
+  const DType obs_dtype = spec.observation_space.flat_dtype();
+  const int64_t mask_size = spec.mask_size();
+  const int64_t state_size = schema.agent_state_size;
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "obs", rows.obs, obs_dtype, n, obs_size));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "actions", rows.actions, DType::kInt32, n, spec.action_words()));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "action_logp", rows.action_logp, DType::kFloat32, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "rewards", rows.rewards, DType::kFloat32, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "terminated", rows.terminated, DType::kUint8, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "truncated", rows.truncated, DType::kUint8, n, 1));
+  TROUPE_RETURN_IF_ERROR(
+      columns.When(mask_size > 0, where, "action_mask", rows.action_mask, DType::kUint8, n, mask_size));
+  TROUPE_RETURN_IF_ERROR(
+      columns.When(schema.has_agent_mask, where, "agent_mask", rows.agent_mask, DType::kUint8, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "env_row", rows.env_row, DType::kInt32, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "segment", rows.segment, DType::kInt32, n, 1));
+  TROUPE_RETURN_IF_ERROR(columns.When(state_size > 0, where, "state", rows.state, DType::kFloat32, n, state_size));
+  TROUPE_RETURN_IF_ERROR(
+      columns.Present(where, "segments", rows.segments, DType::kInt32, rows.num_segments, kSegmentFields));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "final_obs", rows.final_obs, obs_dtype, finals, obs_size));
+  TROUPE_RETURN_IF_ERROR(columns.When(mask_size > 0, where, "final_action_mask", rows.final_action_mask, DType::kUint8,
+                                      finals, mask_size));
+  TROUPE_RETURN_IF_ERROR(columns.Present(where, "final_env_row", rows.final_env_row, DType::kInt32, finals, 1));
+  return columns.When(state_size > 0, where, "final_state", rows.final_state, DType::kFloat32, finals, state_size);
+}
+
+}  // namespace
+
+uint64_t BatchSchema::Hash() const {
+  std::string text = absl::StrCat(
+      "agents=", absl::StrJoin(agent_ids, ","), ";observations=", absl::StrJoin(agent_observation_sizes, ","),
+      ";env_state=", env_state_size, ";agent_state=", agent_state_size, ";agent_mask=", has_agent_mask ? 1 : 0,
+      ";infos=", num_info_columns, ";envs=", num_envs);
+  for (const policy::PolicySpec& spec : policies) absl::StrAppend(&text, ";policy=", spec.ToString());
+  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a, 64 bits
+  for (const char c : text) {
+    hash ^= static_cast<uint8_t>(c);
+    hash *= 0x100000001b3ull;
+  }
+  return hash;
+}
+
+absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
+  // A step of which every row is still pending counts, but has no row yet: so env_rows is no bound for num_env_steps.
+  TROUPE_RETURN_IF_ERROR(CheckCount("num_env_steps", batch.num_env_steps, 0, limits.max_env_rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount("env_rows", batch.env_rows, 0, limits.max_env_rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount("final_env_rows", batch.final_env_rows, 0, limits.max_env_rows));
+  if (batch.iteration < 0) {
+    return Invalid(absl::StrCat("iteration is ", batch.iteration, ", expected at least 0"));
+  }
+  TROUPE_RETURN_IF_ERROR(CheckEpisodes(batch, schema, limits));
+  ColumnChecker columns(limits.max_message_bytes);
+  const int64_t steps = batch.env_rows + batch.final_env_rows;
+  TROUPE_RETURN_IF_ERROR(
+      columns.Present("env-step table", "step_episode", batch.step_episode, DType::kInt32, steps, 1));
+  TROUPE_RETURN_IF_ERROR(columns.Present("env-step table", "step_index", batch.step_index, DType::kInt32, steps, 1));
+  TROUPE_RETURN_IF_ERROR(columns.When(schema.env_state_size > 0, "env-step table", "state", batch.state,
+                                      DType::kFloat32, steps, schema.env_state_size));
+  int32_t previous = -1;
+  int64_t agent_steps_bound = 0;
+  for (const PolicyRows& rows : batch.policies) {
+    const int32_t slot = rows.policy.value();
+    if (slot < 0 || slot >= static_cast<int32_t>(schema.policies.size())) {
+      return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ",
+                                  static_cast<int64_t>(schema.policies.size()) - 1));
+    }
+    if (slot <= previous) {
+      return Invalid(absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));
+    }
+    previous = slot;
+    TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
+    agent_steps_bound += rows.rows;
+  }
+  return CheckCount("num_agent_steps", batch.num_agent_steps, 0, agent_steps_bound);
+}
+
+}  // namespace troupe::sample

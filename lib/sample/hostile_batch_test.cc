@@ -1,0 +1,297 @@
+// One thing wrong at a time: every row of the table takes a valid fragment, corrupts it, and names the error it
+// expects.
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/sample/testing/batch_maker.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::sample {
+namespace {
+
+using tensor::DType;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+/// Two agents: "a" with a float observation, a masked Discrete(3) and a cut, a terminated and a truncated segment; "b"
+/// with bytes and a continuous action. Env state, agent mask, one info.
+BatchSchema Schema() {
+  BatchSchema schema;
+  schema.agent_ids = {"a", "b"};
+  schema.agent_observation_sizes = {2, 3};
+  schema.num_envs = 4;
+  schema.env_state_size = 2;
+  schema.has_agent_mask = true;
+  schema.num_info_columns = 1;
+  schema.policies.resize(2);
+  schema.policies[0].id = policy::PolicyId("pa");
+  schema.policies[0].observation_space = *space::Space::Box(-1, 1, {2});
+  schema.policies[0].action_space = *space::Space::Discrete(3, 1);
+  schema.policies[0].has_action_mask = true;
+  schema.policies[1].id = policy::PolicyId("pb");
+  schema.policies[1].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
+  schema.policies[1].action_space = *space::Space::Box(-1, 1, {2});
+  return schema;
+}
+
+RowValues A(float x) {
+  RowValues values;
+  values.obs = {x, -x};
+  values.actions.resize(1);
+  values.actions[0].i32 = 2;
+  values.action_mask = {1, 1, 0};
+  values.action_logp = -1;
+  return values;
+}
+
+RowValues B(float x) {
+  RowValues values;
+  values.obs = {x, x, x};
+  values.actions.resize(2);
+  values.actions[0].f32 = 0.5f;
+  values.actions[1].f32 = -0.5f;
+  return values;
+}
+
+/// Policy 0: segment 0 (env 0, rows 0 and 2, terminated), 1 (env 1, row 1 and 3, truncated), 2 (env 2, row 4, cut).
+/// Policy 1: segment 0 (env 2, row 0, cut).
+std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
+  BatchBuilder builder(schema);
+  const AgentEntry a{0, policy::PolicySlot(0)};
+  const AgentEntry b{1, policy::PolicySlot(1)};
+  builder.AddEpisode(0, 3, 0, false, {a});
+  builder.AddEpisode(1, 4, 7, true, {a});
+  builder.AddEpisode(2, 0, 0, false, {a, b});
+  const int e0 = builder.AddEnvRow(0, 0, {0.1f, 0.2f});
+  const int e1 = builder.AddEnvRow(1, 7, {0.3f, 0.4f});
+  const int e2 = builder.AddEnvRow(0, 1, {0.5f, 0.6f});
+  const int e3 = builder.AddEnvRow(1, 8, {0.7f, 0.8f});
+  const int e4 = builder.AddEnvRow(2, 0, {0.9f, 1.0f});
+  const int f1 = builder.AddFinalEnvRow(1, 9, {1.1f, 1.2f});
+  const int f2 = builder.AddFinalEnvRow(2, 1, {1.3f, 1.4f});
+  const int s0 = builder.AddSegment(0, 0, 0);
+  const int s1 = builder.AddSegment(0, 1, 0, 1);
+  const int s2 = builder.AddSegment(0, 2, 0);
+  builder.AddRow(0, s0, e0, A(0.1f));
+  builder.AddRow(0, s1, e1, A(0.2f));
+  RowValues last = A(0.3f);
+  last.terminated = true;
+  builder.AddRow(0, s0, e2, last);
+  last = A(0.4f);
+  last.truncated = true;
+  last.agent_mask = 0;
+  builder.AddRow(0, s1, e3, last);
+  builder.AddRow(0, s2, e4, A(0.5f));
+  builder.EndSegment(0, s0, SegmentEnd::kTerminated);
+  builder.EndSegment(0, s1, SegmentEnd::kTruncated, f1, A(0.6f));
+  builder.EndSegment(0, s2, SegmentEnd::kCut, f2, A(0.7f));
+  const int t0 = builder.AddSegment(1, 2, 1);
+  builder.AddRow(1, t0, e4, B(7));
+  builder.EndSegment(1, t0, SegmentEnd::kCut, f2, B(9));
+  builder.SetVersion(0, policy::WeightVersion{1, 5});
+  builder.SetVersion(1, policy::WeightVersion{1, 5});
+  builder.header().num_env_steps = 5;
+  builder.header().finished.push_back(FinishedEpisode{0, 3, 2, {1.0f, kNaN}, {0, -1}, {kNaN}});
+  builder.header().finished.push_back(FinishedEpisode{1, 4, 9, {2.0f, kNaN}, {0, -1}, {0.5f}});
+  return builder.Build();
+}
+
+struct Hostile {
+  const char* name;
+  std::function<void(MultiAgentBatch&)> corrupt;
+  const char* error;   ///< part of the message
+  bool shape = false;  ///< ValidateShapes finds it already
+};
+
+template <typename T>
+void Set(const ColumnView& column, size_t i, T value) {
+  MutableColumn<T>(column).at(i) = value;
+}
+void Word(PolicyRows& rows, int segment, SegmentField field, int32_t value) {
+  Set<int32_t>(rows.segments, segment * kSegmentFields + field, value);
+}
+
+/// Removes, retypes, lengthens and widens one column: four hostile rows each.
+void AddColumnRows(std::vector<Hostile>& table, const char* name, std::function<ColumnView&(MultiAgentBatch&)> column) {
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b) = ColumnView{}; }, "is absent", true});
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b).dtype = DType::kFloat64; }, "float64", true});
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b).rows += 1; }, ", expected ", true});
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b).row_elements += 1; }, ", expected ", true});
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b).rows = -1; }, ", expected ", true});
+  table.push_back({name, [column](MultiAgentBatch& b) { column(b).data = nullptr; }, "has no data"});
+}
+
+std::vector<Hostile> Table() {
+  std::vector<Hostile> t;
+  const auto pa = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[0]; };
+  const auto pb = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[1]; };
+  AddColumnRows(t, "obs", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].obs; });
+  AddColumnRows(t, "actions", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].actions; });
+  AddColumnRows(t, "action_logp", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].action_logp; });
+  AddColumnRows(t, "rewards", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].rewards; });
+  AddColumnRows(t, "terminated", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].terminated; });
+  AddColumnRows(t, "truncated", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].truncated; });
+  AddColumnRows(t, "action_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].action_mask; });
+  AddColumnRows(t, "agent_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].agent_mask; });
+  AddColumnRows(t, "env_row", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].env_row; });
+  AddColumnRows(t, "segment", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].segment; });
+  AddColumnRows(t, "segments", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].segments; });
+  AddColumnRows(t, "final_obs", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_obs; });
+  AddColumnRows(t, "final_env_row", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_env_row; });
+  AddColumnRows(t, "final_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_action_mask; });
+  AddColumnRows(t, "step_episode", [](MultiAgentBatch& b) -> ColumnView& { return b.step_episode; });
+  AddColumnRows(t, "step_index", [](MultiAgentBatch& b) -> ColumnView& { return b.step_index; });
+  AddColumnRows(t, "env state", [](MultiAgentBatch& b) -> ColumnView& { return b.state; });
+
+  // Counts and ids of the header.
+  t.push_back({"negative env steps", [](auto& b) { b.num_env_steps = -1; }, "num_env_steps is -1", true});
+  t.push_back({"absurd env steps", [](auto& b) { b.num_env_steps = kHuge; }, "num_env_steps", true});
+  t.push_back({"negative iteration", [](auto& b) { b.iteration = -1; }, "iteration", true});
+  t.push_back({"negative env rows", [](auto& b) { b.env_rows = -1; }, "env_rows", true});
+  t.push_back({"absurd env rows", [](auto& b) { b.env_rows = kHuge; }, "env_rows", true});
+  t.push_back({"negative final env rows", [](auto& b) { b.final_env_rows = -5; }, "final_env_rows", true});
+  t.push_back({"absurd final env rows", [](auto& b) { b.final_env_rows = kHuge; }, "final_env_rows", true});
+  t.push_back({"wrong agent steps", [](auto& b) { b.num_agent_steps -= 1; }, "num_agent_steps is 4, expected 5"});
+  t.push_back({"absurd agent steps", [](auto& b) { b.num_agent_steps = kHuge; }, "num_agent_steps", true});
+  t.push_back({"negative agent steps", [](auto& b) { b.num_agent_steps = -1; }, "num_agent_steps", true});
+  t.push_back(
+      {"unknown policy", [pa](auto& b) { pa(b).policy = policy::PolicySlot(2); }, "unknown policy slot 2", true});
+  t.push_back({"negative policy", [pa](auto& b) { pa(b).policy = policy::PolicySlot(-1); }, "unknown policy", true});
+  t.push_back({"policy twice", [pb](auto& b) { pb(b).policy = policy::PolicySlot(0); }, "ascending slots", true});
+  t.push_back({"no rows", [pa](auto& b) { pa(b).rows = 0; }, "rows is 0", true});
+  t.push_back({"absurd rows", [pa](auto& b) { pa(b).rows = kHuge; }, "rows is", true});
+  t.push_back({"no segments", [pa](auto& b) { pa(b).num_segments = 0; }, "num_segments is 0", true});
+  t.push_back({"more segments than rows", [pa](auto& b) { pa(b).num_segments = 6; }, "num_segments is 6", true});
+  t.push_back({"more finals than segments", [pa](auto& b) { pa(b).final_rows = 4; }, "final_rows is 4", true});
+  t.push_back({"negative finals", [pa](auto& b) { pa(b).final_rows = -1; }, "final_rows is -1", true});
+  t.push_back({"negative version", [pa](auto& b) { pa(b).version.n = -1; }, "weights version is -1", true});
+  t.push_back({"state that this run has not",
+               [pa](auto& b) {
+                 pa(b).state = ColumnView{pa(b).obs.data, DType::kFloat32, 5, 2};
+               },
+               "expected none", true});
+  t.push_back({"mask that this policy has not",
+               [pa, pb](auto& b) {
+                 pb(b).action_mask = ColumnView{pa(b).obs.data, DType::kUint8, 1, 2};
+               },
+               "expected none", true});
+  t.push_back({"elements whose product overflows", [pa](auto& b) { pa(b).obs.row_elements = kHuge; }, "obs", true});
+
+  // Episodes.
+  t.push_back({"env id too high", [](auto& b) { b.episodes[0].env_id = 4; }, "env id below 4", true});
+  t.push_back({"negative first step", [](auto& b) { b.episodes[0].first_step = -1; }, "first_step is -1", true});
+  t.push_back({"agent slot too high", [](auto& b) { b.episodes[0].agents[0].slot = 2; }, "agent slot 2", true});
+  t.push_back({"negative agent slot", [](auto& b) { b.episodes[0].agents[0].slot = -2; }, "agent slot -2", true});
+  t.push_back({"agent twice", [](auto& b) { b.episodes[2].agents[1].slot = 0; }, "ascending slots", true});
+  t.push_back({"agent of unknown policy", [](auto& b) { b.episodes[0].agents[0].policy = policy::PolicySlot(9); },
+               "has policy slot 9", true});
+  t.push_back({"episode twice", [](auto& b) { b.episodes[1].env_id = 0, b.episodes[1].episode = 3; }, "twice"});
+  t.push_back({"finished env id", [](auto& b) { b.finished[0].env_id = 99; }, "env id below 4", true});
+  t.push_back({"finished length", [](auto& b) { b.finished[0].length = -1; }, "length is -1", true});
+  t.push_back({"finished returns", [](auto& b) { b.finished[0].returns.pop_back(); }, "1 returns", true});
+  t.push_back({"finished policies", [](auto& b) { b.finished[0].policies.pop_back(); }, "1 policies", true});
+  t.push_back({"finished infos", [](auto& b) { b.finished[0].infos.clear(); }, "0 infos, expected 1", true});
+  t.push_back({"finished policy", [](auto& b) { b.finished[0].policies[0] = 2; }, "policy slot 2", true});
+  t.push_back({"infinite return", [](auto& b) { b.finished[0].returns[0] = kInf; }, "infinite"});
+  t.push_back({"infinite info", [](auto& b) { b.finished[1].infos[0] = -kInf; }, "infinite"});
+
+  // Indices inside columns.
+  t.push_back({"step of no episode", [](auto& b) { Set<int32_t>(b.step_episode, 0, 3); }, "episode index 3"});
+  t.push_back({"step of negative episode", [](auto& b) { Set<int32_t>(b.step_episode, 6, -1); }, "episode index -1"});
+  t.push_back({"negative step", [](auto& b) { Set<int32_t>(b.step_index, 0, -1); }, "has step -1"});
+  t.push_back({"row of no env row", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 0, 5); }, "env_row 5"});
+  t.push_back({"row of negative env row", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 0, -1); }, "env_row -1"});
+  t.push_back({"row of no segment", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, 3); }, "segment 3"});
+  t.push_back({"row of negative segment", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, -1); }, "segment -1"});
+  t.push_back({"row of another episode", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, 1); }, "another episode"});
+  t.push_back({"rows out of order", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 2, 0); }, "time order"});
+  t.push_back({"row after the end", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 0, 1); }, "after it ended"});
+  t.push_back({"segment of no episode", [pa](auto& b) { Word(pa(b), 0, kSegmentEpisode, 3); }, "episode index 3"});
+  t.push_back({"segment of negative episode", [pa](auto& b) { Word(pa(b), 0, kSegmentEpisode, -1); }, "index -1"});
+  t.push_back({"segment without rows",
+               [pa](auto& b) {
+                 Set<int32_t>(pa(b).segment, 4, 1);
+                 Set<int32_t>(pa(b).env_row, 4, 3);
+               },
+               "segment"});
+  t.push_back({"segment of unknown agent", [pa](auto& b) { Word(pa(b), 0, kSegmentSlot, 1); }, "agent slot 1"});
+  t.push_back({"segment of absurd agent", [pa](auto& b) { Word(pa(b), 0, kSegmentSlot, 1 << 30); }, "agent slot"});
+  t.push_back({"segment of another policy's agent", [pa](auto& b) { Word(pa(b), 2, kSegmentSlot, 1); }, "plays"});
+  t.push_back({"segment with no such end", [pa](auto& b) { Word(pa(b), 0, kSegmentEnd, 3); }, "has end 3"});
+  t.push_back({"cut that terminated", [pa](auto& b) { Word(pa(b), 0, kSegmentEnd, 0); }, "contradicts"});
+  t.push_back({"truncation that was a cut", [pa](auto& b) { Word(pa(b), 2, kSegmentEnd, 2); }, "contradicts"});
+  t.push_back({"termination without flag", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 2, 0); }, "contradicts"});
+  t.push_back({"cut with a truncated row", [pa](auto& b) { Set<uint8_t>(pa(b).truncated, 4, 1); }, "contradicts"});
+  t.push_back({"terminated with final row", [pa](auto& b) { Word(pa(b), 0, kSegmentFinalRow, 0); }, "expected -1"});
+  t.push_back({"cut without final row", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, -1); }, "final row -1"});
+  t.push_back({"final row too high", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, 2); }, "final row 2"});
+  t.push_back({"final row shared", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, 0); }, "segment"});
+  t.push_back({"negative version lag", [pa](auto& b) { Word(pa(b), 0, kSegmentVersionLag, -1); }, "version lag -1"});
+  t.push_back({"lag before version 0", [pa](auto& b) { Word(pa(b), 0, kSegmentVersionLag, 6); }, "version lag 6"});
+  t.push_back({"final env row too high", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, 7); }, "env row 7"});
+  t.push_back({"final env row negative", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, -1); }, "env row -1"});
+  t.push_back({"final of another episode", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, 6); }, "another"});
+  t.push_back({"final before the last row", [](auto& b) { Set<int32_t>(b.step_index, 5, 8); }, "expected one after 8"});
+
+  // Values.
+  t.push_back({"NaN observation", [pa](auto& b) { Set(pa(b).obs, 3, kNaN); }, "'obs' has nan at row 1, element 1"});
+  t.push_back({"infinite observation", [pa](auto& b) { Set(pa(b).obs, 0, kInf); }, "'obs' has inf"});
+  t.push_back({"NaN log-probability", [pa](auto& b) { Set(pa(b).action_logp, 0, kNaN); }, "'action_logp' has nan"});
+  t.push_back({"infinite log-probability", [pa](auto& b) { Set(pa(b).action_logp, 1, -kInf); }, "'action_logp'"});
+  t.push_back({"NaN reward", [pa](auto& b) { Set(pa(b).rewards, 4, kNaN); }, "'rewards' has nan at row 4"});
+  t.push_back({"infinite final observation", [pa](auto& b) { Set(pa(b).final_obs, 0, kInf); }, "'final_obs' has inf"});
+  t.push_back({"NaN state", [](auto& b) { Set(b.state, 13, kNaN); }, "'state' has nan at row 6, element 1"});
+  t.push_back({"NaN action", [pb](auto& b) { Set(pb(b).actions, 1, kNaN); }, "'actions' has nan at row 0, word 1"});
+  t.push_back({"action too low", [pa](auto& b) { Set<int32_t>(pa(b).actions, 0, 0); }, "expected 1 to 3"});
+  t.push_back({"action too high", [pa](auto& b) { Set<int32_t>(pa(b).actions, 0, 4); }, "expected 1 to 3"});
+  t.push_back({"action of minus 2^31",
+               [pa](auto& b) { Set<int32_t>(pa(b).actions, 4, std::numeric_limits<int32_t>::min()); }, "at row 4"});
+  t.push_back({"forbidden action", [pa](auto& b) { Set<int32_t>(pa(b).actions, 3, 3); }, "its mask forbids"});
+  t.push_back({"mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).action_mask, 0, 2); }, "'action_mask' has 2"});
+  t.push_back({"final mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).final_action_mask, 0, 255); }, "has 255"});
+  t.push_back({"agent mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).agent_mask, 0, 2); }, "'agent_mask' has 2"});
+  t.push_back({"terminated of twos", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 2, 2); }, "'terminated' has 2"});
+  t.push_back({"truncated of twos", [pa](auto& b) { Set<uint8_t>(pa(b).truncated, 3, 2); }, "'truncated' has 2"});
+  t.push_back({"unaligned column", [pa](auto& b) { pa(b).rewards.data += 1; }, "'rewards' is not aligned"});
+  t.push_back({"unaligned table", [](auto& b) { b.step_index.data += 2; }, "'step_index' is not aligned"});
+  return t;
+}
+
+TEST(HostileBatchTest, EveryCorruptionHasItsError) {
+  const BatchSchema schema = Schema();
+  ASSERT_TRUE(ValidateBatch(*Valid(schema), schema, {}).ok()) << ValidateBatch(*Valid(schema), schema, {});
+  const std::vector<Hostile> table = Table();
+  EXPECT_GE(table.size(), 150u);
+  for (size_t i = 0; i < table.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("row ", i, ": ", table[i].name));
+    const auto batch = Valid(schema);
+    table[i].corrupt(*batch);
+    const absl::Status status = ValidateBatch(*batch, schema, {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(table[i].error));
+    EXPECT_EQ(ValidateShapes(*batch, schema, {}).ok(), !table[i].shape);
+  }
+}
+
+/// Final columns must hold what segments point at: a final row that no segment owns is refused, too.
+TEST(HostileBatchTest, FinalRowWithoutSegment) {
+  const BatchSchema schema = Schema();
+  const auto batch = Valid(schema);
+  PolicyRows& rows = batch->policies[0];
+  Word(rows, 2, kSegmentEnd, static_cast<int32_t>(SegmentEnd::kTerminated));
+  Word(rows, 2, kSegmentFinalRow, -1);
+  Set<uint8_t>(rows.terminated, 4, 1);
+  const absl::Status status = ValidateBatch(*batch, schema, {});
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("2 final rows, but 1 segments"));
+}
+
+}  // namespace
+}  // namespace troupe::sample

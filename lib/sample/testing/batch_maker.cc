@@ -1,0 +1,115 @@
+#include "lib/sample/testing/batch_maker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::sample {
+namespace {
+
+base::PhiloxSequence Random(uint64_t seed, uint32_t what) {
+  return base::PhiloxSequence(base::PhiloxKey::Make(seed, base::RandomStream::kTest),
+                              base::PhiloxCounter{0, 0, what, 0});
+}
+
+policy::PolicySpec Spec(const char* id, space::Space observation, space::Space action) {
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId(id);
+  spec.observation_space = std::move(observation);
+  spec.action_space = std::move(action);
+  spec.model.actor_hidden_sizes = {8};
+  spec.model.critic_hidden_sizes = {8};
+  return spec;
+}
+
+}  // namespace
+
+BatchSchema SimpleSchema(int32_t num_agents, int64_t observation_size) {
+  BatchSchema schema;
+  for (int32_t i = 0; i < num_agents; ++i) {
+    schema.agent_ids.push_back(absl::StrCat("agent_", i));
+    schema.agent_observation_sizes.push_back(observation_size);
+  }
+  schema.policies.push_back(Spec("shared", *space::Space::Box(-1, 1, {observation_size}), *space::Space::Discrete(5)));
+  schema.policies[0].critic_input = policy::CriticInput::kJointObservation;
+  schema.policies[0].critic_state_size = num_agents * (observation_size + 1);
+  schema.num_envs = 1000;
+  return schema;
+}
+
+BatchSchema RandomSchema(uint64_t seed) {
+  base::PhiloxSequence random = Random(seed, 1);
+  BatchSchema schema;
+  schema.agent_ids = {"scout_0", "scout_1", "eye_0", "arm_0"};
+  schema.num_envs = 16;
+  schema.has_agent_mask = random.Below(2) == 0;
+  schema.num_info_columns = random.Below(3);
+  const auto scout_size = static_cast<int64_t>(1 + random.Below(6));
+  schema.agent_observation_sizes = {scout_size, scout_size, 12, 3};
+  if (random.Below(2) == 0) {
+    schema.env_state_size = 5;
+  } else if (random.Below(2) == 0) {
+    schema.agent_state_size = 4;
+  }
+  schema.policies.push_back(Spec("scouts", *space::Space::Box(-1, 1, {scout_size}), *space::Space::Discrete(4, 2)));
+  schema.policies.push_back(
+      Spec("eye", *space::Space::Box(0, 255, {2, 2, 3}, tensor::DType::kUint8), *space::Space::MultiDiscrete({3, 2})));
+  schema.policies.push_back(Spec("arm", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-2, 2, {2})));
+  // A second policy for the scouts, so that mapping differs between episodes.
+  schema.policies.push_back(Spec("scouts_2", *space::Space::Box(-1, 1, {scout_size}), *space::Space::Discrete(4, 2)));
+  schema.policies[1].has_action_mask = true;
+  const int64_t joint = 2 * scout_size + 12 + 3 + 4;
+  const int64_t state = schema.env_state_size + schema.agent_state_size;
+  for (policy::PolicySpec& spec : schema.policies) {
+    const uint32_t kind = random.Below(3);
+    if (kind == 0) {
+      spec.critic_input = policy::CriticInput::kJointObservation;
+      spec.critic_state_size = joint;
+    } else if (kind == 1 && state > 0) {
+      spec.critic_input = policy::CriticInput::kGlobalState;
+      spec.critic_state_size = state;
+    }
+  }
+  return schema;
+}
+
+FakeRolloutOptions RandomRolloutOptions(const BatchSchema& schema, uint64_t seed) {
+  base::PhiloxSequence random = Random(seed, 2);
+  FakeRolloutOptions options;
+  options.seed = seed;
+  options.min_episode_steps = 1 + static_cast<int32_t>(random.Below(4));
+  options.max_episode_steps = options.min_episode_steps + static_cast<int32_t>(random.Below(20));
+  options.agents_come_and_go = random.Below(2) == 0;
+  options.ready_probability = random.Below(2) == 0 ? 1.0 : 0.6;
+  if (random.Below(2) == 0) options.max_ticks_per_fragment = 1 + static_cast<int32_t>(random.Below(10));
+  if (schema.policies.size() == 4) options.policies_of_slot = {{0, 3}, {0, 3}, {1}, {2}};
+  return options;
+}
+
+Grant MakeGrant(int32_t num_lanes, int32_t env_steps, policy::WeightVersion version) {
+  Grant grant;
+  grant.id = GrantId(1);
+  grant.iteration = version.n;
+  grant.min_version = version;
+  for (int32_t i = 0; i < num_lanes; ++i) {
+    grant.lanes.push_back(GrantLane{static_cast<uint32_t>(i), 0, true, env_steps});
+  }
+  return grant;
+}
+
+std::shared_ptr<MultiAgentBatch> MakeBatch(const BatchSchema& schema, const FakeRolloutOptions& options,
+                                           int32_t num_lanes, int32_t env_steps, policy::WeightVersion version) {
+  FakeRolloutOptions whole = options;
+  whole.max_ticks_per_fragment = env_steps;
+  FakeRollout rollout(schema, std::move(whole));
+  return rollout.Play(MakeGrant(num_lanes, env_steps, version), version).front();
+}
+
+std::shared_ptr<MultiAgentBatch> RandomBatch(const BatchSchema& schema, uint64_t seed, policy::WeightVersion version) {
+  base::PhiloxSequence random = Random(seed, 3);
+  const auto lanes = static_cast<int32_t>(1 + random.Below(std::min<uint32_t>(schema.num_envs, 8)));
+  const auto steps = static_cast<int32_t>(1 + random.Below(40));
+  return MakeBatch(schema, RandomRolloutOptions(schema, seed), lanes, steps, version);
+}
+
+}  // namespace troupe::sample

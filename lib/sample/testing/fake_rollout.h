@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "lib/base/philox.h"
+#include "lib/sample/batch_schema.h"
+#include "lib/sample/grant.h"
+#include "lib/sample/testing/batch_builder.h"
+
+namespace troupe::sample {
+
+/// What FakeRollout's made-up environments do.
+struct FakeRolloutOptions {
+  uint64_t seed = 1;
+  int32_t min_episode_steps = 25;
+  int32_t max_episode_steps = 25;
+  bool agents_come_and_go = false;           ///< agents appear late and leave early
+  double ready_probability = 1.0;            ///< below 1: agents miss turns, so that transitions stay pending over cuts
+  double terminated_probability = 0.5;       ///< of an agent's end; else truncated
+  double agent_mask_probability = 0.9;       ///< of a 1, when the schema has an agent mask
+  int32_t max_ticks_per_fragment = 1 << 20;  ///< steps of every lane after which a fragment is cut
+  /// By agent slot: the policies that may play it, one drawn per episode. Empty: the first whose observations fit.
+  std::vector<std::vector<int32_t>> policies_of_slot;
+};
+
+/// A sampler for tests: takes grants and gives the fragments that a worker would, from environments in which everything
+/// is a pure function of (seed, env id, episode, slot, step). Keeps running episodes between grants, as a worker does.
+/// Not thread-safe.
+class FakeRollout {
+ public:
+  /// `schema` must outlive it; its observation spaces are flat Boxes.
+  FakeRollout(const BatchSchema& schema, FakeRolloutOptions options);
+
+  /// Samples the grant with weights of `version`.
+  std::vector<std::shared_ptr<MultiAgentBatch>> Play(const Grant& grant, policy::WeightVersion version);
+  /// How often episode `episode` of `env_id` was begun here.
+  int TimesBegun(uint32_t env_id, uint32_t episode) const;
+
+ private:
+  struct Agent {
+    int32_t policy = 0;
+    int32_t appears = 0;
+    int32_t leaves = 0;
+    bool pending = false;
+    int32_t pending_step = 0;
+    int64_t pending_tick = 0;  ///< -1: acted in an earlier fragment
+    int64_t pending_version = 0;
+    float pending_reward = 0;
+    float return_sum = 0;
+  };
+  struct Lane {
+    bool running = false;
+    bool carried = false;  ///< the running episode began in an earlier fragment
+    uint32_t episode = 0;
+    uint32_t next_episode = 0;
+    int32_t step = 0;
+    int32_t length = 0;
+    std::vector<Agent> agents;
+  };
+  struct DoneRow;
+  struct Draft;
+
+  double Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const;
+  bool Ready(const Lane& lane, uint32_t env_id, int32_t slot) const;
+  void Begin(Lane& lane, uint32_t env_id);
+  void Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t version, Draft& draft);
+  void Complete(Lane& lane, uint32_t env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
+  std::shared_ptr<MultiAgentBatch> Cut(const Grant& grant, policy::WeightVersion version, bool last, Draft& draft);
+  RowValues Values(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
+  std::vector<float> EnvState(uint32_t env_id, uint32_t episode, int32_t step) const;
+
+  const BatchSchema& schema_;
+  const FakeRolloutOptions options_;
+  std::map<uint32_t, Lane> lanes_;
+  std::map<std::pair<uint32_t, uint32_t>, int> begun_;
+};
+
+}  // namespace troupe::sample

@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/sample/batch_schema.h"
+
+namespace troupe::sample {
+namespace {
+
+absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
+
+constexpr uint32_t kExponent = 0x7f800000u;
+
+bool IsFinite(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return (bits & kExponent) != kExponent;
+}
+
+/// A present column points at aligned memory.
+absl::Status CheckMemory(const std::string& where, const char* name, const ColumnView& column) {
+  if (column.bytes() == 0) return absl::OkStatus();
+  if (column.data == nullptr) return Invalid(absl::StrCat(where, ": column '", name, "' has no data"));
+  if (reinterpret_cast<uintptr_t>(column.data) % tensor::ElementBytes(column.dtype) != 0) {
+    return Invalid(
+        absl::StrCat(where, ": column '", name, "' is not aligned to ", tensor::ElementBytes(column.dtype), " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFinite(const std::string& where, const char* name, const ColumnView& column) {
+  if (column.dtype != tensor::DType::kFloat32) return absl::OkStatus();
+  const absl::Span<const float> values = column.As<float>();
+  if (AllFinite(values)) return absl::OkStatus();
+  const size_t i = std::find_if_not(values.begin(), values.end(), IsFinite) - values.begin();
+  const auto width = static_cast<size_t>(column.row_elements);
+  return Invalid(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / width, ", element ",
+                              i % width, ", expected finite numbers"));
+}
+
+/// Bytes are 0 or 1.
+absl::Status CheckBits(const std::string& where, const char* name, const ColumnView& column) {
+  const absl::Span<const uint8_t> values = column.As<uint8_t>();
+  uint8_t high_bits = 0;
+  for (const uint8_t value : values) high_bits |= value & 0xFEu;
+  if (high_bits == 0) return absl::OkStatus();
+  const size_t i = std::find_if(values.begin(), values.end(), [](uint8_t v) { return v > 1; }) - values.begin();
+  return Invalid(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / column.row_elements,
+                              ", expected 0 or 1"));
+}
+
+/// Episodes differ, the step tables point into them.
+absl::Status CheckTables(const MultiAgentBatch& batch) {
+  std::vector<std::pair<uint32_t, uint32_t>> keys;
+  keys.reserve(batch.episodes.size());
+  for (const EpisodeEntry& entry : batch.episodes) keys.emplace_back(entry.env_id, entry.episode);
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) {
+    return Invalid(absl::StrCat("episode ", twice->second, " of env ", twice->first, " is in the episode table twice"));
+  }
+  const std::string where = "env-step table";
+  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "step_episode", batch.step_episode));
+  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "step_index", batch.step_index));
+  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "state", batch.state));
+  const auto num_episodes = static_cast<uint32_t>(batch.episodes.size());
+  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+  const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
+  for (size_t i = 0; i < step_episode.size(); ++i) {
+    if (static_cast<uint32_t>(step_episode[i]) >= num_episodes) {
+      return Invalid(absl::StrCat(where, ": row ", i, " has episode index ", step_episode[i], ", expected 0 to ",
+                                  static_cast<int64_t>(num_episodes) - 1));
+    }
+    if (step_index[i] < 0) {
+      return Invalid(absl::StrCat(where, ": row ", i, " has step ", step_index[i], ", expected at least 0"));
+    }
+  }
+  for (const FinishedEpisode& entry : batch.finished) {
+    // NaN says "never appeared" or "never set"; infinities say nothing.
+    const auto infinite = [](float value) { return std::isinf(value); };
+    if (std::any_of(entry.returns.begin(), entry.returns.end(), infinite) ||
+        std::any_of(entry.infos.begin(), entry.infos.end(), infinite)) {
+      return Invalid(
+          absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id, ": a return or info is infinite"));
+    }
+  }
+  return CheckFinite(where, "state", batch.state);
+}
+
+absl::Status CheckActions(const std::string& where, const PolicyRows& rows, const policy::PolicySpec& spec) {
+  const int64_t words = rows.actions.row_elements;
+  const int64_t mask_size = spec.mask_size();
+  const auto* actions = reinterpret_cast<const space::ActionWord*>(rows.actions.data);
+  const auto* mask = reinterpret_cast<const uint8_t*>(rows.action_mask.data);
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      const space::ActionWord* row = actions + r * words;
+      if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
+        for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
+          if (!IsFinite(row[w].f32)) {
+            return Invalid(absl::StrCat(where, ": column 'actions' has ", row[w].f32, " at row ", r, ", word ", w,
+                                        ", expected finite numbers"));
+          }
+        }
+        continue;
+      }
+      const int64_t category = int64_t{row[leaf.word].i32} - leaf.start;
+      if (category < 0 || category >= leaf.categories) {
+        return Invalid(absl::StrCat(where, ": column 'actions' has ", row[leaf.word].i32, " at row ", r, ", word ",
+                                    leaf.word, ", expected ", leaf.start, " to ", leaf.start + leaf.categories - 1));
+      }
+      if (mask_size > 0 && mask[r * mask_size + leaf.mask_offset + category] == 0) {
+        return Invalid(
+            absl::StrCat(where, ": row ", r, " took the action ", row[leaf.word].i32, " that its mask forbids"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// What the rows of a segment have shown so far.
+struct SegmentSeen {
+  int32_t last_step = -1;
+  bool terminated = false;
+  bool truncated = false;
+};
+
+/// Every row is in a segment of its episode, in time order, and says done on the last row only; finds what each segment
+/// showed.
+absl::StatusOr<std::vector<SegmentSeen>> WalkRows(const std::string& where, const MultiAgentBatch& batch,
+                                                  const PolicyRows& rows) {
+  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+  const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
+  const absl::Span<const int32_t> segments = rows.segments.As<int32_t>();
+  const absl::Span<const int32_t> env_row = rows.env_row.As<int32_t>();
+  const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
+  const absl::Span<const uint8_t> terminated = rows.terminated.As<uint8_t>();
+  const absl::Span<const uint8_t> truncated = rows.truncated.As<uint8_t>();
+  std::vector<SegmentSeen> seen(static_cast<size_t>(rows.num_segments));
+  for (int64_t r = 0; r < rows.rows; ++r) {
+    if (static_cast<uint64_t>(int64_t{env_row[r]}) >= static_cast<uint64_t>(batch.env_rows)) {
+      return Invalid(
+          absl::StrCat(where, ": row ", r, " has env_row ", env_row[r], ", expected 0 to ", batch.env_rows - 1));
+    }
+    if (static_cast<uint64_t>(int64_t{segment[r]}) >= static_cast<uint64_t>(rows.num_segments)) {
+      return Invalid(
+          absl::StrCat(where, ": row ", r, " is in segment ", segment[r], ", expected 0 to ", rows.num_segments - 1));
+    }
+    if (step_episode[env_row[r]] != segments[segment[r] * kSegmentFields + kSegmentEpisode]) {
+      return Invalid(absl::StrCat(where, ": row ", r, " is of another episode than its segment ", segment[r]));
+    }
+    SegmentSeen& s = seen[segment[r]];
+    const int32_t step = step_index[env_row[r]];
+    if (step <= s.last_step) {
+      return Invalid(absl::StrCat(where, ": row ", r, " of segment ", segment[r], " is at step ", step, " after step ",
+                                  s.last_step, ", expected rows in time order"));
+    }
+    if (s.terminated || s.truncated) {
+      return Invalid(absl::StrCat(where, ": segment ", segment[r], " has row ", r, " after it ended"));
+    }
+    s.last_step = step;
+    s.terminated = terminated[r] != 0;
+    s.truncated = truncated[r] != 0;
+  }
+  return seen;
+}
+
+/// One segment against the tables and what its rows showed.
+absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch, const PolicyRows& rows,
+                          const BatchSchema& schema, int64_t index, const SegmentSeen& seen) {
+  const int32_t* const words = rows.segments.As<int32_t>().data() + index * kSegmentFields;
+  const auto invalid = [&](const std::string& text) {
+    return Invalid(absl::StrCat(where, ": segment ", index, " ", text));
+  };
+  if (seen.last_step < 0) return invalid("has no rows");
+  const EpisodeEntry& episode = batch.episodes[words[kSegmentEpisode]];
+  const int32_t slot = words[kSegmentSlot];
+  const auto agent = std::find_if(episode.agents.begin(), episode.agents.end(),
+                                  [slot](const AgentEntry& entry) { return entry.slot == slot; });
+  if (agent == episode.agents.end()) {
+    return invalid(absl::StrCat("is of agent slot ", slot, ", which is not in the table of its episode"));
+  }
+  if (agent->policy != rows.policy) {
+    return invalid(absl::StrCat("is of agent slot ", slot, ", which policy slot ", agent->policy.value(),
+                                " plays in its episode, expected ", rows.policy.value()));
+  }
+  if (!schema.agent_observation_sizes.empty() &&
+      schema.agent_observation_sizes[slot] != schema.policies[rows.policy.value()].observation_size()) {
+    return invalid(absl::StrCat("is of agent slot ", slot, " with observations of ",
+                                schema.agent_observation_sizes[slot], " elements, expected ",
+                                schema.policies[rows.policy.value()].observation_size()));
+  }
+  const int32_t lag = words[kSegmentVersionLag];
+  if (lag < 0 || lag > rows.version.n) {
+    return invalid(absl::StrCat("has version lag ", lag, ", expected 0 to ", rows.version.n));
+  }
+  const int32_t end = words[kSegmentEnd];
+  bool fits = false;
+  switch (static_cast<SegmentEnd>(end)) {
+    case SegmentEnd::kCut:
+      fits = !seen.terminated && !seen.truncated;
+      break;
+    case SegmentEnd::kTerminated:
+      fits = seen.terminated;
+      break;
+    case SegmentEnd::kTruncated:
+      fits = seen.truncated && !seen.terminated;
+      break;
+    default:
+      return invalid(absl::StrCat("has end ", end, ", expected 0 to 2"));
+  }
+  if (!fits) {
+    return invalid(absl::StrCat("has end ", end, ", which its last row (terminated ", seen.terminated, ", truncated ",
+                                seen.truncated, ") contradicts"));
+  }
+  const int32_t final_row = words[kSegmentFinalRow];
+  if (static_cast<SegmentEnd>(end) == SegmentEnd::kTerminated) {
+    if (final_row != -1) return invalid(absl::StrCat("terminated with final row ", final_row, ", expected -1"));
+    return absl::OkStatus();
+  }
+  if (final_row < 0 || final_row >= rows.final_rows) {
+    return invalid(absl::StrCat("has final row ", final_row, ", expected 0 to ", rows.final_rows - 1));
+  }
+  const int32_t env_row = rows.final_env_row.As<int32_t>()[final_row];
+  if (env_row < 0 || env_row >= batch.env_rows + batch.final_env_rows) {
+    return invalid(
+        absl::StrCat("has final env row ", env_row, ", expected 0 to ", batch.env_rows + batch.final_env_rows - 1));
+  }
+  if (batch.step_episode.As<int32_t>()[env_row] != words[kSegmentEpisode]) {
+    return invalid("has a final env row of another episode");
+  }
+  const int32_t step = batch.step_index.As<int32_t>()[env_row];
+  if (step <= seen.last_step) {
+    return invalid(absl::StrCat("has its final row at step ", step, ", expected one after ", seen.last_step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows) {
+  const std::pair<const char*, const ColumnView*> columns[] = {
+      {"obs", &rows.obs},
+      {"actions", &rows.actions},
+      {"action_logp", &rows.action_logp},
+      {"rewards", &rows.rewards},
+      {"terminated", &rows.terminated},
+      {"truncated", &rows.truncated},
+      {"action_mask", &rows.action_mask},
+      {"agent_mask", &rows.agent_mask},
+      {"env_row", &rows.env_row},
+      {"segment", &rows.segment},
+      {"state", &rows.state},
+      {"segments", &rows.segments},
+      {"final_obs", &rows.final_obs},
+      {"final_action_mask", &rows.final_action_mask},
+      {"final_env_row", &rows.final_env_row},
+      {"final_state", &rows.final_state},
+  };
+  for (const auto& [name, column] : columns) {
+    TROUPE_RETURN_IF_ERROR(CheckMemory(where, name, *column));
+    if (column != &rows.actions) TROUPE_RETURN_IF_ERROR(CheckFinite(where, name, *column));
+  }
+  TROUPE_RETURN_IF_ERROR(CheckBits(where, "terminated", rows.terminated));
+  TROUPE_RETURN_IF_ERROR(CheckBits(where, "truncated", rows.truncated));
+  if (rows.action_mask.present()) TROUPE_RETURN_IF_ERROR(CheckBits(where, "action_mask", rows.action_mask));
+  if (rows.agent_mask.present()) TROUPE_RETURN_IF_ERROR(CheckBits(where, "agent_mask", rows.agent_mask));
+  if (rows.final_action_mask.present() && rows.final_rows > 0) {
+    TROUPE_RETURN_IF_ERROR(CheckBits(where, "final_action_mask", rows.final_action_mask));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema) {
+  const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
+  const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
+  TROUPE_RETURN_IF_ERROR(CheckPolicyMemory(where, rows));
+  const absl::Span<const int32_t> segments = rows.segments.As<int32_t>();
+  for (int64_t s = 0; s < rows.num_segments; ++s) {
+    const int32_t episode = segments[s * kSegmentFields + kSegmentEpisode];
+    if (episode < 0 || episode >= static_cast<int64_t>(batch.episodes.size())) {
+      return Invalid(absl::StrCat(where, ": segment ", s, " has episode index ", episode, ", expected 0 to ",
+                                  static_cast<int64_t>(batch.episodes.size()) - 1));
+    }
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<SegmentSeen> seen, WalkRows(where, batch, rows));
+  std::vector<bool> final_used(static_cast<size_t>(rows.final_rows));
+  int64_t finals = 0;
+  for (int64_t s = 0; s < rows.num_segments; ++s) {
+    TROUPE_RETURN_IF_ERROR(CheckSegment(where, batch, rows, schema, s, seen[s]));
+    const int32_t final_row = segments[s * kSegmentFields + kSegmentFinalRow];
+    if (final_row < 0) continue;
+    if (final_used[final_row]) {
+      return Invalid(absl::StrCat(where, ": final row ", final_row, " belongs to two segments"));
+    }
+    final_used[final_row] = true;
+    ++finals;
+  }
+  if (finals != rows.final_rows) {
+    return Invalid(absl::StrCat(where, ": has ", rows.final_rows, " final rows, but ", finals, " segments with one"));
+  }
+  return CheckActions(where, rows, spec);
+}
+
+int64_t ActiveRows(const PolicyRows& rows) {
+  if (!rows.agent_mask.present()) return rows.rows;
+  int64_t active = 0;
+  for (const uint8_t bit : rows.agent_mask.As<uint8_t>()) active += bit;
+  return active;
+}
+
+}  // namespace
+
+bool AllFinite(absl::Span<const float> values) {
+  // Each lane keeps whether it has met an exponent of all ones; the compiler makes vector compares of the inner loop.
+  constexpr size_t kLanes = 32;
+  uint32_t bad[kLanes] = {};
+  const size_t blocks = values.size() / kLanes;
+  const float* p = values.data();
+  for (size_t b = 0; b < blocks; ++b, p += kLanes) {
+    uint32_t bits[kLanes];
+    std::memcpy(bits, p, sizeof(bits));
+    for (size_t i = 0; i < kLanes; ++i) {
+      bad[i] |= static_cast<uint32_t>(-static_cast<int32_t>((bits[i] & kExponent) == kExponent));
+    }
+  }
+  uint32_t any = 0;
+  for (const uint32_t lane : bad) any |= lane;
+  for (size_t i = blocks * kLanes; i < values.size(); ++i) any |= IsFinite(values[i]) ? 0u : 1u;
+  return any == 0;
+}
+
+absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
+  TROUPE_RETURN_IF_ERROR(ValidateShapes(batch, schema, limits));
+  TROUPE_RETURN_IF_ERROR(CheckTables(batch));
+  int64_t agent_steps = 0;
+  for (const PolicyRows& rows : batch.policies) {
+    TROUPE_RETURN_IF_ERROR(CheckPolicy(batch, rows, schema));
+    agent_steps += ActiveRows(rows);
+  }
+  if (agent_steps != batch.num_agent_steps) {
+    return Invalid(absl::StrCat("num_agent_steps is ", batch.num_agent_steps, ", expected ", agent_steps,
+                                ": the rows with agent_mask 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::sample
