@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "lib/learner/train_batch.h"
+
+namespace troupe::training {
+
+struct Advantages {
+  std::vector<float> advantages;  ///< [rows]
+  std::vector<float> returns;     ///< [rows], what the critic should have said: advantages + values
+};
+
+/// Generalized advantage estimation (Schulman et al. 2016, eq. 16), a segment at a time:
+///   delta_t = r_t + gamma V(s_t+1) - V(s_t),  A_t = delta_t + gamma lambda A_t+1,
+/// where V after a segment's last row is final_values[final_row], or 0 when the segment terminated. `lambda` 1 gives
+/// the discounted return (bootstrapped where the segment was cut or truncated) minus the value. `values` [rows] and
+/// `final_values` [final_rows] are in the units of the rewards. Rows of no segment get advantage 0 and return = value.
+Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
+                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma,
+                      double lambda);
+
+/// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; the others become
+/// 0.
+std::vector<float> NormalizeAdvantages(std::vector<float> advantages, absl::Span<const int32_t> active);
+
+/// 1 - Var(returns - values) / Var(returns) over the rows in `active`; 0 when the returns do not vary.
+double ExplainedVariance(absl::Span<const float> returns, absl::Span<const float> values,
+                         absl::Span<const int32_t> active);
+
+}  // namespace troupe::training

@@ -1,0 +1,55 @@
+#include "lib/training/make_ppo_trainer.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/device.h"
+#include "lib/training/fused_backend.h"
+#include "lib/training/ppo_trainer.h"
+#include "lib/training/thread_team.h"
+#include "lib/training/torch_backend.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+namespace {
+
+constexpr int kMaxThreads = 256;
+
+absl::StatusOr<int> ThreadCount(const DeviceOptions& device) {
+  if (device.num_threads < 0 || device.num_threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learner_threads is ", device.num_threads, "; expected 0 (the cores there are) to ", kMaxThreads));
+  }
+  if (device.num_threads > 0) return device.num_threads;
+  return std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
+                                                                 const PpoOptions& options, const DeviceOptions& device,
+                                                                 uint64_t seed, CpuBackend cpu_backend) {
+  TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
+  TROUPE_ASSIGN_OR_RETURN(const DeviceKind kind, ResolveDevice(device.device));
+  // Two networks at a time share LibTorch's threads.
+  torch::set_num_threads(kind == DeviceKind::kCpu ? std::max(1, threads / 2) : threads);
+  const auto team = std::make_shared<ThreadTeam>(kind == DeviceKind::kCpu ? threads : 1);
+  const auto make_backend = [&](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
+    if (kind == DeviceKind::kCuda) return MakeTorchBackend(spec, kind, OptimizerPlace::kDevice, team);
+    if (cpu_backend != CpuBackend::kLibTorch) {
+      absl::StatusOr<std::unique_ptr<PpoBackend>> fused = MakeFusedBackend(spec, team);
+      if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;
+      TROUPE_INFO("policy trains with LibTorch policy={} reason=\"{}\"", spec.id.value(),
+                  std::string(fused.status().message()));
+    }
+    return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
+  };
+  return PpoTrainer::Make(std::move(specs), options, seed, make_backend);
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/learner/trainer.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/training/ppo_options.h"
+
+namespace troupe::training {
+
+/// What computes on the CPU.
+enum class CpuBackend : uint8_t {
+  kAuto = 1,      ///< fused where it can serve the policy, else LibTorch
+  kFused = 2,     ///< hand-written AVX2/AVX-512 kernels; an error where they cannot serve the policy
+  kLibTorch = 3,  ///< autograd
+};
+
+/// Makes the trainer that `algorithm: mappo | ippo | ppo` stands for, with one PpoOptions for every policy. Policies
+/// start with weights of version (0, 0) drawn from `seed`. May take seconds (CUDA). INVALID_ARGUMENT for a bad spec,
+/// option or device; UNAVAILABLE for `device: cuda` without one.
+///
+/// Sets LibTorch's thread count for the process; starts compute threads, which end with the trainer. A policy starts
+/// over with ImportState.
+absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
+                                                                 const PpoOptions& options, const DeviceOptions& device,
+                                                                 uint64_t seed,
+                                                                 CpuBackend cpu_backend = CpuBackend::kAuto);
+
+}  // namespace troupe::training

@@ -1,0 +1,380 @@
+#include "lib/training/ppo_trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/philox.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/advantages.h"
+#include "lib/training/moments.h"
+
+namespace troupe::training {
+namespace {
+
+using learner::PolicyTrainBatch;
+using learner::PolicyUpdateReport;
+using learner::UpdateContext;
+
+// Old returns count for at most so many batches in the value moments: they must follow a policy that gets better.
+constexpr double kValueMomentBatches = 50;
+// Observations drift less; a long memory keeps the networks' inputs still.
+constexpr double kMaxObservationCount = 1e8;
+// So many refused updates in a row make one error line; further ones make one each time the number doubles.
+constexpr int64_t kSkipsForError = 5;
+
+absl::Status OptionError(const char* option, double got, const char* expected) {
+  return absl::InvalidArgumentError(absl::StrCat("algorithm.", option, " is ", got, "; expected ", expected));
+}
+
+absl::Status CheckUnitInterval(const char* option, double value) {
+  if (value >= 0 && value <= 1) return absl::OkStatus();
+  return OptionError(option, value, "a number in [0, 1]");
+}
+
+absl::Status CheckNotNegative(const char* option, double value) {
+  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
+  return OptionError(option, value, "a finite number of at least 0");
+}
+
+absl::Status CheckPositive(const char* option, double value) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  return OptionError(option, value, "a finite number above 0");
+}
+
+absl::Status CheckSchedule(const char* option, const LinearSchedule& schedule) {
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative(option, schedule.initial));
+  if (schedule.env_steps < 0)
+    return OptionError(option, static_cast<double>(schedule.env_steps), "env_steps of at least 0");
+  return schedule.env_steps == 0 ? absl::OkStatus() : CheckNotNegative(option, schedule.final);
+}
+
+/// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
+void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
+  const base::PhiloxKey key = base::PhiloxKey::Make(context.seed, base::RandomStream::kShuffle);
+  base::PhiloxSequence random(key, {.env_id = static_cast<uint32_t>(context.iteration),
+                                    .episode = static_cast<uint32_t>(epoch),
+                                    .slot = static_cast<uint32_t>(slot.value())});
+  for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
+}
+
+}  // namespace
+
+StepTotals& StepTotals::operator+=(const StepTotals& other) {
+  steps += other.steps;
+  skipped_steps += other.skipped_steps;
+  rows += other.rows;
+  policy_loss += other.policy_loss;
+  value_loss += other.value_loss;
+  entropy += other.entropy;
+  kl += other.kl;
+  clipped += other.clipped;
+  actor_grad_norm += other.actor_grad_norm;
+  critic_grad_norm += other.critic_grad_norm;
+  return *this;
+}
+
+absl::Status ValidatePpoOptions(const PpoOptions& options) {
+  TROUPE_RETURN_IF_ERROR(CheckSchedule("lr", options.learning_rate));
+  TROUPE_RETURN_IF_ERROR(CheckSchedule("critic_lr", options.critic_learning_rate));
+  TROUPE_RETURN_IF_ERROR(CheckSchedule("entropy_coeff", options.entropy_coeff));
+  TROUPE_RETURN_IF_ERROR(CheckPositive("adam_epsilon", options.adam_epsilon));
+  if (!(options.adam_beta1 >= 0 && options.adam_beta1 < 1))
+    return OptionError("adam_beta1", options.adam_beta1, "a number in [0, 1)");
+  if (!(options.adam_beta2 >= 0 && options.adam_beta2 < 1))
+    return OptionError("adam_beta2", options.adam_beta2, "a number in [0, 1)");
+  TROUPE_RETURN_IF_ERROR(CheckUnitInterval("gamma", options.gamma));
+  TROUPE_RETURN_IF_ERROR(CheckUnitInterval("gae_lambda", options.gae_lambda));
+  TROUPE_RETURN_IF_ERROR(CheckPositive("clip_param", options.clip_param));
+  if (options.use_value_clip) TROUPE_RETURN_IF_ERROR(CheckPositive("value_clip_param", options.value_clip_param));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("value_loss_coeff", options.value_loss_coeff));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("huber_delta", options.huber_delta));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("target_kl", options.target_kl));
+  if (std::isnan(options.max_grad_norm)) return OptionError("max_grad_norm", options.max_grad_norm, "a number");
+  if (options.num_epochs < 1) return OptionError("num_epochs", static_cast<double>(options.num_epochs), "at least 1");
+  if (options.minibatch_size < 1)
+    return OptionError("minibatch_size", static_cast<double>(options.minibatch_size), "at least 1");
+  return absl::OkStatus();
+}
+
+PpoTrainer::PpoTrainer(const PpoOptions& options, std::vector<Policy> policies)
+    : options_(options), policies_(std::move(policies)) {}
+
+absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(std::vector<policy::PolicySpec> specs,
+                                                             const PpoOptions& options, uint64_t seed,
+                                                             const BackendFactory& make_backend) {
+  TROUPE_RETURN_IF_ERROR(ValidatePpoOptions(options));
+  std::vector<Policy> policies;
+  policies.reserve(specs.size());
+  for (policy::PolicySpec& spec : specs) {
+    TROUPE_RETURN_IF_ERROR(spec.Validate());
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PpoBackend> backend, make_backend(spec));
+    FlatParameters parameters = InitialParameters(spec, seed);
+    Policy policy{.spec = std::move(spec), .parameters = std::move(parameters), .backend = std::move(backend)};
+    if (policy.spec.normalize_observations) policy.observation_moments = InitialMoments(policy.spec.observation_size());
+    if (options.use_value_norm) policy.value_moments = InitialMoments(1);
+    policies.push_back(std::move(policy));
+  }
+  return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies)));
+}
+
+absl::StatusOr<PpoTrainer::Policy*> PpoTrainer::Find(policy::PolicySlot slot) {
+  if (slot.value() < 0 || slot.value() >= static_cast<int32_t>(policies_.size())) {
+    return absl::NotFoundError(
+        absl::StrCat("policy slot ", slot.value(), "; there are ", policies_.size(), " policies"));
+  }
+  return &policies_[static_cast<size_t>(slot.value())];
+}
+
+StepSettings PpoTrainer::SettingsAt(int64_t env_steps) const {
+  StepSettings settings;
+  settings.learning_rate = options_.learning_rate.At(env_steps);
+  settings.critic_learning_rate =
+      options_.critic_learning_rate.initial > 0 ? options_.critic_learning_rate.At(env_steps) : settings.learning_rate;
+  settings.adam_beta1 = options_.adam_beta1;
+  settings.adam_beta2 = options_.adam_beta2;
+  settings.adam_epsilon = options_.adam_epsilon;
+  settings.clip_param = options_.clip_param;
+  settings.use_value_clip = options_.use_value_clip;
+  settings.value_clip_param = options_.value_clip_param;
+  settings.value_loss_coeff = options_.value_loss_coeff;
+  settings.huber_delta = options_.huber_delta;
+  settings.entropy_coeff = options_.entropy_coeff.At(env_steps);
+  settings.max_grad_norm = options_.max_grad_norm;
+  return settings;
+}
+
+absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyTrainBatch& batch, Policy* policy) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, policy->backend->Values());
+  double mean = 0;
+  double deviation = 1;
+  const auto read_moments = [&] {
+    if (!options_.use_value_norm) return;
+    mean = policy->value_moments.mean[0];
+    deviation = StandardDeviation(policy->value_moments.variance[0]);
+  };
+  const auto denormalized = [&](absl::Span<const int32_t> index) {
+    std::vector<float> values(index.size());
+    for (size_t row = 0; row < index.size(); ++row)
+      values[row] = static_cast<float>(table[index[row]] * deviation + mean);
+    return values;
+  };
+  const auto normalized = [&](const std::vector<float>& values) {
+    std::vector<float> result(values.size());
+    for (size_t row = 0; row < values.size(); ++row) result[row] = static_cast<float>((values[row] - mean) / deviation);
+    return result;
+  };
+
+  // The critic spoke in the units of the moments it was trained with; what it is trained on next is in the units of the
+  // new ones.
+  read_moments();
+  const std::vector<float> values = denormalized(prepared_.critic_index());
+  const std::vector<float> final_values = denormalized(prepared_.final_critic_index());
+  Advantages advantages = ComputeGae(batch.segments, batch.rewards, values, final_values, options_.gamma,
+                                     options_.use_gae ? options_.gae_lambda : 1.0);
+  if (options_.use_value_norm) {
+    const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared_.active());
+    policy::RunningMoments merged = Merge(policy->value_moments, moments, kValueMomentBatches * moments.count);
+    if (IsFinite(merged)) policy->value_moments = std::move(merged);
+    read_moments();
+  }
+  prepared_.value_targets = normalized(advantages.returns);
+  prepared_.old_values = normalized(values);
+  ValueReport report;
+  report.explained_variance = ExplainedVariance(advantages.returns, values, prepared_.active());
+  prepared_.advantages = options_.use_advnorm
+                             ? NormalizeAdvantages(std::move(advantages.advantages), prepared_.active())
+                             : std::move(advantages.advantages);
+  return report;
+}
+
+absl::StatusOr<PpoTrainer::EpochsReport> PpoTrainer::RunEpochs(const PolicyTrainBatch& batch,
+                                                               const UpdateContext& context,
+                                                               const StepSettings& settings, Policy* policy) {
+  EpochsReport report;
+  const int64_t rows = static_cast<int64_t>(prepared_.active().size());
+  while (report.epochs < options_.num_epochs) {
+    order_.assign(prepared_.active().begin(), prepared_.active().end());
+    Shuffle(context, report.epochs, batch.policy, &order_);
+    TROUPE_RETURN_IF_ERROR(policy->backend->BeginEpoch(order_));
+    for (int64_t first = 0; first < rows; first += options_.minibatch_size) {
+      TROUPE_RETURN_IF_ERROR(policy->backend->Step(first, std::min(options_.minibatch_size, rows - first), settings));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, policy->backend->TakeTotals());
+    ++report.epochs;
+    report.totals += totals;
+    report.last_kl = totals.rows > 0 ? totals.kl / static_cast<double>(totals.rows) : 0;
+    if (options_.target_kl > 0 && report.last_kl > options_.target_kl) break;
+  }
+  return report;
+}
+
+void PpoTrainer::UpdateObservationMoments(const PolicyTrainBatch& batch, Policy* policy) const {
+  if (!policy->spec.normalize_observations) return;
+  const policy::RunningMoments moments = MomentsOf(batch.obs, policy->spec.observation_size(), prepared_.active());
+  policy::RunningMoments merged = Merge(policy->observation_moments, moments, kMaxObservationCount);
+  if (IsFinite(merged)) policy->observation_moments = std::move(merged);
+}
+
+void PpoTrainer::BookSkips(const StepTotals& totals, Policy* policy) {
+  if (totals.skipped_steps == 0 || totals.steps > 0) {
+    policy->consecutive_skips = 0;
+    if (totals.skipped_steps > 0) {
+      TROUPE_WARN("minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={}",
+                  policy->spec.id.value(), totals.skipped_steps, totals.steps);
+    }
+    return;
+  }
+  ++policy->skipped_updates;
+  const int64_t in_a_row = ++policy->consecutive_skips;
+  // A line for the first, then each time the number has doubled: a policy that is lost for good must not fill the log.
+  if (in_a_row >= kSkipsForError && (in_a_row == kSkipsForError || (in_a_row & (in_a_row - 1)) == 0)) {
+    TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
+                 policy->spec.id.value(), in_a_row);
+  } else if ((in_a_row & (in_a_row - 1)) == 0) {
+    TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
+                policy->spec.id.value(), in_a_row);
+  }
+}
+
+absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBatch& batch, const UpdateContext& context,
+                                                            Policy* policy) {
+  PolicyUpdateReport report;
+  report.policy = batch.policy;
+  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy->spec, policy->observation_moments, batch));
+  if (!batch.train || prepared_.active().empty()) return report;
+
+  TROUPE_RETURN_IF_ERROR(policy->backend->Begin(prepared_, &policy->parameters));
+  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, policy));
+  const StepSettings settings = SettingsAt(context.env_steps);
+  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, policy));
+  TROUPE_RETURN_IF_ERROR(policy->backend->End());
+  // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
+  // be, too. The new moments are published with the new weights.
+  UpdateObservationMoments(batch, policy);
+  BookSkips(epochs.totals, policy);
+
+  report.trained_rows = static_cast<int64_t>(prepared_.active().size());
+  report.minibatch_steps = epochs.totals.steps;
+  report.epochs = epochs.epochs;
+  report.skipped_steps = epochs.totals.skipped_steps;
+  policy->trained_rows += report.trained_rows;
+
+  const StepTotals& totals = epochs.totals;
+  const double rows = static_cast<double>(std::max<int64_t>(totals.rows, 1));
+  const double steps = static_cast<double>(std::max<int64_t>(totals.steps, 1));
+  report.metrics = {{"Policy/Learning rate", settings.learning_rate},
+                    {"Policy/Critic learning rate", settings.critic_learning_rate},
+                    {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
+                    {"Policy/Consecutive skips", static_cast<double>(policy->consecutive_skips)}};
+  if (totals.steps > 0) {
+    report.metrics.insert(report.metrics.end(),
+                          {{"Loss/Policy loss", totals.policy_loss / rows},
+                           {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / rows},
+                           {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows},
+                           {"Policy/Entropy", totals.entropy / rows},
+                           {"Policy/KL", epochs.last_kl},
+                           {"Policy/Clip fraction", totals.clipped / rows},
+                           {"Policy/Explained variance", values.explained_variance},
+                           {"Policy/Gradient norm", totals.actor_grad_norm / steps},
+                           {"Policy/Critic gradient norm", totals.critic_grad_norm / steps}});
+  }
+  if (const policy::ParameterEntry* log_std = policy->parameters.layout().Find("actor.log_std")) {
+    double sum = 0;
+    for (const float value : policy->parameters.values().subspan(static_cast<size_t>(log_std->offset),
+                                                                 static_cast<size_t>(log_std->count))) {
+      sum += std::exp(value);
+    }
+    report.metrics.emplace_back("Policy/Standard deviation", sum / static_cast<double>(log_std->count));
+  }
+  return report;
+}
+
+absl::StatusOr<std::vector<PolicyUpdateReport>> PpoTrainer::Update(const learner::TrainBatch& batch,
+                                                                   const UpdateContext& context) {
+  std::vector<PolicyUpdateReport> reports;
+  std::vector<std::pair<Policy*, policy::PolicyState>> before;
+  for (const PolicyTrainBatch& policy_batch : batch.policies) {
+    absl::StatusOr<PolicyUpdateReport> report = [&]() -> absl::StatusOr<PolicyUpdateReport> {
+      TROUPE_ASSIGN_OR_RETURN(Policy * policy, Find(policy_batch.policy));
+      before.emplace_back(policy, StateOf(*policy));
+      return UpdatePolicy(policy_batch, context, policy);
+    }();
+    if (!report.ok()) {
+      for (const auto& [policy, state] : before) Restore(state, policy);
+      return report.status();
+    }
+    reports.push_back(*std::move(report));
+  }
+  for (Policy& policy : policies_) policy.version = context.next_version;
+  return reports;
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> PpoTrainer::Snapshot(policy::PolicySlot slot) {
+  TROUPE_ASSIGN_OR_RETURN(const Policy* policy, Find(slot));
+  auto snapshot = std::make_shared<policy::WeightSnapshot>();
+  snapshot->id = policy->spec.id;
+  snapshot->version = policy->version;
+  const absl::Span<const float> actor =
+      policy->parameters.values().subspan(0, static_cast<size_t>(policy->parameters.actor_size()));
+  snapshot->actor.assign(actor.begin(), actor.end());
+  snapshot->observation_mean = Mean(policy->observation_moments);
+  snapshot->observation_inverse_std = InverseStd(policy->observation_moments);
+  return snapshot;
+}
+
+policy::PolicyState PpoTrainer::StateOf(const Policy& policy) const {
+  policy::PolicyState state;
+  state.id = policy.spec.id;
+  state.version = policy.version;
+  const auto copy = [](absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); };
+  state.parameters = copy(policy.parameters.values());
+  state.adam_exp_avg = copy(policy.parameters.exp_avg());
+  state.adam_exp_avg_sq = copy(policy.parameters.exp_avg_sq());
+  state.adam_steps = policy.parameters.adam_steps;
+  state.observation_moments = policy.observation_moments;
+  state.value_moments = policy.value_moments;
+  state.trained_rows = policy.trained_rows;
+  state.skipped_updates = policy.skipped_updates;
+  state.consecutive_skips = policy.consecutive_skips;
+  return state;
+}
+
+void PpoTrainer::Restore(const policy::PolicyState& state, Policy* policy) const {
+  FlatParameters& parameters = policy->parameters;
+  std::copy(state.parameters.begin(), state.parameters.end(), parameters.values().begin());
+  if (state.adam_exp_avg.empty() || state.adam_exp_avg_sq.empty()) {
+    std::fill(parameters.exp_avg().begin(), parameters.exp_avg().end(), 0.0f);
+    std::fill(parameters.exp_avg_sq().begin(), parameters.exp_avg_sq().end(), 0.0f);
+    parameters.adam_steps = 0;
+  } else {
+    std::copy(state.adam_exp_avg.begin(), state.adam_exp_avg.end(), parameters.exp_avg().begin());
+    std::copy(state.adam_exp_avg_sq.begin(), state.adam_exp_avg_sq.end(), parameters.exp_avg_sq().begin());
+    parameters.adam_steps = state.adam_steps;
+  }
+  policy->version = state.version;
+  policy->observation_moments = state.observation_moments;
+  policy->value_moments = state.value_moments;
+  if (options_.use_value_norm && policy->value_moments.mean.empty()) policy->value_moments = InitialMoments(1);
+  if (!options_.use_value_norm) policy->value_moments = {};
+  policy->trained_rows = state.trained_rows;
+  policy->skipped_updates = state.skipped_updates;
+  policy->consecutive_skips = state.consecutive_skips;
+}
+
+absl::StatusOr<policy::PolicyState> PpoTrainer::ExportState(policy::PolicySlot slot) {
+  TROUPE_ASSIGN_OR_RETURN(const Policy* policy, Find(slot));
+  return StateOf(*policy);
+}
+
+absl::Status PpoTrainer::ImportState(const policy::PolicyState& state, policy::PolicySlot slot) {
+  TROUPE_ASSIGN_OR_RETURN(Policy * policy, Find(slot));
+  TROUPE_RETURN_IF_ERROR(state.Validate(policy->spec));
+  Restore(state, policy);
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::training

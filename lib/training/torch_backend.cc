@@ -1,0 +1,427 @@
+#include "lib/training/torch_backend.h"
+
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/action_head.h"
+#include "lib/training/adam.h"
+#include "lib/training/torch_status.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
+const double kHalfLog2Pi = 0.5 * std::log(2.0 * M_PI);
+
+/// A flat tensor and the named parameters inside it, as leaves whose gradients are views of a flat gradient.
+struct Modules {
+  Tensor values;
+  Tensor gradients;
+  std::vector<std::pair<Tensor, Tensor>> actor;  ///< weight and bias by layer
+  std::vector<std::pair<Tensor, Tensor>> critic;
+  Tensor log_std;  ///< undefined without a Gaussian head
+};
+
+Tensor Activate(policy::Activation activation, const Tensor& x) {
+  switch (activation) {
+    case policy::Activation::kTanh:
+      return torch::tanh(x);
+    case policy::Activation::kRelu:
+      return torch::relu(x);
+    case policy::Activation::kElu:
+      return torch::elu(x);
+    case policy::Activation::kGelu:
+      return torch::gelu(x);
+    case policy::Activation::kSigmoid:
+      return torch::sigmoid(x);
+    case policy::Activation::kSilu:
+      return torch::silu(x);
+    case policy::Activation::kIdentity:
+      return x;
+  }
+  return x;
+}
+
+Modules MakeModules(const policy::ParameterLayout& layout, const Tensor& values, const Tensor& gradients,
+                    size_t actor_layers, size_t critic_layers) {
+  Modules modules{.values = values, .gradients = gradients};
+  const auto leaf = [&](const std::string& name) {
+    const policy::ParameterEntry* entry = layout.Find(name);
+    Tensor parameter = values.narrow(0, entry->offset, entry->count).view(entry->shape).detach().requires_grad_(true);
+    parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
+    return parameter;
+  };
+  const auto layers = [&](const char* network, size_t count) {
+    std::vector<std::pair<Tensor, Tensor>> result;
+    for (size_t i = 0; i < count; ++i) {
+      result.emplace_back(leaf(absl::StrCat(network, ".", i, ".weight")), leaf(absl::StrCat(network, ".", i, ".bias")));
+    }
+    return result;
+  };
+  modules.actor = layers("actor", actor_layers);
+  modules.critic = layers("critic", critic_layers);
+  if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
+  return modules;
+}
+
+/// Sums that stay on the device; the order of the elements of `actor` is that of StepTotals.
+struct LossSums {
+  Tensor loss;  ///< what was differentiated, a mean
+  Tensor sums;  ///< [n] over rows
+};
+
+class TorchBackend final : public PpoBackend {
+ public:
+  TorchBackend(const policy::PolicySpec& spec, DeviceKind device, OptimizerPlace optimizer,
+               std::shared_ptr<ThreadTeam> team)
+      : spec_(spec),
+        head_(ActionHead::For(spec)),
+        device_(device == DeviceKind::kCuda ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU)),
+        on_host_(device == DeviceKind::kCpu),
+        optimizer_on_device_(optimizer == OptimizerPlace::kDevice),
+        team_(std::move(team)),
+        name_(absl::StrCat("libtorch/", std::string(DeviceName(device)))) {}
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters) override {
+    return CatchTorch("loading a batch", [&] {
+      batch_ = &batch;
+      parameters_ = parameters;
+      targets_loaded_ = false;
+      LoadParameters();
+      actor_input_ = Load(batch.actor_input());
+      critic_input_ = Load(batch.critic_input());
+      critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
+      const int64_t words = spec_.action_words();
+      actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
+      old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
+      if (spec_.has_action_mask)
+        mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<float>> Values() override {
+    std::vector<float> values;
+    const absl::Status status = CatchTorch("computing values", [&] {
+      const torch::NoGradGuard no_grad;
+      const int64_t rows = critic_input_.size(0);
+      for (int64_t first = 0; first < rows; first += kValueRows) {
+        const Tensor part = critic_input_.narrow(0, first, std::min(kValueRows, rows - first));
+        const Tensor value = Forward(modules_.critic, part).squeeze(1).to(torch::kCPU).contiguous();
+        values.insert(values.end(), value.data_ptr<float>(), value.data_ptr<float>() + value.numel());
+      }
+      return absl::OkStatus();
+    });
+    TROUPE_RETURN_IF_ERROR(status);
+    return values;
+  }
+
+  absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
+    return CatchTorch("beginning an epoch", [&] {
+      if (!targets_loaded_) {
+        const int64_t rows = batch_->rows();
+        advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
+        value_targets_ = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
+        old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
+        targets_loaded_ = true;
+      }
+      order_ = Load(order.data(), {static_cast<int64_t>(order.size())}, torch::kInt32).to(torch::kInt64);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
+    return CatchTorch("taking a minibatch step", [&]() -> absl::Status {
+      const Tensor rows = order_.narrow(0, first, count);
+      modules_.gradients.zero_();
+      LossSums actor;
+      LossSums critic;
+      TROUPE_RETURN_IF_ERROR(BothNetworks([&] { actor = ActorBackward(rows, settings); },
+                                          [&] { critic = CriticBackward(rows, settings); }));
+      if (optimizer_on_device_) {
+        StepOnDevice(count, actor, critic, settings);
+      } else {
+        StepOnHost(count, actor, critic, settings);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<StepTotals> TakeTotals() override {
+    if (optimizer_on_device_) {
+      const absl::Status status = CatchTorch("reading losses", [&] {
+        const Tensor host = device_totals_.to(torch::kCPU);
+        const double* t = host.data_ptr<double>();
+        totals_ = {.steps = static_cast<int64_t>(t[0]),
+                   .skipped_steps = static_cast<int64_t>(t[1]),
+                   .rows = static_cast<int64_t>(t[2]),
+                   .policy_loss = t[3],
+                   .value_loss = t[7],
+                   .entropy = t[4],
+                   .kl = t[5],
+                   .clipped = t[6],
+                   .actor_grad_norm = t[8],
+                   .critic_grad_norm = t[9]};
+        device_totals_.zero_();
+        return absl::OkStatus();
+      });
+      TROUPE_RETURN_IF_ERROR(status);
+    }
+    return std::exchange(totals_, StepTotals{});
+  }
+
+  absl::Status End() override {
+    return CatchTorch("handing back parameters", [&] {
+      if (optimizer_on_device_) parameters_->adam_steps = static_cast<int64_t>(device_steps_.item<double>());
+      if (!on_host_) {
+        Store(modules_.values, parameters_->values());
+        Store(modules_.gradients, parameters_->gradients());
+        Store(exp_avg_, parameters_->exp_avg());
+        Store(exp_avg_sq_, parameters_->exp_avg_sq());
+      }
+      // The batch's memory is the caller's again.
+      modules_ = {};
+      for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &actions_, &old_logp_, &mask_, &advantages_,
+                             &value_targets_, &old_values_, &order_, &exp_avg_, &exp_avg_sq_}) {
+        tensor->reset();
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  std::string_view name() const override { return name_; }
+
+ private:
+  /// Host memory as a tensor on the device; on the CPU it is borrowed.
+  Tensor Load(const void* data, torch::IntArrayRef sizes, torch::ScalarType dtype) const {
+    return torch::from_blob(const_cast<void*>(data), sizes, dtype).to(device_);
+  }
+  Tensor Load(const MatrixView& matrix) const {
+    return Load(matrix.data, {matrix.rows, matrix.stride}, torch::kFloat32).narrow(1, 0, matrix.columns);
+  }
+  static void Store(const Tensor& from, absl::Span<float> to) {
+    const Tensor host = from.to(torch::kCPU).contiguous();
+    std::copy_n(host.data_ptr<float>(), to.size(), to.data());
+  }
+
+  void LoadParameters() {
+    const auto load = [&](absl::Span<float> values) {
+      return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
+    };
+    modules_ = MakeModules(parameters_->layout(), load(parameters_->values()), load(parameters_->gradients()),
+                           spec_.model.actor_hidden_sizes.size() + 1, spec_.model.critic_hidden_sizes.size() + 1);
+    exp_avg_ = load(parameters_->exp_avg());
+    exp_avg_sq_ = load(parameters_->exp_avg_sq());
+    const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
+    device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
+    device_totals_ = torch::zeros({10}, doubles);
+    totals_ = {};
+  }
+
+  /// Both at once where there are threads for it.
+  template <typename Actor, typename Critic>
+  absl::Status BothNetworks(Actor&& actor, Critic&& critic) {
+    if (!on_host_ || team_->size() < 2) {
+      actor();
+      critic();
+      return absl::OkStatus();
+    }
+    absl::Status statuses[2];
+    team_->Run([&](int thread) {
+      if (thread > 1) return;
+      statuses[thread] = CatchTorch("differentiating", [&] {
+        if (thread == 0) {
+          actor();
+        } else {
+          critic();
+        }
+        return absl::OkStatus();
+      });
+    });
+    TROUPE_RETURN_IF_ERROR(statuses[0]);
+    return statuses[1];
+  }
+
+  Tensor Forward(const std::vector<std::pair<Tensor, Tensor>>& layers, Tensor x) const {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      x = torch::linear(x, layers[i].first, layers[i].second);
+      if (i + 1 < layers.size()) x = Activate(spec_.model.activation, x);
+    }
+    return x;
+  }
+
+  /// Log-probability and entropy of each row, [n] each.
+  std::pair<Tensor, Tensor> Distribution(const Tensor& output, const Tensor& rows) const {
+    Tensor logp = torch::zeros({output.size(0)}, output.options().requires_grad(false));
+    Tensor entropy = torch::zeros_like(logp);
+    const Tensor actions = actions_.index_select(0, rows);
+    for (const CategoricalPart& part : head_.categorical) {
+      Tensor logits = output.narrow(1, part.output, part.categories);
+      if (mask_.defined()) {
+        const Tensor allowed = mask_.index_select(0, rows).narrow(1, part.mask_offset, part.categories).ne(0);
+        logits = torch::where(allowed, logits, kMaskedLogit);
+      }
+      const Tensor all = torch::log_softmax(logits, 1);
+      const Tensor category = (actions.narrow(1, part.word, 1) - part.start).to(torch::kInt64);
+      logp = logp + all.gather(1, category).squeeze(1);
+      entropy = entropy - (all.exp() * all).sum(1);
+    }
+    for (const GaussianPart& part : head_.gaussian) {
+      const Tensor mean = output.narrow(1, part.output, part.words);
+      const Tensor log_std = modules_.log_std.narrow(0, part.log_std, part.words);
+      const Tensor action = actions.narrow(1, part.word, part.words).contiguous().view(torch::kFloat32);
+      const Tensor z = (action - mean) * (-log_std).exp();
+      logp = logp + (-0.5 * z.square() - log_std - kHalfLog2Pi).sum(1);
+      entropy = entropy + (log_std + (0.5 + kHalfLog2Pi)).sum();
+    }
+    return {logp, entropy};
+  }
+
+  LossSums ActorBackward(const Tensor& rows, const StepSettings& settings) const {
+    const Tensor output = Forward(modules_.actor, actor_input_.index_select(0, rows));
+    const auto [logp, entropy] = Distribution(output, rows);
+    const Tensor advantages = advantages_.index_select(0, rows);
+    const Tensor log_ratio = logp - old_logp_.index_select(0, rows);
+    const Tensor ratio = log_ratio.exp();
+    const Tensor clipped = ratio.clamp(1.0 - settings.clip_param, 1.0 + settings.clip_param);
+    const Tensor surrogate = -torch::min(ratio * advantages, clipped * advantages);
+    const Tensor loss = surrogate.mean() - settings.entropy_coeff * entropy.mean();
+    torch::autograd::backward({loss}, {});
+    const torch::NoGradGuard no_grad;
+    return {loss.detach(), torch::stack({surrogate.sum(), entropy.sum(), (ratio - 1.0 - log_ratio).sum(),
+                                         (ratio - 1.0).abs().gt(settings.clip_param).sum().to(torch::kFloat32)})
+                               .detach()};
+  }
+
+  LossSums CriticBackward(const Tensor& rows, const StepSettings& settings) const {
+    const Tensor value =
+        Forward(modules_.critic, critic_input_.index_select(0, critic_index_.index_select(0, rows))).squeeze(1);
+    const Tensor target = value_targets_.index_select(0, rows);
+    const auto error = [&](const Tensor& prediction) {
+      if (settings.huber_delta > 0)
+        return torch::huber_loss(prediction, target, torch::Reduction::None, settings.huber_delta);
+      return 0.5 * (prediction - target).square();
+    };
+    Tensor loss = error(value);
+    if (settings.use_value_clip) {
+      const Tensor old = old_values_.index_select(0, rows);
+      loss = torch::max(loss, error(old + (value - old).clamp(-settings.value_clip_param, settings.value_clip_param)));
+    }
+    const Tensor mean = settings.value_loss_coeff * loss.mean();
+    torch::autograd::backward({mean}, {});
+    const torch::NoGradGuard no_grad;
+    return {mean.detach(), loss.sum().detach().reshape({1})};
+  }
+
+  void StepOnHost(int64_t count, const LossSums& actor, const LossSums& critic, const StepSettings& settings) {
+    const size_t split = static_cast<size_t>(parameters_->actor_size());
+    const size_t size = static_cast<size_t>(parameters_->size());
+    const double actor_norm = std::sqrt(SumOfSquares(parameters_->gradients().subspan(0, split)));
+    const double critic_norm = std::sqrt(SumOfSquares(parameters_->gradients().subspan(split)));
+    if (!std::isfinite(actor.loss.item<float>()) || !std::isfinite(critic.loss.item<float>()) ||
+        !std::isfinite(actor_norm) || !std::isfinite(critic_norm)) {
+      ++totals_.skipped_steps;
+      return;
+    }
+    const int64_t step = ++parameters_->adam_steps;
+    const auto apply = [&](size_t first, size_t length, double learning_rate, double norm) {
+      ApplyAdam(AdamStep::At(step, learning_rate, settings, norm), parameters_->gradients().subspan(first, length),
+                parameters_->values().subspan(first, length), parameters_->exp_avg().subspan(first, length),
+                parameters_->exp_avg_sq().subspan(first, length));
+    };
+    apply(0, split, settings.learning_rate, actor_norm);
+    apply(split, size - split, settings.critic_learning_rate, critic_norm);
+    ++totals_.steps;
+    totals_.rows += count;
+    const float* sums = actor.sums.data_ptr<float>();
+    totals_.policy_loss += sums[0];
+    totals_.entropy += sums[1];
+    totals_.kl += sums[2];
+    totals_.clipped += sums[3];
+    totals_.value_loss += critic.sums.item<float>();
+    totals_.actor_grad_norm += actor_norm;
+    totals_.critic_grad_norm += critic_norm;
+  }
+
+  /// The same without ever asking the device for a number: whether the step counts is decided by torch::where.
+  void StepOnDevice(int64_t count, const LossSums& actor, const LossSums& critic, const StepSettings& settings) {
+    const torch::NoGradGuard no_grad;
+    const int64_t split = parameters_->actor_size();
+    const Tensor& gradients = modules_.gradients;
+    const Tensor actor_norm = gradients.narrow(0, 0, split).norm();
+    const Tensor critic_norm = gradients.narrow(0, split, parameters_->size() - split).norm();
+    const Tensor ok = torch::isfinite(torch::stack({actor.loss, critic.loss, actor_norm, critic_norm})).all();
+    device_steps_.add_(ok.to(torch::kFloat64));
+    // A refused first step leaves the count at 0, whose corrections would be 1 / 0; its results are not used.
+    const Tensor step = device_steps_.clamp_min(1);
+    const Tensor correction1 = 1.0 - torch::pow(settings.adam_beta1, step);
+    const Tensor correction2 = (1.0 - torch::pow(settings.adam_beta2, step)).sqrt();
+    const auto apply = [&](int64_t first, int64_t length, double learning_rate, const Tensor& norm) {
+      Tensor value = modules_.values.narrow(0, first, length);
+      Tensor m = exp_avg_.narrow(0, first, length);
+      Tensor v = exp_avg_sq_.narrow(0, first, length);
+      Tensor g = gradients.narrow(0, first, length);
+      if (settings.max_grad_norm > 0) g = g * (settings.max_grad_norm / (norm + 1e-6)).clamp_max(1.0);
+      const Tensor new_m = settings.adam_beta1 * m + (1.0 - settings.adam_beta1) * g;
+      const Tensor new_v = settings.adam_beta2 * v + (1.0 - settings.adam_beta2) * g * g;
+      const Tensor size = (learning_rate / correction1).to(torch::kFloat32);
+      const Tensor new_value =
+          value - size * new_m / (new_v.sqrt() / correction2.to(torch::kFloat32) + settings.adam_epsilon);
+      value.copy_(torch::where(ok, new_value, value));
+      m.copy_(torch::where(ok, new_m, m));
+      v.copy_(torch::where(ok, new_v, v));
+    };
+    apply(0, split, settings.learning_rate, actor_norm);
+    apply(split, parameters_->size() - split, settings.critic_learning_rate, critic_norm);
+    const Tensor sums =
+        torch::cat({actor.sums, critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1})}).to(torch::kFloat64);
+    Tensor counts = torch::zeros({3}, device_totals_.options());
+    counts.select(0, 0).copy_(ok);
+    counts.select(0, 1).copy_(ok.logical_not());
+    counts.select(0, 2).copy_(ok.to(torch::kFloat64) * static_cast<double>(count));
+    device_totals_.add_(torch::cat({counts, torch::where(ok, sums, torch::zeros_like(sums))}));
+  }
+
+  const policy::PolicySpec spec_;
+  const ActionHead head_;
+  const torch::Device device_;
+  const bool on_host_;
+  const bool optimizer_on_device_;
+  const std::shared_ptr<ThreadTeam> team_;
+  const std::string name_;
+
+  // From Begin to End.
+  const PreparedBatch* batch_ = nullptr;
+  FlatParameters* parameters_ = nullptr;
+  Modules modules_;
+  Tensor exp_avg_, exp_avg_sq_;
+  Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;
+  Tensor advantages_, value_targets_, old_values_, order_;
+  bool targets_loaded_ = false;
+
+  StepTotals totals_;
+  Tensor device_steps_;  // scalar float64
+  Tensor
+      device_totals_;  // [steps, skipped, rows, policy loss, entropy, kl, clipped, value loss, actor norm, critic norm]
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PpoBackend>> MakeTorchBackend(const policy::PolicySpec& spec, DeviceKind device,
+                                                             OptimizerPlace optimizer,
+                                                             std::shared_ptr<ThreadTeam> team) {
+  if (device == DeviceKind::kCuda && optimizer == OptimizerPlace::kHost) {
+    return absl::InvalidArgumentError("the host cannot run the optimizer of parameters on a CUDA device");
+  }
+  return std::unique_ptr<PpoBackend>(std::make_unique<TorchBackend>(spec, device, optimizer, std::move(team)));
+}
+
+}  // namespace troupe::training
