@@ -15,14 +15,15 @@ namespace troupe::env {
 /// One environment argument as configuration gives it; monostate is YAML's null (Python's None).
 using ArgValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
 
-/// `env.args` of a configuration, read by an environment's factory with types, ranges and a check that nothing is left over.
-/// Each getter marks the name as known. Not thread-safe.
+/// `env.args` of a configuration, read by an environment's factory with types, ranges and a check that nothing is left
+/// over. Each getter marks the name as known. Not thread-safe.
 class EnvArgs {
  public:
   EnvArgs() = default;
   explicit EnvArgs(std::map<std::string, ArgValue> values) : values_(std::move(values)) {}
 
-  /// The value or, when absent, `fallback`. INVALID_ARGUMENT with what, got and expected for another type or outside [low, high].
+  /// The value or, when absent, `fallback`. INVALID_ARGUMENT with what, got and expected for another type or outside
+  /// [low, high].
   absl::StatusOr<bool> GetBool(std::string_view name, bool fallback);
   absl::StatusOr<int64_t> GetInt(std::string_view name, int64_t fallback, int64_t low, int64_t high);
   absl::StatusOr<double> GetDouble(std::string_view name, double fallback, double low, double high);

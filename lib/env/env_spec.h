@@ -34,10 +34,10 @@ struct EnvSpec {
   std::string name;  ///< registry name, "mpe/simple_spread"
   std::vector<AgentSpec> possible_agents;
   StateKind state_kind = StateKind::kNone;
-  space::Space state_space;                ///< of kPerEnv and kPerAgent
-  bool has_agent_mask = false;             ///< the environment may exclude rows from losses
-  std::vector<std::string> info_columns;   ///< named numeric infos, one value an agent and step, reported as metrics
-  int64_t max_episode_steps = 0;           ///< 0: no limit known
+  space::Space state_space;               ///< of kPerEnv and kPerAgent
+  bool has_agent_mask = false;            ///< the environment may exclude rows from losses
+  std::vector<std::string> info_columns;  ///< named numeric infos, one value an agent and step, reported as metrics
+  int64_t max_episode_steps = 0;          ///< 0: no limit known
 
   int32_t num_agents() const { return static_cast<int32_t>(possible_agents.size()); }
   /// INVALID_ARGUMENT when empty, too many agents (1024), doubled or empty agent ids, or a missing space.

@@ -23,27 +23,33 @@ struct EpisodeSeed {
   }
 };
 
-/// The actions of one step: for every slot its action row (Space::action_words() words), or nullptr when the agent does not act.
+/// The actions of one step: for every slot its action row (Space::action_words() words), or nullptr when the agent does
+/// not act.
 using ActionRows = absl::Span<const space::ActionWord* const>;
 
-/// Where an environment writes what a Reset or Step brings. The memory belongs to the caller, so a row is written once, where
-/// inference and the learner read it. An agent is *ready* when Observe was called for it: only ready agents act next.
+/// Where an environment writes what a Reset or Step brings. The memory belongs to the caller, so a row is written once,
+/// where inference and the learner read it. An agent is *ready* when Observe was called for it: only ready agents act
+/// next.
 ///
-/// For an agent that is done (TerminateAgent or TruncateAgent, or the episode's end) the environment still calls Observe with
-/// its final observation when it has one; it then does not act again. Rewards add up until the agent's next observation.
+/// For an agent that is done (TerminateAgent or TruncateAgent, or the episode's end) the environment still calls
+/// Observe with its final observation when it has one; it then does not act again. Rewards add up until the agent's
+/// next observation. Every row may be written until the Reset or Step returns, and must be whole by then.
 /// Used by one thread, only during the call it was given to.
 class StepWriter {
  public:
   virtual ~StepWriter() = default;
 
-  /// The agent is ready: gives the row for its flattened observation, `observation_space.flat_size()` elements of `flat_dtype()`
-  /// (float or uint8_t), uninitialized; write all of it before the next call. Once per agent and step.
+  /// The agent is ready: gives the row for its flattened observation, `observation_space.flat_size()` elements of
+  /// `flat_dtype()` (float or uint8_t), uninitialized; write all of it. Once per agent and call.
   virtual void* Observe(AgentSlot slot) = 0;
-  /// After Observe: the row for its action mask, `action_space.mask_size()` bytes. Required when AgentSpec::has_action_mask.
+  /// After Observe: the row for its action mask, `action_space.mask_size()` bytes. Required when
+  /// AgentSpec::has_action_mask.
   virtual uint8_t* ActionMask(AgentSlot slot) = 0;
-  /// The row for the global state (kPerEnv: once a call; slot is ignored), `state_space.flat_size()` floats. Required unless kNone.
+  /// The row for the global state (kPerEnv: once a call; slot is ignored), `state_space.flat_size()` floats. Required
+  /// unless kNone.
   virtual float* State(AgentSlot slot) = 0;
-  /// Adds to the agent's reward since its last action. Not at Reset.
+  /// Adds to the agent's reward since its last action; in any call from that action on, ready or not, but before the
+  /// agent's Observe of the same call. Not at Reset, not for an agent that has not acted or was done before.
   virtual void AddReward(AgentSlot slot, float reward) = 0;
   /// The agent's trajectory ends: by the task (terminated), or by a limit (truncated: its value is bootstrapped).
   virtual void TerminateAgent(AgentSlot slot) = 0;
@@ -51,7 +57,8 @@ class StepWriter {
   /// `__all__`: the episode ends for every agent that is not done yet. Required at an episode's end.
   virtual void TerminateAll() = 0;
   virtual void TruncateAll() = 0;
-  /// False keeps the agent's next action out of losses and agent_steps (default true). Only with EnvSpec::has_agent_mask.
+  /// False keeps the agent's next action out of losses and agent_steps (default true). Only with
+  /// EnvSpec::has_agent_mask.
   virtual void SetAgentMask(AgentSlot slot, bool active) = 0;
   /// A numeric info of the step; `column` indexes EnvSpec::info_columns.
   virtual void SetInfo(AgentSlot slot, int column, double value) = 0;
@@ -60,14 +67,15 @@ class StepWriter {
   float* ObserveFloat(AgentSlot slot) { return static_cast<float*>(Observe(slot)); }
 };
 
-/// An environment of several agents in dense slots. The contract, checked by CheckConformance and at run time by CheckedEnv:
+/// An environment of several agents in dense slots. The contract, checked by CheckConformance and at run time by
+/// CheckedEnv:
 ///  1. Reset starts an episode and observes at least one agent.
 ///  2. Step gets an action for each ready agent and for no other.
 ///  3. An episode ends by TerminateAll or TruncateAll; then only Reset may follow.
 ///  4. All randomness comes from the EpisodeSeed: the same seed and actions give the same episode.
 ///
-/// Made by the registry, owned by its VectorEnv or worker. Not thread-safe; may block (Python environments do). A non-OK
-/// Status (or an exception, which CheckedEnv turns into one) ends the episode; Reset must work afterwards.
+/// Made by the registry, owned by its VectorEnv or worker. Not thread-safe; may block (Python environments do). A
+/// non-OK Status (or an exception, which CheckedEnv turns into one) ends the episode; Reset must work afterwards.
 class MultiAgentEnv {
  public:
   virtual ~MultiAgentEnv() = default;

@@ -1,0 +1,487 @@
+#include "lib/env/checked_env.h"
+
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::env {
+namespace {
+
+/// True when no element is NaN or infinite. Without a branch in the loop, so that it vectorizes.
+bool AllFinite(const float* row, size_t count) {
+  uint32_t carry = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, row + i, sizeof(bits));
+    carry |= (bits & 0x7f800000u) + 0x00800000u;  // an exponent of all ones carries into the top bit
+  }
+  return (carry & 0x80000000u) == 0;
+}
+
+size_t FirstNotFinite(const float* row, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(row[i])) return i;
+  }
+  return count;
+}
+
+}  // namespace
+
+struct CheckedEnv::Slot {
+  // Of the environment's life.
+  size_t flat_size = 0;
+  bool float_row = true;
+  bool discrete = false;  ///< the action is one Discrete: checked without walking the space
+  int32_t low = 0;
+  int32_t high = 0;
+  std::vector<space::ActionLeaf> mask_leaves;  ///< categorical leaves, when there is a mask
+
+  // Of the episode.
+  SlotState state = SlotState::kUnseen;
+  bool acted = false;
+
+  // Of the call.
+  bool ended = false;
+  bool truncated = false;
+  void* row = nullptr;
+  uint8_t* mask = nullptr;
+  float* state_row = nullptr;
+};
+
+/// Forwards to the caller's writer what the contract allows, and remembers the first thing that it does not. Refused
+/// rows are written into a scratch row, since the environment goes on until it returns.
+class CheckedEnv::Writer final : public StepWriter {
+ public:
+  explicit Writer(CheckedEnv& owner) : owner_(owner), spec_(owner.spec()) {
+    size_t bytes = sizeof(float) * static_cast<size_t>(spec_.state_space.flat_size());
+    for (const AgentSpec& agent : spec_.possible_agents) {
+      bytes = std::max(bytes, sizeof(float) * static_cast<size_t>(agent.observation_space.flat_size()));
+      bytes = std::max(bytes, static_cast<size_t>(agent.action_space.mask_size()));
+    }
+    scratch_.resize(bytes / sizeof(float) + 1);
+  }
+
+  void Begin(StepWriter& out, bool reset) {
+    out_ = &out;
+    reset_ = reset;
+    all_ = false;
+    env_state_ = nullptr;
+    error_ = absl::OkStatus();
+    for (Slot& slot : owner_.slots_) {
+      slot.ended = false;
+      slot.truncated = false;
+      slot.row = nullptr;
+      slot.mask = nullptr;
+      slot.state_row = nullptr;
+    }
+  }
+
+  bool all() const { return all_; }
+  const float* env_state() const { return env_state_; }
+  absl::Status& error() { return error_; }
+
+  void* Observe(AgentSlot id) override {
+    Slot* slot = Find(id, EnvRule::kObservedAgents, "observed");
+    if (slot == nullptr) return scratch_.data();
+    if (slot->state == SlotState::kDone) {
+      Error(EnvRule::kObservedAgents, id, "was observed after it was done");
+      return scratch_.data();
+    }
+    if (slot->row != nullptr) {
+      Error(EnvRule::kObservedAgents, id, "was observed twice in one step");
+      return scratch_.data();
+    }
+    slot->row = out_->Observe(id);
+    return slot->row;
+  }
+
+  uint8_t* ActionMask(AgentSlot id) override {
+    Slot* slot = Find(id, EnvRule::kActionMask, "given an action mask");
+    if (slot != nullptr && slot->mask_leaves.empty()) {
+      Error(EnvRule::kActionMask, id, "was given an action mask, but its spec declares none");
+      slot = nullptr;
+    } else if (slot != nullptr && slot->row == nullptr) {
+      Error(EnvRule::kActionMask, id, "was given an action mask before its observation");
+      slot = nullptr;
+    }
+    if (slot == nullptr) return reinterpret_cast<uint8_t*>(scratch_.data());
+    slot->mask = out_->ActionMask(id);
+    return slot->mask;
+  }
+
+  float* State(AgentSlot id) override {
+    if (spec_.state_kind == StateKind::kPerEnv) {
+      if (env_state_ == nullptr) env_state_ = out_->State(id);
+      return env_state_;
+    }
+    if (spec_.state_kind == StateKind::kNone) {
+      Error(EnvRule::kState, AgentSlot(-1), "gave a global state, but its spec declares none");
+      return scratch_.data();
+    }
+    Slot* slot = Find(id, EnvRule::kState, "given a state");
+    if (slot == nullptr) return scratch_.data();
+    if (slot->state_row == nullptr) slot->state_row = out_->State(id);
+    return slot->state_row;
+  }
+
+  void AddReward(AgentSlot id, float reward) override {
+    Slot* slot = Find(id, EnvRule::kReward, "rewarded");
+    if (slot == nullptr) return;
+    if (!std::isfinite(reward)) {
+      Error(EnvRule::kReward, id, absl::StrCat("got the reward ", reward, ", expected a finite number"));
+      return;
+    }
+    const bool takes = slot->acted && slot->state != SlotState::kDone && !reset_;
+    if (!takes) {
+      // Environments that hand out a zero to everybody mean "nothing".
+      if (reward != 0.0f)
+        Error(EnvRule::kReward, id,
+              absl::StrCat("got the reward ", reward,
+                           reset_        ? " at Reset"
+                           : slot->acted ? " after it was done"
+                                         : " before its first action"));
+      return;
+    }
+    if (slot->row != nullptr) {
+      Error(EnvRule::kReward, id, "was rewarded after its observation of the same step, expected before");
+      return;
+    }
+    out_->AddReward(id, reward);
+  }
+
+  void TerminateAgent(AgentSlot id) override {
+    if (End(id, false)) out_->TerminateAgent(id);
+  }
+  void TruncateAgent(AgentSlot id) override {
+    if (End(id, true)) out_->TruncateAgent(id);
+  }
+  void TerminateAll() override {
+    if (EndAll()) out_->TerminateAll();
+  }
+  void TruncateAll() override {
+    if (EndAll()) out_->TruncateAll();
+  }
+
+  void SetAgentMask(AgentSlot id, bool active) override {
+    Slot* slot = Find(id, EnvRule::kInfo, "given an agent mask");
+    if (slot == nullptr) return;
+    if (!spec_.has_agent_mask) {
+      Error(EnvRule::kInfo, id, "was given an agent mask, but the spec declares none");
+    } else if (slot->row == nullptr) {
+      Error(EnvRule::kInfo, id, "was given an agent mask before its observation");
+    } else {
+      out_->SetAgentMask(id, active);
+    }
+  }
+
+  void SetInfo(AgentSlot id, int column, double value) override {
+    Slot* slot = Find(id, EnvRule::kInfo, "given an info");
+    if (slot == nullptr) return;
+    if (column < 0 || column >= static_cast<int>(spec_.info_columns.size())) {
+      Error(EnvRule::kInfo, id,
+            absl::StrCat("was given info column ", column, ", expected one of ", spec_.info_columns.size()));
+      return;
+    }
+    out_->SetInfo(id, column, value);
+  }
+
+ private:
+  Slot* Find(AgentSlot id, EnvRule rule, const char* what) {
+    if (id.value() >= 0 && id.value() < static_cast<int32_t>(owner_.slots_.size()))
+      return &owner_.slots_[static_cast<size_t>(id.value())];
+    if (error_.ok()) {
+      error_ = owner_.Broken(
+          rule, -1,
+          absl::StrCat("agent slot ", id.value(), " was ", what, ", expected one below ", owner_.slots_.size()));
+    }
+    return nullptr;
+  }
+
+  bool End(AgentSlot id, bool truncated) {
+    Slot* slot = Find(id, EnvRule::kDone, "ended");
+    if (slot == nullptr) return false;
+    if (slot->state == SlotState::kDone || slot->ended) {
+      Error(EnvRule::kDone, id, "was ended twice");
+      return false;
+    }
+    if (reset_) {
+      Error(EnvRule::kDone, id, "was ended at Reset");
+      return false;
+    }
+    slot->ended = true;
+    slot->truncated = truncated;
+    return true;
+  }
+
+  bool EndAll() {
+    if (reset_) {
+      Error(EnvRule::kReset, AgentSlot(-1), "ended the episode at Reset");
+      return false;
+    }
+    if (all_) {
+      Error(EnvRule::kEpisodeEnd, AgentSlot(-1), "ended the episode twice");
+      return false;
+    }
+    all_ = true;
+    return true;
+  }
+
+  void Error(EnvRule rule, AgentSlot id, const std::string& what) {
+    if (error_.ok()) error_ = owner_.Broken(rule, id.value(), what);
+  }
+
+  CheckedEnv& owner_;
+  const EnvSpec& spec_;
+  std::vector<float> scratch_;
+  StepWriter* out_ = nullptr;
+  bool reset_ = false;
+  bool all_ = false;
+  float* env_state_ = nullptr;
+  absl::Status error_;
+};
+
+CheckedEnv::CheckedEnv(std::unique_ptr<MultiAgentEnv> env) : CheckedEnv(std::move(env), Options()) {}
+
+CheckedEnv::CheckedEnv(std::unique_ptr<MultiAgentEnv> env, Options options) : env_(std::move(env)), options_(options) {
+  for (const AgentSpec& agent : env_->spec().possible_agents) {
+    Slot slot;
+    slot.flat_size = static_cast<size_t>(agent.observation_space.flat_size());
+    slot.float_row = agent.observation_space.flat_dtype() == tensor::DType::kFloat32;
+    if (agent.action_space.kind() == space::SpaceKind::kDiscrete) {
+      slot.discrete = true;
+      slot.low = static_cast<int32_t>(agent.action_space.start());
+      slot.high = static_cast<int32_t>(agent.action_space.start() + agent.action_space.n() - 1);
+    }
+    if (agent.has_action_mask) {
+      for (space::ActionLeaf& leaf : space::ActionLeaves(agent.action_space)) {
+        if (leaf.kind == space::ActionLeaf::Kind::kCategorical) slot.mask_leaves.push_back(std::move(leaf));
+      }
+    }
+    slots_.push_back(std::move(slot));
+  }
+  writer_ = std::make_unique<Writer>(*this);
+}
+
+CheckedEnv::~CheckedEnv() = default;
+
+absl::Status CheckedEnv::Reset(const EpisodeSeed& seed, StepWriter& out) {
+  seed_ = seed;
+  step_ = 0;
+  running_ = false;
+  failed_ = false;
+  live_ = 0;
+  for (Slot& slot : slots_) {
+    slot.state = SlotState::kUnseen;
+    slot.acted = false;
+  }
+  writer_->Begin(out, /*reset=*/true);
+  absl::Status status;
+  try {
+    status = env_->Reset(seed, *writer_);
+  } catch (const std::exception& e) {
+    status = absl::InternalError(absl::StrCat("threw ", e.what()));
+  } catch (...) {
+    status = absl::InternalError("threw something that is no std::exception");
+  }
+  if (!status.ok()) return FailedInside(status);
+  TROUPE_RETURN_IF_ERROR(FinishCall(out));
+  if (live_ == 0) return Fail(Broken(EnvRule::kReset, -1, "Reset observed no agent, expected at least one"));
+  running_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::Step(ActionRows actions, StepWriter& out) {
+  if (!running_) {
+    return WithEnvRule(absl::FailedPreconditionError(
+                           absl::StrCat(Where(-1), failed_      ? "Step after an error, expected Reset"
+                                                   : step_ == 0 ? "Step before Reset"
+                                                                : "Step after the end of the episode, expected Reset")),
+                       EnvRule::kActions);
+  }
+  ++step_;
+  TROUPE_RETURN_IF_ERROR(CheckActions(actions));
+  writer_->Begin(out, /*reset=*/false);
+  absl::Status status;
+  try {
+    status = env_->Step(actions, *writer_);
+  } catch (const std::exception& e) {
+    status = absl::InternalError(absl::StrCat("threw ", e.what()));
+  } catch (...) {
+    status = absl::InternalError("threw something that is no std::exception");
+  }
+  if (!status.ok()) return FailedInside(status);
+  return FinishCall(out);
+}
+
+absl::Status CheckedEnv::CheckActions(ActionRows actions) {
+  const auto refuse = [this](absl::Status status) { return Fail(WithEnvRule(std::move(status), EnvRule::kActions)); };
+  if (actions.size() != slots_.size()) {
+    return refuse(absl::FailedPreconditionError(
+        absl::StrCat(Where(-1), "got ", actions.size(), " action rows, expected ", slots_.size())));
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    const int32_t index = static_cast<int32_t>(i);
+    const bool ready = slot.state == SlotState::kReady;
+    if ((actions[i] != nullptr) != ready) {
+      return refuse(absl::FailedPreconditionError(
+          absl::StrCat(Where(index), ready ? "did not act though it was ready"
+                                           : "acted unobserved: it is not ready now, expected no action")));
+    }
+    if (!ready) continue;
+    slot.acted = true;
+    if (slot.discrete) {
+      if (actions[i]->i32 >= slot.low && actions[i]->i32 <= slot.high) continue;
+    }
+    const space::Space& action_space = env_->spec().possible_agents[i].action_space;
+    const absl::Status inside =
+        action_space.ContainsAction(absl::MakeConstSpan(actions[i], static_cast<size_t>(action_space.action_words())));
+    if (!inside.ok()) {
+      return refuse(absl::InvalidArgumentError(
+          absl::StrCat(Where(index), "action outside ", action_space.ToString(), ": ", inside.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::FinishCall(StepWriter& out) {
+  if (!writer_->error().ok()) return Fail(std::move(writer_->error()));
+  const EnvSpec& spec = env_->spec();
+  if (spec.state_kind == StateKind::kPerEnv) {
+    if (writer_->env_state() == nullptr)
+      return Fail(Broken(EnvRule::kState, -1, "gave no global state, expected one every step"));
+    const absl::Status status = CheckState(writer_->env_state(), "the global state");
+    if (!status.ok()) return Fail(Broken(EnvRule::kState, -1, std::string(status.message())));
+  }
+  bool any_ended = false;
+  bool all_truncated = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.row != nullptr) {
+      absl::Status status = CheckObserved(static_cast<int32_t>(i));
+      if (!status.ok()) return Fail(std::move(status));
+      if (slot.state == SlotState::kUnseen) ++live_;
+      slot.state = SlotState::kReady;
+    } else if (slot.state == SlotState::kReady) {
+      slot.state = SlotState::kWaiting;
+    }
+    if (slot.ended) {
+      if (slot.state == SlotState::kUnseen) {
+        return Fail(Broken(EnvRule::kDone, static_cast<int32_t>(i), "was ended but never observed"));
+      }
+      slot.state = SlotState::kDone;
+      --live_;
+      any_ended = true;
+      all_truncated = all_truncated && slot.truncated;
+    }
+  }
+  if (writer_->all()) {
+    running_ = false;
+  } else if (live_ == 0 && any_ended) {
+    running_ = false;
+    ++missing_all_count_;
+    if (all_truncated) {
+      out.TruncateAll();
+    } else {
+      out.TerminateAll();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::CheckObserved(int32_t index) {
+  const Slot& slot = slots_[static_cast<size_t>(index)];
+  const AgentSpec& agent = env_->spec().possible_agents[static_cast<size_t>(index)];
+  if (slot.float_row) {
+    const float* row = static_cast<const float*>(slot.row);
+    if (!AllFinite(row, slot.flat_size)) {
+      const size_t bad = FirstNotFinite(row, slot.flat_size);
+      return Broken(EnvRule::kObservationValue, index,
+                    absl::StrCat("observation element ", bad, " is ", row[bad], ", expected a finite number"));
+    }
+  }
+  if (options_.check_bounds) {
+    const absl::Status inside = slot.float_row ? agent.observation_space.ContainsFlat(absl::MakeConstSpan(
+                                                     static_cast<const float*>(slot.row), slot.flat_size))
+                                               : agent.observation_space.ContainsFlat(absl::MakeConstSpan(
+                                                     static_cast<const uint8_t*>(slot.row), slot.flat_size));
+    if (!inside.ok()) {
+      return Broken(EnvRule::kObservationValue, index,
+                    absl::StrCat("observation outside ", agent.observation_space.ToString(), ": ", inside.message()));
+    }
+  }
+  if (!slot.mask_leaves.empty()) {
+    if (slot.mask == nullptr)
+      return Broken(EnvRule::kActionMask, index, "was observed without the action mask that its spec declares");
+    const bool acts_next = !slot.ended && !writer_->all();
+    for (const space::ActionLeaf& leaf : slot.mask_leaves) {
+      bool any = false;
+      for (int64_t i = leaf.mask_offset; i < leaf.mask_offset + leaf.categories; ++i) {
+        if (slot.mask[i] > 1) {
+          return Broken(
+              EnvRule::kActionMask, index,
+              absl::StrCat("action mask byte ", i, " is ", static_cast<int>(slot.mask[i]), ", expected 0 or 1"));
+        }
+        any = any || slot.mask[i] != 0;
+      }
+      if (acts_next && !any) {
+        return Broken(EnvRule::kActionMask, index,
+                      absl::StrCat("action mask allows nothing in bytes ", leaf.mask_offset, " to ",
+                                   leaf.mask_offset + leaf.categories - 1, ", expected at least one action"));
+      }
+    }
+  }
+  if (env_->spec().state_kind == StateKind::kPerAgent) {
+    if (slot.state_row == nullptr) return Broken(EnvRule::kState, index, "was observed without its global state");
+    const absl::Status status = CheckState(slot.state_row, "its global state");
+    if (!status.ok()) return Broken(EnvRule::kState, index, std::string(status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::CheckState(const float* row, const std::string& whose) {
+  const space::Space& state_space = env_->spec().state_space;
+  const size_t size = static_cast<size_t>(state_space.flat_size());
+  if (!AllFinite(row, size)) {
+    const size_t bad = FirstNotFinite(row, size);
+    return absl::InternalError(
+        absl::StrCat("element ", bad, " of ", whose, " is ", row[bad], ", expected a finite number"));
+  }
+  if (!options_.check_bounds) return absl::OkStatus();
+  const absl::Status inside = state_space.ContainsFlat(absl::MakeConstSpan(row, size));
+  if (inside.ok()) return inside;
+  return absl::InternalError(absl::StrCat(whose, " is outside ", state_space.ToString(), ": ", inside.message()));
+}
+
+absl::Status CheckedEnv::Fail(absl::Status status) {
+  running_ = false;
+  failed_ = true;
+  return status;
+}
+
+absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
+  return Fail(WithEnvRule(
+      absl::Status(status.code(), absl::StrCat(Where(-1), base::LogSafe(std::string(status.message()), 1000))),
+      EnvRule::kNoError));
+}
+
+std::string CheckedEnv::Where(int32_t slot) const {
+  std::string where =
+      absl::StrCat("environment ", env_->spec().name, " (env ", seed_.env_id, ", episode ", seed_.episode, ")");
+  if (slot >= 0)
+    absl::StrAppend(&where, ", agent ",
+                    base::LogSafe(env_->spec().possible_agents[static_cast<size_t>(slot)].id.value()));
+  absl::StrAppend(&where, ", step ", step_, ": ");
+  return where;
+}
+
+absl::Status CheckedEnv::Broken(EnvRule rule, int32_t slot, const std::string& what) const {
+  return WithEnvRule(absl::InternalError(absl::StrCat(Where(slot), what)), rule);
+}
+
+}  // namespace troupe::env

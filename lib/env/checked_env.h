@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/env/env_rule.h"
+#include "lib/env/multi_agent_env.h"
+
+namespace troupe::env {
+
+/// An environment that holds another one to the contract of MultiAgentEnv, step by step: what workers run. Everything
+/// that an environment gives passes through unchanged and uncopied.
+///
+/// Errors name the environment, the global env id, the episode, the agent and the step (0 is Reset, 1 the first Step),
+/// and carry an EnvRule. INTERNAL: the environment broke the contract or threw. FAILED_PRECONDITION: the caller did
+/// (acting unobserved, Step after the end); INVALID_ARGUMENT: an action outside its space. An error status of the
+/// environment keeps its code. After any error only Reset may follow.
+///
+/// When the last agent is done and the environment forgot `__all__`, this ends the episode for it and counts that.
+/// Not thread-safe. No heap allocation in Step.
+class CheckedEnv final : public MultiAgentEnv {
+ public:
+  struct Options {
+    /// Compare every observation, state and mask with its space, not only for NaN and infinity: for tests and
+    /// conformance.
+    bool check_bounds = false;
+  };
+
+  explicit CheckedEnv(std::unique_ptr<MultiAgentEnv> env);
+  CheckedEnv(std::unique_ptr<MultiAgentEnv> env, Options options);
+  ~CheckedEnv() override;
+
+  const EnvSpec& spec() const override { return env_->spec(); }
+  absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) override;
+  absl::Status Step(ActionRows actions, StepWriter& out) override;
+
+  /// Episodes that this ended because `__all__` was missing, since it was made.
+  int64_t missing_all_count() const { return missing_all_count_; }
+  MultiAgentEnv& inner() { return *env_; }
+
+ private:
+  class Writer;
+  /// States of an agent in an episode: kUnseen -> kReady <-> kWaiting; kReady, kWaiting -> kDone.
+  enum class SlotState : uint8_t { kUnseen, kReady, kWaiting, kDone };
+  struct Slot;
+
+  absl::Status CheckActions(ActionRows actions);
+  /// What can be said only when the environment has returned; moves the slots on.
+  absl::Status FinishCall(StepWriter& out);
+  absl::Status CheckObserved(int32_t index);
+  absl::Status CheckState(const float* row, const std::string& whose);
+  absl::Status Fail(absl::Status status);
+  /// Fail with what the environment itself returned or threw.
+  absl::Status FailedInside(const absl::Status& status);
+  /// The error message's beginning: where it happened. `slot` < 0: no agent in particular.
+  std::string Where(int32_t slot) const;
+  absl::Status Broken(EnvRule rule, int32_t slot, const std::string& what) const;
+
+  const std::unique_ptr<MultiAgentEnv> env_;
+  const Options options_;
+  std::unique_ptr<Writer> writer_;
+  std::vector<Slot> slots_;
+  EpisodeSeed seed_;
+  int64_t step_ = 0;
+  bool running_ = false;  ///< between a Reset that worked and the episode's end or an error
+  bool failed_ = false;   ///< the last call returned an error
+  int32_t live_ = 0;      ///< agents that were observed and are not done
+  int64_t missing_all_count_ = 0;
+};
+
+}  // namespace troupe::env

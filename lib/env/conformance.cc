@@ -1,0 +1,216 @@
+#include "lib/env/conformance.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lib/base/check.h"
+#include "lib/env/checked_env.h"
+#include "lib/env/slot_buffers.h"
+
+namespace troupe::env {
+namespace {
+
+/// One instance with its memory and what it did last.
+class Player {
+ public:
+  Player(std::unique_ptr<MultiAgentEnv> env, uint8_t fill)
+      : env_(std::move(env), CheckedEnv::Options{.check_bounds = true}), buffers_(env_.spec(), 1), fill_(fill) {
+    for (const AgentSpec& agent : spec().possible_agents)
+      actions_.emplace_back(static_cast<size_t>(agent.action_space.action_words()));
+    rows_.resize(actions_.size());
+  }
+
+  absl::Status Reset(const EpisodeSeed& seed) {
+    buffers_.Fill(fill_);
+    return env_.Reset(seed, buffers_.BeginStep(0));
+  }
+
+  /// Draws an action for every ready agent; how many acted.
+  int SampleActions(base::PhiloxSequence& random) {
+    int acted = 0;
+    for (size_t i = 0; i < actions_.size(); ++i) {
+      const int32_t slot = static_cast<int32_t>(i);
+      rows_[i] = nullptr;
+      if (!buffers_.ready(0, slot)) continue;
+      spec().possible_agents[i].action_space.SampleAction(random, buffers_.action_mask(0, slot),
+                                                          absl::MakeSpan(actions_[i]));
+      rows_[i] = actions_[i].data();
+      ++acted;
+    }
+    return acted;
+  }
+
+  absl::Status Step(ActionRows actions) {
+    buffers_.Fill(fill_);
+    return env_.Step(actions, buffers_.BeginStep(0));
+  }
+
+  ActionRows rows() const { return rows_; }
+  const SlotBuffers& buffers() const { return buffers_; }
+  const EnvSpec& spec() const { return env_.spec(); }
+  const CheckedEnv& env() const { return env_; }
+
+ private:
+  CheckedEnv env_;
+  SlotBuffers buffers_;
+  const uint8_t fill_;
+  std::vector<std::vector<space::ActionWord>> actions_;
+  std::vector<const space::ActionWord*> rows_;
+};
+
+/// What differs between the last calls of two instances; empty when nothing does.
+std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
+  const EnvSpec& spec = a.spec();
+  const auto same = [](const auto& x, const auto& y) {
+    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0;
+  };
+  if (a.all_terminated(0) != b.all_terminated(0) || a.all_truncated(0) != b.all_truncated(0))
+    return "the end of the episode";
+  for (int32_t slot = 0; slot < spec.num_agents(); ++slot) {
+    const std::string agent = absl::StrCat(" of agent ", spec.possible_agents[static_cast<size_t>(slot)].id.value());
+    if (a.observed(0, slot) != b.observed(0, slot)) return absl::StrCat("readiness", agent);
+    if (a.terminated(0, slot) != b.terminated(0, slot) || a.truncated(0, slot) != b.truncated(0, slot))
+      return absl::StrCat("end", agent);
+    const float rewards[2] = {a.reward(0, slot), b.reward(0, slot)};
+    if (std::memcmp(&rewards[0], &rewards[1], sizeof(float)) != 0)
+      return absl::StrCat("reward", agent, " (", rewards[0], " and ", rewards[1], ")");
+    if (!same(a.infos(0, slot), b.infos(0, slot))) return absl::StrCat("infos", agent);
+    if (!a.observed(0, slot)) continue;
+    if (!same(a.observation_bytes(0, slot), b.observation_bytes(0, slot))) return absl::StrCat("observation", agent);
+    if (!same(a.action_mask(0, slot), b.action_mask(0, slot))) return absl::StrCat("action mask", agent);
+    if (a.agent_mask(0, slot) != b.agent_mask(0, slot)) return absl::StrCat("agent mask", agent);
+    if (spec.state_kind == StateKind::kPerAgent && !same(a.state(0, slot), b.state(0, slot)))
+      return absl::StrCat("state", agent);
+  }
+  if (spec.state_kind == StateKind::kPerEnv && !same(a.state(0, 0), b.state(0, 0))) return "the global state";
+  return "";
+}
+
+class Checker {
+ public:
+  explicit Checker(const ConformanceOptions& options) : options_(options) {
+    for (const EnvRule rule : kEnvRules) report_.lines.push_back(ConformanceLine{.rule = rule});
+  }
+
+  ConformanceReport Run(const std::function<absl::StatusOr<std::unique_ptr<MultiAgentEnv>>()>& make) {
+    absl::StatusOr<std::unique_ptr<MultiAgentEnv>> first = make();
+    absl::StatusOr<std::unique_ptr<MultiAgentEnv>> second = make();
+    for (const auto& env : {std::cref(first), std::cref(second)}) {
+      if (!env.get().ok()) {
+        Break(EnvRule::kSpec, std::string(env.get().status().message()));
+        return std::move(report_);
+      }
+    }
+    const absl::Status valid = (*first)->spec().Validate();
+    if (!valid.ok()) {
+      Break(EnvRule::kSpec, std::string(valid.message()));
+      return std::move(report_);
+    }
+    if ((*first)->spec().ToString() != (*second)->spec().ToString()) {
+      Break(EnvRule::kSpec, "two instances have different specs");
+      return std::move(report_);
+    }
+    const int64_t limit = (*first)->spec().max_episode_steps;
+    max_env_steps_ = limit > 0 ? limit : options_.max_env_steps;
+    Player one(*std::move(first), 0xFF);  // floats of all ones are NaN: what is not written is found at once
+    Player two(*std::move(second), 0x5A);
+    for (int env = 0; env < options_.num_envs && report_.ok(); ++env) {
+      for (int episode = 0; episode < options_.episodes && report_.ok(); ++episode) {
+        PlayEpisode(one, two, EpisodeSeed{options_.seed, static_cast<uint32_t>(env), static_cast<uint32_t>(episode)});
+      }
+    }
+    if (report_.ok()) {
+      for (ConformanceLine& line : report_.lines) {
+        line.detail = absl::StrCat(report_.episodes, " episodes, ", report_.env_steps, " env steps");
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void PlayEpisode(Player& one, Player& two, const EpisodeSeed& seed) {
+    base::PhiloxSequence random(base::PhiloxKey::Make(options_.seed, base::RandomStream::kTest),
+                                {seed.env_id, seed.episode, 0, 0});
+    // The second instance is first sent some steps into another episode: nothing of it may remain.
+    const EpisodeSeed other{seed.seed + 1, seed.env_id + 7, seed.episode + 3};
+    if (!Note(two.Reset(other))) return;
+    for (uint32_t i = random.Below(4); i > 0 && !two.buffers().all_done(0); --i) {
+      two.SampleActions(random);
+      if (!Note(two.Step(two.rows()))) return;
+    }
+    if (!Note(one.Reset(seed)) || !Note(two.Reset(seed))) return;
+    int64_t steps = 0;
+    while (true) {
+      const std::string difference = Difference(one.buffers(), two.buffers());
+      if (!difference.empty()) {
+        Break(EnvRule::kDeterminism, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
+                                                  ": two instances differ in ", difference));
+        return;
+      }
+      if (one.buffers().all_done(0)) break;
+      if (steps == max_env_steps_) {
+        Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode,
+                                                 ": has not ended after ", steps, " env steps"));
+        return;
+      }
+      report_.agent_steps += one.SampleActions(random);
+      if (!Note(one.Step(one.rows())) || !Note(two.Step(one.rows()))) return;
+      ++steps;
+    }
+    ++report_.episodes;
+    report_.env_steps += steps;
+    if (one.env().missing_all_count() > 0) {
+      Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
+                                               ": all agents are done without __all__"));
+    }
+  }
+
+  /// True when OK; else the rule that the error is about has failed.
+  bool Note(const absl::Status& status) {
+    if (!status.ok()) Break(EnvRuleOf(status).value_or(EnvRule::kNoError), std::string(status.message()));
+    return status.ok();
+  }
+
+  void Break(EnvRule rule, std::string detail) {
+    for (ConformanceLine& line : report_.lines) {
+      if (line.rule != rule) continue;
+      line.ok = false;
+      line.detail = std::move(detail);
+    }
+  }
+
+  const ConformanceOptions options_;
+  int64_t max_env_steps_ = 0;
+  ConformanceReport report_;
+};
+
+}  // namespace
+
+bool ConformanceReport::ok() const {
+  return std::all_of(lines.begin(), lines.end(), [](const ConformanceLine& line) { return line.ok; });
+}
+
+std::string ConformanceReport::ToString() const {
+  const bool all_ok = ok();
+  std::string text;
+  for (const ConformanceLine& line : lines) {
+    // After the first broken rule the check stops, so the others were not looked at to the end.
+    const char* mark = !line.ok ? "FAIL" : all_ok ? "ok" : "-";
+    absl::StrAppend(&text,
+                    absl::StrFormat("%-4s  %-17s  %s", mark, std::string(EnvRuleName(line.rule)),
+                                    std::string(EnvRuleDescription(line.rule))),
+                    line.ok ? "" : absl::StrCat(": ", line.detail), "\n");
+  }
+  absl::StrAppend(&text, "played ", episodes, " episodes, ", env_steps, " env steps, ", agent_steps, " agent steps\n");
+  return text;
+}
+
+ConformanceReport CheckConformance(const std::function<absl::StatusOr<std::unique_ptr<MultiAgentEnv>>()>& make,
+                                   const ConformanceOptions& options) {
+  return Checker(options).Run(make);
+}
+
+}  // namespace troupe::env

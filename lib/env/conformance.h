@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/env/env_rule.h"
+#include "lib/env/multi_agent_env.h"
+
+namespace troupe::env {
+
+struct ConformanceOptions {
+  uint64_t seed = 0;
+  int num_envs = 4;                 ///< environment ids tried
+  int episodes = 8;                 ///< episodes of each
+  int64_t max_env_steps = 100'000;  ///< of an episode without max_episode_steps; more breaks EnvRule::kEpisodeEnd
+};
+
+/// One rule of the contract and what came of it.
+struct ConformanceLine {
+  EnvRule rule;
+  bool ok = true;
+  std::string detail;  ///< the first error, or what was looked at
+};
+
+struct ConformanceReport {
+  std::vector<ConformanceLine> lines;  ///< one per EnvRule, in order
+  int64_t episodes = 0;
+  int64_t env_steps = 0;
+  int64_t agent_steps = 0;
+
+  bool ok() const;
+  /// "ok   observation_value  observations are …" a line, for `troupe envs check`.
+  std::string ToString() const;
+};
+
+/// Plays random actions under CheckedEnv with full bounds and compares two instances, one of which starts from other
+/// episodes and writes into memory filled otherwise: the same seed and actions must give the same bytes, whatever was
+/// there and whatever was played before. `make` gives a new instance each time; its error is that of the report's first
+/// line.
+ConformanceReport CheckConformance(const std::function<absl::StatusOr<std::unique_ptr<MultiAgentEnv>>()>& make,
+                                   const ConformanceOptions& options = {});
+
+}  // namespace troupe::env

@@ -1,0 +1,93 @@
+#include "lib/env/env_rule.h"
+
+#include <string>
+
+#include "absl/strings/cord.h"
+
+namespace troupe::env {
+namespace {
+
+constexpr char kPayloadUrl[] = "troupe/env_rule";
+
+}  // namespace
+
+std::string_view EnvRuleName(EnvRule rule) {
+  switch (rule) {
+    case EnvRule::kSpec:
+      return "spec";
+    case EnvRule::kReset:
+      return "reset";
+    case EnvRule::kActions:
+      return "actions";
+    case EnvRule::kObservedAgents:
+      return "observed_agents";
+    case EnvRule::kObservationValue:
+      return "observation_value";
+    case EnvRule::kActionMask:
+      return "action_mask";
+    case EnvRule::kState:
+      return "state";
+    case EnvRule::kReward:
+      return "reward";
+    case EnvRule::kDone:
+      return "done";
+    case EnvRule::kEpisodeEnd:
+      return "episode_end";
+    case EnvRule::kInfo:
+      return "info";
+    case EnvRule::kNoError:
+      return "no_error";
+    case EnvRule::kDeterminism:
+      return "determinism";
+  }
+  return "unknown";
+}
+
+std::string_view EnvRuleDescription(EnvRule rule) {
+  switch (rule) {
+    case EnvRule::kSpec:
+      return "the spec is valid and the same for every instance";
+    case EnvRule::kReset:
+      return "Reset starts an episode, also in mid-episode, and observes at least one agent";
+    case EnvRule::kActions:
+      return "every ready agent, and no other, is asked for an action inside its space";
+    case EnvRule::kObservedAgents:
+      return "only agents that exist and are not done are observed, once a step";
+    case EnvRule::kObservationValue:
+      return "observations are written whole, finite and inside their space";
+    case EnvRule::kActionMask:
+      return "action masks are given where declared and allow an action";
+    case EnvRule::kState:
+      return "the global state is given where declared, finite and inside its space";
+    case EnvRule::kReward:
+      return "rewards are finite and go to agents that acted and were not done";
+    case EnvRule::kDone:
+      return "only agents that were observed end, and once";
+    case EnvRule::kEpisodeEnd:
+      return "episodes end with __all__, within max_episode_steps";
+    case EnvRule::kInfo:
+      return "infos and agent masks are given only as declared";
+    case EnvRule::kNoError:
+      return "no exception and no error status";
+    case EnvRule::kDeterminism:
+      return "the same seed and actions give the same bytes";
+  }
+  return "unknown";
+}
+
+absl::Status WithEnvRule(absl::Status status, EnvRule rule) {
+  status.SetPayload(kPayloadUrl, absl::Cord(std::string(EnvRuleName(rule))));
+  return status;
+}
+
+std::optional<EnvRule> EnvRuleOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kPayloadUrl);
+  if (!payload.has_value()) return std::nullopt;
+  const std::string name(*payload);
+  for (const EnvRule rule : kEnvRules) {
+    if (name == EnvRuleName(rule)) return rule;
+  }
+  return std::nullopt;
+}
+
+}  // namespace troupe::env
