@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the dispatcher and the kernels (compiled once for each instruction set) say to each other. Plain structs only: a
+// file compiled with -march may share no inline function with the rest of the program (see troupe_kernel_sources).
+
+namespace troupe::inference {
+
+/// One dense layer as kernels use it. All memory belongs to the Actor.
+struct DenseLayer {
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t out_padded = 0;  ///< `out` rounded up to the kernel's lanes; the padding has zero weights and bias
+  /// Panels of up to KernelTable::panel_vectors * lanes outputs, the last one as narrow as it may be; each panel is
+  /// [in][panel outputs].
+  const float* packed = nullptr;
+  const float* raw = nullptr;  ///< [out, raw_stride] row-major, the first `in` columns count
+  int64_t raw_stride = 0;
+  const float* bias = nullptr;  ///< [1 or bias rows, out_padded]
+};
+
+/// Forward of a multi-layer perceptron: output = W_n act(... act(W_0 input + b_0) ...) + b_n.
+struct MlpCall {
+  const DenseLayer* layers = nullptr;
+  int64_t num_layers = 0;
+  int activation = 0;            ///< policy::Activation
+  const float* input = nullptr;  ///< [rows, layers[0].in], rows input_stride apart
+  int64_t input_stride = 0;
+  int64_t rows = 0;
+  /// Row r starts its first layer from bias row bias_row[r * bias_row_stride]; nullptr: from row 0.
+  const int32_t* bias_row = nullptr;
+  int64_t bias_row_stride = 0;
+  float* scratch[2] = {nullptr, nullptr};  ///< kMlpChunkRows x the widest out_padded of the hidden layers each
+  float* output = nullptr;                 ///< [rows, out_padded of the last layer]
+};
+/// Rows that go through all layers together, so that activations stay in the first-level cache.
+constexpr int64_t kMlpChunkRows = 48;
+
+/// Draws one category a row (or takes the mode) and adds its log-probability.
+struct CategoricalCall {
+  const float* logits = nullptr;  ///< [rows, categories], rows logits_stride apart
+  int64_t logits_stride = 0;
+  int64_t rows = 0;
+  int64_t categories = 0;
+  const uint8_t* mask = nullptr;  ///< [rows, categories], 0 forbids; nullptr: all are allowed
+  int64_t mask_stride = 0;
+  const uint32_t* random = nullptr;  ///< one word a row, random_stride apart; nullptr: take the mode
+  int64_t random_stride = 0;
+  int32_t start = 0;          ///< value of category 0
+  int32_t* action = nullptr;  ///< action_stride apart
+  int64_t action_stride = 0;
+  float* logp = nullptr;     ///< [rows], added to
+  float* scratch = nullptr;  ///< `categories` rounded up to the lanes
+};
+
+/// Random words: blocks of Philox4x32-10 for rows whose counter is (key[0], key[1], key[2], key[3] * blocks + i).
+struct PhiloxCall {
+  uint32_t k0 = 0, k1 = 0;
+  const uint32_t* keys = nullptr;  ///< [rows, 4]
+  int64_t rows = 0;
+  int64_t blocks = 0;         ///< a row
+  uint32_t* words = nullptr;  ///< [rows, blocks * 4]
+};
+
+struct KernelTable {
+  const char* name;
+  int64_t lanes;          ///< floats in a vector
+  int64_t panel_vectors;  ///< vectors in a full panel
+  void (*mlp)(const MlpCall& call);
+  /// Returns -1, or the first row whose mask forbids everything. Logits must be finite.
+  int64_t (*categorical)(const CategoricalCall& call);
+  void (*philox)(const PhiloxCall& call);
+};
+
+/// Eigen and plain C++; runs everywhere.
+const KernelTable& PortableKernels();
+#ifdef TROUPE_KERNEL_X86_64_V3
+extern const KernelTable kAvx2Kernels;
+#endif
+#ifdef TROUPE_KERNEL_X86_64_V4
+extern const KernelTable kAvx512Kernels;
+#endif
+
+}  // namespace troupe::inference
