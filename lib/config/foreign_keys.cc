@@ -1,0 +1,217 @@
+#include "lib/config/foreign_keys.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/nearest_name.h"
+#include "lib/config/schema.h"
+
+namespace troupe::config {
+namespace {
+
+constexpr std::string_view kRllib = "RLlib";
+constexpr std::string_view kXuance = "XuanCe";
+constexpr std::string_view kSkrl = "skrl";
+constexpr std::string_view kTianshou = "Tianshou";
+constexpr std::string_view kOnPolicy = "on-policy MAPPO";
+constexpr std::string_view kSeveral = "several libraries";
+
+std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+
+std::string LastPart(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+}  // namespace
+
+const std::vector<ForeignKey>& ForeignKeys() {
+  static const auto* const kKeys = new std::vector<ForeignKey>{
+      // The environment.
+      {"env_config", kRllib, "env.args", ""},
+      {"env_id", kXuance, "env.name", ""},
+      {"env_name", kXuance, "env.name", ""},
+      {"scenario_name", kOnPolicy, "env.name", ""},
+      {"env_seed", kXuance, "seed", "one seed for everything"},
+      // Policies and agents.
+      {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping", "ordered globs over agent ids, or per_agent"},
+      {"observation_filter", kRllib, "algorithm.normalize_observations", "true or false"},
+      {"share_policy", kOnPolicy, "algorithm.use_parameter_sharing", ""},
+      {"use_obsnorm", kXuance, "algorithm.normalize_observations", ""},
+      {"use_feature_normalization", kOnPolicy, "algorithm.normalize_observations", ""},
+      {"state_preprocessor", kSkrl, "algorithm.normalize_observations", "true or false"},
+      {"observation_preprocessor", kSkrl, "algorithm.normalize_observations", "true or false"},
+      {"use_centralized_V", kOnPolicy, "algorithm.name", "mappo has a centralized critic, ippo has not"},
+      {"use_centralized_critic", kSeveral, "algorithm.name", "mappo has a centralized critic, ippo has not"},
+      {"agent", kXuance, "algorithm.name", ""},
+      {"learner_name", kXuance, "algorithm.name", ""},
+      // The batch and its use.
+      {"buffer_size", kXuance, "algorithm.train_batch_size", "env steps over all environments, not a buffer's length"},
+      {"n_steps", kSeveral, "algorithm.train_batch_size", "env steps over all environments"},
+      {"rollouts", kSkrl, "algorithm.train_batch_size", "env steps over all environments"},
+      {"horizon_length", kSeveral, "algorithm.train_batch_size", "env steps over all environments"},
+      {"episode_length", kOnPolicy, "algorithm.train_batch_size", "env steps over all environments"},
+      {"step_per_collect", kTianshou, "algorithm.train_batch_size", ""},
+      {"collection_step_num_env_steps", kTianshou, "algorithm.train_batch_size", ""},
+      {"train_batch_size_per_learner", kRllib, "algorithm.train_batch_size", ""},
+      {"n_epochs", kXuance, "algorithm.num_epochs", ""},
+      {"n_epoch", kXuance, "algorithm.num_epochs", ""},
+      {"ppo_epoch", kOnPolicy, "algorithm.num_epochs", ""},
+      {"learning_epochs", kSkrl, "algorithm.num_epochs", ""},
+      {"repeat_per_collect", kTianshou, "algorithm.num_epochs", ""},
+      {"update_step_num_repetitions", kTianshou, "algorithm.num_epochs", ""},
+      {"num_sgd_iter", kRllib, "algorithm.num_epochs", ""},
+      {"batch_size", kTianshou, "algorithm.minibatch_size", "rows of a policy"},
+      {"sgd_minibatch_size", kRllib, "algorithm.minibatch_size", "rows of a policy"},
+      {"n_minibatch", kXuance, "algorithm.num_minibatches", ""},
+      {"mini_batches", kSkrl, "algorithm.num_minibatches", ""},
+      {"num_mini_batch", kOnPolicy, "algorithm.num_minibatches", ""},
+      // The losses.
+      {"learning_rate", kXuance, "algorithm.lr", ""},
+      {"actor_lr", kSeveral, "algorithm.lr", ""},
+      {"learning_rate_actor", kXuance, "algorithm.lr", ""},
+      {"learning_rate_critic", kXuance, "algorithm.critic_lr", ""},
+      {"lr_schedule", kRllib, "algorithm.lr", "{initial, final, env_steps}"},
+      {"lr_scheduler", kTianshou, "algorithm.lr", "{initial, final, env_steps}"},
+      {"learning_rate_scheduler", kSkrl, "algorithm.lr", "{initial, final, env_steps}"},
+      {"use_linear_lr_decay", kOnPolicy, "algorithm.lr", "{initial, final, env_steps}"},
+      {"opti_eps", kOnPolicy, "algorithm.adam_epsilon", ""},
+      {"adam_eps", kSeveral, "algorithm.adam_epsilon", ""},
+      {"discount", kSeveral, "algorithm.gamma", ""},
+      {"discount_factor", kSkrl, "algorithm.gamma", ""},
+      {"gae_lam", kXuance, "algorithm.gae_lambda", ""},
+      {"lam", kSeveral, "algorithm.gae_lambda", ""},
+      {"lambda", kRllib, "algorithm.gae_lambda", ""},
+      {"lambda_", kRllib, "algorithm.gae_lambda", ""},
+      {"advantage_normalization", kTianshou, "algorithm.use_advnorm", ""},
+      {"use_valuenorm", kOnPolicy, "algorithm.use_value_norm", ""},
+      {"use_popart", kOnPolicy, "algorithm.use_value_norm", ""},
+      {"value_preprocessor", kSkrl, "algorithm.use_value_norm", "true or false"},
+      {"reward_normalization", kTianshou, "algorithm.use_value_norm", "values are normalized, rewards stay"},
+      {"return_scaling", kTianshou, "algorithm.use_value_norm", ""},
+      {"clip_range", kXuance, "algorithm.clip_param", ""},
+      {"ratio_clip", kSkrl, "algorithm.clip_param", ""},
+      {"eps_clip", kTianshou, "algorithm.clip_param", ""},
+      {"clip_predicted_values", kSkrl, "algorithm.use_value_clip", ""},
+      {"use_clipped_value_loss", kOnPolicy, "algorithm.use_value_clip", ""},
+      {"value_clip", kSkrl, "algorithm.value_clip_param", "on and off: algorithm.use_value_clip"},
+      {"value_clip_range", kXuance, "algorithm.value_clip_param", ""},
+      {"vf_clip_param", kRllib, "algorithm.value_clip_param", "on and off: algorithm.use_value_clip"},
+      {"vf_coef", kXuance, "algorithm.value_loss_coeff", ""},
+      {"vf_loss_coeff", kRllib, "algorithm.value_loss_coeff", ""},
+      {"value_loss_coef", kOnPolicy, "algorithm.value_loss_coeff", ""},
+      {"value_loss_scale", kSkrl, "algorithm.value_loss_coeff", ""},
+      {"use_huber_loss", kXuance, "algorithm.huber_delta", "above 0: Huber loss"},
+      {"ent_coef", kXuance, "algorithm.entropy_coeff", ""},
+      {"entropy_coef", kOnPolicy, "algorithm.entropy_coeff", ""},
+      {"entropy_loss_scale", kSkrl, "algorithm.entropy_coeff", ""},
+      {"kl_target", kRllib, "algorithm.target_kl", "stops the epochs; there is no KL loss"},
+      {"kl_threshold", kSkrl, "algorithm.target_kl", ""},
+      {"grad_clip", kRllib, "algorithm.max_grad_norm", ""},
+      {"grad_norm_clip", kSkrl, "algorithm.max_grad_norm", ""},
+      {"grad_clip_norm", kXuance, "algorithm.max_grad_norm", ""},
+      {"clip_grad_norm", kXuance, "algorithm.max_grad_norm", ""},
+      {"use_grad_clip", kXuance, "algorithm.max_grad_norm", "0: no limit"},
+      {"use_max_grad_norm", kOnPolicy, "algorithm.max_grad_norm", "0: no limit"},
+      // The networks.
+      {"fcnet_hiddens", kRllib, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
+      {"hidden_sizes", kTianshou, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
+      {"hidden_size", kOnPolicy, "model.actor_hidden_sizes", "a list, one number a layer"},
+      {"representation_hidden_size", kXuance, "model.actor_hidden_sizes", "actor and critic share no layers"},
+      {"actor_hidden_size", kXuance, "model.actor_hidden_sizes", ""},
+      {"critic_hidden_size", kXuance, "model.critic_hidden_sizes", ""},
+      {"fcnet_activation", kRllib, "model.activation", ""},
+      {"activation_fn", kSeveral, "model.activation", ""},
+      {"gain", kOnPolicy, "model.actor_output_gain", ""},
+      // Workers and environments.
+      {"num_rollout_workers", kRllib, "num_workers", ""},
+      {"num_env_runners", kRllib, "num_workers", ""},
+      {"num_envs_per_env_runner", kRllib, "num_envs_per_worker", ""},
+      {"parallels", kXuance, "num_envs_per_worker", "environments of one worker"},
+      {"n_rollout_threads", kOnPolicy, "num_envs_per_worker", "environments of one worker"},
+      {"training_num", kTianshou, "num_envs_per_worker", "environments of one worker"},
+      {"num_training_envs", kTianshou, "num_envs_per_worker", "environments of one worker"},
+      {"num_envs", kSeveral, "num_envs_per_worker", "environments of one worker"},
+      {"num_gpus", kRllib, "device", "cuda, cpu or auto"},
+      {"num_gpus_per_learner", kRllib, "device", "cuda, cpu or auto"},
+      {"num_cpus_per_learner", kRllib, "learner_threads", ""},
+      {"n_training_threads", kOnPolicy, "learner_threads", ""},
+      // The end of a run.
+      {"running_steps", kXuance, "stop.env_steps", ""},
+      {"num_env_steps", kOnPolicy, "stop.env_steps", ""},
+      {"timesteps", kSkrl, "stop.env_steps", ""},
+      {"total_timesteps", kSeveral, "stop.env_steps", ""},
+      {"timesteps_total", kRllib, "stop.env_steps", ""},
+      {"num_env_steps_sampled_lifetime", kRllib, "stop.env_steps", ""},
+      {"num_agent_steps_sampled_lifetime", kRllib, "stop.agent_steps", ""},
+      {"training_iteration", kRllib, "stop.updates", ""},
+      {"time_total_s", kRllib, "stop.wall_clock", "seconds"},
+      {"episode_reward_mean", kRllib, "stop.episode_return", "summed over agents"},
+      {"episode_return_mean", kRllib, "stop.episode_return", "summed over agents"},
+      // Evaluation.
+      {"evaluation_interval", kRllib, "evaluation.interval", "env steps, not iterations"},
+      {"eval_interval", kXuance, "evaluation.interval", "env steps"},
+      {"evaluation_duration", kRllib, "evaluation.episodes", ""},
+      {"eval_episode", kXuance, "evaluation.episodes", ""},
+      {"eval_episodes", kOnPolicy, "evaluation.episodes", ""},
+      {"test_episode", kXuance, "evaluation.episodes", ""},
+      {"test_num", kTianshou, "evaluation.num_workers", ""},
+      {"evaluation_num_env_runners", kRllib, "evaluation.num_workers", ""},
+      {"deterministic_eval", kTianshou, "evaluation.deterministic", ""},
+      // Results.
+      {"log_dir", kXuance, "experiment.directory", ""},
+      {"storage_path", kRllib, "experiment.directory", ""},
+      {"model_dir", kXuance, "experiment.directory", ""},
+      {"save_interval", kOnPolicy, "experiment.checkpoint_interval", "env steps"},
+      {"checkpoint_frequency", kRllib, "experiment.checkpoint_interval", "env steps"},
+      {"num_to_keep", kRllib, "experiment.keep_checkpoints", ""},
+      {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
+      {"use_wandb", kOnPolicy, "experiment.wandb", ""},
+      // What Troupe does in one way only, or not.
+      {"count_steps_by", kRllib, "", "train_batch_size counts env steps, minibatch_size a policy's rows"},
+      {"policies_to_train", kRllib, "", "every policy trains"},
+      {"policy_map_capacity", kRllib, "", "every policy stays in memory"},
+      {"policy_states_are_swappable", kRllib, "", "every policy stays in memory"},
+      {"observation_fn", kRllib, "", "there is no hook between environment and policy"},
+      {"use_rnn", kXuance, "", "models are multi-layer perceptrons"},
+      {"use_lstm", kRllib, "", "models are multi-layer perceptrons"},
+      {"use_critic", kRllib, "", "there is always a critic"},
+      {"use_kl_loss", kRllib, "", "algorithm.target_kl stops the epochs instead"},
+      {"kl_coeff", kRllib, "", "algorithm.target_kl stops the epochs instead"},
+      {"dual_clip", kTianshou, "", "the loss has one clip, algorithm.clip_param"},
+      {"framework", kRllib, "", "there is one, LibTorch"},
+      {"dl_toolbox", kXuance, "", "there is one, LibTorch"},
+  };
+  return *kKeys;
+}
+
+const ForeignKey* FindForeignKey(std::string_view name) {
+  for (const ForeignKey& key : ForeignKeys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string UnknownKeyHint(std::string_view section, std::string_view name, const std::vector<std::string>& siblings) {
+  const std::vector<std::string> all = AllKeys();
+  for (const std::string& key : all) {
+    if (LastPart(key) == name) return absl::StrCat("; it belongs in ", Quoted(key));
+  }
+  if (const ForeignKey* foreign = FindForeignKey(name); foreign != nullptr) {
+    const std::string note(foreign->note);
+    if (foreign->ours.empty())
+      return absl::StrCat(" (", std::string(foreign->from), "): there is no such choice here: ", note);
+    return absl::StrCat(" (", std::string(foreign->from), "): here it is ", Quoted(foreign->ours),
+                        note.empty() ? "" : absl::StrCat(", ", note));
+  }
+  if (const std::string near = base::NearestName(name, siblings); !near.empty()) {
+    return absl::StrCat("; the nearest is ", Quoted(JoinKey(section, near)));
+  }
+  std::vector<std::string> last_parts;
+  for (const std::string& key : all) last_parts.push_back(LastPart(key));
+  if (const std::string near = base::NearestName(name, last_parts); !near.empty()) {
+    for (const std::string& key : all) {
+      if (LastPart(key) == near) return absl::StrCat("; the nearest is ", Quoted(key));
+    }
+  }
+  return absl::StrCat("; expected one of ", absl::StrJoin(siblings, ", "));
+}
+
+}  // namespace troupe::config

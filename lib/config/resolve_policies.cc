@@ -1,0 +1,307 @@
+#include "lib/config/resolve_policies.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/schema.h"
+#include "proto/troupe/v1/config.pb.h"
+
+namespace troupe::config {
+namespace {
+
+using policy::MappingRule;
+using policy::PolicyId;
+using policy::PolicySlot;
+using policy::PolicySpec;
+
+// The schema's enums have our values, so that they are cast; v1's UNSPECIFIED never gets past the loader.
+static_assert(static_cast<int>(policy::Activation::kIdentity) == v1::ACTIVATION_IDENTITY);
+static_assert(static_cast<int>(policy::Activation::kTanh) == v1::ACTIVATION_TANH);
+static_assert(static_cast<int>(policy::ActionBoundMethod::kNone) == v1::ACTION_BOUND_METHOD_NONE);
+static_assert(static_cast<int>(policy::ActionBoundMethod::kTanh) == v1::ACTION_BOUND_METHOD_TANH);
+
+constexpr char kDefaultPolicy[] = "default_policy";
+
+absl::Status KeyError(const RunConfig& config, const std::string& key, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
+}
+
+std::vector<std::string> AgentIds(const env::EnvSpec& env) {
+  std::vector<std::string> ids;
+  for (const env::AgentSpec& agent : env.possible_agents) ids.push_back(agent.id.value());
+  return ids;
+}
+
+/// Policy ids and rules before they have met each other.
+struct Names {
+  std::vector<PolicyId> policies;
+  std::vector<MappingRule> rules;
+};
+
+Names OnePolicyPerAgent(const env::EnvSpec& env) {
+  Names names;
+  for (const env::AgentSpec& agent : env.possible_agents) {
+    names.policies.emplace_back(agent.id.value());
+    names.rules.push_back({agent.id.value(), names.policies.back()});
+  }
+  return names;
+}
+
+absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& env) {
+  const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
+  const v1::PolicyMapping& mapping = multi_agent.policy_mapping();
+  std::vector<PolicyId> listed;
+  for (const v1::PolicyConfig& policy : multi_agent.policies()) listed.emplace_back(policy.id());
+
+  const bool per_agent = mapping.per_agent() || (listed.empty() && mapping.rules().empty() &&
+                                                 !config.proto().algorithm().use_parameter_sharing());
+  if (per_agent) {
+    Names names = OnePolicyPerAgent(env);
+    for (const PolicyId& id : names.policies) {
+      const absl::Status status = policy::ValidatePolicyId(id.value());
+      if (!status.ok()) {
+        return KeyError(
+            config, "multi_agent.policy_mapping",
+            absl::StrCat("an agent's id cannot be the name of its policy: ", std::string(status.message())));
+      }
+      if (!listed.empty() && std::find(listed.begin(), listed.end(), id) == listed.end()) {
+        return KeyError(
+            config, "multi_agent.policies",
+            absl::StrCat("per_agent needs a policy named as each agent, got none for \"", id.value(), "\""));
+      }
+    }
+    if (!listed.empty()) names.policies = listed;
+    return names;
+  }
+
+  Names names;
+  names.policies = listed;
+  for (const v1::PolicyMappingRule& rule : mapping.rules()) {
+    const PolicyId id(rule.policy());
+    names.rules.push_back({rule.agents(), id});
+    if (listed.empty() && std::find(names.policies.begin(), names.policies.end(), id) == names.policies.end()) {
+      names.policies.push_back(id);
+    }
+  }
+  if (names.policies.empty()) names.policies.emplace_back(kDefaultPolicy);
+  if (names.rules.empty()) {
+    if (names.policies.size() > 1) {
+      return KeyError(
+          config, "multi_agent.policy_mapping",
+          absl::StrCat("is missing, expected rules for ", names.policies.size(), " policies, or per_agent"));
+    }
+    names.rules.push_back({"*", names.policies[0]});
+  }
+  return names;
+}
+
+absl::Status CheckRules(const RunConfig& config, const Names& names) {
+  for (const MappingRule& rule : names.rules) {
+    if (std::find(names.policies.begin(), names.policies.end(), rule.policy) != names.policies.end()) continue;
+    std::vector<std::string> known;
+    for (const PolicyId& id : names.policies) known.push_back(id.value());
+    const std::string nearest = base::NearestName(rule.policy.value(), known);
+    return KeyError(config, JoinKey("multi_agent.policy_mapping", rule.agent_glob),
+                    absl::StrCat("got policy \"", rule.policy.value(), "\", which multi_agent.policies does not list; ",
+                                 nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
+                                                 : absl::StrCat("the nearest is \"", nearest, "\"")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PolicySlot>> MapAgents(const RunConfig& config, const env::EnvSpec& env,
+                                                  const Names& names) {
+  TROUPE_RETURN_IF_ERROR(CheckRules(config, names));
+  const std::vector<std::string> agents = AgentIds(env);
+  const absl::StatusOr<std::unique_ptr<policy::PolicyMapping>> mapping =
+      policy::MakeRuleMapping(names.rules, agents, names.policies);
+  if (!mapping.ok()) {
+    return KeyError(config, "multi_agent.policy_mapping", std::string(mapping.status().message()));
+  }
+  std::vector<PolicySlot> slots;
+  std::vector<int> played(names.policies.size(), 0);
+  for (size_t slot = 0; slot < agents.size(); ++slot) {
+    slots.push_back((*mapping)->Map(agents[slot], static_cast<int32_t>(slot), policy::EpisodeInfo{}));
+    ++played[static_cast<size_t>(slots.back().value())];
+  }
+  for (size_t i = 0; i < played.size(); ++i) {
+    if (played[i] == 0) {
+      return KeyError(config, JoinKey("multi_agent.policies", names.policies[i].value()),
+                      absl::StrCat("policy \"", names.policies[i].value(), "\" plays no agent; the agents are ",
+                                   absl::StrJoin(agents, ", ")));
+    }
+    if (played[i] > 1 && !config.proto().algorithm().use_parameter_sharing()) {
+      return KeyError(config, "algorithm.use_parameter_sharing",
+                      absl::StrCat("got false, but multi_agent gives policy \"", names.policies[i].value(), "\" to ",
+                                   played[i], " agents"));
+    }
+  }
+  return slots;
+}
+
+policy::Activation ToActivation(v1::Activation activation) { return static_cast<policy::Activation>(activation); }
+
+policy::ModelSpec ToModel(const v1::ModelConfig& model) {
+  policy::ModelSpec spec;
+  spec.actor_hidden_sizes.assign(model.actor_hidden_sizes().begin(), model.actor_hidden_sizes().end());
+  spec.critic_hidden_sizes.assign(model.critic_hidden_sizes().begin(), model.critic_hidden_sizes().end());
+  spec.activation = ToActivation(model.activation());
+  spec.actor_output_gain = model.actor_output_gain();
+  spec.initial_log_std = model.initial_log_std();
+  return spec;
+}
+
+/// The run's model with a policy's overrides.
+policy::ModelSpec ModelOf(const RunConfig& config, const PolicyId& id) {
+  v1::ModelConfig model = config.proto().model();
+  for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
+    if (policy.id() != id.value()) continue;
+    // MergeFrom appends to lists; an override replaces them.
+    if (policy.model().actor_hidden_sizes_size() > 0) model.clear_actor_hidden_sizes();
+    if (policy.model().critic_hidden_sizes_size() > 0) model.clear_critic_hidden_sizes();
+    model.MergeFrom(policy.model());
+  }
+  return ToModel(model);
+}
+
+/// A space with a part that no action distribution fits, or nothing.
+bool HasServableActions(const space::Space& actions) {
+  switch (actions.kind()) {
+    case space::SpaceKind::kBox:
+      return actions.dtype() == tensor::DType::kFloat32 || actions.dtype() == tensor::DType::kFloat64;
+    case space::SpaceKind::kDict:
+    case space::SpaceKind::kTuple:
+      return std::all_of(actions.children().begin(), actions.children().end(), HasServableActions);
+    case space::SpaceKind::kNone:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool HasContinuousActions(const space::Space& actions) {
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(actions)) {
+    if (leaf.kind == space::ActionLeaf::Kind::kContinuous) return true;
+  }
+  return false;
+}
+
+/// Elements of the joint observation: every agent's, then a presence bit each.
+int64_t JointObservationSize(const env::EnvSpec& env) {
+  int64_t size = env.num_agents();
+  for (const env::AgentSpec& agent : env.possible_agents) size += agent.observation_space.flat_size();
+  return size;
+}
+
+/// Spaces, mask and one-hot from the agents that play the policy.
+absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, const std::vector<PolicySlot>& slots,
+                             PolicySlot slot, PolicySpec* spec) {
+  const env::AgentSpec* first = nullptr;
+  int agents = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] != slot) continue;
+    const env::AgentSpec& agent = env.possible_agents[i];
+    ++agents;
+    if (first == nullptr) {
+      first = &agent;
+      continue;
+    }
+    const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
+      return KeyError(config, "multi_agent.policy_mapping",
+                      absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(), "\" of policy \"",
+                                   spec->id.value(), "\" have different ", what, ": ", one, " and ", other,
+                                   "; give them policies of their own"));
+    };
+    if (agent.observation_space != first->observation_space) {
+      return differ("observation spaces", first->observation_space.ToString(), agent.observation_space.ToString());
+    }
+    if (agent.action_space != first->action_space) {
+      return differ("action spaces", first->action_space.ToString(), agent.action_space.ToString());
+    }
+    if (agent.has_action_mask != first->has_action_mask) return differ("action masks", "one", "none");
+  }
+  if (!HasServableActions(first->action_space)) {
+    return KeyError(
+        config, "algorithm.name",
+        absl::StrCat(EnumWord(*v1::AlgorithmName_descriptor()->FindValueByNumber(config.proto().algorithm().name())),
+                     " cannot serve the action space ", first->action_space.ToString(), " of agent \"",
+                     first->id.value(),
+                     "\", expected Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of them"));
+  }
+  const v1::AlgorithmConfig& algorithm = config.proto().algorithm();
+  if (algorithm.use_actions_mask()) {
+    if (HasContinuousActions(first->action_space)) {
+      return KeyError(config, "algorithm.use_actions_mask",
+                      absl::StrCat("got true, but agent \"", first->id.value(), "\" has a continuous action, ",
+                                   first->action_space.ToString(), ", expected discrete ones only"));
+    }
+    if (!first->has_action_mask) {
+      return KeyError(config, "algorithm.use_actions_mask",
+                      absl::StrCat("got true, but ", env.name, " gives agent \"", first->id.value(), "\" no mask"));
+    }
+  }
+  spec->observation_space = first->observation_space;
+  spec->action_space = first->action_space;
+  const bool wants_mask = !algorithm.has_use_actions_mask() || algorithm.use_actions_mask();
+  spec->has_action_mask = first->has_action_mask && wants_mask;
+  spec->agent_id_size = algorithm.use_agent_id() && agents > 1 ? env.num_agents() : 0;
+  spec->critic_agent_id = algorithm.critic_agent_id() && spec->agent_id_size > 0;
+  return absl::OkStatus();
+}
+
+absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, PolicySpec* spec) {
+  const v1::AlgorithmConfig& algorithm = config.proto().algorithm();
+  const bool centralized = algorithm.name() == v1::ALGORITHM_NAME_MAPPO;
+  if (algorithm.use_global_state()) {
+    if (!centralized) {
+      return KeyError(config, "algorithm.use_global_state",
+                      "got true, but only mappo has a centralized critic; expected algorithm.name: mappo");
+    }
+    if (env.state_kind == env::StateKind::kNone) {
+      return KeyError(config, "algorithm.use_global_state",
+                      absl::StrCat("got true, but ", env.name,
+                                   " has no global state; expected false (the critic sees all observations)"));
+    }
+    spec->critic_input = policy::CriticInput::kGlobalState;
+    spec->critic_state_size = env.state_space.flat_size();
+  } else if (centralized) {
+    spec->critic_input = policy::CriticInput::kJointObservation;
+    spec->critic_state_size = JointObservationSize(env);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {
+  TROUPE_ASSIGN_OR_RETURN(Names names, ResolveNames(config, env));
+  ResolvedPolicies resolved;
+  TROUPE_ASSIGN_OR_RETURN(resolved.policy_of_agent, MapAgents(config, env, names));
+  resolved.rules = std::move(names.rules);
+  for (size_t i = 0; i < names.policies.size(); ++i) {
+    PolicySpec spec;
+    spec.id = names.policies[i];
+    spec.model = ModelOf(config, spec.id);
+    TROUPE_RETURN_IF_ERROR(
+        InferFromAgents(config, env, resolved.policy_of_agent, PolicySlot(static_cast<int32_t>(i)), &spec));
+    TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, &spec));
+    spec.normalize_observations = config.proto().algorithm().normalize_observations();
+    spec.action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());
+    spec.action_scaling = config.proto().action_scaling();
+    if (const absl::Status status = spec.Validate(); !status.ok()) {
+      const std::string key = spec.action_scaling ? "action_scaling" : "action_bound_method";
+      return KeyError(config, key, std::string(status.message()));
+    }
+    resolved.specs.push_back(std::move(spec));
+  }
+  return resolved;
+}
+
+}  // namespace troupe::config

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/config/run_config.h"
+#include "lib/env/env_spec.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::config {
+
+/// The part of a ResolvedRun that says who plays whom.
+struct ResolvedPolicies {
+  std::vector<policy::PolicySpec> specs;  ///< by policy slot
+  std::vector<policy::MappingRule> rules;
+  std::vector<policy::PolicySlot> policy_of_agent;  ///< by agent slot
+};
+
+/// Policies and mapping from multi_agent, algorithm and model, with spaces from the agents that each policy plays.
+/// INVALID_ARGUMENT with the place of the key for: no rule for an agent, a policy that nobody plays or that is not
+/// listed, different spaces under one policy, a mask that is not there or over a continuous action, a global state that
+/// is not there, a space that PPO cannot serve.
+absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env);
+
+}  // namespace troupe::config

@@ -1,0 +1,339 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/resolve_policies.h"
+#include "lib/config/resolved_run.h"
+#include "lib/config/schema.h"
+#include "proto/troupe/v1/config.pb.h"
+
+namespace troupe::config {
+namespace {
+
+// The schema's enums have our values, so that they are cast.
+static_assert(static_cast<int>(Algorithm::kPpo) == v1::ALGORITHM_NAME_PPO);
+static_assert(static_cast<int>(Algorithm::kMappo) == v1::ALGORITHM_NAME_MAPPO);
+static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWARD_NONE);
+static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
+
+constexpr int64_t kDefaultStopEnvSteps = 1000000;
+constexpr int64_t kDefaultMinibatchRows = 1000;
+constexpr int64_t kWritesPerRun = 100;  // skrl's meaning of auto
+constexpr int64_t kCheckpointsPerRun = 10;
+constexpr int64_t kUpdatesPerCheckpoint = 50;  // where nothing says how long the run is
+constexpr int64_t kMaxSteps = int64_t{1} << 60;
+
+absl::Status KeyError(const RunConfig& config, const std::string& key, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
+}
+
+env::ArgValue ToArgValue(const v1::Argument& argument) {
+  switch (argument.value_case()) {
+    case v1::Argument::kBoolValue:
+      return argument.bool_value();
+    case v1::Argument::kIntValue:
+      return argument.int_value();
+    case v1::Argument::kDoubleValue:
+      return argument.double_value();
+    case v1::Argument::kStringValue:
+      return argument.string_value();
+    default:
+      return std::monostate();
+  }
+}
+
+template <typename Arguments>
+std::map<std::string, env::ArgValue> ToArgValues(const Arguments& arguments) {
+  std::map<std::string, env::ArgValue> values;
+  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
+  return values;
+}
+
+absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
+  const v1::EnvConfig& env = run->config.proto().env();
+  if (env.name().empty()) {
+    return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
+  }
+  run->env_name = env.name();
+  run->env_args = env::EnvArgs(ToArgValues(env.args()));
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = registry.Make(run->env_name, run->env_args);
+  if (!made.ok()) {
+    const bool unknown = made.status().code() == absl::StatusCode::kNotFound;
+    const std::string key = unknown ? "env.name" : "env.args";
+    return absl::Status(made.status().code(),
+                        absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
+  }
+  run->env_spec = (*made)->spec();
+  return absl::OkStatus();
+}
+
+training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
+  return {schedule.initial(), schedule.final(), schedule.env_steps()};
+}
+
+/// Rows of the policy that plays the most agents, and of the one that plays the fewest, in a batch where every agent
+/// acts at every step.
+struct BatchRows {
+  int64_t most = 0;
+  int64_t fewest = 0;
+};
+BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
+  std::vector<int64_t> agents(run.policies.size(), 0);
+  for (const policy::PolicySlot slot : run.policy_of_agent) ++agents[static_cast<size_t>(slot.value())];
+  const auto [fewest, most] = std::minmax_element(agents.begin(), agents.end());
+  return {*most * train_batch_size, *fewest * train_batch_size};
+}
+
+absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
+  const v1::AlgorithmConfig& algorithm = run.config.proto().algorithm();
+  const BatchRows rows = CountRows(run, algorithm.train_batch_size());
+  if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
+    return KeyError(run.config, "algorithm.num_minibatches",
+                    "got a value besides algorithm.minibatch_size, expected one of the two");
+  }
+  if (algorithm.has_num_minibatches()) {
+    if (algorithm.num_minibatches() > rows.most) {
+      return KeyError(
+          run.config, "algorithm.num_minibatches",
+          absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
+                       " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+    }
+    return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
+  }
+  if (!algorithm.has_minibatch_size()) return std::min(kDefaultMinibatchRows, rows.fewest);
+  if (algorithm.minibatch_size() > rows.fewest) {
+    return KeyError(run.config, "algorithm.minibatch_size",
+                    absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
+                                 " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+  }
+  return algorithm.minibatch_size();
+}
+
+absl::Status FillPpo(ResolvedRun* run) {
+  const v1::AlgorithmConfig& algorithm = run->config.proto().algorithm();
+  training::PpoOptions& ppo = run->ppo;
+  ppo.learning_rate = ToSchedule(algorithm.lr());
+  ppo.critic_learning_rate = {0, 0, 0};
+  if (algorithm.has_critic_lr()) {
+    ppo.critic_learning_rate = ToSchedule(algorithm.critic_lr());
+    if (ppo.critic_learning_rate.initial <= 0) {
+      return KeyError(run->config, "algorithm.critic_lr", "got 0 to begin with, expected a number > 0 or auto");
+    }
+  }
+  ppo.adam_epsilon = algorithm.adam_epsilon();
+  ppo.adam_beta1 = algorithm.adam_beta1();
+  ppo.adam_beta2 = algorithm.adam_beta2();
+  ppo.gamma = algorithm.gamma();
+  ppo.gae_lambda = algorithm.gae_lambda();
+  ppo.use_gae = algorithm.use_gae();
+  ppo.use_advnorm = algorithm.use_advnorm();
+  ppo.use_value_norm = algorithm.use_value_norm();
+  ppo.clip_param = algorithm.clip_param();
+  ppo.use_value_clip = algorithm.use_value_clip();
+  ppo.value_clip_param = algorithm.value_clip_param();
+  ppo.value_loss_coeff = algorithm.value_loss_coeff();
+  ppo.huber_delta = algorithm.huber_delta();
+  ppo.entropy_coeff = ToSchedule(algorithm.entropy_coeff());
+  ppo.target_kl = algorithm.target_kl();
+  ppo.max_grad_norm = algorithm.max_grad_norm();
+  ppo.num_epochs = algorithm.num_epochs();
+  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(*run));
+  return absl::OkStatus();
+}
+
+void FillSchema(ResolvedRun* run) {
+  const env::EnvSpec& env = run->env_spec;
+  sample::BatchSchema& schema = run->schema;
+  for (const env::AgentSpec& agent : env.possible_agents) {
+    schema.agent_ids.push_back(agent.id.value());
+    schema.agent_observation_sizes.push_back(agent.observation_space.flat_size());
+  }
+  schema.policies = run->policies;
+  if (env.state_kind == env::StateKind::kPerEnv) schema.env_state_size = env.state_space.flat_size();
+  if (env.state_kind == env::StateKind::kPerAgent) schema.agent_state_size = env.state_space.flat_size();
+  schema.has_agent_mask = env.has_agent_mask;
+  schema.num_info_columns = static_cast<int64_t>(env.info_columns.size());
+  schema.num_envs = static_cast<uint32_t>(run->learner.num_envs);
+}
+
+/// Upper bound of what one env step takes in fragments.
+double BytesPerEnvStep(const ResolvedRun& run) {
+  double bytes = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
+  for (const policy::PolicySlot slot : run.policy_of_agent) {
+    const policy::PolicySpec& spec = run.policies[static_cast<size_t>(slot.value())];
+    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
+    bytes += static_cast<double>(spec.observation_size() * obs_element + 4 * spec.action_words() + spec.mask_size() +
+                                 4 * run.schema.agent_state_size + 24);
+  }
+  return bytes;
+}
+
+absl::Status CheckBudget(const ResolvedRun& run) {
+  const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
+  double env_steps = static_cast<double>(run.learner.train_batch_size);
+  if (run.learner.complete_episodes) {
+    env_steps += static_cast<double>(run.learner.num_envs) * static_cast<double>(run.env_spec.max_episode_steps);
+  }
+  const double needed = batches * env_steps * BytesPerEnvStep(run) +
+                        std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
+  if (needed <= static_cast<double>(run.learner.ingest_budget_bytes)) return absl::OkStatus();
+  return KeyError(
+      run.config, "learner.ingest_budget_bytes",
+      absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
+                   static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag, " batches of ",
+                   run.learner.train_batch_size, " env steps and a fragment of every worker"));
+}
+
+absl::Status FillLearner(ResolvedRun* run) {
+  const v1::RunConfig& config = run->config.proto();
+  const v1::AlgorithmConfig& algorithm = config.algorithm();
+  run->num_workers = config.num_workers();
+  run->num_envs_per_worker = config.num_envs_per_worker();
+  learner::LearnerOptions& learner = run->learner;
+  learner.seed = run->seed;
+  learner.train_batch_size = algorithm.train_batch_size();
+  learner.max_policy_lag = algorithm.max_policy_lag();
+  learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
+  learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
+  learner.num_workers = run->num_workers;
+  learner.num_envs = std::max(1, run->num_workers) * run->num_envs_per_worker;  // at most 1024 * 65536
+  learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
+  learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
+  learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
+  if (learner.train_batch_size < learner.num_envs) {
+    return KeyError(run->config, "algorithm.train_batch_size",
+                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step for each of the ",
+                                 learner.num_envs, " environments (", std::max(1, run->num_workers), " x ",
+                                 run->num_envs_per_worker, ")"));
+  }
+  run->batch_mode =
+      learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
+  run->rollout.seed = run->seed;
+  run->rollout.explore = config.explore();
+  run->rollout.max_fragment_env_steps = config.rollout_fragment_length();  // 0 when auto
+  run->device.device = EnumWord(*v1::Device_descriptor()->FindValueByNumber(config.device()));
+  run->device.num_threads = config.learner_threads();
+  return absl::OkStatus();
+}
+
+void FillStop(ResolvedRun* run) {
+  const v1::StopConfig& config = run->config.proto().stop();
+  learner::StopOptions& stop = run->stop;
+  stop.agent_steps = config.agent_steps();
+  stop.updates = config.updates();
+  stop.wall_clock = absl::Seconds(config.wall_clock());
+  stop.has_episode_return = config.has_episode_return();
+  stop.episode_return = config.episode_return();
+  const bool other =
+      stop.agent_steps > 0 || stop.updates > 0 || stop.wall_clock > absl::ZeroDuration() || stop.has_episode_return;
+  stop.env_steps = config.has_env_steps() ? config.env_steps() : (other ? 0 : kDefaultStopEnvSteps);
+}
+
+/// How many env steps the run will have, as far as the stop conditions say; 0: unknown.
+int64_t PlannedEnvSteps(const ResolvedRun& run) {
+  int64_t planned = 0;
+  const auto consider = [&planned](int64_t env_steps) {
+    if (env_steps > 0 && (planned == 0 || env_steps < planned)) planned = env_steps;
+  };
+  consider(run.stop.env_steps);
+  consider(run.stop.agent_steps / run.env_spec.num_agents());
+  consider(std::min(run.stop.updates, kMaxSteps / run.learner.train_batch_size) * run.learner.train_batch_size);
+  return planned;
+}
+
+void FillResults(ResolvedRun* run) {
+  const v1::ExperimentConfig& config = run->config.proto().experiment();
+  ExperimentOptions& experiment = run->experiment;
+  experiment.directory = config.directory();
+  experiment.experiment_name = config.experiment_name();
+  const int64_t planned = PlannedEnvSteps(*run);
+  const int64_t batch = run->learner.train_batch_size;
+  experiment.write_interval_env_steps = config.has_write_interval()
+                                            ? std::max<int64_t>(0, config.write_interval())
+                                            : std::max<int64_t>(1, planned > 0 ? planned / kWritesPerRun : batch);
+  experiment.checkpoint_interval_env_steps =
+      config.has_checkpoint_interval()
+          ? std::max<int64_t>(0, config.checkpoint_interval())
+          : std::max<int64_t>(1, planned > 0 ? planned / kCheckpointsPerRun : batch * kUpdatesPerCheckpoint);
+  experiment.keep_checkpoints = config.keep_checkpoints();
+  experiment.store_separately = config.store_separately();
+  experiment.wandb = config.wandb();
+  experiment.wandb_kwargs = ToArgValues(config.wandb_kwargs());
+
+  const v1::EvaluationConfig& evaluation = run->config.proto().evaluation();
+  run->evaluation.interval_env_steps = evaluation.interval();
+  run->evaluation.episodes = evaluation.episodes();
+  run->evaluation.num_workers = evaluation.num_workers();
+  run->evaluation.deterministic = evaluation.deterministic();
+  run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
+  run->evaluation.at_end = evaluation.at_end();
+}
+
+/// A name that stays one folder inside experiment.directory.
+absl::Status CheckExperimentName(const ResolvedRun& run) {
+  const std::string& name = run.experiment.experiment_name;
+  const bool bad =
+      name == "." || name == ".." || name.size() > 200 ||
+      std::any_of(name.begin(), name.end(), [](char c) { return c == '/' || static_cast<unsigned char>(c) < 0x20; });
+  if (bad)
+    return KeyError(run.config, "experiment.experiment_name",
+                    "expected a folder's name of at most 200 characters without \"/\"");
+  if (run.experiment.directory.empty())
+    return KeyError(run.config, "experiment.directory", "is empty, expected a folder");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<policy::PolicyId> ResolvedRun::policy_ids() const {
+  std::vector<policy::PolicyId> ids;
+  for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
+  return ids;
+}
+
+std::string_view AlgorithmName(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kPpo:
+      return "ppo";
+    case Algorithm::kIppo:
+      return "ippo";
+    case Algorithm::kMappo:
+      return "mappo";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry) {
+  ResolvedRun run;
+  run.config = config;
+  run.seed = static_cast<uint64_t>(config.proto().seed());
+  run.algorithm = static_cast<Algorithm>(config.proto().algorithm().name());
+  TROUPE_RETURN_IF_ERROR(MakeEnvironment(registry, &run));
+  TROUPE_ASSIGN_OR_RETURN(ResolvedPolicies policies, ResolvePolicies(config, run.env_spec));
+  run.policies = std::move(policies.specs);
+  run.mapping_rules = std::move(policies.rules);
+  run.policy_of_agent = std::move(policies.policy_of_agent);
+  TROUPE_RETURN_IF_ERROR(FillLearner(&run));
+  FillSchema(&run);
+  TROUPE_RETURN_IF_ERROR(FillPpo(&run));
+  TROUPE_RETURN_IF_ERROR(CheckBudget(run));
+  FillStop(&run);
+  FillResults(&run);
+  TROUPE_RETURN_IF_ERROR(CheckExperimentName(run));
+  return run;
+}
+
+std::string MakeExperimentName(Algorithm algorithm, absl::Time now) {
+  const absl::TimeZone zone = absl::LocalTimeZone();
+  const int64_t microseconds = (absl::ToUnixMicros(now) % 1000000 + 1000000) % 1000000;
+  char fraction[8];
+  std::snprintf(fraction, sizeof(fraction), "%06d", static_cast<int>(microseconds));
+  return absl::StrCat(absl::FormatTime("%y-%m-%d_%H-%M-%S", now, zone), "-", fraction, "_",
+                      absl::AsciiStrToUpper(std::string(AlgorithmName(algorithm))));
+}
+
+}  // namespace troupe::config

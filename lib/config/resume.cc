@@ -1,0 +1,40 @@
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/config/resolved_run.h"
+#include "lib/config/schema.h"
+#include "lib/config/yaml_writer.h"
+
+namespace troupe::config {
+namespace {
+
+bool MayChange(const std::string& key) {
+  return std::any_of(ResumableKeys().begin(), ResumableKeys().end(), [&key](const std::string& resumable) {
+    return key == resumable || absl::StartsWith(key, resumable + ".");
+  });
+}
+
+}  // namespace
+
+const std::vector<std::string>& ResumableKeys() {
+  static const auto* const kKeys = new std::vector<std::string>{"stop",   "num_workers",     "evaluation", "experiment",
+                                                                "device", "learner_threads", "learner"};
+  return *kKeys;
+}
+
+absl::Status ResumeCompatible(const RunConfig& old_config, const RunConfig& new_config) {
+  for (const std::string& key : AllKeys()) {
+    if (MayChange(key)) continue;
+    const std::string before = ValueText(old_config.proto(), key);
+    const std::string now = ValueText(new_config.proto(), key);
+    if (before == now) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(new_config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before,
+                     "; a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::config

@@ -1,0 +1,144 @@
+#include "lib/config/run_config.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/schema.h"
+#include "lib/config/yaml_loader.h"
+#include "lib/config/yaml_writer.h"
+#include "proto/troupe/v1/config.pb.h"
+
+namespace troupe::config {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+
+std::shared_ptr<v1::RunConfig> MakeDefaults() {
+  auto config = std::make_shared<v1::RunConfig>();
+  ApplyDefaults(config.get());
+  return config;
+}
+
+/// The documents of a YAML text; yaml-cpp throws, everything else here does not.
+absl::StatusOr<std::vector<YAML::Node>> ParseYaml(const std::string& text, const std::string& place, bool with_mark) {
+  try {
+    return YAML::LoadAll(text);
+  } catch (const YAML::Exception& error) {
+    const std::string at =
+        with_mark ? absl::StrCat(place, ":", error.mark.line + 1, ":", error.mark.column + 1) : place;
+    return absl::InvalidArgumentError(absl::StrCat(at, ": not valid YAML: ", base::LogSafe(error.msg)));
+  }
+}
+
+absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap* places, v1::RunConfig* config) {
+  if (text.size() > kMaxConfigBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": is ", text.size(), " bytes long, expected at most ", kMaxConfigBytes));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<YAML::Node> documents, ParseYaml(std::string(text), source, true));
+  if (documents.empty() || documents[0].IsNull()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": is empty, expected a configuration with at least env: {name: ...}"));
+  }
+  if (documents.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": holds ", documents.size(), " YAML documents, expected one"));
+  }
+  return YamlLoader(source, "", places).Load(documents[0], config);
+}
+
+/// "a.b=c" as {a: {b: c}}, so that an override goes the same way as a file.
+absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConfig* config) {
+  const std::string place = absl::StrCat("--set ", base::LogSafe(text, 160));
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(place, ": got no value, expected key=value"));
+  }
+  if (text.size() > kMaxConfigBytes) return absl::InvalidArgumentError(absl::StrCat(place, ": is too long"));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<YAML::Node> values, ParseYaml(text.substr(equals + 1), place, false));
+  if (values.size() > 1)
+    return absl::InvalidArgumentError(absl::StrCat(place, ": got several YAML documents, expected a value"));
+  const std::vector<std::string> parts = absl::StrSplit(text.substr(0, equals), '.');
+  if (parts.size() > 16)
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": the key has ", parts.size(), " parts, expected at most 16"));
+  YAML::Node node = values.empty() ? YAML::Node(YAML::NodeType::Null) : values[0];
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    YAML::Node outer(YAML::NodeType::Map);
+    outer[*part] = node;
+    node.reset(outer);
+  }
+  return YamlLoader("", place, places).Load(node, config);
+}
+
+}  // namespace
+
+struct RunConfig::Places {
+  PlaceMap map;
+};
+
+RunConfig::RunConfig() : proto_(MakeDefaults()), places_(std::make_shared<Places>()) {}
+
+absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std::vector<std::string>& overrides) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {  // which opens, and reads as nothing
+    return absl::NotFoundError(absl::StrCat(path, ": is a directory, expected a YAML file"));
+  }
+  text << file.rdbuf();
+  return FromYaml(text.str(), path, overrides);
+}
+
+absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string_view source,
+                                              const std::vector<std::string>& overrides) {
+  const std::shared_ptr<v1::RunConfig> proto = MakeDefaults();
+  const auto places = std::make_shared<Places>();
+  try {
+    TROUPE_RETURN_IF_ERROR(LoadText(text, std::string(source), &places->map, proto.get()));
+    for (const std::string& text_override : overrides) {
+      TROUPE_RETURN_IF_ERROR(LoadOverride(text_override, &places->map, proto.get()));
+    }
+  } catch (const YAML::Exception& error) {
+    // Access to a node of the wrong kind; the loader looks first, so this only guards against a yaml-cpp that throws
+    // elsewhere.
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(source), ": not valid YAML: ", base::LogSafe(error.what())));
+  }
+  RunConfig config;
+  config.proto_ = proto;
+  config.places_ = places;
+  return config;
+}
+
+std::string RunConfig::experiment_directory() const { return proto_->experiment().directory(); }
+
+std::string RunConfig::ToYaml() const { return WriteYaml(*proto_); }
+
+std::string RunConfig::Where(std::string_view key) const {
+  std::string at(key);
+  for (;;) {
+    const auto found = places_->map.find(at);
+    if (found != places_->map.end()) return found->second;
+    const size_t dot = at.rfind('.');
+    if (dot == std::string::npos) return "default";
+    at.resize(dot);
+  }
+}
+
+std::string DefaultsYaml() { return WriteCommentedYaml(*MakeDefaults()); }
+
+std::string DefaultsMarkdown() { return WriteMarkdown(*MakeDefaults()); }
+
+}  // namespace troupe::config

@@ -1,0 +1,173 @@
+#include "lib/config/schema.h"
+
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/check.h"
+
+namespace troupe::config {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+
+/// "ALGORITHM_NAME_" for AlgorithmName.
+std::string EnumPrefix(const EnumDescriptor& type) {
+  std::string prefix;
+  for (const char c : type.name()) {
+    if (std::isupper(static_cast<unsigned char>(c)) && !prefix.empty()) prefix += '_';
+    prefix += absl::ascii_toupper(static_cast<unsigned char>(c));
+  }
+  return prefix + "_";
+}
+
+/// The fewest digits that read back as the bound; whole numbers without an exponent.
+std::string Bound(double value) {
+  char text[40];
+  if (value == std::trunc(value) && std::abs(value) < 1e15) {
+    std::snprintf(text, sizeof(text), "%.0f", value);
+    return text;
+  }
+  for (int digits = 1; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof(text), "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+std::string Range(const v1::KeyRule& rule) {
+  // A bound that only keeps arithmetic safe is no news to a person.
+  const bool has_max = rule.has_max() && rule.max() < 1e9;
+  const bool has_min = rule.has_min() && rule.min() > -1e9;
+  if (has_min && has_max) {
+    return absl::StrCat(" in ", rule.above_min() ? "(" : "[", Bound(rule.min()), ", ", Bound(rule.max()), "]");
+  }
+  if (has_min) return absl::StrCat(rule.above_min() ? " > " : " >= ", Bound(rule.min()));
+  if (has_max) return absl::StrCat(" <= ", Bound(rule.max()));
+  return "";
+}
+
+std::string ScalarExpectation(const FieldDescriptor& field) {
+  const v1::KeyRule& rule = RuleOf(field);
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat("an integer", Range(rule));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat("a number", Range(rule));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "a string";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrCat("one of ", absl::StrJoin(EnumWords(*field.enum_type()), ", "));
+    default:
+      TROUPE_CHECK(false);
+  }
+}
+
+void CollectKeys(const Descriptor& section, const std::string& prefix, std::vector<std::string>* keys) {
+  for (int i = 0; i < section.field_count(); ++i) {
+    const FieldDescriptor& field = *section.field(i);
+    const std::string key = JoinKey(prefix, field.name());
+    if (FormOf(field) == KeyForm::kSection) {
+      CollectKeys(*field.message_type(), key, keys);
+    } else {
+      keys->push_back(key);
+    }
+  }
+}
+
+}  // namespace
+
+KeyForm FormOf(const FieldDescriptor& field) {
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+    return field.is_repeated() ? KeyForm::kIntegerList : KeyForm::kScalar;
+  }
+  const Descriptor* type = field.message_type();
+  if (type == v1::Schedule::descriptor()) return KeyForm::kSchedule;
+  if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
+  if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
+  if (type == v1::PolicyMapping::descriptor()) return KeyForm::kPolicyMapping;
+  return KeyForm::kSection;
+}
+
+const v1::KeyRule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::rule); }
+
+std::string EnumWord(const EnumValueDescriptor& value) {
+  return absl::AsciiStrToLower(value.name().substr(EnumPrefix(*value.type()).size()));
+}
+
+std::vector<std::string> EnumWords(const EnumDescriptor& type) {
+  std::vector<std::string> words;
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (type.value(i)->number() != 0) words.push_back(EnumWord(*type.value(i)));
+  }
+  return words;
+}
+
+const EnumValueDescriptor* FindEnumWord(const EnumDescriptor& type, std::string_view word) {
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (type.value(i)->number() != 0 && EnumWord(*type.value(i)) == word) return type.value(i);
+  }
+  return nullptr;
+}
+
+std::string Expectation(const FieldDescriptor& field) {
+  const v1::KeyRule& rule = RuleOf(field);
+  std::string text;
+  switch (FormOf(field)) {
+    case KeyForm::kSection:
+      text = "a section (a mapping)";
+      break;
+    case KeyForm::kScalar:
+      text = ScalarExpectation(field);
+      break;
+    case KeyForm::kIntegerList:
+      text = absl::StrCat("a list of 1 to ", rule.max_items(), " integers", Range(rule));
+      break;
+    case KeyForm::kSchedule:
+      text = absl::StrCat("a number", Range(rule), " or {initial, final, env_steps}");
+      break;
+    case KeyForm::kArguments:
+      text = "a mapping of names to numbers, strings, booleans or null";
+      break;
+    case KeyForm::kPolicies:
+      text = "a list of policy ids or a mapping from policy id to overrides";
+      break;
+    case KeyForm::kPolicyMapping:
+      text = "a mapping from globs over agent ids to policy ids, or per_agent";
+      break;
+  }
+  return rule.unset().empty() ? text : absl::StrCat(text, ", or ", rule.unset());
+}
+
+bool InRange(const v1::KeyRule& rule, double value) {
+  if (rule.has_min() && (rule.above_min() ? value <= rule.min() : value < rule.min())) return false;
+  return !rule.has_max() || value <= rule.max();
+}
+
+std::string JoinKey(std::string_view section, std::string_view name) {
+  return section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
+}
+
+std::vector<std::string> KeyNames(const Descriptor& section) {
+  std::vector<std::string> names;
+  for (int i = 0; i < section.field_count(); ++i) names.push_back(section.field(i)->name());
+  return names;
+}
+
+std::vector<std::string> AllKeys() {
+  std::vector<std::string> keys;
+  CollectKeys(*v1::RunConfig::descriptor(), "", &keys);
+  return keys;
+}
+
+}  // namespace troupe::config

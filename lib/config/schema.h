@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/descriptor.h>
+
+/// What config.proto's descriptor says of a key. Everything else in lib/config is driven by it: a new key is a new
+/// field.
+namespace troupe::config {
+
+/// How a key is written in YAML.
+enum class KeyForm {
+  kSection,        ///< a mapping whose keys are the fields of a message
+  kScalar,         ///< a number, boolean, string or word of an enum
+  kIntegerList,    ///< [64, 64]
+  kSchedule,       ///< a number or {initial, final, env_steps}
+  kArguments,      ///< a free mapping of names to scalars
+  kPolicies,       ///< a list of ids or a mapping from id to overrides
+  kPolicyMapping,  ///< an ordered mapping from glob to policy id, or per_agent
+};
+KeyForm FormOf(const google::protobuf::FieldDescriptor& field);
+
+const v1::KeyRule& RuleOf(const google::protobuf::FieldDescriptor& field);
+
+/// "mappo" for ALGORITHM_NAME_MAPPO.
+std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
+/// Words of an enum without its UNSPECIFIED value.
+std::vector<std::string> EnumWords(const google::protobuf::EnumDescriptor& type);
+/// nullptr for an unknown word.
+const google::protobuf::EnumValueDescriptor* FindEnumWord(const google::protobuf::EnumDescriptor& type,
+                                                          std::string_view word);
+
+/// What a value must be, for error messages: "a number in [0, 1]", "one of none, mean, sum", "an integer >= 1, or
+/// auto".
+std::string Expectation(const google::protobuf::FieldDescriptor& field);
+/// Whether a number (or an element of a list) is in the rule's range.
+bool InRange(const v1::KeyRule& rule, double value);
+
+/// "algorithm.gamma" from "algorithm" and "gamma".
+std::string JoinKey(std::string_view section, std::string_view name);
+/// Names of a section's keys in the schema's order.
+std::vector<std::string> KeyNames(const google::protobuf::Descriptor& section);
+/// Every key of the schema that is not a section, with its full name, in order.
+std::vector<std::string> AllKeys();
+
+}  // namespace troupe::config

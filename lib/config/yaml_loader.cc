@@ -1,0 +1,378 @@
+#include "lib/config/yaml_loader.h"
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/foreign_keys.h"
+#include "lib/policy/ids.h"
+#include <google/protobuf/reflection.h>
+
+namespace troupe::config {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53: beyond it a double skips integers
+
+/// Quoted scalars ("5") carry YAML's non-specific tag "!" and are strings, whatever they look like.
+bool IsPlain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
+
+std::optional<double> ParseDouble(const YAML::Node& node) {
+  double value = 0;
+  if (!IsPlain(node) || !absl::SimpleAtod(node.Scalar(), &value) || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// Integers, and numbers like 1e6 that are one.
+std::optional<int64_t> ParseInteger(const YAML::Node& node) {
+  int64_t value = 0;
+  if (IsPlain(node) && absl::SimpleAtoi(node.Scalar(), &value)) return value;
+  const std::optional<double> real = ParseDouble(node);
+  if (!real || *real != std::trunc(*real) || std::abs(*real) > kMaxExactInteger) return std::nullopt;
+  return static_cast<int64_t>(*real);
+}
+
+std::optional<bool> ParseBool(const YAML::Node& node) {
+  if (!IsPlain(node)) return std::nullopt;
+  const std::string& text = node.Scalar();
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  return std::nullopt;
+}
+
+void SetArgument(const YAML::Node& node, v1::Argument* argument) {
+  if (node.IsNull()) return argument->set_null_value(true);
+  if (const std::optional<bool> flag = ParseBool(node)) return argument->set_bool_value(*flag);
+  int64_t integer = 0;
+  if (IsPlain(node) && absl::SimpleAtoi(node.Scalar(), &integer)) return argument->set_int_value(integer);
+  if (const std::optional<double> real = ParseDouble(node)) return argument->set_double_value(*real);
+  argument->set_string_value(node.Scalar());
+}
+
+bool IsUnsetWord(const YAML::Node& node, const v1::KeyRule& rule) {
+  return !rule.unset().empty() && IsPlain(node) && node.Scalar() == rule.unset();
+}
+
+}  // namespace
+
+std::string Describe(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Scalar: {
+      const std::string text = base::LogSafe(node.Scalar(), 64);
+      return ParseDouble(node) || ParseBool(node) ? text : absl::StrCat("\"", text, "\"");
+    }
+    case YAML::NodeType::Sequence:
+      return "a list";
+    case YAML::NodeType::Map:
+      return "a mapping";
+    default:
+      return "nothing";
+  }
+}
+
+std::string YamlLoader::Place(const YAML::Node& node) const {
+  if (!fixed_place_.empty()) return fixed_place_;
+  return absl::StrCat(source_, ":", node.Mark().line + 1, ":", node.Mark().column + 1);
+}
+
+absl::Status YamlLoader::Error(const YAML::Node& node, const std::string& text) const {
+  return absl::InvalidArgumentError(absl::StrCat(Place(node), ": ", text));
+}
+
+absl::Status YamlLoader::WrongValue(const YAML::Node& node, const std::string& key, const Field& field) const {
+  return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected ", Expectation(field)));
+}
+
+absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const std::string& section,
+                                                  std::map<std::string, bool>* seen) {
+  const std::string in = section.empty() ? "" : absl::StrCat(" in ", section);
+  if (!name.IsScalar() || name.Scalar().empty()) {
+    return Error(name, absl::StrCat("got ", Describe(name), " as a key", in, ", expected a name"));
+  }
+  if (!seen->emplace(name.Scalar(), true).second) {
+    return Error(name, absl::StrCat("key \"", base::LogSafe(JoinKey(section, name.Scalar())), "\" is there twice"));
+  }
+  return name.Scalar();
+}
+
+absl::Status YamlLoader::Load(const YAML::Node& node, v1::RunConfig* config) { return LoadSection(node, "", config); }
+
+absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& section, Message* message) {
+  if (node.IsNull()) return absl::OkStatus();  // "model:" with nothing below it
+  if (!node.IsMap()) {
+    return Error(node, absl::StrCat(section.empty() ? "the configuration" : section, ": got ", Describe(node),
+                                    ", expected a section (a mapping)"));
+  }
+  std::map<std::string, bool> seen;
+  for (const auto& entry : node) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, section, &seen));
+    const std::string key = JoinKey(section, name);
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr) {
+      return Error(entry.first, absl::StrCat("unknown key \"", base::LogSafe(key, 128), "\"",
+                                             UnknownKeyHint(section, name, KeyNames(*message->GetDescriptor()))));
+    }
+    places_[key] = Place(entry.second);
+    TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *field, message));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key, const Field& field, Message* message) {
+  if (IsUnsetWord(node, RuleOf(field))) {
+    message->GetReflection()->ClearField(message, &field);
+    return absl::OkStatus();
+  }
+  switch (FormOf(field)) {
+    case KeyForm::kSection:
+      return LoadSection(node, key, message->GetReflection()->MutableMessage(message, &field));
+    case KeyForm::kScalar:
+      return LoadScalar(node, key, field, message);
+    case KeyForm::kIntegerList:
+      return LoadIntegerList(node, key, field, message);
+    case KeyForm::kSchedule:
+      return LoadSchedule(node, key, field, message);
+    case KeyForm::kArguments:
+      return LoadArguments(node, key, field, message);
+    case KeyForm::kPolicies:
+      return LoadPolicies(node, key, field, message);
+    case KeyForm::kPolicyMapping:
+      return LoadPolicyMapping(node, key, field, message);
+  }
+  TROUPE_CHECK(false);
+}
+
+absl::Status YamlLoader::LoadScalar(const YAML::Node& node, const std::string& key, const Field& field,
+                                    Message* message) {
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  const v1::KeyRule& rule = RuleOf(field);
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const std::optional<int64_t> value = ParseInteger(node);
+      if (!value || !InRange(rule, static_cast<double>(*value))) return WrongValue(node, key, field);
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+        reflection.SetInt64(message, &field, *value);
+      } else {
+        reflection.SetInt32(message, &field, static_cast<int32_t>(*value));  // the rule's range is inside
+      }
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      const std::optional<double> value = ParseDouble(node);
+      if (!value || !InRange(rule, *value)) return WrongValue(node, key, field);
+      reflection.SetDouble(message, &field, *value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      const std::optional<bool> value = ParseBool(node);
+      if (!value) return WrongValue(node, key, field);
+      reflection.SetBool(message, &field, *value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_STRING: {
+      if (!node.IsScalar()) return WrongValue(node, key, field);
+      reflection.SetString(message, &field, node.Scalar());
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const google::protobuf::EnumValueDescriptor* value =
+          node.IsScalar() ? FindEnumWord(*field.enum_type(), node.Scalar()) : nullptr;
+      if (value == nullptr) return WrongValue(node, key, field);
+      reflection.SetEnum(message, &field, value);
+      return absl::OkStatus();
+    }
+    default:
+      TROUPE_CHECK(false);
+  }
+}
+
+absl::Status YamlLoader::LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field,
+                                         Message* message) {
+  const v1::KeyRule& rule = RuleOf(field);
+  if (!node.IsSequence() || node.size() < 1 || node.size() > static_cast<size_t>(rule.max_items())) {
+    return WrongValue(node, key, field);
+  }
+  message->GetReflection()->ClearField(message, &field);
+  for (const YAML::Node& item : node) {
+    const std::optional<int64_t> value = ParseInteger(item);
+    if (!value || !InRange(rule, static_cast<double>(*value))) return WrongValue(item, key, field);
+    message->GetReflection()->AddInt64(message, &field, *value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field,
+                                      Message* message) {
+  const v1::KeyRule& rule = RuleOf(field);
+  v1::Schedule schedule;
+  if (node.IsMap()) {
+    std::map<std::string, bool> seen;
+    for (const auto& entry : node) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
+      if (name == "initial" || name == "final") {
+        const std::optional<double> value = ParseDouble(entry.second);
+        if (!value || !InRange(rule, *value)) return WrongValue(entry.second, JoinKey(key, name), field);
+        name == "initial" ? schedule.set_initial(*value) : schedule.set_final(*value);
+      } else if (name == "env_steps") {
+        const std::optional<int64_t> value = ParseInteger(entry.second);
+        if (!value || *value < 1) {
+          return Error(entry.second,
+                       absl::StrCat(key, ".env_steps: got ", Describe(entry.second), ", expected an integer >= 1"));
+        }
+        schedule.set_env_steps(*value);
+      } else {
+        return Error(entry.first, absl::StrCat("unknown key \"", base::LogSafe(JoinKey(key, name), 128),
+                                               "\"; expected one of initial, final, env_steps"));
+      }
+    }
+    for (const char* part : {"initial", "final", "env_steps"}) {
+      if (seen.count(part) == 0)
+        return Error(node, absl::StrCat(key, ".", part, " is missing; expected {initial, final, env_steps}"));
+    }
+  } else {
+    const std::optional<double> value = ParseDouble(node);
+    if (!value || !InRange(rule, *value)) return WrongValue(node, key, field);
+    schedule.set_initial(*value);
+    schedule.set_final(*value);
+  }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(schedule);
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string& key, const Field& field,
+                                       Message* message) {
+  if (node.IsNull()) return absl::OkStatus();
+  if (!node.IsMap()) return WrongValue(node, key, field);
+  const auto arguments = message->GetReflection()->GetMutableRepeatedFieldRef<v1::Argument>(message, &field);
+  std::map<std::string, v1::Argument> merged;
+  for (const v1::Argument& argument : arguments) merged[argument.name()] = argument;
+  std::map<std::string, bool> seen;
+  for (const auto& entry : node) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
+    if (!entry.second.IsScalar() && !entry.second.IsNull()) {
+      return Error(entry.second, absl::StrCat(base::LogSafe(JoinKey(key, name), 128), ": got ", Describe(entry.second),
+                                              ", expected a number, a string, a boolean or null"));
+    }
+    places_[JoinKey(key, name)] = Place(entry.second);
+    v1::Argument& argument = merged[name];
+    argument.set_name(name);
+    SetArgument(entry.second, &argument);
+  }
+  arguments.Clear();
+  for (const auto& [name, argument] : merged) arguments.Add(argument);
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field,
+                                      Message* message) {
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  if (node.IsNull()) return absl::OkStatus();
+  if (!node.IsSequence() && !node.IsMap()) return WrongValue(node, key, field);
+  if (node.size() > static_cast<size_t>(RuleOf(field).max_items())) {
+    return Error(node,
+                 absl::StrCat(key, ": got ", node.size(), " policies, expected at most ", RuleOf(field).max_items()));
+  }
+  std::map<std::string, bool> seen;
+  const auto read_id = [&](const YAML::Node& id_node) -> absl::StatusOr<std::string> {
+    TROUPE_ASSIGN_OR_RETURN(std::string id, EntryName(id_node, key, &seen));
+    if (const absl::Status status = policy::ValidatePolicyId(id); !status.ok()) {
+      return Error(id_node, absl::StrCat(key, ": ", std::string(status.message())));
+    }
+    return id;
+  };
+  if (node.IsSequence()) {
+    reflection.ClearField(message, &field);
+    for (const YAML::Node& item : node) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string id, read_id(item));
+      static_cast<v1::PolicyConfig*>(reflection.AddMessage(message, &field))->set_id(id);
+    }
+    return absl::OkStatus();
+  }
+  for (const auto& entry : node) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string id, read_id(entry.first));
+    v1::PolicyConfig* policy = nullptr;
+    for (int i = 0; i < reflection.FieldSize(*message, &field); ++i) {
+      auto* const known = static_cast<v1::PolicyConfig*>(reflection.MutableRepeatedMessage(message, &field, i));
+      if (known->id() == id) policy = known;
+    }
+    if (policy == nullptr) {
+      policy = static_cast<v1::PolicyConfig*>(reflection.AddMessage(message, &field));
+      policy->set_id(id);
+    }
+    const std::string policy_key = JoinKey(key, id);
+    places_[policy_key] = Place(entry.first);
+    if (entry.second.IsNull()) continue;
+    if (!entry.second.IsMap()) {
+      return Error(entry.second, absl::StrCat(policy_key, ": got ", Describe(entry.second),
+                                              ", expected a mapping of overrides ({model: ...})"));
+    }
+    std::map<std::string, bool> seen_overrides;
+    for (const auto& override_entry : entry.second) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(override_entry.first, policy_key, &seen_overrides));
+      if (name != "model") {
+        return Error(override_entry.first, absl::StrCat("unknown key \"", base::LogSafe(JoinKey(policy_key, name), 160),
+                                                        "\"; a policy may override model only"));
+      }
+      TROUPE_RETURN_IF_ERROR(LoadSection(override_entry.second, JoinKey(policy_key, name), policy->mutable_model()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field,
+                                           Message* message) {
+  v1::PolicyMapping mapping;
+  if (IsPlain(node) && node.Scalar() == "per_agent") {
+    mapping.set_per_agent(true);
+  } else if (node.IsMap()) {
+    std::map<std::string, bool> seen;
+    for (const auto& entry : node) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string glob, EntryName(entry.first, key, &seen));
+      if (!entry.second.IsScalar()) {
+        return Error(entry.second, absl::StrCat(base::LogSafe(JoinKey(key, glob), 128), ": got ",
+                                                Describe(entry.second), ", expected a policy id"));
+      }
+      if (const absl::Status status = policy::ValidatePolicyId(entry.second.Scalar()); !status.ok()) {
+        return Error(entry.second,
+                     absl::StrCat(base::LogSafe(JoinKey(key, glob), 128), ": ", std::string(status.message())));
+      }
+      places_[JoinKey(key, glob)] = Place(entry.second);
+      v1::PolicyMappingRule* rule = mapping.add_rules();
+      rule->set_agents(glob);
+      rule->set_policy(entry.second.Scalar());
+    }
+  } else if (!node.IsNull()) {
+    return WrongValue(node, key, field);
+  }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(mapping);
+  return absl::OkStatus();
+}
+
+void ApplyDefaults(Message* section) {
+  const google::protobuf::Descriptor& type = *section->GetDescriptor();
+  PlaceMap places;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (FormOf(field) == KeyForm::kSection) {
+      ApplyDefaults(section->GetReflection()->MutableMessage(section, &field));
+      continue;
+    }
+    const std::string& text = RuleOf(field).default_();
+    if (text.empty()) {
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) section->GetReflection()->SetString(section, &field, "");
+      continue;
+    }
+    YamlLoader loader("config.proto", "", &places);
+    TROUPE_CHECK(loader.LoadDefault(YAML::Load(text), field, section).ok());
+  }
+}
+
+}  // namespace troupe::config

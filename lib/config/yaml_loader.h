@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/config/schema.h"
+#include "proto/troupe/v1/config.pb.h"
+#include <yaml-cpp/yaml.h>
+
+namespace troupe::config {
+
+/// Where each key's value was written: full key -> "file:line:column".
+using PlaceMap = std::map<std::string, std::string>;
+
+/// Reads one YAML source into a configuration, driven by the schema's descriptor. Not thread-safe. Errors are
+/// INVALID_ARGUMENT with the place.
+class YamlLoader {
+ public:
+  /// `source` is the file's name. When `fixed_place` is not empty, errors and places show it instead of source, line
+  /// and column (--set).
+  YamlLoader(std::string source, std::string fixed_place, PlaceMap* places)
+      : source_(std::move(source)), fixed_place_(std::move(fixed_place)), places_(*places) {}
+
+  /// Sets the keys that `node` has; what it does not name stays as it is. Free mappings and policies are merged entry
+  /// by entry, lists and policy_mapping are replaced.
+  absl::Status Load(const YAML::Node& node, v1::RunConfig* config);
+  /// Sets one field of a section to what its rule gives as default.
+  absl::Status LoadDefault(const YAML::Node& node, const google::protobuf::FieldDescriptor& field,
+                           google::protobuf::Message* section) {
+    return LoadKey(node, field.name(), field, section);
+  }
+
+ private:
+  using Field = google::protobuf::FieldDescriptor;
+  using Message = google::protobuf::Message;
+
+  absl::Status LoadSection(const YAML::Node& node, const std::string& section, Message* message);
+  absl::Status LoadKey(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadScalar(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadArguments(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+
+  /// The name of a mapping's entry; an error for one that is no scalar, empty or was seen before.
+  absl::StatusOr<std::string> EntryName(const YAML::Node& name, const std::string& section,
+                                        std::map<std::string, bool>* seen);
+  std::string Place(const YAML::Node& node) const;
+  absl::Status Error(const YAML::Node& node, const std::string& text) const;
+  absl::Status WrongValue(const YAML::Node& node, const std::string& key, const Field& field) const;
+
+  const std::string source_;
+  const std::string fixed_place_;
+  PlaceMap& places_;
+};
+
+/// Gives every key of a section that has a default its default; recurses into sections.
+void ApplyDefaults(google::protobuf::Message* section);
+
+/// What was written, short and safe for an error message: `"abc"`, `1.5`, `a list`, `nothing`.
+std::string Describe(const YAML::Node& node);
+
+}  // namespace troupe::config

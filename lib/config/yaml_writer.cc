@@ -1,0 +1,289 @@
+#include "lib/config/yaml_writer.h"
+
+#include <cctype>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "lib/base/check.h"
+#include "lib/config/schema.h"
+#include <google/protobuf/reflection.h>
+
+namespace troupe::config {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr size_t kCommentWidth = 100;
+
+/// The fewest digits that read back as the same double, always recognizable as a real number.
+std::string DoubleText(double value) {
+  char text[40];
+  for (int digits = 6; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof(text), "%.*g", digits, value);
+    double back = 0;
+    if (absl::SimpleAtod(text, &back) && back == value) break;
+  }
+  std::string result(text);
+  if (result.find_first_of(".en") == std::string::npos) result += ".0";
+  return result;
+}
+
+bool IsWord(const std::string& text) {
+  if (text.empty() || !std::isalpha(static_cast<unsigned char>(text[0]))) return false;
+  for (const char c : text) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '/' && c != '.') return false;
+  }
+  return true;
+}
+
+/// Plain when nothing else could be read in it, else double-quoted.
+std::string StringText(const std::string& text) {
+  for (const std::string_view reserved :
+       {"true", "True", "false", "False", "null", "Null", "NULL", "auto", "none", "per_agent"}) {
+    if (text == reserved) return absl::StrCat("\"", text, "\"");
+  }
+  double number = 0;
+  if (IsWord(text) && !absl::SimpleAtod(text, &number)) return text;  // "inf" and "nan" are numbers to SimpleAtod
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned>(c));
+      quoted += escaped;
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string ArgumentText(const v1::Argument& argument) {
+  switch (argument.value_case()) {
+    case v1::Argument::kBoolValue:
+      return argument.bool_value() ? "true" : "false";
+    case v1::Argument::kIntValue:
+      return absl::StrCat(argument.int_value());
+    case v1::Argument::kDoubleValue:
+      return DoubleText(argument.double_value());
+    case v1::Argument::kStringValue:
+      return StringText(argument.string_value());
+    default:
+      return "null";
+  }
+}
+
+std::string ScalarText(const Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(reflection.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(reflection.GetInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return DoubleText(reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return StringText(reflection.GetString(message, &field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumWord(*reflection.GetEnum(message, &field));
+    default:
+      TROUPE_CHECK(false);
+  }
+}
+
+std::string ScheduleText(const v1::Schedule& schedule) {
+  if (schedule.env_steps() == 0) return DoubleText(schedule.initial());
+  return absl::StrCat("{initial: ", DoubleText(schedule.initial()), ", final: ", DoubleText(schedule.final()),
+                      ", env_steps: ", schedule.env_steps(), "}");
+}
+
+/// The value on the key's own line; empty when it takes lines of its own.
+std::string InlineText(const Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const bool unset = !field.is_repeated() && !reflection.HasField(message, &field);
+  if (unset && !RuleOf(field).unset().empty()) return RuleOf(field).unset();
+  switch (FormOf(field)) {
+    case KeyForm::kScalar:
+      return ScalarText(message, field);
+    case KeyForm::kIntegerList:
+      return absl::StrCat("[", absl::StrJoin(reflection.GetRepeatedFieldRef<int64_t>(message, &field), ", "), "]");
+    case KeyForm::kSchedule:
+      return ScheduleText(static_cast<const v1::Schedule&>(reflection.GetMessage(message, &field)));
+    case KeyForm::kArguments:
+      return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kPolicies: {
+      std::vector<std::string> ids;
+      for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
+        if (policy.has_model()) return "";
+        ids.push_back(StringText(policy.id()));
+      }
+      return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
+    }
+    case KeyForm::kPolicyMapping: {
+      const auto& mapping = static_cast<const v1::PolicyMapping&>(reflection.GetMessage(message, &field));
+      if (mapping.per_agent()) return "per_agent";
+      return mapping.rules().empty() ? "{}" : "";
+    }
+    case KeyForm::kSection:
+      return "";
+  }
+  TROUPE_CHECK(false);
+}
+
+/// Whether a section that inherits (a policy's model) says something of the field.
+bool IsPresent(const Message& message, const FieldDescriptor& field) {
+  return field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) > 0
+                             : message.GetReflection()->HasField(message, &field);
+}
+
+class Writer {
+ public:
+  explicit Writer(bool comments) : comments_(comments) {}
+
+  void Section(const Message& message, int indent, bool only_present) {
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+      if (only_present && !IsPresent(message, field)) continue;
+      if (comments_) Comment(field, indent);
+      const std::string text = InlineText(message, field);
+      Line(indent, text.empty() ? absl::StrCat(field.name(), ":") : absl::StrCat(field.name(), ": ", text));
+      if (text.empty()) Below(message, field, indent + 1);
+    }
+  }
+
+  /// What stands after the key: on its line, or below it.
+  void Value(const Message& message, const FieldDescriptor& field) {
+    text_ = InlineText(message, field);
+    if (text_.empty()) Below(message, field, 0);
+  }
+
+  std::string Take() { return std::move(text_); }
+
+ private:
+  void Line(int indent, const std::string& line) { absl::StrAppend(&text_, std::string(2 * indent, ' '), line, "\n"); }
+
+  void Below(const Message& message, const FieldDescriptor& field, int indent) {
+    const google::protobuf::Reflection& reflection = *message.GetReflection();
+    switch (FormOf(field)) {
+      case KeyForm::kSection:
+        return Section(reflection.GetMessage(message, &field), indent, false);
+      case KeyForm::kArguments:
+        for (const v1::Argument& argument : reflection.GetRepeatedFieldRef<v1::Argument>(message, &field)) {
+          Line(indent, absl::StrCat(StringText(argument.name()), ": ", ArgumentText(argument)));
+        }
+        return;
+      case KeyForm::kPolicies:
+        for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
+          Line(indent, absl::StrCat(StringText(policy.id()), policy.has_model() ? ":" : ": {}"));
+          if (!policy.has_model()) continue;
+          Line(indent + 1, "model:");
+          Section(policy.model(), indent + 2, true);
+        }
+        return;
+      case KeyForm::kPolicyMapping: {
+        const auto& mapping = static_cast<const v1::PolicyMapping&>(reflection.GetMessage(message, &field));
+        for (const v1::PolicyMappingRule& rule : mapping.rules()) {
+          Line(indent, absl::StrCat(StringText(rule.agents()), ": ", StringText(rule.policy())));
+        }
+        return;
+      }
+      default:
+        TROUPE_CHECK(false);
+    }
+  }
+
+  void Comment(const FieldDescriptor& field, int indent) {
+    std::string comment = RuleOf(field).help();
+    if (FormOf(field) == KeyForm::kSection) {
+      text_ += "\n";
+    } else {
+      absl::StrAppend(&comment, " Expected: ", Expectation(field), ".");
+    }
+    std::string line = "#";
+    for (const absl::string_view word : absl::StrSplit(comment, ' ')) {
+      if (line.size() + 1 + word.size() > kCommentWidth) {
+        Line(indent, line);
+        line = "#";
+      }
+      absl::StrAppend(&line, " ", word);
+    }
+    Line(indent, line);
+  }
+
+  const bool comments_;
+  std::string text_;
+};
+
+std::string Cell(std::string text) {
+  // A bar would end the cell.
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  return cell;
+}
+
+void MarkdownSection(const Message& message, const std::string& section, std::string* text) {
+  const Descriptor& type = *message.GetDescriptor();
+  std::string rows;
+  std::string below;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const std::string key = JoinKey(section, field.name());
+    if (FormOf(field) == KeyForm::kSection) {
+      absl::StrAppend(&below, "\n## ", key, "\n\n", RuleOf(field).help(), "\n\n");
+      MarkdownSection(message.GetReflection()->GetMessage(message, &field), key, &below);
+    } else {
+      absl::StrAppend(&rows, "| `", key, "` | `", InlineText(message, field), "` | ", Cell(Expectation(field)), " | ",
+                      Cell(RuleOf(field).help()), " |\n");
+    }
+  }
+  absl::StrAppend(text, "| key | default | expected | meaning |\n|---|---|---|---|\n", rows, below);
+}
+
+}  // namespace
+
+std::string WriteYaml(const v1::RunConfig& config) {
+  Writer writer(false);
+  writer.Section(config, 0, false);
+  return writer.Take();
+}
+
+std::string WriteCommentedYaml(const v1::RunConfig& config) {
+  Writer writer(true);
+  writer.Section(config, 0, false);
+  return writer.Take();
+}
+
+std::string ValueText(const v1::RunConfig& config, std::string_view key) {
+  const Message* section = &config;
+  for (;;) {
+    const size_t dot = key.find('.');
+    const FieldDescriptor* field = section->GetDescriptor()->FindFieldByName(std::string(key.substr(0, dot)));
+    TROUPE_CHECK(field != nullptr);
+    if (dot == std::string_view::npos) {
+      Writer writer(false);
+      writer.Value(*section, *field);
+      return writer.Take();
+    }
+    section = &section->GetReflection()->GetMessage(*section, field);
+    key.remove_prefix(dot + 1);
+  }
+}
+
+std::string WriteMarkdown(const v1::RunConfig& config) {
+  std::string text;
+  MarkdownSection(config, "", &text);
+  return text;
+}
+
+}  // namespace troupe::config
