@@ -36,10 +36,11 @@ if(LibTorch_INCLUDE_DIR)
 endif()
 find_library(LibTorch_CPU_LIBRARY torch_cpu HINTS ${_libtorch_root}/lib NO_DEFAULT_PATH)
 find_library(LibTorch_C10_LIBRARY c10 HINTS ${_libtorch_root}/lib NO_DEFAULT_PATH)
-if(LibTorch_INCLUDE_DIR AND EXISTS ${LibTorch_INCLUDE_DIR}/torch/csrc/api/include/torch/version.h)
-  file(STRINGS ${LibTorch_INCLUDE_DIR}/torch/csrc/api/include/torch/version.h _libtorch_version_line
-       REGEX "^#define TORCH_VERSION \"")
-  string(REGEX REPLACE ".*\"(.*)\".*" "\\1" LibTorch_VERSION "${_libtorch_version_line}")
+if(LibTorch_INCLUDE_DIR AND EXISTS ${LibTorch_INCLUDE_DIR}/torch/headeronly/version.h)
+  file(STRINGS ${LibTorch_INCLUDE_DIR}/torch/headeronly/version.h _libtorch_numbers
+       REGEX "^#define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+  list(TRANSFORM _libtorch_numbers REPLACE "^.* " "")
+  list(JOIN _libtorch_numbers "." LibTorch_VERSION)
 endif()
 
 include(FindPackageHandleStandardArgs)

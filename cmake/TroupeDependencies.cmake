@@ -28,7 +28,7 @@ if(TROUPE_BUILD_BENCHMARKS)
 endif()
 
 if(TROUPE_WITH_TORCH)
-  find_package(LibTorch REQUIRED)
+  find_package(LibTorch 2.11 REQUIRED)
 endif()
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/troupe_version.h.in ${CMAKE_BINARY_DIR}/generated/troupe_version.h @ONLY)
