@@ -1,0 +1,104 @@
+#include "lib/rpc/client_link.h"
+
+#include <utility>
+
+#include "lib/rpc/transport.h"
+#include <grpcpp/generic/generic_stub.h>
+
+namespace troupe::rpc {
+
+void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
+  self_ = shared_from_this();
+  grpc::GenericStub stub(channel);
+  stub.PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
+  // Writes start outside reactions, too: the hold keeps the call open for them.
+  AddHold();
+  StartRead(&incoming_);
+  StartCall();
+  Kick();
+}
+
+void ClientLink::Kick() {
+  {
+    base::MutexLock lock(&mutex_);
+    kicked_ = true;
+    if (busy_ || ended_ || last_written_) return;
+    busy_ = true;
+  }
+  WriteWhatThereIs();
+}
+
+// Runs with busy_ set, by one thread at a time.
+void ClientLink::WriteWhatThereIs() {
+  while (true) {
+    {
+      base::MutexLock lock(&mutex_);
+      kicked_ = false;
+    }
+    std::optional<LinkOwner::Outgoing> next = owner_->NextMessage(this);
+    if (next.has_value()) {
+      outgoing_ = std::move(next->message);
+      if (next->last) {
+        {
+          base::MutexLock lock(&mutex_);
+          last_written_ = true;
+        }
+        StartWriteLast(&outgoing_, grpc::WriteOptions());
+      } else {
+        StartWrite(&outgoing_);
+      }
+      return;
+    }
+    base::MutexLock lock(&mutex_);
+    if (kicked_ && !ended_) continue;
+    busy_ = false;
+    break;
+  }
+  MaybeReleaseHold();
+}
+
+void ClientLink::OnWriteDone(bool ok) {
+  outgoing_.Clear();
+  bool go_on;
+  {
+    base::MutexLock lock(&mutex_);
+    // A failed write means that the call is ending; the read that is in flight will say so.
+    go_on = ok && !ended_ && !last_written_;
+    busy_ = go_on;
+  }
+  if (go_on) {
+    WriteWhatThereIs();
+  } else {
+    MaybeReleaseHold();
+  }
+}
+
+void ClientLink::OnReadDone(bool ok) {
+  if (ok) {
+    owner_->OnMessage(this, incoming_);
+    incoming_.Clear();
+    StartRead(&incoming_);
+    return;
+  }
+  {
+    base::MutexLock lock(&mutex_);
+    ended_ = true;
+  }
+  MaybeReleaseHold();
+}
+
+void ClientLink::MaybeReleaseHold() {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!ended_ || busy_ || hold_released_) return;
+    hold_released_ = true;
+  }
+  RemoveHold();
+}
+
+void ClientLink::OnDone(const grpc::Status& status) {
+  owner_->OnLinkDone(this, FromGrpc(status));
+  const std::shared_ptr<ClientLink> last = std::move(self_);  // may be the end of this
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/rpc/transport.h"
+#include "proto/troupe/v1/control.grpc.pb.h"
+
+namespace troupe::rpc {
+
+/// Asks a running learner, for `troupe status`, `checkpoint` and scripts. Thread-safe; every call blocks up to its
+/// deadline. UNAVAILABLE: nobody answers at the address.
+class ControlClient {
+ public:
+  static absl::StatusOr<std::unique_ptr<ControlClient>> Create(const std::string& address,
+                                                               const TransportSecurity& security);
+
+  absl::StatusOr<v1::StatusReply> Status(absl::Duration timeout);
+  /// The env steps that name the checkpoint, once it is durable.
+  absl::StatusOr<int64_t> Checkpoint(absl::Duration timeout);
+  /// The learner ends as after SIGTERM.
+  absl::Status Drain(const std::string& reason, absl::Duration timeout);
+
+ private:
+  ControlClient(std::string address, std::unique_ptr<v1::Control::Stub> stub)
+      : address_(std::move(address)), stub_(std::move(stub)) {}
+
+  absl::Status Named(const grpc::Status& status) const;
+
+  const std::string address_;
+  const std::unique_ptr<v1::Control::Stub> stub_;
+};
+
+}  // namespace troupe::rpc

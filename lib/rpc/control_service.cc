@@ -1,0 +1,54 @@
+#include "lib/rpc/control_service.h"
+
+#include <exception>
+
+#include "lib/base/log.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/transport.h"
+
+namespace troupe::rpc {
+namespace {
+
+constexpr size_t kMaxReasonBytes = 256;
+
+grpc::Status FromException(const std::exception& e) { return grpc::Status(grpc::StatusCode::INTERNAL, e.what()); }
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ControlService::Status(grpc::CallbackServerContext* context, const v1::StatusRequest*,
+                                                 v1::StatusReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    *reply = handler_->GetStatus();
+    *reply->mutable_protocol() = OurProtocol();
+    reactor->Finish(grpc::Status::OK);
+  } catch (const std::exception& e) {
+    reactor->Finish(FromException(e));
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest*,
+                                                     v1::CheckpointReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  // The call, and with it the reply, lives until Finish.
+  handler_->RequestCheckpoint([reactor, reply](const absl::StatusOr<int64_t>& env_steps) {
+    if (env_steps.ok()) reply->set_env_steps(*env_steps);
+    reactor->Finish(ToGrpc(env_steps.status()));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
+                                                v1::DrainReply*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    handler_->RequestDrain(base::LogSafe(request->reason(), kMaxReasonBytes));
+    reactor->Finish(grpc::Status::OK);
+  } catch (const std::exception& e) {
+    reactor->Finish(FromException(e));
+  }
+  return reactor;
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "lib/rpc/learner_endpoint.h"
+#include "proto/troupe/v1/control.grpc.pb.h"
+
+namespace troupe::rpc {
+
+/// The Control service: a shell around ControlHandler, which it borrows. Thread-safe.
+class ControlService final : public v1::Control::CallbackService {
+ public:
+  explicit ControlService(ControlHandler* handler) : handler_(handler) {}
+
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
+  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest* request,
+                                       v1::CheckpointReply* reply) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
+                                  v1::DrainReply* reply) override;
+
+ private:
+  ControlHandler* const handler_;
+};
+
+}  // namespace troupe::rpc

@@ -1,0 +1,99 @@
+#include "lib/rpc/convert.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "lib/rpc/limits.h"
+#include <grpcpp/support/slice.h>
+
+namespace troupe::rpc {
+
+v1::WeightVersion ToProto(const policy::WeightVersion& version) {
+  v1::WeightVersion proto;
+  proto.set_learner_epoch(version.learner_epoch);
+  proto.set_n(version.n);
+  return proto;
+}
+
+policy::WeightVersion FromProto(const v1::WeightVersion& version) {
+  return policy::WeightVersion{version.learner_epoch(), version.n()};
+}
+
+v1::Grant ToProto(const sample::Grant& grant) {
+  v1::Grant proto;
+  proto.set_id(grant.id.value());
+  proto.set_iteration(grant.iteration);
+  *proto.mutable_min_version() = ToProto(grant.min_version);
+  proto.set_complete_episodes(grant.complete_episodes);
+  for (const sample::GrantLane& lane : grant.lanes) {
+    v1::Lane* out = proto.add_lanes();
+    out->set_env_id(lane.env_id);
+    out->set_next_episode(lane.next_episode);
+    out->set_fresh(lane.fresh);
+    out->set_env_steps(lane.env_steps);
+  }
+  return proto;
+}
+
+absl::StatusOr<sample::Grant> FromProto(const v1::Grant& grant) {
+  sample::Grant out;
+  out.id = sample::GrantId(grant.id());
+  out.iteration = grant.iteration();
+  out.min_version = FromProto(grant.min_version());
+  out.complete_episodes = grant.complete_episodes();
+  for (const v1::Lane& lane : grant.lanes()) {
+    if (lane.env_steps() < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id(), ": environment ", lane.env_id(), " has ",
+                                                     lane.env_steps(), " steps, expected >= 1"));
+    }
+    if (!out.lanes.empty() && out.lanes.back().env_id >= lane.env_id()) {
+      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id(), ": environment ", lane.env_id(), " after ",
+                                                     out.lanes.back().env_id, ", expected ascending ids"));
+    }
+    out.lanes.push_back({.env_id = lane.env_id(),
+                         .next_episode = lane.next_episode(),
+                         .fresh = lane.fresh(),
+                         .env_steps = lane.env_steps()});
+  }
+  return out;
+}
+
+v1::Ack ToProto(const sample::FragmentAck& ack) {
+  v1::Ack proto;
+  proto.set_sequence(ack.sequence);
+  proto.set_watermark(ack.watermark);
+  proto.set_disposition(static_cast<v1::Disposition>(ack.disposition));
+  proto.set_reason(ack.reason);
+  return proto;
+}
+
+absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack) {
+  if (ack.disposition() < v1::DISPOSITION_ACCEPTED || ack.disposition() > v1::DISPOSITION_INVALID) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ack of fragment ", ack.sequence(), ": disposition ", ack.disposition(), ", expected 1 to 4"));
+  }
+  return sample::FragmentAck{.sequence = ack.sequence(),
+                             .watermark = ack.watermark(),
+                             .disposition = static_cast<sample::Disposition>(ack.disposition()),
+                             .reason = ack.reason()};
+}
+
+absl::Status CheckProtocol(const v1::ProtocolVersion& peer) {
+  if (peer.major() == kProtocolMajor) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("protocol ", peer.major(), ".", peer.minor(),
+                                                    " is not spoken here, expected ", kProtocolMajor, ".",
+                                                    kProtocolMinor, ": use builds of the same release on both ends"));
+}
+
+v1::ProtocolVersion OurProtocol() {
+  v1::ProtocolVersion version;
+  version.set_major(kProtocolMajor);
+  version.set_minor(kProtocolMinor);
+  return version;
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "lib/policy/ids.h"
+#include "lib/sample/grant.h"
+#include "proto/troupe/v1/rollout.pb.h"
+#include <grpcpp/support/byte_buffer.h>
+
+namespace troupe::rpc {
+
+/// The small messages, between wire and plain structs. Nothing here trusts the wire: From… checks ranges.
+v1::WeightVersion ToProto(const policy::WeightVersion& version);
+policy::WeightVersion FromProto(const v1::WeightVersion& version);
+
+v1::Grant ToProto(const sample::Grant& grant);
+/// INVALID_ARGUMENT for lanes that are not ascending or without steps.
+absl::StatusOr<sample::Grant> FromProto(const v1::Grant& grant);
+
+v1::Ack ToProto(const sample::FragmentAck& ack);
+/// INVALID_ARGUMENT for an unknown disposition.
+absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack);
+
+/// FAILED_PRECONDITION in words unless this build speaks `peer`'s protocol.
+absl::Status CheckProtocol(const v1::ProtocolVersion& peer);
+v1::ProtocolVersion OurProtocol();
+
+/// One protobuf message as one slice.
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
+
+}  // namespace troupe::rpc

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/rpc/buffer_pool.h"
+#include "lib/rpc/slices.h"
+#include "lib/sample/batch_schema.h"
+#include "lib/sample/multi_agent_batch.h"
+#include "proto/troupe/v1/rollout.pb.h"
+#include <grpcpp/support/byte_buffer.h>
+
+namespace troupe::rpc {
+
+/// A fragment in its wire form. Copies are cheap (shared slices); the columns' memory is borrowed from the batch's
+/// storage, which it keeps alive.
+struct EncodedFragment {
+  grpc::ByteBuffer message;  ///< a whole WorkerMessage
+  size_t payload_bytes = 0;  ///< what byte credit counts
+};
+
+/// WorkerMessage{fragment, payload}; each column at the next multiple of 64 bytes, CRC-32C over all. Reads every column
+/// once and copies none that is larger than 1 KiB. INVALID_ARGUMENT when the columns exceed kMaxPayloadBytes: such a
+/// fragment must be cut smaller.
+absl::StatusOr<EncodedFragment> EncodeFragment(uint64_t sequence, const sample::MultiAgentBatchPtr& batch);
+
+/// The header in place, as protobuf has it, with offsets assigned and everything but the checksum set.
+v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch& batch);
+
+/// Turns received fragments into batches. Thread-safe.
+///
+/// Order of the checks: tables and counts, sample::ValidateShapes, columns against the payload's length; only then are
+/// bytes copied (once, into a pooled buffer) and their checksum compared. Contents (finite, in range) are
+/// sample::ValidateBatch's, which the learner calls.
+class FragmentDecoder {
+ public:
+  FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool)
+      : schema_(std::move(schema)), limits_(limits), pool_(pool) {}
+
+  /// `split` and `list` are the message's. INVALID_ARGUMENT: says what, got, expected; DATA_LOSS: bad checksum.
+  absl::StatusOr<sample::MultiAgentBatchPtr> Decode(const v1::Fragment& header, const SplitMessage& split,
+                                                    const SliceList& list) const;
+
+  const sample::BatchSchema& schema() const { return schema_; }
+
+ private:
+  const sample::BatchSchema schema_;
+  const sample::BatchLimits limits_;
+  BufferPool* const pool_;
+};
+
+}  // namespace troupe::rpc

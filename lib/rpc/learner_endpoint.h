@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/learner/ports.h"
+#include "lib/sample/ids.h"
+#include "lib/sample/multi_agent_batch.h"
+#include "proto/troupe/v1/control.pb.h"
+
+namespace troupe::rpc {
+
+/// Who a stream belongs to, as Welcome said.
+struct WorkerKey {
+  sample::WorkerId id;
+  sample::WorkerEpoch epoch;
+};
+
+/// What the Rollout service asks of the learner behind it. Called by gRPC's threads, several at once; none may block
+/// for long. Calls of one stream come one after the other.
+class LearnerEndpoint {
+ public:
+  virtual ~LearnerEndpoint() = default;
+
+  struct JoinRequest {
+    sample::WorkerId worker_id;  ///< 0: a new worker
+    uint64_t incarnation = 0;
+    uint64_t next_sequence = 1;  ///< of the next fragment it will make
+    uint64_t first_unacked = 1;  ///< it still holds these and will send them again
+    std::string name;
+  };
+  struct JoinReply {
+    WorkerKey key;
+    uint64_t learner_epoch = 0;
+    uint64_t watermark = 0;
+  };
+  /// Registers a worker; from now on it may be sent grants through `port` (before Join returns, too), until Leave.
+  /// UNAVAILABLE while draining; any other error refuses this worker for good.
+  virtual absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) = 0;
+  virtual void Leave(const WorkerKey& key, const std::string& why) = 0;
+  virtual void Heartbeat(const WorkerKey& key) = 0;
+  /// The disposition goes to the port as an ack. FAILED_PRECONDITION when `key` was superseded: nothing happened, end
+  /// the stream.
+  virtual absl::Status Submit(const WorkerKey& key, uint64_t sequence, sample::MultiAgentBatchPtr batch) = 0;
+  /// A fragment that no batch could be made of; `rows` is what its header claimed. As Submit.
+  virtual absl::Status SubmitUndecodable(const WorkerKey& key, uint64_t sequence, int64_t rows,
+                                         const absl::Status& why) = 0;
+};
+
+/// What the Control service asks of the process. Thread-safe; none may block.
+class ControlHandler {
+ public:
+  virtual ~ControlHandler() = default;
+  virtual v1::StatusReply GetStatus() = 0;
+  /// Calls `done` once, from any thread, with the env steps that name the checkpoint once it is durable.
+  virtual void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) = 0;
+  virtual void RequestDrain(const std::string& reason) = 0;
+};
+
+}  // namespace troupe::rpc

@@ -1,0 +1,176 @@
+#include "lib/rpc/learner_server.h"
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/address.h"
+#include "lib/rpc/buffer_pool.h"
+#include "lib/rpc/control_service.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/rollout_reactor.h"
+#include "lib/rpc/stream_registry.h"
+#include "lib/rpc/weight_reactor.h"
+#include "proto/troupe/v1/rollout.grpc.pb.h"
+#include "proto/troupe/v1/weights.grpc.pb.h"
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+namespace troupe::rpc {
+namespace {
+
+// The generated services with their large messages left as bytes.
+class RolloutService final : public v1::Rollout::WithRawCallbackMethod_Stream<v1::Rollout::Service> {
+ public:
+  explicit RolloutService(const RolloutContext* context) : context_(context) {}
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext*) override {
+    return RolloutReactor::Start(context_);
+  }
+
+ private:
+  const RolloutContext* const context_;
+};
+
+class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe<v1::Weights::Service> {
+ public:
+  explicit WeightsService(const WeightContext* context) : context_(context) {}
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Subscribe(grpc::CallbackServerContext*,
+                                                        const grpc::ByteBuffer* request) override {
+    return WeightReactor::Start(context_, *request);
+  }
+
+ private:
+  const WeightContext* const context_;
+};
+
+std::vector<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
+  std::vector<policy::PolicyId> ids;
+  ids.reserve(schema.policies.size());
+  for (const policy::PolicySpec& spec : schema.policies) ids.push_back(spec.id);
+  return ids;
+}
+
+class LearnerServerImpl final : public LearnerServer {
+ public:
+  LearnerServerImpl(LearnerServerOptions options, LearnerEndpoint* endpoint, ControlHandler* control,
+                    base::Clock* clock)
+      : options_(std::move(options)),
+        clock_(clock),
+        pool_(static_cast<size_t>(options_.pool_idle_bytes)),
+        decoder_(options_.schema, options_.limits, &pool_),
+        bus_(PolicyIds(options_.schema)),
+        rollout_service_(&rollout_context_),
+        weights_service_(&weight_context_),
+        control_service_(control) {
+    rollout_context_.endpoint = endpoint;
+    rollout_context_.decoder = &decoder_;
+    rollout_context_.registry = &registry_;
+    rollout_context_.clock = clock;
+    rollout_context_.spec_hash = options_.schema.Hash();
+    rollout_context_.config_yaml = options_.config_yaml;
+    rollout_context_.credit_bytes = static_cast<uint64_t>(options_.credit_bytes);
+    rollout_context_.on_joined = [this](sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
+      Joined(id, std::move(stream));
+    };
+    weight_context_ = {.bus = &bus_, .registry = &registry_, .spec_hash = rollout_context_.spec_hash};
+  }
+
+  ~LearnerServerImpl() override { Shutdown(absl::Seconds(1)); }
+
+  absl::Status Listen() {
+    grpc::ServerBuilder builder;
+    ApplyServerSettings(builder);
+    std::vector<int> ports(options_.addresses.size(), -1);
+    for (size_t i = 0; i < options_.addresses.size(); ++i) {
+      TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.addresses[i]));
+      TROUPE_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, options_.security));
+      TROUPE_RETURN_IF_ERROR(CheckAddressIsFree(address));
+      builder.AddListeningPort(address.text, credentials, &ports[i]);
+    }
+    builder.RegisterService(&rollout_service_);
+    builder.RegisterService(&weights_service_);
+    builder.RegisterService(&control_service_);
+    server_ = builder.BuildAndStart();
+    for (size_t i = 0; i < options_.addresses.size(); ++i) {
+      TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.addresses[i]));
+      if (server_ == nullptr || ports[i] == 0) {
+        // Somebody may have been quicker since it was free.
+        TROUPE_RETURN_IF_ERROR(CheckAddressIsFree(address));
+        if (server_ == nullptr) continue;
+        return absl::UnavailableError(absl::StrCat("cannot listen at ", address.text));
+      }
+      addresses_.push_back(address.kind == Address::Kind::kTcp && address.port == 0
+                               ? absl::StrCat(address.text.substr(0, address.text.rfind(':') + 1), ports[i])
+                               : address.text);
+    }
+    if (server_ == nullptr) return absl::UnavailableError("cannot start the server");
+    return absl::OkStatus();
+  }
+
+  WeightBus& weights() override { return bus_; }
+  std::vector<std::string> addresses() const override { return addresses_; }
+  void Tick() override { registry_.CheckProgress(clock_->SteadyNow()); }
+  int64_t num_streams() const override { return static_cast<int64_t>(registry_.size()); }
+
+  void Shutdown(absl::Duration timeout) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (shut_down_) return;
+      shut_down_ = true;
+    }
+    if (server_ == nullptr) return;
+    registry_.EndAll(absl::UnavailableError("the learner is going down"));
+    // Those whose peer does not read are cancelled by the deadline; Shutdown returns when every call is done.
+    registry_.AwaitEmpty(timeout);
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    server_->Wait();
+    registry_.AwaitEmpty(absl::Seconds(10));
+  }
+
+ private:
+  /// A worker has one stream: the older one ends.
+  void Joined(sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
+    std::shared_ptr<ServedStream> older;
+    {
+      base::MutexLock lock(&mutex_);
+      std::weak_ptr<ServedStream>& current = stream_of_worker_[id];
+      older = current.lock();
+      current = stream;
+    }
+    if (older != nullptr && older != stream) older->End(absl::AbortedError("the worker has registered again"));
+  }
+
+  const LearnerServerOptions options_;
+  base::Clock* const clock_;
+  BufferPool pool_;
+  const FragmentDecoder decoder_;
+  WeightBus bus_;
+  StreamRegistry registry_;
+  RolloutContext rollout_context_;
+  WeightContext weight_context_;
+  RolloutService rollout_service_;
+  WeightsService weights_service_;
+  ControlService control_service_;
+  std::vector<std::string> addresses_;
+  base::Mutex mutex_;
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<sample::WorkerId, std::weak_ptr<ServedStream>> stream_of_worker_ ABSL_GUARDED_BY(mutex_);
+  /// Last, so that it is gone before anything it calls.
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LearnerServer>> LearnerServer::Start(LearnerServerOptions options,
+                                                                    LearnerEndpoint* endpoint, ControlHandler* control,
+                                                                    base::Clock* clock) {
+  if (options.addresses.empty()) return absl::InvalidArgumentError("no address to listen at");
+  auto server = std::make_unique<LearnerServerImpl>(std::move(options), endpoint, control, clock);
+  TROUPE_RETURN_IF_ERROR(server->Listen());
+  return std::unique_ptr<LearnerServer>(std::move(server));
+}
+
+}  // namespace troupe::rpc

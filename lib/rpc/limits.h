@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace troupe::rpc {
+
+/// The protocol this build speaks (proto/troupe/v1/common.proto).
+constexpr uint32_t kProtocolMajor = 1;
+constexpr uint32_t kProtocolMinor = 0;
+
+/// Bounds of one message: column bytes, and everything else together. gRPC refuses what is larger before it is kept.
+constexpr size_t kMaxPayloadBytes = size_t{4} << 20;
+constexpr size_t kMaxFieldsBytes = size_t{1} << 20;
+constexpr size_t kMaxMessageBytes = kMaxPayloadBytes + kMaxFieldsBytes;
+/// A WeightUpdate carries at most so much of a policy.
+constexpr size_t kWeightChunkBytes = size_t{2} << 20;
+/// Largest policy a subscriber accepts (elements are checked against the spec before memory is taken).
+constexpr size_t kMaxWeightBytes = size_t{1} << 32;
+
+/// The one table of lib/rpc's time-outs.
+constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);    ///< transport handshake, and from there to Hello
+constexpr absl::Duration kKeepaliveInterval = absl::Seconds(20);   ///< HTTP/2 ping after so long without traffic
+constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);    ///< ... and the answer it waits for
+constexpr absl::Duration kMinPingInterval = absl::Seconds(10);     ///< a server calls faster pings abuse
+constexpr absl::Duration kHeartbeatInterval = absl::Seconds(2);    ///< what Welcome asks of workers
+constexpr absl::Duration kUnaryDeadline = absl::Seconds(10);       ///< Control calls but Checkpoint
+constexpr absl::Duration kCheckpointDeadline = absl::Seconds(60);  ///< Control.Checkpoint waits for the disk
+
+/// Streams of one connection. A worker has one on each of its two connections.
+constexpr int kMaxConcurrentStreams = 64;
+/// Memory that all connections of a server together may take for reading.
+constexpr size_t kServerMemoryBytes = size_t{256} << 20;
+
+}  // namespace troupe::rpc

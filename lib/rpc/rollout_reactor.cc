@@ -1,0 +1,289 @@
+#include "lib/rpc/rollout_reactor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/transport.h"
+
+namespace troupe::rpc {
+namespace {
+
+constexpr size_t kMaxOutbox = 65536;
+constexpr size_t kMaxNameBytes = 128;
+constexpr size_t kMaxReasonBytes = 256;
+
+int64_t ClaimedRows(const v1::Fragment& header) {
+  int64_t rows = 0;
+  for (const v1::PolicyRows& policy : header.policies()) {
+    // A hostile count must not turn the counters around.
+    if (policy.rows() > 0 && policy.rows() < (int64_t{1} << 31)) rows += policy.rows();
+  }
+  return rows;
+}
+
+}  // namespace
+
+RolloutReactor* RolloutReactor::Start(const RolloutContext* context) {
+  // The constructor is private, so make_shared cannot reach it.
+  std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context));
+  reactor->self_ = reactor;
+  context->registry->Add(reactor);
+  reactor->StartRead(&reactor->incoming_);
+  return reactor.get();
+}
+
+void RolloutReactor::SendGrant(const sample::Grant& grant) {
+  v1::LearnerMessage message;
+  *message.mutable_grant() = ToProto(grant);
+  Send(message);
+}
+
+void RolloutReactor::SendAck(const sample::FragmentAck& ack) {
+  v1::LearnerMessage message;
+  *message.mutable_ack() = ToProto(ack);
+  Send(message);
+}
+
+void RolloutReactor::SendDrain(const std::string& reason) {
+  v1::LearnerMessage message;
+  message.mutable_drain()->set_reason(reason);
+  Send(message);
+}
+
+void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
+  grpc::ByteBuffer bytes = Serialize(message);
+  {
+    base::MutexLock lock(&mutex_);
+    if (finished_ || end_requested_) return;
+    if (outbox_.size() >= kMaxOutbox) {
+      end_requested_ = true;
+      end_status_ = absl::ResourceExhaustedError("the worker does not read what it is sent");
+      outbox_.clear();
+    } else if (opening) {
+      outbox_.push_front(std::move(bytes));
+      opened_ = true;
+    } else {
+      outbox_.push_back(std::move(bytes));
+    }
+  }
+  Pump();
+}
+
+// Starts the next write, or finishes when there is none. Whoever sets writing_ or finished_ is alone in calling gRPC
+// after the lock is released; the reactor cannot be done before that, so it is still there.
+void RolloutReactor::Pump() {
+  bool write = false;
+  absl::Status end_status;
+  {
+    base::MutexLock lock(&mutex_);
+    if (finished_ || writing_) return;
+    if (!outbox_.empty() && opened_ && !cancelled_) {
+      outgoing_ = std::move(outbox_.front());
+      outbox_.pop_front();
+      writing_ = true;
+      write = true;
+    } else if (end_requested_) {
+      finished_ = true;
+      end_status = end_status_;
+    } else {
+      return;
+    }
+  }
+  if (write) {
+    StartWrite(&outgoing_);
+  } else {
+    Finish(ToGrpc(end_status));
+  }
+}
+
+void RolloutReactor::End(const absl::Status& status) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (end_requested_ || finished_) return;
+    end_requested_ = true;
+    end_status_ = status;
+  }
+  Pump();
+}
+
+void RolloutReactor::CheckProgress(absl::Duration now) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (joined_ || now - started_at_ < kHandshakeTimeout) return;
+  }
+  End(absl::DeadlineExceededError(absl::StrCat("no Hello within ", absl::FormatDuration(kHandshakeTimeout))));
+}
+
+bool RolloutReactor::ending() {
+  base::MutexLock lock(&mutex_);
+  return end_requested_ || finished_;
+}
+
+void RolloutReactor::OnReadDone(bool ok) {
+  if (!ok) {
+    // Half-closed after a Goodbye, or gone.
+    End(said_goodbye_ ? absl::OkStatus() : absl::CancelledError("the worker closed the stream"));
+    return;
+  }
+  if (ending()) return;  // what still arrives is not acknowledged, so the worker keeps it
+  absl::Status status;
+  try {
+    status = HandleMessage(incoming_);
+  } catch (const std::exception& e) {
+    status = absl::InternalError(absl::StrCat("exception while a message was handled: ", e.what()));
+  }
+  incoming_.Clear();
+  if (!status.ok()) {
+    TROUPE_WARN("rollout stream ended status={}", base::LogSafe(status.ToString()));
+    End(status);
+    return;
+  }
+  StartRead(&incoming_);
+}
+
+absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
+  TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
+  TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
+  v1::WorkerMessage message;
+  if (!message.ParseFromString(split.fields)) return absl::InvalidArgumentError("no valid WorkerMessage");
+  bool joined;
+  WorkerKey key;
+  {
+    base::MutexLock lock(&mutex_);
+    joined = joined_;
+    key = key_;
+  }
+  if (message.has_hello()) {
+    if (joined) return absl::InvalidArgumentError("a second Hello on one stream");
+    return HandleHello(message.hello());
+  }
+  if (!joined) return absl::InvalidArgumentError("the first message of a stream must be Hello");
+  switch (message.kind_case()) {
+    case v1::WorkerMessage::kFragment:
+      return HandleFragment(message.fragment(), split, list);
+    case v1::WorkerMessage::kHeartbeat:
+      context_->endpoint->Heartbeat(key);
+      return absl::OkStatus();
+    case v1::WorkerMessage::kGoodbye:
+      said_goodbye_ = true;
+      goodbye_ = base::LogSafe(message.goodbye().reason(), kMaxReasonBytes);
+      return absl::OkStatus();
+    default:
+      // A newer worker may send kinds that this learner does not know.
+      return absl::OkStatus();
+  }
+}
+
+absl::Status RolloutReactor::Refuse(v1::RefusalReason reason, const absl::Status& why) {
+  v1::LearnerMessage message;
+  message.mutable_refusal()->set_reason(reason);
+  message.mutable_refusal()->set_message(std::string(why.message()));
+  Send(message, /*opening=*/true);
+  return why;
+}
+
+absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
+  const absl::Status protocol = CheckProtocol(hello.protocol());
+  if (!protocol.ok()) return Refuse(v1::REFUSAL_REASON_PROTOCOL, protocol);
+  if (hello.spec_hash() != 0 && hello.spec_hash() != context_->spec_hash) {
+    return Refuse(v1::REFUSAL_REASON_SPEC_HASH,
+                  absl::FailedPreconditionError(
+                      absl::StrCat("the worker was built from spec ", absl::Hex(hello.spec_hash()),
+                                   ", but this run has ", absl::Hex(context_->spec_hash), ": start the worker again")));
+  }
+  if (hello.incarnation() == 0 || hello.first_unacked() == 0 || hello.next_sequence() < hello.first_unacked() ||
+      hello.name().size() > kMaxNameBytes) {
+    return Refuse(v1::REFUSAL_REASON_BAD_HELLO,
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "Hello has incarnation ", hello.incarnation(), ", first_unacked ", hello.first_unacked(),
+                      ", next_sequence ", hello.next_sequence(), " and a name of ", hello.name().size(),
+                      " bytes, expected >= 1, >= 1, >= first_unacked and <= ", kMaxNameBytes)));
+  }
+  LearnerEndpoint::JoinRequest request;
+  request.worker_id = sample::WorkerId(hello.worker_id());
+  request.incarnation = hello.incarnation();
+  request.next_sequence = hello.next_sequence();
+  request.first_unacked = hello.first_unacked();
+  request.name = base::LogSafe(hello.name(), kMaxNameBytes);
+  const absl::StatusOr<LearnerEndpoint::JoinReply> joined = context_->endpoint->Join(request, shared_from_this());
+  if (!joined.ok()) {
+    const bool draining = absl::IsUnavailable(joined.status());
+    return Refuse(draining ? v1::REFUSAL_REASON_DRAINING : v1::REFUSAL_REASON_REJECTED, joined.status());
+  }
+  {
+    base::MutexLock lock(&mutex_);
+    joined_ = true;
+    key_ = joined->key;
+  }
+  context_->on_joined(joined->key.id, shared_from_this());
+
+  v1::LearnerMessage message;
+  v1::Welcome* welcome = message.mutable_welcome();
+  *welcome->mutable_protocol() = OurProtocol();
+  welcome->set_worker_id(joined->key.id.value());
+  welcome->set_worker_epoch(joined->key.epoch.value());
+  welcome->set_learner_epoch(joined->learner_epoch);
+  welcome->set_watermark(joined->watermark);
+  welcome->set_spec_hash(context_->spec_hash);
+  welcome->set_config_yaml(context_->config_yaml);
+  welcome->set_credit_bytes(context_->credit_bytes);
+  welcome->set_heartbeat_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kHeartbeatInterval)));
+  Send(message, /*opening=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status RolloutReactor::HandleFragment(const v1::Fragment& header, const SplitMessage& split,
+                                            const SliceList& list) {
+  WorkerKey key;
+  {
+    base::MutexLock lock(&mutex_);
+    key = key_;
+  }
+  if (header.sequence() == 0) return absl::InvalidArgumentError("a Fragment without a sequence number");
+  absl::StatusOr<sample::MultiAgentBatchPtr> batch = context_->decoder->Decode(header, split, list);
+  if (!batch.ok()) {
+    return context_->endpoint->SubmitUndecodable(key, header.sequence(), ClaimedRows(header), batch.status());
+  }
+  return context_->endpoint->Submit(key, header.sequence(), *std::move(batch));
+}
+
+void RolloutReactor::OnWriteDone(bool ok) {
+  {
+    base::MutexLock lock(&mutex_);
+    writing_ = false;
+    outgoing_.Clear();
+    if (!ok) cancelled_ = true;
+  }
+  Pump();
+}
+
+void RolloutReactor::OnCancel() {
+  {
+    base::MutexLock lock(&mutex_);
+    cancelled_ = true;
+  }
+  End(absl::CancelledError("the worker is gone"));
+  Pump();  // End does nothing for a stream that was ending and waited for its peer to read
+}
+
+void RolloutReactor::OnDone() {
+  bool joined;
+  WorkerKey key;
+  std::string why;
+  {
+    base::MutexLock lock(&mutex_);
+    joined = joined_;
+    key = key_;
+    why = said_goodbye_ ? goodbye_ : std::string(end_status_.message());
+    outbox_.clear();
+  }
+  if (joined) context_->endpoint->Leave(key, why);
+  context_->registry->Remove(this);
+  const std::shared_ptr<RolloutReactor> last = std::move(self_);  // may be the end of this
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,184 @@
+#include "lib/rpc/transport.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/limits.h"
+#include <grpc/compression.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/support/channel_arguments.h>
+
+namespace troupe::rpc {
+namespace {
+
+// Frames as large as HTTP/2 allows: a fragment then is one frame and its 9-byte header, not 256 of them.
+constexpr int kFrameBytes = 16777215;
+// A receiver grants so much per stream before it was read: two full messages keep the sender busy while one is decoded.
+constexpr int kLookaheadBytes = static_cast<int>(2 * kMaxMessageBytes);
+// One read takes what the socket has, up to so much, into one slice.
+constexpr int kReadChunkBytes = 1 << 20;
+
+int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+
+/// Names and values of the channel arguments that both sides share.
+template <typename SetInt>
+void SharedArguments(SetInt set) {
+  set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  // The window above is what there is to know; probing costs pings and moves windows.
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
+  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadChunkBytes);
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
+  set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
+
+absl::Status ListenError(const Address& address, int error) {
+  const std::string what = absl::StrCat("cannot listen at ", address.text, ": ");
+  switch (error) {
+    case EADDRINUSE:
+      return absl::AlreadyExistsError(absl::StrCat(what, "the address is in use by another process"));
+    case EACCES:
+      return absl::PermissionDeniedError(absl::StrCat(what, "permission denied"));
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(what, std::strerror(error)));
+  }
+}
+
+/// A descriptor that closes itself.
+class Socket {
+ public:
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status CheckUnixIsFree(const Address& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const bool abstract = address.kind == Address::Kind::kAbstract;
+  std::memcpy(name.sun_path + (abstract ? 1 : 0), address.path.data(), address.path.size());
+  const socklen_t bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.path.size() + 1);
+  // Whether somebody answers: a socket file alone may be what a killed server left behind.
+  const Socket client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (client.fd() < 0) return ListenError(address, errno);
+  if (connect(client.fd(), reinterpret_cast<const sockaddr*>(&name), bytes) == 0)
+    return ListenError(address, EADDRINUSE);
+  const int error = errno;
+  if (error == ENOENT || error == ECONNREFUSED) return absl::OkStatus();
+  return ListenError(address, error);
+}
+
+absl::Status CheckTcpIsFree(const Address& address) {
+  if (address.port == 0) return absl::OkStatus();
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot listen at ", address.text, ": ", gai_strerror(error)));
+  }
+  absl::Status status;
+  for (const addrinfo* info = found; info != nullptr && status.ok(); info = info->ai_next) {
+    const Socket server(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (server.fd() < 0) continue;  // a family this machine does not have
+    // As gRPC does, or a connection in TIME_WAIT would count as a server.
+    const int on = 1;
+    setsockopt(server.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(server.fd(), info->ai_addr, info->ai_addrlen) != 0) status = ListenError(address, errno);
+  }
+  freeaddrinfo(found);
+  return status;
+}
+
+}  // namespace
+
+absl::Status CheckTransportPolicy(const Address& address, const TransportSecurity& security) {
+  if (address.local() || security.insecure_plaintext_network) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "address ", address.text,
+      " is reached by other machines and connections are plain text; use a loopback address or a Unix socket, or "
+      "give --insecure-plaintext-network on a network you trust"));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Address& address,
+                                                                               const TransportSecurity& security) {
+  TROUPE_RETURN_IF_ERROR(CheckTransportPolicy(address, security));
+  return grpc::InsecureServerCredentials();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const Address& address,
+                                                                                 const TransportSecurity& security) {
+  TROUPE_RETURN_IF_ERROR(CheckTransportPolicy(address, security));
+  return grpc::InsecureChannelCredentials();
+}
+
+void ApplyServerSettings(grpc::ServerBuilder& builder) {
+  SharedArguments([&builder](const char* name, int value) { builder.AddChannelArgument(name, value); });
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(kHandshakeTimeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Milliseconds(kMinPingInterval));
+  // Two servers on one port would share its connections at random.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  grpc::ResourceQuota quota("troupe");
+  quota.Resize(kServerMemoryBytes);
+  builder.SetResourceQuota(quota);
+}
+
+absl::Status CheckAddressIsFree(const Address& address) {
+  return address.kind == Address::Kind::kTcp ? CheckTcpIsFree(address) : CheckUnixIsFree(address);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security) {
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
+                          MakeChannelCredentials(address, security));
+  grpc::ChannelArguments arguments;
+  SharedArguments([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Our Backoff decides when to try again; gRPC's own must not make it wait longer.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // Streams resume by themselves (docs/protocol.md), which gRPC's transparent retries know nothing of.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(address.text, credentials, arguments);
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+}  // namespace troupe::rpc

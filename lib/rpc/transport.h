@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/rpc/address.h"
+#include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+namespace troupe::rpc {
+
+/// How connections are protected. Today there is plain text, allowed where nobody else can listen; certificates join
+/// here, and all that makes a credential asks this one place.
+struct TransportSecurity {
+  /// --insecure-plaintext-network: plain text also on addresses that other machines reach.
+  bool insecure_plaintext_network = false;
+};
+
+/// FAILED_PRECONDITION when plain text would leave this machine without the flag.
+absl::Status CheckTransportPolicy(const Address& address, const TransportSecurity& security);
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Address& address,
+                                                                               const TransportSecurity& security);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const Address& address,
+                                                                                 const TransportSecurity& security);
+
+/// RELIABILITY's settings for every server: identity only, quotas, message and stream caps, keepalive, a port of its
+/// own; and large frames.
+void ApplyServerSettings(grpc::ServerBuilder& builder);
+/// ALREADY_EXISTS when somebody else listens at `address`, INVALID_ARGUMENT or PERMISSION_DENIED when nobody can. gRPC
+/// says only that it failed, and would take a Unix socket from a living server. Call before building the server.
+absl::Status CheckAddressIsFree(const Address& address);
+
+/// A channel whose connection is not shared with other channels to the same address: samples, weights and control do
+/// not wait for each other. Does not block; connects with the first call.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security);
+
+/// gRPC's status as ours: the codes are the same numbers.
+absl::Status FromGrpc(const grpc::Status& status);
+grpc::Status ToGrpc(const absl::Status& status);
+
+}  // namespace troupe::rpc

@@ -1,0 +1,149 @@
+#include "lib/rpc/weight_codec.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/crc32c.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/limits.h"
+
+namespace troupe::rpc {
+namespace {
+
+/// A run of bytes inside a snapshot.
+struct Piece {
+  const float* data;
+  size_t bytes;
+};
+
+}  // namespace
+
+EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSnapshotPtr& snapshot) {
+  const Piece pieces[] = {
+      {snapshot->actor.data(), snapshot->actor.size() * sizeof(float)},
+      {snapshot->observation_mean.data(), snapshot->observation_mean.size() * sizeof(float)},
+      {snapshot->observation_inverse_std.data(), snapshot->observation_inverse_std.size() * sizeof(float)}};
+  size_t total_bytes = 0;
+  uint32_t crc = 0;
+  for (const Piece& piece : pieces) {
+    total_bytes += piece.bytes;
+    crc = base::Crc32c(piece.data, piece.bytes, crc);
+  }
+  v1::WeightUpdate header;
+  header.set_policy_slot(slot.value());
+  header.set_policy_id(snapshot->id.value());
+  *header.mutable_version() = ToProto(snapshot->version);
+  header.set_actor_size(snapshot->actor.size());
+  header.set_observation_size(snapshot->observation_mean.size());
+  header.set_total_bytes(total_bytes);
+  header.set_crc32c(crc);
+
+  auto encoded = std::make_shared<EncodedWeights>();
+  encoded->version = snapshot->version;
+  size_t offset = 0;
+  do {
+    const size_t chunk_bytes = std::min(kWeightChunkBytes, total_bytes - offset);
+    header.set_offset(offset);
+    SliceBuilder builder;
+    AppendFieldsAndPayloadTag(header.SerializeAsString(), chunk_bytes, builder);
+    // The parts of the pieces that lie in [offset, offset + chunk_bytes).
+    size_t piece_begin = 0;
+    for (const Piece& piece : pieces) {
+      const size_t begin = std::max(offset, piece_begin);
+      const size_t end = std::min(offset + chunk_bytes, piece_begin + piece.bytes);
+      if (begin < end) {
+        builder.AppendBorrowed(reinterpret_cast<const char*>(piece.data) + (begin - piece_begin), end - begin,
+                               snapshot);
+      }
+      piece_begin += piece.bytes;
+    }
+    encoded->chunks.push_back(builder.Build());
+    offset += chunk_bytes;
+  } while (offset < total_bytes);
+  return encoded;
+}
+
+absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
+  const int64_t slot = header.policy_slot();
+  if (slot < 0 || slot >= static_cast<int64_t>(policies_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: policy slot ", slot, ", expected 0 to ", static_cast<int64_t>(policies_.size()) - 1));
+  }
+  const policy::PolicySpec& spec = policies_[static_cast<size_t>(slot)];
+  if (header.policy_id() != spec.id.value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot));
+  }
+  const uint64_t actor = static_cast<uint64_t>(policy::ParameterLayout::For(spec).actor_size());
+  const uint64_t observation = spec.normalize_observations ? static_cast<uint64_t>(spec.observation_size()) : 0;
+  if (header.actor_size() != actor || header.observation_size() != observation) {
+    return absl::InvalidArgumentError(absl::StrCat("weights of ", spec.id.value(), ": ", header.actor_size(),
+                                                   " parameters and ", header.observation_size(),
+                                                   " normalizers, expected ", actor, " and ", observation));
+  }
+  const uint64_t bytes = (actor + 2 * observation) * sizeof(float);
+  if (header.total_bytes() != bytes || bytes > kMaxWeightBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights of ", spec.id.value(), ": ", header.total_bytes(), " bytes, expected ", bytes));
+  }
+  whole_.resize(bytes / sizeof(float));
+  received_bytes_ = 0;
+  header_ = header;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(const grpc::ByteBuffer& message) {
+  TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(message));
+  TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
+  v1::WeightUpdate header;
+  if (!header.ParseFromString(split.fields)) return absl::InvalidArgumentError("weights: no valid WeightUpdate");
+  if (header.offset() == 0) {
+    TROUPE_RETURN_IF_ERROR(Begin(header));
+  } else if (header.policy_slot() != header_.policy_slot() ||
+             FromProto(header.version()) != FromProto(header_.version()) || header.offset() != received_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: a chunk at byte ", header.offset(), " that does not follow the one before"));
+  }
+  const size_t whole_bytes = whole_.size() * sizeof(float);
+  if (split.payload_bytes > whole_bytes - received_bytes_ || (split.payload_bytes == 0 && whole_bytes > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("weights: a chunk of ", split.payload_bytes, " bytes at byte ",
+                                                   received_bytes_, ", expected 1 to ", whole_bytes - received_bytes_));
+  }
+  list.CopyWithCrc(split.payload_offset, split.payload_bytes,
+                   reinterpret_cast<std::byte*>(whole_.data()) + received_bytes_);
+  received_bytes_ += split.payload_bytes;
+  if (received_bytes_ < whole_bytes) return std::optional<Update>();
+  TROUPE_ASSIGN_OR_RETURN(Update update, Finish());
+  return std::optional<Update>(std::move(update));
+}
+
+absl::StatusOr<WeightAssembler::Update> WeightAssembler::Finish() {
+  const uint32_t crc = base::Crc32c(whole_.data(), whole_.size() * sizeof(float));
+  if (crc != header_.crc32c()) {
+    return absl::DataLossError(absl::StrCat("weights of ", header_.policy_id(), ": CRC-32C ", crc,
+                                            ", but the header says ", header_.crc32c()));
+  }
+  auto snapshot = std::make_shared<policy::WeightSnapshot>();
+  snapshot->id = policy::PolicyId(header_.policy_id());
+  snapshot->version = FromProto(header_.version());
+  const auto actor_end = whole_.begin() + static_cast<int64_t>(header_.actor_size());
+  const auto mean_end = actor_end + static_cast<int64_t>(header_.observation_size());
+  if (header_.observation_size() > 0) {
+    snapshot->observation_mean.assign(actor_end, mean_end);
+    snapshot->observation_inverse_std.assign(mean_end, whole_.end());
+  }
+  whole_.resize(header_.actor_size());
+  snapshot->actor = std::move(whole_);
+  whole_ = {};
+  received_bytes_ = 0;
+  const policy::PolicySlot slot(header_.policy_slot());
+  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_[static_cast<size_t>(slot.value())]));
+  header_.Clear();
+  return Update{slot, std::move(snapshot)};
+}
+
+}  // namespace troupe::rpc

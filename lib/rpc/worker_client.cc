@@ -1,0 +1,528 @@
+#include "lib/rpc/worker_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/address.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/limits.h"
+#include "proto/troupe/v1/weights.pb.h"
+
+namespace troupe::rpc {
+namespace {
+
+constexpr char kRolloutMethod[] = "/troupe.v1.Rollout/Stream";
+constexpr char kWeightMethod[] = "/troupe.v1.Weights/Subscribe";
+// How long Step may sleep when nothing is due: wakes come by notification, this only bounds a bug.
+constexpr absl::Duration kIdleStep = absl::Seconds(1);
+
+/// Whether another try could end differently. Everything else (a lost connection, a learner that restarts or is full)
+/// may heal.
+bool Permanent(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kAborted:  // another stream has taken this worker's place
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Create(WorkerClientOptions options, base::Clock* clock) {
+  TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.address));
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> rollout, MakeChannel(address, options.security));
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> weights, MakeChannel(address, options.security));
+  return std::unique_ptr<WorkerClient>(
+      new WorkerClient(std::move(options), clock, std::move(rollout), std::move(weights)));
+}
+
+WorkerClient::WorkerClient(WorkerClientOptions options, base::Clock* clock,
+                           std::shared_ptr<grpc::Channel> rollout_channel,
+                           std::shared_ptr<grpc::Channel> weight_channel)
+    : options_(std::move(options)),
+      clock_(clock),
+      rollout_channel_(std::move(rollout_channel)),
+      weight_channel_(std::move(weight_channel)),
+      rollout_backoff_(options_.backoff, options_.incarnation),
+      heartbeat_interval_(kHeartbeatInterval),
+      weight_backoff_(options_.backoff, options_.incarnation + 1) {}
+
+WorkerClient::~WorkerClient() { Close(); }
+
+absl::Duration WorkerClient::Step() {
+  std::shared_ptr<ClientLink> start_rollout, start_weights, kick, cancel;
+  absl::Duration next = kIdleStep;
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return absl::ZeroDuration();
+    const absl::Duration now = clock_->SteadyNow();
+    if (rollout_ == nullptr) {
+      if (now >= rollout_retry_at_) {
+        rollout_ = std::make_shared<ClientLink>(static_cast<LinkOwner*>(this));
+        ++live_links_;
+        hello_sent_ = false;
+        hello_deadline_ = now + kHandshakeTimeout;
+        start_rollout = rollout_;
+      } else {
+        next = std::min(next, rollout_retry_at_ - now);
+      }
+    } else if (!joined_) {
+      if (now >= hello_deadline_) {
+        cancel = rollout_;
+        hello_deadline_ = absl::InfiniteDuration();
+      } else {
+        next = std::min(next, hello_deadline_ - now);
+      }
+    } else {
+      const absl::Duration idle = now - last_sent_at_;
+      if (idle >= heartbeat_interval_) {
+        heartbeat_due_ = true;
+        kick = rollout_;
+        next = std::min(next, heartbeat_interval_);
+      } else {
+        next = std::min(next, heartbeat_interval_ - idle);
+      }
+    }
+    // Only a registered worker subscribes: a learner that refuses it would refuse this stream, too.
+    if (has_policies_ && weight_link_ == nullptr && joined_) {
+      if (now >= weight_retry_at_) {
+        weight_link_ = std::make_shared<ClientLink>(static_cast<LinkOwner*>(this));
+        ++live_links_;
+        subscribe_sent_ = false;
+        assembler_ = std::make_unique<WeightAssembler>(policies_);
+        start_weights = weight_link_;
+      } else {
+        next = std::min(next, weight_retry_at_ - now);
+      }
+    }
+  }
+  if (start_rollout != nullptr) start_rollout->Start(rollout_channel_, kRolloutMethod);
+  if (start_weights != nullptr) start_weights->Start(weight_channel_, kWeightMethod);
+  if (cancel != nullptr) cancel->Cancel();
+  if (kick != nullptr) kick->Kick();
+  return next;
+}
+
+void WorkerClient::Run() {
+  while (true) {
+    const absl::Duration wait = Step();
+    base::MutexLock lock(&mutex_);
+    if (ended_) return;
+    changed_.WaitFor(&mutex_, wait);
+  }
+}
+
+absl::StatusOr<Welcome> WorkerClient::AwaitWelcome(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  base::MutexLock lock(&mutex_);
+  while (joins_ == 0 && !ended_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError(absl::StrCat("learner at ", options_.address, " is unreachable, tried for ",
+                                                 absl::FormatDuration(timeout), ": ",
+                                                 last_error_.ok() ? "no answer" : std::string(last_error_.message())));
+    }
+    changed_.WaitFor(&mutex_, left);
+  }
+  if (joins_ == 0) return end_status_;
+  return welcome_;
+}
+
+void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash) {
+  base::MutexLock lock(&mutex_);
+  TROUPE_CHECK(!has_policies_);
+  has_policies_ = true;
+  weights_.resize(policies.size());
+  policies_ = std::move(policies);
+  spec_hash_ = spec_hash;
+  changed_.NotifyAll();
+}
+
+absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
+  base::MutexLock submit_lock(&submit_mutex_);
+  uint64_t sequence;
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return end_status_;
+    sequence = next_sequence_;
+  }
+  TROUPE_ASSIGN_OR_RETURN(EncodedFragment encoded, EncodeFragment(sequence, fragment));
+  const int64_t bytes = static_cast<int64_t>(encoded.payload_bytes);
+  {
+    base::MutexLock lock(&mutex_);
+    // Until the first welcome there is no credit, and nothing that could be sampled for.
+    while (!ended_ && !retained_.empty() && unacked_bytes_ + bytes > welcome_.credit_bytes) changed_.Wait(&mutex_);
+    if (ended_) return end_status_;
+    ++next_sequence_;
+    unacked_bytes_ += bytes;
+    retained_.push_back({sequence, std::move(encoded)});
+  }
+  KickRollout();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<sample::Grant>> WorkerClient::AwaitGrant(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  base::MutexLock lock(&mutex_);
+  while (true) {
+    if (no_more_grants_) return absl::CancelledError(stop_reason_);
+    if (ended_) return end_status_;
+    if (!grants_.empty()) {
+      std::optional<sample::Grant> grant(std::move(grants_.front()));
+      grants_.pop_front();
+      return grant;
+    }
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return std::optional<sample::Grant>();
+    changed_.WaitFor(&mutex_, left);
+  }
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> WorkerClient::AwaitWeights(policy::PolicySlot policy,
+                                                                     policy::WeightVersion min_version,
+                                                                     absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  const size_t slot = static_cast<size_t>(policy.value());
+  base::MutexLock lock(&mutex_);
+  TROUPE_CHECK(slot < weights_.size());
+  while (true) {
+    if (ended_) return end_status_;
+    if (weights_[slot] != nullptr && !(weights_[slot]->version < min_version)) return weights_[slot];
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(absl::StrCat("no weights of version {", min_version.learner_epoch, ", ",
+                                                      min_version.n, "} of policy ", policies_[slot].id.value(),
+                                                      " within ", absl::FormatDuration(timeout)));
+    }
+    changed_.WaitFor(&mutex_, left);
+  }
+}
+
+void WorkerClient::StopGrants(const std::string& reason) {
+  std::deque<sample::Grant> dropped;  // destroyed outside the lock
+  base::MutexLock lock(&mutex_);
+  if (no_more_grants_) return;
+  no_more_grants_ = true;
+  stop_reason_ = reason;
+  dropped.swap(grants_);
+  changed_.NotifyAll();
+}
+
+absl::Status WorkerClient::Drain(absl::Duration timeout) {
+  StopGrants("drained");
+  {
+    base::MutexLock lock(&mutex_);
+    goodbye_wanted_ = true;
+  }
+  KickRollout();
+  absl::Status status;
+  {
+    const absl::Time deadline = absl::Now() + timeout;
+    base::MutexLock lock(&mutex_);
+    while (!ended_) {
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) {
+        if (!retained_.empty()) {
+          status = absl::DeadlineExceededError(absl::StrCat(
+              retained_.size(), " fragments were not acknowledged within ", absl::FormatDuration(timeout)));
+        }
+        break;
+      }
+      changed_.WaitFor(&mutex_, left);
+    }
+  }
+  Close();
+  return status;
+}
+
+void WorkerClient::Close() {
+  std::shared_ptr<ClientLink> rollout, weights;
+  {
+    base::MutexLock lock(&mutex_);
+    EndLocked(absl::CancelledError("closed"));
+    rollout = rollout_;
+    weights = weight_link_;
+  }
+  if (rollout != nullptr) rollout->Cancel();
+  if (weights != nullptr) weights->Cancel();
+  base::MutexLock lock(&mutex_);
+  while (live_links_ > 0) changed_.Wait(&mutex_);
+}
+
+AckCounters WorkerClient::acks() const {
+  base::MutexLock lock(&mutex_);
+  return acks_;
+}
+
+int64_t WorkerClient::unacked_fragments() const {
+  base::MutexLock lock(&mutex_);
+  return static_cast<int64_t>(retained_.size());
+}
+
+int64_t WorkerClient::reconnects() const {
+  base::MutexLock lock(&mutex_);
+  return std::max<int64_t>(joins_ - 1, 0);
+}
+
+bool WorkerClient::ended() const {
+  base::MutexLock lock(&mutex_);
+  return ended_;
+}
+
+std::string WorkerClient::end_reason() const {
+  base::MutexLock lock(&mutex_);
+  return no_more_grants_ ? stop_reason_ : std::string(end_status_.message());
+}
+
+void WorkerClient::KickRollout() {
+  std::shared_ptr<ClientLink> link;
+  {
+    base::MutexLock lock(&mutex_);
+    link = rollout_;
+  }
+  if (link != nullptr) link->Kick();
+}
+
+void WorkerClient::EndLocked(const absl::Status& status) {
+  if (ended_) return;
+  ended_ = true;
+  end_status_ = status;
+  changed_.NotifyAll();
+}
+
+std::optional<LinkOwner::Outgoing> WorkerClient::NextMessage(const ClientLink* link) {
+  base::MutexLock lock(&mutex_);
+  if (link == rollout_.get()) return NextRolloutMessageLocked();
+  if (link != weight_link_.get() || subscribe_sent_) return std::nullopt;
+  subscribe_sent_ = true;
+  v1::SubscribeRequest request;
+  *request.mutable_protocol() = OurProtocol();
+  request.set_worker_id(welcome_.worker_id.value());
+  request.set_spec_hash(spec_hash_);
+  for (const policy::PolicySpec& spec : policies_) request.add_policy_ids(spec.id.value());
+  return Outgoing{Serialize(request), /*last=*/true};
+}
+
+std::optional<LinkOwner::Outgoing> WorkerClient::NextRolloutMessageLocked() {
+  v1::WorkerMessage message;
+  if (!hello_sent_) {
+    hello_sent_ = true;
+    v1::Hello* hello = message.mutable_hello();
+    *hello->mutable_protocol() = OurProtocol();
+    hello->set_spec_hash(spec_hash_);
+    hello->set_worker_id(welcome_.worker_id.value());
+    hello->set_next_sequence(next_sequence_);
+    hello->set_first_unacked(retained_.empty() ? next_sequence_ : retained_.front().sequence);
+    hello->set_incarnation(options_.incarnation);
+    hello->set_name(options_.name.substr(0, 128));
+    return Outgoing{Serialize(message)};
+  }
+  if (!joined_ || goodbye_sent_) return std::nullopt;
+  if (next_to_send_ < retained_.size()) {
+    last_sent_at_ = clock_->SteadyNow();
+    heartbeat_due_ = false;
+    return Outgoing{retained_[next_to_send_++].encoded.message};
+  }
+  if (goodbye_wanted_ && retained_.empty()) {
+    goodbye_sent_ = true;
+    message.mutable_goodbye()->set_reason(stop_reason_);
+    return Outgoing{Serialize(message), /*last=*/true};
+  }
+  if (heartbeat_due_) {
+    heartbeat_due_ = false;
+    last_sent_at_ = clock_->SteadyNow();
+    message.mutable_heartbeat();
+    return Outgoing{Serialize(message)};
+  }
+  return std::nullopt;
+}
+
+void WorkerClient::OnMessage(const ClientLink* link, const grpc::ByteBuffer& message) {
+  bool is_rollout, is_weights;
+  {
+    base::MutexLock lock(&mutex_);
+    is_rollout = link == rollout_.get();
+    is_weights = link == weight_link_.get();
+  }
+  if (is_weights) OnWeightMessage(message);
+  if (!is_rollout) return;
+  const absl::StatusOr<SliceList> list = SliceList::From(message);
+  v1::LearnerMessage parsed;
+  bool valid = list.ok();
+  if (valid) {
+    SliceInputStream stream(*list);
+    valid = parsed.ParseFromZeroCopyStream(&stream);
+  }
+  if (valid) {
+    OnLearnerMessage(parsed);
+  } else {
+    base::MutexLock lock(&mutex_);
+    EndLocked(absl::InvalidArgumentError("the learner sent bytes that are no LearnerMessage"));
+  }
+  KickRollout();
+}
+
+void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
+  std::deque<Retained> freed;  // destroyed outside the lock: a fragment's buffer goes back to its pool
+  std::deque<sample::Grant> dropped;
+  base::MutexLock lock(&mutex_);
+  switch (message.kind_case()) {
+    case v1::LearnerMessage::kWelcome:
+      dropped.swap(grants_);  // of the registration before
+      FreeUpToLocked(message.welcome().watermark(), freed);
+      OnWelcomeLocked(message.welcome());
+      break;
+    case v1::LearnerMessage::kGrant: {
+      absl::StatusOr<sample::Grant> grant = FromProto(message.grant());
+      if (!grant.ok()) {
+        EndLocked(grant.status());
+      } else if (!no_more_grants_) {
+        grants_.push_back(*std::move(grant));
+      }
+      break;
+    }
+    case v1::LearnerMessage::kAck: {
+      const absl::StatusOr<sample::FragmentAck> ack = FromProto(message.ack());
+      if (ack.ok()) {
+        OnAckLocked(*ack, freed);
+      } else {
+        EndLocked(ack.status());
+      }
+      break;
+    }
+    case v1::LearnerMessage::kDrain:
+      no_more_grants_ = true;
+      stop_reason_ = base::LogSafe(message.drain().reason());
+      dropped.swap(grants_);
+      break;
+    case v1::LearnerMessage::kRefusal:
+      // Its status comes with the end of the stream and says whether to try again.
+      last_error_ = absl::FailedPreconditionError(base::LogSafe(message.refusal().message(), 1024));
+      break;
+    default:
+      break;  // a newer learner may send kinds that this worker does not know
+  }
+  changed_.NotifyAll();
+}
+
+void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
+  welcome_.worker_id = sample::WorkerId(welcome.worker_id());
+  welcome_.worker_epoch = sample::WorkerEpoch(welcome.worker_epoch());
+  welcome_.learner_epoch = welcome.learner_epoch();
+  welcome_.spec_hash = welcome.spec_hash();
+  welcome_.config_yaml = welcome.config_yaml();
+  welcome_.credit_bytes = static_cast<int64_t>(std::min<uint64_t>(welcome.credit_bytes(), uint64_t{1} << 40));
+  if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
+  joined_ = true;
+  ++joins_;
+  next_to_send_ = 0;
+  last_sent_at_ = clock_->SteadyNow();
+  rollout_backoff_.Reset();
+  weight_backoff_.Reset();
+  weight_retry_at_ = absl::ZeroDuration();
+}
+
+void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) {
+  switch (ack.disposition) {
+    case sample::Disposition::kAccepted:
+      ++acks_.accepted;
+      break;
+    case sample::Disposition::kDuplicate:
+      ++acks_.duplicate;
+      break;
+    case sample::Disposition::kStale:
+      ++acks_.stale;
+      break;
+    case sample::Disposition::kInvalid:
+      ++acks_.invalid;
+      break;
+  }
+  FreeUpToLocked(ack.watermark, freed);
+  // A fragment with a disposition needs no watermark to be over.
+  const auto it = std::find_if(retained_.begin(), retained_.end(),
+                               [&ack](const Retained& retained) { return retained.sequence == ack.sequence; });
+  if (it == retained_.end()) return;
+  if (static_cast<size_t>(it - retained_.begin()) < next_to_send_) --next_to_send_;
+  unacked_bytes_ -= static_cast<int64_t>(it->encoded.payload_bytes);
+  freed.push_back(std::move(*it));
+  retained_.erase(it);
+}
+
+void WorkerClient::FreeUpToLocked(uint64_t watermark, std::deque<Retained>& freed) {
+  while (!retained_.empty() && retained_.front().sequence <= watermark) {
+    unacked_bytes_ -= static_cast<int64_t>(retained_.front().encoded.payload_bytes);
+    freed.push_back(std::move(retained_.front()));
+    retained_.pop_front();
+    if (next_to_send_ > 0) --next_to_send_;
+  }
+}
+
+void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
+  absl::StatusOr<std::optional<WeightAssembler::Update>> update = assembler_->Add(message);
+  std::shared_ptr<ClientLink> cancel;
+  policy::WeightSnapshotPtr replaced;  // destroyed outside the lock
+  {
+    base::MutexLock lock(&mutex_);
+    if (!update.ok()) {
+      // The stream is of no use any more: a new one starts with the newest weights.
+      last_error_ = update.status();
+      cancel = weight_link_;
+    } else if (update->has_value()) {
+      policy::WeightSnapshotPtr& current = weights_[static_cast<size_t>((*update)->slot.value())];
+      if (current == nullptr || current->version < (*update)->snapshot->version) {
+        replaced = std::move(current);
+        current = std::move((*update)->snapshot);
+        changed_.NotifyAll();
+      }
+    }
+  }
+  if (cancel != nullptr) {
+    TROUPE_WARN("weights refused, subscribing again status={}", base::LogSafe(update.status().ToString()));
+    cancel->Cancel();
+  }
+}
+
+void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status) {
+  std::shared_ptr<ClientLink> ended;  // destroyed outside the lock
+  base::MutexLock lock(&mutex_);
+  --live_links_;
+  const bool is_rollout = link == rollout_.get();
+  if (!status.ok()) last_error_ = status;
+  if (is_rollout) {
+    ended = std::move(rollout_);
+    rollout_ = nullptr;
+    joined_ = false;
+    if (goodbye_sent_) EndLocked(absl::CancelledError("drained"));
+  } else {
+    ended = std::move(weight_link_);
+    weight_link_ = nullptr;
+  }
+  changed_.NotifyAll();
+  if (ended_) return;
+  if (Permanent(status)) {
+    EndLocked(status);
+    return;
+  }
+  base::Backoff& backoff = is_rollout ? rollout_backoff_ : weight_backoff_;
+  const std::optional<absl::Duration> delay = backoff.NextDelay();
+  if (!delay.has_value()) {
+    EndLocked(absl::UnavailableError(
+        absl::StrCat("learner at ", options_.address, " is gone: ", std::string(status.message()))));
+    return;
+  }
+  (is_rollout ? rollout_retry_at_ : weight_retry_at_) = clock_->SteadyNow() + *delay;
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/base/backoff.h"
+#include "lib/base/clock.h"
+#include "lib/base/mutex.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/rollout/ports.h"
+#include "lib/rpc/client_link.h"
+#include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/transport.h"
+#include "lib/rpc/weight_codec.h"
+#include "lib/sample/ids.h"
+#include "proto/troupe/v1/rollout.pb.h"
+#include <grpcpp/channel.h>
+
+namespace troupe::rpc {
+
+struct WorkerClientOptions {
+  std::string address;
+  TransportSecurity security;
+  std::string name;          ///< for people: host and process
+  uint64_t incarnation = 1;  ///< random number of this process, > 0
+  /// Between tries; the budget counts from the loss of the learner and says when it is gone for good.
+  base::Backoff::Options backoff{.budget = absl::Minutes(5)};
+};
+
+/// What the learner said at the (last) registration.
+struct Welcome {
+  sample::WorkerId worker_id;
+  sample::WorkerEpoch worker_epoch;
+  uint64_t learner_epoch = 0;
+  uint64_t spec_hash = 0;
+  std::string config_yaml;
+  int64_t credit_bytes = 0;
+};
+
+/// What the learner answered, since the start. Fragments.
+struct AckCounters {
+  int64_t accepted = 0;
+  int64_t duplicate = 0;
+  int64_t stale = 0;
+  int64_t invalid = 0;
+};
+
+/// A worker's side of the Rollout and Weights streams: where its fragments go, where its orders and weights come from.
+/// Survives the loss of the learner: comes back, says which fragments it still holds, sends them again under their
+/// numbers.
+///
+/// Made and owned by services/worker (and tests), which runs Run in its I/O thread; starts gRPC's threads, none of its
+/// own. Thread-safe. Submit, the Await… methods and Close block. States: connecting -> joined -> (lost -> connecting
+/// ->)* -> ended; ended by Drain, Close, a refusal, or a learner gone for good. Capacity: fragments without an ack take
+/// at most Welcome's credit in bytes (one always fits); Submit waits then.
+class WorkerClient final : public rollout::SampleSink,
+                           public rollout::GrantSource,
+                           public rollout::WeightSource,
+                           private LinkOwner {
+ public:
+  /// INVALID_ARGUMENT or FAILED_PRECONDITION for an address that cannot be used; connects with Run. `clock` outlives
+  /// the client.
+  static absl::StatusOr<std::unique_ptr<WorkerClient>> Create(WorkerClientOptions options, base::Clock* clock);
+  ~WorkerClient() override;
+
+  /// Does what is due (connect, heartbeat) and says how long until something else is; never blocks.
+  absl::Duration Step();
+  /// Steps until the client has ended. For the I/O thread.
+  void Run();
+
+  /// Blocks until the learner has welcomed us. UNAVAILABLE with the last error when it could not be reached within
+  /// `timeout`; the refusal when it does not want us.
+  absl::StatusOr<Welcome> AwaitWelcome(absl::Duration timeout);
+  /// What the welcome's configuration means: subscribes to these policies' weights. `spec_hash` is stated from now on.
+  /// Once.
+  void SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash);
+
+  absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
+  absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
+  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                                         absl::Duration timeout) override;
+
+  /// No more grants: AwaitGrant gives CANCELLED. Also what a Drain of the learner does.
+  void StopGrants(const std::string& reason);
+  /// After the last Submit: blocks until everything has its ack, says goodbye and ends. DEADLINE_EXCEEDED: something
+  /// was not acknowledged within `timeout`; it is ended all the same.
+  absl::Status Drain(absl::Duration timeout);
+  /// Ends at once. Idempotent.
+  void Close();
+
+  AckCounters acks() const;
+  int64_t unacked_fragments() const;
+  int64_t reconnects() const;
+  bool ended() const;
+  /// Why grants stopped or the client ended; empty while it goes on.
+  std::string end_reason() const;
+
+ private:
+  struct Retained {
+    uint64_t sequence;
+    EncodedFragment encoded;
+  };
+
+  WorkerClient(WorkerClientOptions options, base::Clock* clock, std::shared_ptr<grpc::Channel> rollout_channel,
+               std::shared_ptr<grpc::Channel> weight_channel);
+
+  // LinkOwner
+  std::optional<Outgoing> NextMessage(const ClientLink* link) override;
+  void OnMessage(const ClientLink* link, const grpc::ByteBuffer& message) override;
+  void OnLinkDone(const ClientLink* link, const absl::Status& status) override;
+
+  void OnLearnerMessage(const v1::LearnerMessage& message);
+  void OnWeightMessage(const grpc::ByteBuffer& message);
+  void OnWelcomeLocked(const v1::Welcome& welcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Moves what the ack frees to `freed`, to be destroyed outside the lock.
+  void OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FreeUpToLocked(uint64_t watermark, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Outgoing> NextRolloutMessageLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KickRollout();
+
+  const WorkerClientOptions options_;
+  base::Clock* const clock_;
+  const std::shared_ptr<grpc::Channel> rollout_channel_;
+  const std::shared_ptr<grpc::Channel> weight_channel_;
+
+  base::Mutex submit_mutex_;  ///< numbers and order of fragments; taken before mutex_
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
+  bool no_more_grants_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string stop_reason_ ABSL_GUARDED_BY(mutex_);
+  int live_links_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
+
+  // The Rollout stream.
+  std::shared_ptr<ClientLink> rollout_ ABSL_GUARDED_BY(mutex_);
+  base::Backoff rollout_backoff_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration rollout_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  absl::Duration hello_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
+  bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  bool joined_ ABSL_GUARDED_BY(mutex_) = false;
+  bool heartbeat_due_ ABSL_GUARDED_BY(mutex_) = false;
+  bool goodbye_wanted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool goodbye_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration last_sent_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  absl::Duration heartbeat_interval_ ABSL_GUARDED_BY(mutex_);
+  int64_t joins_ ABSL_GUARDED_BY(mutex_) = 0;
+  Welcome welcome_ ABSL_GUARDED_BY(mutex_);
+  std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::deque<Retained> retained_ ABSL_GUARDED_BY(mutex_);  ///< without an ack, ascending
+  size_t next_to_send_ ABSL_GUARDED_BY(mutex_) = 0;        ///< in retained_
+  int64_t unacked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  AckCounters acks_ ABSL_GUARDED_BY(mutex_);
+
+  // The Weights stream.
+  std::shared_ptr<ClientLink> weight_link_ ABSL_GUARDED_BY(mutex_);
+  base::Backoff weight_backoff_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration weight_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  bool subscribe_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_policies_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<policy::PolicySpec> policies_ ABSL_GUARDED_BY(mutex_);
+  uint64_t spec_hash_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<policy::WeightSnapshotPtr> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  /// Of the current weight stream; used by its read reaction alone once it is set.
+  std::unique_ptr<WeightAssembler> assembler_;
+};
+
+}  // namespace troupe::rpc
