@@ -1,0 +1,15 @@
+#include "lib/envs/register_all.h"
+
+#include "lib/envs/cartpole/cartpole.h"
+#include "lib/envs/mpe/register.h"
+#include "lib/envs/testing/register.h"
+
+namespace troupe::envs {
+
+void RegisterAllEnvs(env::EnvRegistry& registry) {
+  RegisterMpe(registry);
+  RegisterCartpole(registry);
+  RegisterTesting(registry);
+}
+
+}  // namespace troupe::envs
