@@ -74,7 +74,7 @@ class Follower:
                 self._state = {"id": str(state["id"]), "env_steps": int(state["env_steps"])}
             except (ValueError, KeyError, TypeError) as error:
                 raise FollowError(f"{path}: not a follower's state ({error}); remove it to begin a new W&B run") from error
-        options = {"project": "troupe", "name": os.path.basename(os.path.abspath(self._run))}
+        options = {"project": "troupe", "name": os.path.basename(os.path.abspath(self._run)), "dir": self._run}
         options.update(self._options)
         # The id is ours, because it has to survive this process.
         options.update({"id": self._state["id"], "resume": "allow"})

@@ -1,0 +1,217 @@
+#!/bin/bash
+# docker-compose up --scale worker=3, killed in mid-run: by command, because it needs docker and some minutes.
+#
+# Trains, then in turn: docker kill of a worker; docker kill of the learner; SIGKILL of a worker's and of the learner's process, as a crash or the
+# OOM killer would do it; docker-compose stop of everything. Every time training has to go on from the last checkpoint. At the end: exit status 0 of
+# all containers, an evaluation that reaches the bar, and row counters that add up on every line of progress.jsonl.
+#
+# Docker counts 'docker kill' as the operator's will: it does not restart such a container, whatever its restart policy. So after those
+# kills this test does what an operator does, 'docker-compose up -d' once more; after the others it waits for the restart policy.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+
+usage() {
+  cat << 'HELP'
+Usage: tests/e2e/compose_test.sh [options]
+  --workers N       containers of the worker service (default 3)
+  --env-steps N     stop.env_steps (default 1000000)
+  --bar X           smallest mean of return_sum in the final evaluation (default -33)
+  --config FILE     configuration (default examples/simple_spread_mappo.yaml)
+  --learner-args A  more options of the learner
+  --no-build        use the images there are
+  --keep            leave containers and volume for a look
+Example: tests/e2e/compose_test.sh --env-steps 1000000 --bar -33
+HELP
+}
+
+workers=3 env_steps=1000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
+while (($# > 0)); do
+  case $1 in
+    --workers) workers=$2 && shift ;;
+    --env-steps) env_steps=$2 && shift ;;
+    --bar) bar=$2 && shift ;;
+    --config) config=$(realpath "$2") && shift ;;
+    --learner-args) learner_args=$2 && shift ;;
+    --no-build) build=false ;;
+    --keep) keep=true ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+  shift
+done
+
+project=troupe-e2e-$$
+work=$(mktemp -d)
+export TROUPE_CONFIG=$config TROUPE_RUN=e2e TROUPE_RUNS=runs
+export TROUPE_LEARNER_ARGS="--set stop.env_steps=$env_steps --set evaluation.at_end=true --set experiment.checkpoint_interval=$((env_steps / 20)) $learner_args"
+rows=()
+
+compose() { docker-compose -f "$root/deploy/docker-compose.yml" -p "$project" "$@"; }
+say() { printf '%6d s  %s\n' "$SECONDS" "$*" >&2; }
+row() {
+  rows+=("$(printf '%-58s %s' "$1" "$2")")
+  say "$1: $2"
+}
+die() {
+  say "FAILED: $*"
+  compose logs --no-color --tail 40 >&2 || true
+  exit 1
+}
+clean_up() {
+  local status=$?
+  if $keep; then
+    say "left behind: docker-compose -f deploy/docker-compose.yml -p $project down -v"
+  else
+    compose down -v --timeout 30 > /dev/null 2>&1 || true
+  fi
+  rm -rf "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+
+container() { compose ps -q "$1" | sed -n "${2:-1}p"; }
+state() { docker inspect -f "{{.State.$2}}" "$1"; }
+# What the run folder says: copied out, because the images hold no tools to look with.
+fetch() { docker cp "$(container learner):/runs/e2e/$1" - 2> /dev/null | tar -xO > "$work/$(basename "$1")" 2> /dev/null; }
+# The last complete line's value of a key; 0 before there is one.
+progress() {
+  fetch progress.jsonl || true
+  python3 - "$work/progress.jsonl" "$1" << 'LAST'
+import json, os, sys
+lines = open(sys.argv[1]).read().split("\n")[:-1] if os.path.exists(sys.argv[1]) else []
+print(json.loads(lines[-1])[sys.argv[2]] if lines else 0)
+LAST
+}
+# The env steps of the last durable checkpoint.
+last_checkpoint() {
+  fetch checkpoints || true
+  docker cp "$(container learner):/runs/e2e/checkpoints" - 2> /dev/null | tar -t | sed -n 's|^checkpoints/\([0-9][0-9]*\)/$|\1|p' | sort -n | tail -n 1
+}
+# await SECONDS WHAT COMMAND…: until the command succeeds
+await() {
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    ((SECONDS < deadline)) || die "not within the time given: $what"
+    sleep 0.5
+  done
+}
+passed_env_steps() { (($(progress env_steps) >= $1)); }
+trained_beyond() { (($(progress env_steps) > $1)); }
+has_workers() { (($(progress workers) == $1)); }
+running() { [[ $(state "$1" Running) == true ]]; }
+restarted() { (($(docker inspect -f '{{.RestartCount}}' "$1") > $2)) && running "$1"; }
+exited() { [[ $(state "$1" Status) == exited ]]; }
+# A SIGKILL that Docker did not send: from a helper that sees the host's processes.
+crash() {
+  docker run --rm --pid=host --user 0 --cap-add KILL --entrypoint /bin/sh "troupe/worker:${TROUPE_TAG:-latest}" -c "kill -9 $(state "$1" Pid)"
+}
+
+if $build; then
+  compose build
+  row "images built" "$SECONDS s"
+fi
+begin=$SECONDS
+compose up -d --no-build --scale worker="$workers" 2> /dev/null
+await 120 "the first line of progress.jsonl" passed_env_steps 1
+row "up until the first line of progress" "$((SECONDS - begin)) s"
+await 60 "all $workers workers" has_workers "$workers"
+
+# --- docker kill of a worker -------------------------------------------------------------------------------------------------------
+await 1800 "15 % of the run" passed_env_steps $((env_steps * 15 / 100))
+victim=$(container worker 2)
+before=$(progress env_steps)
+docker kill "$victim" > /dev/null
+await 60 "training without the killed worker" trained_beyond $((before + 8000))
+has_workers $((workers - 1)) || die "expected $((workers - 1)) workers after the kill, got $(progress workers)"
+row "docker kill of worker 2 at $before: trained on with" "$(progress workers) workers"
+compose up -d --no-build --scale worker="$workers" 2> /dev/null
+await 60 "the worker started again" has_workers "$workers"
+row "docker-compose up -d: workers" "$(progress workers)"
+
+# --- docker kill of the learner ----------------------------------------------------------------------------------------------------
+# resumed_from BEFORE CHECKPOINT: epoch and rollback of a learner that came back
+check_resumed() {
+  local what=$1 before=$2 checkpoint=$3 epoch=$4
+  await 120 "training after $what" trained_beyond "$checkpoint"
+  fetch learner_epoch
+  (($(cat "$work/learner_epoch") == epoch)) || die "expected learner epoch $epoch after $what, got $(cat "$work/learner_epoch")"
+  (($(progress rows_rolled_back) >= 0)) || die "no count of rolled-back rows"
+  row "$what at $before: went on from checkpoint" "$checkpoint (epoch $epoch)"
+}
+await 1800 "35 % of the run" passed_env_steps $((env_steps * 35 / 100))
+learner=$(container learner)
+before=$(progress env_steps)
+docker kill "$learner" > /dev/null
+await 10 "the learner's death" exited "$learner"
+checkpoint=$(last_checkpoint)
+[[ -n $checkpoint ]] || die "no checkpoint before the learner was killed at $before"
+compose up -d --no-build --scale worker="$workers" 2> /dev/null
+check_resumed "docker kill of the learner" "$before" "$checkpoint" 2
+await 60 "the workers back at the learner" has_workers "$workers"
+
+# --- crashes: the restart policy's business ----------------------------------------------------------------------------------------
+await 1800 "50 % of the run" passed_env_steps $((env_steps * 50 / 100))
+victim=$(container worker 1)
+count=$(docker inspect -f '{{.RestartCount}}' "$victim")
+crash "$victim"
+begin=$SECONDS
+await 60 "the restart policy to start the worker" restarted "$victim" "$count"
+await 60 "the crashed worker back at the learner" has_workers "$workers"
+row "SIGKILL of worker 1: restarted by its policy and back" "after $((SECONDS - begin)) s"
+
+await 1800 "60 % of the run" passed_env_steps $((env_steps * 60 / 100))
+learner=$(container learner)
+count=$(docker inspect -f '{{.RestartCount}}' "$learner")
+before=$(progress env_steps)
+crash "$learner"
+checkpoint=$(last_checkpoint)
+await 60 "the restart policy to start the learner" restarted "$learner" "$count"
+check_resumed "SIGKILL of the learner" "$before" "$checkpoint" 3
+
+# --- docker-compose stop: a drain --------------------------------------------------------------------------------------------------
+await 1800 "75 % of the run" passed_env_steps $((env_steps * 75 / 100))
+before=$(progress env_steps)
+begin=$SECONDS
+compose stop 2> /dev/null
+took=$((SECONDS - begin))
+for id in $(compose ps -q); do
+  (($(state "$id" ExitCode) == 0)) || die "after docker-compose stop: $(docker inspect -f '{{.Name}}' "$id") left with $(state "$id" ExitCode)"
+done
+((took <= 20)) || die "docker-compose stop took $took s, expected at most 20"
+checkpoint=$(last_checkpoint)
+((checkpoint >= before)) || die "the drain at $before left checkpoint $checkpoint: trained steps were lost"
+row "docker-compose stop at $before: all left with 0" "after $took s, checkpoint $checkpoint"
+compose up -d --no-build --scale worker="$workers" 2> /dev/null
+check_resumed "docker-compose stop" "$before" "$checkpoint" 4
+
+# --- the end -----------------------------------------------------------------------------------------------------------------------
+learner=$(container learner)
+await 3600 "the end of the run" exited "$learner"
+(($(state "$learner" ExitCode) == 0)) || die "the learner left with $(state "$learner" ExitCode)"
+for ((i = 1; i <= workers; ++i)); do
+  await 60 "worker $i to leave after the run" exited "$(container worker "$i")"
+  (($(state "$(container worker "$i")" ExitCode) == 0)) || die "worker $i left with $(state "$(container worker "$i")" ExitCode)"
+done
+row "learner and $workers workers left with" "0"
+fetch progress.jsonl
+fetch summary.json
+python3 "$root/tests/e2e/check_run.py" "$work" --env-steps "$env_steps" --bar "$bar" > "$work/checks" || {
+  cat "$work/checks" >&2
+  die "the run's results are not what they have to be (above)"
+}
+while IFS=$'\t' read -r what value; do row "$what" "$value"; done < "$work/checks"
+
+# The same command on a run that has ended changes nothing and ends at once.
+begin=$SECONDS
+compose up -d --no-build --scale worker="$workers" 2> /dev/null
+await 120 "the end of a run that has ended" exited "$(container learner)"
+(($(state "$(container learner)" ExitCode) == 0)) || die "up on a run that has ended left with $(state "$(container learner)" ExitCode)"
+row "docker-compose up once more: the learner left with 0" "after $((SECONDS - begin)) s"
+
+echo
+for image in worker learner; do
+  printf '%-58s %s\n' "image troupe/$image" "$(docker image inspect -f '{{.Size}}' "troupe/$image:${TROUPE_TAG:-latest}" | awk '{ printf "%.0f MB", $1 / 1e6 }')"
+done
+printf '%s\n' "${rows[@]}"
+echo "PASSED in $SECONDS s"
