@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
@@ -53,6 +54,16 @@ std::map<std::string, env::ArgValue> ToArgValues(const Arguments& arguments) {
   return values;
 }
 
+/// The argument without which the environment could be made; empty when no single one is to blame.
+std::string CulpritArgument(const env::EnvRegistry& registry, std::string_view name, const env::EnvArgs& args) {
+  for (const auto& [argument, value] : args.values()) {
+    std::map<std::string, env::ArgValue> others = args.values();
+    others.erase(argument);
+    if (registry.Make(name, env::EnvArgs(others)).ok()) return argument;
+  }
+  return "";
+}
+
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
@@ -62,8 +73,11 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   run->env_args = env::EnvArgs(ToArgValues(env.args()));
   absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = registry.Make(run->env_name, run->env_args);
   if (!made.ok()) {
-    const bool unknown = made.status().code() == absl::StatusCode::kNotFound;
-    const std::string key = unknown ? "env.name" : "env.args";
+    std::string key = "env.name";
+    if (made.status().code() != absl::StatusCode::kNotFound) {
+      const std::string culprit = CulpritArgument(registry, run->env_name, run->env_args);
+      key = culprit.empty() ? "env.args" : absl::StrCat("env.args.", base::LogSafe(culprit));
+    }
     return absl::Status(made.status().code(),
                         absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
   }

@@ -1,0 +1,366 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/config/resolved_run.h"
+#include <gtest/gtest.h>
+
+namespace troupe::config {
+namespace {
+
+using space::Space;
+
+/// An environment that is only asked for its spec.
+class SpecEnv final : public env::MultiAgentEnv {
+ public:
+  explicit SpecEnv(env::EnvSpec spec) : spec_(std::move(spec)) {}
+  const env::EnvSpec& spec() const override { return spec_; }
+  absl::Status Reset(const env::EpisodeSeed&, env::StepWriter&) override { return absl::OkStatus(); }
+  absl::Status Step(env::ActionRows, env::StepWriter&) override { return absl::OkStatus(); }
+
+ private:
+  const env::EnvSpec spec_;
+};
+
+env::AgentSpec Agent(const std::string& id, Space observation, Space action, bool mask = false) {
+  return {env::AgentId(id), std::move(observation), std::move(action), mask};
+}
+
+env::EnvSpec Spec(const std::string& name, std::vector<env::AgentSpec> agents) {
+  env::EnvSpec spec;
+  spec.name = name;
+  spec.possible_agents = std::move(agents);
+  return spec;
+}
+
+class ResolveRunTest : public testing::Test {
+ protected:
+  ResolveRunTest() {
+    const Space obs3 = *Space::Box(-1, 1, {3});
+    const Space obs2 = *Space::Box(-1, 1, {2});
+    const Space go = *Space::Discrete(5);
+    Add(Spec("team", {Agent("agent_0", obs3, go), Agent("agent_1", obs3, go), Agent("agent_2", obs3, go)}));
+    Add(Spec("mixed", {Agent("wolf_0", obs3, go), Agent("wolf_1", obs3, go), Agent("sheep", obs2, go)}));
+    Add(Spec("continuous", {Agent("a", obs3, *Space::Box(-2, 2, {2}))}));
+    Add(Spec("unbounded", {Agent("a", obs3, *Space::Box(-INFINITY, INFINITY, {2}))}));
+    Add(Spec("integer", {Agent("a", obs3, *Space::Tuple({go, *Space::Box(0, 3, {2}, tensor::DType::kInt32)}))}));
+    Add(Spec("masked", {Agent("a", obs3, go, true), Agent("b", obs3, go, true)}));
+    Add(Spec("odd name", {Agent("an agent", obs3, go)}));
+    env::EnvSpec state = Spec("state", {Agent("a", obs3, go), Agent("b", obs3, go)});
+    state.state_kind = env::StateKind::kPerEnv;
+    state.state_space = *Space::Box(-1, 1, {7});
+    state.has_agent_mask = true;
+    state.info_columns = {"hits"};
+    Add(state);
+  }
+
+  void Add(const env::EnvSpec& spec) {
+    registry_.Register(
+        {spec.name, "for tests", [spec](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+           const absl::StatusOr<int64_t> size = args.GetInt("N", 3, 1, 10);
+           if (!size.ok()) return size.status();
+           if (const absl::Status known = args.CheckAllKnown(spec.name); !known.ok()) return known;
+           return std::make_unique<SpecEnv>(spec);
+         }});
+  }
+
+  absl::StatusOr<ResolvedRun> TryResolve(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml", overrides);
+    if (!config.ok()) return config.status();
+    return ResolveRun(*config, registry_);
+  }
+
+  ResolvedRun Resolve(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    absl::StatusOr<ResolvedRun> run = TryResolve(yaml, overrides);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return run.ok() ? *run : ResolvedRun();
+  }
+
+  std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    const absl::StatusOr<ResolvedRun> run = TryResolve(yaml, overrides);
+    return run.ok() ? "OK" : std::string(run.status().message());
+  }
+
+  env::EnvRegistry registry_;
+};
+
+TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
+  const ResolvedRun run = Resolve("env: {name: team}");
+  ASSERT_EQ(run.policies.size(), 1u);
+  const policy::PolicySpec& spec = run.policies[0];
+  EXPECT_EQ(spec.id.value(), "default_policy");
+  EXPECT_EQ(spec.observation_size(), 3);
+  EXPECT_EQ(spec.agent_id_size, 3);
+  EXPECT_EQ(spec.critic_input, policy::CriticInput::kJointObservation);
+  EXPECT_EQ(spec.critic_state_size, 3 * 3 + 3);
+  EXPECT_FALSE(spec.critic_agent_id);
+  EXPECT_EQ(run.learner.num_envs, 32);
+  EXPECT_EQ(run.schema.num_envs, 32u);
+  EXPECT_EQ(run.agent_ids(), (std::vector<std::string>{"agent_0", "agent_1", "agent_2"}));
+  EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{3, 3, 3}));
+  EXPECT_EQ(run.ppo.minibatch_size, 1000);
+  EXPECT_EQ(run.stop.env_steps, 1000000);
+  EXPECT_EQ(run.experiment.write_interval_env_steps, 10000);
+  EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 100000);
+  EXPECT_EQ(run.algorithm, Algorithm::kMappo);
+  EXPECT_EQ(run.rollout.seed, 1u);
+}
+
+TEST_F(ResolveRunTest, IppoHasLocalCritics) {
+  const ResolvedRun run = Resolve("env: {name: team}\nalgorithm: {name: ippo, critic_agent_id: true}");
+  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kObservation);
+  EXPECT_EQ(run.policies[0].critic_state_size, 0);
+  EXPECT_TRUE(run.policies[0].critic_agent_id);
+  EXPECT_EQ(run.policies[0].critic_input_size(), 6);
+}
+
+TEST_F(ResolveRunTest, OnePolicyPerAgentWithoutSharing) {
+  const ResolvedRun run = Resolve("env: {name: mixed}\nalgorithm: {use_parameter_sharing: false}");
+  ASSERT_EQ(run.policies.size(), 3u);
+  EXPECT_EQ(run.policies[2].id.value(), "sheep");
+  EXPECT_EQ(run.policies[2].observation_size(), 2);
+  EXPECT_EQ(run.policies[0].agent_id_size, 0);
+  EXPECT_EQ(run.policies[2].critic_state_size, 3 + 3 + 2 + 3);
+  EXPECT_EQ(run.policy_of_agent[2].value(), 2);
+  EXPECT_EQ(Resolve("env: {name: mixed}\nmulti_agent: {policy_mapping: per_agent}").policies.size(), 3u);
+}
+
+TEST_F(ResolveRunTest, GlobRulesAndModelOverrides) {
+  const ResolvedRun run = Resolve(R"(
+env: {name: mixed}
+model: {actor_hidden_sizes: [16, 16, 16], activation: relu}
+multi_agent:
+  policies: {wolves: {model: {actor_hidden_sizes: [8]}}, sheep: {}}
+  policy_mapping: {"wolf_*": wolves, "*": sheep}
+)");
+  ASSERT_EQ(run.policies.size(), 2u);
+  EXPECT_EQ(run.policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{8}));
+  EXPECT_EQ(run.policies[0].model.activation, policy::Activation::kRelu);
+  EXPECT_EQ(run.policies[1].model.actor_hidden_sizes, (std::vector<int64_t>{16, 16, 16}));
+  EXPECT_EQ(run.policies[0].agent_id_size, 3);
+  EXPECT_EQ(run.policies[1].agent_id_size, 0);
+  ASSERT_EQ(run.mapping_rules.size(), 2u);
+  EXPECT_EQ(run.mapping_rules[0].agent_glob, "wolf_*");
+}
+
+TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {
+  const ResolvedRun run = Resolve("env: {name: state}\nalgorithm: {use_global_state: true}");
+  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kGlobalState);
+  EXPECT_EQ(run.policies[0].critic_state_size, 7);
+  EXPECT_EQ(run.schema.env_state_size, 7);
+  EXPECT_EQ(run.schema.agent_state_size, 0);
+  EXPECT_TRUE(run.schema.has_agent_mask);
+  EXPECT_EQ(run.schema.num_info_columns, 1);
+}
+
+TEST_F(ResolveRunTest, MasksByDefaultWhereThereAreSome) {
+  EXPECT_TRUE(Resolve("env: {name: masked}").policies[0].has_action_mask);
+  EXPECT_FALSE(Resolve("env: {name: masked}\nalgorithm: {use_actions_mask: false}").policies[0].has_action_mask);
+  EXPECT_FALSE(Resolve("env: {name: team}").policies[0].has_action_mask);
+}
+
+TEST_F(ResolveRunTest, NumbersReachTheirOptions) {
+  const ResolvedRun run = Resolve(R"(
+seed: 9
+env: {name: team, args: {N: 4}}
+algorithm:
+  train_batch_size: 4000
+  num_minibatches: 12
+  max_policy_lag: 1
+  lr: {initial: 1.0e-3, final: 0, env_steps: 100}
+  critic_lr: 2.0e-3
+  gamma: 0.95
+  huber_delta: 10
+  max_grad_norm: 10
+  common_reward: mean
+num_workers: 0
+num_envs_per_worker: 160
+batch_mode: complete_episodes
+rollout_fragment_length: 5
+device: cpu
+learner_threads: 2
+stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
+evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false}
+experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p}}
+learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
+)");
+  EXPECT_EQ(run.seed, 9u);
+  EXPECT_EQ(run.learner.seed, 9u);
+  EXPECT_EQ(std::get<int64_t>(run.env_args.values().at("N")), 4);
+  EXPECT_EQ(run.ppo.minibatch_size, 1000);
+  EXPECT_EQ(run.ppo.learning_rate.At(50), 5e-4);
+  EXPECT_EQ(run.ppo.critic_learning_rate.initial, 2e-3);
+  EXPECT_EQ(run.ppo.gamma, 0.95);
+  EXPECT_EQ(run.ppo.huber_delta, 10);
+  EXPECT_EQ(run.learner.max_policy_lag, 1);
+  EXPECT_EQ(run.learner.common_reward, learner::CommonReward::kMean);
+  EXPECT_EQ(run.learner.num_workers, 0);
+  EXPECT_EQ(run.learner.num_envs, 160);
+  EXPECT_TRUE(run.learner.complete_episodes);
+  EXPECT_EQ(run.batch_mode, rollout::BatchMode::kCompleteEpisodes);
+  EXPECT_EQ(run.rollout.max_fragment_env_steps, 5);
+  EXPECT_EQ(run.device.device, "cpu");
+  EXPECT_EQ(run.device.num_threads, 2);
+  EXPECT_EQ(run.stop.env_steps, 0);
+  EXPECT_EQ(run.stop.updates, 10);
+  EXPECT_EQ(run.stop.wall_clock, absl::Milliseconds(1500));
+  EXPECT_TRUE(run.stop.has_episode_return);
+  EXPECT_EQ(run.experiment.write_interval_env_steps, 400);
+  EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 0);
+  EXPECT_EQ(run.experiment.keep_checkpoints, 2);
+  EXPECT_EQ(run.experiment.directory, "out");
+  EXPECT_EQ(std::get<std::string>(run.experiment.wandb_kwargs.at("project")), "p");
+  EXPECT_EQ(run.evaluation.interval_env_steps, 100);
+  EXPECT_EQ(run.evaluation.episodes, 7);
+  EXPECT_EQ(run.evaluation.num_workers, 2);
+  EXPECT_TRUE(run.evaluation.deterministic);
+  EXPECT_EQ(run.evaluation.seed, 4u);
+  EXPECT_FALSE(run.evaluation.at_end);
+  EXPECT_EQ(run.learner.worker_timeout, absl::Milliseconds(2500));
+}
+
+TEST_F(ResolveRunTest, TheCanonicalTextResolvesToTheSameSpecHash) {
+  const ResolvedRun run = Resolve("env: {name: mixed}\nmulti_agent: {policy_mapping: {\"wolf_?\": a, sheep: b}}");
+  const ResolvedRun again = Resolve(run.config.ToYaml());
+  ASSERT_EQ(again.policies.size(), 2u);
+  for (size_t i = 0; i < run.policies.size(); ++i) EXPECT_EQ(again.policies[i].ToString(), run.policies[i].ToString());
+}
+
+TEST_F(ResolveRunTest, EnvironmentErrorsHaveAPlace) {
+  EXPECT_EQ(ErrorOf("seed: 1"), "default: env.name: is missing, expected an environment (troupe envs ls shows them)");
+  EXPECT_EQ(TryResolve("env: {name: taem}").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ErrorOf("env: {name: taem}"),
+            "run.yaml:1:13: env.name: there is no environment 'taem', did you mean 'team'?");
+  EXPECT_EQ(ErrorOf("env:\n  name: team\n  args: {N: 99}\n"),
+            "run.yaml:3:13: env.args.N: environment team: argument N is 99, expected an integer in [1, 10]");
+  EXPECT_EQ(ErrorOf("env: {name: team}", {"env.args.n=3"}),
+            "--set env.args.n=3: env.args.n: environment team: team has no argument 'n', did you mean 'N'?");
+}
+
+TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm:\n  minibatch_size: 12001\n"),
+            "run.yaml:3:19: algorithm.minibatch_size: got 12001, expected at most the 12000 rows that a policy has in "
+            "a batch of 4000 env steps");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {minibatch_size: 12000}"), "OK");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_parameter_sharing: false, minibatch_size: 4001}"),
+            "run.yaml:2:59: algorithm.minibatch_size: got 4001, expected at most the 4000 rows that a policy has in a "
+            "batch of 4000 env steps");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 12001}").substr(0, 55),
+            "run.yaml:2:30: algorithm.num_minibatches: got 12001, ex");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 2, minibatch_size: 2}"),
+            "run.yaml:2:30: algorithm.num_minibatches: got a value besides algorithm.minibatch_size, expected one of "
+            "the two");
+  EXPECT_EQ(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}").ppo.minibatch_size, 100);
+}
+
+TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {train_batch_size: 31}"),
+            "run.yaml:2:31: algorithm.train_batch_size: got 31, expected at least one env step for each of the 32 "
+            "environments (2 x 16)");
+}
+
+TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
+  const std::string error = ErrorOf("env: {name: team}\nlearner: {ingest_budget_bytes: 1048576}");
+  EXPECT_EQ(error.substr(0, 82), "run.yaml:2:32: learner.ingest_budget_bytes: got 1048576, expected at least 8801536");
+}
+
+TEST_F(ResolveRunTest, MaskWithAContinuousAction) {
+  EXPECT_EQ(ErrorOf("env: {name: continuous}\nalgorithm: {use_actions_mask: true}"),
+            "run.yaml:2:31: algorithm.use_actions_mask: got true, but agent \"a\" has a continuous action, Box(-2, 2, "
+            "[2]), expected discrete ones only");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_actions_mask: true}"),
+            "run.yaml:2:31: algorithm.use_actions_mask: got true, but team gives agent \"agent_0\" no mask");
+}
+
+TEST_F(ResolveRunTest, SpaceThatTheAlgorithmCannotServe) {
+  EXPECT_EQ(ErrorOf("env: {name: integer}\nalgorithm: {name: ippo}"),
+            "run.yaml:2:19: algorithm.name: ippo cannot serve the action space Tuple(Discrete(5), Box(0, 3, [2], "
+            "int32)) of agent \"a\", expected Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or "
+            "Tuple of them");
+}
+
+TEST_F(ResolveRunTest, ActionBounding) {
+  EXPECT_EQ(Resolve("env: {name: continuous}\naction_bound_method: tanh\naction_scaling: true")
+                .policies[0]
+                .action_bound_method,
+            policy::ActionBoundMethod::kTanh);
+  EXPECT_NE(ErrorOf("env: {name: continuous}\naction_bound_method: tanh").find("run.yaml:2:22: action_bound_method: "),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("env: {name: unbounded}\naction_scaling: true").find("run.yaml:2:17: action_scaling: "),
+            std::string::npos);
+}
+
+TEST_F(ResolveRunTest, GlobalStateThatIsNotThere) {
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_global_state: true}"),
+            "run.yaml:2:31: algorithm.use_global_state: got true, but team has no global state; expected false (the "
+            "critic sees all observations)");
+  EXPECT_EQ(ErrorOf("env: {name: state}\nalgorithm: {use_global_state: true, name: ippo}"),
+            "run.yaml:2:31: algorithm.use_global_state: got true, but only mappo has a centralized critic; expected "
+            "algorithm.name: mappo");
+}
+
+TEST_F(ResolveRunTest, PolicyMistakes) {
+  EXPECT_EQ(ErrorOf("env: {name: mixed}"),
+            "default: multi_agent.policy_mapping: agents \"wolf_0\" and \"sheep\" of policy \"default_policy\" have "
+            "different observation spaces: Box(-1, 1, [3]) and Box(-1, 1, [2]); give them policies of their own");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [a, b]}"),
+            "run.yaml:2:14: multi_agent.policy_mapping: is missing, expected rules for 2 policies, or per_agent");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [blue, red], policy_mapping: {\"*\": rde}}"),
+            "run.yaml:2:60: multi_agent.policy_mapping.*: got policy \"rde\", which multi_agent.policies does not "
+            "list; the nearest is \"red\"");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: {a: {}, b: {}}, policy_mapping: {\"*\": a}}"),
+            "run.yaml:2:33: multi_agent.policies.b: policy \"b\" plays no agent; the agents are agent_0, agent_1, "
+            "agent_2");
+  EXPECT_NE(ErrorOf("env: {name: team}\nmulti_agent: {policy_mapping: {agent_0: a}}")
+                .find("run.yaml:2:31: multi_agent.policy_mapping: "),
+            std::string::npos);
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\nmulti_agent: {policies: [a]}\nalgorithm: {use_parameter_sharing: false}"),
+      "run.yaml:3:36: algorithm.use_parameter_sharing: got false, but multi_agent gives policy \"a\" to 3 agents");
+  EXPECT_NE(ErrorOf("env: {name: odd name}\nmulti_agent: {policy_mapping: per_agent}")
+                .find("run.yaml:2:31: multi_agent.policy_mapping: an agent's id cannot be the name of its policy: "),
+            std::string::npos);
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [agent_0], policy_mapping: per_agent}"),
+            "run.yaml:2:25: multi_agent.policies: per_agent needs a policy named as each agent, got none for "
+            "\"agent_1\"");
+}
+
+TEST_F(ResolveRunTest, ExperimentNameStaysOneFolder) {
+  for (const char* name : {"a/b", "..", "\"a\\x01\""}) {
+    EXPECT_NE(ErrorOf("env: {name: team}\nexperiment: {experiment_name: " + std::string(name) + "}")
+                  .find("run.yaml:2:31: experiment.experiment_name: expected a folder's name"),
+              std::string::npos);
+  }
+}
+
+TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
+  const std::string base = "env: {name: team, args: {N: 3}}\nmulti_agent: {policies: [a]}\n";
+  const RunConfig old_config = *RunConfig::FromYaml(base, "old.yaml");
+  const auto resumed = [&](const std::vector<std::string>& overrides) {
+    return ResumeCompatible(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides));
+  };
+  EXPECT_TRUE(resumed({}).ok());
+  EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
+                       "device=cpu", "learner_threads=1", "learner.join_timeout_s=1"})
+                  .ok());
+  const absl::Status refused = resumed({"algorithm.gamma=0.5"});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(),
+            "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
+            "change stop, num_workers, evaluation, experiment, device, learner_threads, learner");
+  for (const char* change :
+       {"seed=2", "env.args.N=4", "env.name=state", "multi_agent.policies=[b]", "num_envs_per_worker=3",
+        "model.activation=relu", "algorithm.lr=1", "batch_mode=complete_episodes"}) {
+    EXPECT_EQ(resumed({change}).code(), absl::StatusCode::kFailedPrecondition) << change;
+  }
+}
+
+TEST(ExperimentNameTest, HasSkrlsForm) {
+  const std::string name = MakeExperimentName(Algorithm::kMappo, absl::FromUnixMicros(1700000000000042));
+  EXPECT_EQ(name.size(), std::string("YY-MM-DD_HH-MM-SS-SSSSSS_MAPPO").size());
+  EXPECT_EQ(name.substr(17), "-000042_MAPPO");
+}
+
+}  // namespace
+}  // namespace troupe::config

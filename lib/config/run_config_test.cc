@@ -1,0 +1,323 @@
+#include "lib/config/run_config.h"
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/base/philox.h"
+#include "lib/config/foreign_keys.h"
+#include "lib/config/schema.h"
+#include "proto/troupe/v1/config.pb.h"
+#include <gtest/gtest.h>
+
+namespace troupe::config {
+namespace {
+
+std::string ErrorOf(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml", overrides);
+  if (config.ok()) return "OK";
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(config.status().message());
+}
+
+RunConfig Parse(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml", overrides);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *config : RunConfig();
+}
+
+TEST(RunConfigTest, ReadsEveryFormOfValue) {
+  const RunConfig config = Parse(R"(
+seed: 7
+env: {name: mpe/simple_spread, args: {N: 3, local_ratio: 0.5, flag: true, limit: null, text: "3", word: abc}}
+multi_agent:
+  policies: {a: {model: {activation: relu, actor_hidden_sizes: [32]}}, b: {}}
+  policy_mapping: {"agent_0": a, "*": b}
+algorithm:
+  name: ippo
+  lr: {initial: 1.0e-3, final: 0, env_steps: 1e6}
+  entropy_coeff: 0.02
+  use_actions_mask: false
+stop: {env_steps: 5e6, episode_return: -30}
+)");
+  const v1::RunConfig& proto = config.proto();
+  EXPECT_EQ(proto.seed(), 7);
+  ASSERT_EQ(proto.env().args_size(), 6);  // ascending names
+  EXPECT_EQ(proto.env().args(0).int_value(), 3);
+  EXPECT_TRUE(proto.env().args(1).bool_value());
+  EXPECT_TRUE(proto.env().args(2).has_null_value());
+  EXPECT_EQ(proto.env().args(3).double_value(), 0.5);
+  EXPECT_EQ(proto.env().args(4).string_value(), "3");
+  EXPECT_EQ(proto.env().args(5).string_value(), "abc");
+  ASSERT_EQ(proto.multi_agent().policies_size(), 2);
+  EXPECT_EQ(proto.multi_agent().policies(0).model().activation(), v1::ACTIVATION_RELU);
+  ASSERT_EQ(proto.multi_agent().policy_mapping().rules_size(), 2);
+  EXPECT_EQ(proto.multi_agent().policy_mapping().rules(0).agents(), "agent_0");
+  EXPECT_EQ(proto.multi_agent().policy_mapping().rules(1).policy(), "b");
+  EXPECT_EQ(proto.algorithm().name(), v1::ALGORITHM_NAME_IPPO);
+  EXPECT_EQ(proto.algorithm().lr().env_steps(), 1000000);
+  EXPECT_EQ(proto.algorithm().lr().final(), 0);
+  EXPECT_EQ(proto.algorithm().entropy_coeff().initial(), 0.02);
+  EXPECT_TRUE(proto.algorithm().has_use_actions_mask());
+  EXPECT_FALSE(proto.algorithm().has_critic_lr());
+  EXPECT_EQ(proto.stop().env_steps(), 5000000);
+  EXPECT_EQ(proto.stop().episode_return(), -30);
+  EXPECT_EQ(proto.algorithm().gamma(), 0.99);  // a default
+}
+
+TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
+  EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  gama: 0.9\n"),
+            "run.yaml:3:3: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
+  EXPECT_EQ(ErrorOf("algoritm: {gamma: 0.9}"), "run.yaml:1:1: unknown key \"algoritm\"; the nearest is \"algorithm\"");
+  EXPECT_EQ(ErrorOf("stop: {env_stesp: 3}"),
+            "run.yaml:1:8: unknown key \"stop.env_stesp\"; the nearest is \"stop.env_steps\"");
+  EXPECT_EQ(ErrorOf("model: {activation: tanh, actor_hiden_sizes: 3}"),
+            "run.yaml:1:27: unknown key \"model.actor_hiden_sizes\"; the nearest is \"model.actor_hidden_sizes\"");
+}
+
+TEST(RunConfigTest, KeyInTheWrongSectionIsSentHome) {
+  EXPECT_EQ(ErrorOf("gamma: 0.9"), "run.yaml:1:1: unknown key \"gamma\"; it belongs in \"algorithm.gamma\"");
+  EXPECT_EQ(ErrorOf("algorithm: {num_workers: 3}"),
+            "run.yaml:1:13: unknown key \"algorithm.num_workers\"; it belongs in \"num_workers\"");
+}
+
+TEST(RunConfigTest, KeyLikeNoOtherListsWhatThereIs) {
+  EXPECT_EQ(ErrorOf("stop: {zzzzzzzzzz: 1}"),
+            "run.yaml:1:8: unknown key \"stop.zzzzzzzzzz\"; expected one of env_steps, agent_steps, updates, "
+            "wall_clock, episode_return");
+}
+
+TEST(RunConfigTest, ForeignKeysPointToOurs) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"algorithm: {n_epochs: 3}", "algorithm.num_epochs"},
+      {"algorithm: {gae_lam: 0.9}", "algorithm.gae_lambda"},
+      {"algorithm: {lambda: 0.9}", "algorithm.gae_lambda"},
+      {"algorithm: {clip_range: 0.2}", "algorithm.clip_param"},
+      {"algorithm: {ppo_epoch: 3}", "algorithm.num_epochs"},
+      {"num_rollout_workers: 3", "num_workers"},
+      {"num_env_runners: 3", "num_workers"},
+      {"parallels: 3", "num_envs_per_worker"},
+      {"buffer_size: 3", "algorithm.train_batch_size"},
+      {"vf_coef: 3", "algorithm.value_loss_coeff"},
+      {"ent_coef: 3", "algorithm.entropy_coeff"},
+      {"running_steps: 3", "stop.env_steps"},
+      {"multi_agent: {policy_mapping_fn: x}", "multi_agent.policy_mapping"},
+      {"discount_factor: 0.9", "algorithm.gamma"},
+      {"eps_clip: 0.9", "algorithm.clip_param"},
+  };
+  for (const auto& [yaml, ours] : cases) {
+    EXPECT_NE(ErrorOf(yaml).find("): here it is \"" + ours + "\""), std::string::npos) << ErrorOf(yaml);
+  }
+  EXPECT_EQ(ErrorOf("algorithm:\n  n_epochs: 3\n"),
+            "run.yaml:2:3: unknown key \"algorithm.n_epochs\" (XuanCe): here it is \"algorithm.num_epochs\"");
+  EXPECT_EQ(ErrorOf("algorithm: {use_rnn: true}"),
+            "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): there is no such choice here: models are "
+            "multi-layer perceptrons");
+}
+
+TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
+  const std::vector<std::string> keys = AllKeys();
+  std::set<std::string_view> seen;
+  for (const ForeignKey& foreign : ForeignKeys()) {
+    EXPECT_TRUE(seen.insert(foreign.name).second) << foreign.name << " is there twice";
+    EXPECT_TRUE(foreign.ours.empty() || std::count(keys.begin(), keys.end(), foreign.ours) == 1) << foreign.ours;
+    EXPECT_FALSE(foreign.ours.empty() && foreign.note.empty()) << foreign.name;
+    for (const std::string& key : keys) {
+      EXPECT_NE(key.substr(key.rfind('.') + 1), foreign.name) << "is a key of ours";
+    }
+  }
+}
+
+TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
+  EXPECT_EQ(ErrorOf("num_workers: 1.5"), "run.yaml:1:14: num_workers: got 1.5, expected an integer in [0, 1024]");
+  EXPECT_EQ(ErrorOf("num_workers: \"2\""), "run.yaml:1:14: num_workers: got \"2\", expected an integer in [0, 1024]");
+  EXPECT_EQ(ErrorOf("algorithm: {gamma: high}"),
+            "run.yaml:1:20: algorithm.gamma: got \"high\", expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("algorithm: {gamma: [0.9]}"),
+            "run.yaml:1:20: algorithm.gamma: got a list, expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("algorithm: {gamma: .nan}"),
+            "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"), "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false");
+  EXPECT_EQ(ErrorOf("algorithm: {name: qmix}"),
+            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo");
+  EXPECT_EQ(ErrorOf("device: gpu"), "run.yaml:1:9: device: got \"gpu\", expected one of auto, cpu, cuda");
+  EXPECT_EQ(ErrorOf("env: cartpole"), "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping)");
+  EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0");
+  EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  name: ippo\n  gamma:\n"),
+            "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("env: {name: [a]}"), "run.yaml:1:13: env.name: got a list, expected a string");
+  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [1]}}"),
+            "run.yaml:1:26: env.args.N: got a list, expected a number, a string, a boolean or null");
+  EXPECT_EQ(ErrorOf("algorithm: {critic_lr: x}"),
+            "run.yaml:1:24: algorithm.critic_lr: got \"x\", expected a number in [0, 1000] or {initial, final, "
+            "env_steps}, or auto");
+}
+
+TEST(RunConfigTest, OutOfRangeSaysTheRange) {
+  EXPECT_EQ(ErrorOf("algorithm:\n  gamma: 1.5\n"),
+            "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("algorithm: {gamma: -0.1}"),
+            "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("algorithm: {clip_param: 0}"),
+            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000]");
+  EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
+            "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1");
+  EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 2}"),
+            "run.yaml:1:29: algorithm.max_policy_lag: got 2, expected an integer in [0, 1]");
+  EXPECT_EQ(ErrorOf("num_workers: 99999999999999999999"),
+            "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]");
+  EXPECT_EQ(ErrorOf("model: {actor_hidden_sizes: [64, 0]}"),
+            "run.yaml:1:34: model.actor_hidden_sizes: got 0, expected a list of 1 to 8 integers in [1, 16384]");
+  EXPECT_EQ(ErrorOf("model: {actor_hidden_sizes: []}"),
+            "run.yaml:1:29: model.actor_hidden_sizes: got a list, expected a list of 1 to 8 integers in [1, 16384]");
+}
+
+TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
+  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: 1, final: 0}}"),
+            "run.yaml:1:17: algorithm.lr.env_steps is missing; expected {initial, final, env_steps}");
+  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: -1, final: 0, env_steps: 3}}"),
+            "run.yaml:1:27: algorithm.lr.initial: got -1, expected a number in [0, 1000] or {initial, final, "
+            "env_steps}");
+  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: 1, final: 0, env_steps: 0}}"),
+            "run.yaml:1:51: algorithm.lr.env_steps: got 0, expected an integer >= 1");
+  EXPECT_EQ(ErrorOf("algorithm: {lr: {start: 1}}"),
+            "run.yaml:1:18: unknown key \"algorithm.lr.start\"; expected one of initial, final, env_steps");
+}
+
+TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: 3}"),
+            "run.yaml:1:25: multi_agent.policies: got 3, expected a list of policy ids or a mapping from policy id to "
+            "overrides");
+  EXPECT_NE(ErrorOf("multi_agent: {policies: [a/b]}").find("run.yaml:1:26: multi_agent.policies: "), std::string::npos);
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"), "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice");
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {modle: {}}}}"),
+            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may override model only");
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {model: {activation: x}}}}"),
+            "run.yaml:1:50: multi_agent.policies.a.model.activation: got \"x\", expected one of tanh, relu, elu, gelu, "
+            "sigmoid, silu, identity");
+  EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: [a]}"),
+            "run.yaml:1:31: multi_agent.policy_mapping: got a list, expected a mapping from globs over agent ids to "
+            "policy ids, or per_agent");
+  EXPECT_TRUE(Parse("multi_agent: {policy_mapping: per_agent}").proto().multi_agent().policy_mapping().per_agent());
+}
+
+TEST(RunConfigTest, NotYamlOrNotOneMapping) {
+  EXPECT_EQ(ErrorOf(""), "run.yaml: is empty, expected a configuration with at least env: {name: ...}");
+  EXPECT_EQ(ErrorOf("# only a comment\n"),
+            "run.yaml: is empty, expected a configuration with at least env: {name: ...}");
+  EXPECT_EQ(ErrorOf("- a\n- b\n"), "run.yaml:1:1: the configuration: got a list, expected a section (a mapping)");
+  EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"), "run.yaml:2:1: key \"seed\" is there twice");
+  EXPECT_EQ(ErrorOf("seed: 1\n---\nseed: 2\n"), "run.yaml: holds 2 YAML documents, expected one");
+  EXPECT_EQ(ErrorOf("seed: [1\n").substr(0, 10), "run.yaml:2");
+  EXPECT_NE(ErrorOf("seed: [1\n").find(": not valid YAML: "), std::string::npos);
+  EXPECT_EQ(ErrorOf("? [a]\n: 1\n"), "run.yaml:1:3: got a list as a key, expected a name");
+}
+
+TEST(RunConfigTest, HostileTextIsAnErrorAndNoCrash) {
+  EXPECT_NE(ErrorOf(std::string(100000, '[')), "OK");
+  EXPECT_NE(ErrorOf(std::string((1 << 20) + 1, ' ')), "OK");
+  EXPECT_NE(ErrorOf("a: &a {a: *a}"), "OK");
+  EXPECT_NE(ErrorOf(std::string("\0\x01\xff\xfe", 4)), "OK");
+  EXPECT_EQ(ErrorOf("\"a\\x1b[31m\": 1").find('\x1b'), std::string::npos) << "control characters reach the terminal";
+  base::PhiloxSequence random(base::PhiloxKey::Make(11, base::RandomStream::kTest), {});
+  const std::string seedling = DefaultsYaml();
+  for (int i = 0; i < 300; ++i) {
+    std::string text = seedling;
+    for (int flips = 0; flips < 4; ++flips) {
+      text[random.Below(static_cast<uint32_t>(text.size()))] = static_cast<char>(random.Below(128));
+    }
+    const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(text, "run.yaml");
+    if (config.ok()) {
+      const absl::StatusOr<RunConfig> again = RunConfig::FromYaml(config->ToYaml(), "again");
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(*again, *config);
+    }
+  }
+}
+
+TEST(RunConfigTest, OverridesGoTheSameWay) {
+  const RunConfig config =
+      Parse("env: {name: a, args: {N: 3, M: 1}}\nalgorithm: {gamma: 0.9}",
+            {"algorithm.gamma=0.8", "env.args.N=4", "algorithm.lr={initial: 1, final: 0, env_steps: 9}",
+             "model.actor_hidden_sizes=[8, 8]", "stop.env_steps=1e6", "stop.env_steps=2000000",
+             "multi_agent.policies.x.model.activation=relu", "experiment.experiment_name=a=b"});
+  EXPECT_EQ(config.proto().algorithm().gamma(), 0.8);
+  ASSERT_EQ(config.proto().env().args_size(), 2);
+  EXPECT_EQ(config.proto().env().args(0).int_value(), 1);
+  EXPECT_EQ(config.proto().env().args(1).int_value(), 4);
+  EXPECT_EQ(config.proto().algorithm().lr().env_steps(), 9);
+  EXPECT_EQ(config.proto().model().actor_hidden_sizes_size(), 2);
+  EXPECT_EQ(config.proto().model().actor_hidden_sizes(0), 8);
+  EXPECT_EQ(config.proto().stop().env_steps(), 2000000);
+  EXPECT_EQ(config.proto().multi_agent().policies(0).model().activation(), v1::ACTIVATION_RELU);
+  EXPECT_EQ(config.proto().experiment().experiment_name(), "a=b");
+  EXPECT_EQ(config.Where("algorithm.gamma"), "--set algorithm.gamma=0.8");
+  EXPECT_EQ(config.Where("env.args.M"), "run.yaml:1:32");
+  EXPECT_EQ(config.Where("env.args.other"), "run.yaml:1:22");
+  EXPECT_EQ(config.Where("algorithm.clip_param"), "run.yaml:2:12");
+  EXPECT_EQ(config.Where("device"), "default");
+}
+
+TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
+  EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma=2"}),
+            "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]");
+  EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gama=1"}),
+            "--set algorithm.gama=1: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
+  EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma"}), "--set algorithm.gamma: got no value, expected key=value");
+  EXPECT_EQ(ErrorOf("seed: 1", {"=3"}), "--set =3: got no value, expected key=value");
+  EXPECT_EQ(ErrorOf("seed: 1", {"seed="}), "--set seed=: seed: got nothing, expected an integer >= 0");
+  EXPECT_EQ(ErrorOf("seed: 1", {"seed.a=3"}), "--set seed.a=3: seed: got a mapping, expected an integer >= 0");
+  EXPECT_NE(ErrorOf("seed: 1", {"seed=[1"}).find("--set seed=[1: not valid YAML: "), std::string::npos);
+  EXPECT_NE(ErrorOf("seed: 1", {"seed=1", "a..b=3"}), "OK");
+}
+
+TEST(RunConfigTest, CanonicalTextReadsBack) {
+  const RunConfig config = Parse(R"(
+env: {name: "weird name: #", args: {"1": 1.0, "true": "true", a: "null", b: "1e3", c: "x\ny\"\\", d: 1e300, e: -0.1, f: "", g: "nan", h: "ä"}}
+multi_agent:
+  policies: {"0": {model: {critic_hidden_sizes: [1, 2, 3]}}, b: {model: {}}, c: null}
+  policy_mapping: {"a*?": "0", "*": c}
+algorithm: {lr: {initial: 0.1, final: 0.3333333333333333, env_steps: 7}, critic_lr: 1.0e-7, minibatch_size: 3}
+stop: {env_steps: 0, episode_return: 1}
+experiment: {wandb_kwargs: {project: p}, write_interval: -1}
+)");
+  const std::string yaml = config.ToYaml();
+  const RunConfig again = Parse(yaml);
+  EXPECT_EQ(again.ToYaml(), yaml);
+  EXPECT_EQ(again.proto().SerializeAsString(), config.proto().SerializeAsString());
+  EXPECT_EQ(again, config);
+  EXPECT_NE(again, RunConfig());
+}
+
+TEST(RunConfigTest, DefaultsCommentedReadBack) {
+  const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(DefaultsYaml(), "defaults");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->proto().SerializeAsString(), RunConfig().proto().SerializeAsString());
+  EXPECT_EQ(Parse(RunConfig().ToYaml()), RunConfig());
+}
+
+TEST(SchemaTest, EveryKeyIsDescribedAndItsDefaultIsInRange) {
+  for (const std::string& key : AllKeys()) {
+    EXPECT_NE(DefaultsMarkdown().find("| `" + key + "` |"), std::string::npos) << key;
+  }
+  EXPECT_EQ(DefaultsMarkdown().find("|  |"), std::string::npos) << "a cell is empty";
+}
+
+TEST(RunConfigTest, FileErrors) {
+  const absl::StatusOr<RunConfig> missing = RunConfig::FromFile("/nonexistent/run.yaml");
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.status().message(), "/nonexistent/run.yaml: cannot be read: No such file or directory");
+  EXPECT_EQ(RunConfig::FromFile("/").status().message(), "/: is a directory, expected a YAML file");
+  const std::string path = testing::TempDir() + "/run_config_test.yaml";
+  std::ofstream(path) << "seed: 5\n";
+  const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path, {"num_workers=0"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->proto().seed(), 5);
+  EXPECT_EQ(config->Where("seed"), path + ":1:7");
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace troupe::config

@@ -79,6 +79,7 @@ std::string Describe(const YAML::Node& node) {
 
 std::string YamlLoader::Place(const YAML::Node& node) const {
   if (!fixed_place_.empty()) return fixed_place_;
+  if (node.IsNull() && !key_place_.empty()) return key_place_;  // yaml-cpp gives what is not there no place
   return absl::StrCat(source_, ":", node.Mark().line + 1, ":", node.Mark().column + 1);
 }
 
@@ -92,6 +93,7 @@ absl::Status YamlLoader::WrongValue(const YAML::Node& node, const std::string& k
 
 absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const std::string& section,
                                                   std::map<std::string, bool>* seen) {
+  key_place_ = Place(name);
   const std::string in = section.empty() ? "" : absl::StrCat(" in ", section);
   if (!name.IsScalar() || name.Scalar().empty()) {
     return Error(name, absl::StrCat("got ", Describe(name), " as a key", in, ", expected a name"));
@@ -119,7 +121,10 @@ absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& 
       return Error(entry.first, absl::StrCat("unknown key \"", base::LogSafe(key, 128), "\"",
                                              UnknownKeyHint(section, name, KeyNames(*message->GetDescriptor()))));
     }
-    places_[key] = Place(entry.second);
+    // An override places the keys it sets, not the sections around them.
+    const KeyForm form = FormOf(*field);
+    const bool is_group = form == KeyForm::kSection || form == KeyForm::kArguments || form == KeyForm::kPolicies;
+    if (fixed_place_.empty() || !is_group) places_[key] = Place(entry.second);
     TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *field, message));
   }
   return absl::OkStatus();
@@ -251,9 +256,11 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
                                        Message* message) {
   if (node.IsNull()) return absl::OkStatus();
   if (!node.IsMap()) return WrongValue(node, key, field);
-  const auto arguments = message->GetReflection()->GetMutableRepeatedFieldRef<v1::Argument>(message, &field);
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
   std::map<std::string, v1::Argument> merged;
-  for (const v1::Argument& argument : arguments) merged[argument.name()] = argument;
+  for (const v1::Argument& argument : reflection.GetRepeatedFieldRef<v1::Argument>(*message, &field)) {
+    merged[argument.name()] = argument;
+  }
   std::map<std::string, bool> seen;
   for (const auto& entry : node) {
     TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
@@ -266,8 +273,8 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
     argument.set_name(name);
     SetArgument(entry.second, &argument);
   }
-  arguments.Clear();
-  for (const auto& [name, argument] : merged) arguments.Add(argument);
+  reflection.ClearField(message, &field);
+  for (const auto& [name, argument] : merged) reflection.AddMessage(message, &field)->CopyFrom(argument);
   return absl::OkStatus();
 }
 
@@ -368,6 +375,7 @@ void ApplyDefaults(Message* section) {
     const std::string& text = RuleOf(field).default_();
     if (text.empty()) {
       if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) section->GetReflection()->SetString(section, &field, "");
+      if (FormOf(field) == KeyForm::kPolicyMapping) section->GetReflection()->MutableMessage(section, &field);
       continue;
     }
     YamlLoader loader("config.proto", "", &places);

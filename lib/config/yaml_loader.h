@@ -55,6 +55,7 @@ class YamlLoader {
   const std::string source_;
   const std::string fixed_place_;
   PlaceMap& places_;
+  std::string key_place_;  ///< of the last key read
 };
 
 /// Gives every key of a section that has a default its default; recurses into sections.
