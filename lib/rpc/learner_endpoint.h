@@ -42,9 +42,11 @@ class LearnerEndpoint {
   /// UNAVAILABLE while draining; any other error refuses this worker for good.
   virtual absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) = 0;
   virtual void Leave(const WorkerKey& key, const std::string& why) = 0;
-  virtual void Heartbeat(const WorkerKey& key) = 0;
-  /// The disposition goes to the port as an ack. FAILED_PRECONDITION when `key` was superseded: nothing happened, end
-  /// the stream.
+  /// FAILED_PRECONDITION as Submit.
+  virtual absl::Status Heartbeat(const WorkerKey& key) = 0;
+  /// The disposition goes to the port as an ack. Errors mean that nothing happened and the stream ends:
+  /// FAILED_PRECONDITION `key` was superseded or given up (the worker registers again), RESOURCE_EXHAUSTED no room now
+  /// (it comes back later and sends again), INVALID_ARGUMENT a sequence number that no honest worker sends.
   virtual absl::Status Submit(const WorkerKey& key, uint64_t sequence, sample::MultiAgentBatchPtr batch) = 0;
   /// A fragment that no batch could be made of; `rows` is what its header claimed. As Submit.
   virtual absl::Status SubmitUndecodable(const WorkerKey& key, uint64_t sequence, int64_t rows,

@@ -25,6 +25,11 @@ int64_t ClaimedRows(const v1::Fragment& header) {
   return rows;
 }
 
+/// A registration that is over is no fault of the worker's bytes: ABORTED tells it to register again.
+absl::Status Superseded(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) ? absl::AbortedError(status.message()) : status;
+}
+
 }  // namespace
 
 RolloutReactor* RolloutReactor::Start(const RolloutContext* context) {
@@ -166,8 +171,7 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
     case v1::WorkerMessage::kFragment:
       return HandleFragment(message.fragment(), split, list);
     case v1::WorkerMessage::kHeartbeat:
-      context_->endpoint->Heartbeat(key);
-      return absl::OkStatus();
+      return Superseded(context_->endpoint->Heartbeat(key));
     case v1::WorkerMessage::kGoodbye:
       said_goodbye_ = true;
       goodbye_ = base::LogSafe(message.goodbye().reason(), kMaxReasonBytes);
@@ -246,9 +250,10 @@ absl::Status RolloutReactor::HandleFragment(const v1::Fragment& header, const Sp
   if (header.sequence() == 0) return absl::InvalidArgumentError("a Fragment without a sequence number");
   absl::StatusOr<sample::MultiAgentBatchPtr> batch = context_->decoder->Decode(header, split, list);
   if (!batch.ok()) {
-    return context_->endpoint->SubmitUndecodable(key, header.sequence(), ClaimedRows(header), batch.status());
+    return Superseded(
+        context_->endpoint->SubmitUndecodable(key, header.sequence(), ClaimedRows(header), batch.status()));
   }
-  return context_->endpoint->Submit(key, header.sequence(), *std::move(batch));
+  return Superseded(context_->endpoint->Submit(key, header.sequence(), *std::move(batch)));
 }
 
 void RolloutReactor::OnWriteDone(bool ok) {

@@ -31,7 +31,6 @@ bool Permanent(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kAborted:  // another stream has taken this worker's place
       return true;
     default:
       return false;

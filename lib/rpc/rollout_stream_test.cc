@@ -1,0 +1,353 @@
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/rpc/control_client.h"
+#include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/learner_server.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/scripted_peer.h"
+#include "lib/sample/testing/batch_maker.h"
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+/// A server on a socket of its own, before a fake learner.
+class RolloutStreamTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    address_ = absl::StrCat("unix-abstract:troupe-test-", getpid(), "-",
+                            testing::UnitTest::GetInstance()->current_test_info()->name());
+    LearnerServerOptions options;
+    options.addresses = {address_};
+    options.schema = schema_;
+    options.config_yaml = "seed: 1\n";
+    auto server = LearnerServer::Start(std::move(options), &endpoint_, &endpoint_, &clock_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  std::string FragmentBytes(uint64_t sequence) const {
+    std::string bytes;
+    const auto encoded = EncodeFragment(sequence, sample::MakeBatch(schema_, {}, 4, 25));
+    const auto list = SliceList::From(encoded->message);
+    for (const grpc::Slice& slice : list->slices())
+      bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    return bytes;
+  }
+  /// The server still takes a worker and its samples.
+  void ExpectServes() {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    peer.Send(FragmentBytes(1));
+    const auto ack = peer.Receive();
+    ASSERT_TRUE(ack.ok()) << ack.status();
+    EXPECT_EQ(ack->ack().disposition(), v1::DISPOSITION_ACCEPTED);
+  }
+
+  const sample::BatchSchema schema_ = sample::SimpleSchema();
+  base::FakeClock clock_;
+  FakeEndpoint endpoint_;
+  std::string address_;
+  std::unique_ptr<LearnerServer> server_;
+};
+
+TEST_F(RolloutStreamTest, WelcomeComesFirstAndSaysEverything) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  const auto message = peer.Receive();
+  ASSERT_TRUE(message.ok()) << message.status();
+  ASSERT_TRUE(message->has_welcome()) << message->DebugString();
+  EXPECT_EQ(message->welcome().worker_id(), 1u);
+  EXPECT_EQ(message->welcome().worker_epoch(), 1u);
+  EXPECT_EQ(message->welcome().learner_epoch(), 1u);
+  EXPECT_EQ(message->welcome().spec_hash(), schema_.Hash());
+  EXPECT_EQ(message->welcome().config_yaml(), "seed: 1\n");
+  EXPECT_GT(message->welcome().credit_bytes(), 0u);
+  EXPECT_EQ(message->welcome().protocol().major(), kProtocolMajor);
+}
+
+TEST_F(RolloutStreamTest, GrantsAcksAndDrainReachTheWorkerInOrder) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  const auto port = endpoint_.worker(1).port;
+  port->SendGrant(sample::MakeGrant(3, 25, {1, 4}));
+  port->SendAck({.sequence = 7, .watermark = 6, .disposition = sample::Disposition::kStale, .reason = "too old"});
+  port->SendDrain("done");
+  const auto grant = peer.Receive();
+  ASSERT_TRUE(grant->has_grant());
+  EXPECT_EQ(grant->grant().lanes_size(), 3);
+  EXPECT_EQ(grant->grant().min_version().n(), 4);
+  const auto ack = peer.Receive();
+  EXPECT_EQ(ack->ack().sequence(), 7u);
+  EXPECT_EQ(ack->ack().watermark(), 6u);
+  EXPECT_EQ(ack->ack().disposition(), v1::DISPOSITION_STALE);
+  EXPECT_EQ(ack->ack().reason(), "too old");
+  EXPECT_EQ(peer.Receive()->drain().reason(), "done");
+}
+
+TEST_F(RolloutStreamTest, AGoodbyeEndsTheStreamWithOk) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  v1::WorkerMessage goodbye;
+  goodbye.mutable_goodbye()->set_reason("drained");
+  peer.Send(goodbye.SerializeAsString(), /*last=*/true);
+  EXPECT_TRUE(peer.AwaitEnd().ok()) << peer.AwaitEnd();
+  ASSERT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).leaves == 1; }));
+  EXPECT_EQ(endpoint_.worker(1).left_because, "drained");
+}
+
+TEST_F(RolloutStreamTest, ALostConnectionIsALeave) {
+  {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+  }
+  ASSERT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).leaves == 1; }));
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, OtherProtocolVersionIsRefusedInWords) {
+  ScriptedPeer peer(address_);
+  v1::WorkerMessage hello = ScriptedPeer::Hello();
+  hello.mutable_hello()->mutable_protocol()->set_major(kProtocolMajor + 1);
+  peer.Send(hello);
+  const auto message = peer.Receive();
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_EQ(message->refusal().reason(), v1::REFUSAL_REASON_PROTOCOL);
+  EXPECT_NE(message->refusal().message().find("protocol 2.0 is not spoken here, expected 1.0"), std::string::npos)
+      << message->refusal().message();
+  EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kFailedPrecondition);
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, OtherMinorVersionIsFine) {
+  ScriptedPeer peer(address_);
+  v1::WorkerMessage hello = ScriptedPeer::Hello();
+  hello.mutable_hello()->mutable_protocol()->set_minor(99);
+  peer.Send(hello);
+  EXPECT_TRUE(peer.Receive()->has_welcome());
+}
+
+TEST_F(RolloutStreamTest, WrongSpecHashIsRefusedInWords) {
+  ScriptedPeer peer(address_);
+  v1::WorkerMessage hello = ScriptedPeer::Hello();
+  hello.mutable_hello()->set_spec_hash(schema_.Hash() + 1);
+  peer.Send(hello);
+  const auto message = peer.Receive();
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_EQ(message->refusal().reason(), v1::REFUSAL_REASON_SPEC_HASH);
+  EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kFailedPrecondition);
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, TheRightSpecHashIsWelcome) {
+  ScriptedPeer peer(address_);
+  v1::WorkerMessage hello = ScriptedPeer::Hello();
+  hello.mutable_hello()->set_spec_hash(schema_.Hash());
+  peer.Send(hello);
+  EXPECT_TRUE(peer.Receive()->has_welcome());
+}
+
+TEST_F(RolloutStreamTest, AHelloOutOfRangeIsRefused) {
+  for (int what = 0; what < 4; ++what) {
+    ScriptedPeer peer(address_);
+    v1::WorkerMessage hello = ScriptedPeer::Hello();
+    if (what == 0) hello.mutable_hello()->set_incarnation(0);
+    if (what == 1) hello.mutable_hello()->set_next_sequence(0);
+    if (what == 2) hello.mutable_hello()->set_first_unacked(2);
+    if (what == 3) hello.mutable_hello()->set_name(std::string(129, 'x'));
+    peer.Send(hello);
+    EXPECT_EQ(peer.Receive()->refusal().reason(), v1::REFUSAL_REASON_BAD_HELLO) << what;
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument) << what;
+  }
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, ALearnerThatDrainsSaysSo) {
+  endpoint_.set_join_status(absl::UnavailableError("the run is over"));
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  EXPECT_EQ(peer.Receive()->refusal().reason(), v1::REFUSAL_REASON_DRAINING);
+  EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RolloutStreamTest, MessagesOutOfOrderEndTheStream) {
+  {
+    ScriptedPeer peer(address_);
+    peer.Send(FragmentBytes(1));  // before Hello
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  }
+  {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    peer.Send(ScriptedPeer::Hello());
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  }
+  {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    peer.Send(std::string("\xff\xff\xff\xff"));
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  }
+  {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    peer.Send(FragmentBytes(0));  // there is no sequence 0
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  }
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, AMessageBeyondTheLimitIsRefusedByTheTransport) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  peer.Send(std::string(kMaxMessageBytes + 1, 'x'));
+  EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kResourceExhausted);
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, AnUndecodableFragmentIsInvalidAndTheStreamGoesOn) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  std::string spoiled = FragmentBytes(1);
+  spoiled.back() = static_cast<char>(spoiled.back() ^ 1);
+  peer.Send(spoiled);
+  const auto invalid = peer.Receive();
+  EXPECT_EQ(invalid->ack().disposition(), v1::DISPOSITION_INVALID);
+  EXPECT_NE(invalid->ack().reason().find("CRC-32C"), std::string::npos) << invalid->ack().reason();
+  peer.Send(FragmentBytes(2));
+  EXPECT_EQ(peer.Receive()->ack().disposition(), v1::DISPOSITION_ACCEPTED);
+  EXPECT_EQ(endpoint_.arrivals()[0].claimed_rows, 4 * 25 * 3);
+}
+
+TEST_F(RolloutStreamTest, HeartbeatsAreHeard) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  v1::WorkerMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  peer.Send(heartbeat);
+  EXPECT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).heartbeats == 1; }));
+}
+
+TEST_F(RolloutStreamTest, ASecondRegistrationEndsTheFirstStream) {
+  ScriptedPeer first(address_);
+  first.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(first.Receive()->has_welcome());
+  ScriptedPeer second(address_);
+  v1::WorkerMessage hello = ScriptedPeer::Hello();
+  hello.mutable_hello()->set_worker_id(1);
+  second.Send(hello);
+  EXPECT_EQ(second.Receive()->welcome().worker_epoch(), 2u);
+  EXPECT_EQ(first.AwaitEnd().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(RolloutStreamTest, AStreamWithoutHelloEndsInTime) {
+  ScriptedPeer peer(address_);
+  v1::WorkerMessage nothing;
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (server_->num_streams() == 0 && absl::Now() < deadline) {
+  }
+  server_->Tick();
+  EXPECT_EQ(server_->num_streams(), 1);
+  clock_.Advance(kHandshakeTimeout);
+  server_->Tick();
+  EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(RolloutStreamTest, ShutdownEndsEveryStreamAndReturns) {
+  ScriptedPeer joined(address_);
+  joined.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(joined.Receive()->has_welcome());
+  ScriptedPeer silent(address_);
+  server_->Shutdown(absl::Seconds(5));
+  EXPECT_EQ(joined.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(silent.AwaitEnd().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(server_->num_streams(), 0);
+}
+
+TEST_F(RolloutStreamTest, AnAddressInUseIsAClearError) {
+  LearnerServerOptions options;
+  options.addresses = {address_};
+  options.schema = schema_;
+  const auto second = LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(second.status().message().find("in use"), std::string::npos) << second.status();
+  options.addresses = {"127.0.0.1:0"};
+  const auto tcp = LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_);
+  ASSERT_TRUE(tcp.ok()) << tcp.status();
+  options.addresses = (*tcp)->addresses();
+  EXPECT_EQ(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, ASocketFileThatAKilledServerLeftIsTakenOver) {
+  const std::string path = absl::StrCat(testing::TempDir(), "troupe-", getpid(), ".sock");
+  LearnerServerOptions options;
+  options.addresses = {"unix:" + path};
+  options.schema = schema_;
+  {
+    auto first = LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_);
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).status().code(),
+              absl::StatusCode::kAlreadyExists);
+  }
+  // As after kill -9: a socket in the file system that nobody listens at.
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  unlink(path.c_str());
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+  close(fd);
+  EXPECT_TRUE(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).ok());
+}
+
+TEST_F(RolloutStreamTest, PlainTextOnTheNetworkNeedsItsFlag) {
+  LearnerServerOptions options;
+  options.addresses = {"0.0.0.0:0"};
+  options.schema = schema_;
+  EXPECT_EQ(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  options.security.insecure_plaintext_network = true;
+  EXPECT_TRUE(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).ok());
+}
+
+TEST_F(RolloutStreamTest, ControlAnswers) {
+  auto client = ControlClient::Create(address_, {});
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto status = (*client)->Status(absl::Seconds(10));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->run_name(), "fake");
+  EXPECT_EQ(status->protocol().major(), kProtocolMajor);
+  EXPECT_EQ(*(*client)->Checkpoint(absl::Seconds(10)), 456);
+  EXPECT_TRUE((*client)->Drain("deploy\n", absl::Seconds(10)).ok());
+  EXPECT_NE(endpoint_.drain_reason().find("deploy"), std::string::npos);
+  EXPECT_EQ(endpoint_.drain_reason().find('\n'), std::string::npos) << "control characters reach the log";
+}
+
+TEST_F(RolloutStreamTest, ControlOfNobodySaysWho) {
+  auto client = ControlClient::Create("unix-abstract:troupe-nobody", {});
+  ASSERT_TRUE(client.ok());
+  const auto status = (*client)->Status(absl::Seconds(5));
+  EXPECT_EQ(status.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(status.status().message().find("unix-abstract:troupe-nobody"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace troupe::rpc

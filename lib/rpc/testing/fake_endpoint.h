@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "lib/base/mutex.h"
+#include "lib/rpc/learner_endpoint.h"
+
+namespace troupe::rpc {
+
+/// A learner for tests of the streams: takes every worker, writes down what arrives, and acknowledges when told to.
+/// Thread-safe.
+class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
+ public:
+  struct Arrival {
+    WorkerKey key;
+    uint64_t sequence = 0;
+    sample::MultiAgentBatchPtr batch;  ///< nullptr: could not be decoded
+    absl::Status why;
+    int64_t claimed_rows = 0;
+  };
+  struct Worker {
+    JoinRequest request;
+    WorkerKey key;
+    std::shared_ptr<learner::WorkerPort> port;
+    int joins = 0;
+    int leaves = 0;
+    std::string left_because;
+    int heartbeats = 0;
+    uint64_t watermark = 0;
+    bool given_up = false;
+  };
+
+  explicit FakeEndpoint(uint64_t learner_epoch = 1) : learner_epoch_(learner_epoch) {}
+
+  void set_auto_ack(bool on) {
+    base::MutexLock lock(&mutex_);
+    auto_ack_ = on;
+  }
+  void set_join_status(absl::Status status) {
+    base::MutexLock lock(&mutex_);
+    join_status_ = std::move(status);
+  }
+  void set_watermark(uint64_t worker, uint64_t watermark) {
+    base::MutexLock lock(&mutex_);
+    workers_[worker].watermark = watermark;
+  }
+
+  absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) override {
+    base::MutexLock lock(&mutex_);
+    if (!join_status_.ok()) return join_status_;
+    const uint64_t id = request.worker_id.value() != 0 ? request.worker_id.value() : next_id_++;
+    Worker& worker = workers_[id];
+    worker.request = request;
+    worker.key = {sample::WorkerId(id), sample::WorkerEpoch(worker.key.epoch.value() + 1)};
+    worker.port = std::move(port);
+    ++worker.joins;
+    worker.given_up = false;
+    changed_.NotifyAll();
+    return JoinReply{worker.key, learner_epoch_, worker.watermark};
+  }
+  void Leave(const WorkerKey& key, const std::string& why) override {
+    base::MutexLock lock(&mutex_);
+    Worker& worker = workers_[key.id.value()];
+    ++worker.leaves;
+    worker.left_because = why;
+    changed_.NotifyAll();
+  }
+  absl::Status Heartbeat(const WorkerKey& key) override {
+    base::MutexLock lock(&mutex_);
+    Worker& worker = workers_[key.id.value()];
+    if (worker.given_up || key.epoch != worker.key.epoch) return absl::FailedPreconditionError("superseded");
+    ++worker.heartbeats;
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+  /// As a learner that has not heard of a worker for too long.
+  void GiveUp(uint64_t worker) {
+    base::MutexLock lock(&mutex_);
+    workers_[worker].given_up = true;
+  }
+  absl::Status Submit(const WorkerKey& key, uint64_t sequence, sample::MultiAgentBatchPtr batch) override {
+    return Arrived({key, sequence, std::move(batch), absl::OkStatus(), 0}, sample::Disposition::kAccepted);
+  }
+  absl::Status SubmitUndecodable(const WorkerKey& key, uint64_t sequence, int64_t rows,
+                                 const absl::Status& why) override {
+    return Arrived({key, sequence, nullptr, why, rows}, sample::Disposition::kInvalid);
+  }
+
+  v1::StatusReply GetStatus() override {
+    v1::StatusReply reply;
+    reply.set_run_name("fake");
+    reply.set_env_steps(123);
+    return reply;
+  }
+  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override { done(456); }
+  void RequestDrain(const std::string& reason) override {
+    base::MutexLock lock(&mutex_);
+    drain_reason_ = reason;
+  }
+
+  /// Blocks until `condition(*this state)` holds, or gives up after ten seconds: false.
+  template <typename Condition>
+  bool Await(Condition condition) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    base::MutexLock lock(&mutex_);
+    while (!condition(workers_, arrivals_)) {
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed_.WaitFor(&mutex_, left);
+    }
+    return true;
+  }
+  bool AwaitArrivals(size_t count) {
+    return Await([count](const auto&, const auto& arrivals) { return arrivals.size() >= count; });
+  }
+  bool AwaitJoins(uint64_t worker, int joins) {
+    return Await([&](const auto& workers, const auto&) {
+      const auto it = workers.find(worker);
+      return it != workers.end() && it->second.joins >= joins;
+    });
+  }
+  std::vector<Arrival> arrivals() const {
+    base::MutexLock lock(&mutex_);
+    return arrivals_;
+  }
+  Worker worker(uint64_t id) const {
+    base::MutexLock lock(&mutex_);
+    const auto it = workers_.find(id);
+    return it == workers_.end() ? Worker{} : it->second;
+  }
+  std::string drain_reason() const {
+    base::MutexLock lock(&mutex_);
+    return drain_reason_;
+  }
+
+ private:
+  absl::Status Arrived(Arrival arrival, sample::Disposition disposition) {
+    std::shared_ptr<learner::WorkerPort> port;
+    sample::FragmentAck ack;
+    {
+      base::MutexLock lock(&mutex_);
+      Worker& worker = workers_[arrival.key.id.value()];
+      if (worker.given_up || arrival.key.epoch != worker.key.epoch) return absl::FailedPreconditionError("superseded");
+      ack = {arrival.sequence, arrival.sequence, disposition, std::string(arrival.why.message())};
+      if (auto_ack_) {
+        worker.watermark = arrival.sequence;
+        port = worker.port;
+      }
+      arrivals_.push_back(std::move(arrival));
+      changed_.NotifyAll();
+    }
+    if (port != nullptr) port->SendAck(ack);
+    return absl::OkStatus();
+  }
+
+  const uint64_t learner_epoch_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  bool auto_ack_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Status join_status_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
+  std::string drain_reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::rpc

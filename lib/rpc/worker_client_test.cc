@@ -1,0 +1,287 @@
+#include "lib/rpc/worker_client.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/rpc/learner_server.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/sample/testing/batch_maker.h"
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+using policy::PolicySlot;
+
+/// A client with its I/O thread, and a server that can go and come back.
+class WorkerClientTest : public testing::Test {
+ protected:
+  ~WorkerClientTest() override { StopClient(); }
+
+  /// Lives as long as the test: streams tell it when they end.
+  FakeEndpoint& NewEndpoint(uint64_t learner_epoch) {
+    return *endpoints_.emplace_back(std::make_unique<FakeEndpoint>(learner_epoch));
+  }
+  void StartServer(FakeEndpoint* endpoint, int64_t credit_bytes = 16 << 20) {
+    LearnerServerOptions options;
+    options.addresses = {address_};
+    options.schema = schema_;
+    options.config_yaml = "seed: 1\n";
+    options.credit_bytes = credit_bytes;
+    auto server = LearnerServer::Start(std::move(options), endpoint, endpoint, &base::Clock::Real());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  void StartClient(absl::Duration budget = absl::Minutes(1)) {
+    WorkerClientOptions options;
+    options.address = address_;
+    options.name = "test";
+    options.incarnation = 81;
+    options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50), .budget = budget};
+    auto client = WorkerClient::Create(std::move(options), &base::Clock::Real());
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+    io_thread_ = std::thread([this] { client_->Run(); });
+  }
+  void StopClient() {
+    if (client_ != nullptr) client_->Close();
+    if (io_thread_.joinable()) io_thread_.join();
+  }
+  sample::MultiAgentBatchPtr Batch() const { return sample::MakeBatch(schema_, {}, 4, 25); }
+  std::shared_ptr<policy::WeightSnapshot> Snapshot(policy::WeightVersion version, float value) const {
+    auto snapshot = std::make_shared<policy::WeightSnapshot>();
+    snapshot->id = schema_.policies[0].id;
+    snapshot->version = version;
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(schema_.policies[0]).actor_size()), value);
+    return snapshot;
+  }
+  template <typename Condition>
+  static bool Await(Condition condition) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    while (absl::Now() < deadline) {
+      if (condition()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  const sample::BatchSchema schema_ = sample::SimpleSchema();
+  const std::string address_ = absl::StrCat("unix-abstract:troupe-client-", getpid(), "-",
+                                            testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::vector<std::unique_ptr<FakeEndpoint>> endpoints_;
+  std::unique_ptr<LearnerServer> server_;
+  std::unique_ptr<WorkerClient> client_;
+  std::thread io_thread_;
+};
+
+TEST_F(WorkerClientTest, TheWholePath) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  const auto welcome = client_->AwaitWelcome(absl::Seconds(10));
+  ASSERT_TRUE(welcome.ok()) << welcome.status();
+  EXPECT_EQ(welcome->config_yaml, "seed: 1\n");
+  EXPECT_EQ(welcome->spec_hash, schema_.Hash());
+  client_->SetPolicies(schema_.policies, welcome->spec_hash);
+
+  server_->weights().Publish(PolicySlot(0), Snapshot({1, 0}, 0.5f));
+  const auto weights = client_->AwaitWeights(PolicySlot(0), {1, 0}, absl::Seconds(10));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->actor[0], 0.5f);
+
+  endpoint.worker(1).port->SendGrant(sample::MakeGrant(4, 25, {1, 0}));
+  const auto grant = client_->AwaitGrant(absl::Seconds(10));
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  ASSERT_TRUE(grant->has_value());
+  EXPECT_EQ((*grant)->lanes.size(), 4u);
+
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(endpoint.AwaitArrivals(3));
+  const auto arrivals = endpoint.arrivals();
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(arrivals[i].sequence, i + 1);
+    ASSERT_NE(arrivals[i].batch, nullptr) << arrivals[i].why;
+    EXPECT_EQ(arrivals[i].batch->num_env_steps, 100);
+  }
+  EXPECT_TRUE(Await([&] { return client_->acks().accepted == 3 && client_->unacked_fragments() == 0; }));
+
+  endpoint.worker(1).port->SendDrain("done");
+  EXPECT_TRUE(Await([&] { return absl::IsCancelled(client_->AwaitGrant(absl::ZeroDuration()).status()); }));
+  EXPECT_TRUE(client_->Drain(absl::Seconds(10)).ok());
+  ASSERT_TRUE(endpoint.Await([](const auto& workers, const auto&) { return workers.at(1).leaves == 1; }));
+  EXPECT_EQ(endpoint.worker(1).left_because, "done");
+}
+
+TEST_F(WorkerClientTest, OnlyTheLatestWeightsArePromised) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  for (int n = 0; n <= 200; ++n) server_->weights().Publish(PolicySlot(0), Snapshot({1, n}, static_cast<float>(n)));
+  server_->weights().Publish(PolicySlot(0), Snapshot({1, 7}, -1));  // older: ignored
+  const auto weights = client_->AwaitWeights(PolicySlot(0), {1, 200}, absl::Seconds(10));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->version.n, 200);
+  EXPECT_EQ((*weights)->actor[3], 200.0f);
+  EXPECT_EQ(client_->AwaitWeights(PolicySlot(0), {1, 201}, absl::Milliseconds(1)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(WorkerClientTest, SubmitWaitsForCreditAndOneFragmentAlwaysFits) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  endpoint.set_auto_ack(false);
+  StartServer(&endpoint, /*credit_bytes=*/1);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  ASSERT_TRUE(client_->Submit(Batch()).ok());
+  std::atomic<bool> second_done = false;
+  std::thread submitter([&] {
+    EXPECT_TRUE(client_->Submit(Batch()).ok());
+    second_done = true;
+  });
+  ASSERT_TRUE(endpoint.AwaitArrivals(1));
+  EXPECT_FALSE(second_done);
+  endpoint.worker(1).port->SendAck({.sequence = 1, .watermark = 1});
+  ASSERT_TRUE(endpoint.AwaitArrivals(2));
+  submitter.join();
+  EXPECT_TRUE(second_done);
+}
+
+TEST_F(WorkerClientTest, ARestartedLearnerGetsWhatWasNotAcknowledged) {
+  FakeEndpoint& before = NewEndpoint(1);
+  before.set_auto_ack(false);
+  StartServer(&before);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  server_->weights().Publish(PolicySlot(0), Snapshot({1, 5}, 1));
+  ASSERT_TRUE(client_->AwaitWeights(PolicySlot(0), {1, 5}, absl::Seconds(10)).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(before.AwaitArrivals(3));
+  before.worker(1).port->SendAck({.sequence = 1, .watermark = 1});
+  ASSERT_TRUE(Await([&] { return client_->unacked_fragments() == 2; }));
+  before.worker(1).port->SendGrant(sample::MakeGrant(4, 25, {1, 5}));
+
+  server_.reset();
+  // While nobody is there, sampling goes on.
+  ASSERT_TRUE(client_->Submit(Batch()).ok());
+  FakeEndpoint& after = NewEndpoint(2);
+  StartServer(&after);
+  ASSERT_TRUE(after.AwaitArrivals(3));
+  const auto arrivals = after.arrivals();
+  EXPECT_EQ(arrivals[0].sequence, 2u);
+  EXPECT_EQ(arrivals[1].sequence, 3u);
+  EXPECT_EQ(arrivals[2].sequence, 4u);
+  const FakeEndpoint::Worker worker = after.worker(1);
+  EXPECT_EQ(worker.request.worker_id.value(), 1u);
+  EXPECT_EQ(worker.request.incarnation, 81u);
+  EXPECT_EQ(worker.request.first_unacked, 2u);
+  EXPECT_EQ(worker.request.next_sequence, 5u);
+  EXPECT_TRUE(Await([&] { return client_->unacked_fragments() == 0; }));
+  EXPECT_EQ(client_->reconnects(), 1);
+  EXPECT_FALSE((*client_->AwaitGrant(absl::ZeroDuration())).has_value())
+      << "a grant of the earlier learner epoch is left";
+  // And newer weights of the new epoch, although fewer updates were done.
+  server_->weights().Publish(PolicySlot(0), Snapshot({2, 3}, 2));
+  const auto weights = client_->AwaitWeights(PolicySlot(0), {2, 3}, absl::Seconds(10));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->actor[0], 2.0f);
+}
+
+TEST_F(WorkerClientTest, WhatTheWatermarkCoversIsNotSentAgain) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  endpoint.set_auto_ack(false);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(endpoint.AwaitArrivals(3));
+  // Accepted, but the acks are lost with the connection.
+  endpoint.set_watermark(1, 2);
+  server_.reset();
+  StartServer(&endpoint);
+  ASSERT_TRUE(endpoint.AwaitArrivals(4));
+  EXPECT_EQ(endpoint.arrivals()[3].sequence, 3u);
+  EXPECT_EQ(client_->unacked_fragments(), 1);
+}
+
+TEST_F(WorkerClientTest, AnUnreachableLearnerIsNamed) {
+  StartClient();
+  const auto welcome = client_->AwaitWelcome(absl::Milliseconds(300));
+  EXPECT_EQ(welcome.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(welcome.status().message().find(address_), std::string::npos) << welcome.status();
+  EXPECT_NE(welcome.status().message().find("unreachable"), std::string::npos) << welcome.status();
+}
+
+TEST_F(WorkerClientTest, ALearnerThatIsGoneForGoodEndsEverything) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient(absl::Milliseconds(100));
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  server_.reset();
+  ASSERT_TRUE(Await([&] { return client_->ended(); }));
+  EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(client_->Submit(Batch()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(WorkerClientTest, AWorkerThatWasGivenUpRegistersAgainAndLosesNothing) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  endpoint.GiveUp(1);
+  ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(endpoint.AwaitJoins(1, 2));
+  ASSERT_TRUE(endpoint.AwaitArrivals(1));
+  EXPECT_EQ(endpoint.arrivals()[0].sequence, 1u);
+  EXPECT_TRUE(Await([&] { return client_->acks().accepted == 1; }));
+}
+
+TEST_F(WorkerClientTest, ARefusalIsNotTriedAgain) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  endpoint.set_join_status(absl::FailedPreconditionError("no worker of that kind"));
+  StartServer(&endpoint);
+  StartClient();
+  const auto welcome = client_->AwaitWelcome(absl::Seconds(10));
+  EXPECT_EQ(welcome.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(welcome.status().message().find("no worker of that kind"), std::string::npos) << welcome.status();
+}
+
+TEST_F(WorkerClientTest, AnotherSpecIsRefusedOnRejoin) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash() + 1);
+  server_.reset();
+  StartServer(&endpoint);
+  ASSERT_TRUE(Await([&] { return client_->ended(); }));
+  EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WorkerClientTest, CloseWakesEveryoneWhoWaits) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  absl::Status grants, weights;
+  std::thread a([&] { grants = client_->AwaitGrant(absl::InfiniteDuration()).status(); });
+  std::thread b([&] { weights = client_->AwaitWeights(PolicySlot(0), {1, 0}, absl::InfiniteDuration()).status(); });
+  client_->Close();
+  a.join();
+  b.join();
+  EXPECT_EQ(grants.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(weights.code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace troupe::rpc
