@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "lib/config/resolved_run.h"
+#include "lib/envs/register_all.h"
+
+namespace troupe::config {
+namespace {
+
+std::vector<std::string> Examples() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(TROUPE_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+absl::StatusOr<ResolvedRun> Resolve(const std::string& path, const std::vector<std::string>& overrides = {}) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path, overrides);
+  if (!config.ok()) return config.status();
+  return ResolveRun(*config, registry);
+}
+
+TEST(ExamplesTest, EveryExampleResolvesAndItsCanonicalTextIsTheSameRun) {
+  ASSERT_GE(Examples().size(), 3u);
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  for (const std::string& path : Examples()) {
+    const absl::StatusOr<ResolvedRun> run = Resolve(path);
+    ASSERT_TRUE(run.ok()) << run.status();
+    const absl::StatusOr<RunConfig> again = RunConfig::FromYaml(run->config.ToYaml(), "welcome");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, run->config);
+    const absl::StatusOr<ResolvedRun> worker = ResolveRun(*again, registry);
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    EXPECT_EQ(worker->schema.Hash(), run->schema.Hash()) << "a worker would be refused";
+  }
+}
+
+// The settings that other implementations are measured with; bench/peers compares at exactly these.
+TEST(ExamplesTest, SimpleSpreadMappoHasThePeersSetting) {
+  const absl::StatusOr<ResolvedRun> run = Resolve(TROUPE_SOURCE_DIR "/examples/simple_spread_mappo.yaml");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->learner.num_envs, 160);
+  EXPECT_EQ(run->learner.train_batch_size, 4000);
+  EXPECT_EQ(run->ppo.minibatch_size, 1000);
+  EXPECT_EQ(run->ppo.num_epochs, 10);
+  EXPECT_EQ(run->learner.max_policy_lag, 0);
+  ASSERT_EQ(run->policies.size(), 1u);
+  EXPECT_EQ(run->policies[0].actor_input_size(), 18);
+  EXPECT_EQ(run->policies[0].critic_input_size(), 3 * 18 + 3);
+  EXPECT_EQ(run->policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{64, 64}));
+  EXPECT_EQ(run->learner.common_reward, learner::CommonReward::kMean);
+}
+
+TEST(ExamplesTest, EnvironmentArgumentOutOfRange) {
+  const absl::StatusOr<ResolvedRun> run =
+      Resolve(TROUPE_SOURCE_DIR "/examples/simple_spread_mappo.yaml", {"env.args.local_ratio=1.5"});
+  EXPECT_EQ(run.status().message(),
+            "--set env.args.local_ratio=1.5: env.args.local_ratio: environment mpe/simple_spread: argument local_ratio "
+            "is 1.5, expected a number in [0, 1]");
+}
+
+TEST(DocumentationTest, ConfigurationPageIsWhatTheSchemaSays) {
+  std::ifstream file(TROUPE_SOURCE_DIR "/docs/configuration.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_NE(page.find(DefaultsMarkdown()), std::string::npos)
+      << "replace the tables of docs/configuration.md by what 'troupe config defaults --markdown' prints";
+}
+
+}  // namespace
+}  // namespace troupe::config
