@@ -1,6 +1,525 @@
 #include "lib/training/fused_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/tensor/buffer.h"
+#include "lib/training/action_head.h"
+#include "lib/training/adam.h"
+#include "lib/training/fused_kernels.h"
+
 namespace troupe::training {
-absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::PolicySpec&, std::shared_ptr<ThreadTeam>) {
-  return absl::UnimplementedError("this build has no fused kernels");
+namespace {
+
+using fused::Kernels;
+using fused::kPanelVectors;
+
+constexpr int64_t kMaxWidth = 1024;
+// Activations of so many bytes are kept at a time: they stay in a core's second-level cache from forward to backward.
+constexpr int64_t kBlockBytes = 768 << 10;
+// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
+constexpr int64_t kGrain = 16;
+
+/// nullptr when the processor, or the build, has no such unit.
+const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {
+#if defined(TROUPE_KERNEL_X86_64_V4)
+  if (unit != VectorUnit::kAvx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return fused::Avx512Kernels();
+  }
+#endif
+#if defined(TROUPE_KERNEL_X86_64_V3)
+  if (unit != VectorUnit::kAvx512 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2")) {
+    return fused::Avx2Kernels();
+  }
+#endif
+  return nullptr;
 }
+
+absl::StatusOr<fused::Activation> FusedActivation(policy::Activation activation) {
+  switch (activation) {
+    case policy::Activation::kTanh:
+      return fused::Activation::kTanh;
+    case policy::Activation::kRelu:
+      return fused::Activation::kRelu;
+    case policy::Activation::kElu:
+      return fused::Activation::kElu;
+    case policy::Activation::kSigmoid:
+      return fused::Activation::kSigmoid;
+    case policy::Activation::kIdentity:
+      return fused::Activation::kIdentity;
+    case policy::Activation::kGelu:
+    case policy::Activation::kSilu:
+      break;
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("fused kernels have no activation \"", std::string(policy::ActivationName(activation)), "\""));
+}
+
+/// A network inside the flat parameters.
+struct Network {
+  struct Layer {
+    int in = 0;
+    int out = 0;
+    int64_t weight = 0;  ///< offset in the flat buffer
+    int64_t bias = 0;
+  };
+  std::vector<Layer> layers;
+
+  int inputs() const { return layers.front().in; }
+  int outputs() const { return layers.back().out; }
+  /// Of all inputs of layers and the output together.
+  int64_t total_width() const {
+    int64_t width = inputs();
+    for (const Layer& layer : layers) width += layer.out;
+    return width;
+  }
+
+  static Network Find(const policy::ParameterLayout& layout, const char* name, size_t count) {
+    Network network;
+    for (size_t i = 0; i < count; ++i) {
+      const policy::ParameterEntry* weight = layout.Find(absl::StrCat(name, ".", i, ".weight"));
+      const policy::ParameterEntry* bias = layout.Find(absl::StrCat(name, ".", i, ".bias"));
+      network.layers.push_back(
+          {static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset, bias->offset});
+    }
+    return network;
+  }
+};
+
+/// The activations of a block of panels through one network, allocated once.
+class Activations {
+ public:
+  Activations(const Network& network, int panel_rows) {
+    const int64_t panel_bytes = network.total_width() * panel_rows * static_cast<int64_t>(sizeof(float));
+    panels_ = static_cast<int>(std::clamp<int64_t>(kBlockBytes / panel_bytes, 1, 64));
+    Add(network.inputs(), panel_rows);
+    for (const Network::Layer& layer : network.layers) Add(layer.out, panel_rows);
+    buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
+    std::memset(buffer_.data(), 0, buffer_.size());
+  }
+
+  int panels() const { return panels_; }
+  /// Elements from one panel to the next in the input of layer `level` (the output of the last at level = layers).
+  int64_t stride(size_t level) const { return strides_[level]; }
+  float* at(size_t level, int64_t panel = 0) {
+    return reinterpret_cast<float*>(buffer_.data()) + offsets_[level] + panel * strides_[level];
+  }
+
+ private:
+  void Add(int width, int panel_rows) {
+    offsets_.push_back(elements_);
+    // A cache line more than needed: panels at multiples of 4 KiB would all fall into the same cache sets.
+    strides_.push_back(int64_t{width} * panel_rows + kGrain);
+    elements_ += strides_.back() * panels_;
+  }
+
+  int panels_ = 0;
+  int64_t elements_ = 0;
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> strides_;
+  tensor::Buffer buffer_;
+};
+
+/// What one thread works with. Aligned so that threads do not share cache lines.
+struct alignas(64) Worker {
+  Worker(const Network& actor_network, const Network& critic_network, int panel_rows, int threads, int64_t parameters,
+         int64_t words, int64_t mask_size)
+      : actor(actor_network, panel_rows),
+        critic(critic_network, panel_rows),
+        pointers(static_cast<size_t>(panel_rows)),
+        actions(static_cast<size_t>(panel_rows * words)),
+        allowed(static_cast<size_t>(panel_rows * mask_size)),
+        column_a(static_cast<size_t>(panel_rows)),
+        column_b(static_cast<size_t>(panel_rows)),
+        weight(static_cast<size_t>(panel_rows)),
+        scratch(static_cast<size_t>(2 * panel_rows * actor_network.outputs())),
+        gradients(static_cast<size_t>(parameters) * sizeof(float)),
+        parts(static_cast<size_t>(threads)) {}
+
+  float* gradient() { return reinterpret_cast<float*>(gradients.data()); }
+
+  Activations actor;
+  Activations critic;
+  std::vector<const float*> pointers;
+  std::vector<int32_t> actions;
+  std::vector<float> allowed;
+  std::vector<float> column_a;  // old log-probabilities, value targets
+  std::vector<float> column_b;  // advantages, old values
+  std::vector<float> weight;
+  std::vector<float> scratch;
+  tensor::Buffer gradients;
+  std::vector<const float*> parts;  // every thread's gradients
+  fused::LossSums sums{};
+  double actor_squares = 0;
+  double critic_squares = 0;
+};
+
+class FusedBackend final : public PpoBackend {
+ public:
+  FusedBackend(const policy::PolicySpec& spec, const Kernels& kernels, fused::Activation activation,
+               std::shared_ptr<ThreadTeam> team)
+      : kernels_(kernels),
+        panel_rows_(kPanelVectors * kernels.lanes),
+        activation_(activation),
+        words_(spec.action_words()),
+        mask_size_(spec.mask_size()),
+        team_(std::move(team)),
+        name_(absl::StrCat("fused/", kernels.name)) {
+    const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+    actor_ = Network::Find(layout, "actor", spec.model.actor_hidden_sizes.size() + 1);
+    critic_ = Network::Find(layout, "critic", spec.model.critic_hidden_sizes.size() + 1);
+    if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std_ = entry->offset;
+    const ActionHead head = ActionHead::For(spec);
+    for (const CategoricalPart& part : head.categorical) {
+      parts_.push_back({static_cast<int>(part.output), static_cast<int>(part.categories), 1,
+                        static_cast<int>(part.word), part.start, static_cast<int>(part.mask_offset), 0});
+    }
+    for (const GaussianPart& part : head.gaussian) {
+      parts_.push_back({static_cast<int>(part.output), 0, static_cast<int>(part.words), static_cast<int>(part.word), 0,
+                        0, static_cast<int>(part.log_std)});
+    }
+    const size_t widest = static_cast<size_t>(std::max(actor_.inputs(), critic_.inputs()));
+    zero_row_.assign(widest + kGrain, 0.0f);
+    for (int thread = 0; thread < team_->size(); ++thread) {
+      workers_.push_back(
+          std::make_unique<Worker>(actor_, critic_, panel_rows_, team_->size(), layout.size(), words_, mask_size_));
+    }
+  }
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters) override {
+    batch_ = &batch;
+    parameters_ = parameters;
+    totals_ = {};
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<float>> Values() override {
+    const MatrixView& input = batch_->critic_input();
+    std::vector<float> values(static_cast<size_t>(input.rows));
+    team_->Run([&](int thread) {
+      Worker& worker = *workers_[thread];
+      const auto [first, end] = Share(input.rows, thread);
+      for (int64_t row = first; row < end; row += panel_rows_) {
+        const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
+        const int vectors = Vectors(rows);
+        for (int r = 0; r < rows; ++r) worker.pointers[r] = input.data + (row + r) * input.stride;
+        Pad(rows, vectors, &worker);
+        kernels_.gather(worker.pointers.data(), critic_.inputs(), vectors, worker.critic.at(0));
+        ForwardPanel(critic_, &worker.critic, 0, vectors);
+        std::copy_n(worker.critic.at(critic_.layers.size()), rows, values.data() + row);
+      }
+    });
+    return values;
+  }
+
+  absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
+    order_ = order;
+    return absl::OkStatus();
+  }
+
+  absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
+    const StepPlan plan = {order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+                           ActorLossFor(count, settings), CriticLossFor(count, settings)};
+    team_->Run([&](int thread) {
+      Worker& worker = *workers_[thread];
+      std::memset(worker.gradients.data(), 0, worker.gradients.size());
+      worker.sums = {};
+      const auto [begin, end] = Share(count, thread);
+      const absl::Span<const int32_t> rows =
+          plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      DifferentiateActor(rows, plan.actor, &worker);
+      DifferentiateCritic(rows, plan.critic, &worker);
+      team_->Barrier();
+      ReduceGradients(thread);
+      team_->Barrier();
+      // Every thread adds up the same numbers in the same order, so all agree whether the step counts.
+      const StepOutcome outcome = Outcome();
+      if (outcome.finite) ApplyStep(thread, outcome, settings);
+    });
+    const StepOutcome outcome = Outcome();
+    if (!outcome.finite) {
+      ++totals_.skipped_steps;
+      return absl::OkStatus();
+    }
+    ++parameters_->adam_steps;
+    ++totals_.steps;
+    totals_.rows += count;
+    totals_.policy_loss += outcome.sums.policy_loss;
+    totals_.value_loss += outcome.sums.value_loss;
+    totals_.entropy += outcome.sums.entropy;
+    totals_.kl += outcome.sums.kl;
+    totals_.clipped += outcome.sums.clipped;
+    totals_.actor_grad_norm += outcome.actor_norm;
+    totals_.critic_grad_norm += outcome.critic_norm;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepTotals> TakeTotals() override { return std::exchange(totals_, StepTotals{}); }
+  absl::Status End() override { return absl::OkStatus(); }
+  std::string_view name() const override { return name_; }
+
+ private:
+  struct StepPlan {
+    absl::Span<const int32_t> rows;
+    fused::ActorLoss actor;
+    fused::CriticLoss critic;
+  };
+  struct StepOutcome {
+    fused::LossSums sums{};
+    double actor_norm = 0;
+    double critic_norm = 0;
+    bool finite = false;
+  };
+
+  int Vectors(int rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes; }
+
+  /// Thread `thread`'s part of `rows` rows: whole vectors.
+  std::pair<int64_t, int64_t> Share(int64_t rows, int thread) const {
+    const int64_t vectors = (rows + kernels_.lanes - 1) / kernels_.lanes;
+    const int64_t threads = team_->size();
+    return {std::min(rows, vectors * thread / threads * kernels_.lanes),
+            std::min(rows, vectors * (thread + 1) / threads * kernels_.lanes)};
+  }
+  /// Thread `thread`'s part of the flat buffers.
+  std::pair<int64_t, int64_t> ParameterShare(int thread) const {
+    const int64_t grains = parameters_->size() / kGrain;
+    const int64_t threads = team_->size();
+    return {grains * thread / threads * kGrain, grains * (thread + 1) / threads * kGrain};
+  }
+  /// The rows of vectors beyond the last row read zeros.
+  void Pad(int rows, int vectors, Worker* worker) const {
+    for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = zero_row_.data();
+  }
+
+  fused::ActorLoss ActorLossFor(int64_t count, const StepSettings& settings) const {
+    const double rows = static_cast<double>(count);
+    return {.parts = parts_.data(),
+            .num_parts = static_cast<int>(parts_.size()),
+            .outputs = actor_.outputs(),
+            .log_std = parameters_->values().data() + log_std_,
+            .clip_low = static_cast<float>(1.0 - settings.clip_param),
+            .clip_high = static_cast<float>(1.0 + settings.clip_param),
+            .clip_param = static_cast<float>(settings.clip_param),
+            .row_scale = static_cast<float>(1.0 / rows),
+            .entropy_scale = static_cast<float>(settings.entropy_coeff / rows)};
+  }
+  static fused::CriticLoss CriticLossFor(int64_t count, const StepSettings& settings) {
+    return {.value_clip = settings.use_value_clip ? static_cast<float>(settings.value_clip_param) : 0.0f,
+            .huber_delta = static_cast<float>(settings.huber_delta),
+            .row_scale = static_cast<float>(settings.value_loss_coeff / static_cast<double>(count))};
+  }
+
+  void ForwardPanel(const Network& network, Activations* activations, int panel, int vectors) const {
+    const float* values = parameters_->values().data();
+    for (size_t i = 0; i < network.layers.size(); ++i) {
+      const Network::Layer& layer = network.layers[i];
+      const bool last = i + 1 == network.layers.size();
+      kernels_.forward(values + layer.weight, values + layer.bias, layer.out, layer.in, activations->at(i, panel),
+                       vectors, last ? fused::Activation::kIdentity : activation_, activations->at(i + 1, panel));
+    }
+  }
+
+  /// From the outputs' gradients of a block, which holds `vectors` vectors, to the weights'. The activations are
+  /// overwritten.
+  void BackwardBlock(const Network& network, Activations* activations, int vectors, float* gradient) const {
+    const float* values = parameters_->values().data();
+    for (size_t i = network.layers.size(); i-- > 0;) {
+      const Network::Layer& layer = network.layers[i];
+      kernels_.weight_gradient(activations->at(i + 1), activations->stride(i + 1), layer.out, activations->at(i),
+                               activations->stride(i), layer.in, vectors, gradient + layer.weight,
+                               gradient + layer.bias);
+      if (i == 0) break;
+      for (int panel = 0; panel * kPanelVectors < vectors; ++panel) {
+        kernels_.backward(values + layer.weight, layer.out, layer.in, activations->at(i + 1, panel),
+                          std::min<int>(kPanelVectors, vectors - panel * kPanelVectors), activation_,
+                          activations->at(i, panel));
+      }
+    }
+  }
+
+  /// Calls `panel(first row, number of rows, vectors, index of the panel)` for every panel of a block, and
+  /// `block(vectors)` after each block.
+  template <typename Panel, typename Block>
+  void ForBlocks(int64_t rows, int block_panels, Panel&& panel, Block&& block) const {
+    for (int64_t first = 0; first < rows; first += int64_t{block_panels} * panel_rows_) {
+      const int64_t here = std::min<int64_t>(rows - first, int64_t{block_panels} * panel_rows_);
+      int vectors_in_block = 0;
+      for (int64_t at = 0; at < here; at += panel_rows_) {
+        const int panel_size = static_cast<int>(std::min<int64_t>(panel_rows_, here - at));
+        const int vectors = Vectors(panel_size);
+        panel(first + at, panel_size, vectors, static_cast<int>(at / panel_rows_));
+        vectors_in_block += vectors;
+      }
+      block(vectors_in_block);
+    }
+  }
+
+  void SetWeights(int rows, int vectors, Worker* worker) const {
+    for (int r = 0; r < vectors * kernels_.lanes; ++r) worker->weight[r] = r < rows ? 1.0f : 0.0f;
+  }
+
+  void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, Worker* worker) const {
+    const MatrixView& input = batch_->actor_input();
+    const fused::ActorPanel columns = {worker->actions.data(), mask_size_ > 0 ? worker->allowed.data() : nullptr,
+                                       worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
+    ForBlocks(
+        static_cast<int64_t>(rows.size()), worker->actor.panels(),
+        [&](int64_t first, int count, int vectors, int panel) {
+          const int32_t* index = rows.data() + first;
+          for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + index[r] * input.stride;
+          Pad(count, vectors, worker);
+          kernels_.gather(worker->pointers.data(), actor_.inputs(), vectors, worker->actor.at(0, panel));
+          ForwardPanel(actor_, &worker->actor, panel, vectors);
+          GatherActorColumns(index, count, worker);
+          SetWeights(count, vectors, worker);
+          kernels_.actor_loss(loss, columns, vectors, worker->actor.at(actor_.layers.size(), panel),
+                              worker->gradient() + log_std_, worker->scratch.data(), &worker->sums);
+        },
+        [&](int vectors) { BackwardBlock(actor_, &worker->actor, vectors, worker->gradient()); });
+  }
+
+  /// What was gathered for padding rows before stays there: finite, and without weight.
+  void GatherActorColumns(const int32_t* index, int count, Worker* worker) const {
+    for (int r = 0; r < count; ++r) {
+      worker->column_a[r] = batch_->old_logp[index[r]];
+      worker->column_b[r] = batch_->advantages[index[r]];
+    }
+    for (int64_t w = 0; w < words_; ++w) {
+      int32_t* to = worker->actions.data() + w * panel_rows_;
+      for (int r = 0; r < count; ++r) to[r] = batch_->actions[index[r] * words_ + w].i32;
+    }
+    for (int64_t m = 0; m < mask_size_; ++m) {
+      float* to = worker->allowed.data() + m * panel_rows_;
+      for (int r = 0; r < count; ++r) to[r] = batch_->action_mask[index[r] * mask_size_ + m] != 0 ? 1.0f : 0.0f;
+    }
+  }
+
+  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, Worker* worker) const {
+    const MatrixView& input = batch_->critic_input();
+    const absl::Span<const int32_t> table = batch_->critic_index();
+    const fused::CriticPanel columns = {worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
+    ForBlocks(
+        static_cast<int64_t>(rows.size()), worker->critic.panels(),
+        [&](int64_t first, int count, int vectors, int panel) {
+          const int32_t* index = rows.data() + first;
+          for (int r = 0; r < count; ++r) {
+            worker->pointers[r] = input.data + table[index[r]] * input.stride;
+            worker->column_a[r] = batch_->value_targets[index[r]];
+            worker->column_b[r] = batch_->old_values[index[r]];
+          }
+          Pad(count, vectors, worker);
+          kernels_.gather(worker->pointers.data(), critic_.inputs(), vectors, worker->critic.at(0, panel));
+          ForwardPanel(critic_, &worker->critic, panel, vectors);
+          SetWeights(count, vectors, worker);
+          kernels_.critic_loss(loss, columns, vectors, worker->critic.at(critic_.layers.size(), panel), &worker->sums);
+        },
+        [&](int vectors) { BackwardBlock(critic_, &worker->critic, vectors, worker->gradient()); });
+  }
+
+  /// Calls `part(first, end, is_actor)` for the actor's and the critic's piece of a thread's share.
+  template <typename Part>
+  void ForNetworks(int thread, Part&& part) const {
+    const auto [first, end] = ParameterShare(thread);
+    const int64_t split = parameters_->actor_size();
+    if (first < split) part(first, std::min(end, split), true);
+    if (end > split) part(std::max(first, split), end, false);
+  }
+
+  void ReduceGradients(int thread) {
+    Worker& worker = *workers_[thread];
+    worker.actor_squares = 0;
+    worker.critic_squares = 0;
+    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
+      for (size_t i = 0; i < workers_.size(); ++i) worker.parts[i] = workers_[i]->gradient() + first;
+      const double squares = kernels_.reduce(worker.parts.data(), static_cast<int>(workers_.size()), end - first,
+                                             parameters_->gradients().data() + first);
+      (is_actor ? worker.actor_squares : worker.critic_squares) += squares;
+    });
+  }
+
+  StepOutcome Outcome() const {
+    StepOutcome outcome;
+    double actor_squares = 0;
+    double critic_squares = 0;
+    for (const auto& worker : workers_) {
+      outcome.sums.policy_loss += worker->sums.policy_loss;
+      outcome.sums.entropy += worker->sums.entropy;
+      outcome.sums.kl += worker->sums.kl;
+      outcome.sums.clipped += worker->sums.clipped;
+      outcome.sums.value_loss += worker->sums.value_loss;
+      actor_squares += worker->actor_squares;
+      critic_squares += worker->critic_squares;
+    }
+    outcome.actor_norm = std::sqrt(actor_squares);
+    outcome.critic_norm = std::sqrt(critic_squares);
+    // With the KL: a ratio that overflowed makes autograd's gradient 0 x infinity, even where the clipped loss is
+    // finite.
+    outcome.finite = std::isfinite(outcome.sums.policy_loss + outcome.sums.entropy + outcome.sums.kl +
+                                   outcome.sums.value_loss + outcome.actor_norm + outcome.critic_norm);
+    return outcome;
+  }
+
+  void ApplyStep(int thread, const StepOutcome& outcome, const StepSettings& settings) {
+    const int64_t step = parameters_->adam_steps + 1;
+    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
+      const AdamStep adam = AdamStep::At(step, is_actor ? settings.learning_rate : settings.critic_learning_rate,
+                                         settings, is_actor ? outcome.actor_norm : outcome.critic_norm);
+      const fused::AdamNumbers numbers = {
+          adam.beta1,   adam.beta2,     adam.one_minus_beta1,         adam.one_minus_beta2,
+          adam.epsilon, adam.step_size, adam.inverse_sqrt_correction, adam.gradient_scale};
+      kernels_.adam(numbers, parameters_->gradients().data() + first, parameters_->values().data() + first,
+                    parameters_->exp_avg().data() + first, parameters_->exp_avg_sq().data() + first, end - first);
+    });
+  }
+
+  const Kernels& kernels_;
+  const int panel_rows_;
+  const fused::Activation activation_;
+  const int64_t words_;
+  const int64_t mask_size_;
+  const std::shared_ptr<ThreadTeam> team_;
+  const std::string name_;
+  Network actor_;
+  Network critic_;
+  int64_t log_std_ = 0;  // offset; without a Gaussian part nothing is written there
+  std::vector<fused::HeadPart> parts_;
+  std::vector<float> zero_row_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // by thread
+
+  // From Begin to End.
+  const PreparedBatch* batch_ = nullptr;
+  FlatParameters* parameters_ = nullptr;
+  absl::Span<const int32_t> order_;
+  StepTotals totals_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::PolicySpec& spec,
+                                                             std::shared_ptr<ThreadTeam> team, VectorUnit vector_unit) {
+  const Kernels* kernels = FindKernels(vector_unit);
+  if (kernels == nullptr) {
+    return absl::UnimplementedError(vector_unit == VectorUnit::kAvx512 ? "the processor has no AVX-512"
+                                                                       : "the processor has no AVX2 with FMA");
+  }
+  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, FusedActivation(spec.model.activation));
+  for (const std::vector<int64_t>& sizes : {spec.model.actor_hidden_sizes, spec.model.critic_hidden_sizes}) {
+    for (const int64_t size : sizes) {
+      if (size > kMaxWidth) {
+        return absl::UnimplementedError(
+            absl::StrCat("fused kernels serve layers up to ", kMaxWidth, " units; got ", size));
+      }
+    }
+  }
+  return std::unique_ptr<PpoBackend>(std::make_unique<FusedBackend>(spec, *kernels, activation, std::move(team)));
+}
+
 }  // namespace troupe::training
