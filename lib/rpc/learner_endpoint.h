@@ -8,17 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/learner/ports.h"
+#include "lib/learner/worker_registry.h"
+#include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "proto/troupe/v1/control.pb.h"
 
 namespace troupe::rpc {
-
-/// Who a stream belongs to, as Welcome said.
-struct WorkerKey {
-  sample::WorkerId id;
-  sample::WorkerEpoch epoch;
-};
 
 /// What the Rollout service asks of the learner behind it. Called by gRPC's threads, several at once; none may block
 /// for long. Calls of one stream come one after the other.
@@ -34,23 +30,24 @@ class LearnerEndpoint {
     std::string name;
   };
   struct JoinReply {
-    WorkerKey key;
-    uint64_t learner_epoch = 0;
-    uint64_t watermark = 0;
+    learner::WorkerTicket ticket;
+    uint64_t watermark = 0;  ///< every sequence up to here has its disposition
   };
   /// Registers a worker; from now on it may be sent grants through `port` (before Join returns, too), until Leave.
   /// UNAVAILABLE while draining; any other error refuses this worker for good.
   virtual absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) = 0;
-  virtual void Leave(const WorkerKey& key, const std::string& why) = 0;
+  virtual void Leave(const learner::WorkerTicket& ticket, const std::string& why) = 0;
   /// FAILED_PRECONDITION as Submit.
-  virtual absl::Status Heartbeat(const WorkerKey& key) = 0;
-  /// The disposition goes to the port as an ack. Errors mean that nothing happened and the stream ends:
-  /// FAILED_PRECONDITION `key` was superseded or given up (the worker registers again), RESOURCE_EXHAUSTED no room now
-  /// (it comes back later and sends again), INVALID_ARGUMENT a sequence number that no honest worker sends.
-  virtual absl::Status Submit(const WorkerKey& key, uint64_t sequence, sample::MultiAgentBatchPtr batch) = 0;
-  /// A fragment that no batch could be made of; `rows` is what its header claimed. As Submit.
-  virtual absl::Status SubmitUndecodable(const WorkerKey& key, uint64_t sequence, int64_t rows,
-                                         const absl::Status& why) = 0;
+  virtual absl::Status Heartbeat(const learner::WorkerTicket& ticket) = 0;
+  /// Gives the fragment its disposition, which goes to `port` (this worker's) as an ack. Errors mean that nothing
+  /// happened and the stream ends: FAILED_PRECONDITION `ticket` was superseded or given up (the worker registers
+  /// again), RESOURCE_EXHAUSTED no room now (it comes back later and sends again), INVALID_ARGUMENT a sequence number
+  /// that no honest worker sends.
+  virtual absl::Status Submit(const learner::WorkerTicket& ticket, uint64_t sequence, sample::MultiAgentBatchPtr batch,
+                              learner::WorkerPort& port) = 0;
+  /// A fragment that no batch could be made of. As Submit.
+  virtual absl::Status SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence,
+                                         const absl::Status& why, learner::WorkerPort& port) = 0;
 };
 
 /// What the Control service asks of the process. Thread-safe; none may block.

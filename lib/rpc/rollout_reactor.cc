@@ -16,15 +16,6 @@ constexpr size_t kMaxOutbox = 65536;
 constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxReasonBytes = 256;
 
-int64_t ClaimedRows(const v1::Fragment& header) {
-  int64_t rows = 0;
-  for (const v1::PolicyRows& policy : header.policies()) {
-    // A hostile count must not turn the counters around.
-    if (policy.rows() > 0 && policy.rows() < (int64_t{1} << 31)) rows += policy.rows();
-  }
-  return rows;
-}
-
 /// A registration that is over is no fault of the worker's bytes: ABORTED tells it to register again.
 absl::Status Superseded(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) ? absl::AbortedError(status.message()) : status;
@@ -156,11 +147,11 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   v1::WorkerMessage message;
   if (!message.ParseFromString(split.fields)) return absl::InvalidArgumentError("no valid WorkerMessage");
   bool joined;
-  WorkerKey key;
+  learner::WorkerTicket ticket;
   {
     base::MutexLock lock(&mutex_);
     joined = joined_;
-    key = key_;
+    ticket = ticket_;
   }
   if (message.has_hello()) {
     if (joined) return absl::InvalidArgumentError("a second Hello on one stream");
@@ -171,7 +162,7 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
     case v1::WorkerMessage::kFragment:
       return HandleFragment(message.fragment(), split, list);
     case v1::WorkerMessage::kHeartbeat:
-      return Superseded(context_->endpoint->Heartbeat(key));
+      return Superseded(context_->endpoint->Heartbeat(ticket));
     case v1::WorkerMessage::kGoodbye:
       said_goodbye_ = true;
       goodbye_ = base::LogSafe(message.goodbye().reason(), kMaxReasonBytes);
@@ -221,16 +212,16 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
   {
     base::MutexLock lock(&mutex_);
     joined_ = true;
-    key_ = joined->key;
+    ticket_ = joined->ticket;
   }
-  context_->on_joined(joined->key.id, shared_from_this());
+  context_->on_joined(joined->ticket.worker_id, shared_from_this());
 
   v1::LearnerMessage message;
   v1::Welcome* welcome = message.mutable_welcome();
   *welcome->mutable_protocol() = OurProtocol();
-  welcome->set_worker_id(joined->key.id.value());
-  welcome->set_worker_epoch(joined->key.epoch.value());
-  welcome->set_learner_epoch(joined->learner_epoch);
+  welcome->set_worker_id(joined->ticket.worker_id.value());
+  welcome->set_worker_epoch(joined->ticket.worker_epoch.value());
+  welcome->set_learner_epoch(joined->ticket.learner_epoch);
   welcome->set_watermark(joined->watermark);
   welcome->set_spec_hash(context_->spec_hash);
   welcome->set_config_yaml(context_->config_yaml);
@@ -242,18 +233,17 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
 
 absl::Status RolloutReactor::HandleFragment(const v1::Fragment& header, const SplitMessage& split,
                                             const SliceList& list) {
-  WorkerKey key;
+  learner::WorkerTicket ticket;
   {
     base::MutexLock lock(&mutex_);
-    key = key_;
+    ticket = ticket_;
   }
   if (header.sequence() == 0) return absl::InvalidArgumentError("a Fragment without a sequence number");
   absl::StatusOr<sample::MultiAgentBatchPtr> batch = context_->decoder->Decode(header, split, list);
   if (!batch.ok()) {
-    return Superseded(
-        context_->endpoint->SubmitUndecodable(key, header.sequence(), ClaimedRows(header), batch.status()));
+    return Superseded(context_->endpoint->SubmitUndecodable(ticket, header.sequence(), batch.status(), *this));
   }
-  return Superseded(context_->endpoint->Submit(key, header.sequence(), *std::move(batch)));
+  return Superseded(context_->endpoint->Submit(ticket, header.sequence(), *std::move(batch), *this));
 }
 
 void RolloutReactor::OnWriteDone(bool ok) {
@@ -277,16 +267,16 @@ void RolloutReactor::OnCancel() {
 
 void RolloutReactor::OnDone() {
   bool joined;
-  WorkerKey key;
+  learner::WorkerTicket ticket;
   std::string why;
   {
     base::MutexLock lock(&mutex_);
     joined = joined_;
-    key = key_;
+    ticket = ticket_;
     why = said_goodbye_ ? goodbye_ : std::string(end_status_.message());
     outbox_.clear();
   }
-  if (joined) context_->endpoint->Leave(key, why);
+  if (joined) context_->endpoint->Leave(ticket, why);
   context_->registry->Remove(this);
   const std::shared_ptr<RolloutReactor> last = std::move(self_);  // may be the end of this
 }

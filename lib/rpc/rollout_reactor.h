@@ -88,7 +88,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
   base::Mutex mutex_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
-  WorkerKey key_ ABSL_GUARDED_BY(mutex_);
+  learner::WorkerTicket ticket_ ABSL_GUARDED_BY(mutex_);
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;  ///< Welcome or Refusal is queued: others may follow
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -407,8 +407,13 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
       dropped.swap(grants_);
       break;
     case v1::LearnerMessage::kRefusal:
-      // Its status comes with the end of the stream and says whether to try again.
       last_error_ = absl::FailedPreconditionError(base::LogSafe(message.refusal().message(), 1024));
+      if (message.refusal().reason() == v1::REFUSAL_REASON_DRAINING) {
+        // As a Drain that comes at once. Any other refusal ends with a status that says whether to try again.
+        no_more_grants_ = true;
+        stop_reason_ = std::string(last_error_.message());
+        EndLocked(absl::CancelledError(stop_reason_));
+      }
       break;
     default:
       break;  // a newer learner may send kinds that this worker does not know

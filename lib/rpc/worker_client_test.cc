@@ -255,6 +255,20 @@ TEST_F(WorkerClientTest, ARefusalIsNotTriedAgain) {
   EXPECT_NE(welcome.status().message().find("no worker of that kind"), std::string::npos) << welcome.status();
 }
 
+TEST_F(WorkerClientTest, ARunThatIsOverIsADrain) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  endpoint.set_join_status(absl::UnavailableError("the run has reached its end"));
+  server_.reset();
+  StartServer(&endpoint);
+  ASSERT_TRUE(Await([&] { return client_->ended(); }));
+  const absl::Status status = client_->AwaitGrant(absl::Seconds(1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_NE(status.message().find("reached its end"), std::string::npos) << status;
+}
+
 TEST_F(WorkerClientTest, AnotherSpecIsRefusedOnRejoin) {
   FakeEndpoint& endpoint = NewEndpoint(1);
   StartServer(&endpoint);

@@ -21,15 +21,14 @@ namespace troupe::rpc {
 class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
  public:
   struct Arrival {
-    WorkerKey key;
+    learner::WorkerTicket ticket;
     uint64_t sequence = 0;
     sample::MultiAgentBatchPtr batch;  ///< nullptr: could not be decoded
     absl::Status why;
-    int64_t claimed_rows = 0;
   };
   struct Worker {
     JoinRequest request;
-    WorkerKey key;
+    learner::WorkerTicket ticket;
     std::shared_ptr<learner::WorkerPort> port;
     int joins = 0;
     int leaves = 0;
@@ -60,24 +59,25 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     const uint64_t id = request.worker_id.value() != 0 ? request.worker_id.value() : next_id_++;
     Worker& worker = workers_[id];
     worker.request = request;
-    worker.key = {sample::WorkerId(id), sample::WorkerEpoch(worker.key.epoch.value() + 1)};
+    worker.ticket = {sample::WorkerId(id), sample::WorkerEpoch(worker.ticket.worker_epoch.value() + 1), learner_epoch_};
     worker.port = std::move(port);
     ++worker.joins;
     worker.given_up = false;
     changed_.NotifyAll();
-    return JoinReply{worker.key, learner_epoch_, worker.watermark};
+    return JoinReply{worker.ticket, worker.watermark};
   }
-  void Leave(const WorkerKey& key, const std::string& why) override {
+  void Leave(const learner::WorkerTicket& ticket, const std::string& why) override {
     base::MutexLock lock(&mutex_);
-    Worker& worker = workers_[key.id.value()];
+    Worker& worker = workers_[ticket.worker_id.value()];
     ++worker.leaves;
     worker.left_because = why;
     changed_.NotifyAll();
   }
-  absl::Status Heartbeat(const WorkerKey& key) override {
+  absl::Status Heartbeat(const learner::WorkerTicket& ticket) override {
     base::MutexLock lock(&mutex_);
-    Worker& worker = workers_[key.id.value()];
-    if (worker.given_up || key.epoch != worker.key.epoch) return absl::FailedPreconditionError("superseded");
+    Worker& worker = workers_[ticket.worker_id.value()];
+    if (worker.given_up || ticket.worker_epoch != worker.ticket.worker_epoch)
+      return absl::FailedPreconditionError("superseded");
     ++worker.heartbeats;
     changed_.NotifyAll();
     return absl::OkStatus();
@@ -87,12 +87,13 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     base::MutexLock lock(&mutex_);
     workers_[worker].given_up = true;
   }
-  absl::Status Submit(const WorkerKey& key, uint64_t sequence, sample::MultiAgentBatchPtr batch) override {
-    return Arrived({key, sequence, std::move(batch), absl::OkStatus(), 0}, sample::Disposition::kAccepted);
+  absl::Status Submit(const learner::WorkerTicket& ticket, uint64_t sequence, sample::MultiAgentBatchPtr batch,
+                      learner::WorkerPort& port) override {
+    return Arrived({ticket, sequence, std::move(batch), absl::OkStatus()}, sample::Disposition::kAccepted, port);
   }
-  absl::Status SubmitUndecodable(const WorkerKey& key, uint64_t sequence, int64_t rows,
-                                 const absl::Status& why) override {
-    return Arrived({key, sequence, nullptr, why, rows}, sample::Disposition::kInvalid);
+  absl::Status SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence, const absl::Status& why,
+                                 learner::WorkerPort& port) override {
+    return Arrived({ticket, sequence, nullptr, why}, sample::Disposition::kInvalid, port);
   }
 
   v1::StatusReply GetStatus() override {
@@ -143,22 +144,20 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
   }
 
  private:
-  absl::Status Arrived(Arrival arrival, sample::Disposition disposition) {
-    std::shared_ptr<learner::WorkerPort> port;
-    sample::FragmentAck ack;
+  absl::Status Arrived(Arrival arrival, sample::Disposition disposition, learner::WorkerPort& port) {
+    const sample::FragmentAck ack{arrival.sequence, arrival.sequence, disposition, std::string(arrival.why.message())};
     {
       base::MutexLock lock(&mutex_);
-      Worker& worker = workers_[arrival.key.id.value()];
-      if (worker.given_up || arrival.key.epoch != worker.key.epoch) return absl::FailedPreconditionError("superseded");
-      ack = {arrival.sequence, arrival.sequence, disposition, std::string(arrival.why.message())};
-      if (auto_ack_) {
-        worker.watermark = arrival.sequence;
-        port = worker.port;
+      Worker& worker = workers_[arrival.ticket.worker_id.value()];
+      if (worker.given_up || arrival.ticket.worker_epoch != worker.ticket.worker_epoch) {
+        return absl::FailedPreconditionError("superseded");
       }
       arrivals_.push_back(std::move(arrival));
       changed_.NotifyAll();
+      if (!auto_ack_) return absl::OkStatus();
+      worker.watermark = ack.watermark;
     }
-    if (port != nullptr) port->SendAck(ack);
+    port.SendAck(ack);
     return absl::OkStatus();
   }
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "lib/base/mutex.h"
+#include "lib/learner/learner.h"
+#include "lib/rpc/learner_endpoint.h"
+#include "proto/troupe/v1/control.pb.h"
+
+namespace troupe::rpc {
+
+/// learner::Learner as the Rollout service sees it: translates calls and codes, decides nothing. Borrows the learner.
+/// Thread-safe.
+class LearnerBinding final : public LearnerEndpoint {
+ public:
+  explicit LearnerBinding(learner::Learner* learner) : learner_(learner) {}
+
+  absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) override;
+  void Leave(const learner::WorkerTicket& ticket, const std::string& why) override;
+  absl::Status Heartbeat(const learner::WorkerTicket& ticket) override;
+  absl::Status Submit(const learner::WorkerTicket& ticket, uint64_t sequence, sample::MultiAgentBatchPtr batch,
+                      learner::WorkerPort& port) override;
+  absl::Status SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence, const absl::Status& why,
+                                 learner::WorkerPort& port) override;
+
+  /// Everything of Control.Status that the learner knows; run_name, build_version and policies are the caller's.
+  v1::StatusReply Status() const;
+
+ private:
+  /// What is remembered of a worker, connected or not.
+  struct Known {
+    uint64_t incarnation = 0;
+    std::string name;
+  };
+  static constexpr size_t kMaxKnown = 4096;  ///< as learner::WorkerRegistry; the oldest are forgotten
+
+  learner::Learner* const learner_;
+  mutable base::Mutex mutex_;
+  std::map<sample::WorkerId, Known> known_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::rpc
