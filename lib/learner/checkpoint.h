@@ -30,7 +30,8 @@ struct LaneState {
   uint32_t next_episode = 0;
 };
 
-/// Everything that makes a resumed run equal an uninterrupted one. Plain value, snapshotted by the learner between updates and written by lib/storage.
+/// Everything that makes a resumed run equal an uninterrupted one. Plain value, snapshotted by the learner between
+/// updates and written by lib/storage.
 struct LearnerState {
   int64_t iteration = 0;    ///< updates done
   int64_t env_steps = 0;    ///< trained
@@ -39,14 +40,14 @@ struct LearnerState {
   double wall_clock_s = 0;  ///< of all learner epochs together
   uint64_t learner_epoch = 0;
   RowCounters rows;
-  std::vector<LaneState> lanes;                 ///< ascending env_id
-  std::map<uint64_t, uint64_t> watermarks;      ///< worker id -> highest contiguous sequence that has a disposition
-  std::vector<double> recent_return_sums;       ///< window of the last 100 episodes, oldest first
+  std::vector<LaneState> lanes;             ///< ascending env_id
+  std::map<uint64_t, uint64_t> watermarks;  ///< worker id -> highest contiguous sequence that has a disposition
+  std::vector<double> recent_return_sums;   ///< window of the last 100 episodes, oldest first
   std::vector<double> recent_lengths;
   std::vector<std::vector<double>> recent_agent_returns;  ///< by agent slot, same window; NaN when absent
   bool has_best = false;
-  double best_return = 0;                       ///< of the checkpoint `best`
-  std::vector<policy::PolicyState> policies;    ///< by policy slot
+  double best_return = 0;                     ///< of the checkpoint `best`
+  std::vector<policy::PolicyState> policies;  ///< by policy slot
 };
 
 /// Writes and reads LearnerState; implemented in lib/storage. Called from the checkpoint thread; may block on the disk.

@@ -6,8 +6,8 @@
 
 namespace troupe::learner {
 
-/// How agents' rewards are shared before advantages are computed (EPyMARL's common_reward with its scalarisation). Reported returns stay
-/// each agent's own.
+/// How agents' rewards are shared before advantages are computed (EPyMARL's common_reward with its scalarisation).
+/// Reported returns stay each agent's own.
 enum class CommonReward : uint8_t {
   kNone = 1,  ///< each agent its own
   kMean = 2,  ///< mean over the agents that acted at the env step
@@ -16,13 +16,14 @@ enum class CommonReward : uint8_t {
 
 struct LearnerOptions {
   uint64_t seed = 0;
-  int64_t train_batch_size = 4000;      ///< env steps an update
-  int64_t max_policy_lag = 0;           ///< 0: strictly on-policy; 1: sampling overlaps the update
-  bool complete_episodes = false;       ///< batch_mode: complete_episodes
+  int64_t train_batch_size = 4000;  ///< env steps an update
+  int64_t max_policy_lag = 0;       ///< 0: strictly on-policy; 1: sampling overlaps the update
+  bool complete_episodes = false;   ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
-  int32_t num_workers = 2;              ///< waited for before the first grant (0: the sampler in this process)
-  int32_t num_envs = 16;                ///< global environments over all workers
-  int64_t ingest_budget_bytes = 512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
+  int32_t num_workers = 2;  ///< waited for before the first grant (0: the sampler in this process)
+  int32_t num_envs = 16;    ///< global environments over all workers
+  int64_t ingest_budget_bytes =
+      512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came
   absl::Duration worker_timeout = absl::Seconds(15);  ///< without a sign of life: its grants are granted again
 };

@@ -8,7 +8,8 @@
 
 namespace troupe::learner {
 
-/// What the learner tells one worker: a gRPC stream, or the sampler in the learner's own process. Thread-safe; never blocks.
+/// What the learner tells one worker: a gRPC stream, or the sampler in the learner's own process. Thread-safe; never
+/// blocks.
 class WorkerPort {
  public:
   virtual ~WorkerPort() = default;

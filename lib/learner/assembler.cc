@@ -1,0 +1,496 @@
+#include "lib/learner/assembler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+
+namespace troupe::learner {
+
+using policy::CriticInput;
+using sample::MultiAgentBatch;
+using sample::MultiAgentBatchPtr;
+using sample::PolicyRows;
+using sample::SegmentEnd;
+
+namespace {
+
+constexpr float kByteScale = 1.0f / 255.0f;
+
+/// One observation row, as floats.
+void CopyObs(const sample::ColumnView& column, int64_t row, float* to) {
+  const int64_t size = column.row_elements;
+  if (column.dtype == tensor::DType::kFloat32) {
+    std::memcpy(to, column.data + row * size * 4, static_cast<size_t>(size) * 4);
+    return;
+  }
+  const auto* from = reinterpret_cast<const uint8_t*>(column.data) + row * size;
+  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(from[i]) * kByteScale;
+}
+
+}  // namespace
+
+absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
+  const size_t num_agents = schema.agent_ids.size();
+  if (!schema.agent_observation_sizes.empty() && schema.agent_observation_sizes.size() != num_agents) {
+    return absl::InvalidArgumentError(absl::StrCat("agent_observation_sizes has ",
+                                                   schema.agent_observation_sizes.size(), " entries, expected one for ",
+                                                   "each of ", num_agents, " agents"));
+  }
+  const int64_t joint = std::accumulate(schema.agent_observation_sizes.begin(), schema.agent_observation_sizes.end(),
+                                        static_cast<int64_t>(num_agents));
+  for (const policy::PolicySpec& spec : schema.policies) {
+    int64_t expected = 0;
+    if (spec.critic_input == CriticInput::kJointObservation) {
+      if (schema.agent_observation_sizes.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("policy '", spec.id.value(),
+                                                       "' has a critic of joint observations, but the schema has no "
+                                                       "agent_observation_sizes"));
+      }
+      expected = joint;
+    } else if (spec.critic_input == CriticInput::kGlobalState) {
+      expected = schema.env_state_size > 0 ? schema.env_state_size : schema.agent_state_size;
+      if (expected == 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "policy '", spec.id.value(), "' has a critic of the global state, but the environment has none"));
+      }
+    }
+    if (spec.critic_state_size != expected) {
+      return absl::InvalidArgumentError(absl::StrCat("policy '", spec.id.value(), "': critic_state_size is ",
+                                                     spec.critic_state_size, ", expected ", expected));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Assembler::Assembler(const sample::BatchSchema& schema, Options options, tensor::TensorAllocator& allocator)
+    : schema_(schema), options_(options), allocator_(allocator), joint_(0, allocator) {
+  for (const int64_t size : schema.agent_observation_sizes) {
+    joint_offset_.push_back(joint_size_);
+    joint_size_ += size;
+  }
+  joint_size_ += static_cast<int64_t>(schema.agent_ids.size());
+  for (size_t p = 0; p < schema.policies.size(); ++p) {
+    needs_joint_ = needs_joint_ || schema.policies[p].critic_input == CriticInput::kJointObservation;
+    Gather gather;
+    for (tensor::Buffer* buffer :
+         {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
+          &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
+          &gather.critic_state}) {
+      *buffer = tensor::Buffer(0, allocator_);
+    }
+    gathers_.push_back(std::move(gather));
+  }
+}
+
+template <typename T>
+absl::Span<T> Assembler::Reserve(tensor::Buffer& buffer, int64_t count) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+  // Batches of complete episodes differ in size: a quarter more than needed saves the next growth.
+  if (buffer.size() < bytes) buffer.EnsureCapacity(bytes + bytes / 4);
+  return buffer.As<T>(0, static_cast<size_t>(count));
+}
+
+const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
+  TrainBatch& batch = assembly_.batch;
+  batch.env_steps = 0;
+  batch.agent_steps = 0;
+  for (const MultiAgentBatchPtr& fragment : fragments) batch.env_steps += fragment->num_env_steps;
+
+  SortSteps(fragments);
+  CollectSegments(fragments, iteration);
+  batch.policies.clear();
+  for (size_t p = 0; p < gathers_.size(); ++p) {
+    if (gathers_[p].segments.empty()) continue;
+    batch.policies.emplace_back();
+    PolicyTrainBatch& rows = batch.policies.back();
+    rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
+    LayOut(gathers_[p], rows);
+    CopyRows(gathers_[p], rows);
+    CopyFinalRows(gathers_[p], rows);
+    batch.agent_steps += rows.agent_mask.empty()
+                             ? rows.rows
+                             : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
+  }
+  if (options_.common_reward != CommonReward::kNone) ShareRewards();
+  if (needs_joint_) {
+    NumberJointRows();
+    WriteJointRows();
+  }
+  for (PolicyTrainBatch& rows : batch.policies) {
+    Gather& gather = gathers_[rows.policy.value()];
+    switch (schema_.policies[rows.policy.value()].critic_input) {
+      case CriticInput::kObservation:
+        break;
+      case CriticInput::kJointObservation:
+        PointAtJointRows(gather, rows);
+        break;
+      case CriticInput::kGlobalState:
+        if (schema_.env_state_size > 0) {
+          GatherEnvStates(gather, rows, fragments);
+        } else {
+          GatherAgentStates(gather, rows);
+        }
+        break;
+    }
+  }
+  return assembly_;
+}
+
+void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
+  // A counting sort by environment; inside one the rows usually come in order already.
+  env_counts_.assign(schema_.num_envs + 1, 0);
+  fragment_offset_.clear();
+  size_t total = 0;
+  for (const MultiAgentBatchPtr& fragment : fragments) {
+    fragment_offset_.push_back(total);
+    total += static_cast<size_t>(fragment->env_rows + fragment->final_env_rows);
+    for (const int32_t episode : fragment->step_episode.As<int32_t>()) {
+      ++env_counts_[fragment->episodes[episode].env_id + 1];
+    }
+  }
+  std::partial_sum(env_counts_.begin(), env_counts_.end(), env_counts_.begin());
+  steps_.resize(total);
+  for (size_t f = 0; f < fragments.size(); ++f) {
+    const MultiAgentBatch& fragment = *fragments[f];
+    const absl::Span<const int32_t> step_episode = fragment.step_episode.As<int32_t>();
+    const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
+    for (size_t i = 0; i < step_episode.size(); ++i) {
+      const sample::EpisodeEntry& episode = fragment.episodes[step_episode[i]];
+      // After this loop env_counts_[e] is where environment e + 1 begins, so e's rows end there.
+      steps_[env_counts_[episode.env_id]++] =
+          StepRef{episode.env_id,          episode.episode,         step_index[i],
+                  static_cast<int32_t>(f), static_cast<int32_t>(i), static_cast<int64_t>(i) >= fragment.env_rows};
+    }
+  }
+  const auto before = [](const StepRef& a, const StepRef& b) {
+    return std::tie(a.episode, a.step, a.looked_at) < std::tie(b.episode, b.step, b.looked_at);
+  };
+  auto begin = steps_.begin();
+  for (uint32_t env = 0; env < schema_.num_envs; ++env) {
+    const auto end = steps_.begin() + env_counts_[env];
+    if (!std::is_sorted(begin, end, before)) std::sort(begin, end, before);
+    begin = end;
+  }
+  global_of_.resize(total);
+  global_steps_.clear();
+  for (const StepRef& ref : steps_) {
+    const bool same = !global_steps_.empty() && global_steps_.back().env_id == ref.env_id &&
+                      global_steps_.back().episode == ref.episode && global_steps_.back().step == ref.step;
+    if (!same) global_steps_.push_back(ref);
+    global_of_[fragment_offset_[ref.fragment] + static_cast<size_t>(ref.row)] =
+        static_cast<int32_t>(global_steps_.size()) - 1;
+  }
+}
+
+void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
+  for (Gather& gather : gathers_) {
+    gather.sources.clear();
+    gather.segments.clear();
+    gather.cursor.clear();
+    gather.final_place.clear();
+  }
+  assembly_.trained.clear();
+  assembly_.dropped.clear();
+  std::vector<int64_t> dropped(gathers_.size());
+  std::vector<int64_t> kept(gathers_.size());
+  double lag_sum = 0;
+  std::vector<int32_t> counts;
+  std::vector<int32_t> first_rows;
+  for (size_t f = 0; f < fragments.size(); ++f) {
+    const MultiAgentBatch& fragment = *fragments[f];
+    const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
+    for (const PolicyRows& rows : fragment.policies) {
+      Gather& gather = gathers_[rows.policy.value()];
+      const auto source = static_cast<int32_t>(gather.sources.size());
+      gather.sources.push_back(Source{static_cast<int32_t>(f), &rows, gather.cursor.size()});
+      counts.assign(static_cast<size_t>(rows.num_segments), 0);
+      first_rows.resize(static_cast<size_t>(rows.num_segments));
+      const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
+      for (int64_t r = 0; r < rows.rows; ++r) {
+        if (counts[segment[r]]++ == 0) first_rows[segment[r]] = static_cast<int32_t>(r);
+      }
+      const absl::Span<const int32_t> env_row = rows.env_row.As<int32_t>();
+      const absl::Span<const int32_t> final_env_row = rows.final_env_row.As<int32_t>();
+      for (int64_t s = 0; s < rows.num_segments; ++s) {
+        const int32_t* const words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
+        const int64_t lag = iteration - (rows.version.n - words[sample::kSegmentVersionLag]);
+        gather.cursor.push_back(-1);
+        gather.final_place.push_back(-1);
+        if (lag > options_.max_policy_lag) {
+          dropped[rows.policy.value()] += counts[s];
+          continue;
+        }
+        kept[rows.policy.value()] += counts[s];
+        lag_sum += static_cast<double>(lag) * counts[s];
+        const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
+        const int32_t final_row = words[sample::kSegmentFinalRow];
+        gather.segments.push_back(
+            SegmentRef{episode.env_id, episode.episode, words[sample::kSegmentSlot], step_index[env_row[first_rows[s]]],
+                       final_row < 0 ? -1 : step_index[final_env_row[final_row]], source, static_cast<int32_t>(s),
+                       counts[s], final_row, static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
+      }
+    }
+  }
+  int64_t rows = 0;
+  for (size_t p = 0; p < gathers_.size(); ++p) {
+    std::vector<SegmentRef>& segments = gathers_[p].segments;
+    std::sort(segments.begin(), segments.end(), [](const SegmentRef& a, const SegmentRef& b) {
+      return std::tie(a.env_id, a.episode, a.slot, a.first_step) < std::tie(b.env_id, b.episode, b.slot, b.first_step);
+    });
+    if (kept[p] > 0) assembly_.trained.push_back(PolicyRowCount{static_cast<int32_t>(p), kept[p]});
+    if (dropped[p] > 0) assembly_.dropped.push_back(PolicyRowCount{static_cast<int32_t>(p), dropped[p]});
+    rows += kept[p];
+  }
+  assembly_.mean_lag = rows == 0 ? 0 : lag_sum / static_cast<double>(rows);
+}
+
+void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
+  for (size_t i = 0; i < gather.segments.size(); ++i) {
+    const SegmentRef& ref = gather.segments[i];
+    const size_t place = gather.sources[ref.source].first_segment + static_cast<size_t>(ref.segment);
+    gather.cursor[place] = batch.rows;
+    const SegmentRef* const previous = i > 0 ? &gather.segments[i - 1] : nullptr;
+    const bool joins = previous != nullptr && previous->cut && previous->env_id == ref.env_id &&
+                       previous->episode == ref.episode && previous->slot == ref.slot &&
+                       previous->final_step == ref.first_step;
+    if (joins) {
+      // The cut one's final observation is this one's first: nothing to bootstrap from between them.
+      TrainSegment& segment = batch.segments.back();
+      gather.final_place[gather.sources[previous->source].first_segment + static_cast<size_t>(previous->segment)] = -1;
+      --batch.final_rows;
+      segment.rows += ref.rows;
+      segment.final_row = -1;
+    } else {
+      batch.segments.push_back(TrainSegment{batch.rows, ref.rows, -1, ref.env_id, ref.episode, ref.slot});
+    }
+    batch.rows += ref.rows;
+    if (ref.final_row >= 0) {
+      gather.final_place[place] = batch.final_rows;
+      batch.segments.back().final_row = batch.final_rows++;
+    }
+  }
+}
+
+void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
+  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  const int64_t obs_size = spec.observation_size();
+  const int64_t words = spec.action_words();
+  const int64_t mask_size = spec.mask_size();
+  const absl::Span<float> obs = Reserve<float>(gather.obs, batch.rows * obs_size);
+  const absl::Span<space::ActionWord> actions = Reserve<space::ActionWord>(gather.actions, batch.rows * words);
+  const absl::Span<float> logp = Reserve<float>(gather.action_logp, batch.rows);
+  const absl::Span<float> rewards = Reserve<float>(gather.rewards, batch.rows);
+  const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.action_mask, batch.rows * mask_size);
+  const absl::Span<uint8_t> agent_mask = Reserve<uint8_t>(gather.agent_mask, schema_.has_agent_mask ? batch.rows : 0);
+  const absl::Span<int32_t> slot = Reserve<int32_t>(gather.slot, batch.rows);
+  gather.step.resize(static_cast<size_t>(batch.rows));
+  for (const Source& source : gather.sources) {
+    const PolicyRows& rows = *source.rows;
+    const int32_t* const segment = rows.segment.As<int32_t>().data();
+    const int32_t* const env_row = rows.env_row.As<int32_t>().data();
+    const float* const from_logp = rows.action_logp.As<float>().data();
+    const float* const from_rewards = rows.rewards.As<float>().data();
+    const auto* const from_actions = reinterpret_cast<const space::ActionWord*>(rows.actions.data);
+    const auto* const from_mask = reinterpret_cast<const uint8_t*>(rows.action_mask.data);
+    const auto* const from_agent_mask = reinterpret_cast<const uint8_t*>(rows.agent_mask.data);
+    const int32_t* const segment_words = rows.segments.As<int32_t>().data();
+    const int32_t* const global = global_of_.data() + fragment_offset_[source.fragment];
+    int64_t* const cursor = gather.cursor.data() + source.first_segment;
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      const int64_t to = cursor[segment[r]];
+      if (to < 0) continue;
+      ++cursor[segment[r]];
+      CopyObs(rows.obs, r, obs.data() + to * obs_size);
+      for (int64_t w = 0; w < words; ++w) actions[to * words + w] = from_actions[r * words + w];
+      logp[to] = from_logp[r];
+      rewards[to] = from_rewards[r];
+      if (mask_size > 0) {
+        std::memcpy(mask.data() + to * mask_size, from_mask + r * mask_size, static_cast<size_t>(mask_size));
+      }
+      if (!agent_mask.empty()) agent_mask[to] = from_agent_mask[r];
+      slot[to] = segment_words[segment[r] * sample::kSegmentFields + sample::kSegmentSlot];
+      gather.step[to] = global[env_row[r]];
+    }
+  }
+  batch.obs = obs;
+  batch.actions = actions;
+  batch.action_logp = logp;
+  batch.rewards = rewards;
+  batch.action_mask = mask;
+  batch.agent_mask = agent_mask;
+  batch.slot = slot;
+}
+
+void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
+  const int64_t obs_size = schema_.policies[batch.policy.value()].observation_size();
+  const absl::Span<float> obs = Reserve<float>(gather.final_obs, batch.final_rows * obs_size);
+  const absl::Span<int32_t> slot = Reserve<int32_t>(gather.final_slot, batch.final_rows);
+  gather.final_step.resize(static_cast<size_t>(batch.final_rows));
+  for (const SegmentRef& ref : gather.segments) {
+    const Source& source = gather.sources[ref.source];
+    const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
+    if (to < 0) continue;
+    CopyObs(source.rows->final_obs, ref.final_row, obs.data() + to * obs_size);
+    slot[to] = ref.slot;
+    const int32_t env_row = source.rows->final_env_row.As<int32_t>()[ref.final_row];
+    gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
+  }
+  batch.final_obs = obs;
+  batch.final_slot = slot;
+}
+
+void Assembler::ShareRewards() {
+  reward_sum_.assign(global_steps_.size(), 0.0);
+  reward_count_.assign(global_steps_.size(), 0);
+  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
+    const std::vector<int32_t>& step = gathers_[rows.policy.value()].step;
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      reward_sum_[step[r]] += rows.rewards[r];
+      ++reward_count_[step[r]];
+    }
+  }
+  for (PolicyTrainBatch& rows : assembly_.batch.policies) {
+    Gather& gather = gathers_[rows.policy.value()];
+    const absl::Span<float> rewards = gather.rewards.As<float>(0, static_cast<size_t>(rows.rows));
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      const int32_t step = gather.step[r];
+      const double divisor = options_.common_reward == CommonReward::kMean ? reward_count_[step] : 1;
+      rewards[r] = static_cast<float>(reward_sum_[step] / divisor);
+    }
+  }
+}
+
+void Assembler::NumberJointRows() {
+  acting_row_.assign(global_steps_.size(), -1);
+  final_row_.assign(global_steps_.size(), -1);
+  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
+    const Gather& gather = gathers_[rows.policy.value()];
+    for (const int32_t step : gather.step) acting_row_[step] = 0;
+    for (const int32_t step : gather.final_step) final_row_[step] = 0;
+  }
+  int32_t next = 0;
+  for (int32_t& row : acting_row_) row = row < 0 ? -1 : next++;
+  acting_rows_ = next;
+  for (int32_t& row : final_row_) row = row < 0 ? -1 : next++;
+  joint_rows_ = next;
+}
+
+void Assembler::WriteJointRows() {
+  const absl::Span<float> joint = Reserve<float>(joint_, joint_rows_ * joint_size_);
+  std::fill(joint.begin(), joint.end(), 0.0f);
+  const int64_t bits = joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
+  const auto put = [&](int32_t row, int32_t slot, const float* obs, int64_t size) {
+    float* const to = joint.data() + int64_t{row} * joint_size_;
+    std::memcpy(to + joint_offset_[slot], obs, static_cast<size_t>(size) * sizeof(float));
+    to[bits + slot] = 1.0f;
+  };
+  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
+    const Gather& gather = gathers_[rows.policy.value()];
+    const int64_t size = schema_.policies[rows.policy.value()].observation_size();
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      const int32_t step = gather.step[r];
+      put(acting_row_[step], rows.slot[r], rows.obs.data() + r * size, size);
+      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs.data() + r * size, size);
+    }
+  }
+  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
+    const Gather& gather = gathers_[rows.policy.value()];
+    const int64_t size = schema_.policies[rows.policy.value()].observation_size();
+    for (int64_t r = 0; r < rows.final_rows; ++r) {
+      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.data() + r * size, size);
+    }
+  }
+}
+
+void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
+  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
+  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
+  needed_.assign(static_cast<size_t>(joint_rows_), -1);
+  for (int64_t r = 0; r < batch.rows; ++r) needed_[critic_row[r] = acting_row_[gather.step[r]]] = 0;
+  for (int64_t r = 0; r < batch.final_rows; ++r) {
+    needed_[final_critic_row[r] = final_row_[gather.final_step[r]]] = 0;
+  }
+  int32_t next = 0;
+  for (int32_t& row : needed_) row = row < 0 ? -1 : next++;
+  batch.critic_rows = next;
+  batch.critic_row = critic_row;
+  batch.final_critic_row = final_critic_row;
+  const absl::Span<const float> joint = joint_.As<float>(0, static_cast<size_t>(joint_rows_ * joint_size_));
+  if (next == joint_rows_) {
+    batch.critic_state = joint;
+    return;
+  }
+  const absl::Span<float> own = Reserve<float>(gather.critic_state, batch.critic_rows * joint_size_);
+  for (int64_t row = 0; row < joint_rows_; ++row) {
+    if (needed_[row] < 0) continue;
+    std::memcpy(own.data() + needed_[row] * joint_size_, joint.data() + row * joint_size_,
+                static_cast<size_t>(joint_size_) * sizeof(float));
+  }
+  for (int32_t& row : critic_row) row = needed_[row];
+  for (int32_t& row : final_critic_row) row = needed_[row];
+  batch.critic_state = own;
+}
+
+void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
+                                absl::Span<const MultiAgentBatchPtr> fragments) {
+  needed_.assign(global_steps_.size(), -1);
+  for (const int32_t step : gather.step) needed_[step] = 0;
+  for (const int32_t step : gather.final_step) needed_[step] = 0;
+  int32_t next = 0;
+  for (int32_t& row : needed_) row = row < 0 ? -1 : next++;
+  batch.critic_rows = next;
+  const int64_t size = schema_.env_state_size;
+  const absl::Span<float> states = Reserve<float>(gather.critic_state, batch.critic_rows * size);
+  for (size_t step = 0; step < global_steps_.size(); ++step) {
+    if (needed_[step] < 0) continue;
+    const StepRef& ref = global_steps_[step];
+    const float* const from = fragments[ref.fragment]->state.As<float>().data() + ref.row * size;
+    std::memcpy(states.data() + needed_[step] * size, from, static_cast<size_t>(size) * sizeof(float));
+  }
+  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
+  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
+  for (int64_t r = 0; r < batch.rows; ++r) critic_row[r] = needed_[gather.step[r]];
+  for (int64_t r = 0; r < batch.final_rows; ++r) final_critic_row[r] = needed_[gather.final_step[r]];
+  batch.critic_row = critic_row;
+  batch.final_critic_row = final_critic_row;
+  batch.critic_state = states;
+}
+
+void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
+  const int64_t size = schema_.agent_state_size;
+  batch.critic_rows = batch.rows + batch.final_rows;
+  const absl::Span<float> states = Reserve<float>(gather.critic_state, batch.critic_rows * size);
+  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
+  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
+  std::iota(critic_row.begin(), critic_row.end(), 0);
+  std::iota(final_critic_row.begin(), final_critic_row.end(), static_cast<int32_t>(batch.rows));
+  const auto copy = [&](const sample::ColumnView& column, int64_t from, int64_t to) {
+    std::memcpy(states.data() + to * size, column.As<float>().data() + from * size,
+                static_cast<size_t>(size) * sizeof(float));
+  };
+  // The cursors stand behind each segment now: rows are found from there backwards.
+  for (const SegmentRef& ref : gather.segments) {
+    const Source& source = gather.sources[ref.source];
+    const size_t place = source.first_segment + static_cast<size_t>(ref.segment);
+    gather.cursor[place] -= ref.rows;
+    if (gather.final_place[place] >= 0) {
+      copy(source.rows->final_state, ref.final_row, batch.rows + gather.final_place[place]);
+    }
+  }
+  for (const Source& source : gather.sources) {
+    const absl::Span<const int32_t> segment = source.rows->segment.As<int32_t>();
+    int64_t* const cursor = gather.cursor.data() + source.first_segment;
+    for (int64_t r = 0; r < source.rows->rows; ++r) {
+      if (cursor[segment[r]] >= 0) copy(source.rows->state, r, cursor[segment[r]]++);
+    }
+  }
+  batch.critic_row = critic_row;
+  batch.final_critic_row = final_critic_row;
+  batch.critic_state = states;
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "lib/learner/accounting.h"
+#include "lib/learner/learner_options.h"
+#include "lib/learner/train_batch.h"
+#include "lib/sample/batch_schema.h"
+#include "lib/sample/multi_agent_batch.h"
+#include "lib/tensor/buffer.h"
+
+namespace troupe::learner {
+
+/// What one assembly made.
+struct Assembly {
+  TrainBatch batch;
+  std::vector<PolicyRowCount> trained;  ///< rows in the batch, by policy
+  std::vector<PolicyRowCount> dropped;  ///< rows that were too old, by policy
+  double mean_lag = 0;                  ///< of the rows in the batch: iteration minus the version they were made with
+};
+
+/// Makes the train batch of an iteration from its fragments: gathers the rows of each policy by segment, with one copy,
+/// into buffers that it keeps for the next time.
+///
+/// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
+/// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
+/// then. Rows made with weights older than iteration - max_policy_lag (carried over a cut) are left out and counted.
+///
+/// Critic rows. Joint observations: one row for each env step at which agents acted, in order, holding the observations
+/// of those that acted; then one for each env step that segments bootstrap from, which holds the final observations as
+/// well. Per-env states: one row an env step. Rows of a policy point at them; those it does not need are left out.
+/// Per-agent states: a row each, final rows after the others.
+///
+/// uint8 observations become floats divided by 255. Not thread-safe; used by the update thread.
+class Assembler {
+ public:
+  struct Options {
+    CommonReward common_reward = CommonReward::kNone;
+    int64_t max_policy_lag = 0;
+  };
+
+  /// INVALID_ARGUMENT when the schema's sizes do not fit a policy's critic input.
+  static absl::Status CheckSchema(const sample::BatchSchema& schema);
+
+  /// `schema` (checked) and `allocator` must outlive it.
+  Assembler(const sample::BatchSchema& schema, Options options,
+            tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
+
+  /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
+  /// call.
+  const Assembly& Assemble(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
+
+ private:
+  /// An env row of a fragment, for sorting.
+  struct StepRef {
+    uint32_t env_id;
+    uint32_t episode;
+    int32_t step;
+    int32_t fragment;
+    int32_t row;
+    bool looked_at;  ///< only to bootstrap
+  };
+  /// A segment of a fragment.
+  struct SegmentRef {
+    uint32_t env_id;
+    uint32_t episode;
+    int32_t slot;
+    int32_t first_step;
+    int32_t final_step;  ///< -1: terminated
+    int32_t source;      ///< index into Gather::sources
+    int32_t segment;
+    int32_t rows;
+    int32_t final_row;  ///< in the source
+    bool cut;
+  };
+  /// The rows of one policy in one fragment.
+  struct Source {
+    int32_t fragment;
+    const sample::PolicyRows* rows;
+    size_t first_segment;  ///< of this source in Gather::cursor
+  };
+  /// Everything about one policy: its sources, and the buffers its spans point into.
+  struct Gather {
+    std::vector<Source> sources;
+    std::vector<SegmentRef> segments;
+    std::vector<int64_t> cursor;       ///< by source and segment: row that comes next, -1: left out
+    std::vector<int64_t> final_place;  ///< by source and segment: final row in the batch, -1: none
+    std::vector<int32_t> step;         ///< by row: global step
+    std::vector<int32_t> final_step;   ///< by final row: global step
+    tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_obs, final_slot,
+        final_critic_row, critic_state;
+  };
+  template <typename T>
+  absl::Span<T> Reserve(tensor::Buffer& buffer, int64_t count);
+
+  void SortSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
+  void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
+  void LayOut(Gather& gather, PolicyTrainBatch& batch);
+  void CopyRows(Gather& gather, PolicyTrainBatch& batch);
+  void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
+  void ShareRewards();
+  void NumberJointRows();
+  void WriteJointRows();
+  void PointAtJointRows(Gather& gather, PolicyTrainBatch& batch);
+  void GatherEnvStates(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
+  void GatherAgentStates(Gather& gather, PolicyTrainBatch& batch);
+
+  const sample::BatchSchema& schema_;
+  const Options options_;
+  tensor::TensorAllocator& allocator_;
+  std::vector<int64_t> joint_offset_;  ///< by agent slot
+  int64_t joint_size_ = 0;             ///< with presence bits
+  bool needs_joint_ = false;
+
+  std::vector<Gather> gathers_;  ///< by policy slot
+  Assembly assembly_;
+  // Global steps: distinct (env id, episode, step) of all fragments, in order.
+  std::vector<StepRef> steps_;
+  std::vector<int32_t> env_counts_;
+  std::vector<StepRef> global_steps_;    ///< by global step: where its state lies
+  std::vector<int32_t> global_of_;       ///< by fragment and env row
+  std::vector<size_t> fragment_offset_;  ///< of a fragment in global_of_
+  std::vector<int32_t> acting_row_;      ///< by global step: joint row, -1: nobody acted
+  std::vector<int32_t> final_row_;       ///< by global step: joint row, -1: nobody bootstraps from it
+  int64_t acting_rows_ = 0;
+  int64_t joint_rows_ = 0;
+  std::vector<double> reward_sum_;
+  std::vector<int32_t> reward_count_;
+  std::vector<int32_t> needed_;
+  tensor::Buffer joint_;
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,97 @@
+#include "lib/learner/checked_fragment.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::learner {
+namespace {
+
+using sample::ColumnView;
+using sample::MultiAgentBatch;
+using sample::PolicyRows;
+
+int64_t Bytes(const MultiAgentBatch& batch) {
+  size_t bytes = sizeof(MultiAgentBatch) + batch.step_episode.bytes() + batch.step_index.bytes() + batch.state.bytes();
+  for (const PolicyRows& rows : batch.policies) {
+    bytes += sizeof(PolicyRows);
+    for (const ColumnView* column :
+         {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated,
+          &rows.action_mask, &rows.agent_mask, &rows.env_row, &rows.segment, &rows.state, &rows.segments,
+          &rows.final_obs, &rows.final_action_mask, &rows.final_env_row, &rows.final_state}) {
+      bytes += column->bytes();
+    }
+  }
+  for (const sample::EpisodeEntry& entry : batch.episodes) {
+    bytes += sizeof(entry) + entry.agents.size() * sizeof(sample::AgentEntry);
+  }
+  for (const sample::FinishedEpisode& entry : batch.finished) {
+    bytes += sizeof(entry) + 4 * (entry.returns.size() + entry.policies.size() + entry.infos.size());
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::vector<LaneCoverage> Cover(const MultiAgentBatch& batch) {
+  std::vector<int32_t> steps(batch.episodes.size());
+  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+  for (int64_t i = 0; i < batch.env_rows; ++i) ++steps[step_episode[i]];
+  std::vector<LaneCoverage> parts;
+  parts.reserve(batch.episodes.size() + batch.finished.size());
+  for (size_t i = 0; i < batch.episodes.size(); ++i) {
+    const sample::EpisodeEntry& entry = batch.episodes[i];
+    parts.push_back(LaneCoverage{entry.env_id, steps[i], entry.episode, entry.episode});
+  }
+  for (const sample::FinishedEpisode& entry : batch.finished) {
+    parts.push_back(LaneCoverage{entry.env_id, 0, entry.episode, entry.episode});
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const LaneCoverage& a, const LaneCoverage& b) { return a.env_id < b.env_id; });
+  std::vector<LaneCoverage> lanes;
+  for (const LaneCoverage& part : parts) {
+    if (lanes.empty() || lanes.back().env_id != part.env_id) {
+      lanes.push_back(part);
+      continue;
+    }
+    lanes.back().env_steps += part.env_steps;
+    lanes.back().first_episode = std::min(lanes.back().first_episode, part.first_episode);
+    lanes.back().last_episode = std::max(lanes.back().last_episode, part.last_episode);
+  }
+  return lanes;
+}
+
+}  // namespace
+
+CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
+                              const sample::BatchLimits& limits) {
+  CheckedFragment checked;
+  checked.status = sample::ValidateBatch(*batch, schema, limits);
+  for (const PolicyRows& rows : batch->policies) {
+    const int64_t count = std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy);
+    checked.rows.push_back(PolicyRowCount{rows.policy.value(), count});
+  }
+  if (checked.status.ok()) {
+    checked.lanes = Cover(*batch);
+    checked.bytes = Bytes(*batch);
+  }
+  checked.batch = std::move(batch);
+  return checked;
+}
+
+int64_t MaxBytesPerEnvStep(const sample::BatchSchema& schema) {
+  int64_t row_bytes = 0;
+  for (const policy::PolicySpec& spec : schema.policies) {
+    const auto obs =
+        spec.observation_size() * static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
+    const int64_t looked_at = obs + spec.mask_size() + 4 * schema.agent_state_size + 4;
+    // Obs, mask, state and env row, also of a final row; action, logp, reward, three flags, segment index, segment.
+    const int64_t row = 2 * looked_at + 4 * spec.action_words() + 4 + 4 + 3 + 4 + 4 * sample::kSegmentFields;
+    row_bytes = std::max(row_bytes, row);
+  }
+  const auto num_agents = static_cast<int64_t>(schema.agent_ids.size());
+  // Step tables for an acting and a final row; in the worst case every step is an episode of its own.
+  const int64_t step_bytes = 2 * (8 + 4 * schema.env_state_size);
+  const auto episode_bytes = static_cast<int64_t>(sizeof(sample::EpisodeEntry) + sizeof(sample::FinishedEpisode)) +
+                             num_agents * (8 + 8) + 4 * schema.num_info_columns;
+  return num_agents * row_bytes + step_bytes + episode_bytes;
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/learner/accounting.h"
+#include "lib/sample/batch_schema.h"
+#include "lib/sample/multi_agent_batch.h"
+
+namespace troupe::learner {
+
+/// What a fragment holds of one environment.
+struct LaneCoverage {
+  uint32_t env_id = 0;
+  int32_t env_steps = 0;       ///< at which agents acted
+  uint32_t first_episode = 0;  ///< lowest and highest ordinal in the fragment
+  uint32_t last_episode = 0;
+};
+
+/// A fragment and everything about it that can be found out without a lock.
+struct CheckedFragment {
+  sample::MultiAgentBatchPtr batch;
+  absl::Status status;               ///< of ValidateBatch
+  std::vector<PolicyRowCount> rows;  ///< also of an invalid one, clamped to the limits
+  std::vector<LaneCoverage> lanes;   ///< ascending env id; empty for an invalid one
+  int64_t bytes = 0;                 ///< that it holds in memory
+};
+
+/// Validates and measures. Pure; the costly part of ingest.
+CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
+                              const sample::BatchLimits& limits);
+
+/// At most this many bytes of fragments an env step can take, whatever the agents do; 0 when the schema is empty.
+int64_t MaxBytesPerEnvStep(const sample::BatchSchema& schema);
+
+}  // namespace troupe::learner

@@ -1,0 +1,144 @@
+#include "lib/learner/episode_window.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+namespace troupe::learner {
+namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+
+class Mean {
+ public:
+  void Add(double value) {
+    if (std::isnan(value)) return;
+    sum_ += value;
+    ++count_;
+  }
+  std::optional<double> value() const {
+    return count_ == 0 ? std::nullopt : std::optional<double>(sum_ / static_cast<double>(count_));
+  }
+
+ private:
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+double Sum(absl::Span<const double> returns) {
+  double sum = 0;
+  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
+  return sum;
+}
+
+}  // namespace
+
+EpisodeWindow::EpisodeWindow(int32_t num_agents, int32_t num_infos) : num_agents_(num_agents), num_infos_(num_infos) {}
+
+void EpisodeWindow::Push(Episode episode) {
+  if (full()) episodes_.pop_front();
+  episodes_.push_back(std::move(episode));
+}
+
+void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished) {
+  std::sort(finished.begin(), finished.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.env_id, a.episode) < std::tie(b.env_id, b.episode); });
+  struct Ranked {
+    int64_t rank;  ///< among the episodes of its environment
+    size_t index;
+  };
+  std::vector<Ranked> order;
+  for (size_t i = 0; i < finished.size(); ++i) {
+    const bool same = i > 0 && finished[i].env_id == finished[i - 1].env_id;
+    order.push_back(Ranked{same ? order.back().rank + 1 : 0, i});
+  }
+  std::sort(order.begin(), order.end(),
+            [](const Ranked& a, const Ranked& b) { return std::tie(a.rank, a.index) < std::tie(b.rank, b.index); });
+  for (const Ranked& ranked : order) {
+    const sample::FinishedEpisode& from = finished[ranked.index];
+    Episode episode;
+    episode.length = from.length;
+    episode.returns.assign(from.returns.begin(), from.returns.end());
+    episode.return_sum = Sum(episode.returns);
+    episode.policies = from.policies;
+    episode.infos.assign(from.infos.begin(), from.infos.end());
+    Push(std::move(episode));
+  }
+}
+
+void EpisodeWindow::Restore(const LearnerState& state) {
+  episodes_.clear();
+  for (size_t i = 0; i < state.recent_return_sums.size(); ++i) {
+    Episode episode;
+    episode.return_sum = state.recent_return_sums[i];
+    episode.length = i < state.recent_lengths.size() ? state.recent_lengths[i] : kAbsent;
+    for (int32_t slot = 0; slot < num_agents_; ++slot) {
+      const bool known =
+          slot < static_cast<int32_t>(state.recent_agent_returns.size()) && i < state.recent_agent_returns[slot].size();
+      episode.returns.push_back(known ? state.recent_agent_returns[slot][i] : kAbsent);
+    }
+    episode.policies.assign(static_cast<size_t>(num_agents_), -1);
+    episode.infos.assign(static_cast<size_t>(num_infos_), kAbsent);
+    Push(std::move(episode));
+  }
+}
+
+void EpisodeWindow::Save(LearnerState& state) const {
+  state.recent_return_sums.clear();
+  state.recent_lengths.clear();
+  state.recent_agent_returns.assign(static_cast<size_t>(num_agents_), {});
+  for (const Episode& episode : episodes_) {
+    state.recent_return_sums.push_back(episode.return_sum);
+    state.recent_lengths.push_back(episode.length);
+    for (int32_t slot = 0; slot < num_agents_; ++slot) {
+      state.recent_agent_returns[slot].push_back(episode.returns[slot]);
+    }
+  }
+}
+
+std::optional<double> EpisodeWindow::return_sum() const {
+  Mean mean;
+  for (const Episode& episode : episodes_) mean.Add(episode.return_sum);
+  return mean.value();
+}
+
+std::optional<double> EpisodeWindow::return_mean() const {
+  Mean mean;
+  for (const Episode& episode : episodes_) {
+    Mean of_agents;
+    for (const double value : episode.returns) of_agents.Add(value);
+    mean.Add(of_agents.value().value_or(kAbsent));
+  }
+  return mean.value();
+}
+
+std::optional<double> EpisodeWindow::length() const {
+  Mean mean;
+  for (const Episode& episode : episodes_) mean.Add(episode.length);
+  return mean.value();
+}
+
+std::optional<double> EpisodeWindow::agent_return(int32_t slot) const {
+  Mean mean;
+  for (const Episode& episode : episodes_) mean.Add(episode.returns[slot]);
+  return mean.value();
+}
+
+std::optional<double> EpisodeWindow::policy_return(int32_t policy) const {
+  Mean mean;
+  for (const Episode& episode : episodes_) {
+    for (int32_t slot = 0; slot < num_agents_; ++slot) {
+      if (episode.policies[slot] == policy) mean.Add(episode.returns[slot]);
+    }
+  }
+  return mean.value();
+}
+
+std::optional<double> EpisodeWindow::info(int32_t column) const {
+  Mean mean;
+  for (const Episode& episode : episodes_) mean.Add(episode.infos[column]);
+  return mean.value();
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,349 @@
+#include "lib/learner/grant_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+
+namespace troupe::learner {
+
+using sample::Disposition;
+using sample::Grant;
+using sample::GrantId;
+using sample::GrantLane;
+using sample::WorkerId;
+
+namespace {
+
+GrantScheduler::Verdict Stale(std::string reason) { return {Disposition::kStale, std::move(reason)}; }
+GrantScheduler::Verdict Invalid(std::string reason) { return {Disposition::kInvalid, std::move(reason)}; }
+
+}  // namespace
+
+GrantScheduler::GrantScheduler(const Options& options, uint64_t learner_epoch, int64_t first_iteration,
+                               const std::vector<LaneState>& lanes)
+    : options_(options),
+      learner_epoch_(learner_epoch),
+      lanes_(static_cast<size_t>(options.num_envs)),
+      // Unique over the lives of a run, so that nobody takes an old grant for a new one.
+      next_grant_id_((learner_epoch << 32) + 1),
+      iteration_(first_iteration) {
+  for (const LaneState& lane : lanes) {
+    if (lane.env_id >= lanes_.size()) continue;
+    lanes_[lane.env_id].next_episode = lane.next_episode;
+    lanes_[lane.env_id].floor = lane.next_episode;
+  }
+}
+
+void GrantScheduler::AddWorker(WorkerId worker, absl::Duration now) {
+  TROUPE_CHECK(worker.value() != 0 && outstanding_.count(worker.value()) == 0);
+  outstanding_[worker.value()] = 0;
+  if (!first_join_.has_value()) first_join_ = now;
+}
+
+void GrantScheduler::RemoveWorker(WorkerId worker) {
+  if (outstanding_.count(worker.value()) == 0) return;
+  Expire(worker, std::nullopt);
+  for (Lane& lane : lanes_) {
+    if (lane.owner != worker.value()) continue;
+    lane.owner = 0;
+    lane.fresh = true;
+  }
+  outstanding_.erase(worker.value());
+  if (!started_ && outstanding_.empty()) first_join_.reset();
+}
+
+void GrantScheduler::SetPublished(int64_t n) {
+  has_published_ = true;
+  published_ = n;
+}
+
+GrantScheduler::Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) const {
+  const sample::MultiAgentBatch& batch = *fragment.batch;
+  for (const sample::PolicyRows& rows : batch.policies) {
+    if (rows.version.learner_epoch == learner_epoch_) continue;
+    return Stale(
+        absl::StrCat("weights of learner epoch ", rows.version.learner_epoch, ", this is epoch ", learner_epoch_));
+  }
+  const auto found = grants_.find(batch.grant.value());
+  if (found == grants_.end() || found->second.worker != worker.value()) {
+    return Stale(absl::StrCat("grant ", batch.grant.value(), " is over, or not of worker ", worker.value()));
+  }
+  const OpenGrant& grant = found->second;
+  if (batch.iteration != iteration_) {
+    return Invalid(
+        absl::StrCat("iteration ", batch.iteration, ", but grant ", batch.grant.value(), " is for ", iteration_));
+  }
+  const int64_t oldest = iteration_ - options_.max_policy_lag;
+  for (const sample::PolicyRows& rows : batch.policies) {
+    if (rows.version.n < oldest) {
+      return Stale(absl::StrCat("weights version ", rows.version.n, ", iteration ", iteration_, " needs ", oldest));
+    }
+    if (rows.version.n > published_) {
+      return Invalid(absl::StrCat("weights version ", rows.version.n, ", the newest is ", published_));
+    }
+  }
+  for (const LaneCoverage& covered : fragment.lanes) {
+    const GrantedLane* lane = FindLane(grant, covered.env_id);
+    if (lane == nullptr) {
+      return Invalid(absl::StrCat("environment ", covered.env_id, " is not in grant ", batch.grant.value()));
+    }
+    if (covered.first_episode < lane->floor || covered.last_episode >= lane->limit) {
+      return Invalid(absl::StrCat("environment ", covered.env_id, " has episodes ", covered.first_episode, " to ",
+                                  covered.last_episode, ", granted were ", lane->floor, " to ",
+                                  int64_t{lane->limit} - 1));
+    }
+  }
+  if (!options_.complete_episodes && grant.delivered + batch.num_env_steps > grant.granted) {
+    return Invalid(absl::StrCat(grant.delivered + batch.num_env_steps, " steps for grant ", batch.grant.value(), " of ",
+                                grant.granted));
+  }
+  return {};
+}
+
+const GrantScheduler::GrantedLane* GrantScheduler::FindLane(const OpenGrant& grant, uint32_t env_id) const {
+  const auto it = std::lower_bound(grant.lanes.begin(), grant.lanes.end(), env_id,
+                                   [](const GrantedLane& lane, uint32_t id) { return lane.env_id < id; });
+  return it != grant.lanes.end() && it->env_id == env_id ? &*it : nullptr;
+}
+
+void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment) {
+  OpenGrant& grant = grants_.at(fragment.batch->grant.value());
+  const int64_t before = std::max<int64_t>(0, grant.granted - grant.delivered);
+  grant.delivered += fragment.batch->num_env_steps;
+  outstanding_.at(worker.value()) += std::max<int64_t>(0, grant.granted - grant.delivered) - before;
+  for (const LaneCoverage& covered : fragment.lanes) {
+    const_cast<GrantedLane*>(FindLane(grant, covered.env_id))->seen += covered.env_steps;
+    Lane& lane = lanes_[covered.env_id];
+    lane.next_episode = std::max(lane.next_episode, covered.last_episode + 1);
+    lane.floor = std::max(lane.floor, covered.last_episode);
+  }
+  if (fragment.batch->last_of_grant) {
+    grant.last_seen = true;
+    grant.last_sequence = sequence;
+  }
+  SettleGrants(worker.value(), watermark);
+}
+
+void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
+  for (auto it = grants_.begin(); it != grants_.end();) {
+    const OpenGrant& grant = it->second;
+    const uint64_t id = it->first;
+    const bool settled = grant.worker == worker && grant.last_seen && grant.last_sequence <= watermark;
+    ++it;
+    if (!settled) continue;
+    if (grant.delivered < grant.granted) {
+      ExpireGrant(id);  // it said it was done, but was not
+    } else {
+      grants_.erase(id);
+    }
+  }
+  MaybeCompleteIteration();
+}
+
+void GrantScheduler::MaybeCompleteIteration() {
+  if (!open_ || !grants_.empty()) return;
+  if (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.ungranted > 0; })) return;
+  open_ = false;
+  ++iteration_;
+}
+
+void GrantScheduler::Expire(WorkerId worker, std::optional<GrantId> grant) {
+  std::vector<uint64_t> over;
+  for (const auto& [id, open] : grants_) {
+    if (open.worker != worker.value()) continue;
+    if (grant.has_value() && grant->value() == id) {
+      over = {id};
+      break;
+    }
+    over.push_back(id);
+  }
+  for (const uint64_t id : over) ExpireGrant(id);
+  MaybeCompleteIteration();
+}
+
+void GrantScheduler::ExpireIfLive(WorkerId worker, GrantId grant) {
+  const auto found = grants_.find(grant.value());
+  if (found != grants_.end() && found->second.worker == worker.value()) Expire(worker, grant);
+}
+
+void GrantScheduler::ExpireGrant(uint64_t id) {
+  const OpenGrant& grant = grants_.at(id);
+  const std::vector<int32_t> remaining = RemainingSteps(grant);
+  for (size_t i = 0; i < grant.lanes.size(); ++i) {
+    Lane& lane = lanes_[grant.lanes[i].env_id];
+    lane.ungranted = remaining[i];
+    lane.fresh = true;
+    // The owner may have begun this many episodes: none of them is begun again.
+    lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);
+    lane.floor = lane.next_episode;
+  }
+  outstanding_.at(grant.worker) -= std::max<int64_t>(0, grant.granted - grant.delivered);
+  grants_.erase(id);
+}
+
+std::vector<int32_t> GrantScheduler::RemainingSteps(const OpenGrant& grant) const {
+  std::vector<int32_t> remaining;
+  int64_t sum = 0;
+  for (const GrantedLane& lane : grant.lanes) {
+    remaining.push_back(std::max(0, lane.env_steps - lane.seen));
+    sum += remaining.back();
+  }
+  if (options_.complete_episodes) return remaining;
+  // `seen` misses steps at which nobody acted or every row is still pending: the sum is exact, its parts need not be.
+  int64_t missing = grant.granted - grant.delivered - sum;
+  for (size_t i = 0; missing != 0; i = (i + 1) % remaining.size()) {
+    if (missing > 0) {
+      ++remaining[i];
+      --missing;
+    } else if (remaining[i] > 0) {
+      --remaining[i];
+      ++missing;
+    }
+  }
+  return remaining;
+}
+
+absl::Duration GrantScheduler::NextDeadline() const {
+  if (closed_ || started_ || !first_join_.has_value()) return absl::InfiniteDuration();
+  return *first_join_ + options_.join_timeout;
+}
+
+void GrantScheduler::Open() {
+  open_ = true;
+  Rebalance();
+  const int64_t share = options_.train_batch_size / options_.num_envs;
+  const int64_t rest = options_.train_batch_size % options_.num_envs;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].ungranted = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
+  }
+}
+
+void GrantScheduler::Rebalance() {
+  struct Share {
+    uint64_t worker;
+    int64_t has;
+    int64_t target;
+  };
+  std::vector<Share> shares;
+  for (const auto& [worker, steps] : outstanding_) shares.push_back(Share{worker, 0, 0});
+  const auto find = [&shares](uint64_t worker) {
+    return std::find_if(shares.begin(), shares.end(), [worker](const Share& s) { return s.worker == worker; });
+  };
+  for (const Lane& lane : lanes_) {
+    if (lane.owner != 0) ++find(lane.owner)->has;
+  }
+  // Those that have most keep the odd lanes: so the fewest move.
+  std::sort(shares.begin(), shares.end(),
+            [](const Share& a, const Share& b) { return a.has != b.has ? a.has > b.has : a.worker < b.worker; });
+  const auto num_lanes = static_cast<int64_t>(lanes_.size());
+  const auto num_workers = static_cast<int64_t>(shares.size());
+  for (int64_t i = 0; i < num_workers; ++i) {
+    shares[i].target = num_lanes / num_workers + (i < num_lanes % num_workers ? 1 : 0);
+    shares[i].has = 0;
+  }
+  for (Lane& lane : lanes_) {
+    if (lane.owner == 0) continue;
+    Share& share = *find(lane.owner);
+    if (share.has < share.target) {
+      ++share.has;
+    } else {
+      lane.owner = 0;
+    }
+  }
+  auto share = shares.begin();
+  for (Lane& lane : lanes_) {
+    if (lane.owner != 0) continue;
+    while (share->has == share->target) ++share;
+    ++share->has;
+    lane.owner = share->worker;
+    lane.fresh = true;
+  }
+}
+
+void GrantScheduler::AdoptOrphans() {
+  std::map<uint64_t, int64_t> load = outstanding_;
+  for (const Lane& lane : lanes_) {
+    if (lane.owner != 0) load[lane.owner] += lane.ungranted;
+  }
+  for (Lane& lane : lanes_) {
+    if (lane.ungranted == 0 || lane.owner != 0) continue;
+    const auto least =
+        std::min_element(load.begin(), load.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    lane.owner = least->first;
+    lane.fresh = true;
+    least->second += lane.ungranted;
+  }
+}
+
+std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
+  std::vector<GrantOrder> orders;
+  if (closed_ || outstanding_.empty()) return orders;
+  if (!started_) {
+    const bool all_here = static_cast<int64_t>(outstanding_.size()) >= std::max(1, options_.num_workers);
+    if (!all_here && now - *first_join_ < options_.join_timeout) return orders;
+    started_ = true;
+  }
+  if (!open_) {
+    if (!has_published_ || iteration_ > published_ + options_.max_policy_lag) return orders;
+    Open();
+  }
+  AdoptOrphans();
+  std::map<uint64_t, GrantOrder> by_worker;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (lane.ungranted == 0) continue;
+    by_worker[lane.owner].grant.lanes.push_back(
+        GrantLane{static_cast<uint32_t>(i), lane.next_episode, lane.fresh, lane.ungranted});
+  }
+  for (auto& [worker, order] : by_worker) {
+    order.worker = WorkerId(worker);
+    Grant& grant = order.grant;
+    grant.id = GrantId(next_grant_id_++);
+    grant.iteration = iteration_;
+    grant.min_version =
+        policy::WeightVersion{learner_epoch_, std::max<int64_t>(0, iteration_ - options_.max_policy_lag)};
+    grant.complete_episodes = options_.complete_episodes;
+    OpenGrant& open = grants_[grant.id.value()];
+    open.worker = worker;
+    for (const GrantLane& granted : grant.lanes) {
+      Lane& lane = lanes_[granted.env_id];
+      if (lane.fresh) lane.floor = lane.next_episode;
+      // Each step begins at most one episode.
+      const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps);
+      open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, limit});
+      open.granted += granted.env_steps;
+      lane.ungranted = 0;
+      lane.fresh = false;
+    }
+    outstanding_[worker] += open.granted;
+    orders.push_back(std::move(order));
+  }
+  return orders;
+}
+
+std::vector<LaneState> GrantScheduler::Lanes() const {
+  std::vector<LaneState> lanes;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes.push_back(LaneState{static_cast<uint32_t>(i), lanes_[i].next_episode});
+  }
+  for (const auto& [id, grant] : grants_) {
+    for (const GrantedLane& lane : grant.lanes) {
+      lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);
+    }
+  }
+  return lanes;
+}
+
+int32_t GrantScheduler::num_lanes_of(WorkerId worker) const {
+  return static_cast<int32_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [worker](const Lane& lane) { return lane.owner == worker.value(); }));
+}
+
+int64_t GrantScheduler::outstanding_steps_of(WorkerId worker) const {
+  const auto it = outstanding_.find(worker.value());
+  return it == outstanding_.end() ? 0 : it->second;
+}
+
+}  // namespace troupe::learner

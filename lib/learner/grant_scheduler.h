@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lib/learner/checked_fragment.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/sample/grant.h"
+
+namespace troupe::learner {
+
+/// A grant and whom it is for.
+struct GrantOrder {
+  sample::WorkerId worker;
+  sample::Grant grant;
+};
+
+/// Decides who samples what. Takes events (workers come and go, fragments are accepted, weights are published) and
+/// gives orders; has no clock, no thread and no connection.
+///
+/// One iteration is sampled at a time: iteration k opens when all data of k - 1 has arrived and version k -
+/// max_policy_lag is published. Every environment (lane) owes a fixed number of steps to it. Lanes are spread evenly
+/// over the workers when an iteration opens, moving as few as possible; a lane that moves starts a fresh episode. What
+/// a worker leaves unfinished is granted at once to the others, or to the next that joins, with episode ordinals that
+/// its former owner cannot have used.
+///
+/// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes: at
+/// least).
+/// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A worker has at most one owner's view of a
+/// lane: the lane's grant, if any, belongs to its owner. Not thread-safe.
+class GrantScheduler {
+ public:
+  struct Options {
+    int32_t num_envs = 1;
+    int64_t train_batch_size = 1;
+    int64_t max_policy_lag = 0;
+    bool complete_episodes = false;
+    int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
+    absl::Duration join_timeout = absl::Seconds(10);
+  };
+  /// What a fragment's arrival means.
+  struct Verdict {
+    sample::Disposition disposition = sample::Disposition::kAccepted;
+    std::string reason;
+  };
+
+  /// `lanes` continues a restored run: ordinals by env id, missing ones start at 0.
+  GrantScheduler(const Options& options, uint64_t learner_epoch, int64_t first_iteration,
+                 const std::vector<LaneState>& lanes);
+
+  // Events.
+  void AddWorker(sample::WorkerId worker, absl::Duration now);
+  /// Its unfinished lanes wait for another worker.
+  void RemoveWorker(sample::WorkerId worker);
+  /// Version `n` of every policy is out.
+  void SetPublished(int64_t n);
+  /// Nothing is granted any more; what is granted may still arrive.
+  void Close() { closed_ = true; }
+
+  /// Whether a valid fragment fits a live grant of `worker`: accepted; STALE when its grant is over or its weights are
+  /// too old; INVALID when it is not what was granted.
+  Verdict Judge(sample::WorkerId worker, const CheckedFragment& fragment) const;
+  /// Books a fragment that Judge accepts. `watermark` is the worker's after it.
+  void Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment);
+  /// A fragment was refused, so its grant will stay short: the rest of it is granted again. `grant` that is not the
+  /// worker's, or nullopt where nobody could read it: all grants of the worker.
+  void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant);
+  /// The same, but nothing happens unless `grant` is a live one of the worker.
+  void ExpireIfLive(sample::WorkerId worker, sample::GrantId grant);
+
+  /// The grants to send now. Call after every event, and when NextDeadline has come.
+  std::vector<GrantOrder> Schedule(absl::Duration now);
+  /// When Schedule has something to do without an event; InfiniteDuration: never.
+  absl::Duration NextDeadline() const;
+
+  /// All data of the iterations below it has arrived.
+  int64_t first_incomplete() const { return iteration_; }
+  bool closed() const { return closed_; }
+  bool started() const { return started_; }
+  /// Ordinals above everything that was granted.
+  std::vector<LaneState> Lanes() const;
+  int32_t num_lanes_of(sample::WorkerId worker) const;
+  /// Steps granted to it that have not arrived.
+  int64_t outstanding_steps_of(sample::WorkerId worker) const;
+
+ private:
+  struct Lane {
+    uint32_t next_episode = 0;
+    uint32_t floor = 0;     ///< lowest ordinal that a fragment of the owner may hold
+    uint64_t owner = 0;     ///< worker id, 0: none
+    bool fresh = true;      ///< the owner has no running episode in it
+    int32_t ungranted = 0;  ///< steps of the open iteration to grant
+  };
+  struct GrantedLane {
+    uint32_t env_id = 0;
+    int32_t env_steps = 0;
+    int32_t seen = 0;    ///< steps in accepted fragments at which agents acted
+    uint32_t floor = 0;  ///< ordinals that may come: [floor, limit)
+    uint32_t limit = 0;
+  };
+  struct OpenGrant {
+    uint64_t worker = 0;
+    std::vector<GrantedLane> lanes;  ///< ascending env id
+    int64_t granted = 0;
+    int64_t delivered = 0;
+    bool last_seen = false;
+    uint64_t last_sequence = 0;
+  };
+
+  void Open();
+  void Rebalance();
+  /// Gives every orphan to the worker with the least to do.
+  void AdoptOrphans();
+  void ExpireGrant(uint64_t id);
+  /// Ends grants of which everything up to the last fragment has its disposition; completes the iteration.
+  void SettleGrants(uint64_t worker, uint64_t watermark);
+  void MaybeCompleteIteration();
+  std::vector<int32_t> RemainingSteps(const OpenGrant& grant) const;
+  const GrantedLane* FindLane(const OpenGrant& grant, uint32_t env_id) const;
+
+  const Options options_;
+  const uint64_t learner_epoch_;
+  std::vector<Lane> lanes_;                  ///< by env id
+  std::map<uint64_t, OpenGrant> grants_;     ///< of the open iteration, by grant id
+  std::map<uint64_t, int64_t> outstanding_;  ///< live workers -> granted steps that have not arrived
+  uint64_t next_grant_id_;
+  int64_t iteration_;  ///< open, or the next to open
+  bool open_ = false;
+  bool started_ = false;
+  bool closed_ = false;
+  bool has_published_ = false;
+  int64_t published_ = 0;
+  std::optional<absl::Duration> first_join_;
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,363 @@
+#include "lib/learner/learner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::learner {
+
+using sample::FragmentAck;
+using sample::WorkerId;
+
+namespace {
+
+/// No worker lives long enough to send more.
+constexpr uint64_t kMaxSequence = uint64_t{1} << 48;
+
+absl::Status CheckOptions(const LearnerConfig& config) {
+  const auto at_least = [](const char* name, int64_t value, int64_t low) {
+    if (value >= low) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ", expected at least ", low));
+  };
+  const LearnerOptions& options = config.options;
+  TROUPE_RETURN_IF_ERROR(at_least("learner_epoch", static_cast<int64_t>(config.learner_epoch), 1));
+  TROUPE_RETURN_IF_ERROR(at_least("train_batch_size", options.train_batch_size, 1));
+  TROUPE_RETURN_IF_ERROR(at_least("max_policy_lag", options.max_policy_lag, 0));
+  TROUPE_RETURN_IF_ERROR(at_least("num_workers", options.num_workers, 0));
+  TROUPE_RETURN_IF_ERROR(at_least("num_envs", options.num_envs, 1));
+  TROUPE_RETURN_IF_ERROR(at_least("policies", static_cast<int64_t>(config.schema.policies.size()), 1));
+  TROUPE_RETURN_IF_ERROR(at_least("agents", static_cast<int64_t>(config.schema.agent_ids.size()), 1));
+  TROUPE_RETURN_IF_ERROR(at_least("schema.num_envs", config.schema.num_envs, options.num_envs));
+  if (static_cast<int64_t>(config.info_columns.size()) != config.schema.num_info_columns) {
+    return absl::InvalidArgumentError(absl::StrCat("info_columns has ", config.info_columns.size(), " names, expected ",
+                                                   config.schema.num_info_columns));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, const LearnerDeps& deps) {
+  TROUPE_CHECK(deps.trainer != nullptr && deps.publisher != nullptr && deps.clock != nullptr &&
+               deps.allocator != nullptr);
+  TROUPE_RETURN_IF_ERROR(CheckOptions(config));
+  TROUPE_RETURN_IF_ERROR(Assembler::CheckSchema(config.schema));
+  TROUPE_RETURN_IF_ERROR(Ingest::CheckBudget(config.options, config.schema, config.limits));
+  return std::unique_ptr<Learner>(new Learner(std::move(config), deps));
+}
+
+Learner::Learner(LearnerConfig config, const LearnerDeps& deps)
+    : config_(std::move(config)),
+      deps_(deps),
+      assembler_(config_.schema, {config_.options.common_reward, config_.options.max_policy_lag}, *deps.allocator),
+      window_(static_cast<int32_t>(config_.schema.agent_ids.size()),
+              static_cast<int32_t>(config_.schema.num_info_columns)),
+      accounting_(static_cast<int32_t>(config_.schema.policies.size())),
+      registry_(config_.learner_epoch),
+      scheduler_(MakeScheduler(0, {})),
+      ingest_(std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_)) {}
+
+Learner::~Learner() = default;
+
+std::unique_ptr<GrantScheduler> Learner::MakeScheduler(int64_t iteration, const std::vector<LaneState>& lanes) const {
+  GrantScheduler::Options options;
+  options.num_envs = config_.options.num_envs;
+  options.train_batch_size = config_.options.train_batch_size;
+  options.max_policy_lag = config_.options.max_policy_lag;
+  options.complete_episodes = config_.options.complete_episodes;
+  options.num_workers = config_.options.num_workers;
+  options.join_timeout = config_.options.join_timeout;
+  return std::make_unique<GrantScheduler>(options, config_.learner_epoch, iteration, lanes);
+}
+
+absl::Status Learner::Restore(const LearnerState& state) {
+  if (state.learner_epoch >= config_.learner_epoch) {
+    return absl::FailedPreconditionError(absl::StrCat("the checkpoint is of learner epoch ", state.learner_epoch,
+                                                      ", this is epoch ", config_.learner_epoch,
+                                                      ", expected a higher one"));
+  }
+  if (state.policies.size() != config_.schema.policies.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the checkpoint has ", state.policies.size(), " policies, expected ",
+                                                   config_.schema.policies.size()));
+  }
+  {
+    base::MutexLock lock(&mutex_);
+    if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
+    if (registry_.num_connected() > 0) return absl::FailedPreconditionError("workers have joined already");
+  }
+  for (size_t p = 0; p < state.policies.size(); ++p) {
+    TROUPE_RETURN_IF_ERROR(deps_.trainer->ImportState(state.policies[p], policy::PolicySlot(static_cast<int32_t>(p))));
+  }
+  window_.Restore(state);
+  has_best_ = state.has_best;
+  best_return_ = state.best_return;
+  retired_lanes_.clear();
+  for (const LaneState& lane : state.lanes) {
+    if (static_cast<int64_t>(lane.env_id) >= config_.options.num_envs) retired_lanes_.push_back(lane);
+  }
+  base::MutexLock lock(&mutex_);
+  accounting_.Restore(state.rows);
+  registry_.Restore(state.watermarks);
+  scheduler_ = MakeScheduler(state.iteration, state.lanes);
+  ingest_ = std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_);
+  iteration_ = state.iteration;
+  noted_complete_ = state.iteration;
+  trained_ = RunCounts{state.env_steps, state.agent_steps, state.iteration};
+  episodes_ = state.episodes;
+  earlier_wall_clock_s_ = state.wall_clock_s;
+  last_.env_steps = state.env_steps;
+  last_.agent_steps = state.agent_steps;
+  last_.updates = state.iteration;
+  last_.episodes = state.episodes;
+  last_.return_sum = window_.return_sum();
+  last_.return_mean = window_.return_mean();
+  last_.episode_length = window_.length();
+  return absl::OkStatus();
+}
+
+absl::Status Learner::Start() {
+  int64_t iteration = 0;
+  {
+    base::MutexLock lock(&mutex_);
+    if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
+    iteration = iteration_;
+  }
+  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*stamp=*/true));
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    state_ = State::kStarted;
+    started_at_ = last_update_at_ = deps_.clock->SteadyNow();
+    if (auto reason = StopByCounts(config_.stop, trained_)) {
+      state_ = State::kStopped;
+      reason_ = *reason;
+      scheduler_->Close();
+    }
+    scheduler_->SetPublished(iteration);
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  return absl::OkStatus();
+}
+
+Learner::Outbox Learner::ScheduleLocked() {
+  if (scheduler_->first_incomplete() != noted_complete_) {
+    noted_complete_ = scheduler_->first_incomplete();
+    CloseIfEnoughLocked();
+    changed_.NotifyAll();
+  }
+  Outbox outbox;
+  for (GrantOrder& order : scheduler_->Schedule(deps_.clock->SteadyNow())) {
+    // Removing a worker from the registry removes it from the scheduler, so it is there.
+    outbox.push_back({registry_.workers().at(order.worker.value()).port, std::move(order.grant)});
+  }
+  return outbox;
+}
+
+void Learner::Send(const Outbox& outbox) {
+  for (const Mail& mail : outbox) mail.port->SendGrant(mail.grant);
+}
+
+absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port) {
+  TROUPE_CHECK(port != nullptr);
+  if (hello.next_sequence > kMaxSequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("next_sequence is ", hello.next_sequence, ", expected at most ", kMaxSequence));
+  }
+  WorkerRegistry::Joined joined;
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    if (state_ != State::kMade && state_ != State::kStarted) {
+      return absl::CancelledError(absl::StrCat("the run takes no workers any more: ", reason_));
+    }
+    const absl::Duration now = deps_.clock->SteadyNow();
+    joined = registry_.Join(hello, std::move(port), now);
+    if (joined.was_connected) scheduler_->RemoveWorker(joined.ticket.worker_id);
+    if (joined.gap > 0) accounting_.BookGap(joined.gap, joined.restarted);
+    scheduler_->AddWorker(joined.ticket.worker_id, now);
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  TROUPE_INFO("worker joined id={} registration={} gap={}", joined.ticket.worker_id.value(),
+              joined.ticket.worker_epoch.value(), joined.gap);
+  return joined.ticket;
+}
+
+void Learner::Leave(const WorkerTicket& ticket) {
+  std::shared_ptr<WorkerPort> port;
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    absl::StatusOr<WorkerRegistry::Worker*> worker = registry_.Find(ticket);
+    if (!worker.ok()) return;
+    scheduler_->RemoveWorker(ticket.worker_id);
+    port = registry_.Leave(**worker);
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  TROUPE_INFO("worker left id={} registration={}", ticket.worker_id.value(), ticket.worker_epoch.value());
+}
+
+absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t sequence,
+                                            sample::MultiAgentBatchPtr batch) {
+  TROUPE_CHECK(batch != nullptr);
+  // A refused fragment is destroyed with this copy: after the lock.
+  const sample::MultiAgentBatchPtr kept = batch;
+  CheckedFragment checked = CheckFragment(std::move(batch), config_.schema, config_.limits);
+  int64_t rows = 0;
+  for (const PolicyRowCount& count : checked.rows) rows += count.rows;
+
+  Outbox outbox;
+  absl::StatusOr<FragmentAck> ack = FragmentAck{};
+  {
+    base::MutexLock lock(&mutex_);
+    TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
+    worker->last_seen = deps_.clock->SteadyNow();
+    ack = ingest_->Offer(ticket.worker_id, worker->sequences, sequence, std::move(checked));
+    if (!ack.ok()) {
+      if (!ingest_->stuck().ok()) changed_.NotifyAll();
+      return ack;
+    }
+    if (ack->disposition == sample::Disposition::kAccepted) {
+      worker->accepted_rows += rows;
+      for (const sample::PolicyRows& policy_rows : kept->policies) {
+        worker->last_version_n = std::max(worker->last_version_n, policy_rows.version.n);
+      }
+      arrived_env_steps_ += kept->num_env_steps;
+    }
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  return ack;
+}
+
+absl::StatusOr<FragmentAck> Learner::SubmitUndecodable(const WorkerTicket& ticket, uint64_t sequence,
+                                                       const std::string& reason) {
+  Outbox outbox;
+  absl::StatusOr<FragmentAck> ack = FragmentAck{};
+  {
+    base::MutexLock lock(&mutex_);
+    TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
+    worker->last_seen = deps_.clock->SteadyNow();
+    ack = ingest_->OfferUndecodable(ticket.worker_id, worker->sequences, sequence, reason);
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  return ack;
+}
+
+absl::Status Learner::Heartbeat(const WorkerTicket& ticket) {
+  base::MutexLock lock(&mutex_);
+  TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
+  worker->last_seen = deps_.clock->SteadyNow();
+  return absl::OkStatus();
+}
+
+void Learner::Tick() {
+  std::vector<std::shared_ptr<WorkerPort>> ports;
+  std::vector<WorkerId> silent;
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    const absl::Duration now = deps_.clock->SteadyNow();
+    for (WorkerRegistry::Worker* worker : registry_.SilentSince(now - config_.options.worker_timeout)) {
+      silent.push_back(worker->id);
+      scheduler_->RemoveWorker(worker->id);
+      ports.push_back(registry_.Leave(*worker));
+    }
+    outbox = ScheduleLocked();
+  }
+  Send(outbox);
+  for (const WorkerId id : silent) {
+    TROUPE_WARN("worker gave no sign of life for {} s, its work is granted again id={}",
+                absl::ToDoubleSeconds(config_.options.worker_timeout), id.value());
+  }
+}
+
+void Learner::RequestDrain(const std::string& reason) {
+  std::vector<std::shared_ptr<WorkerPort>> ports;
+  {
+    base::MutexLock lock(&mutex_);
+    scheduler_->Close();
+    if (state_ == State::kMade || state_ == State::kStarted) {
+      state_ = State::kDraining;
+      reason_ = reason;
+    }
+    changed_.NotifyAll();
+    if (drain_sent_) return;
+    drain_sent_ = true;
+    for (const auto& [id, worker] : registry_.workers()) {
+      if (worker.connected) ports.push_back(worker.port);
+    }
+  }
+  for (const std::shared_ptr<WorkerPort>& port : ports) port->SendDrain(reason);
+}
+
+void Learner::CloseIfEnoughLocked() {
+  // No iteration is open, so what has arrived is exactly the batches that will be trained on. Agent steps are left out:
+  // rows may still be dropped at assembly.
+  const RunCounts after{trained_.env_steps + arrived_env_steps_, 0, scheduler_->first_incomplete()};
+  if (StopByCounts(config_.stop, after).has_value()) scheduler_->Close();
+}
+
+bool Learner::HasCompleteLocked() const { return scheduler_->first_incomplete() > iteration_; }
+
+absl::Duration Learner::WallClockLocked() const {
+  if (state_ == State::kMade) return absl::Seconds(earlier_wall_clock_s_);
+  return absl::Seconds(earlier_wall_clock_s_) + (deps_.clock->SteadyNow() - started_at_);
+}
+
+LearnerStatus Learner::Status() const {
+  base::MutexLock lock(&mutex_);
+  LearnerStatus status;
+  switch (state_) {
+    case State::kMade:
+      status.state = "waiting for workers";
+      break;
+    case State::kStarted:
+      status.state = updating_ ? "updating" : scheduler_->started() ? "sampling" : "waiting for workers";
+      break;
+    case State::kDraining:
+      status.state = "draining";
+      break;
+    case State::kStopped:
+      status.state = "stopped";
+      break;
+    case State::kFailed:
+      status.state = "failed";
+      break;
+  }
+  status.reason = reason_;
+  status.learner_epoch = config_.learner_epoch;
+  status.progress = last_;
+  status.progress.rows = accounting_.totals();
+  status.progress.workers = registry_.num_connected();
+  status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
+  status.fragments = accounting_.fragments();
+  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+    status.policy_rows.push_back(accounting_.of_policy(static_cast<int32_t>(p)));
+  }
+  const absl::Duration now = deps_.clock->SteadyNow();
+  for (const auto& [id, worker] : registry_.workers()) {
+    if (!worker.connected) continue;
+    WorkerStatus entry;
+    entry.id = worker.id;
+    entry.epoch = worker.epoch;
+    entry.lanes = scheduler_->num_lanes_of(worker.id);
+    entry.outstanding_steps = scheduler_->outstanding_steps_of(worker.id);
+    entry.accepted_rows = worker.accepted_rows;
+    if (worker.last_version_n >= 0) entry.policy_lag = static_cast<double>(iteration_ - worker.last_version_n);
+    entry.since_last_seen = now - worker.last_seen;
+    status.workers.push_back(entry);
+  }
+  status.queue_bytes = ingest_->held_bytes();
+  status.queue_budget_bytes = ingest_->budget_bytes();
+  return status;
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,300 @@
+// The update thread's half of Learner.
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/learner/learner.h"
+
+namespace troupe::learner {
+namespace {
+
+/// The trainer's metrics by tag, mean over the policies that have them; in the order they first come.
+std::vector<std::pair<std::string, double>> MeanMetrics(const std::vector<PolicyUpdateReport>& reports) {
+  std::vector<std::pair<std::string, double>> means;
+  std::map<std::string, std::pair<size_t, int>> places;  // tag -> place, count
+  for (const PolicyUpdateReport& report : reports) {
+    for (const auto& [tag, value] : report.metrics) {
+      const auto [it, inserted] = places.try_emplace(tag, means.size(), 0);
+      if (inserted) means.emplace_back(tag, 0.0);
+      means[it->second.first].second += value;
+      ++it->second.second;
+    }
+  }
+  for (auto& [tag, value] : means) value /= places.at(tag).second;
+  return means;
+}
+
+}  // namespace
+
+StepOutcome Learner::Step(absl::Duration timeout) {
+  const absl::Duration begin = deps_.clock->SteadyNow();
+  std::optional<StepOutcome> nothing = AwaitBatch(timeout);
+  wait_s_ += absl::ToDoubleSeconds(deps_.clock->SteadyNow() - begin);
+  if (nothing.has_value()) return *std::move(nothing);
+  std::vector<CheckedFragment> fragments;
+  int64_t iteration = 0;
+  {
+    base::MutexLock lock(&mutex_);
+    iteration = iteration_;
+    fragments = ingest_->Take(iteration);
+    updating_ = true;
+  }
+  StepOutcome outcome = Train(std::move(fragments), iteration);
+  base::MutexLock lock(&mutex_);
+  updating_ = false;
+  return outcome;
+}
+
+std::optional<StepOutcome> Learner::AwaitBatch(absl::Duration timeout) {
+  // The deadline is of the machine's clock, as the waiting is; decisions use the given clock.
+  const absl::Duration deadline = base::Clock::Real().SteadyNow() + timeout;
+  base::MutexLock lock(&mutex_);
+  while (true) {
+    if (std::optional<StepOutcome> end = EndLocked()) return end;
+    if (HasCompleteLocked()) return std::nullopt;
+    const absl::Duration left = deadline - base::Clock::Real().SteadyNow();
+    if (left <= absl::ZeroDuration()) return StepOutcome{};
+    changed_.WaitFor(&mutex_, left);
+  }
+}
+
+std::optional<StepOutcome> Learner::EndLocked() {
+  if (state_ == State::kMade) {
+    return StepOutcome{StepOutcome::Kind::kFailed, "", absl::FailedPreconditionError("Step before Start")};
+  }
+  if (state_ == State::kStarted || state_ == State::kDraining) {
+    if (!ingest_->stuck().ok()) {
+      FailLocked(ingest_->stuck());
+    } else if (auto reason = StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt)) {
+      state_ = State::kStopped;
+      reason_ = *reason;
+      scheduler_->Close();
+    }
+  }
+  switch (state_) {
+    case State::kStopped:
+      return StepOutcome{StepOutcome::Kind::kStopped, reason_, absl::OkStatus()};
+    case State::kFailed:
+      return StepOutcome{StepOutcome::Kind::kFailed, "", failure_};
+    case State::kDraining:
+      if (!HasCompleteLocked()) return StepOutcome{StepOutcome::Kind::kDrained, reason_, absl::OkStatus()};
+      return std::nullopt;
+    case State::kMade:
+    case State::kStarted:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void Learner::FailLocked(absl::Status status) {
+  state_ = State::kFailed;
+  reason_ = std::string(status.message());
+  failure_ = std::move(status);
+  scheduler_->Close();
+}
+
+absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
+  const policy::WeightVersion version{config_.learner_epoch, n};
+  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+    const policy::PolicySlot slot(static_cast<int32_t>(p));
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
+    if (stamp) {
+      // Fresh or restored weights know nothing of this learner epoch.
+      auto stamped = std::make_shared<policy::WeightSnapshot>(*snapshot);
+      stamped->version = version;
+      snapshot = std::move(stamped);
+    }
+    if (snapshot->version != version) {
+      return absl::InternalError(absl::StrCat("policy '", config_.schema.policies[p].id.value(), "' has version (",
+                                              snapshot->version.learner_epoch, ", ", snapshot->version.n,
+                                              ") after its update, expected (", version.learner_epoch, ", ", n, ")"));
+    }
+    deps_.publisher->Publish(slot, std::move(snapshot));
+  }
+  return absl::OkStatus();
+}
+
+StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t iteration) {
+  const absl::Duration assemble_begin = deps_.clock->SteadyNow();
+  std::vector<sample::MultiAgentBatchPtr> batches;
+  std::vector<sample::FinishedEpisode> finished;
+  for (const CheckedFragment& fragment : fragments) {
+    batches.push_back(fragment.batch);
+    finished.insert(finished.end(), fragment.batch->finished.begin(), fragment.batch->finished.end());
+  }
+  const Assembly& assembly = assembler_.Assemble(batches, iteration);
+  UpdateContext context;
+  context.seed = config_.options.seed;
+  context.iteration = iteration;
+  context.next_version = policy::WeightVersion{config_.learner_epoch, iteration + 1};
+  {
+    // The fragments have been copied: their memory is free for the samples of the next iteration.
+    base::MutexLock lock(&mutex_);
+    ingest_->Release(fragments);
+    context.env_steps = trained_.env_steps;
+  }
+  batches.clear();
+  fragments.clear();
+
+  const absl::Duration update_begin = deps_.clock->SteadyNow();
+  absl::StatusOr<std::vector<PolicyUpdateReport>> reports = deps_.trainer->Update(assembly.batch, context);
+  const absl::Duration update_end = deps_.clock->SteadyNow();
+  absl::Status status = reports.status();
+  if (status.ok()) status = PublishVersion(iteration + 1, /*stamp=*/false);
+  if (!status.ok()) {
+    base::MutexLock lock(&mutex_);
+    // Given up: the run ends without weights that saw these rows.
+    accounting_.BookDropped(assembly.trained);
+    accounting_.BookDropped(assembly.dropped);
+    arrived_env_steps_ -= assembly.batch.env_steps;
+    FailLocked(status);
+    return StepOutcome{StepOutcome::Kind::kFailed, "", std::move(status)};
+  }
+
+  const auto num_finished = static_cast<int64_t>(finished.size());
+  window_.Add(std::move(finished));
+  ProgressRecord record;
+  record.assemble_s = absl::ToDoubleSeconds(update_begin - assemble_begin);
+  record.update_s = absl::ToDoubleSeconds(update_end - update_begin);
+  record.wait_s = std::exchange(wait_s_, 0);
+  record.policy_lag = assembly.mean_lag;
+  record.return_sum = window_.return_sum();
+  record.return_mean = window_.return_mean();
+  record.episode_length = window_.length();
+  record.losses = MeanMetrics(*reports);
+  for (const PolicyUpdateReport& report : *reports) {
+    record.minibatch_steps += report.minibatch_steps;
+    record.skipped_steps += report.skipped_steps;
+  }
+  record.policies = *std::move(reports);
+
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    accounting_.BookTrained(assembly.trained);
+    accounting_.BookDropped(assembly.dropped);
+    arrived_env_steps_ -= assembly.batch.env_steps;
+    trained_.env_steps += assembly.batch.env_steps;
+    trained_.agent_steps += assembly.batch.agent_steps;
+    trained_.updates = ++iteration_;
+    episodes_ += num_finished;
+    const absl::Duration now = deps_.clock->SteadyNow();
+    std::optional<std::string> stop = StopByCounts(config_.stop, trained_);
+    if (!stop.has_value()) {
+      const std::optional<double> full_window = window_.full() ? record.return_sum : std::nullopt;
+      stop = StopByTimeOrReturn(config_.stop, WallClockLocked(), full_window);
+    }
+    if (stop.has_value() && (state_ == State::kStarted || state_ == State::kDraining)) {
+      state_ = State::kStopped;
+      reason_ = *std::move(stop);
+      scheduler_->Close();
+    }
+    // Sampling goes on before anything is reported: it is what the workers wait for.
+    scheduler_->SetPublished(iteration_);
+    outbox = ScheduleLocked();
+    record.env_steps = trained_.env_steps;
+    record.agent_steps = trained_.agent_steps;
+    record.updates = iteration_;
+    record.episodes = episodes_;
+    record.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
+    const double elapsed_s = absl::ToDoubleSeconds(now - last_update_at_);
+    record.env_steps_per_s = elapsed_s > 0 ? static_cast<double>(assembly.batch.env_steps) / elapsed_s : 0;
+    last_update_at_ = now;
+    record.workers = registry_.num_connected();
+    record.rows = accounting_.totals();
+    last_ = record;
+  }
+  Send(outbox);
+  if (record.skipped_steps > 0) {
+    TROUPE_WARN("minibatch steps skipped for a non-finite loss or gradient skipped={} iteration={}",
+                record.skipped_steps, iteration);
+  }
+  ReportMetrics(record);
+  if (deps_.progress != nullptr) deps_.progress->OnProgress(record);
+  return StepOutcome{StepOutcome::Kind::kUpdated, "", absl::OkStatus()};
+}
+
+void Learner::ReportMetrics(const ProgressRecord& record) {
+  if (deps_.metrics == nullptr) return;
+  const auto scalar = [&](const std::string& tag, std::optional<double> value) {
+    if (value.has_value()) deps_.metrics->Scalar(tag, *value, record.env_steps);
+  };
+  scalar("Train-Results/Episode-Rewards", record.return_sum);
+  scalar("Train-Results/Episode-Rewards/Mean-Agent", record.return_mean);
+  scalar("Train-Results/Episode-Steps", record.episode_length);
+  scalar("Reward / Total reward (mean)", record.return_sum);
+  for (size_t slot = 0; slot < config_.schema.agent_ids.size(); ++slot) {
+    scalar(absl::StrCat("agent/", config_.schema.agent_ids[slot], "/Episode-Rewards"),
+           window_.agent_return(static_cast<int32_t>(slot)));
+  }
+  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+    scalar(absl::StrCat("policy/", config_.schema.policies[p].id.value(), "/Episode-Rewards"),
+           window_.policy_return(static_cast<int32_t>(p)));
+  }
+  for (size_t i = 0; i < config_.info_columns.size(); ++i) {
+    scalar(absl::StrCat("env/", config_.info_columns[i]), window_.info(static_cast<int32_t>(i)));
+  }
+  for (const auto& [tag, value] : record.losses) scalar(tag, value);
+  if (config_.schema.policies.size() > 1) {
+    for (const PolicyUpdateReport& report : record.policies) {
+      const std::string prefix =
+          absl::StrCat("policy/", config_.schema.policies[report.policy.value()].id.value(), "/");
+      for (const auto& [tag, value] : report.metrics) scalar(prefix + tag, value);
+    }
+  }
+  scalar("Time/env_steps_per_s", record.env_steps_per_s);
+  scalar("Time/update_s", record.update_s);
+  scalar("Time/wait_s", record.wait_s);
+  const std::pair<const char*, int64_t> counters[] = {
+      {"received", record.rows.received}, {"accepted", record.rows.accepted}, {"duplicate", record.rows.duplicate},
+      {"stale", record.rows.stale},       {"invalid", record.rows.invalid},   {"trained", record.rows.trained},
+      {"dropped", record.rows.dropped}};
+  for (const auto& [name, value] : counters) scalar(absl::StrCat("Rows/", name), static_cast<double>(value));
+  scalar("Lag/mean", record.policy_lag);
+  scalar("Workers/connected", static_cast<double>(record.workers));
+}
+
+void Learner::ReportEvaluation(double return_sum_mean) { evaluation_ = return_sum_mean; }
+
+absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
+  LearnerSnapshot snapshot;
+  LearnerState& state = snapshot.state;
+  // Policies first: between Steps nothing changes them, and the counters below belong to the same moment.
+  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+    TROUPE_ASSIGN_OR_RETURN(policy::PolicyState exported,
+                            deps_.trainer->ExportState(policy::PolicySlot(static_cast<int32_t>(p))));
+    state.policies.push_back(std::move(exported));
+  }
+  window_.Save(state);
+  const std::optional<double> score = config_.best_by_evaluation ? evaluation_
+                                      : window_.full()           ? window_.return_sum()
+                                                                 : std::nullopt;
+  evaluation_.reset();
+  // Until something has been scored, any state is the best there is.
+  snapshot.is_best = score.has_value() ? !has_best_ || *score > best_return_ : !has_best_;
+  if (score.has_value() && snapshot.is_best) {
+    has_best_ = true;
+    best_return_ = *score;
+  }
+  state.has_best = has_best_;
+  state.best_return = best_return_;
+
+  base::MutexLock lock(&mutex_);
+  state.iteration = iteration_;
+  state.env_steps = trained_.env_steps;
+  state.agent_steps = trained_.agent_steps;
+  state.episodes = episodes_;
+  state.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
+  state.learner_epoch = config_.learner_epoch;
+  state.rows = accounting_.totals();
+  state.lanes = scheduler_->Lanes();
+  state.lanes.insert(state.lanes.end(), retired_lanes_.begin(), retired_lanes_.end());
+  state.watermarks = registry_.Watermarks();
+  return snapshot;
+}
+
+}  // namespace troupe::learner

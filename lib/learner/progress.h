@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lib/learner/accounting.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/learner/trainer.h"
+#include "lib/sample/ids.h"
+
+namespace troupe::learner {
+
+/// Where a run stands after an update: a line of progress.jsonl. Plain value.
+struct ProgressRecord {
+  int64_t env_steps = 0;    ///< trained on, of the whole run
+  int64_t agent_steps = 0;  ///< trained on, of the whole run
+  int64_t updates = 0;
+  int64_t episodes = 0;        ///< ended, of the whole run
+  double wall_clock_s = 0;     ///< of all learner epochs together
+  double env_steps_per_s = 0;  ///< since the last update
+  double update_s = 0;         ///< the trainer alone
+  double assemble_s = 0;
+  double wait_s = 0;  ///< the update thread waiting for samples
+  // Means over the last 100 episodes; nullopt before the first one ended.
+  std::optional<double> return_sum;
+  std::optional<double> return_mean;
+  std::optional<double> episode_length;
+  /// The trainer's metrics by tag (docs/metrics.md), mean over the policies.
+  std::vector<std::pair<std::string, double>> losses;
+  int64_t minibatch_steps = 0;  ///< of the update, all policies
+  int64_t skipped_steps = 0;    ///< refused for a non-finite loss or gradient
+  double policy_lag = 0;        ///< mean over the update's rows
+  int32_t workers = 0;          ///< connected
+  RowCounters rows;
+  std::vector<PolicyUpdateReport> policies;
+};
+
+/// Hears of every update. Called on the update thread, without a lock; may block as long as training may wait.
+class ProgressListener {
+ public:
+  virtual ~ProgressListener() = default;
+  virtual void OnProgress(const ProgressRecord& record) = 0;
+};
+
+/// One connected worker, for Control.Status.
+struct WorkerStatus {
+  sample::WorkerId id;
+  sample::WorkerEpoch epoch;
+  int32_t lanes = 0;              ///< environments it has
+  int64_t outstanding_steps = 0;  ///< granted, not arrived
+  int64_t accepted_rows = 0;      ///< in this learner epoch
+  double policy_lag = 0;          ///< newest version minus that of its newest fragment; 0 before the first
+  absl::Duration since_last_seen;
+};
+
+/// Everything Control.Status shows. Plain value.
+struct LearnerStatus {
+  std::string state;   ///< "waiting for workers", "sampling", "updating", "draining", "stopped" or "failed"
+  std::string reason;  ///< why it drains, stopped or failed
+  uint64_t learner_epoch = 0;
+  ProgressRecord progress;  ///< of the last update; with rows, workers and wall clock of now
+  FragmentCounters fragments;
+  std::vector<RowCounters> policy_rows;  ///< by policy slot, in this learner epoch
+  std::vector<WorkerStatus> workers;     ///< by id
+  int64_t queue_bytes = 0;
+  int64_t queue_budget_bytes = 0;
+};
+
+}  // namespace troupe::learner

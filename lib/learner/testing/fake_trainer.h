@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lib/learner/trainer.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::learner {
+
+/// A trainer for tests: "learns" by mixing a hash of everything in the batch into its parameters, so that weights are
+/// equal exactly when batches, contexts and history are. Not thread-safe.
+class FakeTrainer final : public Trainer {
+ public:
+  explicit FakeTrainer(std::vector<policy::PolicySpec> specs) : specs_(std::move(specs)) {
+    for (const policy::PolicySpec& spec : specs_) {
+      policy::PolicyState state;
+      state.id = spec.id;
+      state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
+      states_.push_back(std::move(state));
+    }
+  }
+
+  /// The next Update returns it.
+  void FailNext(absl::Status status) { failure_ = std::move(status); }
+  int64_t updates() const { return updates_; }
+  const UpdateContext& last_context() const { return last_context_; }
+  /// Env steps of the last batch.
+  int64_t last_env_steps() const { return last_env_steps_; }
+
+  absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
+                                                         const UpdateContext& context) override {
+    if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+    ++updates_;
+    last_context_ = context;
+    last_env_steps_ = batch.env_steps;
+    std::vector<PolicyUpdateReport> reports;
+    for (const PolicyTrainBatch& rows : batch.policies) {
+      hash_ = 0xcbf29ce484222325ull;
+      Mix(context.seed);
+      Mix(context.iteration);
+      Mix(context.env_steps);
+      Mix(rows.rows);
+      MixAll(rows.obs);
+      MixAll(rows.actions);
+      MixAll(rows.action_logp);
+      MixAll(rows.rewards);
+      MixAll(rows.action_mask);
+      MixAll(rows.agent_mask);
+      MixAll(rows.slot);
+      MixAll(rows.critic_row);
+      MixAll(rows.final_obs);
+      MixAll(rows.final_slot);
+      MixAll(rows.final_critic_row);
+      MixAll(rows.critic_state);
+      for (const TrainSegment& segment : rows.segments) {
+        Mix(segment.first_row);
+        Mix(segment.rows);
+        Mix(segment.final_row);
+        Mix(segment.env_id);
+        Mix(segment.episode);
+        Mix(segment.slot);
+      }
+      policy::PolicyState& state = states_[rows.policy.value()];
+      for (float& parameter : state.parameters) {
+        hash_ = hash_ * 6364136223846793005ull + 1442695040888963407ull;
+        parameter = 0.5f * parameter + static_cast<float>(hash_ >> 40) * 0x1p-24f;
+      }
+      state.trained_rows += rows.rows;
+      PolicyUpdateReport report;
+      report.policy = rows.policy;
+      report.trained_rows = rows.rows;
+      report.minibatch_steps = 1;
+      report.epochs = 1;
+      report.metrics.emplace_back("Loss/Policy loss", static_cast<double>(rows.policy.value() + 1));
+      reports.push_back(std::move(report));
+    }
+    for (policy::PolicyState& state : states_) state.version = context.next_version;
+    return reports;
+  }
+
+  absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) override {
+    const policy::PolicyState& state = states_[policy.value()];
+    auto snapshot = std::make_shared<policy::WeightSnapshot>();
+    snapshot->id = state.id;
+    snapshot->version = state.version;
+    const int64_t actor_size = policy::ParameterLayout::For(specs_[policy.value()]).actor_size();
+    snapshot->actor.assign(state.parameters.begin(), state.parameters.begin() + actor_size);
+    return policy::WeightSnapshotPtr(std::move(snapshot));
+  }
+
+  absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override {
+    return states_[policy.value()];
+  }
+
+  absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override {
+    if (state.parameters.size() != states_[policy.value()].parameters.size()) {
+      return absl::InvalidArgumentError("parameters do not fit");
+    }
+    states_[policy.value()] = state;
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Mix(T value) {
+    MixBytes(&value, sizeof(value));
+  }
+  template <typename T>
+  void MixAll(absl::Span<const T> values) {
+    MixBytes(values.data(), values.size() * sizeof(T));
+  }
+  void MixBytes(const void* data, size_t bytes) {
+    const auto* p = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3ull;
+  }
+
+  const std::vector<policy::PolicySpec> specs_;
+  std::vector<policy::PolicyState> states_;
+  absl::Status failure_;
+  int64_t updates_ = 0;
+  int64_t last_env_steps_ = 0;
+  UpdateContext last_context_;
+  uint64_t hash_ = 0;
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/learner/ports.h"
+#include "lib/learner/sequence_tracker.h"
+#include "lib/sample/ids.h"
+
+namespace troupe::learner {
+
+/// Proof of a registration: what a stream shows with everything it brings. Superseded by the worker's next one.
+struct WorkerTicket {
+  sample::WorkerId worker_id;
+  sample::WorkerEpoch worker_epoch;
+  uint64_t learner_epoch = 0;
+};
+
+/// What a worker says of itself when it joins.
+struct WorkerHello {
+  sample::WorkerId worker_id;  ///< 0: a new worker; else the id it got before, also from an earlier learner epoch
+  /// The lowest sequence number for which it has no acknowledgement: it may still send this one and all above. 1 for a
+  /// new worker; 0 is read as 1.
+  uint64_t next_sequence = 1;
+};
+
+/// The workers that are and were here: ids, epochs (fencing), sequence numbers, signs of life. Not thread-safe; never
+/// destroys a port itself, but hands it back, so that the caller can let go of it without its lock.
+///
+/// Remembers at most kMaxDeparted workers that left; one forgotten rejoins as one of unknown past.
+class WorkerRegistry {
+ public:
+  static constexpr size_t kMaxDeparted = 4096;
+
+  struct Worker {
+    sample::WorkerId id;
+    sample::WorkerEpoch epoch;  ///< of the newest registration
+    SequenceTracker sequences;
+    bool connected = false;
+    std::shared_ptr<WorkerPort> port;  ///< while connected
+    absl::Duration last_seen = absl::ZeroDuration();
+    int64_t accepted_rows = 0;    ///< in this learner epoch
+    int64_t last_version_n = -1;  ///< of the newest accepted fragment; -1: none yet
+  };
+  struct Joined {
+    WorkerTicket ticket;
+    uint64_t gap = 0;  ///< sequences below next_sequence without a disposition here
+    bool restarted =
+        false;  ///< the gap was acknowledged by an earlier learner epoch (or the worker's past is unknown here)
+    bool was_connected = false;  ///< it fenced off a registration that was still live
+    std::shared_ptr<WorkerPort> old_port;
+  };
+
+  explicit WorkerRegistry(uint64_t learner_epoch);
+  /// Takes over the watermarks of a saved run, by worker id. Before anybody joins.
+  void Restore(const std::map<uint64_t, uint64_t>& watermarks);
+
+  Joined Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port, absl::Duration now);
+  /// The worker behind a ticket. FAILED_PRECONDITION when it was superseded, its worker timed out or left, or the
+  /// learner has restarted since.
+  absl::StatusOr<Worker*> Find(const WorkerTicket& ticket);
+  /// Ends the registration; gives the port back. `worker` may be forgotten by it.
+  std::shared_ptr<WorkerPort> Leave(Worker& worker);
+  /// Connected workers without a sign of life since `before`.
+  std::vector<Worker*> SilentSince(absl::Duration before);
+
+  std::map<uint64_t, uint64_t> Watermarks() const;
+  const std::map<uint64_t, Worker>& workers() const { return workers_; }
+  int32_t num_connected() const;
+
+ private:
+  void ForgetSurplus();
+
+  const uint64_t learner_epoch_;
+  std::map<uint64_t, Worker> workers_;  ///< by worker id
+  uint64_t next_id_;
+  uint64_t next_epoch_ = 1;
+};
+
+}  // namespace troupe::learner
