@@ -1,5 +1,6 @@
 #include "lib/envs/mpe/replay.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -160,14 +161,14 @@ class Replay {
   }
 
   void Note(double difference, double& largest, const std::string& what) {
-    if (difference <= largest) return;
-    largest = difference;
-    if (report_.flags_equal)
-      report_.first_difference = absl::StrCat("step ", report_.steps, ": ", what, " by ", difference);
+    largest = std::max(largest, difference);
+    if (difference <= largest_) return;
+    largest_ = difference;
+    if (report_.flags_equal) report_.where = absl::StrCat("step ", report_.steps, ": ", what, " by ", difference);
   }
 
   void Unequal(const std::string& what) {
-    if (report_.flags_equal) report_.first_difference = absl::StrCat("step ", report_.steps, ": ", what);
+    if (report_.flags_equal) report_.where = absl::StrCat("step ", report_.steps, ": ", what);
     report_.flags_equal = false;
   }
 
@@ -178,6 +179,7 @@ class Replay {
   env::SlotBuffers buffers_;
   const std::unique_ptr<MpeEnv> env_;
   ReplayReport report_;
+  double largest_ = 0;  ///< of all differences so far
 };
 
 }  // namespace

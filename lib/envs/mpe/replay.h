@@ -14,9 +14,9 @@ struct ReplayReport {
   int64_t steps = 0;
   double max_obs_diff = 0;  ///< largest absolute difference of an observation element
   double max_reward_diff = 0;
-  double max_info_diff = 0;      ///< of benchmark data, where the trace has it
-  bool flags_equal = true;       ///< terminations, truncations and the set of agents
-  std::string first_difference;  ///< where the largest difference so far is, or the first unequal flag
+  double max_info_diff = 0;  ///< of benchmark data, where the trace has it
+  bool flags_equal = true;   ///< terminations, truncations and the set of agents
+  std::string where;         ///< the first unequal flag, else where the largest difference is
 
   bool Within(double tolerance) const {
     return flags_equal && max_obs_diff <= tolerance && max_reward_diff <= tolerance && max_info_diff <= tolerance;

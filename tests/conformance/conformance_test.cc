@@ -1,0 +1,93 @@
+// Every registered environment keeps the contract of MultiAgentEnv, with its default arguments and with others.
+
+#include "lib/env/conformance.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/env/registry.h"
+#include "lib/envs/register_all.h"
+
+namespace troupe {
+namespace {
+
+using env::ArgValue;
+using ::testing::HasSubstr;
+using Args = std::map<std::string, ArgValue>;
+
+struct Case {
+  std::string env;
+  Args args;
+};
+
+env::ConformanceReport Check(const Case& c, const env::ConformanceOptions& options = {}) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  return env::CheckConformance([&] { return registry.Make(c.env, env::EnvArgs(c.args)); }, options);
+}
+
+TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  ASSERT_GE(registry.entries().size(), 4u);
+  for (const env::EnvRegistry::Entry& entry : registry.entries()) {
+    for (const uint64_t seed : {0, 1, 12345}) {
+      const env::ConformanceReport report = Check({entry.name, {}}, {.seed = seed, .num_envs = 6, .episodes = 10});
+      EXPECT_TRUE(report.ok()) << entry.name << ", seed " << seed << "\n" << report.ToString();
+      EXPECT_EQ(report.episodes, 60);
+    }
+  }
+}
+
+TEST(ConformanceTest, EnvironmentsWithOptions) {
+  const std::vector<Case> cases = {
+      {"mpe/simple_spread", {{"N", int64_t{1}}}},
+      {"mpe/simple_spread", {{"N", int64_t{12}}, {"local_ratio", 0.1}, {"max_cycles", int64_t{3}}}},
+      {"mpe/simple_spread", {{"continuous_actions", true}, {"benchmark_data", true}}},
+      {"mpe/simple_spread", {{"terminate_on_success", true}, {"N", int64_t{1}}, {"max_cycles", int64_t{400}}}},
+      {"mpe/simple_spread", {{"num_agent_neighbors", int64_t{5}}, {"num_landmark_neighbors", int64_t{1}}}},
+      {"mpe/simple_spread", {{"curriculum", true}, {"curriculum_stage", int64_t{1}}}},
+      {"cartpole", {{"num_agents", int64_t{1}}}},
+      {"cartpole", {{"num_agents", int64_t{5}}, {"max_episode_steps", int64_t{12}}, {"sutton_barto_reward", true}}},
+      {"testing/turn_based", {{"state", std::string("none")}}},
+      {"testing/turn_based", {{"state", std::string("per_agent")}, {"length", int64_t{1}}}},
+      {"testing/turn_based", {{"length", int64_t{2}}}},
+      {"testing/turn_based", {{"length", int64_t{3}}}},
+      {"testing/turn_based", {{"length", int64_t{31}}}},
+  };
+  for (const Case& c : cases) {
+    const env::ConformanceReport report = Check(c);
+    EXPECT_TRUE(report.ok()) << c.env << "\n" << report.ToString();
+  }
+}
+
+TEST(ConformanceTest, FindsEveryFault) {
+  const std::map<std::string, env::EnvRule> faults = {
+      {"throw", env::EnvRule::kNoError},
+      {"nan_obs", env::EnvRule::kObservationValue},
+      {"wrong_agent", env::EnvRule::kObservedAgents},
+      {"out_of_space", env::EnvRule::kObservationValue},
+      {"missing_all", env::EnvRule::kEpisodeEnd},
+      {"bad_status", env::EnvRule::kNoError},
+  };
+  for (const auto& [fault, rule] : faults) {
+    const env::ConformanceReport report = Check({"testing/faulty", {{"fault", fault}, {"at_step", int64_t{3}}}});
+    EXPECT_FALSE(report.ok()) << fault;
+    for (const env::ConformanceLine& line : report.lines)
+      EXPECT_EQ(line.ok, line.rule != rule) << fault << "\n" << report.ToString();
+    EXPECT_THAT(report.ToString(), HasSubstr("FAIL"));
+  }
+}
+
+TEST(ConformanceTest, BadArgumentsAreTheFirstLine) {
+  const env::ConformanceReport report = Check({"mpe/simple_spread", {{"N", int64_t{0}}}});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.lines[0].rule, env::EnvRule::kSpec);
+  EXPECT_THAT(report.lines[0].detail, HasSubstr("mpe/simple_spread: argument N is 0, expected an integer in [1, 512]"));
+}
+
+}  // namespace
+}  // namespace troupe
