@@ -1,0 +1,253 @@
+#include "lib/rollout/evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::rollout {
+namespace {
+
+uint64_t EvaluationSeed(uint64_t seed) {
+  const base::PhiloxKey key = base::PhiloxKey::Make(seed, base::RandomStream::kEvaluation);
+  return (static_cast<uint64_t>(key.k1) << 32) | key.k0;
+}
+
+MeanStd MeanAndStd(const std::vector<double>& values) {
+  if (values.empty()) {
+    return {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  }
+  double mean = 0;
+  for (const double value : values) mean += value;
+  mean /= static_cast<double>(values.size());
+  double square = 0;
+  for (const double value : values) square += (value - mean) * (value - mean);
+  return {mean, std::sqrt(square / static_cast<double>(values.size()))};
+}
+
+}  // namespace
+
+EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisode> episodes) {
+  EvaluationResult result;
+  result.episodes = static_cast<int64_t>(episodes.size());
+  std::vector<double> sums, means, lengths;
+  std::vector<std::vector<double>> by_agent(spec.possible_agents.size());
+  for (const EvaluatedEpisode& episode : episodes) {
+    double sum = 0;
+    int appeared = 0;
+    for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
+      if (std::isnan(episode.returns[slot])) continue;
+      sum += episode.returns[slot];
+      ++appeared;
+      by_agent[slot].push_back(episode.returns[slot]);
+    }
+    sums.push_back(sum);
+    means.push_back(appeared == 0 ? 0 : sum / appeared);
+    lengths.push_back(static_cast<double>(episode.length));
+  }
+  result.return_sum = MeanAndStd(sums);
+  result.return_mean = MeanAndStd(means);
+  result.episode_length_mean = MeanAndStd(lengths).mean;
+  for (size_t slot = 0; slot < by_agent.size(); ++slot) {
+    result.agents.push_back({spec.possible_agents[slot].id.value(), MeanAndStd(by_agent[slot])});
+  }
+  result.each = std::move(episodes);
+  return result;
+}
+
+struct Evaluator::Place {
+  int64_t number = -1;  // of its episode; -1: idle
+  int64_t step = 0;
+  std::vector<int32_t> policy;  // by agent slot; -1: not seen yet
+  std::vector<double> returns;
+  std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
+  std::vector<const space::ActionWord*> actions;
+};
+
+struct Evaluator::Rows {
+  std::unique_ptr<inference::Actor> actor;
+  size_t obs_bytes = 0;
+  int64_t count = 0;
+  std::vector<std::byte> obs;
+  std::vector<uint8_t> mask;
+  std::vector<inference::RowKey> keys;
+  std::vector<space::ActionWord> actions;
+  std::vector<float> logp;
+};
+
+Evaluator::Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs)
+    : config_(std::move(config)), envs_(std::move(envs)), buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
+
+Evaluator::~Evaluator() = default;
+
+absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig config, int num_envs) {
+  TROUPE_RETURN_IF_ERROR(config.env_spec.Validate());
+  if (num_envs < 1) return absl::InvalidArgumentError(absl::StrCat("num_envs is ", num_envs, ", expected at least 1"));
+  if (config.policies.empty() || config.mapping == nullptr || config.env_factory == nullptr) {
+    return absl::InvalidArgumentError("an evaluation needs policies, a policy mapping and an environment factory");
+  }
+  std::vector<std::unique_ptr<env::CheckedEnv>> envs;
+  for (int i = 0; i < num_envs; ++i) {
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> env, config.env_factory());
+    if (env->spec().ToString() != config.env_spec.ToString()) {
+      return absl::InvalidArgumentError(absl::StrCat("the evaluation's environment is ", env->spec().ToString(),
+                                                     ", expected ", config.env_spec.ToString()));
+    }
+    envs.push_back(std::make_unique<env::CheckedEnv>(std::move(env)));
+  }
+  auto evaluator = std::unique_ptr<Evaluator>(new Evaluator(std::move(config), std::move(envs)));
+  const size_t num_agents = evaluator->config_.env_spec.possible_agents.size();
+  for (int i = 0; i < num_envs; ++i) {
+    auto place = std::make_unique<Place>();
+    place->policy.resize(num_agents);
+    place->returns.resize(num_agents);
+    place->row.resize(num_agents);
+    place->actions.resize(num_agents);
+    evaluator->places_.push_back(std::move(place));
+  }
+  for (const policy::PolicySpec& spec : evaluator->config_.policies) {
+    evaluator->bounds_.emplace_back(spec);
+    auto rows = std::make_unique<Rows>();
+    rows->obs_bytes =
+        static_cast<size_t>(spec.observation_size()) * tensor::ElementBytes(spec.observation_space.flat_dtype());
+    evaluator->rows_.push_back(std::move(rows));
+  }
+  return evaluator;
+}
+
+absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed) {
+  Place& p = *places_[place];
+  p.number = number;
+  p.step = 0;
+  std::fill(p.policy.begin(), p.policy.end(), -1);
+  std::fill(p.returns.begin(), p.returns.end(), 0.0);
+  return envs_[place]->Reset({seed, EnvId(number), 0}, buffers_.BeginStep(static_cast<int>(place)));
+}
+
+absl::Status Evaluator::Gather(size_t place) {
+  Place& p = *places_[place];
+  const int env = static_cast<int>(place);
+  bool any_ready = false;
+  for (size_t slot = 0; slot < p.policy.size(); ++slot) {
+    p.row[slot] = -1;
+    p.actions[slot] = nullptr;
+    const auto index = static_cast<int32_t>(slot);
+    if (!buffers_.ready(env, index)) continue;
+    any_ready = true;
+    const env::AgentSpec& agent = config_.env_spec.possible_agents[slot];
+    if (p.policy[slot] < 0) {
+      const int32_t policy =
+          config_.mapping->Map(agent.id.value(), index, {config_.options.seed, EnvId(p.number), 0}).value();
+      if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
+          config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
+          config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {
+        return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",
+                                                       policy, ", which does not fit its spaces"));
+      }
+      p.policy[slot] = policy;
+    }
+    const auto policy = static_cast<size_t>(p.policy[slot]);
+    Rows& rows = *rows_[policy];
+    p.row[slot] = rows.count++;
+    const absl::Span<const std::byte> obs = buffers_.observation_bytes(env, index);
+    rows.obs.insert(rows.obs.end(), obs.begin(), obs.end());
+    const auto mask_size = static_cast<size_t>(config_.policies[policy].mask_size());
+    const absl::Span<const uint8_t> mask = buffers_.action_mask(env, index);
+    if (mask_size > 0 && mask.empty()) {
+      rows.mask.insert(rows.mask.end(), mask_size, 1);
+    } else if (mask_size > 0) {
+      rows.mask.insert(rows.mask.end(), mask.begin(), mask.end());
+    }
+    rows.keys.push_back({EnvId(p.number), 0, index, static_cast<uint32_t>(p.step)});
+  }
+  if (any_ready) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("environment ", config_.env_spec.name, ", evaluation episode ", p.number,
+                                          ", step ", p.step, ": no agent is ready, but the episode goes on"));
+}
+
+absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes) {
+  Place& p = *places_[place];
+  const int env = static_cast<int>(place);
+  for (size_t slot = 0; slot < p.policy.size(); ++slot) {
+    if (p.row[slot] < 0) continue;
+    const auto policy = static_cast<size_t>(p.policy[slot]);
+    const auto words = static_cast<size_t>(config_.policies[policy].action_words());
+    const absl::Span<space::ActionWord> action =
+        absl::MakeSpan(rows_[policy]->actions).subspan(static_cast<size_t>(p.row[slot]) * words, words);
+    bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
+    p.actions[slot] = action.data();
+  }
+  TROUPE_RETURN_IF_ERROR(envs_[place]->Step(p.actions, buffers_.BeginStep(env)));
+  ++p.step;
+  for (size_t slot = 0; slot < p.policy.size(); ++slot) {
+    p.returns[slot] += buffers_.reward(env, static_cast<int32_t>(slot));
+  }
+  if (!buffers_.all_done(env)) return absl::OkStatus();
+  EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
+  episode.length = p.step;
+  for (size_t slot = 0; slot < p.policy.size(); ++slot) {
+    episode.returns.push_back(p.policy[slot] < 0 ? std::numeric_limits<double>::quiet_NaN() : p.returns[slot]);
+  }
+  p.number = -1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request,
+                                                absl::Span<const policy::WeightSnapshotPtr> weights) {
+  if (request.episodes < 1 || request.episodes > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("episodes is ", request.episodes, ", expected at least 1"));
+  }
+  if (weights.size() != config_.policies.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got weights of ", weights.size(), " policies, expected ", config_.policies.size()));
+  }
+  first_episode_ = request.first_episode;
+  const uint64_t seed = EvaluationSeed(request.seed);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::Actor::Create(config_.policies[i], seed, config_.backend));
+    TROUPE_RETURN_IF_ERROR(rows_[i]->actor->SetWeights(weights[i]));
+  }
+  std::vector<EvaluatedEpisode> episodes(static_cast<size_t>(request.episodes));
+  for (const auto& place : places_) place->number = -1;
+  int64_t started = 0;
+  int64_t running = 0;
+  do {
+    running = 0;
+    for (const auto& rows : rows_) {
+      rows->count = 0;
+      rows->obs.clear();
+      rows->mask.clear();
+      rows->keys.clear();
+    }
+    for (size_t place = 0; place < places_.size(); ++place) {
+      if (places_[place]->number < 0) {
+        if (started == request.episodes) continue;
+        TROUPE_RETURN_IF_ERROR(StartEpisode(place, started++, seed));
+      }
+      ++running;
+      TROUPE_RETURN_IF_ERROR(Gather(place));
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      Rows& rows = *rows_[i];
+      rows.actions.resize(static_cast<size_t>(rows.count * config_.policies[i].action_words()));
+      rows.logp.resize(static_cast<size_t>(rows.count));
+      inference::ActInput input;
+      input.rows = rows.count;
+      input.obs = rows.obs.data();
+      input.action_mask = config_.policies[i].mask_size() > 0 ? rows.mask.data() : nullptr;
+      input.keys = rows.keys.data();
+      input.deterministic = request.deterministic;
+      TROUPE_RETURN_IF_ERROR(rows.actor->Act(input, rows.actions.data(), rows.logp.data()));
+    }
+    for (size_t place = 0; place < places_.size(); ++place) {
+      if (places_[place]->number >= 0) TROUPE_RETURN_IF_ERROR(StepPlace(place, episodes));
+    }
+  } while (running > 0);
+  return Aggregate(config_.env_spec, std::move(episodes));
+}
+
+}  // namespace troupe::rollout

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/env/checked_env.h"
+#include "lib/env/slot_buffers.h"
+#include "lib/inference/action_bounds.h"
+#include "lib/inference/actor.h"
+#include "lib/rollout/collector.h"
+
+namespace troupe::rollout {
+
+struct EvaluationRequest {
+  int64_t episodes = 100;
+  int64_t first_episode =
+      0;  ///< number of the first one, so that several evaluators can share the episodes of one evaluation
+  bool deterministic = false;  ///< the distribution's mode instead of a sample
+  uint64_t seed = 0;           ///< mixed with stream kEvaluation, so that no episode is one of training
+};
+
+struct MeanStd {
+  double mean = 0;
+  double std = 0;  ///< of the episodes as a population
+};
+
+struct EvaluatedEpisode {
+  int64_t length = 0;           ///< env steps
+  std::vector<double> returns;  ///< by agent slot, undiscounted; NaN for agents that never appeared
+};
+
+struct EvaluatedAgent {
+  std::string id;
+  MeanStd episode_return;  ///< over the episodes in which it appeared; NaN when there is none
+};
+
+/// Outcome of an evaluation; sum and mean are over the agents that appeared in an episode.
+struct EvaluationResult {
+  int64_t episodes = 0;
+  MeanStd return_sum;
+  MeanStd return_mean;
+  std::vector<EvaluatedAgent> agents;  ///< by agent slot
+  double episode_length_mean = 0;
+  std::vector<EvaluatedEpisode> each;  ///< in the order of their numbers
+};
+
+/// The aggregates of `episodes`.
+EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisode> episodes);
+
+/// Plays whole episodes with fixed weights and sends nothing anywhere: its own environments, no samples, no counters,
+/// normalizers as the weights bring them.
+///
+/// Episode i has the random numbers of (seed, env id i, ordinal 0) whatever is played beside it, and every episode that
+/// is begun is finished and counted: exactly `episodes` of them, without a bias to short ones. The numbers of parallel
+/// environments and their order change nothing but the speed.
+///
+/// Made and used by one thread; blocks as long as the environments do.
+class Evaluator {
+ public:
+  /// `num_envs` environments step side by side. Errors as Collector::Create, or of the factory.
+  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(RolloutConfig config, int num_envs = 64);
+
+  ~Evaluator();
+
+  /// INVALID_ARGUMENT for weights that do not fit or no episodes; an environment's error ends the evaluation.
+  absl::StatusOr<EvaluationResult> Run(const EvaluationRequest& request,
+                                       absl::Span<const policy::WeightSnapshotPtr> weights);
+
+ private:
+  struct Place;  // of one environment
+  struct Rows;   // of one policy, in one round
+
+  Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs);
+
+  absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
+  absl::Status Gather(size_t place);
+  absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes);
+
+  /// The env id that stands for the `index`-th episode of this Run.
+  uint32_t EnvId(int64_t index) const { return static_cast<uint32_t>(first_episode_ + index); }
+
+  const RolloutConfig config_;
+  int64_t first_episode_ = 0;
+  std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
+  env::SlotBuffers buffers_;
+  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<std::unique_ptr<Rows>> rows_;
+  std::vector<inference::ActionBounds> bounds_;
+};
+
+}  // namespace troupe::rollout

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "lib/base/mutex.h"
+#include "lib/config/resolved_run.h"
+#include "lib/learner/learner.h"
+#include "lib/rpc/learner_binding.h"
+#include "lib/rpc/learner_endpoint.h"
+#include "services/learner/checkpoint_loop.h"
+
+namespace troupe::services {
+
+/// Answers Control: status at once, drains by the learner, checkpoints by collecting the requests until the update
+/// thread has time for them. Made by LearnerProcess; what it borrows outlives it. Thread-safe; never blocks.
+class ControlHandler final : public rpc::ControlHandler {
+ public:
+  ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, const config::ResolvedRun* run,
+                 std::string run_name)
+      : learner_(learner), binding_(binding), run_(run), run_name_(std::move(run_name)) {}
+
+  v1::StatusReply GetStatus() override;
+  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override;
+  void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
+
+  /// Checkpoints asked for since the last call, to be served between two updates.
+  std::vector<CheckpointLoop::Done> TakeCheckpointRequests();
+  /// After the last update: whoever still asks, or asks later, is refused.
+  void RefuseCheckpoints();
+
+ private:
+  learner::Learner* const learner_;
+  const rpc::LearnerBinding* const binding_;
+  const config::ResolvedRun* const run_;
+  const std::string run_name_;
+  base::Mutex mutex_;
+  std::vector<CheckpointLoop::Done> requests_ ABSL_GUARDED_BY(mutex_);
+  bool refuses_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace troupe::services

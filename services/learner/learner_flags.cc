@@ -1,0 +1,49 @@
+#include "services/learner/learner_flags.h"
+
+#include "absl/strings/str_cat.h"
+#include "troupe_version.h"
+#include <CLI/CLI.hpp>
+
+namespace troupe::services {
+
+absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv) {
+  LearnerFlags flags;
+  CLI::App app{
+      "Trains the policies of a run: takes samples from workers, updates, pushes weights back.\n"
+      "Example: troupe-learner examples/simple_spread_mappo.yaml --listen unix:/tmp/learner.sock"};
+  app.set_version_flag("--version", TROUPE_VERSION);
+  app.add_option("config", flags.config_path, "configuration (YAML); with --resume it may be left out");
+  app.add_option("--set", flags.overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
+  app.add_option("--workers", flags.num_workers, "number of workers (num_workers); 0: sample in this process")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--name", flags.name, "name of the run (experiment.experiment_name)");
+  auto* resume = app.add_option("--resume", flags.resume, "go on with this run: its folder, or its name");
+  app.add_flag("--resume-or-start", flags.resume_or_start,
+               "go on with the run of that name if there is one, else start it")
+      ->excludes(resume);
+  app.add_option("--warm-start", flags.warm_start, "start from the weights of this checkpoint (or run: its latest)")
+      ->excludes(resume);
+  app.add_option("--listen", flags.listen, "serve on unix:PATH or HOST:PORT (repeat)")->allow_extra_args(false);
+  app.add_flag("--insecure-plaintext-network", flags.insecure_plaintext_network,
+               "serve without encryption and authentication beyond this machine");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return absl::OutOfRangeError(app.help());
+  } catch (const CLI::CallForVersion&) {
+    return absl::OutOfRangeError(absl::StrCat(TROUPE_VERSION, "\n"));
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  if (flags.config_path.empty() && flags.resume.empty()) {
+    return absl::InvalidArgumentError("needs a configuration file, or --resume RUN");
+  }
+  if (flags.resume_or_start && flags.name.empty()) {
+    return absl::InvalidArgumentError("--resume-or-start needs --name: an automatic name is never there yet");
+  }
+  return flags;
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,321 @@
+#include "services/learner/learner_process.h"
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mutex.h"
+#include "lib/base/status_macros.h"
+#include "lib/learner/learner.h"
+#include "lib/rpc/learner_binding.h"
+#include "lib/rpc/learner_server.h"
+#include "lib/storage/file_system.h"
+#include "lib/training/device.h"
+#include "lib/training/make_ppo_trainer.h"
+#include "services/common/evaluation.h"
+#include "services/common/rollout_setup.h"
+#include "services/common/signals.h"
+#include "services/learner/checkpoint_loop.h"
+#include "services/learner/control_handler.h"
+#include "services/learner/local_sampler.h"
+#include "services/learner/publisher_fan.h"
+#include "services/learner/run_reporter.h"
+#include "services/learner/run_setup.h"
+#include "services/learner/run_summary.h"
+#include "services/learner/wandb_process.h"
+
+namespace troupe::services {
+namespace {
+
+/// How long a Step waits before the loop looks at signals and requests again.
+constexpr absl::Duration kStepTimeout = absl::Milliseconds(100);
+constexpr absl::Duration kTickInterval = absl::Seconds(1);
+/// At the end workers get so long to say goodbye, then streams so long to close: within the 20 s of a drain.
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
+constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
+
+/// Whether a multiple of `interval` lies in (before, now].
+bool Crossed(int64_t interval, int64_t before, int64_t now) {
+  return interval > 0 && now / interval > before / interval;
+}
+
+/// A thread that calls a function about once a second until it is destroyed.
+class Ticker {
+ public:
+  explicit Ticker(std::function<void()> tick) : thread_([this, tick = std::move(tick)] { Loop(tick); }) {}
+  ~Ticker() {
+    {
+      base::MutexLock lock(&mutex_);
+      stopped_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  void Loop(const std::function<void()>& tick) {
+    while (true) {
+      {
+        base::MutexLock lock(&mutex_);
+        if (!stopped_) changed_.WaitFor(&mutex_, kTickInterval);
+        if (stopped_) return;
+      }
+      tick();
+    }
+  }
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
+/// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
+class Process {
+ public:
+  explicit Process(RunSetup setup) : setup_(std::move(setup)), checkpoints_(setup_.folder.get()) {}
+  ~Process() { TakeDown(); }
+
+  absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
+  absl::Status TrainToTheEnd();
+
+ private:
+  const config::ResolvedRun& run() const { return setup_.run; }
+
+  absl::Status MakeTrainer();
+  absl::Status MakeLearner();
+  absl::Status Serve(const LearnerFlags& flags);
+  absl::StatusOr<rollout::EvaluationResult> Evaluate();
+  /// What is due between two updates; `before`: env steps at the last call.
+  absl::Status AfterUpdate(int64_t before);
+  absl::Status SaveState(bool always, CheckpointLoop::Done done);
+  absl::Status Finish(const learner::StepOutcome& outcome);
+  void TakeDown();
+  int64_t env_steps() const { return reporter_->last() ? reporter_->last()->env_steps : resumed_env_steps(); }
+  int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
+
+  RunSetup setup_;
+  CheckpointLoop checkpoints_;
+  std::unique_ptr<learner::Trainer> trainer_;
+  std::unique_ptr<RunReporter> reporter_;
+  PublisherFan publishers_;
+  std::unique_ptr<learner::Learner> learner_;
+  std::unique_ptr<rpc::LearnerBinding> binding_;
+  std::unique_ptr<ControlHandler> control_;
+  std::unique_ptr<rpc::LearnerServer> server_;
+  std::shared_ptr<LocalSampler> sampler_;
+  std::optional<rollout::RolloutConfig> rollout_config_;
+  std::unique_ptr<EvaluationPool> evaluation_;
+  std::unique_ptr<Ticker> ticker_;
+  std::thread checkpoint_thread_;
+  absl::Duration started_at_;
+};
+
+absl::Status Process::MakeTrainer() {
+  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(run().policies, run().ppo, run().device, run().seed));
+  for (size_t slot = 0; slot < setup_.warm_start.size(); ++slot) {
+    TROUPE_RETURN_IF_ERROR(
+        trainer_->ImportState(setup_.warm_start[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Process::MakeLearner() {
+  learner::LearnerConfig config;
+  config.options = run().learner;
+  config.stop = run().stop;
+  config.schema = run().schema;
+  config.learner_epoch = setup_.folder->learner_epoch();
+  config.info_columns = run().env_spec.info_columns;
+  config.best_by_evaluation = run().evaluation.interval_env_steps > 0;
+  TROUPE_ASSIGN_OR_RETURN(const training::DeviceKind device, training::ResolveDevice(run().device.device));
+  learner::LearnerDeps deps;
+  deps.trainer = trainer_.get();
+  deps.publisher = &publishers_;
+  deps.metrics = reporter_.get();
+  deps.progress = reporter_.get();
+  deps.allocator = &training::BatchAllocator(device);
+  TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(std::move(config), deps));
+  if (setup_.resumed) TROUPE_RETURN_IF_ERROR(learner_->Restore(*setup_.resumed));
+  return absl::OkStatus();
+}
+
+absl::Status Process::Serve(const LearnerFlags& flags) {
+  binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
+  control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &setup_.run, setup_.name);
+  if (flags.listen.empty()) return absl::OkStatus();
+  rpc::LearnerServerOptions options;
+  options.addresses = flags.listen;
+  options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  options.schema = run().schema;
+  options.config_yaml = run().config.ToYaml();
+  TROUPE_ASSIGN_OR_RETURN(
+      server_, rpc::LearnerServer::Start(std::move(options), binding_.get(), control_.get(), &base::Clock::Real()));
+  publishers_.Add(&server_->weights());
+  // `troupe status RUN` finds us by it.
+  return storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("address"),
+                              absl::StrJoin(server_->addresses(), "\n") + "\n");
+}
+
+absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(rollout_config_, MakeRolloutConfig(run(), registry));
+  TROUPE_RETURN_IF_ERROR(MakeTrainer());
+  TROUPE_ASSIGN_OR_RETURN(reporter_,
+                          RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps()));
+  TROUPE_RETURN_IF_ERROR(MakeLearner());
+  TROUPE_RETURN_IF_ERROR(Serve(flags));
+  if (run().num_workers == 0) {
+    sampler_ = std::make_shared<LocalSampler>(run().policies.size());
+    publishers_.Add(sampler_.get());
+  } else if (server_ == nullptr) {
+    return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
+  }
+  if (run().evaluation.interval_env_steps > 0 || run().evaluation.at_end) {
+    TROUPE_ASSIGN_OR_RETURN(evaluation_, EvaluationPool::Create(*rollout_config_, run().evaluation.num_workers));
+  }
+  checkpoint_thread_ = std::thread([this] { checkpoints_.Run(); });
+  started_at_ = base::Clock::Real().SteadyNow();
+  TROUPE_RETURN_IF_ERROR(learner_->Start());
+  if (sampler_ != nullptr) TROUPE_RETURN_IF_ERROR(sampler_->Start(*rollout_config_, learner_.get()));
+  ticker_ = std::make_unique<Ticker>([this] {
+    learner_->Tick();
+    if (server_ != nullptr) server_->Tick();
+  });
+  if (run().experiment.wandb) {
+    // Results elsewhere are a convenience; the run goes on without them.
+    const absl::Status followed = StartWandbFollower(setup_.folder->directory(), run().experiment);
+    if (!followed.ok()) TROUPE_WARN("{}", std::string(followed.message()));
+  }
+  TROUPE_INFO("learner ready run={} epoch={} env_steps={} listen=\"{}\"", setup_.name, setup_.folder->learner_epoch(),
+              resumed_env_steps(), server_ == nullptr ? "" : absl::StrJoin(server_->addresses(), " "));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<rollout::EvaluationResult> Process::Evaluate() {
+  std::vector<policy::WeightSnapshotPtr> weights;
+  for (size_t slot = 0; slot < run().policies.size(); ++slot) {
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot,
+                            trainer_->Snapshot(policy::PolicySlot(static_cast<int32_t>(slot))));
+    weights.push_back(std::move(snapshot));
+  }
+  const config::EvaluationOptions& options = run().evaluation;
+  rollout::EvaluationRequest request;
+  request.episodes = options.episodes;
+  request.deterministic = options.deterministic;
+  request.seed = options.seed;
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, evaluation_->Run(request, weights));
+  reporter_->OnEvaluation(result, env_steps());
+  learner_->ReportEvaluation(result.return_sum.mean);
+  return result;
+}
+
+absl::Status Process::SaveState(bool always, CheckpointLoop::Done done) {
+  TROUPE_ASSIGN_OR_RETURN(learner::LearnerSnapshot snapshot, learner_->SnapshotState());
+  if (always || snapshot.is_best) checkpoints_.Save(std::move(snapshot.state), snapshot.is_best, std::move(done));
+  return absl::OkStatus();
+}
+
+absl::Status Process::AfterUpdate(int64_t before) {
+  bool evaluated = false;
+  if (Crossed(run().evaluation.interval_env_steps, before, env_steps())) {
+    // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that
+    // played them.
+    TROUPE_RETURN_IF_ERROR(Evaluate().status());
+    evaluated = true;
+  }
+  const bool due = Crossed(run().experiment.checkpoint_interval_env_steps, before, env_steps());
+  if (due || evaluated) TROUPE_RETURN_IF_ERROR(SaveState(due, nullptr));
+  return absl::OkStatus();
+}
+
+absl::Status Process::TrainToTheEnd() {
+  int64_t before = resumed_env_steps();
+  while (true) {
+    const learner::StepOutcome outcome = learner_->Step(kStepTimeout);
+    if (outcome.kind == learner::StepOutcome::Kind::kFailed) return outcome.status;
+    if (outcome.kind == learner::StepOutcome::Kind::kUpdated) {
+      TROUPE_RETURN_IF_ERROR(AfterUpdate(before));
+      before = env_steps();
+    }
+    for (CheckpointLoop::Done& done : control_->TakeCheckpointRequests()) {
+      TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
+    }
+    if (DrainSignals::Received()) learner_->RequestDrain("signal");
+    if (outcome.kind == learner::StepOutcome::Kind::kStopped || outcome.kind == learner::StepOutcome::Kind::kDrained) {
+      return Finish(outcome);
+    }
+  }
+}
+
+absl::Status Process::Finish(const learner::StepOutcome& outcome) {
+  RunSummary summary;
+  summary.run_name = setup_.name;
+  summary.directory = setup_.folder->directory();
+  summary.reason = outcome.reason;
+  control_->RefuseCheckpoints();
+  const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
+  const absl::Duration trained_for = base::Clock::Real().SteadyNow() - started_at_;
+  if (stopped && run().evaluation.at_end) {
+    TROUPE_ASSIGN_OR_RETURN(summary.evaluation, Evaluate());
+  }
+  TROUPE_RETURN_IF_ERROR(SaveState(true, nullptr));
+  TakeDown();
+  reporter_->Finish();
+  summary.progress = learner_->Status().progress;
+  summary.process_env_steps_per_s =
+      static_cast<double>(summary.progress.env_steps - resumed_env_steps()) / absl::ToDoubleSeconds(trained_for);
+  TROUPE_RETURN_IF_ERROR(storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("summary.json"),
+                                              SummaryJson(summary) + "\n"));
+  const std::string text = SummaryText(summary);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  const std::string unsaved = checkpoints_.last_error();
+  if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
+  if (sampler_ != nullptr) return sampler_->status();
+  return absl::OkStatus();
+}
+
+void Process::TakeDown() {
+  if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
+  if (sampler_ != nullptr) sampler_->Stop();
+  if (server_ != nullptr) {
+    // Workers hand in and leave by themselves; who does not is cut off.
+    base::Clock& clock = base::Clock::Real();
+    base::Mutex mutex;
+    base::CondVar never;
+    const absl::Duration deadline = clock.SteadyNow() + kGoodbyeTimeout;
+    while (server_->num_streams() > 0 && clock.SteadyNow() < deadline) {
+      base::MutexLock lock(&mutex);
+      never.WaitFor(&mutex, absl::Milliseconds(10));
+    }
+    server_->Shutdown(kShutdownTimeout);
+  }
+  ticker_.reset();
+  server_.reset();
+  checkpoints_.Stop();
+  if (checkpoint_thread_.joinable()) checkpoint_thread_.join();
+}
+
+}  // namespace
+
+absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(flags, registry, base::Clock::Real()));
+  for (const std::string& damage : setup.quarantined) {
+    TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
+  }
+  Process process(std::move(setup));
+  TROUPE_RETURN_IF_ERROR(process.Start(flags, registry));
+  return process.TrainToTheEnd();
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,112 @@
+#include "services/learner/local_sampler.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/rollout/rollout_worker.h"
+
+namespace troupe::services {
+namespace {
+
+// The learner refuses a fragment only while its budget is full, and an update makes room.
+constexpr absl::Duration kRetryInterval = absl::Milliseconds(5);
+
+}  // namespace
+
+LocalSampler::~LocalSampler() { Stop(); }
+
+absl::Status LocalSampler::Start(const rollout::RolloutConfig& config, learner::Learner* learner) {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(config));
+  learner_ = learner;
+  TROUPE_ASSIGN_OR_RETURN(ticket_, learner->Join(learner::WorkerHello{}, shared_from_this()));
+  thread_ = std::thread([this, collector = std::move(collector)]() mutable {
+    rollout::RolloutWorker worker(std::move(collector), *this, *this, *this);
+    const absl::Status status = worker.Run();
+    if (!status.ok()) {
+      TROUPE_ERROR("sampling ended error=\"{}\"", base::LogSafe(std::string(status.message())));
+      learner_->RequestDrain("sampling failed");
+    }
+    base::MutexLock lock(&mutex_);
+    status_ = status;
+  });
+  return absl::OkStatus();
+}
+
+void LocalSampler::Stop() {
+  {
+    base::MutexLock lock(&mutex_);
+    closed_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status LocalSampler::status() const {
+  base::MutexLock lock(&mutex_);
+  return status_;
+}
+
+void LocalSampler::SendGrant(const sample::Grant& grant) {
+  base::MutexLock lock(&mutex_);
+  grants_.push_back(grant);
+  changed_.NotifyAll();
+}
+
+void LocalSampler::SendDrain(const std::string& /*reason*/) {
+  base::MutexLock lock(&mutex_);
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+void LocalSampler::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
+  base::MutexLock lock(&mutex_);
+  weights_[static_cast<size_t>(slot.value())].swap(snapshot);  // the old one is destroyed after the lock
+  changed_.NotifyAll();
+}
+
+absl::Status LocalSampler::Submit(sample::MultiAgentBatchPtr fragment) {
+  const uint64_t sequence = next_sequence_++;
+  while (true) {
+    TROUPE_RETURN_IF_ERROR(learner_->Heartbeat(ticket_));
+    const absl::StatusOr<sample::FragmentAck> ack = learner_->Submit(ticket_, sequence, fragment);
+    if (ack.status().code() != absl::StatusCode::kResourceExhausted) return ack.status();
+    base::MutexLock lock(&mutex_);
+    if (closed_) return absl::CancelledError("sampling ends");
+    changed_.WaitFor(&mutex_, kRetryInterval);
+  }
+}
+
+absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Duration timeout) {
+  // Waiting is a sign of life, too.
+  learner_->Heartbeat(ticket_).IgnoreError();
+  base::MutexLock lock(&mutex_);
+  const absl::Time deadline = absl::Now() + timeout;
+  while (grants_.empty() && !closed_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return std::optional<sample::Grant>();
+    changed_.WaitFor(&mutex_, left);
+  }
+  if (closed_) return absl::CancelledError("sampling ends");
+  std::optional<sample::Grant> grant(std::move(grants_.front()));
+  grants_.pop_front();
+  return grant;
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> LocalSampler::AwaitWeights(policy::PolicySlot policy,
+                                                                     policy::WeightVersion min_version,
+                                                                     absl::Duration timeout) {
+  base::MutexLock lock(&mutex_);
+  const policy::WeightSnapshotPtr& newest = weights_[static_cast<size_t>(policy.value())];
+  const absl::Time deadline = absl::Now() + timeout;
+  while (!closed_ && (newest == nullptr || newest->version < min_version)) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no weights that are new enough");
+    changed_.WaitFor(&mutex_, left);
+  }
+  if (closed_) return absl::CancelledError("sampling ends");
+  return newest;
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "lib/base/mutex.h"
+#include "lib/learner/learner.h"
+#include "lib/learner/ports.h"
+#include "lib/rollout/collector.h"
+#include "lib/rollout/ports.h"
+
+namespace troupe::services {
+
+/// A worker in the learner's own process (`num_workers: 0`): the same collector and the same learner, joined by plain
+/// calls instead of streams. It is the learner's WorkerPort and WeightPublisher, and the collector's three ports.
+///
+/// Made by LearnerProcess before the learner starts; Start runs its stepping thread, Stop ends it. Thread-safe.
+class LocalSampler final : public learner::WorkerPort,
+                           public learner::WeightPublisher,
+                           public rollout::SampleSink,
+                           public rollout::GrantSource,
+                           public rollout::WeightSource,
+                           public std::enable_shared_from_this<LocalSampler> {
+ public:
+  explicit LocalSampler(size_t num_policies) : weights_(num_policies) {}
+  ~LocalSampler() override;
+
+  /// Joins `learner`, which must outlive the thread, and begins to sample.
+  absl::Status Start(const rollout::RolloutConfig& config, learner::Learner* learner);
+  /// Ends the thread after the environment steps in progress. Idempotent.
+  void Stop();
+  /// Why sampling ended by itself; OK while it goes on or after a drain.
+  absl::Status status() const;
+
+  // learner::WorkerPort. The ack that matters is Submit's result: nothing is retained here.
+  void SendGrant(const sample::Grant& grant) override;
+  void SendAck(const sample::FragmentAck& /*ack*/) override {}
+  void SendDrain(const std::string& reason) override;
+  // learner::WeightPublisher
+  void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override;
+  // rollout ports
+  absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
+  absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
+  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                                         absl::Duration timeout) override;
+
+ private:
+  learner::Learner* learner_ = nullptr;
+  learner::WorkerTicket ticket_;
+  uint64_t next_sequence_ = 1;  ///< stepping thread only
+  std::thread thread_;
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
+  std::vector<policy::WeightSnapshotPtr> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::services

@@ -1,0 +1,31 @@
+#include <cstdio>
+#include <string>
+
+#include "lib/base/log.h"
+#include "lib/env/registry.h"
+#include "lib/envs/register_all.h"
+#include "services/common/signals.h"
+#include "services/learner/learner_flags.h"
+#include "services/learner/learner_process.h"
+
+int main(int argc, char** argv) {
+  const absl::StatusOr<troupe::services::LearnerFlags> flags = troupe::services::ParseLearnerFlags(argc, argv);
+  if (flags.status().code() == absl::StatusCode::kOutOfRange) {
+    std::fputs(std::string(flags.status().message()).c_str(), stdout);
+    return 0;
+  }
+  if (!flags.ok()) {
+    std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(flags.status().message()).c_str());
+    return 2;
+  }
+  troupe::base::InitLogging("learner", flags->log_level);
+  troupe::services::DrainSignals::Install();
+  troupe::env::EnvRegistry registry;
+  troupe::envs::RegisterAllEnvs(registry);
+  const absl::Status status = troupe::services::RunLearner(*flags, registry);
+  if (!status.ok()) {
+    std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/base/metric_sink.h"
+#include "lib/config/resolved_run.h"
+#include "lib/learner/progress.h"
+#include "lib/rollout/evaluator.h"
+#include "lib/telemetry/json_lines_writer.h"
+#include "lib/telemetry/progress_display.h"
+
+namespace troupe::services {
+
+/// What a run tells: TensorBoard events and progress.jsonl every `experiment.write_interval` env steps, and the display
+/// on stdout at each update. Confined to the update thread.
+class RunReporter final : public base::MetricSink, public learner::ProgressListener {
+ public:
+  /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.
+  static absl::StatusOr<std::unique_ptr<RunReporter>> Open(const config::ResolvedRun& run, const std::string& run_name,
+                                                           const std::string& directory, int64_t resumed_env_steps);
+
+  // base::MetricSink: the learner's metrics of one update, before its OnProgress.
+  void Scalar(std::string_view tag, double value, int64_t env_steps) override;
+  void Flush() override;
+  // learner::ProgressListener
+  void OnProgress(const learner::ProgressRecord& record) override;
+
+  /// An evaluation of the weights after `env_steps`; goes to TensorBoard at once and into the next line.
+  void OnEvaluation(const rollout::EvaluationResult& evaluation, int64_t env_steps);
+  /// The last line (if it was not due) and the last state of the display.
+  void Finish();
+
+  const std::optional<learner::ProgressRecord>& last() const { return last_; }
+
+ private:
+  RunReporter(const config::ResolvedRun& run, std::string run_name);
+  /// True when a multiple of the interval lies behind the last written line.
+  bool IsDue(int64_t env_steps) const;
+  void WriteLine(const learner::ProgressRecord& record);
+  void Display(const learner::ProgressRecord& record, bool last);
+
+  const std::string run_name_;
+  const int64_t interval_env_steps_;
+  const int64_t target_env_steps_;
+  std::unique_ptr<base::MetricSink> tensorboard_;
+  std::unique_ptr<telemetry::JsonLinesWriter> lines_;
+  telemetry::ProgressDisplay display_;
+  int64_t written_env_steps_ = 0;
+  std::optional<learner::ProgressRecord> last_;
+  bool last_written_ = true;
+  std::optional<rollout::EvaluationResult> evaluation_;
+};
+
+}  // namespace troupe::services

@@ -1,0 +1,106 @@
+#include "services/learner/run_setup.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::services {
+namespace {
+
+bool HoldsRun(const std::string& directory) { return std::filesystem::exists(directory + "/config.yaml"); }
+
+/// The overrides that flags stand for, behind those of --set.
+std::vector<std::string> AllOverrides(const LearnerFlags& flags) {
+  std::vector<std::string> overrides = flags.overrides;
+  if (flags.num_workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.num_workers));
+  if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
+  return overrides;
+}
+
+/// The run folder that --resume names.
+absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
+  if (HoldsRun(flags.resume)) return flags.resume;
+  // A name: inside experiment.directory of the configuration, or of the defaults.
+  absl::StatusOr<config::RunConfig> config = flags.config_path.empty()
+                                                 ? config::RunConfig::FromYaml("{seed: 1}", "defaults", flags.overrides)
+                                                 : config::RunConfig::FromFile(flags.config_path, flags.overrides);
+  TROUPE_RETURN_IF_ERROR(config.status());
+  const std::string inside = config->experiment_directory() + "/" + flags.resume;
+  if (HoldsRun(inside)) return inside;
+  return absl::NotFoundError(
+      absl::StrCat("--resume: no run in \"", flags.resume, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
+}
+
+/// The checkpoint directory that --warm-start names: itself, or a run's latest.
+absl::StatusOr<std::string> FindWarmStart(const std::string& path) {
+  if (std::filesystem::exists(path + "/manifest.json")) return path;
+  if (HoldsRun(path)) return storage::FindCheckpoint(storage::FileSystem::Posix(), path, "latest");
+  return absl::NotFoundError(absl::StrCat("--warm-start: \"", path, "\" is neither a checkpoint nor a run folder"));
+}
+
+}  // namespace
+
+absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegistry& registry, base::Clock& clock) {
+  RunSetup setup;
+  const std::vector<std::string> overrides = AllOverrides(flags);
+  std::string directory;
+  bool resume = !flags.resume.empty();
+
+  config::RunConfig config;
+  if (resume) {
+    TROUPE_ASSIGN_OR_RETURN(directory, FindRun(flags));
+    // Without a configuration file the run's own is the base.
+    const std::string base = flags.config_path.empty() ? directory + "/config.yaml" : flags.config_path;
+    TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(base, overrides));
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(flags.config_path, overrides));
+  }
+  TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
+  if (!resume) {
+    const config::ExperimentOptions& experiment = setup.run.experiment;
+    setup.name = experiment.experiment_name.empty() ? config::MakeExperimentName(setup.run.algorithm, clock.WallNow())
+                                                    : experiment.experiment_name;
+    directory = experiment.directory + "/" + setup.name;
+    resume = flags.resume_or_start && HoldsRun(directory);
+  } else {
+    setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
+  }
+  if (resume) {
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
+                            config::RunConfig::FromFile(directory + "/config.yaml"));
+    TROUPE_RETURN_IF_ERROR(config::ResumeCompatible(old_config, config));
+  }
+
+  storage::RunFolder::Options options;
+  options.directory = directory;
+  options.resume = resume;
+  options.keep = static_cast<int>(setup.run.experiment.keep_checkpoints);
+  options.checkpoint.spec_hash = setup.run.schema.Hash();
+  options.checkpoint.config_yaml = config.ToYaml();
+  options.checkpoint.store_separately = setup.run.experiment.store_separately;
+  options.specs = setup.run.policies;
+  TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));
+  if (resume) {
+    absl::StatusOr<learner::LearnerState> state = setup.folder->LoadLatest(&setup.quarantined);
+    // A run that died before its first checkpoint begins again, in the next epoch.
+    if (state.ok()) {
+      setup.resumed = *std::move(state);
+    } else if (state.status().code() != absl::StatusCode::kNotFound || !setup.quarantined.empty()) {
+      return state.status();
+    }
+  }
+  if (!flags.warm_start.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, FindWarmStart(flags.warm_start));
+    for (const policy::PolicySpec& spec : setup.run.policies) {
+      TROUPE_ASSIGN_OR_RETURN(policy::PolicyState state,
+                              storage::ReadPolicyWeights(storage::FileSystem::Posix(), checkpoint, spec));
+      state.version = {};
+      setup.warm_start.push_back(std::move(state));
+    }
+  }
+  return setup;
+}
+
+}  // namespace troupe::services

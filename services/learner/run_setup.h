@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/base/clock.h"
+#include "lib/config/resolved_run.h"
+#include "lib/env/registry.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/storage/run_folder.h"
+#include "services/learner/learner_flags.h"
+
+namespace troupe::services {
+
+/// A run that is ready to be trained: its configuration, its folder (locked), and where it starts from.
+struct RunSetup {
+  config::ResolvedRun run;
+  std::string name;  ///< of the run: the folder's last part
+  std::unique_ptr<storage::RunFolder> folder;
+  std::optional<learner::LearnerState> resumed;  ///< set when the run goes on from a checkpoint
+  std::vector<policy::PolicyState> warm_start;   ///< by policy slot; empty without a warm start
+  std::vector<std::string> quarantined;          ///< checkpoints that were damaged and set aside
+};
+
+/// Reads and checks the configuration, makes or takes the run folder, loads what a resume or a warm start needs. Every
+/// error names its cause for the person at the command line.
+absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegistry& registry, base::Clock& clock);
+
+}  // namespace troupe::services
