@@ -1,15 +1,9 @@
 #include "lib/training/moments.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 namespace troupe::training {
-namespace {
-
-constexpr double kMinVariance = 1e-8;
-
-}  // namespace
 
 policy::RunningMoments MomentsOf(absl::Span<const float> values, int64_t columns, absl::Span<const int32_t> active) {
   policy::RunningMoments moments;
@@ -61,6 +55,6 @@ policy::RunningMoments InitialMoments(int64_t columns) {
   return moments;
 }
 
-double StandardDeviation(double variance) { return std::sqrt(std::max(variance, kMinVariance)); }
+double StandardDeviation(double variance) { return policy::StandardDeviation(variance); }
 
 }  // namespace troupe::training

@@ -23,7 +23,7 @@ using learner::UpdateContext;
 constexpr double kValueMomentBatches = 50;
 // Observations drift less; a long memory keeps the networks' inputs still.
 constexpr double kMaxObservationCount = 1e8;
-// So many refused updates in a row make one error line; further ones make one each time the number doubles.
+// So many refused updates in a row are an error that a person should look at.
 constexpr int64_t kSkipsForError = 5;
 
 absl::Status OptionError(const char* option, double got, const char* expected) {
@@ -219,22 +219,25 @@ void PpoTrainer::UpdateObservationMoments(const PolicyTrainBatch& batch, Policy*
   if (IsFinite(merged)) policy->observation_moments = std::move(merged);
 }
 
-void PpoTrainer::BookSkips(const StepTotals& totals, Policy* policy) {
+void PpoTrainer::BookSkips(const StepTotals& totals, Policy* policy) const {
+  // Logged when a count has doubled: a policy that is lost for good must not fill the log.
+  const auto is_power_of_two = [](int64_t count) { return (count & (count - 1)) == 0; };
   if (totals.skipped_steps == 0 || totals.steps > 0) {
     policy->consecutive_skips = 0;
-    if (totals.skipped_steps > 0) {
-      TROUPE_WARN("minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={}",
-                  policy->spec.id.value(), totals.skipped_steps, totals.steps);
+    if (totals.skipped_steps > 0 && is_power_of_two(++policy->partly_skipped_updates)) {
+      TROUPE_WARN(
+          "minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={} "
+          "updates_so_far={}",
+          policy->spec.id.value(), totals.skipped_steps, totals.steps, policy->partly_skipped_updates);
     }
     return;
   }
   ++policy->skipped_updates;
   const int64_t in_a_row = ++policy->consecutive_skips;
-  // A line for the first, then each time the number has doubled: a policy that is lost for good must not fill the log.
-  if (in_a_row >= kSkipsForError && (in_a_row == kSkipsForError || (in_a_row & (in_a_row - 1)) == 0)) {
+  if (in_a_row == kSkipsForError || (in_a_row > kSkipsForError && is_power_of_two(in_a_row))) {
     TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
                  policy->spec.id.value(), in_a_row);
-  } else if ((in_a_row & (in_a_row - 1)) == 0) {
+  } else if (in_a_row < kSkipsForError && is_power_of_two(in_a_row)) {
     TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
                 policy->spec.id.value(), in_a_row);
   }

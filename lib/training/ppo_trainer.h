@@ -58,6 +58,7 @@ class PpoTrainer final : public learner::Trainer {
     int64_t trained_rows = 0;
     int64_t skipped_updates = 0;
     int64_t consecutive_skips = 0;
+    int64_t partly_skipped_updates = 0;  // of this process, to log them ever more rarely
   };
 
   PpoTrainer(const PpoOptions& options, std::vector<Policy> policies);
@@ -80,7 +81,7 @@ class PpoTrainer final : public learner::Trainer {
   absl::StatusOr<EpochsReport> RunEpochs(const learner::PolicyTrainBatch& batch, const learner::UpdateContext& context,
                                          const StepSettings& settings, Policy* policy);
   void UpdateObservationMoments(const learner::PolicyTrainBatch& batch, Policy* policy) const;
-  void BookSkips(const StepTotals& totals, Policy* policy);
+  void BookSkips(const StepTotals& totals, Policy* policy) const;
   StepSettings SettingsAt(int64_t env_steps) const;
 
   const PpoOptions options_;

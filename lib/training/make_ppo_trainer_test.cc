@@ -1,0 +1,178 @@
+#include "lib/training/make_ppo_trainer.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/policy/testing.h"
+#include "lib/training/device.h"
+#include "lib/training/ppo_trainer.h"
+#include "lib/training/testing/random_batch.h"
+#include "lib/training/torch_backend.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::training {
+namespace {
+
+const policy::PolicySlot kSlot(0);
+const std::vector<int64_t> kSegments = {7, 9, 5, 12, 4, 8, 10};  // 55 rows
+const DeviceOptions kCpu = {.device = "cpu", .num_threads = 2};
+
+PpoOptions Options() {
+  PpoOptions options;
+  options.learning_rate = {1e-3, 1e-3, 0};
+  options.num_epochs = 3;
+  options.minibatch_size = 16;
+  return options;
+}
+
+learner::UpdateContext Context(int64_t iteration) {
+  return {.seed = 3, .iteration = iteration, .env_steps = 0, .next_version = {1, iteration + 1}};
+}
+
+bool HasCuda() { return *ResolveDevice("auto") == DeviceKind::kCuda; }
+
+TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
+  for (const CpuBackend backend : {CpuBackend::kAuto, CpuBackend::kLibTorch}) {
+    const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), kCpu, 1, backend);
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+    const auto reports = (*trainer)->Update(batch.batch, Context(0));
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    EXPECT_EQ(reports->at(0).minibatch_steps, 12);
+    EXPECT_TRUE((*(*trainer)->Snapshot(kSlot))->Validate(policy::SmallSpecForTesting()).ok());
+  }
+}
+
+TEST(MakePpoTrainerTest, SameBitsWithLibTorchAndAfterAResume) {
+  const auto make = [](uint64_t seed) {
+    return *MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), kCpu, seed, CpuBackend::kLibTorch);
+  };
+  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  const auto whole = make(1);
+  const auto half = make(1);
+  ASSERT_TRUE(whole->Update(batch.batch, Context(0)).ok());
+  ASSERT_TRUE(half->Update(batch.batch, Context(0)).ok());
+  const auto resumed = make(2);
+  ASSERT_TRUE(resumed->ImportState(*half->ExportState(kSlot), kSlot).ok());
+  ASSERT_TRUE(whole->Update(batch.batch, Context(1)).ok());
+  ASSERT_TRUE(resumed->Update(batch.batch, Context(1)).ok());
+  EXPECT_EQ(whole->ExportState(kSlot)->parameters, resumed->ExportState(kSlot)->parameters);
+  EXPECT_EQ(whole->ExportState(kSlot)->adam_exp_avg_sq, resumed->ExportState(kSlot)->adam_exp_avg_sq);
+}
+
+TEST(MakePpoTrainerTest, ActivationsThatOnlyLibTorchHas) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  for (const policy::Activation activation : {policy::Activation::kGelu, policy::Activation::kSilu}) {
+    spec.model.activation = activation;
+    EXPECT_EQ(MakePpoTrainer({spec}, Options(), kCpu, 1, CpuBackend::kFused).status().code(),
+              absl::StatusCode::kUnimplemented);
+    const auto trainer = MakePpoTrainer({spec}, Options(), kCpu, 1);
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    RandomBatch batch(spec, kSegments, 1);
+    const auto reports = (*trainer)->Update(batch.batch, Context(0));
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    EXPECT_EQ(reports->at(0).minibatch_steps, 12);
+  }
+}
+
+TEST(MakePpoTrainerTest, BadInput) {
+  const auto status = [](const PpoOptions& options, const DeviceOptions& device, policy::PolicySpec spec) {
+    return MakePpoTrainer({std::move(spec)}, options, device, 1).status();
+  };
+  PpoOptions options;
+  options.gamma = 2;
+  EXPECT_EQ(status(options, kCpu, policy::SmallSpecForTesting()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status({}, {.device = "tpu"}, policy::SmallSpecForTesting()).message(),
+            "device is \"tpu\"; expected auto, cpu or cuda");
+  EXPECT_EQ(status({}, {.device = "cpu", .num_threads = -1}, policy::SmallSpecForTesting()).code(),
+            absl::StatusCode::kInvalidArgument);
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.id = policy::PolicyId("../x");
+  EXPECT_EQ(status({}, kCpu, spec).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(DeviceTest, CudaWithoutADeviceIsAClearError) {
+  if (HasCuda()) GTEST_SKIP() << "this machine has a CUDA device";
+  const absl::Status status = MakePpoTrainer({policy::SmallSpecForTesting()}, {}, {.device = "cuda"}, 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("device is cuda, but "));
+  EXPECT_THAT(std::string(status.message()), testing::EndsWith("; expected a CUDA device, or device: cpu or auto"));
+}
+
+TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
+  const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), {.device = "auto"}, 1);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  EXPECT_TRUE((*trainer)->Update(batch.batch, Context(0)).ok());
+}
+
+TEST(DeviceTest, CudaComputesWhatTheCpuDoes) {
+  if (!HasCuda()) GTEST_SKIP() << "this machine has no CUDA device";
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  RandomBatch batch(spec, kSegments, 1);
+  PpoOptions options = Options();
+  options.num_epochs = 1;
+  std::vector<std::vector<float>> parameters;
+  for (const char* device : {"cpu", "cuda"}) {
+    const auto trainer = *MakePpoTrainer({spec}, options, {.device = device}, 1);
+    ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+    parameters.push_back(trainer->ExportState(kSlot)->parameters);
+  }
+  for (size_t i = 0; i < parameters[0].size(); ++i) EXPECT_NEAR(parameters[0][i], parameters[1][i], 1e-4) << i;
+}
+
+TEST(DeviceTest, AllocatorsGiveAlignedMemory) {
+  tensor::TensorAllocator& allocator = BatchAllocator(*ResolveDevice("auto"));
+  void* memory = allocator.Allocate(1000);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+  static_cast<char*>(memory)[999] = 1;
+  allocator.Deallocate(memory, 1000);
+}
+
+/// Where LibTorch's optimizer runs.
+class TorchBackendTest : public testing::TestWithParam<OptimizerPlace> {
+ protected:
+  static std::unique_ptr<PpoTrainer> Make(const PpoOptions& options) {
+    return *PpoTrainer::Make({policy::SmallSpecForTesting()}, options, 1, [](const policy::PolicySpec& spec) {
+      return MakeTorchBackend(spec, DeviceKind::kCpu, GetParam(), std::make_shared<ThreadTeam>(2));
+    });
+  }
+};
+
+TEST_P(TorchBackendTest, SkipsWhatIsNotFinite) {
+  const auto trainer = Make(Options());
+  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch bad(policy::SmallSpecForTesting(), kSegments, 1);
+  bad.rewards[3] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+  const policy::PolicyState before = *trainer->ExportState(kSlot);
+  const auto reports = trainer->Update(bad.batch, Context(1));
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  EXPECT_EQ(reports->at(0).minibatch_steps, 0);
+  EXPECT_EQ(reports->at(0).skipped_steps, 12);
+  const policy::PolicyState after = *trainer->ExportState(kSlot);
+  EXPECT_EQ(before.parameters, after.parameters);
+  EXPECT_EQ(before.adam_exp_avg, after.adam_exp_avg);
+  EXPECT_EQ(before.adam_exp_avg_sq, after.adam_exp_avg_sq);
+  EXPECT_EQ(before.adam_steps, after.adam_steps);
+  EXPECT_EQ(after.skipped_updates, 1);
+}
+
+TEST_P(TorchBackendTest, SkipsAFirstStep) {
+  const auto trainer = Make(Options());
+  RandomBatch bad(policy::SmallSpecForTesting(), kSegments, 1);
+  bad.rewards[3] = std::numeric_limits<float>::quiet_NaN();
+  const policy::PolicyState before = *trainer->ExportState(kSlot);
+  ASSERT_TRUE(trainer->Update(bad.batch, Context(0)).ok());
+  EXPECT_EQ(trainer->ExportState(kSlot)->parameters, before.parameters);
+  EXPECT_EQ(trainer->ExportState(kSlot)->adam_steps, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TorchBackendTest, testing::Values(OptimizerPlace::kHost, OptimizerPlace::kDevice));
+
+}  // namespace
+}  // namespace troupe::training

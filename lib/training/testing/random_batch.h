@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/base/philox.h"
+#include "lib/learner/train_batch.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::training {
+
+/// A train batch of one policy (slot 0) with random contents that fit `spec`, and the memory that it borrows. Segments
+/// end in turn terminated, cut and truncated (the latter two have a final row). Not movable: the batch points into it.
+class RandomBatch {
+ public:
+  RandomBatch(const policy::PolicySpec& spec, const std::vector<int64_t>& segment_rows, uint64_t seed,
+              bool inactive_rows = false)
+      : random_(base::PhiloxKey::Make(seed, base::RandomStream::kTest), {}) {
+    learner::PolicyTrainBatch rows;
+    rows.policy = policy::PolicySlot(0);
+    const int32_t slots = spec.agent_id_size > 0 ? static_cast<int32_t>(spec.agent_id_size) : 1;
+    for (size_t i = 0; i < segment_rows.size(); ++i) {
+      const int32_t agent = static_cast<int32_t>(i) % slots;
+      const bool has_final = i % 3 != 0;
+      rows.segments.push_back(
+          {rows.rows, segment_rows[i], has_final ? rows.final_rows : -1, static_cast<uint32_t>(i), 0, agent});
+      slot.insert(slot.end(), static_cast<size_t>(segment_rows[i]), agent);
+      if (has_final) final_slot.push_back(agent);
+      rows.rows += segment_rows[i];
+      rows.final_rows += has_final ? 1 : 0;
+    }
+    FillNormal(rows.rows * spec.observation_size(), &obs);
+    FillNormal(rows.final_rows * spec.observation_size(), &final_obs);
+    FillNormal(rows.rows, &rewards);
+    FillNormal(rows.rows, &logp);
+    for (float& value : logp) value = -1.5f + 0.2f * value;
+    FillActions(spec, rows.rows);
+    if (inactive_rows) {
+      for (int64_t row = 0; row < rows.rows; ++row) agent_mask.push_back(random_.Below(5) != 0);
+    }
+    if (spec.critic_input != policy::CriticInput::kObservation) {
+      rows.critic_rows = rows.rows / 2 + 1;
+      FillNormal(rows.critic_rows * spec.critic_state_size, &critic_state);
+      for (int64_t row = 0; row < rows.rows; ++row) critic_row.push_back(Index(rows.critic_rows));
+      for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
+    }
+    rows.obs = obs;
+    rows.actions = actions;
+    rows.action_logp = logp;
+    rows.rewards = rewards;
+    rows.action_mask = action_mask;
+    rows.agent_mask = agent_mask;
+    rows.slot = slot;
+    rows.critic_row = critic_row;
+    rows.final_obs = final_obs;
+    rows.final_slot = final_slot;
+    rows.final_critic_row = final_critic_row;
+    rows.critic_state = critic_state;
+    batch.env_steps = rows.rows;
+    batch.agent_steps = rows.rows;
+    batch.policies.push_back(std::move(rows));
+  }
+  RandomBatch(const RandomBatch&) = delete;
+  RandomBatch& operator=(const RandomBatch&) = delete;
+
+  learner::PolicyTrainBatch& rows() { return batch.policies[0]; }
+
+  std::vector<float> obs, final_obs, rewards, logp, critic_state;
+  std::vector<space::ActionWord> actions;
+  std::vector<uint8_t> action_mask, agent_mask;
+  std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
+  learner::TrainBatch batch;
+
+ private:
+  int32_t Index(int64_t limit) { return static_cast<int32_t>(random_.Below(static_cast<uint32_t>(limit))); }
+
+  void FillNormal(int64_t size, std::vector<float>* values) {
+    values->resize(static_cast<size_t>(size));
+    for (float& value : *values) value = static_cast<float>(random_.Normal());
+  }
+
+  void FillActions(const policy::PolicySpec& spec, int64_t rows) {
+    const int64_t words = spec.action_words();
+    const int64_t mask_size = spec.mask_size();
+    const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(spec.action_space);
+    actions.resize(static_cast<size_t>(rows * words));
+    action_mask.resize(static_cast<size_t>(rows * mask_size));
+    for (uint8_t& allowed : action_mask) allowed = random_.Below(3) != 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (const space::ActionLeaf& leaf : leaves) {
+        if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
+          for (int64_t w = 0; w < leaf.words; ++w)
+            actions[row * words + leaf.word + w].f32 = static_cast<float>(random_.Normal());
+          continue;
+        }
+        const int32_t category = Index(leaf.categories);
+        actions[row * words + leaf.word].i32 = static_cast<int32_t>(leaf.start) + category;
+        if (mask_size > 0) action_mask[row * mask_size + leaf.mask_offset + category] = 1;
+      }
+    }
+  }
+
+  base::PhiloxSequence random_;
+};
+
+}  // namespace troupe::training
