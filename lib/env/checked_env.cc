@@ -444,7 +444,7 @@ absl::Status CheckedEnv::CheckObserved(int32_t index) {
   return absl::OkStatus();
 }
 
-absl::Status CheckedEnv::CheckState(const float* row, const std::string& whose) {
+absl::Status CheckedEnv::CheckState(const float* row, const char* whose) {
   const space::Space& state_space = env_->spec().state_space;
   const size_t size = static_cast<size_t>(state_space.flat_size());
   if (!AllFinite(row, size)) {

@@ -50,7 +50,7 @@ class CheckedEnv final : public MultiAgentEnv {
   /// What can be said only when the environment has returned; moves the slots on.
   absl::Status FinishCall(StepWriter& out);
   absl::Status CheckObserved(int32_t index);
-  absl::Status CheckState(const float* row, const std::string& whose);
+  absl::Status CheckState(const float* row, const char* whose);
   absl::Status Fail(absl::Status status);
   /// Fail with what the environment itself returned or threw.
   absl::Status FailedInside(const absl::Status& status);

@@ -14,8 +14,8 @@ namespace troupe::rollout {
 class SampleSink {
  public:
   virtual ~SampleSink() = default;
-  /// Hands a fragment on and keeps it alive until its ack. Blocks while the byte credit is used up (back-pressure). CANCELLED when the
-  /// sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
+  /// Hands a fragment on and keeps it alive until its ack. Blocks while the byte credit is used up (back-pressure).
+  /// CANCELLED when the sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
   virtual absl::Status Submit(sample::MultiAgentBatchPtr fragment) = 0;
 };
 
@@ -31,8 +31,8 @@ class GrantSource {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// The newest snapshot of `policy` that is at least `min_version`, waiting for it up to `timeout`: DEADLINE_EXCEEDED, or CANCELLED
-  /// when closing.
+  /// The newest snapshot of `policy` that is at least `min_version`, waiting for it up to `timeout`: DEADLINE_EXCEEDED,
+  /// or CANCELLED when closing.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy,
                                                                  policy::WeightVersion min_version,
                                                                  absl::Duration timeout) = 0;

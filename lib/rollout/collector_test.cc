@@ -1,0 +1,683 @@
+#include "lib/rollout/collector.h"
+
+#include <cmath>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "lib/rollout/testing/scripted_env.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::rollout {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+EnvFactory Scripted(const ScriptedOptions& options, const Script& script, ScriptedLog* log = nullptr) {
+  return [=] { return MakeScriptedEnv(options, script, log); };
+}
+
+/// A collector, its sink and weights: what most tests need.
+struct Rig {
+  explicit Rig(RolloutConfig c) : config(c), sink(ScriptedSchema(c)), collector(*Collector::Create(std::move(c))) {}
+  absl::Status Run(const sample::Grant& grant, int64_t version = 5, uint64_t epoch = 1) {
+    return collector->RunGrant(grant, ScriptedWeights(config, version, epoch), sink);
+  }
+  RolloutConfig config;
+  CollectingSink sink;
+  std::unique_ptr<Collector> collector;
+};
+
+// Two agents that act at every step; the third step is the limit.
+const Script kBothTruncated = {
+    {.observe = {0, 1}},
+    {.observe = {0, 1}, .rewards = {{0, 1.0f}, {1, -1.0f}}},
+    {.observe = {0, 1}, .rewards = {{0, 2.0f}, {1, -2.0f}}},
+    {.observe = {0, 1}, .rewards = {{0, 4.0f}, {1, -4.0f}}, .truncate_all = true},
+};
+
+TEST(CollectorTest, WholeEpisodesWithTruncationAndACut) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 5)).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 1u);
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments[0];
+  EXPECT_THAT(SegmentsOf(batch), ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+2) 2(+4) truncated@3 lag 0",
+                                             "env 0 ep 0 agent 1: 0(+-1) 1(+-2) 2(+-4) truncated@3 lag 0",
+                                             "env 0 ep 1 agent 0: 0(+1) 1(+2) cut@2 lag 0",
+                                             "env 0 ep 1 agent 1: 0(+-1) 1(+-2) cut@2 lag 0"));
+  EXPECT_EQ(batch.grant, sample::GrantId(7));
+  EXPECT_EQ(batch.iteration, 3);
+  EXPECT_EQ(batch.num_env_steps, 5);
+  EXPECT_EQ(batch.num_agent_steps, 10);
+  EXPECT_TRUE(batch.last_of_grant);
+  EXPECT_EQ(batch.env_rows, 5);
+  EXPECT_EQ(batch.final_env_rows, 2);
+  ASSERT_EQ(batch.episodes.size(), 2u);
+  EXPECT_FALSE(batch.episodes[1].continues);
+  EXPECT_EQ(batch.episodes[0].agents.size(), 2u);
+  ASSERT_EQ(batch.finished.size(), 1u);
+  EXPECT_EQ(batch.finished[0].length, 3);
+  EXPECT_THAT(batch.finished[0].returns, ElementsAre(7.0f, -7.0f));
+  EXPECT_THAT(batch.finished[0].policies, ElementsAre(0, 0));
+  EXPECT_EQ(batch.policies[0].version.n, 5);
+}
+
+TEST(CollectorTest, AnEpisodeGoesOnInTheNextGrant) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2), 5).ok());
+  sample::Grant next = ScriptedGrant(1, 2);
+  next.lanes[0].next_episode = 1;
+  ASSERT_TRUE(rig.Run(next, 6).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 2u);
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[0]), ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+2) cut@2 lag 0",
+                                                              "env 0 ep 0 agent 1: 0(+-1) 1(+-2) cut@2 lag 0"));
+  const sample::MultiAgentBatch& second = *rig.sink.fragments[1];
+  EXPECT_THAT(SegmentsOf(second),
+              ElementsAre("env 0 ep 0 agent 0: 2(+4) truncated@3 lag 0", "env 0 ep 0 agent 1: 2(+-4) truncated@3 lag 0",
+                          "env 0 ep 1 agent 0: 0(+1) cut@1 lag 0", "env 0 ep 1 agent 1: 0(+-1) cut@1 lag 0"));
+  EXPECT_TRUE(second.episodes[0].continues);
+  EXPECT_EQ(second.episodes[0].first_step, 2);
+  EXPECT_EQ(second.policies[0].version.n, 6);
+  EXPECT_EQ(rig.collector->stats().env_steps, 4);
+  EXPECT_EQ(rig.collector->stats().agent_steps, 8);
+  EXPECT_EQ(rig.collector->stats().episodes, 1);
+}
+
+// Turns: agent 0 at even steps, agent 1 at odd ones; both are rewarded at every step.
+const Script kTurns = {
+    {.observe = {0}},
+    {.observe = {1}, .rewards = {{0, 1.0f}}},
+    {.observe = {0}, .rewards = {{0, 2.0f}, {1, 10.0f}}},
+    {.observe = {1}, .rewards = {{0, 4.0f}, {1, 20.0f}}},
+    {.observe = {0}, .rewards = {{0, 8.0f}, {1, 40.0f}}},
+    {.observe = {}, .rewards = {{0, 16.0f}, {1, 80.0f}}, .terminate_all = true},
+};
+
+TEST(CollectorTest, TurnsInOneFragmentWithoutACut) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kTurns)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 5)).ok());
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments.at(0)),
+              ElementsAre("env 0 ep 0 agent 0: 0(+3) 2(+12) 4(+16) terminated lag 0",
+                          "env 0 ep 0 agent 1: 1(+30) 3(+120) terminated lag 0"));
+}
+
+TEST(CollectorTest, APendingDecisionTravelsInALaterFragmentWithItsVersion) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kTurns)));
+  // After three steps: agent 0 has acted at 0 and 2 (pending), agent 1 at 1 and is ready.
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3), 5).ok());
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2), 7).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 2u);
+  // What agent 0 saw when it made the pending decision bootstraps the segment before it: it acted there, "at row".
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[0]),
+              ElementsAre("env 0 ep 0 agent 0: 0(+3) cut@2 at row lag 0", "env 0 ep 0 agent 1: 1(+30) cut@3 lag 0"));
+  // The rewards from before the cut (4) and after it (8) are the decision's.
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[1]), ElementsAre("env 0 ep 0 agent 0: 2(+12) cut@4 at row lag 2",
+                                                              "env 0 ep 0 agent 0: 4(+16) terminated lag 0",
+                                                              "env 0 ep 0 agent 1: 3(+120) terminated lag 0"));
+  EXPECT_EQ(rig.sink.fragments[0]->num_agent_steps, 2);
+  EXPECT_EQ(rig.sink.fragments[1]->num_agent_steps, 3);
+  EXPECT_EQ(rig.sink.fragments[1]->episodes[0].first_step, 2);
+  EXPECT_EQ(rig.collector->stats().carried_rows, 1);
+  EXPECT_EQ(rig.collector->stats().dropped_rows, 0);
+}
+
+TEST(CollectorTest, AStepWhoseOnlyDecisionIsPendingCountsWithoutARow) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kTurns)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 1)).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 1u);
+  EXPECT_TRUE(rig.sink.fragments[0]->policies.empty());
+  EXPECT_EQ(rig.sink.fragments[0]->num_env_steps, 1);
+  EXPECT_EQ(rig.sink.fragments[0]->num_agent_steps, 0);
+  EXPECT_TRUE(rig.sink.fragments[0]->last_of_grant);
+}
+
+TEST(CollectorTest, APendingDecisionCanBeCarriedTwice) {
+  const Script script = {
+      {.observe = {0, 1}},
+      {.observe = {1}, .rewards = {{0, 1.0f}}},
+      {.observe = {1}, .rewards = {{0, 2.0f}}},
+      {.observe = {1}, .rewards = {{0, 4.0f}}},
+      {.observe = {0, 1}, .rewards = {{0, 8.0f}}, .truncate_all = true},
+  };
+  Rig rig(ScriptedConfig({}, Scripted({}, script)));
+  for (const int64_t version : {5, 6, 9}) ASSERT_TRUE(rig.Run(ScriptedGrant(1, version == 9 ? 2 : 1), version).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 3u);
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[0]), ElementsAre("env 0 ep 0 agent 1: 0(+0) cut@1 lag 0"));
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[1]), ElementsAre("env 0 ep 0 agent 1: 1(+0) cut@2 lag 0"));
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments[2]), ElementsAre("env 0 ep 0 agent 0: 0(+15) truncated@4 lag 4",
+                                                              "env 0 ep 0 agent 1: 2(+0) 3(+0) truncated@4 lag 0"));
+}
+
+TEST(CollectorTest, APendingDecisionOfAnotherLearnerEpochIsDropped) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kTurns)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3), 5, 1).ok());
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2), 5, 2).ok());
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments.at(1)), ElementsAre("env 0 ep 0 agent 0: 4(+16) terminated lag 0",
+                                                                 "env 0 ep 0 agent 1: 3(+120) terminated lag 0"));
+  EXPECT_EQ(rig.collector->stats().dropped_rows, 1);
+  EXPECT_THAT(rig.sink.fragments[1]->finished.at(0).returns, ElementsAre(31.0f, 150.0f))
+      << "the return keeps every reward";
+}
+
+// Agents come and go: 2 appears at step 1; 0 terminates at 2 with a last look, 1 is truncated at 3 with one, 2 stays to
+// the end.
+const Script kComeAndGo = {
+    {.observe = {0, 1}},
+    {.observe = {0, 1, 2}, .rewards = {{0, 1.0f}, {1, 1.0f}}},
+    {.observe = {0, 1, 2}, .rewards = {{0, 2.0f}, {1, 2.0f}, {2, 2.0f}}, .terminate = {0}},
+    {.observe = {1, 2}, .rewards = {{1, 4.0f}, {2, 4.0f}}, .truncate = {1}},
+    {.observe = {2}, .rewards = {{2, 8.0f}}},
+    {.observe = {2}, .rewards = {{2, 16.0f}}, .terminate_all = true},
+};
+
+TEST(CollectorTest, AgentsAppearAndLeave) {
+  const ScriptedOptions options = {.agents = 4};
+  Rig rig(ScriptedConfig(options, Scripted(options, kComeAndGo)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 5)).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments.at(0);
+  EXPECT_THAT(SegmentsOf(batch), ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+2) terminated lag 0",
+                                             "env 0 ep 0 agent 1: 0(+1) 1(+2) 2(+4) truncated@3 at row lag 0",
+                                             "env 0 ep 0 agent 2: 1(+2) 2(+4) 3(+8) 4(+16) terminated lag 0"));
+  EXPECT_EQ(batch.final_env_rows, 0) << "others acted at the step that agent 1 saw last";
+  ASSERT_EQ(batch.finished.size(), 1u);
+  EXPECT_TRUE(std::isnan(batch.finished[0].returns[3])) << "agent 3 never appeared";
+  EXPECT_EQ(batch.finished[0].policies[3], -1);
+  EXPECT_EQ(batch.episodes[0].agents.size(), 3u);
+}
+
+TEST(CollectorTest, AnAgentTruncatedAtTheStepOfACutPointsAtItsFinalEnvRow) {
+  const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerEnv};
+  Rig rig(ScriptedConfig(options, Scripted(options, kComeAndGo)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3)).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments.at(0);
+  EXPECT_THAT(SegmentsOf(batch), ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+2) terminated lag 0",
+                                             "env 0 ep 0 agent 1: 0(+1) 1(+2) 2(+4) truncated@3 lag 0",
+                                             "env 0 ep 0 agent 2: 1(+2) 2(+4) cut@3 lag 0"));
+  EXPECT_EQ(batch.final_env_rows, 1) << "one step, looked at by both";
+  RowsOf(rig.sink.fragments);
+}
+
+TEST(CollectorTest, AnAgentTruncatedWithoutALastLookIsBootstrappedFromItsLastObservation) {
+  const Script script = {
+      {.observe = {0, 1}},
+      {.observe = {1}, .rewards = {{0, 1.0f}}},
+      {.observe = {1}, .rewards = {{0, 2.0f}}, .truncate_all = true},
+  };
+  Rig rig(ScriptedConfig({}, Scripted({}, script)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2)).ok());
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments.at(0)), ElementsAre("env 0 ep 0 agent 0: 0(+3) truncated@0 lag 0",
+                                                                 "env 0 ep 0 agent 1: 0(+0) 1(+0) truncated@2 lag 0"));
+}
+
+TEST(CollectorTest, InfosAndAgentMasks) {
+  ScriptedOptions options = {.agents = 2, .agent_mask = true, .info_columns = 2};
+  const Script script = {
+      {.observe = {0, 1}, .inactive = {1}},
+      {.observe = {0, 1}, .infos = {{0, 1.0}, {1, 2.0}}},
+      {.observe = {0, 1}, .terminate_all = true, .infos = {{0, 6.0}}},
+  };
+  Rig rig(ScriptedConfig(options, Scripted(options, script)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2)).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments.at(0);
+  EXPECT_EQ(batch.num_agent_steps, 3) << "a masked row counts no agent step";
+  EXPECT_THAT(batch.policies[0].agent_mask.As<uint8_t>(), ElementsAre(1, 0, 1, 1));
+  EXPECT_FLOAT_EQ(batch.finished.at(0).infos[0], 3.0f);
+  EXPECT_TRUE(std::isnan(batch.finished[0].infos[1]));
+}
+
+TEST(CollectorTest, CompleteEpisodesEndTheGrant) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  sample::Grant grant = ScriptedGrant(2, 4);
+  grant.lanes[1].env_steps = 3;
+  grant.complete_episodes = true;
+  ASSERT_TRUE(rig.Run(grant).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments.at(0);
+  EXPECT_EQ(batch.num_env_steps, 9) << "env 0 goes on from 4 to 6, env 1 ends at 3";
+  EXPECT_EQ(batch.finished.size(), 3u);
+  for (const std::string& segment : SegmentsOf(batch)) EXPECT_THAT(segment, HasSubstr("truncated"));
+}
+
+TEST(CollectorTest, FreshDropsTheEpisodeInProgress) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2)).ok());
+  sample::Grant grant = ScriptedGrant(1, 1);
+  grant.lanes[0].fresh = true;
+  grant.lanes[0].next_episode = 17;
+  ASSERT_TRUE(rig.Run(grant).ok());
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments.at(1)),
+              ElementsAre("env 0 ep 17 agent 0: 0(+1) cut@1 lag 0", "env 0 ep 17 agent 1: 0(+-1) cut@1 lag 0"));
+}
+
+TEST(CollectorTest, EpisodeOrdinalsNeverRepeat) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  sample::Grant grant = ScriptedGrant(1, 3);
+  for (const uint32_t next : {0u, 0u, 9u}) {  // the learner's count may lag behind ours, or be ahead
+    grant.lanes[0].next_episode = next;
+    ASSERT_TRUE(rig.Run(grant).ok());
+  }
+  std::vector<uint32_t> ordinals;
+  for (const auto& fragment : rig.sink.fragments) ordinals.push_back(fragment->episodes.at(0).episode);
+  EXPECT_THAT(ordinals, ElementsAre(0u, 1u, 9u));
+}
+
+TEST(CollectorTest, LanesWithDifferentStepsShareAFragment) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  sample::Grant grant = ScriptedGrant(3, 1);
+  grant.lanes[1].env_steps = 4;
+  grant.lanes[2].env_steps = 0;
+  ASSERT_TRUE(rig.Run(grant).ok());
+  EXPECT_EQ(rig.sink.fragments.at(0)->num_env_steps, 5);
+  EXPECT_EQ(RowsOf(rig.sink.fragments).size(), 10u);
+}
+
+TEST(CollectorTest, AnEmptyGrantStillAnswers) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(0, 1)).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 1u);
+  EXPECT_TRUE(rig.sink.fragments[0]->last_of_grant);
+  EXPECT_EQ(rig.sink.fragments[0]->num_env_steps, 0);
+}
+
+TEST(CollectorTest, AFailedStepEndsTheEpisodeAtItsLastObservation) {
+  // The step fails after it wrote observations and rewards; nothing of it may stay.
+  const Script script = {
+      {.observe = {0, 1}},
+      {.observe = {0, 1}, .rewards = {{0, 1.0f}}},
+      {.observe = {0}, .rewards = {{0, 2.0f}}},
+      {.observe = {0, 1}, .rewards = {{0, 4.0f}, {1, 4.0f}}, .fail = true},
+  };
+  Rig rig(ScriptedConfig({}, Scripted({}, script)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3)).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments.at(0);
+  // Agent 0's decision at 2 and agent 1's at 1 never completed. The failed step is taken again in the next episode.
+  EXPECT_THAT(SegmentsOf(batch),
+              ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+2) truncated@2 at row lag 0",
+                          "env 0 ep 0 agent 1: 0(+0) truncated@1 at row lag 0", "env 0 ep 1 agent 0: 0(+1) cut@1 lag 0",
+                          "env 0 ep 1 agent 1: 0(+0) cut@1 lag 0"));
+  EXPECT_EQ(batch.num_env_steps, 3);
+  EXPECT_TRUE(batch.finished.empty()) << "a broken episode is no result";
+  EXPECT_EQ(rig.collector->stats().env_errors, 1);
+  EXPECT_EQ(rig.collector->stats().dropped_rows, 2);
+}
+
+TEST(CollectorTest, AFailedStepAlsoDropsACarriedDecision) {
+  Script script = kTurns;
+  script[4].fail = true;
+  Rig rig(ScriptedConfig({}, Scripted({}, script)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3)).ok());
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 1)).ok());
+  EXPECT_TRUE(rig.sink.fragments.at(1)->policies.empty())
+      << "agent 0's pending decision and agent 1's new one are gone";
+  EXPECT_EQ(rig.collector->stats().dropped_rows, 2);
+}
+
+TEST(CollectorTest, AnEnvironmentThatAlwaysFailsEndsTheGrantWithItsError) {
+  for (const bool at_reset : {true, false}) {
+    Script script = kBothTruncated;
+    script[at_reset ? 0 : 1].fail = true;
+    Rig rig(ScriptedConfig({}, Scripted({}, script)));
+    const absl::Status status = rig.Run(ScriptedGrant(2, 3));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("100 times in a row"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("scripted failure"));
+    EXPECT_GE(rig.collector->stats().env_errors, 100);
+    EXPECT_TRUE(rig.sink.fragments.empty());
+    EXPECT_FALSE(rig.Run(ScriptedGrant(2, 3)).ok()) << "and it stays usable";
+  }
+}
+
+TEST(CollectorTest, AnEpisodeInWhichNobodyIsReadyIsAnError) {
+  const Script script = {{.observe = {0, 1}}, {.observe = {}, .rewards = {{0, 1.0f}}}};
+  Rig rig(ScriptedConfig({}, Scripted({}, script)));
+  const absl::Status status = rig.Run(ScriptedGrant(1, 3));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no agent is ready"));
+}
+
+TEST(CollectorTest, ContinuousActionsAreBoundedForTheEnvironmentOnly) {
+  const ScriptedOptions options = {.agents = 2, .continuous = true};
+  ScriptedLog log;
+  Rig rig(ScriptedConfig(options, Scripted(options, kBothTruncated, &log)));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 30)).ok());
+  float widest_given = 0;
+  for (const ScriptedLog::Event& event : log.events) {
+    if (event.kind == ScriptedLog::Event::Kind::kAction) widest_given = std::max(widest_given, std::abs(event.value));
+  }
+  EXPECT_FLOAT_EQ(widest_given, 0.1f) << "clipped to the Box";
+  float widest_recorded = 0;
+  const sample::PolicyRows& rows = rig.sink.fragments.at(0)->policies[0];
+  for (const float action : rows.actions.As<float>()) widest_recorded = std::max(widest_recorded, std::abs(action));
+  EXPECT_GT(widest_recorded, 1.0f) << "as sampled with a deviation of 1";
+}
+
+TEST(CollectorTest, DeterministicWithoutExploration) {
+  RolloutConfig config = ScriptedConfig({}, Scripted({}, kBothTruncated));
+  config.options.explore = false;
+  Rig rig(config);
+  config.options.seed = 43;
+  Rig other(config);
+  ASSERT_TRUE(rig.Run(ScriptedGrant(2, 9)).ok());
+  ASSERT_TRUE(other.Run(ScriptedGrant(2, 9)).ok());
+  const std::vector<SeenRow> a = RowsOf(rig.sink.fragments);
+  const std::vector<SeenRow> b = RowsOf(other.sink.fragments);
+  EXPECT_EQ(a, b) << "the seed plays no part";
+}
+
+TEST(CollectorTest, RefusesBadGrantsAndWeights) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  sample::Grant grant = ScriptedGrant(2, 1);
+  grant.min_version = {1, 6};
+  EXPECT_EQ(rig.Run(grant, 5).code(), absl::StatusCode::kFailedPrecondition);
+  grant.min_version = {2, 0};
+  EXPECT_EQ(rig.Run(grant, 5, 1).code(), absl::StatusCode::kFailedPrecondition) << "an earlier epoch is older";
+  grant.min_version = {};
+  std::swap(grant.lanes[0], grant.lanes[1]);
+  EXPECT_EQ(rig.Run(grant).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rig.collector->RunGrant(ScriptedGrant(1, 1), {}, rig.sink).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(rig.sink.fragments.empty());
+}
+
+TEST(CollectorTest, RefusesAnAgentOnAPolicyOfAnotherSpace) {
+  RolloutConfig config = ScriptedConfig({}, Scripted({}, kBothTruncated), 2);
+  config.policies[1].observation_space = *space::Space::Box(0, 1, {5});
+  Rig rig(config);
+  const absl::Status status = rig.Run(ScriptedGrant(1, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("agent 'agent_1'"));
+}
+
+TEST(CollectorTest, RefusesAFragmentLimitThatAStepMayExceed) {
+  RolloutConfig config = ScriptedConfig({}, Scripted({}, kBothTruncated));
+  config.options.max_fragment_bytes = 100;
+  EXPECT_EQ(Collector::Create(config).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CollectorTest, AnotherEnvironmentThanTheRunsIsAnError) {
+  Rig rig(ScriptedConfig({}, [] { return MakeScriptedEnv({.agents = 3}, kBothTruncated); }));
+  EXPECT_EQ(rig.Run(ScriptedGrant(1, 1)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CollectorTest, ASinkThatRefusesEndsTheGrantAndTheLanesGoOn) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  rig.sink.next_status = absl::UnavailableError("gone");
+  EXPECT_EQ(rig.Run(ScriptedGrant(1, 2)).code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 1)).ok());
+  EXPECT_THAT(SegmentsOf(*rig.sink.fragments.at(0)), ElementsAre("env 0 ep 0 agent 0: 2(+4) truncated@3 lag 0",
+                                                                 "env 0 ep 0 agent 1: 2(+-4) truncated@3 lag 0"));
+}
+
+TEST(CollectorTest, StopHandsInWhatThereIs) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  rig.collector->RequestStop();
+  EXPECT_EQ(rig.Run(ScriptedGrant(2, 100)).code(), absl::StatusCode::kCancelled);
+  ASSERT_EQ(rig.sink.fragments.size(), 1u);
+  EXPECT_EQ(rig.sink.fragments[0]->num_env_steps, 2);
+  EXPECT_FALSE(rig.sink.fragments[0]->last_of_grant);
+}
+
+TEST(CollectorTest, FragmentsOutliveTheCollector) {
+  std::vector<sample::MultiAgentBatchPtr> fragments;
+  std::vector<SeenRow> before;
+  {
+    Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig.Run(ScriptedGrant(4, 3)).ok());
+    fragments = rig.sink.fragments;
+    before = RowsOf(fragments);
+  }
+  EXPECT_EQ(RowsOf(fragments), before);
+  const auto copy = std::make_shared<sample::MultiAgentBatch>(*fragments[0]);
+  const std::vector<SeenRow> first = RowsOf({fragments[0]});
+  fragments.clear();
+  EXPECT_EQ(RowsOf({copy}), first) << "a copy by value keeps the columns, too";
+}
+
+TEST(CollectorTest, FragmentsInFlightDoNotShareMemory) {
+  Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
+  std::vector<SeenRow> each;
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(rig.Run(ScriptedGrant(4, 2)).ok());
+    const std::vector<SeenRow> rows = RowsOf({rig.sink.fragments.back()});
+    each.insert(each.end(), rows.begin(), rows.end());
+  }
+  std::sort(each.begin(), each.end());
+  EXPECT_EQ(RowsOf(rig.sink.fragments), each) << "held all the time, none was overwritten";
+}
+
+// Random episodes against what the environments say they did.
+
+struct Truth {
+  float reward = 0;
+  bool terminated = false, truncated = false, done = false;
+  int action = -1;
+};
+using TruthKey = std::tuple<uint32_t, uint32_t, int, int>;  // env, episode, slot, step
+
+/// The transitions that the log tells of; those that were not completed have done == false.
+std::map<TruthKey, Truth> Replay(const ScriptedLog& log) {
+  using Kind = ScriptedLog::Event::Kind;
+  std::map<TruthKey, Truth> all;
+  struct Open {
+    bool observed = false, acted = false, left = false;
+    int step = 0;
+  };
+  std::map<std::tuple<uint32_t, uint32_t, int>, Open> open;
+  for (size_t i = 0; i < log.events.size(); ++i) {
+    const ScriptedLog::Event& e = log.events[i];
+    // A call that fails brings nothing: skip its events.
+    bool failed = false;
+    for (size_t j = i; j < log.events.size() && e.kind != Kind::kAction; ++j) {
+      const ScriptedLog::Event& later = log.events[j];
+      if (later.env_id != e.env_id || later.episode != e.episode || later.step != e.step || later.kind == Kind::kAction)
+        break;
+      failed = failed || later.kind == Kind::kFail;
+    }
+    if (failed) continue;
+    Open& agent = open[{e.env_id, e.episode, e.slot}];
+    const auto complete = [&](int slot, bool terminated, bool truncated) {
+      Open& a = open[{e.env_id, e.episode, slot}];
+      if (a.left) return;
+      if (a.acted) {
+        Truth& truth = all[{e.env_id, e.episode, slot, a.step}];
+        truth.done = true;
+        truth.terminated = terminated;
+        truth.truncated = truncated;
+      }
+      a.left = terminated || truncated;
+    };
+    switch (e.kind) {
+      case Kind::kAction:
+        agent.acted = true;
+        all[{e.env_id, e.episode, e.slot, agent.step}].action = static_cast<int>(e.value);
+        break;
+      case Kind::kReward:
+        all[{e.env_id, e.episode, e.slot, agent.step}].reward += e.value;
+        break;
+      case Kind::kObserve: {
+        // An end in the same call decides how the transition ended.
+        bool ends = false;
+        for (size_t j = i + 1; j < log.events.size(); ++j) {
+          const ScriptedLog::Event& later = log.events[j];
+          if (later.env_id != e.env_id || later.episode != e.episode || later.step != e.step ||
+              later.kind == Kind::kAction)
+            break;
+          ends = ends || later.slot == -1 ||
+                 ((later.kind == Kind::kTerminate || later.kind == Kind::kTruncate) && later.slot == e.slot);
+        }
+        if (ends) break;
+        complete(e.slot, false, false);
+        agent.acted = false;
+        agent.observed = true;
+        agent.step = e.step;
+        break;
+      }
+      case Kind::kTerminate:
+      case Kind::kTruncate:
+        complete(e.slot, e.kind == Kind::kTerminate, e.kind == Kind::kTruncate);
+        break;
+      case Kind::kTerminateAll:
+      case Kind::kTruncateAll:
+        for (int slot = 0; slot < 8; ++slot) {
+          if (open.count({e.env_id, e.episode, slot}) > 0 && open[{e.env_id, e.episode, slot}].observed) {
+            complete(slot, e.kind == Kind::kTerminateAll, e.kind == Kind::kTruncateAll);
+          }
+        }
+        break;
+      case Kind::kFail:
+        break;
+    }
+  }
+  return all;
+}
+
+struct FuzzCase {
+  ScriptedOptions options;
+  int policies;
+  int64_t max_fragment_env_steps;
+};
+
+std::vector<FuzzCase> FuzzCases() {
+  std::vector<FuzzCase> cases;
+  for (const int64_t steps : {0, 1, 2, 5}) {
+    cases.push_back({{.agents = 5}, 1, steps});
+    cases.push_back(
+        {{.agents = 5, .state_kind = env::StateKind::kPerEnv, .action_mask = true, .agent_mask = true}, 2, steps});
+    cases.push_back(
+        {{.agents = 3, .state_kind = env::StateKind::kPerAgent, .action_mask = true, .uint8_obs = true}, 3, steps});
+  }
+  return cases;
+}
+
+TEST(CollectorTest, RandomEpisodesArriveExactlyAsTheyHappened) {
+  for (const FuzzCase& c : FuzzCases()) {
+    SCOPED_TRACE(absl::StrCat("agents ", c.options.agents, " policies ", c.policies, " fragment steps ",
+                              c.max_fragment_env_steps));
+    ScriptedLog log;
+    RolloutConfig config = ScriptedConfig(
+        c.options, [&] { return MakeRandomEnv(c.options, &log); }, c.policies);
+    config.options.max_fragment_env_steps = c.max_fragment_env_steps;
+    Rig rig(config);
+    for (int g = 0; g < 6; ++g) ASSERT_TRUE(rig.Run(ScriptedGrant(7, 9), 5 + g).ok());
+    const std::vector<SeenRow> rows = RowsOf(rig.sink.fragments);
+    std::map<TruthKey, Truth> truth = Replay(log);
+    size_t complete = 0;
+    for (const auto& [key, t] : truth) complete += t.done ? 1 : 0;
+    EXPECT_EQ(rows.size(), complete) << "every complete transition once";
+    EXPECT_GT(complete, 400u);
+    for (const SeenRow& row : rows) {
+      const auto found = truth.find({row.env_id, row.episode, row.slot, row.step});
+      ASSERT_NE(found, truth.end());
+      EXPECT_TRUE(found->second.done);
+      EXPECT_EQ(row.reward, found->second.reward);
+      EXPECT_EQ(row.terminated, found->second.terminated);
+      EXPECT_EQ(row.truncated, found->second.truncated);
+      EXPECT_EQ(row.action.at(0), found->second.action);
+      EXPECT_EQ(row.policy, row.slot % c.policies);
+      truth.erase(found);
+    }
+  }
+}
+
+TEST(CollectorTest, WithFailuresNoTransitionIsInventedOrTwice) {
+  const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerEnv};
+  ScriptedLog log;
+  RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, &log, 0.1); });
+  config.options.max_fragment_env_steps = 3;
+  Rig rig(config);
+  for (int g = 0; g < 6; ++g) ASSERT_TRUE(rig.Run(ScriptedGrant(6, 10), 5 + g).ok());
+  EXPECT_GT(rig.collector->stats().env_errors, 10);
+  std::map<TruthKey, Truth> truth = Replay(log);
+  int64_t cut_by_failure = 0;
+  for (const SeenRow& row : RowsOf(rig.sink.fragments)) {
+    const auto found = truth.find({row.env_id, row.episode, row.slot, row.step});
+    ASSERT_NE(found, truth.end()) << "env " << row.env_id << " episode " << row.episode << " slot " << row.slot
+                                  << " step " << row.step;
+    EXPECT_TRUE(found->second.done);
+    EXPECT_EQ(row.reward, found->second.reward);
+    EXPECT_EQ(row.terminated, found->second.terminated);
+    cut_by_failure += row.truncated && !found->second.truncated ? 1 : 0;
+    truth.erase(found);
+  }
+  EXPECT_GT(cut_by_failure, 5);
+  for (const auto& [key, t] : truth) EXPECT_FALSE(t.done) << "a complete transition is missing";
+}
+
+TEST(CollectorTest, CutsChangeNothing) {
+  // The same grant in one fragment, in fragments of some steps, and in fragments that the byte limit makes.
+  const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerEnv, .action_mask = true};
+  std::vector<SeenRow> uncut;
+  for (const int64_t steps : {0, 1, 3, -1}) {
+    RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
+    if (steps >= 0) {
+      config.options.max_fragment_env_steps = steps;
+    } else {
+      config.options.max_fragment_bytes = 20000;
+    }
+    Rig rig(config);
+    sample::Grant grant = ScriptedGrant(6, 40);
+    grant.complete_episodes = true;  // so that nothing is pending at the end
+    ASSERT_TRUE(rig.Run(grant).ok());
+    const std::vector<SeenRow> rows = RowsOf(rig.sink.fragments);
+    if (steps == 0) {
+      EXPECT_EQ(rig.sink.fragments.size(), 1u);
+      uncut = rows;
+    } else {
+      EXPECT_GT(rig.sink.fragments.size(), 2u);
+      EXPECT_EQ(rows, uncut);
+    }
+    for (size_t i = 0; i < rig.sink.fragments.size(); ++i) {
+      EXPECT_EQ(rig.sink.fragments[i]->last_of_grant, i + 1 == rig.sink.fragments.size());
+    }
+  }
+}
+
+TEST(CollectorTest, FragmentsKeepTheByteLimit) {
+  const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerAgent, .action_mask = true};
+  for (const int64_t limit : {9000, 30000}) {
+    RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
+    config.options.max_fragment_bytes = limit;
+    Rig rig(config);
+    ASSERT_TRUE(rig.Run(ScriptedGrant(40, 30)).ok());
+    for (const auto& fragment : rig.sink.fragments) {
+      size_t bytes = fragment->step_episode.bytes() + fragment->step_index.bytes() + fragment->state.bytes();
+      for (const sample::PolicyRows& rows : fragment->policies) {
+        for (const sample::ColumnView* column :
+             {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated,
+              &rows.action_mask, &rows.agent_mask, &rows.env_row, &rows.segment, &rows.state, &rows.segments,
+              &rows.final_obs, &rows.final_action_mask, &rows.final_env_row, &rows.final_state}) {
+          bytes += column->bytes();
+        }
+      }
+      EXPECT_LE(static_cast<int64_t>(bytes), limit);
+    }
+    int64_t steps = 0;
+    for (const auto& fragment : rig.sink.fragments) steps += fragment->num_env_steps;
+    EXPECT_EQ(steps, 40 * 30);
+  }
+}
+
+TEST(CollectorTest, EnvironmentsDoNotDependOnTheirCompany) {
+  const ScriptedOptions options = {.agents = 4};
+  const auto factory = [&] { return MakeRandomEnv(options, nullptr); };
+  Rig together(ScriptedConfig(options, factory));
+  for (int g = 0; g < 3; ++g) ASSERT_TRUE(together.Run(ScriptedGrant(6, 15)).ok());
+  std::vector<SeenRow> alone;
+  for (uint32_t e = 0; e < 6; ++e) {
+    Rig rig(ScriptedConfig(options, factory));
+    for (int g = 0; g < 3; ++g) ASSERT_TRUE(rig.Run(ScriptedGrant(1, 15, e)).ok());
+    const std::vector<SeenRow> rows = RowsOf(rig.sink.fragments);
+    alone.insert(alone.end(), rows.begin(), rows.end());
+  }
+  std::sort(alone.begin(), alone.end());
+  const std::vector<SeenRow> rows = RowsOf(together.sink.fragments);
+  ASSERT_EQ(rows.size(), alone.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // Log-probabilities are compared with a tolerance because the Eigen back end's sums depend on the batch.
+    EXPECT_NEAR(rows[i].logp, alone[i].logp, 1e-5);
+    alone[i].logp = rows[i].logp;
+    EXPECT_TRUE(rows[i] == alone[i]) << "env " << rows[i].env_id << " step " << rows[i].step;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::rollout

@@ -1,0 +1,130 @@
+#include "lib/rollout/evaluator.h"
+
+#include <cmath>
+
+#include "lib/rollout/testing/scripted_env.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::rollout {
+namespace {
+
+using testing::ElementsAre;
+
+RolloutConfig RandomConfig(const ScriptedOptions& options = {.agents = 4, .action_mask = true}) {
+  return ScriptedConfig(
+      options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
+}
+
+EvaluationResult Evaluate(const RolloutConfig& config, int num_envs, const EvaluationRequest& request) {
+  auto evaluator = *Evaluator::Create(config, num_envs);
+  absl::StatusOr<EvaluationResult> result = evaluator->Run(request, ScriptedWeights(config, 3));
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+std::vector<std::pair<int64_t, std::vector<float>>> Each(const EvaluationResult& result) {
+  std::vector<std::pair<int64_t, std::vector<float>>> each;
+  for (const EvaluatedEpisode& episode : result.each) {
+    std::vector<float> returns;
+    for (const double r : episode.returns) returns.push_back(std::isnan(r) ? -1e9f : static_cast<float>(r));
+    each.emplace_back(episode.length, returns);
+  }
+  return each;
+}
+
+TEST(EvaluatorTest, SameEpisodesHoweverManyPlayAtOnce) {
+  const EvaluationRequest request = {.episodes = 37, .seed = 5};
+  const EvaluationResult one = Evaluate(RandomConfig(), 1, request);
+  EXPECT_EQ(one.episodes, 37);
+  EXPECT_EQ(Each(one), Each(Evaluate(RandomConfig(), 8, request)));
+  EXPECT_EQ(Each(one), Each(Evaluate(RandomConfig(), 100, request)));
+  const EvaluationResult other_seed = Evaluate(RandomConfig(), 8, {.episodes = 37, .seed = 6});
+  EXPECT_NE(Each(one), Each(other_seed));
+}
+
+TEST(EvaluatorTest, MoreEpisodesBeginWithTheSameOnes) {
+  const auto few = Each(Evaluate(RandomConfig(), 8, {.episodes = 10}));
+  auto many = Each(Evaluate(RandomConfig(), 8, {.episodes = 30}));
+  many.resize(10);
+  EXPECT_EQ(few, many) << "and so there is no bias to short ones";
+}
+
+TEST(EvaluatorTest, RunsAgainWithTheSameResult) {
+  const RolloutConfig config = RandomConfig();
+  auto evaluator = *Evaluator::Create(config, 4);
+  const auto weights = ScriptedWeights(config, 3);
+  const auto first = Each(*evaluator->Run({.episodes = 9}, weights));
+  EXPECT_EQ(first, Each(*evaluator->Run({.episodes = 9}, weights)));
+}
+
+TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
+  const ScriptedOptions options = {.agents = 3};
+  const Script script = {
+      {.observe = {0}},
+      {.observe = {1}, .rewards = {{0, 1.0f}}},
+      {.observe = {1}, .rewards = {{0, 2.0f}, {1, 10.0f}}, .truncate = {0}},
+      {.observe = {1}, .rewards = {{1, 20.0f}}, .terminate_all = true},
+  };
+  const RolloutConfig config = ScriptedConfig(options, [=] { return MakeScriptedEnv(options, script); });
+  const EvaluationResult result = Evaluate(config, 2, {.episodes = 3, .deterministic = true});
+  EXPECT_EQ(result.episodes, 3);
+  EXPECT_EQ(result.return_sum.mean, 33);
+  EXPECT_EQ(result.return_sum.std, 0);
+  EXPECT_EQ(result.return_mean.mean, 16.5) << "over the two agents that appeared";
+  EXPECT_EQ(result.episode_length_mean, 3);
+  ASSERT_EQ(result.agents.size(), 3u);
+  EXPECT_EQ(result.agents[0].id, "agent_0");
+  EXPECT_EQ(result.agents[0].episode_return.mean, 3);
+  EXPECT_EQ(result.agents[1].episode_return.mean, 30);
+  EXPECT_TRUE(std::isnan(result.agents[2].episode_return.mean));
+}
+
+TEST(EvaluatorTest, AggregatesByTheirDefinition) {
+  const ScriptedOptions options = {.agents = 2};
+  const double nan = std::nan("");
+  const EvaluationResult result = Aggregate(ScriptedSpec(options), {{10, {1, 3}}, {20, {5, nan}}});
+  EXPECT_EQ(result.return_sum.mean, 4.5);
+  EXPECT_EQ(result.return_sum.std, 0.5);
+  EXPECT_EQ(result.return_mean.mean, 3.5);
+  EXPECT_EQ(result.return_mean.std, 1.5);
+  EXPECT_EQ(result.agents[0].episode_return.mean, 3);
+  EXPECT_EQ(result.agents[0].episode_return.std, 2);
+  EXPECT_EQ(result.agents[1].episode_return.mean, 3);
+  EXPECT_EQ(result.agents[1].episode_return.std, 0);
+  EXPECT_EQ(result.episode_length_mean, 15);
+}
+
+TEST(EvaluatorTest, DeterministicPlayIgnoresTheActionStream) {
+  // The scripted environment has no randomness of its own, so only sampling could differ.
+  const ScriptedOptions options = {.agents = 2};
+  ScriptedLog sampled, deterministic;
+  for (ScriptedLog* log : {&sampled, &deterministic}) {
+    const Script script = {
+        {.observe = {0, 1}}, {.observe = {0, 1}}, {.observe = {0, 1}}, {.observe = {0, 1}, .terminate_all = true}};
+    const RolloutConfig config = ScriptedConfig(options, [=] { return MakeScriptedEnv(options, script, log); });
+    Evaluate(config, 1, {.episodes = 30, .deterministic = log == &deterministic});
+  }
+  const auto distinct_first_actions = [](const ScriptedLog& log) {
+    std::set<float> seen;
+    for (const ScriptedLog::Event& e : log.events) {
+      if (e.kind == ScriptedLog::Event::Kind::kAction && e.step == 0 && e.slot == 0) seen.insert(e.value);
+    }
+    return seen.size();
+  };
+  EXPECT_EQ(distinct_first_actions(sampled), 3u);
+  EXPECT_LE(distinct_first_actions(deterministic), 2u) << "the observation's env id is the episode's number";
+}
+
+TEST(EvaluatorTest, AnEnvironmentErrorEndsIt) {
+  const Script script = {{.observe = {0, 1}}, {.observe = {0, 1}, .fail = true}};
+  const RolloutConfig config = ScriptedConfig({}, [=] { return MakeScriptedEnv({}, script); });
+  auto evaluator = *Evaluator::Create(config, 2);
+  EXPECT_EQ(evaluator->Run({.episodes = 3}, ScriptedWeights(config, 3)).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(evaluator->Run({.episodes = 0}, ScriptedWeights(config, 3)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(evaluator->Run({.episodes = 3}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::rollout

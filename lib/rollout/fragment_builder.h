@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "lib/env/multi_agent_env.h"
+#include "lib/inference/actor.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/rollout/fragment_storage.h"
+#include "lib/rollout/lane.h"
+#include "lib/sample/grant.h"
+
+namespace troupe::rollout {
+
+/// Turns what environments write into fragments: observation rows are allocated where they stay (time-major in the
+/// columns of the agent's policy), inference reads and writes them in place, and segments, episode table and final rows
+/// are kept beside them. Makes no decision about what is stepped when: that is the Collector.
+///
+/// One round: StartEpisode calls for lanes without an episode; Decide; then OpenRows -> actions for every policy; then
+/// for each lane its environment's Step between BeginCall and FinishCall or AbortCall. Between rounds lanes may be cut
+/// and the fragment finished. Lanes are cut in reverse order of their calls in the round, or right after their own
+/// call.
+///
+/// Not thread-safe. No heap allocation once its buffers have grown to the size of the fragments.
+class FragmentBuilder {
+ public:
+  /// `mapping` must outlive it. `seed` is the run's.
+  FragmentBuilder(const RolloutSchema& schema, const policy::PolicyMapping& mapping, uint64_t seed);
+  FragmentBuilder(const FragmentBuilder&) = delete;
+  FragmentBuilder& operator=(const FragmentBuilder&) = delete;
+  ~FragmentBuilder();
+
+  /// Makes `lane` fit the schema.
+  void InitLane(Lane& lane) const;
+
+  /// Starts an empty fragment. `versions` by policy slot: the weights that will act. `lanes` continue their episodes:
+  /// first the decisions that wait for their outcome, then the observations that wait for a decision.
+  void Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
+             absl::Span<Lane* const> lanes);
+  bool begun() const { return storage_ != nullptr; }
+
+  /// Before `lane.env->Reset`: a new episode with the lane's next ordinal.
+  void StartEpisode(Lane& lane);
+  /// The writer for one Reset or Step of `lane`, until FinishCall or AbortCall.
+  env::StepWriter& BeginCall(Lane& lane, bool is_step);
+  /// The call worked: completes the transitions of the agents that were observed or are done; `lane.in_episode` is
+  /// false after an episode's end. A Step counts as an env step. INTERNAL: the episode goes on but no agent is ready;
+  /// AbortCall must follow.
+  absl::Status FinishCall(Lane& lane);
+  /// INVALID_ARGUMENT when an agent was mapped to a policy that does not fit it: the run's configuration is wrong.
+  const absl::Status& mapping_status() const;
+  /// The call failed: what it wrote is dropped, and with it the decisions that it should have completed; the agents'
+  /// segments end as truncated at their last observation.
+  void AbortCall(Lane& lane);
+
+  /// Every ready agent of `lanes` becomes pending: its row gets a segment, an env row and a key.
+  void Decide(absl::Span<Lane* const> lanes);
+  /// The rows of policy `slot` that Decide opened, for Actor::Act; `rows` may be 0.
+  inference::ActInput OpenRows(size_t slot) const;
+  space::ActionWord* OpenActions(size_t slot);
+  float* OpenLogp(size_t slot);
+  /// After every policy has acted.
+  void CloseRound();
+  /// The action row of a pending agent that acted in this round.
+  const space::ActionWord* ActionOf(const AgentState& agent) const;
+
+  /// Cuts the trajectories of a lane in an episode: their segments get final rows, and the lane carries on with the
+  /// next fragment.
+  void CutLane(Lane& lane);
+  /// Bytes of the fragment as it goes on the wire, were it cut now: columns, and an estimate of the header.
+  int64_t BytesIfCut() const;
+  /// At most so much more in a round of one lane.
+  int64_t RoundBytesBound() const { return round_bytes_bound_; }
+  int64_t env_steps() const { return env_steps_; }
+
+  /// The finished fragment; every lane in an episode has been cut.
+  sample::MultiAgentBatchPtr Finish(bool last_of_grant);
+  /// Throws the fragment away. Lanes keep no rows; their episodes must be given up.
+  void Abandon();
+
+  /// Since the builder was made.
+  int64_t carried_rows() const { return carried_rows_; }  ///< pending decisions that went into a later fragment
+  int64_t dropped_rows() const {
+    return dropped_rows_;
+  }  ///< decisions that were given up: environment errors, old epochs
+
+ private:
+  class Writer;
+
+  PolicyColumns& Columns(const AgentState& agent) { return storage_->policies[static_cast<size_t>(agent.policy)]; }
+  int32_t AddEpisode(const Lane& lane, int32_t first_step, bool continues);
+  void FillEpisodeEntry(const Lane& lane);
+  void AddFinished(const Lane& lane);
+  void AttachPending(Lane& lane);
+  void AttachReady(Lane& lane);
+  /// The agent was observed and goes on: its pending transition is complete, its new row waits for a decision.
+  void CompleteObserved(Lane& lane, AgentState& agent);
+  /// Completes the agents of a call in which some ended.
+  void SettleEnds(Lane& lane, bool ended);
+  void EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end, bool ended);
+  /// Takes the rows of done agents out of the lane's newest ones.
+  void DropRowsOfDone(Lane& lane);
+  void CloseEpisode(Lane& lane, bool finished);
+  /// The index a final row of the step that was just observed gets: env_row, or a row of the final tables.
+  int32_t FinalEnvRow(Lane& lane, bool ended);
+  /// Takes the lane's env row, at which nobody acted, out of the tables; it is their last one.
+  void DropEnvRow(Lane& lane);
+  /// A pending decision leaves the fragment; its segment ends with its observation as the final row.
+  void TakeOutPending(const Lane& lane, AgentState& agent, sample::SegmentEnd end);
+  void SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
+  void LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
+  void FillPolicyRows(size_t slot, sample::PolicyRows& out);
+
+  const RolloutSchema schema_;
+  const policy::PolicyMapping& mapping_;
+  const uint64_t seed_;
+  FragmentPool pool_;
+  std::unique_ptr<Writer> writer_;
+  std::vector<uint8_t> fits_;  // [agents, policies]
+  size_t widest_obs_ = 0;
+  size_t widest_mask_ = 0;
+  size_t most_words_ = 0;
+  size_t state_size_ = 0;
+  int64_t round_bytes_bound_ = 0;
+  int64_t episode_bytes_ = 0;
+  int64_t finished_bytes_ = 0;
+
+  std::unique_ptr<FragmentStorage> storage_;
+  std::unique_ptr<sample::MultiAgentBatch> batch_;
+  std::vector<policy::WeightVersion> versions_;
+  std::vector<std::vector<inference::RowKey>> keys_;  // by policy, of the open rows
+  std::vector<int64_t> shift_;                        // by policy, 0 between calls
+  int64_t env_steps_ = 0;
+  int64_t carried_rows_ = 0;
+  int64_t dropped_rows_ = 0;
+};
+
+}  // namespace troupe::rollout

@@ -1,0 +1,105 @@
+#include "lib/rollout/fragment_storage.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+namespace troupe::rollout {
+namespace {
+
+RolloutSchema SmallSchema() {
+  RolloutSchema schema;
+  policy::PolicySpec policy;
+  policy.id = policy::PolicyId("p");
+  policy.observation_space = *space::Space::Box(-1, 1, {2});
+  policy.action_space = *space::Space::Discrete(3);
+  schema.policies.push_back(policy);
+  env::AgentSpec agent;
+  agent.id = env::AgentId("a");
+  agent.observation_space = policy.observation_space;
+  agent.action_space = policy.action_space;
+  schema.env.name = "test";
+  schema.env.possible_agents.push_back(agent);
+  return schema;
+}
+
+TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
+  const RolloutSchema schema = SmallSchema();
+  PolicyColumns columns(schema, schema.policies[0]);
+  std::vector<float*> rows;
+  for (int i = 0; i < 1000; ++i) rows.push_back(reinterpret_cast<float*>(columns.obs.Row(columns.AddRow())));
+  for (int i = 0; i < 1000; ++i) {
+    rows[static_cast<size_t>(i)][0] = static_cast<float>(i);
+    rows[static_cast<size_t>(i)][1] = static_cast<float>(-i);
+  }
+  columns.Settle();
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(columns.obs.As<float>()[2 * i], static_cast<float>(i));
+    ASSERT_EQ(columns.obs.As<float>()[2 * i + 1], static_cast<float>(-i));
+  }
+}
+
+TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
+  const RolloutSchema schema = SmallSchema();
+  PolicyColumns columns(schema, schema.policies[0]);
+  for (int s = 0; s < 3; ++s) columns.AddSegment(0, s, 0);
+  const int32_t segment_of[6] = {0, 1, 2, 0, 1, 2};
+  for (int r = 0; r < 6; ++r) {
+    const int64_t row = columns.AddRow();
+    columns.obs.As<float>()[2 * row] = static_cast<float>(r);
+    columns.rewards.As<float>()[row] = static_cast<float>(10 * r);
+    columns.segment.As<int32_t>()[row] = segment_of[r];
+    ++columns.segment_rows[static_cast<size_t>(segment_of[r])];
+  }
+  // Segment 1 loses both rows, segment 2 its last.
+  for (const int hole : {5, 1, 4}) {
+    columns.holes.push_back(hole);
+    --columns.segment_rows[static_cast<size_t>(segment_of[hole])];
+  }
+  columns.Compact();
+  ASSERT_EQ(columns.rows, 3);
+  const float obs[3] = {0, 2, 3};
+  const int32_t segments[3] = {0, 1, 0};
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(columns.obs.As<float>()[2 * r], obs[r]);
+    EXPECT_EQ(columns.rewards.As<float>()[r], 10 * obs[r]);
+    EXPECT_EQ(columns.segment.As<int32_t>()[r], segments[r]);
+  }
+  ASSERT_EQ(columns.segment_rows.size(), 2u);
+  EXPECT_EQ(columns.Segment(1)[sample::kSegmentSlot], 2);
+}
+
+TEST(FragmentPoolTest, MemoryComesBackWhenTheLastOwnerLetsGo) {
+  FragmentPool pool(SmallSchema());
+  std::unique_ptr<FragmentStorage> storage = pool.TakeStorage();
+  const FragmentStorage* const first = storage.get();
+  sample::MultiAgentBatchPtr shared = pool.Share(pool.TakeBatch(), std::move(storage));
+  const sample::MultiAgentBatchPtr second_owner = shared;
+  shared.reset();
+  storage = pool.TakeStorage();
+  EXPECT_NE(storage.get(), first) << "still owned";
+  const_cast<sample::MultiAgentBatchPtr&>(second_owner).reset();
+  EXPECT_EQ(pool.TakeStorage().get(), first);
+}
+
+TEST(FragmentPoolTest, ABatchMayOutliveThePool) {
+  auto pool = std::make_unique<FragmentPool>(SmallSchema());
+  sample::MultiAgentBatchPtr shared = pool->Share(pool->TakeBatch(), pool->TakeStorage());
+  pool.reset();
+  EXPECT_EQ(shared->num_env_steps, 0);
+  shared.reset();
+}
+
+TEST(FragmentPoolTest, KeepsOnlySoManyIdle) {
+  FragmentPool pool(SmallSchema());
+  std::vector<sample::MultiAgentBatchPtr> flight;
+  for (size_t i = 0; i < FragmentPool::kMaxIdle + 3; ++i)
+    flight.push_back(pool.Share(pool.TakeBatch(), pool.TakeStorage()));
+  flight.clear();
+  std::vector<std::unique_ptr<FragmentStorage>> taken;
+  for (size_t i = 0; i < FragmentPool::kMaxIdle + 3; ++i) taken.push_back(pool.TakeStorage());
+  EXPECT_EQ(taken.size(), FragmentPool::kMaxIdle + 3);
+}
+
+}  // namespace
+}  // namespace troupe::rollout

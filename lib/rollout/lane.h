@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lib/env/checked_env.h"
+#include "lib/policy/ids.h"
+#include "lib/space/space.h"
+
+namespace troupe::rollout {
+
+/// Where an agent stands in its episode: kUnseen -> kReady <-> kPending; kReady, kPending -> kDone.
+enum class AgentPhase : uint8_t {
+  kUnseen,   ///< not observed yet
+  kReady,    ///< observed, acts next
+  kPending,  ///< acted, not observed since
+  kDone,     ///< its trajectory is over
+};
+
+/// How an agent's trajectory ended in an environment's call.
+enum class AgentEnd : uint8_t { kNone, kTerminated, kTruncated };
+
+/// What a lane knows of one agent. Row and segment numbers are of the fragment being filled, -1: none.
+struct AgentState {
+  int32_t policy = -1;  ///< policy slot; -1 until the first observation of the episode
+  AgentPhase phase = AgentPhase::kUnseen;
+  AgentEnd end = AgentEnd::kNone;  ///< in the current call
+  bool active = true;              ///< agent mask of its next decision
+  bool observed = false;           ///< in the current call
+  bool acts = false;               ///< it decided in the current round
+  bool carried = false;            ///< its pending decision was made for an earlier fragment
+  int64_t row = -1;       ///< its decision that is open: to be made (kReady) or waiting for its outcome (kPending)
+  int64_t next_row = -1;  ///< the row of its observation in the current call
+  int64_t last_row = -1;  ///< its last complete row in the segment
+  int32_t segment = -1;
+  double episode_return = 0;
+};
+
+/// What an agent takes along from one fragment to the next.
+struct CarriedAgent {
+  bool has_row = false;
+  bool active = true;
+  // Of a pending decision:
+  policy::WeightVersion version;
+  int32_t env_step = 0;
+  float action_logp = 0;
+  float reward = 0;
+};
+
+/// One environment of a worker, with its episode in progress. Owned and used by the collector's thread.
+struct Lane {
+  uint32_t env_id = 0;
+  uint32_t next_episode = 0;  ///< ordinal of the next episode
+  bool known = false;         ///< next_episode is ours, not only the grant's
+  std::unique_ptr<env::CheckedEnv> env;
+
+  // The episode in progress.
+  bool in_episode = false;
+  uint32_t episode = 0;
+  int32_t step = 0;  ///< env steps taken
+  std::vector<AgentState> agents;
+  std::vector<double> info_sum;  ///< by info column
+  std::vector<int64_t> info_count;
+  int64_t consecutive_errors = 0;
+
+  // The grant in progress.
+  int64_t steps_wanted = 0;
+  int64_t steps_taken = 0;
+
+  // The fragment being filled.
+  int32_t episode_index = -1;  ///< in its episode table
+  int32_t env_row = -1;        ///< in its env-step tables: the step at which the ready agents act next
+
+  // The environment's call in progress.
+  bool stepping = false;  ///< it is a Step, not a Reset
+  bool all_terminated = false;
+  bool all_truncated = false;
+  bool agent_ended = false;
+  std::vector<int32_t> observed;  ///< agent slots in the order of their rows
+  int32_t final_env_row = -1;     ///< of the step just observed, when the episode ended with it
+  /// Final rows written in the last call that point at env_row: (policy, final row).
+  std::vector<std::pair<int32_t, int32_t>> finals_at_env_row;
+
+  // Actions as the environment gets them, by agent slot.
+  std::vector<const space::ActionWord*> actions;
+  std::vector<space::ActionWord> bounded_actions;
+
+  // Between two fragments.
+  std::vector<CarriedAgent> carried;
+  std::vector<std::byte> carried_obs;  ///< [agents, widest observation]
+  std::vector<uint8_t> carried_mask;   ///< [agents, widest mask]
+  std::vector<float> carried_state;    ///< [agents + 1, state]: of pending or ready agents; the last one the env's
+  std::vector<space::ActionWord> carried_actions;  ///< [agents, most words]
+};
+
+}  // namespace troupe::rollout
