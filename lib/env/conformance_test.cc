@@ -1,0 +1,107 @@
+#include "lib/env/conformance.h"
+
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/env/testing/scripted_env.h"
+
+namespace troupe::env {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ObserveAs;
+using testing::ScriptedEnv;
+using testing::SmallSpec;
+
+ConformanceReport Check(EnvSpec spec, const std::function<ScriptedEnv::Script()>& make_script,
+                        ConformanceOptions options = {}) {
+  return CheckConformance(
+      [&]() -> absl::StatusOr<std::unique_ptr<MultiAgentEnv>> {
+        return std::make_unique<ScriptedEnv>(spec, make_script());
+      },
+      options);
+}
+
+std::string DetailOf(const ConformanceReport& report, EnvRule rule) {
+  for (const ConformanceLine& line : report.lines) {
+    if (line.rule == rule && !line.ok) return line.detail;
+  }
+  return "";
+}
+
+/// One agent, five steps.
+absl::Status Good(int64_t t, ActionRows, StepWriter& out) {
+  ObserveAs(out, 0, static_cast<float>(t) / 10);
+  if (t == 5) out.TerminateAll();
+  return absl::OkStatus();
+}
+
+TEST(ConformanceTest, AGoodEnvironmentPassesEveryRule) {
+  const ConformanceReport report = Check(SmallSpec(1), [] { return Good; }, {.num_envs = 2, .episodes = 3});
+  EXPECT_TRUE(report.ok()) << report.ToString();
+  EXPECT_EQ(report.lines.size(), std::size(kEnvRules));
+  EXPECT_EQ(report.episodes, 6);
+  EXPECT_EQ(report.env_steps, 30);
+  EXPECT_EQ(report.agent_steps, 30);
+}
+
+TEST(ConformanceTest, FindsStateThatOutlivesTheEpisode) {
+  const ConformanceReport report = Check(SmallSpec(1), [] {
+    auto calls = std::make_shared<int>(0);
+    return [calls](int64_t t, ActionRows, StepWriter& out) {
+      ObserveAs(out, 0, static_cast<float>(++*calls % 16) / 16);
+      if (t == 5) out.TerminateAll();
+      return absl::OkStatus();
+    };
+  });
+  EXPECT_THAT(DetailOf(report, EnvRule::kDeterminism),
+              HasSubstr("two instances differ in observation of agent agent_0"));
+}
+
+TEST(ConformanceTest, FindsWhatWasNotWritten) {
+  const auto forgets = [](int64_t t, ActionRows, StepWriter& out) {
+    out.ObserveFloat(AgentSlot(0))[0] = 0;
+    if (t == 5) out.TerminateAll();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(DetailOf(Check(SmallSpec(1), [&] { return forgets; }), EnvRule::kObservationValue),
+              HasSubstr("element 1 is"));
+
+  EnvSpec images = SmallSpec(1);
+  images.possible_agents[0].observation_space = *space::Space::Box(0, 255, {2}, tensor::DType::kUint8);
+  const auto forgets_pixel = [](int64_t t, ActionRows, StepWriter& out) {
+    static_cast<uint8_t*>(out.Observe(AgentSlot(0)))[0] = 0;
+    if (t == 5) out.TerminateAll();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(DetailOf(Check(images, [&] { return forgets_pixel; }), EnvRule::kDeterminism),
+              HasSubstr("observation of agent"));
+}
+
+TEST(ConformanceTest, FindsEpisodesThatDoNotEnd) {
+  const auto endless = [](int64_t, ActionRows, StepWriter& out) {
+    ObserveAs(out, 0, 0);
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(DetailOf(Check(SmallSpec(1), [&] { return endless; }, {.max_env_steps = 50}), EnvRule::kEpisodeEnd),
+              HasSubstr("has not ended after 50 env steps"));
+  EnvSpec limited = SmallSpec(1);
+  limited.max_episode_steps = 4;  // and Good plays five
+  EXPECT_THAT(DetailOf(Check(limited, [] { return Good; }), EnvRule::kEpisodeEnd), HasSubstr("after 4 env steps"));
+}
+
+TEST(ConformanceTest, SpecsMustBeValidAndTheSame) {
+  EXPECT_THAT(DetailOf(Check(SmallSpec(0), [] { return Good; }), EnvRule::kSpec), HasSubstr("has no agents"));
+  int agents = 0;
+  const ConformanceReport changing = CheckConformance([&]() -> absl::StatusOr<std::unique_ptr<MultiAgentEnv>> {
+    return std::make_unique<ScriptedEnv>(SmallSpec(++agents), Good);
+  });
+  EXPECT_THAT(DetailOf(changing, EnvRule::kSpec), HasSubstr("different specs"));
+  const ConformanceReport none = CheckConformance(
+      []() -> absl::StatusOr<std::unique_ptr<MultiAgentEnv>> { return absl::NotFoundError("no such"); });
+  EXPECT_EQ(DetailOf(none, EnvRule::kSpec), "no such");
+}
+
+}  // namespace
+}  // namespace troupe::env
