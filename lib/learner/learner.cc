@@ -183,8 +183,6 @@ absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared
     outbox = ScheduleLocked();
   }
   Send(outbox);
-  TROUPE_INFO("worker joined id={} registration={} gap={}", joined.ticket.worker_id.value(),
-              joined.ticket.worker_epoch.value(), joined.gap);
   return joined.ticket;
 }
 
@@ -200,7 +198,6 @@ void Learner::Leave(const WorkerTicket& ticket) {
     outbox = ScheduleLocked();
   }
   Send(outbox);
-  TROUPE_INFO("worker left id={} registration={}", ticket.worker_id.value(), ticket.worker_epoch.value());
 }
 
 absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t sequence,

@@ -1,0 +1,415 @@
+#include "lib/learner/grant_scheduler.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "lib/sample/testing/batch_maker.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+using sample::Disposition;
+using sample::GrantId;
+using sample::WorkerId;
+using testing::HasSubstr;
+
+constexpr uint64_t kEpoch = 3;
+const absl::Duration kNow = absl::Seconds(1000);
+
+/// A scheduler and a sampler for each worker, on a schema of two agents with episodes of 5 steps.
+class GrantSchedulerTest : public testing::Test {
+ protected:
+  void Make(int32_t num_envs, int64_t batch, int32_t num_workers, int64_t lag = 0) {
+    options_.num_envs = num_envs;
+    options_.train_batch_size = batch;
+    options_.num_workers = num_workers;
+    options_.max_policy_lag = lag;
+    scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 0, std::vector<LaneState>{});
+  }
+  void Join(uint64_t worker) { scheduler_->AddWorker(WorkerId(worker), kNow); }
+  std::vector<GrantOrder> Schedule() { return scheduler_->Schedule(kNow); }
+
+  CheckedFragment Check(sample::MultiAgentBatchPtr batch) { return CheckFragment(std::move(batch), schema_, {}); }
+  std::vector<sample::MultiAgentBatchPtr> Play(const GrantOrder& order, int64_t version) {
+    auto& rollout = rollouts_[order.worker.value()];
+    if (rollout == nullptr) rollout = std::make_unique<sample::FakeRollout>(schema_, rollout_options_);
+    std::vector<sample::MultiAgentBatchPtr> fragments;
+    for (auto& fragment : rollout->Play(order.grant, policy::WeightVersion{kEpoch, version})) {
+      fragments.push_back(fragment);
+    }
+    return fragments;
+  }
+  GrantScheduler::Verdict Deliver(uint64_t worker, const sample::MultiAgentBatchPtr& batch) {
+    const CheckedFragment fragment = Check(batch);
+    EXPECT_TRUE(fragment.status.ok()) << fragment.status;
+    const GrantScheduler::Verdict verdict = scheduler_->Judge(WorkerId(worker), fragment);
+    if (verdict.disposition == Disposition::kAccepted) {
+      const uint64_t sequence = ++sequences_[worker];
+      scheduler_->Accept(WorkerId(worker), sequence, sequence, fragment);
+    }
+    return verdict;
+  }
+  void PlayAndDeliver(const std::vector<GrantOrder>& orders, int64_t version) {
+    for (const GrantOrder& order : orders) {
+      for (const auto& fragment : Play(order, version)) {
+        EXPECT_EQ(Deliver(order.worker.value(), fragment).disposition, Disposition::kAccepted);
+      }
+    }
+  }
+  static int64_t Steps(const std::vector<GrantOrder>& orders) {
+    int64_t steps = 0;
+    for (const GrantOrder& order : orders) {
+      for (const sample::GrantLane& lane : order.grant.lanes) steps += lane.env_steps;
+    }
+    return steps;
+  }
+
+  sample::BatchSchema schema_ = sample::SimpleSchema(2, 3);
+  sample::FakeRolloutOptions rollout_options_ = [] {
+    sample::FakeRolloutOptions options;
+    options.min_episode_steps = options.max_episode_steps = 5;
+    return options;
+  }();
+  GrantScheduler::Options options_;
+  std::unique_ptr<GrantScheduler> scheduler_;
+  std::map<uint64_t, std::unique_ptr<sample::FakeRollout>> rollouts_;
+  std::map<uint64_t, uint64_t> sequences_;
+};
+
+TEST_F(GrantSchedulerTest, StartsWhenAllHaveJoinedOrTheTimeIsUp) {
+  Make(4, 40, 2);
+  scheduler_->SetPublished(0);
+  EXPECT_TRUE(Schedule().empty());
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
+  Join(1);
+  EXPECT_TRUE(Schedule().empty());
+  EXPECT_EQ(scheduler_->NextDeadline(), kNow + absl::Seconds(10));
+  EXPECT_TRUE(scheduler_->Schedule(kNow + absl::Seconds(9)).empty());
+  EXPECT_EQ(scheduler_->Schedule(kNow + absl::Seconds(10)).size(), 1u);
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
+
+  Make(4, 40, 2);
+  scheduler_->SetPublished(0);
+  Join(1);
+  Join(2);
+  EXPECT_EQ(Schedule().size(), 2u);
+}
+
+TEST_F(GrantSchedulerTest, TheFirstWorkerLeavingStopsTheJoinClock) {
+  Make(4, 40, 2);
+  scheduler_->SetPublished(0);
+  Join(1);
+  scheduler_->RemoveWorker(WorkerId(1));
+  EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
+  scheduler_->AddWorker(WorkerId(2), kNow + absl::Seconds(60));
+  EXPECT_TRUE(scheduler_->Schedule(kNow + absl::Seconds(61)).empty());
+}
+
+TEST_F(GrantSchedulerTest, GrantsAddUpToTheBatchAndSayEverything) {
+  Make(4, 42, 2);
+  scheduler_->SetPublished(0);
+  Join(7);
+  Join(9);
+  const auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 2u);
+  EXPECT_EQ(Steps(orders), 42);
+  EXPECT_NE(orders[0].grant.id, orders[1].grant.id);
+  std::map<uint32_t, int32_t> steps;
+  for (const GrantOrder& order : orders) {
+    EXPECT_EQ(order.grant.iteration, 0);
+    EXPECT_EQ(order.grant.min_version, (policy::WeightVersion{kEpoch, 0}));
+    EXPECT_EQ(order.grant.lanes.size(), 2u);
+    for (const sample::GrantLane& lane : order.grant.lanes) {
+      EXPECT_TRUE(lane.fresh);
+      EXPECT_EQ(lane.next_episode, 0u);
+      steps[lane.env_id] = lane.env_steps;
+    }
+  }
+  EXPECT_EQ(steps, (std::map<uint32_t, int32_t>{{0, 11}, {1, 11}, {2, 10}, {3, 10}}));
+  EXPECT_TRUE(Schedule().empty()) << "everything is granted once";
+  EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(7)), 22);
+  EXPECT_EQ(scheduler_->num_lanes_of(WorkerId(7)), 2);
+}
+
+TEST_F(GrantSchedulerTest, LagZeroWaitsForThePublishedVersion) {
+  Make(2, 20, 1);
+  Join(1);
+  EXPECT_TRUE(Schedule().empty()) << "nothing is published";
+  scheduler_->SetPublished(0);
+  PlayAndDeliver(Schedule(), 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+  EXPECT_TRUE(Schedule().empty());
+  scheduler_->SetPublished(1);
+  const auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(orders[0].grant.iteration, 1);
+  EXPECT_EQ(orders[0].grant.min_version.n, 1);
+  for (const sample::GrantLane& lane : orders[0].grant.lanes) {
+    EXPECT_FALSE(lane.fresh);
+    EXPECT_EQ(lane.next_episode, 2u) << "two episodes of 5 steps in 10";
+  }
+}
+
+TEST_F(GrantSchedulerTest, LagOneSamplesOneIterationAhead) {
+  Make(2, 20, 1, /*lag=*/1);
+  Join(1);
+  scheduler_->SetPublished(0);
+  PlayAndDeliver(Schedule(), 0);
+  auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 1u) << "during update 0";
+  EXPECT_EQ(orders[0].grant.iteration, 1);
+  EXPECT_EQ(orders[0].grant.min_version.n, 0);
+  PlayAndDeliver(orders, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 2);
+  EXPECT_TRUE(Schedule().empty()) << "iteration 2 needs version 1";
+  scheduler_->SetPublished(1);
+  orders = Schedule();
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(orders[0].grant.min_version.n, 1);
+}
+
+TEST_F(GrantSchedulerTest, ADeadWorkersRestGoesToTheOthersWithNewOrdinals) {
+  rollout_options_.max_ticks_per_fragment = 4;
+  Make(4, 40, 2);
+  scheduler_->SetPublished(0);
+  Join(1);
+  Join(2);
+  const auto orders = Schedule();
+  const auto fragments = Play(orders[0], 0);
+  ASSERT_EQ(Deliver(1, fragments[0]).disposition, Disposition::kAccepted);  // 4 of 10 steps of 2 environments
+  scheduler_->RemoveWorker(WorkerId(1));
+  const auto again = Schedule();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].worker, WorkerId(2));
+  EXPECT_EQ(Steps(again), 12);
+  for (const sample::GrantLane& lane : again[0].grant.lanes) {
+    EXPECT_TRUE(lane.fresh);
+    EXPECT_EQ(lane.env_steps, 6);
+    EXPECT_EQ(lane.next_episode, 10u) << "10 steps could have begun 10 episodes";
+  }
+  EXPECT_EQ(Deliver(1, fragments[1]).disposition, Disposition::kStale) << "of a grant that is over";
+  PlayAndDeliver({orders[1]}, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 0);
+  PlayAndDeliver(again, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+}
+
+TEST_F(GrantSchedulerTest, AReplacementGetsOrphansAtOnce) {
+  Make(4, 40, 2);
+  scheduler_->SetPublished(0);
+  Join(1);
+  Join(2);
+  const auto orders = Schedule();
+  scheduler_->RemoveWorker(WorkerId(1));
+  scheduler_->RemoveWorker(WorkerId(2));
+  EXPECT_TRUE(Schedule().empty()) << "nobody is there";
+  Join(3);
+  const auto again = Schedule();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].worker, WorkerId(3));
+  EXPECT_EQ(Steps(again), 40);
+  EXPECT_EQ(again[0].grant.iteration, 0);
+}
+
+TEST_F(GrantSchedulerTest, LanesMoveAsLittleAsTheyCan) {
+  Make(10, 100, 2);
+  scheduler_->SetPublished(0);
+  Join(1);
+  Join(2);
+  auto orders = Schedule();
+  PlayAndDeliver(orders, 0);
+  std::map<uint32_t, uint64_t> owner;
+  for (const GrantOrder& order : orders) {
+    for (const auto& lane : order.grant.lanes) owner[lane.env_id] = order.worker.value();
+  }
+  Join(3);
+  scheduler_->SetPublished(1);
+  orders = Schedule();
+  std::multiset<size_t> sizes;
+  int moved = 0;
+  for (const GrantOrder& order : orders) {
+    sizes.insert(order.grant.lanes.size());
+    for (const auto& lane : order.grant.lanes) {
+      const bool mine = owner[lane.env_id] == order.worker.value();
+      EXPECT_EQ(lane.fresh, !mine);
+      moved += mine ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(sizes, (std::multiset<size_t>{3, 3, 4}));
+  EXPECT_EQ(moved, 3) << "the newcomer's three";
+}
+
+TEST_F(GrantSchedulerTest, AWorkerTooManyWaits) {
+  Make(2, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  Join(2);
+  Join(3);
+  EXPECT_EQ(Schedule().size(), 2u);
+  EXPECT_EQ(scheduler_->num_lanes_of(WorkerId(3)), 0);
+}
+
+TEST_F(GrantSchedulerTest, FewerStepsThanEnvironments) {
+  Make(5, 3, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(orders[0].grant.lanes.size(), 3u);
+  PlayAndDeliver(orders, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+}
+
+TEST_F(GrantSchedulerTest, CompleteEpisodesMayDeliverMore) {
+  Make(2, 16, 1);
+  options_.complete_episodes = true;
+  scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 0, std::vector<LaneState>{});
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto orders = Schedule();
+  EXPECT_TRUE(orders[0].grant.complete_episodes);
+  PlayAndDeliver(orders, 0);  // 8 steps each, to the end of the second episode: 10
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+  EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(1)), 0);
+  scheduler_->SetPublished(1);
+  EXPECT_EQ(Schedule()[0].grant.lanes[0].next_episode, 2u);
+}
+
+TEST_F(GrantSchedulerTest, ARefusedFragmentsStepsAreGrantedAgain) {
+  rollout_options_.max_ticks_per_fragment = 5;
+  Make(2, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto orders = Schedule();
+  const auto fragments = Play(orders[0], 0);
+  ASSERT_EQ(fragments.size(), 2u);
+  ASSERT_EQ(Deliver(1, fragments[0]).disposition, Disposition::kAccepted);
+  scheduler_->Expire(WorkerId(1), orders[0].grant.id);  // the second was no good
+  const auto again = Schedule();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(Steps(again), 10);
+  EXPECT_EQ(Deliver(1, fragments[1]).disposition, Disposition::kStale);
+  // Something about a grant that is over does not touch the new one.
+  scheduler_->ExpireIfLive(WorkerId(1), orders[0].grant.id);
+  EXPECT_TRUE(Schedule().empty());
+  PlayAndDeliver(again, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+}
+
+TEST_F(GrantSchedulerTest, AGrantThatEndsShortIsGrantedAgain) {
+  rollout_options_.max_ticks_per_fragment = 5;
+  Make(2, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto fragments = Play(Schedule()[0], 0);
+  ASSERT_EQ(Deliver(1, fragments[1]).disposition, Disposition::kAccepted);  // the last; the first never comes
+  const auto again = Schedule();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(Steps(again), 10);
+}
+
+/// The last fragment may overtake the others: the grant ends when the sequence has no gap before it.
+TEST_F(GrantSchedulerTest, TheLastFragmentMayComeFirst) {
+  rollout_options_.max_ticks_per_fragment = 5;
+  Make(2, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto fragments = Play(Schedule()[0], 0);
+  scheduler_->Accept(WorkerId(1), /*sequence=*/2, /*watermark=*/0, Check(fragments[1]));
+  EXPECT_TRUE(Schedule().empty());
+  EXPECT_EQ(scheduler_->first_incomplete(), 0);
+  EXPECT_EQ(scheduler_->Judge(WorkerId(1), Check(fragments[0])).disposition, Disposition::kAccepted);
+  scheduler_->Accept(WorkerId(1), /*sequence=*/1, /*watermark=*/2, Check(fragments[0]));
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
+}
+
+TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
+  Make(2, 20, 1, /*lag=*/1);
+  Join(1);
+  scheduler_->SetPublished(0);
+  PlayAndDeliver(Schedule(), 0);
+  scheduler_->SetPublished(1);
+  PlayAndDeliver(Schedule(), 1);
+  scheduler_->SetPublished(2);
+  const auto orders = Schedule();  // iteration 2: versions 1 and 2
+  const auto judge = [&](auto change, uint64_t worker = 1, int64_t version = 2) {
+    const auto whole = rollouts_[1].get();
+    EXPECT_NE(whole, nullptr);
+    sample::FakeRollout other(schema_, rollout_options_);
+    sample::Grant grant = orders[0].grant;
+    for (auto& lane : grant.lanes) lane.fresh = true;
+    auto batch = other.Play(grant, policy::WeightVersion{kEpoch, version})[0];
+    change(*batch);
+    const CheckedFragment fragment = Check(batch);
+    EXPECT_TRUE(fragment.status.ok()) << fragment.status;
+    return scheduler_->Judge(WorkerId(worker), fragment);
+  };
+  const auto nothing = [](sample::MultiAgentBatch&) {};
+  EXPECT_EQ(judge(nothing).disposition, Disposition::kAccepted);
+  EXPECT_EQ(judge(nothing, 1, 1).disposition, Disposition::kAccepted);
+  auto verdict = judge(nothing, 1, 0);
+  EXPECT_EQ(verdict.disposition, Disposition::kStale);
+  EXPECT_THAT(verdict.reason, HasSubstr("weights version 0, iteration 2 needs 1"));
+  verdict = judge(nothing, 1, 3);
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  EXPECT_THAT(verdict.reason, HasSubstr("the newest is 2"));
+  verdict = judge([](auto& b) { b.policies[0].version.learner_epoch = kEpoch - 1; });
+  EXPECT_EQ(verdict.disposition, Disposition::kStale);
+  EXPECT_THAT(verdict.reason, HasSubstr("learner epoch 2"));
+  verdict = judge([](auto& b) { b.grant = GrantId(12345); });
+  EXPECT_EQ(verdict.disposition, Disposition::kStale);
+  verdict = judge(nothing, 2);
+  EXPECT_EQ(verdict.disposition, Disposition::kStale) << "another worker's grant";
+  verdict = judge([](auto& b) { b.iteration = 1; });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  verdict = judge([](auto& b) { b.num_env_steps = 21; });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  EXPECT_THAT(verdict.reason, HasSubstr("of 20"));
+  verdict = judge([](auto& b) {
+    for (auto& episode : b.episodes) episode.env_id += 2;
+  });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  EXPECT_THAT(verdict.reason, HasSubstr("is not in grant"));
+  verdict = judge([](auto& b) { b.finished[0].env_id = 9; });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  verdict = judge([](auto& b) { b.episodes[0].episode = 0; });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+  EXPECT_THAT(verdict.reason, HasSubstr("has episodes 0 to"));
+  verdict = judge([](auto& b) { b.episodes[0].episode = std::numeric_limits<uint32_t>::max(); });
+  EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
+}
+
+TEST_F(GrantSchedulerTest, ClosedGrantsNothing) {
+  Make(2, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  const auto orders = Schedule();
+  scheduler_->Close();
+  Join(2);
+  scheduler_->RemoveWorker(WorkerId(1));
+  EXPECT_TRUE(Schedule().empty());
+}
+
+TEST_F(GrantSchedulerTest, ContinuesTheOrdinalsOfARestoredRun) {
+  options_.num_envs = 2;
+  options_.train_batch_size = 20;
+  scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 5, std::vector<LaneState>{{0, 12}, {1, 30}, {8, 1}});
+  Join(1);
+  scheduler_->SetPublished(5);
+  const auto orders = Schedule();
+  EXPECT_EQ(orders[0].grant.iteration, 5);
+  EXPECT_EQ(orders[0].grant.lanes[0].next_episode, 12u);
+  EXPECT_EQ(orders[0].grant.lanes[1].next_episode, 30u);
+  EXPECT_TRUE(orders[0].grant.lanes[0].fresh);
+  // What is granted may have been begun when a checkpoint is taken now.
+  EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 22u);
+  PlayAndDeliver(orders, 5);
+  EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 14u) << "exact between iterations";
+}
+
+}  // namespace
+}  // namespace troupe::learner

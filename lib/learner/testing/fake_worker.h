@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/mutex.h"
+#include "lib/learner/ports.h"
+#include "lib/sample/testing/batch_maker.h"
+#include "lib/sample/testing/fake_rollout.h"
+
+namespace troupe::learner {
+
+/// Keeps the newest weights. Thread-safe.
+class FakePublisher final : public WeightPublisher {
+ public:
+  void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
+    base::MutexLock lock(&mutex_);
+    const auto place = static_cast<size_t>(slot.value());
+    if (snapshots_.size() <= place) snapshots_.resize(place + 1);
+    snapshots_[place].swap(snapshot);
+  }
+  /// nullptr before the first.
+  policy::WeightSnapshotPtr Newest(int32_t slot) const {
+    base::MutexLock lock(&mutex_);
+    return static_cast<size_t>(slot) < snapshots_.size() ? snapshots_[slot] : nullptr;
+  }
+  policy::WeightVersion version() const {
+    const policy::WeightSnapshotPtr snapshot = Newest(0);
+    return snapshot == nullptr ? policy::WeightVersion{} : snapshot->version;
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  std::vector<policy::WeightSnapshotPtr> snapshots_ ABSL_GUARDED_BY(mutex_);
+};
+
+/// The learner's side of a worker, for tests: keeps grants until they are taken. Thread-safe.
+class FakeWorkerPort final : public WorkerPort {
+ public:
+  void SendGrant(const sample::Grant& grant) override {
+    base::MutexLock lock(&mutex_);
+    grants_.push_back(grant);
+    changed_.NotifyAll();
+  }
+  void SendAck(const sample::FragmentAck& /*ack*/) override {}
+  void SendDrain(const std::string& reason) override {
+    base::MutexLock lock(&mutex_);
+    drain_ = reason;
+    changed_.NotifyAll();
+  }
+
+  std::optional<sample::Grant> TryTakeGrant() {
+    base::MutexLock lock(&mutex_);
+    return TakeLocked();
+  }
+  /// nullopt after `timeout`, or when a drain was asked for and no grant is left.
+  std::optional<sample::Grant> AwaitGrant(absl::Duration timeout) {
+    base::MutexLock lock(&mutex_);
+    while (grants_.empty() && !drain_.has_value()) {
+      if (!changed_.WaitFor(&mutex_, timeout)) break;
+    }
+    return TakeLocked();
+  }
+  std::optional<std::string> drain() const {
+    base::MutexLock lock(&mutex_);
+    return drain_;
+  }
+
+ private:
+  std::optional<sample::Grant> TakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (grants_.empty()) return std::nullopt;
+    sample::Grant grant = std::move(grants_.front());
+    grants_.pop_front();
+    return grant;
+  }
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> drain_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::learner
