@@ -142,6 +142,12 @@ absl::StatusOr<learner::LearnerState> RunFolder::LoadLatest(std::vector<std::str
   return absl::NotFoundError(absl::StrCat("no usable checkpoint in \"", options_.directory, "\""));
 }
 
+absl::Status RunFolder::DiscardIfNew() {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs_, options_.directory));
+  if (learner_epoch_ > 1 || !entries.empty()) return absl::OkStatus();
+  return fs_.RemoveTree(options_.directory);
+}
+
 absl::Status RunFolder::CheckStillOurs() {
   TROUPE_ASSIGN_OR_RETURN(const uint64_t epoch, ReadEpoch(fs_, Path(kEpochFile)));
   if (epoch == learner_epoch_) return absl::OkStatus();

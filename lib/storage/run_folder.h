@@ -60,6 +60,10 @@ class RunFolder final : public learner::CheckpointStore {
   /// appended to `quarantined`. NOT_FOUND when none is left; FAILED_PRECONDITION when the newest is of another run.
   absl::StatusOr<learner::LearnerState> LoadLatest(std::vector<std::string>* quarantined);
 
+  /// Removes the whole folder if this learner made it and has saved nothing in it: a start that failed leaves nothing
+  /// behind.
+  absl::Status DiscardIfNew();
+
   /// See CheckpointStore. ABORTED when another learner has taken the run over (a higher epoch on disk).
   absl::Status Save(const learner::LearnerState& state, bool is_best) override;
 

@@ -60,6 +60,25 @@ TEST_F(RunFolderTest, StartResumeAndLockRules) {
   EXPECT_EQ((*resumed)->learner_epoch(), 2u);
 }
 
+TEST_F(RunFolderTest, OnlyANewRunWithoutACheckpointIsDiscarded) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->DiscardIfNew().ok());
+    EXPECT_FALSE(FileSystem::Posix().Exists((*folder)->directory()));
+  }
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+    ASSERT_TRUE((*folder)->DiscardIfNew().ok());
+  }
+  auto resumed = RunFolder::Open(Options(true));
+  ASSERT_TRUE(resumed.ok());
+  ASSERT_TRUE((*resumed)->DiscardIfNew().ok());
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100}));
+}
+
 TEST_F(RunFolderTest, ASupersededLearnerCannotCommit) {
   auto folder = RunFolder::Open(Options(false));
   ASSERT_TRUE(folder.ok());

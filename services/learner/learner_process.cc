@@ -88,6 +88,8 @@ class Process {
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
   absl::Status TrainToTheEnd();
+  /// After a Start that failed: a new run leaves no folder behind that would be in the way of the next try.
+  void Abandon();
 
  private:
   const config::ResolvedRun& run() const { return setup_.run; }
@@ -106,6 +108,7 @@ class Process {
 
   RunSetup setup_;
   CheckpointLoop checkpoints_;
+  training::DeviceKind device_ = training::DeviceKind::kCpu;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
   PublisherFan publishers_;
@@ -122,7 +125,10 @@ class Process {
 };
 
 absl::Status Process::MakeTrainer() {
-  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(run().policies, run().ppo, run().device, run().seed));
+  TROUPE_ASSIGN_OR_RETURN(device_, training::ResolveDevice(run().device.device));
+  training::DeviceOptions options = run().device;
+  options.device = std::string(training::DeviceName(device_));
+  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(run().policies, run().ppo, options, run().seed));
   for (size_t slot = 0; slot < setup_.warm_start.size(); ++slot) {
     TROUPE_RETURN_IF_ERROR(
         trainer_->ImportState(setup_.warm_start[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
@@ -138,13 +144,12 @@ absl::Status Process::MakeLearner() {
   config.learner_epoch = setup_.folder->learner_epoch();
   config.info_columns = run().env_spec.info_columns;
   config.best_by_evaluation = run().evaluation.interval_env_steps > 0;
-  TROUPE_ASSIGN_OR_RETURN(const training::DeviceKind device, training::ResolveDevice(run().device.device));
   learner::LearnerDeps deps;
   deps.trainer = trainer_.get();
   deps.publisher = &publishers_;
   deps.metrics = reporter_.get();
   deps.progress = reporter_.get();
-  deps.allocator = &training::BatchAllocator(device);
+  deps.allocator = &training::BatchAllocator(device_);
   TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(std::move(config), deps));
   if (setup_.resumed) TROUPE_RETURN_IF_ERROR(learner_->Restore(*setup_.resumed));
   return absl::OkStatus();
@@ -285,6 +290,12 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   return absl::OkStatus();
 }
 
+void Process::Abandon() {
+  TakeDown();
+  const absl::Status discarded = setup_.folder->DiscardIfNew();
+  if (!discarded.ok()) TROUPE_WARN("run folder not removed error=\"{}\"", std::string(discarded.message()));
+}
+
 void Process::TakeDown() {
   if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
   if (sampler_ != nullptr) sampler_->Stop();
@@ -314,7 +325,11 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
     TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
   }
   Process process(std::move(setup));
-  TROUPE_RETURN_IF_ERROR(process.Start(flags, registry));
+  const absl::Status started = process.Start(flags, registry);
+  if (!started.ok()) {
+    process.Abandon();
+    return started;
+  }
   return process.TrainToTheEnd();
 }
 
