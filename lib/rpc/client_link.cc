@@ -7,6 +7,34 @@
 
 namespace troupe::rpc {
 
+LinkOwner::LinkOwner() : gauge_(std::make_shared<Gauge>()) {}
+
+std::shared_ptr<ClientLink> LinkOwner::MakeLink() {
+  gauge_->Add();
+  return std::shared_ptr<ClientLink>(new ClientLink(this), [gauge = gauge_](ClientLink* link) {
+    delete link;
+    gauge->Remove();
+  });
+}
+
+void LinkOwner::AwaitLinksGone() { gauge_->AwaitZero(); }
+
+void LinkOwner::Gauge::Add() {
+  base::MutexLock lock(&mutex_);
+  ++links_;
+}
+
+void LinkOwner::Gauge::Remove() {
+  base::MutexLock lock(&mutex_);
+  --links_;
+  changed_.NotifyAll();
+}
+
+void LinkOwner::Gauge::AwaitZero() {
+  base::MutexLock lock(&mutex_);
+  while (links_ > 0) changed_.Wait(&mutex_);
+}
+
 void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
   self_ = shared_from_this();
   grpc::GenericStub stub(channel);

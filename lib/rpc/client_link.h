@@ -16,9 +16,14 @@ namespace troupe::rpc {
 
 class ClientLink;
 
-/// Whose stream it is. Called by gRPC's threads, without locks; must not block. Outlives its links.
+/// Whose streams they are. Called by gRPC's threads, without locks; must not block.
+///
+/// Outlives its links: calls AwaitLinksGone before it (or a channel of theirs) goes. That waits until they are
+/// destroyed, not only done: a link's context holds its channel, and gRPC 1.51 breaks when a thread of its own drops
+/// the last channel of the process.
 class LinkOwner {
  public:
+  LinkOwner();
   virtual ~LinkOwner() = default;
 
   struct Outgoing {
@@ -30,6 +35,27 @@ class LinkOwner {
   virtual void OnMessage(const ClientLink* link, const grpc::ByteBuffer& message) = 0;
   /// The last call for this link.
   virtual void OnLinkDone(const ClientLink* link, const absl::Status& status) = 0;
+
+ protected:
+  /// A link that is not started yet.
+  std::shared_ptr<ClientLink> MakeLink();
+  /// Blocks until every link has been destroyed. Cancel them first; call without locks and without holding one.
+  void AwaitLinksGone();
+
+ private:
+  /// How many links there are. Shared with them, as the last may go when its owner is gone.
+  class Gauge {
+   public:
+    void Add();
+    void Remove();
+    void AwaitZero();
+
+   private:
+    base::Mutex mutex_;
+    base::CondVar changed_;
+    int links_ ABSL_GUARDED_BY(mutex_) = 0;
+  };
+  const std::shared_ptr<Gauge> gauge_;
 };
 
 /// One try of one stream, as the client sees it: a shell. One read and one write in flight. Also serves

@@ -69,8 +69,7 @@ absl::Duration WorkerClient::Step() {
     const absl::Duration now = clock_->SteadyNow();
     if (rollout_ == nullptr) {
       if (now >= rollout_retry_at_) {
-        rollout_ = std::make_shared<ClientLink>(static_cast<LinkOwner*>(this));
-        ++live_links_;
+        rollout_ = MakeLink();
         hello_sent_ = false;
         hello_deadline_ = now + kHandshakeTimeout;
         start_rollout = rollout_;
@@ -97,8 +96,7 @@ absl::Duration WorkerClient::Step() {
     // Only a registered worker subscribes: a learner that refuses it would refuse this stream, too.
     if (has_policies_ && weight_link_ == nullptr && joined_) {
       if (now >= weight_retry_at_) {
-        weight_link_ = std::make_shared<ClientLink>(static_cast<LinkOwner*>(this));
-        ++live_links_;
+        weight_link_ = MakeLink();
         subscribe_sent_ = false;
         assembler_ = std::make_unique<WeightAssembler>(policies_);
         start_weights = weight_link_;
@@ -119,7 +117,9 @@ void WorkerClient::Run() {
     const absl::Duration wait = Step();
     base::MutexLock lock(&mutex_);
     if (ended_) return;
-    changed_.WaitFor(&mutex_, wait);
+    // What came up since Step looked must not wait for the next notification.
+    if (!step_due_) changed_.WaitFor(&mutex_, wait);
+    step_due_ = false;
   }
 }
 
@@ -146,6 +146,7 @@ void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_
   weights_.resize(policies.size());
   policies_ = std::move(policies);
   spec_hash_ = spec_hash;
+  step_due_ = true;
   changed_.NotifyAll();
 }
 
@@ -199,6 +200,8 @@ absl::StatusOr<policy::WeightSnapshotPtr> WorkerClient::AwaitWeights(policy::Pol
   while (true) {
     if (ended_) return end_status_;
     if (weights_[slot] != nullptr && !(weights_[slot]->version < min_version)) return weights_[slot];
+    // A grant that was not begun before a drain need not be.
+    if (no_more_grants_) return absl::CancelledError(stop_reason_);
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(absl::StrCat("no weights of version {", min_version.learner_epoch, ", ",
@@ -247,17 +250,18 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
 }
 
 void WorkerClient::Close() {
-  std::shared_ptr<ClientLink> rollout, weights;
   {
-    base::MutexLock lock(&mutex_);
-    EndLocked(absl::CancelledError("closed"));
-    rollout = rollout_;
-    weights = weight_link_;
+    std::shared_ptr<ClientLink> rollout, weights;
+    {
+      base::MutexLock lock(&mutex_);
+      EndLocked(absl::CancelledError("closed"));
+      rollout = rollout_;
+      weights = weight_link_;
+    }
+    if (rollout != nullptr) rollout->Cancel();
+    if (weights != nullptr) weights->Cancel();
   }
-  if (rollout != nullptr) rollout->Cancel();
-  if (weights != nullptr) weights->Cancel();
-  base::MutexLock lock(&mutex_);
-  while (live_links_ > 0) changed_.Wait(&mutex_);
+  AwaitLinksGone();
 }
 
 AckCounters WorkerClient::acks() const {
@@ -436,6 +440,7 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   rollout_backoff_.Reset();
   weight_backoff_.Reset();
   weight_retry_at_ = absl::ZeroDuration();
+  step_due_ = true;
 }
 
 void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) {
@@ -501,7 +506,6 @@ void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
 void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status) {
   std::shared_ptr<ClientLink> ended;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
-  --live_links_;
   const bool is_rollout = link == rollout_.get();
   if (!status.ok()) last_error_ = status;
   if (is_rollout) {
@@ -513,6 +517,7 @@ void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status
     ended = std::move(weight_link_);
     weight_link_ = nullptr;
   }
+  step_due_ = true;
   changed_.NotifyAll();
   if (ended_) return;
   if (Permanent(status)) {

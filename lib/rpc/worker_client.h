@@ -140,7 +140,7 @@ class WorkerClient final : public rollout::SampleSink,
   absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
   bool no_more_grants_ ABSL_GUARDED_BY(mutex_) = false;
   std::string stop_reason_ ABSL_GUARDED_BY(mutex_);
-  int live_links_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool step_due_ ABSL_GUARDED_BY(mutex_) = false;  ///< something came up since Run's last Step
   absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
 
   // The Rollout stream.

@@ -28,12 +28,13 @@ class ScriptedPeer final : private LinkOwner {
     arguments.SetMaxSendMessageSize(-1);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-    link_ = std::make_shared<ClientLink>(static_cast<LinkOwner*>(this));
+    link_ = MakeLink();
     link_->Start(channel_, method);
   }
   ~ScriptedPeer() override {
     link_->Cancel();
-    AwaitEnd().IgnoreError();
+    link_.reset();
+    AwaitLinksGone();
   }
 
   /// `last`: half-close after it.

@@ -1,0 +1,163 @@
+#include "services/worker/worker_process.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mutex.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/resolved_run.h"
+#include "lib/config/run_config.h"
+#include "lib/rollout/rollout_worker.h"
+#include "lib/rpc/worker_client.h"
+#include "services/common/rollout_setup.h"
+#include "services/common/signals.h"
+
+namespace troupe::services {
+namespace {
+
+// How often a signal is looked for: it bounds the start of a drain.
+constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+
+std::string ProcessName() {
+  char host[65] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return absl::StrCat(host, ":", getpid());
+}
+
+uint64_t DrawIncarnation() {
+  // Not one of a run's random numbers: it must differ between processes, also after a restart with the same seed.
+  std::random_device device;
+  const uint64_t drawn = (static_cast<uint64_t>(device()) << 32) | device();
+  return drawn == 0 ? 1 : drawn;
+}
+
+/// Runs a client's I/O thread; joins it at the end.
+class IoThread {
+ public:
+  explicit IoThread(rpc::WorkerClient* client) : client_(client), thread_([client] { client->Run(); }) {}
+  ~IoThread() {
+    client_->Close();
+    thread_.join();
+  }
+  IoThread(const IoThread&) = delete;
+  IoThread& operator=(const IoThread&) = delete;
+
+ private:
+  rpc::WorkerClient* const client_;
+  std::thread thread_;
+};
+
+/// Turns the first signal into a stop of the client's grants and of `worker`, from a thread of its own: the stepping
+/// thread may be in the middle of a grant, or waiting for a learner.
+class SignalWatch {
+ public:
+  SignalWatch(rpc::WorkerClient* client, rollout::RolloutWorker* worker)
+      : client_(client), worker_(worker), thread_([this] { Loop(); }) {}
+  ~SignalWatch() {
+    {
+      base::MutexLock lock(&mutex_);
+      stopped_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  void Loop() {
+    while (!DrainSignals::Received()) {
+      base::MutexLock lock(&mutex_);
+      if (!stopped_) changed_.WaitFor(&mutex_, kSignalInterval);
+      if (stopped_) return;
+    }
+    TROUPE_INFO("signal received, handing in what there is");
+    client_->StopGrants("signal");
+    worker_->RequestStop();
+  }
+
+  rpc::WorkerClient* const client_;
+  rollout::RolloutWorker* const worker_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
+/// Blocks until welcomed; CANCELLED when a signal came first.
+absl::StatusOr<rpc::Welcome> AwaitWelcome(rpc::WorkerClient& client, absl::Duration timeout) {
+  base::Clock& clock = base::Clock::Real();
+  const absl::Duration deadline = clock.SteadyNow() + timeout;
+  while (true) {
+    const absl::StatusOr<rpc::Welcome> welcome = client.AwaitWelcome(kSignalInterval);
+    if (welcome.ok() || client.ended() || clock.SteadyNow() >= deadline) return welcome;
+    if (DrainSignals::Received()) return absl::CancelledError("signal before the learner was reached");
+  }
+}
+
+/// The run as this build understands the learner's configuration.
+absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
+                          config::RunConfig::FromYaml(welcome.config_yaml, "the learner's configuration"));
+  TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, config::ResolveRun(config, registry));
+  if (run.schema.Hash() != welcome.spec_hash) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this worker makes spec ", absl::Hex(run.schema.Hash()), " of the learner's configuration, expected ",
+        absl::Hex(welcome.spec_hash), ": use builds of the same release on both ends"));
+  }
+  return run;
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry) {
+  rpc::WorkerClientOptions options;
+  options.address = flags.learner;
+  options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  options.name = ProcessName();
+  options.incarnation = DrawIncarnation();
+  options.backoff.budget = flags.reconnect_timeout;
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
+                          rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
+  const IoThread io_thread(client.get());
+
+  const absl::StatusOr<rpc::Welcome> welcome = AwaitWelcome(*client, flags.connect_timeout);
+  // A signal, or a run that is over already: there is nothing to hand in.
+  if (absl::IsCancelled(welcome.status())) return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(welcome.status());
+  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, ResolveWelcome(*welcome, registry));
+  client->SetPolicies(run.policies, welcome->spec_hash);
+  TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", welcome->worker_id.value(), flags.learner,
+              welcome->learner_epoch);
+
+  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, MakeRolloutConfig(run, registry));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(std::move(config)));
+  rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
+  absl::Status status;
+  {
+    const SignalWatch watch(client.get(), &worker);
+    status = worker.Run();
+  }
+  const std::string reason = client->end_reason();
+  const absl::Status drained = client->Drain(flags.drain_timeout);
+  const rollout::RolloutStats stats = worker.collector().stats();
+  const rpc::AckCounters acks = client->acks();
+  TROUPE_INFO(
+      "worker ends reason=\"{}\" env_steps={} agent_steps={} episodes={} fragments={} accepted={} stale={} "
+      "duplicate={} invalid={} "
+      "reconnects={} env_errors={}",
+      reason, stats.env_steps, stats.agent_steps, stats.episodes, stats.fragments, acks.accepted, acks.stale,
+      acks.duplicate, acks.invalid, client->reconnects(), stats.env_errors);
+  TROUPE_RETURN_IF_ERROR(status);
+  return drained;
+}
+
+}  // namespace troupe::services

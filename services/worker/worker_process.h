@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lib/env/registry.h"
+
+namespace troupe::services {
+
+/// The command line of `troupe worker`. Plain value.
+struct WorkerFlags {
+  std::string learner;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
+  bool insecure_plaintext_network = false;
+  absl::Duration connect_timeout = absl::Seconds(30);   ///< for the first welcome
+  absl::Duration reconnect_timeout = absl::Minutes(5);  ///< a learner that is away for longer is gone for good
+  absl::Duration drain_timeout = absl::Seconds(10);     ///< for the last acknowledgements
+};
+
+/// Samples for the learner at `flags.learner` until it drains, is gone for good, or a signal asks to leave
+/// (DrainSignals, installed by the caller). Gets everything else from the learner. OK: drained. Else why not, for the
+/// person at the command line: UNAVAILABLE no learner, FAILED_PRECONDITION it does not want this worker (or this
+/// worker's build understands another configuration).
+///
+/// Threads: the caller's steps environments; one keeps the connection; one watches for signals; gRPC has its own.
+/// Returns within the round of environment steps in progress and `drain_timeout` after a signal.
+absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry);
+
+}  // namespace troupe::services
