@@ -1,57 +1,9 @@
-#include <malloc.h>
-
-#include <atomic>
 #include <cstdlib>
-#include <new>
 
 #include "lib/rollout/collector.h"
+#include "lib/rollout/testing/malloc_counter.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gtest/gtest.h>
-
-// Counts every heap allocation of the process: malloc itself is replaced, so that operator new, Abseil and Eigen are
-// seen, too. Sanitizers bring their own malloc; there operator new's replacement is what counts.
-
-namespace {
-std::atomic<int64_t> g_allocations{0};
-}  // namespace
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TROUPE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TROUPE_SANITIZED 1
-#endif
-#endif
-
-#ifndef TROUPE_SANITIZED
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-void* malloc(size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_malloc(size);
-}
-void* calloc(size_t count, size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_calloc(count, size);
-}
-void* realloc(void* memory, size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_realloc(memory, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** out, size_t alignment, size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  *out = __libc_memalign(alignment, size);
-  return *out == nullptr ? 12 : 0;
-}
-}
-#endif
 
 namespace troupe::rollout {
 namespace {
@@ -108,20 +60,17 @@ class SteadyEnv final : public env::MultiAgentEnv {
 };
 
 TEST(AllocationTest, TheHookCounts) {
-#ifdef TROUPE_SANITIZED
-  GTEST_SKIP() << "sanitizers replace malloc themselves";
-#endif
-  const int64_t before = g_allocations.load();
+  if (!CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
+  const int64_t before = AllocationCount();
   auto* volatile p = new int(3);
   delete p;
-  free(malloc(10));
-  EXPECT_EQ(g_allocations.load() - before, 2);
+  void* volatile q = malloc(10);
+  free(q);
+  EXPECT_EQ(AllocationCount() - before, 2);
 }
 
 TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
-#ifdef TROUPE_SANITIZED
-  GTEST_SKIP() << "sanitizers replace malloc themselves";
-#endif
+  if (!CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
   for (const bool continuous : {false, true}) {
     const ScriptedOptions options = {
         .agents = 3, .state_kind = env::StateKind::kPerEnv, .action_mask = !continuous, .continuous = continuous};
@@ -134,9 +83,9 @@ TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
     // Odd steps, so that grants begin at different places of the episodes and buffers reach their full size.
     for (int i = 0; i < 12; ++i) ASSERT_TRUE(collector->RunGrant(grant, weights, sink).ok());
     const int64_t fragments = collector->stats().fragments;
-    const int64_t before = g_allocations.load();
+    const int64_t before = AllocationCount();
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(collector->RunGrant(grant, weights, sink).ok());
-    const int64_t allocations = g_allocations.load() - before;
+    const int64_t allocations = AllocationCount() - before;
     // What remains belongs to handing a fragment over (owners' counts), however many steps it has.
     EXPECT_LE(allocations, 3 * (collector->stats().fragments - fragments));
     EXPECT_EQ(collector->stats().fragments - fragments, 20);
@@ -145,9 +94,7 @@ TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
 }
 
 TEST(AllocationTest, LongerFragmentsAllocateNoMore) {
-#ifdef TROUPE_SANITIZED
-  GTEST_SKIP() << "sanitizers replace malloc themselves";
-#endif
+  if (!CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
   const ScriptedOptions options = {.agents = 3};
   RolloutConfig config = ScriptedConfig(options, [=] { return std::make_unique<SteadyEnv>(options); });
   auto collector = *Collector::Create(config);
@@ -157,9 +104,9 @@ TEST(AllocationTest, LongerFragmentsAllocateNoMore) {
   for (int k = 0; k < 2; ++k) {
     const sample::Grant grant = ScriptedGrant(8, k == 0 ? 40 : 400);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(collector->RunGrant(grant, weights, sink).ok());
-    const int64_t before = g_allocations.load();
+    const int64_t before = AllocationCount();
     ASSERT_TRUE(collector->RunGrant(grant, weights, sink).ok());
-    counted[k] = g_allocations.load() - before;
+    counted[k] = AllocationCount() - before;
   }
   EXPECT_EQ(counted[0], counted[1]) << "so a step allocates nothing";
 }

@@ -50,6 +50,14 @@ TEST(EvaluatorTest, MoreEpisodesBeginWithTheSameOnes) {
   EXPECT_EQ(few, many) << "and so there is no bias to short ones";
 }
 
+TEST(EvaluatorTest, SharesJoinedAreTheWhole) {
+  const auto whole = Each(Evaluate(RandomConfig(), 8, {.episodes = 20}));
+  auto joined = Each(Evaluate(RandomConfig(), 8, {.episodes = 13}));
+  const auto rest = Each(Evaluate(RandomConfig(), 3, {.episodes = 7, .first_episode = 13}));
+  joined.insert(joined.end(), rest.begin(), rest.end());
+  EXPECT_EQ(whole, joined);
+}
+
 TEST(EvaluatorTest, RunsAgainWithTheSameResult) {
   const RolloutConfig config = RandomConfig();
   auto evaluator = *Evaluator::Create(config, 4);

@@ -1,0 +1,234 @@
+// Rollout on one core: mpe/simple_spread, 64 environments, three agents, actor 18-64-64-5 with tanh; everything a
+// worker does but the network: env step, inference, sampling, log-probability, recording of fragments. Beside it, in
+// the same run and interleaved, what bounds it: the environments alone, inference alone, and the matrix products of
+// inference alone. Heap allocations are counted by replacing malloc.
+//
+//   taskset -c 0 build/release/bench/rollout_bench [--repetitions N] [--back_end auto|eigen|avx2|avx512]
+//
+// Medians over the repetitions; a repetition of each takes about 0.2 s.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/base/philox.h"
+#include "lib/env/checked_env.h"
+#include "lib/env/registry.h"
+#include "lib/env/slot_buffers.h"
+#include "lib/envs/register_all.h"
+#include "lib/inference/actor.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/rollout/collector.h"
+#include "lib/rollout/testing/malloc_counter.h"
+
+namespace troupe {
+namespace {
+
+constexpr uint32_t kNumEnvs = 64;
+constexpr int32_t kGrantEnvSteps = 50;  // of each environment: two episodes
+
+class AllToOne final : public policy::PolicyMapping {
+ public:
+  policy::PolicySlot Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+    return policy::PolicySlot(0);
+  }
+};
+
+class DroppingSink final : public rollout::SampleSink {
+ public:
+  absl::Status Submit(sample::MultiAgentBatchPtr fragment) override {
+    bytes += static_cast<int64_t>(fragment->policies.at(0).obs.bytes());
+    return absl::OkStatus();
+  }
+  int64_t bytes = 0;
+};
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "rollout_bench: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+double Seconds(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec) {
+  auto weights = std::make_shared<policy::WeightSnapshot>();
+  weights->id = spec.id;
+  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
+  base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {});
+  for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
+  return weights;
+}
+
+/// One thing that is measured.
+struct Leg {
+  std::string name;
+  int64_t agent_steps;  ///< of one call
+  std::function<void()> call;
+  std::vector<double> ns_per_agent_step = {};
+  int64_t allocations = 0;
+  int64_t counted_agent_steps = 0;
+
+  double median() {
+    std::sort(ns_per_agent_step.begin(), ns_per_agent_step.end());
+    return ns_per_agent_step[ns_per_agent_step.size() / 2];
+  }
+};
+
+int Main(int argc, char** argv) {
+  int repetitions = 9;
+  inference::Backend back_end = inference::Backend::kAuto;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i], value = argv[i + 1];
+    if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
+    if (flag == "--back_end") {
+      back_end = value == "eigen"    ? inference::Backend::kEigen
+                 : value == "avx2"   ? inference::Backend::kAvx2
+                 : value == "avx512" ? inference::Backend::kAvx512
+                                     : inference::Backend::kAuto;
+    }
+  }
+
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  const rollout::EnvFactory factory = [&registry] { return registry.Make("mpe/simple_spread", env::EnvArgs()); };
+  auto probe = factory();
+  Check(probe.status());
+  const env::EnvSpec env_spec = (*probe)->spec();
+  const int64_t num_agents = env_spec.num_agents();
+
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId("shared");
+  spec.observation_space = env_spec.possible_agents[0].observation_space;
+  spec.action_space = env_spec.possible_agents[0].action_space;
+  const policy::WeightSnapshotPtr weights = RandomWeights(spec);
+  policy::PolicySpec linear = spec;
+  linear.model.activation = policy::Activation::kIdentity;
+
+  // Everything.
+  rollout::RolloutConfig config;
+  config.env_spec = env_spec;
+  config.policies = {spec};
+  config.mapping = std::make_shared<AllToOne>();
+  config.env_factory = factory;
+  config.backend = back_end;
+  auto collector = rollout::Collector::Create(config);
+  Check(collector.status());
+  sample::Grant grant;
+  for (uint32_t e = 0; e < kNumEnvs; ++e) grant.lanes.push_back({e, 0, false, kGrantEnvSteps});
+  DroppingSink sink;
+
+  // The environments, with fixed actions and rows that nobody reads.
+  std::vector<std::unique_ptr<env::MultiAgentEnv>> envs;
+  env::SlotBuffers buffers(env_spec, kNumEnvs);
+  uint32_t episode = 0;
+  std::vector<space::ActionWord> words(static_cast<size_t>(num_agents));
+  std::vector<const space::ActionWord*> actions;
+  for (int64_t a = 0; a < num_agents; ++a) {
+    words[static_cast<size_t>(a)].i32 = static_cast<int32_t>(1 + a % 4);
+    actions.push_back(&words[static_cast<size_t>(a)]);
+  }
+  for (uint32_t e = 0; e < kNumEnvs; ++e) {
+    auto env = factory();
+    Check(env.status());
+    envs.push_back(std::make_unique<env::CheckedEnv>(*std::move(env)));
+    Check(envs.back()->Reset({1, e, episode}, buffers.BeginStep(static_cast<int>(e))));
+  }
+  const auto step_envs = [&] {
+    for (int s = 0; s < kGrantEnvSteps; ++s) {
+      for (uint32_t e = 0; e < kNumEnvs; ++e) {
+        const int index = static_cast<int>(e);
+        Check(envs[e]->Step(actions, buffers.BeginStep(index)));
+        if (buffers.all_done(index)) Check(envs[e]->Reset({1, e, ++episode}, buffers.BeginAutoReset(index)));
+      }
+    }
+  };
+
+  // Inference, on rows that look like the environment's.
+  const int64_t rows = num_agents * kNumEnvs;
+  std::vector<float> obs(static_cast<size_t>(rows * spec.observation_size()));
+  base::PhiloxSequence random(base::PhiloxKey::Make(2, base::RandomStream::kTest), {});
+  for (float& x : obs) x = static_cast<float>(random.Uniform(-1.5, 1.5));
+  std::vector<inference::RowKey> keys(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r)
+    keys[static_cast<size_t>(r)] = {static_cast<uint32_t>(r / num_agents), 0, static_cast<int32_t>(r % num_agents), 0};
+  std::vector<space::ActionWord> sampled(static_cast<size_t>(rows));
+  std::vector<float> logp(static_cast<size_t>(rows)), outputs(static_cast<size_t>(rows * spec.actor_output_size()));
+  auto actor = inference::Actor::Create(spec, 1, back_end);
+  auto products = inference::Actor::Create(linear, 1, back_end);
+  Check(actor.status());
+  Check(products.status());
+  Check((*actor)->SetWeights(weights));
+  Check((*products)->SetWeights(weights));
+  const auto act = [&] {
+    for (int s = 0; s < kGrantEnvSteps; ++s) {
+      for (inference::RowKey& key : keys) ++key.env_step;
+      Check((*actor)->Act({rows, obs.data(), nullptr, keys.data()}, sampled.data(), logp.data()));
+    }
+  };
+  const auto multiply = [&] {
+    for (int s = 0; s < kGrantEnvSteps; ++s)
+      Check((*products)->Forward({rows, obs.data(), nullptr, keys.data()}, absl::MakeSpan(outputs)));
+  };
+
+  const int64_t agent_steps = rows * kGrantEnvSteps;
+  std::vector<Leg> legs = {
+      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, {weights}, sink)); }},
+      {"environments only", agent_steps, step_envs},
+      {"inference only (forward, sample, log-prob)", agent_steps, act},
+      {"matrix products of inference only", agent_steps, multiply},
+  };
+  for (Leg& leg : legs) {
+    for (int i = 0; i < 12; ++i) leg.call();  // buffers grow to their size
+  }
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (Leg& leg : legs) {
+      int64_t calls = 0;
+      double seconds = 0;
+      const int64_t before = rollout::AllocationCount();
+      while (seconds < 0.2) {
+        seconds += Seconds(leg.call);
+        ++calls;
+      }
+      leg.allocations += rollout::AllocationCount() - before;
+      leg.counted_agent_steps += calls * leg.agent_steps;
+      leg.ns_per_agent_step.push_back(seconds * 1e9 / static_cast<double>(calls * leg.agent_steps));
+    }
+  }
+
+  std::printf(
+      "mpe/simple_spread, %u environments x %ld agents, actor %ld-64-64-%ld tanh, back end %s, one thread, median of "
+      "%d\n",
+      kNumEnvs, static_cast<long>(num_agents), static_cast<long>(spec.observation_size()),
+      static_cast<long>(spec.actor_output_size()), std::string((*actor)->backend_name()).c_str(), repetitions);
+  std::printf("%-46s %16s %14s %22s\n", "", "agent-steps/s", "ns/agent-step", "allocations/1M steps");
+  for (Leg& leg : legs) {
+    std::printf("%-46s %16.0f %14.1f %22.2f\n", leg.name.c_str(), 1e9 / leg.median(), leg.median(),
+                1e6 * static_cast<double>(leg.allocations) / static_cast<double>(leg.counted_agent_steps));
+  }
+  const double floor = legs[1].median() + legs[2].median();
+  std::printf(
+      "rollout at %.2f of its floor (environments + inference, %.0f agent-steps/s); recording and the loop take %.1f "
+      "ns\n",
+      floor / legs[0].median(), 1e9 / floor, legs[0].median() - floor);
+  const rollout::RolloutStats stats = (*collector)->stats();
+  std::printf("fragments %ld, of %ld agent steps each; allocations of the rollout are those of handing them over\n",
+              static_cast<long>(stats.fragments), static_cast<long>(stats.agent_steps / stats.fragments));
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) { return troupe::Main(argc, argv); }
