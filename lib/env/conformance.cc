@@ -65,7 +65,7 @@ class Player {
 std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
   const EnvSpec& spec = a.spec();
   const auto same = [](const auto& x, const auto& y) {
-    return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0;
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0);
   };
   if (a.all_terminated(0) != b.all_terminated(0) || a.all_truncated(0) != b.all_truncated(0))
     return "the end of the episode";
