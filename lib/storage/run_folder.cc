@@ -104,7 +104,10 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, File
   if (!has_run && options.resume) return absl::NotFoundError(absl::StrCat("no run to resume in \"", run, "\""));
   if (options.keep < 1)
     return absl::InvalidArgumentError(absl::StrCat("keep is ", options.keep, "; expected at least 1"));
-  TROUPE_RETURN_IF_ERROR(fs.MakeDirectories(absl::StrCat(run, "/", kCheckpoints)));
+  const absl::Status made = fs.MakeDirectories(absl::StrCat(run, "/", kCheckpoints));
+  if (!made.ok()) {
+    return absl::Status(made.code(), absl::StrCat("run folder \"", run, "\" cannot be made: ", made.message()));
+  }
   TROUPE_ASSIGN_OR_RETURN(const int lock_fd, TakeLock(run + "/lock"));
   // From here on the lock is held by `folder`.
   std::unique_ptr<RunFolder> folder;

@@ -76,7 +76,7 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, int6
 
 void RunReporter::Finish() {
   if (!last_) return;
-  if (lines_ != nullptr && (!last_written_ || evaluation_)) WriteLine(*last_);
+  if (lines_ != nullptr && !last_written_) WriteLine(*last_);
   Flush();
   Display(*last_, true);
 }

@@ -43,11 +43,13 @@ def main():
     with open(os.path.join(arguments.run, "summary.json"), encoding="utf-8") as file:
         summary = json.load(file)
     faults = check_lines(lines, arguments.env_steps)
-    evaluation = summary.get("evaluation_return_sum")
+    evaluation = (summary["evaluation"] or {}).get("return_sum", {}).get("mean")
     if evaluation is None:
         faults.append(f"summary.json has no evaluation: {summary}")
     elif not evaluation >= arguments.bar:
         faults.append(f"evaluation: return_sum {evaluation}, expected at least {arguments.bar}")
+    if summary["env_steps"] != lines[-1]["env_steps"]:
+        faults.append(f"summary.json says {summary['env_steps']} env steps, the last line of progress.jsonl {lines[-1]['env_steps']}")
     for fault in faults:
         print(fault, file=sys.stderr)
     if faults:
@@ -57,7 +59,7 @@ def main():
                 "rows_trained", "rows_queued", "rows_dropped", "rows_rolled_back"):
         print(f"{key}\t{last[key]}")
     print(f"counters add up on\t{len(lines)} of {len(lines)} lines")
-    print(f"final evaluation, return_sum (bar {arguments.bar:g})\t{evaluation:.2f}")
+    print(f"final evaluation, {summary['evaluation']['episodes']} episodes, return_sum (bar {arguments.bar:g})\t{evaluation:.2f}")
     return 0
 
 

@@ -43,7 +43,8 @@ done
 project=troupe-e2e-$$
 work=$(mktemp -d)
 export TROUPE_CONFIG=$config TROUPE_RUN=e2e TROUPE_RUNS=runs
-export TROUPE_LEARNER_ARGS="--set stop.env_steps=$env_steps --set evaluation.at_end=true --set experiment.checkpoint_interval=$((env_steps / 20)) $learner_args"
+export TROUPE_LEARNER_ARGS="--set stop.env_steps=$env_steps --set evaluation.at_end=true --set evaluation.episodes=500 \
+--set experiment.write_interval=1 --set experiment.checkpoint_interval=$((env_steps / 20)) $learner_args"
 rows=()
 
 compose() { docker-compose -f "$root/deploy/docker-compose.yml" -p "$project" "$@"; }

@@ -1,0 +1,128 @@
+// troupe checkpoint ls|verify
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/storage/checkpoint_format.h"
+#include "lib/storage/run_folder.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/output.h"
+#include "services/cli/run_path.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CheckpointFlags {
+  std::string target;
+  std::string checkpoint;  // of verify: empty: all
+  std::string directory = "runs";
+  bool json = false;
+};
+
+absl::StatusOr<std::vector<storage::CheckpointEntry>> List(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.target, flags.directory));
+  return storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
+}
+
+absl::StatusOr<int> Ls(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<storage::CheckpointEntry> entries, List(flags));
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"env steps", "", "path"}};
+  for (const storage::CheckpointEntry& entry : entries) {
+    list.push_back(
+        {{"env_steps", entry.env_steps}, {"path", entry.path}, {"latest", entry.is_latest}, {"best", entry.is_best}});
+    const char* mark = entry.is_latest ? (entry.is_best ? "latest, best" : "latest") : (entry.is_best ? "best" : "");
+    rows.push_back({WithThousands(entry.env_steps), mark, entry.path});
+  }
+  if (flags.json) {
+    PrintJson(list);
+  } else {
+    PrintTable(rows);
+  }
+  return 0;
+}
+
+/// The checkpoint directories that the command line means.
+absl::StatusOr<std::vector<std::string>> Targets(const CheckpointFlags& flags) {
+  std::error_code error;
+  const bool is_checkpoint = std::filesystem::exists(flags.target + "/manifest.json", error);
+  if (is_checkpoint) return std::vector<std::string>{flags.target};
+  if (!flags.checkpoint.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.target, flags.directory));
+    TROUPE_ASSIGN_OR_RETURN(std::string path,
+                            storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
+    return std::vector<std::string>{std::move(path)};
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<storage::CheckpointEntry> entries, List(flags));
+  if (entries.empty()) return absl::NotFoundError(absl::StrCat("run \"", flags.target, "\" has no checkpoint"));
+  std::vector<std::string> paths;
+  for (const storage::CheckpointEntry& entry : entries) paths.push_back(entry.path);
+  return paths;
+}
+
+absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Targets(flags));
+  Json list = Json::array();
+  int damaged = 0;
+  for (const std::string& path : paths) {
+    const absl::StatusOr<storage::CheckpointManifest> manifest =
+        storage::VerifyCheckpoint(storage::FileSystem::Posix(), path);
+    if (manifest.ok()) {
+      list.push_back({{"path", path},
+                      {"ok", true},
+                      {"env_steps", manifest->state.env_steps},
+                      {"updates", manifest->state.iteration}});
+      if (!flags.json) {
+        std::printf("ok       %s: %s env steps, %s updates, %zu files\n", path.c_str(),
+                    WithThousands(manifest->state.env_steps).c_str(), WithThousands(manifest->state.iteration).c_str(),
+                    manifest->files.size());
+      }
+    } else {
+      ++damaged;
+      list.push_back({{"path", path}, {"ok", false}, {"error", std::string(manifest.status().message())}});
+      std::fprintf(stderr, "DAMAGED  %s: %s\n", path.c_str(), std::string(manifest.status().message()).c_str());
+    }
+  }
+  if (flags.json) PrintJson(list);
+  return damaged == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void AddCheckpointCommand(CLI::App& app, Action* action) {
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List and verify a run's checkpoints.");
+  checkpoint->require_subcommand(1);
+  checkpoint->footer("Example: troupe checkpoint ls runs/my_run");
+
+  const auto ls_flags = std::make_shared<CheckpointFlags>();
+  CLI::App* ls = checkpoint->add_subcommand("ls", "The checkpoints of a run.");
+  ls->add_option("run", ls_flags->target, "run folder, or a run's name inside --directory")->required();
+  ls->add_option("--directory", ls_flags->directory, "where runs are looked for by name")->capture_default_str();
+  ls->add_flag("--json", ls_flags->json, "one line: [{\"env_steps\", \"path\", \"latest\", \"best\"}]");
+  ls->footer("Example: troupe checkpoint ls runs/my_run");
+  ls->callback([=] { *action = [=] { return Ls(*ls_flags); }; });
+
+  const auto verify_flags = std::make_shared<CheckpointFlags>();
+  CLI::App* verify =
+      checkpoint->add_subcommand("verify", "Compare sizes and checksums of every file with the manifest.");
+  verify
+      ->add_option("target", verify_flags->target,
+                   "run folder, a run's name inside --directory, or a checkpoint's folder")
+      ->required();
+  verify->add_option("--checkpoint", verify_flags->checkpoint, "only this one: latest, best, or its env steps");
+  verify->add_option("--directory", verify_flags->directory, "where runs are looked for by name")
+      ->capture_default_str();
+  verify->add_flag("--json", verify_flags->json,
+                   "one line: [{\"path\", \"ok\", \"env_steps\", \"updates\"}], with \"error\" for a damaged one");
+  verify->footer("Example: troupe checkpoint verify runs/my_run --checkpoint latest");
+  verify->callback([=] { *action = [=] { return Verify(*verify_flags); }; });
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,60 @@
+// troupe: the thin program. Parses the command line and runs one subcommand; errors go to stderr, what was asked for to
+// stdout.
+
+#include <cstdio>
+#include <string>
+
+#include "lib/base/log.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/programs.h"
+#include <CLI/CLI.hpp>
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int Fail(const std::string& message, int code) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "troupe: error: %s\n", message.c_str());
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  troupe::base::InitLogging("troupe", "info");
+  // The learner is another program with flags of its own; they are passed on as they are.
+  if (argc >= 2 && std::string(argv[1]) == "learner") {
+    const absl::Status status = troupe::services::ExecLearner({argv + 2, argv + argc});
+    return Fail(std::string(status.message()), kFailed);
+  }
+
+  CLI::App app{
+      "Troupe trains many agents with many policies: rollout workers stream samples to a learner, which pushes weights "
+      "back."};
+  app.footer(
+      "Example: troupe train examples/simple_spread_mappo.yaml\n`troupe COMMAND --help` tells more about a command.");
+  app.require_subcommand(1);
+  troupe::services::Action action;
+  troupe::services::AddTrainCommand(app, &action);
+  troupe::services::AddLearnerCommand(app, &action);
+  troupe::services::AddWorkerCommand(app, &action);
+  troupe::services::AddEvaluateCommand(app, &action);
+  troupe::services::AddStatusCommand(app, &action);
+  troupe::services::AddCheckpointCommand(app, &action);
+  troupe::services::AddEnvsCommand(app, &action);
+  troupe::services::AddConfigCommand(app, &action);
+  troupe::services::AddBenchCommand(app, &action);
+  troupe::services::AddVersionCommand(app, &action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return Fail(std::string(error.what()) + "\nRun with --help for more.", kUsage);
+  }
+  const absl::StatusOr<int> code = action();
+  if (!code.ok()) return Fail(std::string(code.status().message()), kFailed);
+  return *code;
+}

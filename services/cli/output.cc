@@ -1,0 +1,40 @@
+#include "services/cli/output.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+
+void PrintJson(const nlohmann::ordered_json& value) {
+  // Text from outside may not be UTF-8; a reader gets a replacement character rather than an exception.
+  const std::string line = value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void PrintTable(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return;
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += row[i];
+      if (i + 1 < widths.size()) line.append(widths[i] - row[i].size(), ' ');
+    }
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+std::string WithThousands(int64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > (number < 0 ? 4u : 3u); at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+}  // namespace troupe::services

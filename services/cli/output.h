@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace troupe::services {
+
+/// One line of JSON on stdout, which must be the last thing a command prints. NaN and infinities become null.
+void PrintJson(const nlohmann::ordered_json& value);
+
+/// Prints rows as aligned columns; all rows are as long as the first.
+void PrintTable(const std::vector<std::vector<std::string>>& rows);
+
+/// "12,345".
+std::string WithThousands(int64_t number);
+
+}  // namespace troupe::services

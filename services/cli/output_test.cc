@@ -1,0 +1,27 @@
+#include "services/cli/output.h"
+
+#include "services/cli/programs.h"
+#include <gtest/gtest.h>
+
+namespace troupe::services {
+namespace {
+
+TEST(OutputTest, WithThousands) {
+  EXPECT_EQ(WithThousands(0), "0");
+  EXPECT_EQ(WithThousands(999), "999");
+  EXPECT_EQ(WithThousands(1000), "1,000");
+  EXPECT_EQ(WithThousands(1234567), "1,234,567");
+  EXPECT_EQ(WithThousands(-123), "-123");
+  EXPECT_EQ(WithThousands(-1234), "-1,234");
+  EXPECT_EQ(WithThousands(-123456), "-123,456");
+}
+
+TEST(ProgramsTest, ShellQuoted) {
+  EXPECT_EQ(ShellQuoted("a-b/c=1.5"), "a-b/c=1.5");
+  EXPECT_EQ(ShellQuoted(""), "''");
+  EXPECT_EQ(ShellQuoted("a b"), "'a b'");
+  EXPECT_EQ(ShellQuoted("it's"), "'it'\\''s'");
+}
+
+}  // namespace
+}  // namespace troupe::services

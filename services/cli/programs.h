@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace troupe::services {
+
+/// Path of the running program.
+std::string OwnPath();
+
+/// troupe-learner beside this program (installed), in the build tree's services/learner, or on the PATH. NOT_FOUND
+/// where the build has no LibTorch.
+absl::StatusOr<std::string> FindLearnerProgram();
+
+/// Becomes troupe-learner; returns only when that fails.
+absl::Status ExecLearner(std::vector<std::string> arguments);
+
+/// The benchmarks of this build, by name, sorted; NOT_FOUND when none is built.
+absl::StatusOr<std::vector<std::string>> FindBenchmarks();
+
+/// `word` as a shell takes it.
+std::string ShellQuoted(const std::string& word);
+
+}  // namespace troupe::services

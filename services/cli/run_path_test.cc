@@ -1,0 +1,51 @@
+#include "services/cli/run_path.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace troupe::services {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunPathTest : public testing::Test {
+ protected:
+  RunPathTest() {
+    std::string path = testing::TempDir() + "/run_path_XXXXXX";
+    root_ = mkdtemp(path.data());
+    fs::create_directories(root_ + "/runs/a");
+    fs::create_directories(root_ + "/runs/empty");
+    std::ofstream(root_ + "/runs/a/config.yaml") << "seed: 1\n";
+  }
+  ~RunPathTest() override { fs::remove_all(root_); }
+
+  std::string root_;
+};
+
+TEST_F(RunPathTest, FindsAFolderAndAName) {
+  EXPECT_EQ(*FindRunFolder(root_ + "/runs/a"), root_ + "/runs/a");
+  EXPECT_EQ(*FindRunFolder("a", root_ + "/runs"), root_ + "/runs/a");
+  const absl::Status missing = FindRunFolder("empty", root_ + "/runs").status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(),
+            "there is no run in \"empty\" nor in \"" + root_ + "/runs/empty\" (a run has a config.yaml)");
+  EXPECT_FALSE(FindRunFolder("", root_ + "/runs").ok());
+}
+
+TEST_F(RunPathTest, LastWholeLineOfProgress) {
+  const std::string run = root_ + "/runs/a";
+  EXPECT_EQ(LastProgressLine(run).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(run + "/progress.jsonl") << "{\"half";
+  EXPECT_EQ(LastProgressLine(run).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(run + "/progress.jsonl") << "{\"a\": 1}\n";
+  EXPECT_EQ(*LastProgressLine(run), "{\"a\": 1}");
+  std::ofstream(run + "/progress.jsonl") << std::string(100000, 'x') << "\n{\"a\": 1}\n{\"a\": 2}\n{\"a\":";
+  EXPECT_EQ(*LastProgressLine(run), "{\"a\": 2}");
+}
+
+}  // namespace
+}  // namespace troupe::services

@@ -1,0 +1,197 @@
+// troupe status
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/control_client.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/output.h"
+#include "services/cli/run_path.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct StatusFlags {
+  std::string target;
+  std::string learner;
+  std::string directory = "runs";
+  double timeout_s = 5;
+  bool insecure_plaintext_network = false;
+  bool json = false;
+};
+
+Json ToJson(const v1::StatusReply& reply) {
+  const v1::RowCounters& rows = reply.rows();
+  Json workers = Json::array();
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    workers.push_back({{"worker_id", worker.worker_id()},
+                       {"worker_epoch", worker.worker_epoch()},
+                       {"name", worker.name()},
+                       {"num_envs", worker.num_envs()},
+                       {"last_seen_s", worker.last_seen_s()},
+                       {"policy_lag", worker.policy_lag()},
+                       {"accepted_rows", worker.accepted_rows()}});
+  }
+  Json policies = Json::array();
+  for (const v1::PolicyStatus& policy : reply.policies()) {
+    policies.push_back({{"policy_id", policy.policy_id()},
+                        {"learner_epoch", policy.version().learner_epoch()},
+                        {"version", policy.version().n()},
+                        {"trains", policy.trains()}});
+  }
+  return {{"running", true},
+          {"run_name", reply.run_name()},
+          {"build_version", reply.build_version()},
+          {"learner_epoch", reply.learner_epoch()},
+          {"env_steps", reply.env_steps()},
+          {"agent_steps", reply.agent_steps()},
+          {"updates", reply.updates()},
+          {"episodes", reply.episodes()},
+          {"wall_clock_s", reply.wall_clock_s()},
+          {"env_steps_per_s", reply.env_steps_per_s()},
+          {"return_sum", reply.return_sum()},
+          {"return_mean", reply.return_mean()},
+          {"state", reply.state()},
+          {"rows",
+           {{"received", rows.received()},
+            {"accepted", rows.accepted()},
+            {"duplicate", rows.duplicate()},
+            {"stale", rows.stale()},
+            {"invalid", rows.invalid()},
+            {"trained", rows.trained()},
+            {"queued", rows.queued()},
+            {"dropped", rows.dropped()},
+            {"rolled_back", rows.rolled_back()}}},
+          {"workers", workers},
+          {"policies", policies}};
+}
+
+void Print(const v1::StatusReply& reply) {
+  std::printf("run %s: %s%s, learner epoch %llu, version %s\n", reply.run_name().c_str(), reply.state().c_str(),
+              reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")").c_str(),
+              static_cast<unsigned long long>(reply.learner_epoch()), reply.build_version().c_str());
+  std::printf("%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
+              WithThousands(reply.env_steps()).c_str(),
+              WithThousands(static_cast<int64_t>(reply.env_steps_per_s())).c_str(),
+              WithThousands(reply.agent_steps()).c_str(), WithThousands(reply.updates()).c_str(),
+              WithThousands(reply.episodes()).c_str(), reply.wall_clock_s());
+  if (std::isfinite(reply.return_sum())) {
+    std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f a agent\n", reply.return_sum(),
+                reply.return_mean());
+  }
+  const v1::RowCounters& rows = reply.rows();
+  std::printf(
+      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
+      "rolled back\n",
+      WithThousands(rows.received()).c_str(), WithThousands(rows.accepted()).c_str(),
+      WithThousands(rows.duplicate()).c_str(), WithThousands(rows.stale()).c_str(),
+      WithThousands(rows.invalid()).c_str(), WithThousands(rows.trained()).c_str(),
+      WithThousands(rows.queued()).c_str(), WithThousands(rows.dropped()).c_str(),
+      WithThousands(rows.rolled_back()).c_str());
+  std::vector<std::vector<std::string>> table = {{"worker", "name", "environments", "rows", "lag", "last seen"}};
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    table.push_back({absl::StrCat(worker.worker_id()), worker.name(), absl::StrCat(worker.num_envs()),
+                     WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
+                     absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s")});
+  }
+  PrintTable(table);
+}
+
+absl::StatusOr<v1::StatusReply> Ask(const StatusFlags& flags, const std::string& address) {
+  rpc::TransportSecurity security;
+  security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client,
+                          rpc::ControlClient::Create(address, security));
+  return client->Status(absl::Seconds(flags.timeout_s));
+}
+
+/// What the folder says of a run that nobody trains now: its last line of progress.
+absl::StatusOr<int> ShowStopped(const StatusFlags& flags, const std::string& folder) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string line, LastProgressLine(folder));
+  const Json last = Json::parse(line, nullptr, false);
+  if (!last.is_object())
+    return absl::DataLossError(absl::StrCat("the last line of progress.jsonl in \"", folder, "\" is no JSON object"));
+  if (flags.json) {
+    Json reply = {{"running", false}};
+    reply.update(last);
+    PrintJson(reply);
+    return 0;
+  }
+  std::printf("run %s: not running\n", folder.c_str());
+  for (const char* key : {"env_steps", "agent_steps", "updates", "wall_clock_s", "return_sum", "return_mean"}) {
+    if (last.contains(key)) std::printf("%-14s %s\n", key, last[key].dump().c_str());
+  }
+  return 0;
+}
+
+/// An address that a learner of this machine listens on, as one to connect to.
+std::string LocalForm(const std::string& address) {
+  for (const auto& [any, loopback] : {std::pair("0.0.0.0:", "127.0.0.1:"), std::pair("[::]:", "[::1]:")}) {
+    if (absl::StartsWith(address, any)) return absl::StrCat(loopback, absl::StripPrefix(address, any));
+  }
+  return address;
+}
+
+absl::StatusOr<int> Status(const StatusFlags& flags) {
+  std::string address = flags.learner;
+  absl::StatusOr<std::string> folder = absl::NotFoundError("");
+  if (address.empty()) {
+    if (flags.target.empty()) return absl::InvalidArgumentError("needs an address (unix:PATH or HOST:PORT) or a run");
+    folder = FindRunFolder(flags.target, flags.directory);
+    if (folder.ok()) {
+      const absl::StatusOr<std::string> text = ReadTextFile(*folder + "/address");
+      if (!text.ok()) return ShowStopped(flags, *folder);
+      address = LocalForm(text->substr(0, text->find('\n')));
+    } else if (flags.target.find(':') == std::string::npos) {
+      return folder.status();
+    } else {
+      address = flags.target;
+    }
+  }
+  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, address);
+  if (!reply.ok()) {
+    // A learner that was killed leaves its address behind.
+    if (folder.ok() && reply.status().code() == absl::StatusCode::kUnavailable) return ShowStopped(flags, *folder);
+    return reply.status();
+  }
+  if (flags.json) {
+    PrintJson(ToJson(*reply));
+  } else {
+    Print(*reply);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddStatusCommand(CLI::App& app, Action* action) {
+  const auto flags = std::make_shared<StatusFlags>();
+  CLI::App* status = app.add_subcommand("status", "Ask a running learner how it goes, or see where a run stopped.");
+  auto* target = status->add_option("target", flags->target,
+                                    "the learner's address (unix:PATH or HOST:PORT), a run folder, or a run's name");
+  status->add_option("--learner", flags->learner, "the learner's address")->excludes(target);
+  status->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
+  status->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  status->add_flag("--insecure-plaintext-network", flags->insecure_plaintext_network,
+                   "ask without encryption and authentication beyond this machine");
+  status->add_flag(
+      "--json", flags->json,
+      "one line: {\"running\", \"env_steps\", \"agent_steps\", \"updates\", \"wall_clock_s\", \"env_steps_per_s\", "
+      "\"return_sum\", "
+      "\"return_mean\", ...}; of a running learner also \"rows\", \"workers\", \"policies\" (docs/cli.md)");
+  status->footer("Example: troupe status runs/my_run --json");
+  status->callback([=] { *action = [=] { return Status(*flags); }; });
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,177 @@
+#include "services/cli/supervisor.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace troupe::services {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Real processes, which are small shell scripts here. What they do is written into files of a folder.
+class SupervisorTest : public testing::Test {
+ protected:
+  SupervisorTest() {
+    std::string path = testing::TempDir() + "/supervisor_XXXXXX";
+    folder_ = mkdtemp(path.data());
+  }
+  ~SupervisorTest() override { fs::remove_all(folder_); }
+
+  std::vector<std::string> Shell(const std::string& script) const {
+    return {"/bin/sh", "-c", "cd " + folder_ + "; " + script};
+  }
+
+  Supervisor::Options Options(const std::string& learner, const std::string& worker, int workers) const {
+    Supervisor::Options options;
+    options.learner_command = Shell(learner);
+    options.worker_command = Shell(worker);
+    options.num_workers = workers;
+    options.socket_path = folder_ + "/socket";
+    options.worker_grace = absl::Milliseconds(200);
+    options.restart.backoff = {.initial = absl::Milliseconds(1),
+                               .max = absl::Milliseconds(5),
+                               .multiplier = 2.0,
+                               .budget = absl::Milliseconds(40)};
+    return options;
+  }
+
+  int Lines(const std::string& file) const {
+    std::ifstream stream(folder_ + "/" + file);
+    int lines = 0;
+    for (std::string line; std::getline(stream, line);) ++lines;
+    return lines;
+  }
+
+  bool AwaitLines(const std::string& file, int lines) const {
+    for (int i = 0; i < 2000 && Lines(file) < lines; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return Lines(file) >= lines;
+  }
+
+  pid_t FirstPid(const std::string& file) const {
+    std::ifstream stream(folder_ + "/" + file);
+    pid_t pid = 0;
+    stream >> pid;
+    return pid;
+  }
+
+  /// Whether a process is there; one that nobody reaped yet counts as gone.
+  static bool Lives(pid_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string ignored;
+    std::string state;
+    stat >> ignored >> ignored >> state;
+    return !state.empty() && state != "Z";
+  }
+
+  std::string folder_;
+};
+
+// Ends when it is told to, as the learner does.
+constexpr char kLearner[] = "trap 'exit 0' TERM; echo $$ >> learner; touch socket; while :; do sleep 0.01; done";
+
+TEST_F(SupervisorTest, EndsWithTheLearnersExitCode) {
+  Supervisor supervisor(Options("exit 7", "echo $$ >> workers", 2), &base::Clock::Real());
+  EXPECT_EQ(*supervisor.Run(), 7);
+  EXPECT_EQ(Lines("workers"), 0) << "workers wait for the socket";
+}
+
+TEST_F(SupervisorTest, AKilledLearnerIsReported) {
+  Supervisor supervisor(Options("kill -9 $$", "", 0), &base::Clock::Real());
+  EXPECT_EQ(*supervisor.Run(), 137);
+}
+
+TEST_F(SupervisorTest, KilledWorkersAreReplacedAndLeaveWithTheLearner) {
+  // The learner ends when the fourth worker has come: two, and a successor for each that was killed.
+  const std::string learner = "touch socket; while [ $(cat workers 2> /dev/null | wc -l) -lt 4 ]; do sleep 0.01; done";
+  const std::string worker =
+      "echo $$ >> workers; [ $(wc -l < workers) -gt 2 ] || kill -9 $$; trap 'exit 0' TERM; while :; do sleep 0.01; "
+      "done";
+  Supervisor::Options options = Options(learner, worker, 2);
+  options.restart.backoff.budget = absl::Seconds(10);
+  const absl::Time begin = absl::Now();
+  {
+    Supervisor supervisor(options, &base::Clock::Real());
+    EXPECT_EQ(*supervisor.Run(), 0);
+  }
+  EXPECT_GE(Lines("workers"), 4);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));
+  std::ifstream workers(folder_ + "/workers");
+  for (pid_t pid = 0; workers >> pid;) EXPECT_FALSE(Lives(pid)) << pid;
+}
+
+TEST_F(SupervisorTest, WorkersThatKeepDyingEndTheRun) {
+  Supervisor supervisor(Options(kLearner, "echo $$ >> workers; exit 3", 2), &base::Clock::Real());
+  EXPECT_EQ(supervisor.Run().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GT(Lines("workers"), 4);
+  EXPECT_FALSE(Lives(FirstPid("learner")));
+}
+
+TEST_F(SupervisorTest, ASignalDrainsTheLearnerAndWorkersAreNotReplaced) {
+  const std::string learner = "trap 'touch drained; exit 0' TERM; touch socket; while :; do sleep 0.01; done";
+  const std::string worker = "echo $$ >> workers; trap 'exit 1' TERM; while [ ! -e drained ]; do sleep 0.01; done";
+  Supervisor supervisor(Options(learner, worker, 1), &base::Clock::Real());
+  std::thread person([&] {
+    EXPECT_TRUE(AwaitLines("workers", 1));
+    kill(getpid(), SIGTERM);  // blocked in every thread: the supervisor takes it
+  });
+  EXPECT_EQ(*supervisor.Run(), 0);
+  person.join();
+  EXPECT_TRUE(fs::exists(folder_ + "/drained"));
+  EXPECT_EQ(Lines("workers"), 1);
+}
+
+TEST_F(SupervisorTest, ASecondSignalKills) {
+  const std::string learner =
+      "trap 'echo got >> signals' TERM; echo $$ >> learner; touch socket; while :; do sleep 0.01; done";
+  Supervisor supervisor(Options(learner, "trap '' TERM; echo $$ >> workers; while :; do sleep 0.01; done", 1),
+                        &base::Clock::Real());
+  std::thread person([&] {
+    EXPECT_TRUE(AwaitLines("workers", 1));
+    kill(getpid(), SIGINT);
+    EXPECT_TRUE(AwaitLines("signals", 1));
+    kill(getpid(), SIGINT);
+  });
+  EXPECT_EQ(*supervisor.Run(), 137);
+  person.join();
+  EXPECT_FALSE(Lives(FirstPid("learner")));
+  EXPECT_FALSE(Lives(FirstPid("workers")));
+}
+
+TEST_F(SupervisorTest, AProgramThatIsNotThereIsAnError) {
+  Supervisor::Options options = Options("", "", 0);
+  options.learner_command = {"/nonexistent/troupe-learner"};
+  Supervisor supervisor(options, &base::Clock::Real());
+  const absl::StatusOr<int> code = supervisor.Run();
+  EXPECT_EQ(code.status().message(), "cannot start /nonexistent/troupe-learner: No such file or directory");
+}
+
+TEST_F(SupervisorTest, NoOrphanOutlivesAKilledParent) {
+  const pid_t parent = fork();
+  if (parent == 0) {
+    Supervisor supervisor(Options(kLearner, "echo $$ >> workers; while :; do sleep 0.01; done", 1),
+                          &base::Clock::Real());
+    (void)supervisor.Run();
+    _exit(0);
+  }
+  ASSERT_TRUE(AwaitLines("workers", 1));
+  kill(parent, SIGKILL);
+  std::optional<ChildExit> end;
+  while (!end) end = TryReap(parent);
+  for (int i = 0; i < 2000 && (Lives(FirstPid("workers")) || Lives(FirstPid("learner"))); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(Lives(FirstPid("workers")));
+  EXPECT_FALSE(Lives(FirstPid("learner")));
+}
+
+}  // namespace
+}  // namespace troupe::services

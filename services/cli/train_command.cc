@@ -1,0 +1,200 @@
+// troupe train: a learner and local workers over a Unix socket.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/resolved_run.h"
+#include "lib/envs/register_all.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/output.h"
+#include "services/cli/programs.h"
+#include "services/cli/run_path.h"
+#include "services/cli/supervisor.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxSocketPath = 99;  // sun_path has 108 bytes; some leave room for a suffix
+
+struct TrainFlags {
+  std::string config;
+  std::vector<std::string> overrides;
+  int workers = -1;
+  std::string name;
+  std::string resume;
+  bool resume_or_start = false;
+  std::string warm_start;
+  std::string log_level = "info";
+  bool json = false;
+};
+
+/// What the parent must know of the run. The learner reads and checks the configuration itself, too.
+struct Plan {
+  std::string folder;
+  std::string name;  ///< empty on a resume: the folder has one
+  int num_workers = 0;
+};
+
+std::vector<std::string> AllOverrides(const TrainFlags& flags) {
+  std::vector<std::string> overrides = flags.overrides;
+  if (flags.workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.workers));
+  if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
+  return overrides;
+}
+
+absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
+  if (flags.config.empty() && flags.resume.empty()) {
+    return absl::InvalidArgumentError("needs a configuration file (examples/ has some), or --resume RUN");
+  }
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  std::string file = flags.config;
+  Plan plan;
+  if (!flags.resume.empty()) {
+    std::string directory = config::RunConfig().experiment_directory();
+    if (!flags.config.empty()) {
+      TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
+                              config::RunConfig::FromFile(flags.config, flags.overrides));
+      directory = config.experiment_directory();
+    } else if (!flags.overrides.empty()) {
+      TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
+                              config::RunConfig::FromYaml("{}", "defaults", flags.overrides));
+      directory = config.experiment_directory();
+    }
+    absl::StatusOr<std::string> folder = FindRunFolder(flags.resume, directory);
+    if (!folder.ok()) return absl::NotFoundError(absl::StrCat("--resume: ", std::string(folder.status().message())));
+    plan.folder = *std::move(folder);
+    if (file.empty()) file = plan.folder + "/config.yaml";
+  }
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
+  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
+  plan.num_workers = run.num_workers;
+  if (flags.resume.empty()) {
+    plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
+                                                       : run.experiment.experiment_name;
+    plan.folder = run.experiment.directory + "/" + plan.name;
+  }
+  return plan;
+}
+
+/// A private folder for the socket, removed with what is in it.
+class SocketFolder {
+ public:
+  static absl::StatusOr<std::unique_ptr<SocketFolder>> Make() {
+    std::vector<std::string> parents = {"/tmp"};
+    const char* tmpdir = std::getenv("TMPDIR");
+    if (tmpdir != nullptr && *tmpdir == '/') parents.insert(parents.begin(), tmpdir);
+    std::string errors;
+    for (const std::string& parent : parents) {
+      std::string path = parent + "/troupe-XXXXXX";
+      if (path.size() + sizeof("/learner.sock") > kMaxSocketPath) continue;
+      if (mkdtemp(path.data()) != nullptr) return std::unique_ptr<SocketFolder>(new SocketFolder(path));
+      absl::StrAppend(&errors, errors.empty() ? "" : "; ", parent, ": ", std::strerror(errno));
+    }
+    return absl::PermissionDeniedError(absl::StrCat("cannot make a folder for the learner's socket: ", errors));
+  }
+  ~SocketFolder() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  std::string socket() const { return path_ + "/learner.sock"; }
+
+ private:
+  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+std::vector<std::string> LearnerCommand(const TrainFlags& flags, const Plan& plan, const std::string& program,
+                                        const std::string& socket) {
+  std::vector<std::string> command = {program};
+  if (!flags.config.empty()) command.push_back(flags.config);
+  const auto add = [&command](const char* flag, const std::string& value) {
+    command.push_back(flag);
+    command.push_back(value);
+  };
+  for (const std::string& text : flags.overrides) add("--set", text);
+  if (flags.workers >= 0) add("--workers", absl::StrCat(flags.workers));
+  if (!flags.resume.empty()) {
+    add("--resume", flags.resume);
+  } else {
+    add("--name", plan.name);
+  }
+  if (flags.resume_or_start) command.push_back("--resume-or-start");
+  if (!flags.warm_start.empty()) add("--warm-start", flags.warm_start);
+  add("--log-level", flags.log_level);
+  add("--listen", "unix:" + socket);
+  return command;
+}
+
+/// The run's summary.json as the last line of stdout.
+absl::Status PrintSummary(const std::string& folder) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(folder + "/summary.json"));
+  const nlohmann::ordered_json summary = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!summary.is_object()) return absl::DataLossError(absl::StrCat(folder, "/summary.json holds no JSON object"));
+  PrintJson(summary);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Train(const TrainFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(flags));
+  TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
+  Supervisor::Options options;
+  options.learner_command = LearnerCommand(flags, plan, program, folder->socket());
+  // Only what a person must know: the learner tells who joined and left.
+  options.worker_command = {OwnPath(),     "worker",
+                            "--learner",   "unix:" + folder->socket(),
+                            "--log-level", flags.log_level == "info" ? "warn" : flags.log_level};
+  options.num_workers = plan.num_workers;
+  options.socket_path = folder->socket();
+  int code = 0;
+  {
+    Supervisor supervisor(std::move(options), &base::Clock::Real());
+    TROUPE_ASSIGN_OR_RETURN(code, supervisor.Run());
+  }
+  if (code == 0 && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
+  return code;
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, Action* action) {
+  const auto flags = std::make_shared<TrainFlags>();
+  CLI::App* train = app.add_subcommand("train", "Train a run on this machine: a learner and rollout workers.");
+  train->add_option("config", flags->config, "configuration (YAML); with --resume it may be left out");
+  train->add_option("--workers", flags->workers, "worker processes (num_workers); 0: the learner samples")
+      ->check(CLI::Range(0, 1024));
+  train->add_option("--set", flags->overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
+  train->add_option("--name", flags->name, "name of the run (experiment.experiment_name)");
+  auto* resume = train->add_option("--resume", flags->resume, "go on with this run: its folder, or its name");
+  train
+      ->add_flag("--resume-or-start", flags->resume_or_start,
+                 "go on with the run of that name if there is one, else start it")
+      ->excludes(resume);
+  train
+      ->add_option("--warm-start", flags->warm_start, "start from the weights of this checkpoint, or of a run's latest")
+      ->excludes(resume);
+  train->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  train->add_flag("--json", flags->json, "print the run's summary.json as one line at the end (docs/metrics.md)");
+  train->footer(
+      "Example: troupe train examples/simple_spread_mappo.yaml --workers 2 --set seed=7\n"
+      "The first Ctrl-C ends the run in order, with a checkpoint; `troupe train --resume RUN` goes on.");
+  train->callback([=] { *action = [=] { return Train(*flags); }; });
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,58 @@
+// troupe worker
+
+#include <memory>
+
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/envs/register_all.h"
+#include "services/cli/cli_command.h"
+#include "services/common/signals.h"
+#include "services/worker/worker_process.h"
+#include <CLI/CLI.hpp>
+
+namespace troupe::services {
+namespace {
+
+struct Flags {
+  WorkerFlags worker;
+  double connect_timeout_s = 30;
+  double reconnect_timeout_s = 300;
+  std::string log_level = "info";
+};
+
+absl::StatusOr<int> Work(const Flags& flags) {
+  base::InitLogging("worker", flags.log_level);
+  DrainSignals::Install();
+  WorkerFlags worker = flags.worker;
+  worker.connect_timeout = absl::Seconds(flags.connect_timeout_s);
+  worker.reconnect_timeout = absl::Seconds(flags.reconnect_timeout_s);
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  TROUPE_RETURN_IF_ERROR(RunWorker(worker, registry));
+  return 0;
+}
+
+}  // namespace
+
+void AddWorkerCommand(CLI::App& app, Action* action) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* worker = app.add_subcommand("worker", "Sample for a learner, which tells it everything else.");
+  worker->add_option("--learner", flags->worker.learner, "the learner's address: unix:PATH or HOST:PORT")->required();
+  worker->add_flag("--insecure-plaintext-network", flags->worker.insecure_plaintext_network,
+                   "connect without encryption and authentication beyond this machine");
+  worker->add_option("--connect-timeout", flags->connect_timeout_s, "seconds to try for the first time")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  worker
+      ->add_option("--reconnect-timeout", flags->reconnect_timeout_s,
+                   "seconds after which a lost learner is gone for good")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  worker->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  worker->footer("Example: troupe worker --learner unix:/tmp/learner.sock");
+  worker->callback([=] { *action = [=] { return Work(*flags); }; });
+}
+
+}  // namespace troupe::services

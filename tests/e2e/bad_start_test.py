@@ -1,0 +1,70 @@
+"""What a person gets wrong at the start: one clear error on stderr, a non-zero exit code, and nothing left behind."""
+
+import os
+import socket
+
+import harness
+
+CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 1
+num_envs_per_worker: 8
+algorithm: {train_batch_size: 200, minibatch_size: 100, num_epochs: 1}
+stop: {env_steps: 400}
+evaluation: {episodes: 4}
+"""
+
+
+class BadStartTest(harness.TroupeTestCase):
+    def fails(self, *arguments, saying, timeout=60):
+        done = self.troupe(*arguments, ok=False, timeout=timeout)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        for words in saying:
+            self.assertIn(words, done.stderr)
+        self.assertNotIn("CHECK failed", done.stderr)
+        self.assertNotIn("terminate called", done.stderr)
+        return done
+
+    def test_configuration_errors_name_the_place(self):
+        self.fails("train", "missing.yaml", saying=["missing.yaml"])
+        self.fails("train", self.write("empty.yaml", ""), saying=["empty.yaml"])
+        typo = self.write("typo.yaml", CONFIG.replace("num_epochs", "num_epoch"))
+        self.fails("train", typo, saying=["typo.yaml:5:", "num_epoch", "num_epochs"])
+        good = self.write("good.yaml", CONFIG)
+        self.fails("train", good, "--set", "algorithm.gamma=1.5", saying=["algorithm.gamma", "1.5"])
+        self.fails("train", good, "--set", "algorithm.minibatch_size=100000", saying=["minibatch_size"])
+        self.fails("train", good, "--set", "env.name=mpe/simple_spraed", saying=["mpe/simple_spraed", "mpe/simple_spread"])
+        self.fails("train", good, "--set", "env.args.N=0", saying=["N"])
+        self.assertFalse(os.path.exists(self.path("runs")) and os.listdir(self.path("runs")))
+
+    def test_run_folders(self):
+        good = self.write("good.yaml", CONFIG)
+        self.troupe("train", good, "--name", "run")
+        self.fails("train", good, "--name", "run", saying=["run", "--resume"])
+        self.fails("train", good, "--resume", "nobody", saying=["nobody"])
+        self.fails("train", good, "--resume", "run", "--set", "model.actor_hidden_sizes=[8]", "--set", "stop.env_steps=800",
+                   saying=["actor_hidden_sizes"])
+        manifest = self.path("runs", "run", "checkpoints", "400", "manifest.json")
+        os.truncate(manifest, 100)
+        done = self.troupe("train", "--resume", "run", "--set", "stop.env_steps=800", ok=False)
+        self.assertIn("damaged", done.stderr)
+        self.assertTrue(os.path.exists(self.path("runs", "run", "checkpoints", "400.corrupt")))
+        with open(self.path("file"), "w") as file:
+            file.write("x")
+        self.fails("train", good, "--set", "experiment.directory=file", "--name", "r", saying=["run folder", "file/r"])
+
+    def test_addresses(self):
+        good = self.write("good.yaml", CONFIG)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.fails("learner", good, "--listen", f"127.0.0.1:{port}", "--name", "r", saying=[str(port)])
+        self.fails("learner", good, "--listen", "0.0.0.0:0", "--name", "r", saying=["--insecure-plaintext-network"])
+        self.fails("learner", good, "--listen", "nonsense", "--name", "r", saying=["nonsense"])
+        self.assertFalse(os.path.exists(self.path("runs", "r")), "a start that failed leaves no run behind")
+        self.fails("worker", "--learner", f"unix:{self.path('nobody.sock')}", "--connect-timeout", "1", saying=["nobody.sock"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,87 @@
+"""The same configuration and seed give the same bytes: twice, stopped and resumed, and with more workers; another seed does not.
+And evaluating changes nothing. Episodes of simple_spread have 25 steps and so have the fragments here: nothing is cut."""
+
+import json
+import os
+
+import harness
+
+STEPS = 4800  # six updates of 800
+
+
+class ReproducibilityTest(harness.TroupeTestCase):
+    def train(self, name, *arguments, workers=1, steps=STEPS, seed=3):
+        self.troupe("train", self.example("simple_spread_mappo.yaml"), "--workers", str(workers), "--name", name,
+                    *self.settings(workers, steps), "--set", f"seed={seed}", *arguments)
+
+    def settings(self, workers, steps):
+        values = {"stop.env_steps": steps, "num_envs_per_worker": 32 // max(workers, 1), "algorithm.train_batch_size": 800,
+                  "algorithm.minibatch_size": 500, "algorithm.num_epochs": 2, "evaluation.episodes": 10, "learner_threads": 2,
+                  "experiment.checkpoint_interval": STEPS // 2, "experiment.write_interval": 800}
+        return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+
+    def weights(self, name, steps=STEPS):
+        return [self.hash_of("runs", name, "checkpoints", str(steps), file)
+                for file in ("policies.safetensors", "optimizer.safetensors")]
+
+    def test_same_seed_same_bytes_another_seed_others(self):
+        for name, seed in (("first", 3), ("second", 3), ("other", 4)):
+            self.train(name, seed=seed)
+        self.assertEqual(self.weights("first"), self.weights("second"))
+        self.assertNotEqual(self.weights("first")[0], self.weights("other")[0])
+        self.assertEqual(self.summary("first")["evaluation"], self.summary("second")["evaluation"])
+
+    def test_stopped_at_half_and_resumed_equals_uninterrupted(self):
+        self.train("whole")
+        self.train("halves", steps=STEPS // 2)
+        self.troupe("train", "--resume", "halves", "--set", f"stop.env_steps={STEPS}")
+        self.assertEqual(self.weights("whole"), self.weights("halves"))
+        whole, halves = self.summary("whole"), self.summary("halves")
+        for key in ("env_steps", "agent_steps", "updates", "episodes", "return_sum", "rows", "evaluation"):
+            self.assertEqual(whole[key], halves[key], key)
+        self.assertEqual([line["env_steps"] for line in self.progress("halves")],
+                         [line["env_steps"] for line in self.progress("whole")])
+
+    def test_the_number_of_workers_changes_nothing(self):
+        self.train("one", workers=1)
+        self.train("two", workers=2)
+        self.train("none", workers=0)
+        self.assertEqual(self.weights("one"), self.weights("two"))
+        self.assertEqual(self.weights("one")[0], self.weights("none")[0])
+
+    def test_evaluating_freezes_everything(self):
+        self.train("run", "--set", "algorithm.normalize_observations=true")
+        before = self.hashes_below("runs", "run")
+        results = [json.loads(self.troupe("evaluate", "runs/run", "--episodes", "20", "--seed", "5", "--json").stdout.splitlines()[-1])
+                   for _ in range(2)]
+        self.assertEqual(self.hashes_below("runs", "run"), before)
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(set(results[0]), {"episodes", "return_sum", "return_mean", "agents", "episode_length"})
+        self.assertEqual(results[0]["episodes"], 20)
+        self.assertEqual(sorted(results[0]["agents"]), ["agent_0", "agent_1", "agent_2"])
+        for value in (results[0]["return_sum"], results[0]["return_mean"], *results[0]["agents"].values()):
+            self.assertEqual(set(value), {"mean", "std"})
+        self.assertEqual(results[0]["episode_length"], {"mean": 25.0})
+        total = sum(agent["mean"] for agent in results[0]["agents"].values())
+        self.assertAlmostEqual(total, results[0]["return_sum"]["mean"], places=6)
+
+    def test_a_run_adds_up_and_can_be_verified(self):
+        self.train("run", workers=2)
+        summary = self.summary("run")
+        self.assert_rows_add_up(summary["rows"])
+        self.assertEqual(summary["rows"]["trained"], 3 * STEPS)
+        self.assertEqual(summary["env_steps"], STEPS)
+        last = self.progress("run")[-1]
+        for key in ("env_steps", "agent_steps", "updates", "wall_clock_s", "env_steps_per_s", "return_sum", "return_mean"):
+            self.assertIn(key, last)
+        self.assertEqual(last["minibatch_steps"], 2 * 5)  # 2,400 rows in minibatches of 500: the remainder is one, too
+        self.troupe("checkpoint", "verify", "runs/run")
+        broken = self.path("runs", "run", "checkpoints", str(STEPS), "policies.safetensors")
+        os.truncate(broken, os.path.getsize(broken) - 1)
+        done = self.troupe("checkpoint", "verify", "runs/run", ok=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("damaged", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
