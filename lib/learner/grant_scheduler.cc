@@ -46,12 +46,17 @@ void GrantScheduler::RemoveWorker(WorkerId worker) {
   if (outstanding_.count(worker.value()) == 0) return;
   Expire(worker, std::nullopt);
   for (Lane& lane : lanes_) {
-    if (lane.owner != worker.value()) continue;
-    lane.owner = 0;
-    lane.fresh = true;
+    if (lane.owner == worker.value()) TakeAway(lane);
   }
   outstanding_.erase(worker.value());
   if (!started_ && outstanding_.empty()) first_join_.reset();
+}
+
+void GrantScheduler::TakeAway(Lane& lane) {
+  // The owner may be in an episode of which it has not delivered a row yet.
+  if (!lane.fresh) ++lane.next_episode;
+  lane.owner = 0;
+  lane.fresh = true;
 }
 
 void GrantScheduler::SetPublished(int64_t n) {
@@ -190,9 +195,11 @@ std::vector<int32_t> GrantScheduler::RemainingSteps(const OpenGrant& grant) cons
     remaining.push_back(std::max(0, lane.env_steps - lane.seen));
     sum += remaining.back();
   }
-  if (options_.complete_episodes) return remaining;
-  // `seen` misses steps at which nobody acted or every row is still pending: the sum is exact, its parts need not be.
+  // `seen` misses steps at which nobody acted or every row is still pending, and counts those twice whose rows were:
+  // the sum is exact, its parts need not be. Where episodes are completed, a lane with too much does not pay for
+  // another.
   int64_t missing = grant.granted - grant.delivered - sum;
+  if (options_.complete_episodes) missing = std::max<int64_t>(0, missing);
   for (size_t i = 0; missing != 0; i = (i + 1) % remaining.size()) {
     if (missing > 0) {
       ++remaining[i];
@@ -249,7 +256,7 @@ void GrantScheduler::Rebalance() {
     if (share.has < share.target) {
       ++share.has;
     } else {
-      lane.owner = 0;
+      TakeAway(lane);
     }
   }
   auto share = shares.begin();

@@ -111,6 +111,8 @@ class GrantScheduler {
     uint64_t last_sequence = 0;
   };
 
+  /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
+  static void TakeAway(Lane& lane);
   void Open();
   void Rebalance();
   /// Gives every orphan to the worker with the least to do.

@@ -63,11 +63,6 @@ double FakeRollout::Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_
   return base::ToUniformDouble(words[0], words[1]);
 }
 
-int FakeRollout::TimesBegun(uint32_t env_id, uint32_t episode) const {
-  const auto it = begun_.find({env_id, episode});
-  return it == begun_.end() ? 0 : it->second;
-}
-
 bool FakeRollout::Ready(const Lane& lane, uint32_t env_id, int32_t slot) const {
   const Agent& agent = lane.agents[slot];
   if (lane.step < agent.appears || lane.step >= agent.leaves) return false;

@@ -36,8 +36,8 @@ class FakeRollout {
 
   /// Samples the grant with weights of `version`.
   std::vector<std::shared_ptr<MultiAgentBatch>> Play(const Grant& grant, policy::WeightVersion version);
-  /// How often episode `episode` of `env_id` was begun here.
-  int TimesBegun(uint32_t env_id, uint32_t episode) const;
+  /// How often each (env id, episode) was begun here.
+  const std::map<std::pair<uint32_t, uint32_t>, int>& begun() const { return begun_; }
 
  private:
   struct Agent {

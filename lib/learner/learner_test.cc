@@ -1,0 +1,586 @@
+#include "lib/learner/learner.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/learner/testing/fake_trainer.h"
+#include "lib/learner/testing/fake_worker.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+using sample::Disposition;
+using testing::HasSubstr;
+using Kind = StepOutcome::Kind;
+
+class FakeMetricSink final : public base::MetricSink {
+ public:
+  void Scalar(std::string_view tag, double value, int64_t env_steps) override {
+    values_[std::string(tag)] = value;
+    last_env_steps_ = env_steps;
+  }
+  void Flush() override {}
+  std::map<std::string, double> values_;
+  int64_t last_env_steps_ = 0;
+};
+
+class FakeListener final : public ProgressListener {
+ public:
+  void OnProgress(const ProgressRecord& record) override { records_.push_back(record); }
+  std::vector<ProgressRecord> records_;
+};
+
+/// One worker as its own process would be: a port, a sampler, sequence numbers.
+struct Worker {
+  Worker(const sample::BatchSchema& schema, const sample::FakeRolloutOptions& options) : rollout(schema, options) {}
+
+  std::shared_ptr<FakeWorkerPort> port = std::make_shared<FakeWorkerPort>();
+  sample::FakeRollout rollout;
+  WorkerTicket ticket;
+  uint64_t next_sequence = 1;
+};
+
+/// A learner with fakes around it: 4 environments, episodes of 5 steps, 40 env steps an update.
+class TestRun {
+ public:
+  explicit TestRun(std::function<void(LearnerConfig&)> change = [](LearnerConfig&) {}) {
+    config_.schema = sample::SimpleSchema(2, 3);
+    config_.options.num_envs = 4;
+    config_.options.train_batch_size = 40;
+    config_.options.num_workers = 1;
+    config_.options.seed = 11;
+    rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 5;
+    change(config_);
+    trainer_ = std::make_unique<FakeTrainer>(config_.schema.policies);
+    LearnerDeps deps;
+    deps.trainer = trainer_.get();
+    deps.publisher = &publisher_;
+    deps.metrics = &sink_;
+    deps.progress = &listener_;
+    deps.clock = &clock_;
+    auto made = Learner::Create(config_, deps);
+    EXPECT_TRUE(made.ok()) << made.status();
+    learner_ = *std::move(made);
+  }
+
+  std::unique_ptr<Worker> Join(WorkerHello hello = {}) {
+    auto worker = std::make_unique<Worker>(config_.schema, rollout_options_);
+    auto ticket = learner_->Join(hello, worker->port);
+    EXPECT_TRUE(ticket.ok()) << ticket.status();
+    if (ticket.ok()) worker->ticket = *ticket;
+    worker->next_sequence = std::max<uint64_t>(1, hello.next_sequence);
+    return worker;
+  }
+  /// Samples every grant the worker has and hands the fragments in; the number of grants.
+  int Work(Worker& worker) {
+    int grants = 0;
+    while (auto grant = worker.port->TryTakeGrant()) {
+      ++grants;
+      EXPECT_FALSE(publisher_.version() < grant->min_version);
+      for (auto& fragment : worker.rollout.Play(*grant, publisher_.version())) {
+        const auto ack = learner_->Submit(worker.ticket, worker.next_sequence++, fragment);
+        EXPECT_TRUE(ack.ok()) << ack.status();
+        EXPECT_EQ(ack->disposition, Disposition::kAccepted) << ack->reason;
+      }
+    }
+    return grants;
+  }
+  StepOutcome Step() { return learner_->Step(absl::ZeroDuration()); }
+  std::vector<float> Weights() { return publisher_.Newest(0)->actor; }
+
+  LearnerConfig config_;
+  sample::FakeRolloutOptions rollout_options_;
+  base::FakeClock clock_;
+  FakePublisher publisher_;
+  FakeMetricSink sink_;
+  FakeListener listener_;
+  std::unique_ptr<FakeTrainer> trainer_;
+  std::unique_ptr<Learner> learner_;
+};
+
+TEST(LearnerTest, UpdatesAndPublishesIterationByIteration) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  EXPECT_EQ(run.publisher_.version(), (policy::WeightVersion{1, 0}));
+  auto worker = run.Join();
+  EXPECT_EQ(run.Step().kind, Kind::kWaiting);
+  for (int64_t k = 0; k < 5; ++k) {
+    EXPECT_EQ(run.Work(*worker), 1);
+    run.clock_.Advance(absl::Seconds(2));
+    ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+    EXPECT_EQ(run.trainer_->last_context().iteration, k);
+    EXPECT_EQ(run.trainer_->last_context().env_steps, 40 * k);
+    EXPECT_EQ(run.trainer_->last_context().seed, 11u);
+    EXPECT_EQ(run.publisher_.version(), (policy::WeightVersion{1, k + 1}));
+  }
+  const ProgressRecord& record = run.listener_.records_.back();
+  EXPECT_EQ(run.listener_.records_.size(), 5u);
+  EXPECT_EQ(record.env_steps, 200);
+  EXPECT_EQ(record.agent_steps, 400);
+  EXPECT_EQ(record.updates, 5);
+  EXPECT_EQ(record.episodes, 40);
+  EXPECT_DOUBLE_EQ(record.wall_clock_s, 10);
+  EXPECT_DOUBLE_EQ(record.env_steps_per_s, 20);
+  EXPECT_DOUBLE_EQ(*record.episode_length, 5);
+  EXPECT_NEAR(*record.return_sum, 2 * *record.return_mean, 1e-9);
+  EXPECT_EQ(record.minibatch_steps, 1);
+  EXPECT_EQ(record.policy_lag, 0);
+  EXPECT_EQ(record.workers, 1);
+  EXPECT_EQ(record.rows.trained, 400);
+  EXPECT_EQ(record.losses, (std::vector<std::pair<std::string, double>>{{"Loss/Policy loss", 1.0}}));
+}
+
+TEST(LearnerTest, MetricsHaveTheirTags) {
+  TestRun run([](LearnerConfig& config) {
+    config.schema = sample::RandomSchema(3);
+    config.schema.num_info_columns = 1;
+    config.info_columns = {"collisions"};
+    config.options.num_envs = 4;
+  });
+  run.rollout_options_ = sample::RandomRolloutOptions(run.config_.schema, 3);
+  run.rollout_options_.min_episode_steps = run.rollout_options_.max_episode_steps = 4;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  run.Work(*worker);
+  run.clock_.Advance(absl::Seconds(1));
+  ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+  for (const char* tag : {"Train-Results/Episode-Rewards",
+                          "Train-Results/Episode-Rewards/Mean-Agent",
+                          "Train-Results/Episode-Steps",
+                          "Reward / Total reward (mean)",
+                          "agent/scout_0/Episode-Rewards",
+                          "policy/scouts/Episode-Rewards",
+                          "env/collisions",
+                          "Loss/Policy loss",
+                          "policy/eye/Loss/Policy loss",
+                          "Time/env_steps_per_s",
+                          "Time/update_s",
+                          "Time/wait_s",
+                          "Rows/received",
+                          "Rows/accepted",
+                          "Rows/duplicate",
+                          "Rows/stale",
+                          "Rows/invalid",
+                          "Rows/trained",
+                          "Rows/dropped",
+                          "Lag/mean",
+                          "Workers/connected"}) {
+    EXPECT_EQ(run.sink_.values_.count(tag), 1u) << tag;
+  }
+  EXPECT_EQ(run.sink_.last_env_steps_, 40);
+  EXPECT_EQ(run.sink_.values_["Time/env_steps_per_s"], 40);
+  EXPECT_EQ(run.sink_.values_["policy/eye/Loss/Policy loss"], 2);
+}
+
+TEST(LearnerTest, LagOneSamplesDuringTheUpdate) {
+  TestRun run([](LearnerConfig& config) { config.options.max_policy_lag = 1; });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  EXPECT_EQ(run.Work(*worker), 2) << "iterations 0 and 1, both with version 0";
+  ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+  EXPECT_EQ(run.listener_.records_.back().policy_lag, 0);
+  EXPECT_EQ(run.Work(*worker), 1);
+  ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+  EXPECT_EQ(run.listener_.records_.back().policy_lag, 1);
+  EXPECT_TRUE(CheckConservation(run.learner_->Status().progress.rows).ok());
+}
+
+TEST(LearnerTest, StopsWithoutSamplingMoreThanItNeeds) {
+  for (const int64_t lag : {0, 1}) {
+    SCOPED_TRACE(lag);
+    TestRun run([lag](LearnerConfig& config) {
+      config.options.max_policy_lag = lag;
+      config.stop.env_steps = 120;
+    });
+    ASSERT_TRUE(run.learner_->Start().ok());
+    auto worker = run.Join();
+    int grants = 0;
+    StepOutcome outcome;
+    do {
+      grants += run.Work(*worker);
+      outcome = run.Step();
+    } while (outcome.kind == Kind::kUpdated);
+    EXPECT_EQ(outcome.kind, Kind::kStopped);
+    EXPECT_EQ(outcome.reason, "stop.env_steps reached: 120 of 120");
+    EXPECT_EQ(run.trainer_->updates(), 3);
+    EXPECT_EQ(grants, 3);
+    EXPECT_EQ(run.Step().kind, Kind::kStopped);
+    EXPECT_EQ(run.learner_->Status().state, "stopped");
+    EXPECT_EQ(run.learner_->Join({}, std::make_shared<FakeWorkerPort>()).status().code(), absl::StatusCode::kCancelled);
+  }
+}
+
+TEST(LearnerTest, StopsByUpdatesAgentStepsReturnAndTime) {
+  const auto updates = [](std::function<void(LearnerConfig&)> change, int limit) {
+    TestRun run(change);
+    EXPECT_TRUE(run.learner_->Start().ok());
+    auto worker = run.Join();
+    for (int i = 0; i < limit; ++i) {
+      run.Work(*worker);
+      run.clock_.Advance(absl::Seconds(1));
+      if (run.Step().kind == Kind::kStopped) break;
+    }
+    return run.trainer_->updates();
+  };
+  EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.updates = 2; }, 10), 2);
+  EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.agent_steps = 81; }, 10), 2);
+  EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.wall_clock = absl::Seconds(3); }, 10), 2)
+      << "the third comes too late";
+  const auto by_return = [](LearnerConfig& c) {
+    c.stop.has_episode_return = true;
+    c.stop.episode_return = -1000;
+  };
+  EXPECT_EQ(updates(by_return, 30), 13) << "8 episodes an update: 100 are there after 13";
+}
+
+TEST(LearnerTest, AStopThatIsReachedAlreadyTrainsNothing) {
+  TestRun run([](LearnerConfig& config) {
+    config.stop.updates = 1;
+    config.learner_epoch = 2;
+  });
+  LearnerState state;
+  state.iteration = 1;
+  state.learner_epoch = 1;
+  state.policies = {*run.trainer_->ExportState(policy::PolicySlot(0))};
+  ASSERT_TRUE(run.learner_->Restore(state).ok());
+  ASSERT_TRUE(run.learner_->Start().ok());
+  EXPECT_EQ(run.Step().kind, Kind::kStopped);
+}
+
+TEST(LearnerTest, EveryDispositionIsCounted) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  const auto grant = worker->port->TryTakeGrant();
+  ASSERT_TRUE(grant.has_value());
+  const auto batch = worker->rollout.Play(*grant, {1, 0})[0];
+  auto bad = sample::MakeBatch(run.config_.schema, run.rollout_options_, 1, 5, {1, 0});
+  sample::MutableColumn<float>(bad->policies[0].rewards)[0] = std::numeric_limits<float>::quiet_NaN();
+  const auto old = sample::MakeBatch(run.config_.schema, run.rollout_options_, 1, 5, {0, 0});
+  const auto submit = [&](uint64_t sequence, const sample::MultiAgentBatchPtr& fragment) {
+    return *run.learner_->Submit(worker->ticket, sequence, fragment);
+  };
+  EXPECT_EQ(submit(1, old).disposition, Disposition::kStale);
+  const auto accepted = submit(2, batch);
+  EXPECT_EQ(accepted.disposition, Disposition::kAccepted);
+  EXPECT_EQ(accepted.watermark, 2u);
+  EXPECT_EQ(submit(2, batch).disposition, Disposition::kDuplicate);
+  const auto invalid = submit(4, bad);
+  EXPECT_EQ(invalid.disposition, Disposition::kInvalid);
+  EXPECT_EQ(invalid.watermark, 2u);
+  const auto undecodable = *run.learner_->SubmitUndecodable(worker->ticket, 3, "no protobuf");
+  EXPECT_EQ(undecodable.disposition, Disposition::kInvalid);
+  EXPECT_EQ(undecodable.watermark, 4u);
+  const LearnerStatus status = run.learner_->Status();
+  EXPECT_EQ(status.progress.rows.received, 10 + 80 + 80 + 10);
+  EXPECT_EQ(status.progress.rows.stale, 10);
+  EXPECT_EQ(status.progress.rows.accepted, 80);
+  EXPECT_EQ(status.progress.rows.duplicate, 80);
+  EXPECT_EQ(status.progress.rows.invalid, 10);
+  EXPECT_EQ(status.progress.rows.queued, 80);
+  EXPECT_EQ(status.fragments.received, 5);
+  EXPECT_EQ(status.fragments.invalid, 2);
+  EXPECT_TRUE(CheckConservation(status.progress.rows).ok());
+  ASSERT_EQ(status.workers.size(), 1u);
+  EXPECT_EQ(status.workers[0].accepted_rows, 80);
+  EXPECT_EQ(status.workers[0].lanes, 4);
+  EXPECT_EQ(status.policy_rows[0].accepted, 80);
+  EXPECT_GT(status.queue_bytes, 0);
+  EXPECT_EQ(status.queue_budget_bytes, run.config_.options.ingest_budget_bytes);
+}
+
+TEST(LearnerTest, ASecondRegistrationFencesTheFirst) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto zombie = run.Join();
+  const auto old_grant = zombie->port->TryTakeGrant();
+  auto again = run.Join({zombie->ticket.worker_id, 1});
+  EXPECT_EQ(again->ticket.worker_id, zombie->ticket.worker_id);
+  EXPECT_TRUE(zombie->ticket.worker_epoch < again->ticket.worker_epoch);
+  const auto refused = run.learner_->Submit(zombie->ticket, 1, zombie->rollout.Play(*old_grant, {1, 0})[0]);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(run.learner_->Heartbeat(zombie->ticket).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(run.learner_->SubmitUndecodable(zombie->ticket, 1, "").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  run.learner_->Leave(zombie->ticket);  // no effect
+  EXPECT_TRUE(run.learner_->Heartbeat(again->ticket).ok());
+  EXPECT_EQ(run.Work(*again), 1) << "everything again, at once";
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  WorkerTicket other_life = again->ticket;
+  other_life.learner_epoch = 7;
+  EXPECT_EQ(run.learner_->Heartbeat(other_life).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LearnerTest, ASilentWorkerIsLetGo) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto silent = run.Join();
+  run.clock_.Advance(absl::Seconds(10));
+  auto lively = run.Join();
+  EXPECT_EQ(run.Work(*lively), 0);
+  run.clock_.Advance(absl::Seconds(6));
+  run.learner_->Tick();
+  EXPECT_EQ(run.learner_->Status().workers.size(), 1u);
+  EXPECT_EQ(run.Work(*lively), 1);
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  EXPECT_EQ(run.learner_->Heartbeat(silent->ticket).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LearnerTest, TickStartsAShortHandedRun) {
+  TestRun run([](LearnerConfig& config) { config.options.num_workers = 3; });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  run.learner_->Tick();
+  EXPECT_EQ(run.Work(*worker), 0);
+  EXPECT_EQ(run.learner_->Status().state, "waiting for workers");
+  run.clock_.Advance(absl::Seconds(10));
+  run.learner_->Tick();
+  EXPECT_EQ(run.learner_->Status().state, "sampling");
+  EXPECT_EQ(run.Work(*worker), 1);
+}
+
+TEST(LearnerTest, ADrainTrainsWhatIsCompleteAndThenEnds) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  run.Work(*worker);
+  run.learner_->RequestDrain("SIGTERM");
+  EXPECT_EQ(worker->port->drain(), "SIGTERM");
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  const StepOutcome outcome = run.Step();
+  EXPECT_EQ(outcome.kind, Kind::kDrained);
+  EXPECT_EQ(outcome.reason, "SIGTERM");
+  EXPECT_EQ(run.Work(*worker), 0);
+  EXPECT_EQ(run.learner_->Join({}, std::make_shared<FakeWorkerPort>()).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(run.learner_->SnapshotState().ok());
+  EXPECT_EQ(run.learner_->Status().state, "draining");
+}
+
+TEST(LearnerTest, AFailedUpdateEndsTheRunAndKeepsTheBooks) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  run.Work(*worker);
+  run.trainer_->FailNext(absl::InternalError("out of memory"));
+  const StepOutcome outcome = run.Step();
+  EXPECT_EQ(outcome.kind, Kind::kFailed);
+  EXPECT_EQ(outcome.status, absl::InternalError("out of memory"));
+  EXPECT_EQ(run.Step().kind, Kind::kFailed);
+  const LearnerStatus status = run.learner_->Status();
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.reason, "out of memory");
+  EXPECT_EQ(status.progress.rows.dropped, 80);
+  EXPECT_EQ(status.progress.rows.queued, 0);
+  EXPECT_TRUE(CheckConservation(status.progress.rows).ok());
+}
+
+TEST(LearnerTest, BadConfigurationsAreRefused) {
+  FakePublisher publisher;
+  const auto error = [&](std::function<void(LearnerConfig&)> change) {
+    LearnerConfig config;
+    config.schema = sample::SimpleSchema();
+    change(config);
+    FakeTrainer trainer(config.schema.policies);
+    LearnerDeps deps;
+    deps.trainer = &trainer;
+    deps.publisher = &publisher;
+    return std::string(Learner::Create(config, deps).status().message());
+  };
+  EXPECT_EQ(error([](LearnerConfig&) {}), "");
+  EXPECT_THAT(error([](LearnerConfig& c) { c.learner_epoch = 0; }), HasSubstr("learner_epoch is 0"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.train_batch_size = 0; }), HasSubstr("train_batch_size is 0"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.max_policy_lag = -1; }), HasSubstr("max_policy_lag is -1"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.num_workers = -1; }), HasSubstr("num_workers is -1"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.num_envs = 0; }), HasSubstr("num_envs is 0"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.num_envs = 1001; }), HasSubstr("expected at least 1001"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.schema.policies.clear(); }), HasSubstr("policies is 0"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.info_columns = {"x"}; }), HasSubstr("info_columns has 1"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.schema.agent_observation_sizes.clear(); }), HasSubstr("joint"));
+  EXPECT_THAT(error([](LearnerConfig& c) { c.options.ingest_budget_bytes = 1 << 20; }),
+              HasSubstr("ingest_budget_bytes is 1048576"));
+}
+
+TEST(LearnerTest, AbsurdSequencesDoNotJoin) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  WorkerHello hello;
+  hello.next_sequence = ~uint64_t{0};
+  EXPECT_EQ(run.learner_->Join(hello, std::make_shared<FakeWorkerPort>()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(LearnerTest, RestoreIsForALaterEpochAndBeforeTheStart) {
+  TestRun run;
+  const auto state_of = [&](uint64_t epoch) {
+    LearnerState state;
+    state.learner_epoch = epoch;
+    state.policies = {*run.trainer_->ExportState(policy::PolicySlot(0))};
+    return state;
+  };
+  EXPECT_EQ(run.learner_->Restore(state_of(1)).code(), absl::StatusCode::kFailedPrecondition) << "same epoch";
+  LearnerState state = state_of(0);
+  state.policies.clear();
+  EXPECT_EQ(run.learner_->Restore(state).code(), absl::StatusCode::kInvalidArgument);
+  state = state_of(0);
+  state.policies[0].parameters.pop_back();
+  EXPECT_EQ(run.learner_->Restore(state).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(run.Step().kind, Kind::kFailed) << "before Start";
+  ASSERT_TRUE(run.learner_->Start().ok());
+  EXPECT_EQ(run.learner_->Start().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(run.learner_->Restore(state_of(0)).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+/// Runs `updates` updates with one worker and gives the last published actor.
+std::vector<float> TrainFor(TestRun& run, int64_t updates) {
+  EXPECT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  for (int64_t i = 0; i < updates; ++i) {
+    run.Work(*worker);
+    EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  }
+  return run.Weights();
+}
+
+TEST(LearnerTest, TheSameRunTwiceGivesTheSameWeights) {
+  TestRun first, second;
+  TestRun other([](LearnerConfig& config) { config.options.seed = 12; });
+  const std::vector<float> weights = TrainFor(first, 6);
+  EXPECT_EQ(weights, TrainFor(second, 6));
+  EXPECT_NE(weights, TrainFor(other, 6));
+}
+
+/// Episodes end with the fragments here (10 steps a lane, episodes of 5), so nothing is lost at the stop.
+TEST(LearnerTest, StoppedAndResumedEqualsUninterrupted) {
+  TestRun whole;
+  const std::vector<float> weights = TrainFor(whole, 6);
+
+  TestRun half([](LearnerConfig& config) { config.stop.updates = 3; });
+  TrainFor(half, 3);
+  EXPECT_EQ(half.Step().kind, Kind::kStopped);
+  auto saved = half.learner_->SnapshotState();
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->state.iteration, 3);
+  EXPECT_EQ(saved->state.env_steps, 120);
+  EXPECT_EQ(saved->state.lanes.size(), 4u);
+  for (const LaneState& lane : saved->state.lanes) EXPECT_EQ(lane.next_episode, 6u);
+  EXPECT_EQ(saved->state.rows.queued, 0);
+
+  TestRun rest([](LearnerConfig& config) { config.learner_epoch = 2; });
+  ASSERT_TRUE(rest.learner_->Restore(saved->state).ok());
+  EXPECT_EQ(TrainFor(rest, 3), weights);
+  EXPECT_EQ(rest.publisher_.version(), (policy::WeightVersion{2, 6}));
+  EXPECT_EQ(rest.listener_.records_.back().env_steps, whole.listener_.records_.back().env_steps);
+  EXPECT_EQ(rest.listener_.records_.back().episodes, whole.listener_.records_.back().episodes);
+  EXPECT_EQ(rest.listener_.records_.back().return_sum, whole.listener_.records_.back().return_sum);
+}
+
+/// A learner that dies in the middle: its successor books what was queued, and what the worker says was acknowledged
+/// since.
+TEST(LearnerTest, ARestartBooksWhatWasRolledBack) {
+  TestRun before([](LearnerConfig& config) { config.options.max_policy_lag = 1; });
+  ASSERT_TRUE(before.learner_->Start().ok());
+  auto worker = before.Join();
+  before.Work(*worker);  // two iterations, sequences 1 and 2
+  ASSERT_EQ(before.Step().kind, Kind::kUpdated);
+  auto saved = before.learner_->SnapshotState();
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->state.rows.queued, 80);
+  const uint64_t id = worker->ticket.worker_id.value();
+  EXPECT_EQ(saved->state.watermarks.at(id), 2u);
+  before.Work(*worker);  // sequence 3, after the checkpoint
+  EXPECT_EQ(worker->next_sequence, 4u);
+
+  TestRun after([](LearnerConfig& config) { config.learner_epoch = 2; });
+  ASSERT_TRUE(after.learner_->Restore(saved->state).ok());
+  ASSERT_TRUE(after.learner_->Start().ok());
+  EXPECT_EQ(after.publisher_.version(), (policy::WeightVersion{2, 1}));
+  auto same = after.Join({worker->ticket.worker_id, worker->next_sequence});
+  EXPECT_EQ(same->ticket.worker_id, worker->ticket.worker_id);
+  const LearnerStatus status = after.learner_->Status();
+  EXPECT_EQ(status.progress.rows.rolled_back, 80);
+  EXPECT_EQ(status.fragments.rolled_back, 1);
+  EXPECT_EQ(status.fragments.unknown, 0);
+  EXPECT_TRUE(CheckConservation(status.progress.rows).ok());
+  // Ordinals that were granted before the checkpoint do not come again.
+  const auto grant = same->port->TryTakeGrant();
+  ASSERT_TRUE(grant.has_value());
+  for (const auto& lane : grant->lanes) EXPECT_GE(lane.next_episode, 4u);
+  auto stranger = after.Join();
+  EXPECT_NE(stranger->ticket.worker_id, worker->ticket.worker_id);
+}
+
+TEST(LearnerTest, ManyEnvironmentsLessAndTheirOrdinalsStay) {
+  TestRun run([](LearnerConfig& config) { config.learner_epoch = 2; });
+  LearnerState state;
+  state.learner_epoch = 1;
+  state.policies = {*run.trainer_->ExportState(policy::PolicySlot(0))};
+  for (uint32_t env = 0; env < 6; ++env) state.lanes.push_back({env, 10 + env});
+  ASSERT_TRUE(run.learner_->Restore(state).ok());
+  ASSERT_TRUE(run.learner_->Start().ok());
+  const auto saved = run.learner_->SnapshotState();
+  ASSERT_EQ(saved->state.lanes.size(), 6u);
+  EXPECT_EQ(saved->state.lanes[5].env_id, 5u);
+  EXPECT_EQ(saved->state.lanes[5].next_episode, 15u);
+}
+
+TEST(LearnerTest, BestFollowsTheWindowOrTheEvaluation) {
+  TestRun by_evaluation([](LearnerConfig& config) { config.best_by_evaluation = true; });
+  ASSERT_TRUE(by_evaluation.learner_->Start().ok());
+  auto is_best = [&] { return by_evaluation.learner_->SnapshotState()->is_best; };
+  EXPECT_TRUE(is_best()) << "nothing was scored yet";
+  by_evaluation.learner_->ReportEvaluation(-50);
+  EXPECT_TRUE(is_best());
+  EXPECT_FALSE(is_best()) << "not evaluated again";
+  by_evaluation.learner_->ReportEvaluation(-60);
+  EXPECT_FALSE(is_best());
+  by_evaluation.learner_->ReportEvaluation(-40);
+  const auto snapshot = by_evaluation.learner_->SnapshotState();
+  EXPECT_TRUE(snapshot->is_best);
+  EXPECT_TRUE(snapshot->state.has_best);
+  EXPECT_EQ(snapshot->state.best_return, -40);
+
+  TestRun by_window;
+  ASSERT_TRUE(by_window.learner_->Start().ok());
+  auto worker = by_window.Join();
+  for (int i = 0; i < 12; ++i) {
+    by_window.Work(*worker);
+    ASSERT_EQ(by_window.Step().kind, Kind::kUpdated);
+  }
+  EXPECT_FALSE(by_window.learner_->SnapshotState()->state.has_best) << "96 episodes are no window yet";
+  by_window.Work(*worker);
+  ASSERT_EQ(by_window.Step().kind, Kind::kUpdated);
+  const auto full = by_window.learner_->SnapshotState();
+  EXPECT_TRUE(full->is_best);
+  EXPECT_EQ(full->state.best_return, *by_window.listener_.records_.back().return_sum);
+  EXPECT_FALSE(by_window.learner_->SnapshotState()->is_best) << "no better than itself";
+}
+
+TEST(LearnerTest, ABudgetThatCannotHoldTheBatchEndsTheRunInWords) {
+  // Complete episodes of 200 steps where 40 steps were asked for: far more than the start-up check could know of.
+  TestRun run([](LearnerConfig& config) {
+    config.options.complete_episodes = true;
+    config.limits.max_message_bytes = 20000;
+    config.options.ingest_budget_bytes = 40 * MaxBytesPerEnvStep(config.schema) + 20000;
+  });
+  run.rollout_options_.min_episode_steps = run.rollout_options_.max_episode_steps = 400;
+  run.rollout_options_.max_ticks_per_fragment = 10;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  absl::Status status;
+  for (auto& fragment : worker->rollout.Play(*worker->port->TryTakeGrant(), {1, 0})) {
+    status = run.learner_->Submit(worker->ticket, worker->next_sequence++, fragment).status();
+    if (!status.ok()) break;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  const StepOutcome outcome = run.Step();
+  EXPECT_EQ(outcome.kind, Kind::kFailed);
+  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("ingest_budget_bytes is too small for iteration 0"));
+}
+
+}  // namespace
+}  // namespace troupe::learner
