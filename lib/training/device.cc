@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
@@ -63,9 +64,14 @@ absl::Status OpenCuda() {
 class PinnedAllocator final : public tensor::TensorAllocator {
  public:
   void* Allocate(size_t bytes) override {
-    // LibTorch aligns pinned memory to at least 64 bytes (whole pages).
-    torch::Tensor memory =
-        torch::empty({static_cast<int64_t>(bytes)}, torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
+    torch::Tensor memory;
+    const absl::Status status = CatchTorch("allocating pinned memory", [&] {
+      const auto pinned = torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true);
+      memory = torch::empty({static_cast<int64_t>(bytes)}, pinned);  // whole pages, so aligned to more than 64 bytes
+      return absl::OkStatus();
+    });
+    if (!status.ok()) TROUPE_ERROR("{} bytes={}", std::string(status.message()), bytes);
+    TROUPE_CHECK(status.ok());
     void* data = memory.data_ptr();
     base::MutexLock lock(&mutex_);
     memory_.emplace(data, std::move(memory));

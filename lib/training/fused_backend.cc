@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/tensor/buffer.h"
 #include "lib/training/action_head.h"
 #include "lib/training/adam.h"
 #include "lib/training/fused_kernels.h"
+#include "lib/training/fused_workspace.h"
 
 namespace troupe::training {
 namespace {
@@ -21,10 +21,6 @@ using fused::Kernels;
 using fused::kPanelVectors;
 
 constexpr int64_t kMaxWidth = 1024;
-// Activations of so many bytes are kept at a time: they stay in a core's second-level cache from forward to backward.
-constexpr int64_t kBlockBytes = 768 << 10;
-// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
-constexpr int64_t kGrain = 16;
 
 /// nullptr when the processor, or the build, has no such unit.
 const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {
@@ -63,105 +59,6 @@ absl::StatusOr<fused::Activation> FusedActivation(policy::Activation activation)
       absl::StrCat("fused kernels have no activation \"", std::string(policy::ActivationName(activation)), "\""));
 }
 
-/// A network inside the flat parameters.
-struct Network {
-  struct Layer {
-    int in = 0;
-    int out = 0;
-    int64_t weight = 0;  ///< offset in the flat buffer
-    int64_t bias = 0;
-  };
-  std::vector<Layer> layers;
-
-  int inputs() const { return layers.front().in; }
-  int outputs() const { return layers.back().out; }
-  /// Of all inputs of layers and the output together.
-  int64_t total_width() const {
-    int64_t width = inputs();
-    for (const Layer& layer : layers) width += layer.out;
-    return width;
-  }
-
-  static Network Find(const policy::ParameterLayout& layout, const char* name, size_t count) {
-    Network network;
-    for (size_t i = 0; i < count; ++i) {
-      const policy::ParameterEntry* weight = layout.Find(absl::StrCat(name, ".", i, ".weight"));
-      const policy::ParameterEntry* bias = layout.Find(absl::StrCat(name, ".", i, ".bias"));
-      network.layers.push_back(
-          {static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset, bias->offset});
-    }
-    return network;
-  }
-};
-
-/// The activations of a block of panels through one network, allocated once.
-class Activations {
- public:
-  Activations(const Network& network, int panel_rows) {
-    const int64_t panel_bytes = network.total_width() * panel_rows * static_cast<int64_t>(sizeof(float));
-    panels_ = static_cast<int>(std::clamp<int64_t>(kBlockBytes / panel_bytes, 1, 64));
-    Add(network.inputs(), panel_rows);
-    for (const Network::Layer& layer : network.layers) Add(layer.out, panel_rows);
-    buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
-    std::memset(buffer_.data(), 0, buffer_.size());
-  }
-
-  int panels() const { return panels_; }
-  /// Elements from one panel to the next in the input of layer `level` (the output of the last at level = layers).
-  int64_t stride(size_t level) const { return strides_[level]; }
-  float* at(size_t level, int64_t panel = 0) {
-    return reinterpret_cast<float*>(buffer_.data()) + offsets_[level] + panel * strides_[level];
-  }
-
- private:
-  void Add(int width, int panel_rows) {
-    offsets_.push_back(elements_);
-    // A cache line more than needed: panels at multiples of 4 KiB would all fall into the same cache sets.
-    strides_.push_back(int64_t{width} * panel_rows + kGrain);
-    elements_ += strides_.back() * panels_;
-  }
-
-  int panels_ = 0;
-  int64_t elements_ = 0;
-  std::vector<int64_t> offsets_;
-  std::vector<int64_t> strides_;
-  tensor::Buffer buffer_;
-};
-
-/// What one thread works with. Aligned so that threads do not share cache lines.
-struct alignas(64) Worker {
-  Worker(const Network& actor_network, const Network& critic_network, int panel_rows, int threads, int64_t parameters,
-         int64_t words, int64_t mask_size)
-      : actor(actor_network, panel_rows),
-        critic(critic_network, panel_rows),
-        pointers(static_cast<size_t>(panel_rows)),
-        actions(static_cast<size_t>(panel_rows * words)),
-        allowed(static_cast<size_t>(panel_rows * mask_size)),
-        column_a(static_cast<size_t>(panel_rows)),
-        column_b(static_cast<size_t>(panel_rows)),
-        weight(static_cast<size_t>(panel_rows)),
-        scratch(static_cast<size_t>(2 * panel_rows * actor_network.outputs())),
-        gradients(static_cast<size_t>(parameters) * sizeof(float)),
-        parts(static_cast<size_t>(threads)) {}
-
-  float* gradient() { return reinterpret_cast<float*>(gradients.data()); }
-
-  Activations actor;
-  Activations critic;
-  std::vector<const float*> pointers;
-  std::vector<int32_t> actions;
-  std::vector<float> allowed;
-  std::vector<float> column_a;  // old log-probabilities, value targets
-  std::vector<float> column_b;  // advantages, old values
-  std::vector<float> weight;
-  std::vector<float> scratch;
-  tensor::Buffer gradients;
-  std::vector<const float*> parts;  // every thread's gradients
-  fused::LossSums sums{};
-  double actor_squares = 0;
-  double critic_squares = 0;
-};
-
 class FusedBackend final : public PpoBackend {
  public:
   FusedBackend(const policy::PolicySpec& spec, const Kernels& kernels, fused::Activation activation,
@@ -174,8 +71,8 @@ class FusedBackend final : public PpoBackend {
         team_(std::move(team)),
         name_(absl::StrCat("fused/", kernels.name)) {
     const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-    actor_ = Network::Find(layout, "actor", spec.model.actor_hidden_sizes.size() + 1);
-    critic_ = Network::Find(layout, "critic", spec.model.critic_hidden_sizes.size() + 1);
+    actor_ = fused::Network::Find(layout, "actor", spec.model.actor_hidden_sizes.size() + 1);
+    critic_ = fused::Network::Find(layout, "critic", spec.model.critic_hidden_sizes.size() + 1);
     if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std_ = entry->offset;
     const ActionHead head = ActionHead::For(spec);
     for (const CategoricalPart& part : head.categorical) {
@@ -187,10 +84,10 @@ class FusedBackend final : public PpoBackend {
                         0, static_cast<int>(part.log_std)});
     }
     const size_t widest = static_cast<size_t>(std::max(actor_.inputs(), critic_.inputs()));
-    zero_row_.assign(widest + kGrain, 0.0f);
+    zero_row_.assign(widest + fused::kGrain, 0.0f);
     for (int thread = 0; thread < team_->size(); ++thread) {
-      workers_.push_back(
-          std::make_unique<Worker>(actor_, critic_, panel_rows_, team_->size(), layout.size(), words_, mask_size_));
+      workers_.push_back(std::make_unique<fused::Worker>(actor_, critic_, panel_rows_, team_->size(), layout.size(),
+                                                         words_, mask_size_));
     }
   }
 
@@ -205,7 +102,7 @@ class FusedBackend final : public PpoBackend {
     const MatrixView& input = batch_->critic_input();
     std::vector<float> values(static_cast<size_t>(input.rows));
     team_->Run([&](int thread) {
-      Worker& worker = *workers_[thread];
+      fused::Worker& worker = *workers_[thread];
       const auto [first, end] = Share(input.rows, thread);
       for (int64_t row = first; row < end; row += panel_rows_) {
         const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
@@ -229,7 +126,7 @@ class FusedBackend final : public PpoBackend {
     const StepPlan plan = {order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
                            ActorLossFor(count, settings), CriticLossFor(count, settings)};
     team_->Run([&](int thread) {
-      Worker& worker = *workers_[thread];
+      fused::Worker& worker = *workers_[thread];
       std::memset(worker.gradients.data(), 0, worker.gradients.size());
       worker.sums = {};
       const auto [begin, end] = Share(count, thread);
@@ -290,12 +187,12 @@ class FusedBackend final : public PpoBackend {
   }
   /// Thread `thread`'s part of the flat buffers.
   std::pair<int64_t, int64_t> ParameterShare(int thread) const {
-    const int64_t grains = parameters_->size() / kGrain;
+    const int64_t grains = parameters_->size() / fused::kGrain;
     const int64_t threads = team_->size();
-    return {grains * thread / threads * kGrain, grains * (thread + 1) / threads * kGrain};
+    return {grains * thread / threads * fused::kGrain, grains * (thread + 1) / threads * fused::kGrain};
   }
   /// The rows of vectors beyond the last row read zeros.
-  void Pad(int rows, int vectors, Worker* worker) const {
+  void Pad(int rows, int vectors, fused::Worker* worker) const {
     for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = zero_row_.data();
   }
 
@@ -317,10 +214,10 @@ class FusedBackend final : public PpoBackend {
             .row_scale = static_cast<float>(settings.value_loss_coeff / static_cast<double>(count))};
   }
 
-  void ForwardPanel(const Network& network, Activations* activations, int panel, int vectors) const {
+  void ForwardPanel(const fused::Network& network, fused::Activations* activations, int panel, int vectors) const {
     const float* values = parameters_->values().data();
     for (size_t i = 0; i < network.layers.size(); ++i) {
-      const Network::Layer& layer = network.layers[i];
+      const fused::Network::Layer& layer = network.layers[i];
       const bool last = i + 1 == network.layers.size();
       kernels_.forward(values + layer.weight, values + layer.bias, layer.out, layer.in, activations->at(i, panel),
                        vectors, last ? fused::Activation::kIdentity : activation_, activations->at(i + 1, panel));
@@ -329,10 +226,11 @@ class FusedBackend final : public PpoBackend {
 
   /// From the outputs' gradients of a block, which holds `vectors` vectors, to the weights'. The activations are
   /// overwritten.
-  void BackwardBlock(const Network& network, Activations* activations, int vectors, float* gradient) const {
+  void BackwardBlock(const fused::Network& network, fused::Activations* activations, int vectors,
+                     float* gradient) const {
     const float* values = parameters_->values().data();
     for (size_t i = network.layers.size(); i-- > 0;) {
-      const Network::Layer& layer = network.layers[i];
+      const fused::Network::Layer& layer = network.layers[i];
       kernels_.weight_gradient(activations->at(i + 1), activations->stride(i + 1), layer.out, activations->at(i),
                                activations->stride(i), layer.in, vectors, gradient + layer.weight,
                                gradient + layer.bias);
@@ -362,11 +260,11 @@ class FusedBackend final : public PpoBackend {
     }
   }
 
-  void SetWeights(int rows, int vectors, Worker* worker) const {
+  void SetWeights(int rows, int vectors, fused::Worker* worker) const {
     for (int r = 0; r < vectors * kernels_.lanes; ++r) worker->weight[r] = r < rows ? 1.0f : 0.0f;
   }
 
-  void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, Worker* worker) const {
+  void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->actor_input();
     const fused::ActorPanel columns = {worker->actions.data(), mask_size_ > 0 ? worker->allowed.data() : nullptr,
                                        worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
@@ -387,7 +285,7 @@ class FusedBackend final : public PpoBackend {
   }
 
   /// What was gathered for padding rows before stays there: finite, and without weight.
-  void GatherActorColumns(const int32_t* index, int count, Worker* worker) const {
+  void GatherActorColumns(const int32_t* index, int count, fused::Worker* worker) const {
     for (int r = 0; r < count; ++r) {
       worker->column_a[r] = batch_->old_logp[index[r]];
       worker->column_b[r] = batch_->advantages[index[r]];
@@ -402,7 +300,7 @@ class FusedBackend final : public PpoBackend {
     }
   }
 
-  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, Worker* worker) const {
+  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->critic_input();
     const absl::Span<const int32_t> table = batch_->critic_index();
     const fused::CriticPanel columns = {worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
@@ -434,7 +332,7 @@ class FusedBackend final : public PpoBackend {
   }
 
   void ReduceGradients(int thread) {
-    Worker& worker = *workers_[thread];
+    fused::Worker& worker = *workers_[thread];
     worker.actor_squares = 0;
     worker.critic_squares = 0;
     ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
@@ -487,12 +385,12 @@ class FusedBackend final : public PpoBackend {
   const int64_t mask_size_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
-  Network actor_;
-  Network critic_;
+  fused::Network actor_;
+  fused::Network critic_;
   int64_t log_std_ = 0;  // offset; without a Gaussian part nothing is written there
   std::vector<fused::HeadPart> parts_;
   std::vector<float> zero_row_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // by thread
+  std::vector<std::unique_ptr<fused::Worker>> workers_;  // by thread
 
   // From Begin to End.
   const PreparedBatch* batch_ = nullptr;

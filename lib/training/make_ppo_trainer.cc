@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<pol
     }
     return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), options, seed, make_backend);
+  return PpoTrainer::Make(std::move(specs), options, seed, make_backend, BatchAllocator(kind));
 }
 
 }  // namespace troupe::training

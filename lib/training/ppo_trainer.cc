@@ -100,12 +100,13 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   return absl::OkStatus();
 }
 
-PpoTrainer::PpoTrainer(const PpoOptions& options, std::vector<Policy> policies)
-    : options_(options), policies_(std::move(policies)) {}
+PpoTrainer::PpoTrainer(const PpoOptions& options, std::vector<Policy> policies, tensor::TensorAllocator& allocator)
+    : options_(options), policies_(std::move(policies)), prepared_(allocator) {}
 
 absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(std::vector<policy::PolicySpec> specs,
                                                              const PpoOptions& options, uint64_t seed,
-                                                             const BackendFactory& make_backend) {
+                                                             const BackendFactory& make_backend,
+                                                             tensor::TensorAllocator& allocator) {
   TROUPE_RETURN_IF_ERROR(ValidatePpoOptions(options));
   std::vector<Policy> policies;
   policies.reserve(specs.size());
@@ -118,7 +119,7 @@ absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(std::vector<policy:
     if (options.use_value_norm) policy.value_moments = InitialMoments(1);
     policies.push_back(std::move(policy));
   }
-  return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies)));
+  return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies), allocator));
 }
 
 absl::StatusOr<PpoTrainer::Policy*> PpoTrainer::Find(policy::PolicySlot slot) {

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/tensor/buffer.h"
 #include "lib/training/parameters.h"
 #include "lib/training/ppo_backend.h"
 #include "lib/training/ppo_options.h"
@@ -32,10 +33,11 @@ class PpoTrainer final : public learner::Trainer {
   /// Makes a policy's back end; INVALID_ARGUMENT or UNAVAILABLE when it cannot.
   using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<PpoBackend>>(const policy::PolicySpec&)>;
 
-  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an invalid spec or option.
-  static absl::StatusOr<std::unique_ptr<PpoTrainer>> Make(std::vector<policy::PolicySpec> specs,
-                                                          const PpoOptions& options, uint64_t seed,
-                                                          const BackendFactory& make_backend);
+  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an invalid spec or option. `allocator` is for
+  /// what back ends copy to their device; it must outlive the trainer.
+  static absl::StatusOr<std::unique_ptr<PpoTrainer>> Make(
+      std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed,
+      const BackendFactory& make_backend, tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
 
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
   /// context.next_version. INVALID_ARGUMENT for a batch that does not fit its policy.
@@ -61,7 +63,7 @@ class PpoTrainer final : public learner::Trainer {
     int64_t partly_skipped_updates = 0;  // of this process, to log them ever more rarely
   };
 
-  PpoTrainer(const PpoOptions& options, std::vector<Policy> policies);
+  PpoTrainer(const PpoOptions& options, std::vector<Policy> policies, tensor::TensorAllocator& allocator);
 
   absl::StatusOr<Policy*> Find(policy::PolicySlot slot);
   policy::PolicyState StateOf(const Policy& policy) const;

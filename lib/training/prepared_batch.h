@@ -28,6 +28,10 @@ struct MatrixView {
 /// critic_input[critic_index[r]], final row f's is critic_input[final_critic_index[f]].
 class PreparedBatch {
  public:
+  /// `allocator` is for the inputs, which a back end may copy to a device; it must outlive this.
+  explicit PreparedBatch(tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable())
+      : actor_buffer_(kInitialBytes, allocator), critic_buffer_(kInitialBytes, allocator) {}
+
   /// Fills the inputs from `batch`: observations normalized with `observation_moments` as the workers did, one-hots
   /// appended. INVALID_ARGUMENT when a column of `batch` has a size that does not fit `spec`, or an index is out of
   /// range. `batch` must outlive the use of this.
@@ -52,6 +56,8 @@ class PreparedBatch {
   std::vector<float> old_values;     ///< in the critic's units
 
  private:
+  static constexpr size_t kInitialBytes = 64;
+
   absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const;
   void FillActorInput(const policy::PolicySpec& spec, const policy::RunningMoments& moments,
                       const learner::PolicyTrainBatch& batch);

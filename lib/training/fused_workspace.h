@@ -1,0 +1,119 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/tensor/buffer.h"
+#include "lib/training/fused_kernels.h"
+
+namespace troupe::training::fused {
+
+/// Activations of so many bytes are kept at a time: they stay in a core's second-level cache from forward to backward.
+constexpr int64_t kBlockBytes = 768 << 10;
+/// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
+constexpr int64_t kGrain = 16;
+
+/// A network inside the flat parameters.
+struct Network {
+  struct Layer {
+    int in = 0;
+    int out = 0;
+    int64_t weight = 0;  ///< offset in the flat buffer
+    int64_t bias = 0;
+  };
+  std::vector<Layer> layers;
+
+  int inputs() const { return layers.front().in; }
+  int outputs() const { return layers.back().out; }
+  /// Of all inputs of layers and the output together.
+  int64_t total_width() const {
+    int64_t width = inputs();
+    for (const Layer& layer : layers) width += layer.out;
+    return width;
+  }
+
+  static Network Find(const policy::ParameterLayout& layout, const char* name, size_t count) {
+    Network network;
+    for (size_t i = 0; i < count; ++i) {
+      const policy::ParameterEntry* weight = layout.Find(absl::StrCat(name, ".", i, ".weight"));
+      const policy::ParameterEntry* bias = layout.Find(absl::StrCat(name, ".", i, ".bias"));
+      network.layers.push_back(
+          {static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset, bias->offset});
+    }
+    return network;
+  }
+};
+
+/// The activations of a block of panels through one network, allocated once.
+class Activations {
+ public:
+  Activations(const Network& network, int panel_rows) {
+    const int64_t panel_bytes = network.total_width() * panel_rows * static_cast<int64_t>(sizeof(float));
+    panels_ = static_cast<int>(std::clamp<int64_t>(kBlockBytes / panel_bytes, 1, 64));
+    Add(network.inputs(), panel_rows);
+    for (const Network::Layer& layer : network.layers) Add(layer.out, panel_rows);
+    buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
+    std::memset(buffer_.data(), 0, buffer_.size());
+  }
+
+  int panels() const { return panels_; }
+  /// Elements from one panel to the next in the input of layer `level` (the output of the last at level = layers).
+  int64_t stride(size_t level) const { return strides_[level]; }
+  float* at(size_t level, int64_t panel = 0) {
+    return reinterpret_cast<float*>(buffer_.data()) + offsets_[level] + panel * strides_[level];
+  }
+
+ private:
+  void Add(int width, int panel_rows) {
+    offsets_.push_back(elements_);
+    // A cache line more than needed: panels at multiples of 4 KiB would all fall into the same cache sets.
+    strides_.push_back(int64_t{width} * panel_rows + kGrain);
+    elements_ += strides_.back() * panels_;
+  }
+
+  int panels_ = 0;
+  int64_t elements_ = 0;
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> strides_;
+  tensor::Buffer buffer_;
+};
+
+/// What one thread works with. Aligned so that threads do not share cache lines.
+struct alignas(64) Worker {
+  Worker(const Network& actor_network, const Network& critic_network, int panel_rows, int threads, int64_t parameters,
+         int64_t words, int64_t mask_size)
+      : actor(actor_network, panel_rows),
+        critic(critic_network, panel_rows),
+        pointers(static_cast<size_t>(panel_rows)),
+        actions(static_cast<size_t>(panel_rows * words)),
+        allowed(static_cast<size_t>(panel_rows * mask_size)),
+        column_a(static_cast<size_t>(panel_rows)),
+        column_b(static_cast<size_t>(panel_rows)),
+        weight(static_cast<size_t>(panel_rows)),
+        scratch(static_cast<size_t>(2 * panel_rows * actor_network.outputs())),
+        gradients(static_cast<size_t>(parameters) * sizeof(float)),
+        parts(static_cast<size_t>(threads)) {}
+
+  float* gradient() { return reinterpret_cast<float*>(gradients.data()); }
+
+  Activations actor;
+  Activations critic;
+  std::vector<const float*> pointers;
+  std::vector<int32_t> actions;
+  std::vector<float> allowed;
+  std::vector<float> column_a;  // old log-probabilities, value targets
+  std::vector<float> column_b;  // advantages, old values
+  std::vector<float> weight;
+  std::vector<float> scratch;
+  tensor::Buffer gradients;
+  std::vector<const float*> parts;  // every thread's gradients
+  LossSums sums{};
+  double actor_squares = 0;
+  double critic_squares = 0;
+};
+
+}  // namespace troupe::training::fused
