@@ -70,7 +70,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
   run->env_name = env.name();
-  run->env_args = env::EnvArgs(ToArgValues(env.args()));
+  run->env_args = EnvArgsOf(run->config);
   absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = registry.Make(run->env_name, run->env_args);
   if (!made.ok()) {
     std::string key = "env.name";
@@ -340,6 +340,8 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   TROUPE_RETURN_IF_ERROR(CheckExperimentName(run));
   return run;
 }
+
+env::EnvArgs EnvArgsOf(const RunConfig& config) { return env::EnvArgs(ToArgValues(config.proto().env().args())); }
 
 std::string MakeExperimentName(Algorithm algorithm, absl::Time now) {
   const absl::TimeZone zone = absl::LocalTimeZone();

@@ -88,6 +88,9 @@ struct ResolvedRun {
 /// wrong.
 absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry);
 
+/// env.args of a configuration, for those who need an environment and no run.
+env::EnvArgs EnvArgsOf(const RunConfig& config);
+
 /// Whether a run that was started with `old_config` may go on with `new_config`. FAILED_PRECONDITION names the first
 /// key that differs and may not.
 absl::Status ResumeCompatible(const RunConfig& old_config, const RunConfig& new_config);

@@ -1,6 +1,8 @@
 #include "lib/policy/weight_snapshot.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
@@ -8,6 +10,8 @@
 
 namespace troupe::policy {
 namespace {
+
+constexpr double kMinVariance = 1e-8;
 
 template <typename T>
 absl::Status CheckVector(const PolicyId& id, const char* name, const std::vector<T>& values, int64_t expected) {
@@ -66,6 +70,23 @@ absl::Status PolicyState::Validate(const PolicySpec& spec) const {
                                       spec.normalize_observations ? spec.observation_size() : 0));
   const int64_t value_size = value_moments.mean.empty() ? 0 : 1;
   return CheckMoments(id, "value_moments", value_moments, value_size);
+}
+
+double StandardDeviation(double variance) { return std::sqrt(std::max(variance, kMinVariance)); }
+
+absl::StatusOr<WeightSnapshotPtr> SnapshotOf(const PolicyState& state, const PolicySpec& spec) {
+  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+  auto snapshot = std::make_shared<WeightSnapshot>();
+  snapshot->id = state.id;
+  snapshot->version = state.version;
+  snapshot->actor.assign(state.parameters.begin(), state.parameters.begin() + ParameterLayout::For(spec).actor_size());
+  const RunningMoments& moments = state.observation_moments;
+  snapshot->observation_mean.assign(moments.mean.begin(), moments.mean.end());
+  for (const double variance : moments.variance) {
+    snapshot->observation_inverse_std.push_back(static_cast<float>(1.0 / StandardDeviation(variance)));
+  }
+  TROUPE_RETURN_IF_ERROR(snapshot->Validate(spec));
+  return snapshot;
 }
 
 }  // namespace troupe::policy

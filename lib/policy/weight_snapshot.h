@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 
@@ -51,5 +52,11 @@ struct PolicyState {
 
   absl::Status Validate(const PolicySpec& spec) const;
 };
+
+/// Root of `variance`, kept from 0 for a column that never changed. Every normalizer uses this one.
+double StandardDeviation(double variance);
+
+/// The actor's part of `state`, as its trainer would publish it. INVALID_ARGUMENT when the state does not fit `spec`.
+absl::StatusOr<WeightSnapshotPtr> SnapshotOf(const PolicyState& state, const PolicySpec& spec);
 
 }  // namespace troupe::policy

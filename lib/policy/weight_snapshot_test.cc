@@ -56,5 +56,29 @@ TEST(PolicyStateTest, ChecksSizesAndMoments) {
   EXPECT_NE(state.Validate(spec).message().find("variance"), absl::string_view::npos);
 }
 
+TEST(WeightSnapshotTest, OfAStateIsItsActorAndNormalizer) {
+  PolicySpec spec = SmallSpecForTesting();
+  spec.normalize_observations = true;
+  PolicyState state;
+  state.id = spec.id;
+  state.version = {3, 7};
+  for (int64_t i = 0; i < ParameterLayout::For(spec).size(); ++i) state.parameters.push_back(static_cast<float>(i));
+  const size_t columns = static_cast<size_t>(spec.observation_size());
+  state.observation_moments = {10, std::vector<double>(columns, 2.0), std::vector<double>(columns, 4.0)};
+  state.observation_moments.variance[0] = 0;  // a column that never changed
+
+  const absl::StatusOr<WeightSnapshotPtr> snapshot = SnapshotOf(state, spec);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_EQ((*snapshot)->version, state.version);
+  ASSERT_EQ(static_cast<int64_t>((*snapshot)->actor.size()), ParameterLayout::For(spec).actor_size());
+  EXPECT_EQ((*snapshot)->actor.back(), static_cast<float>((*snapshot)->actor.size() - 1));
+  EXPECT_EQ((*snapshot)->observation_mean[1], 2.0f);
+  EXPECT_EQ((*snapshot)->observation_inverse_std[1], 0.5f);
+  EXPECT_FLOAT_EQ((*snapshot)->observation_inverse_std[0], 1e4f);
+
+  state.parameters.pop_back();
+  EXPECT_EQ(SnapshotOf(state, spec).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace troupe::policy
