@@ -453,7 +453,7 @@ absl::Status CheckedEnv::CheckState(const float* row, const char* whose) {
         absl::StrCat("element ", bad, " of ", whose, " is ", row[bad], ", expected a finite number"));
   }
   if (!options_.check_bounds) return absl::OkStatus();
-  const absl::Status inside = state_space.ContainsFlat(absl::MakeConstSpan(row, size));
+  absl::Status inside = state_space.ContainsFlat(absl::MakeConstSpan(row, size));
   if (inside.ok()) return inside;
   return absl::InternalError(absl::StrCat(whose, " is outside ", state_space.ToString(), ": ", inside.message()));
 }

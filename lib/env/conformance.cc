@@ -74,9 +74,11 @@ std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
     if (a.observed(0, slot) != b.observed(0, slot)) return absl::StrCat("readiness", agent);
     if (a.terminated(0, slot) != b.terminated(0, slot) || a.truncated(0, slot) != b.truncated(0, slot))
       return absl::StrCat("end", agent);
-    const float rewards[2] = {a.reward(0, slot), b.reward(0, slot)};
-    if (std::memcmp(&rewards[0], &rewards[1], sizeof(float)) != 0)
-      return absl::StrCat("reward", agent, " (", rewards[0], " and ", rewards[1], ")");
+    const absl::Span<const float> rewards_a = a.rewards().subspan(static_cast<size_t>(slot), 1);
+    const absl::Span<const float> rewards_b = b.rewards().subspan(static_cast<size_t>(slot), 1);
+    if (!same(rewards_a, rewards_b)) {
+      return absl::StrCat("reward", agent, " (", rewards_a[0], " and ", rewards_b[0], ")");
+    }
     if (!same(a.infos(0, slot), b.infos(0, slot))) return absl::StrCat("infos", agent);
     if (!a.observed(0, slot)) continue;
     if (!same(a.observation_bytes(0, slot), b.observation_bytes(0, slot))) return absl::StrCat("observation", agent);
@@ -174,11 +176,11 @@ class Checker {
     return status.ok();
   }
 
-  void Break(EnvRule rule, std::string detail) {
+  void Break(EnvRule rule, const std::string& detail) {
     for (ConformanceLine& line : report_.lines) {
       if (line.rule != rule) continue;
       line.ok = false;
-      line.detail = std::move(detail);
+      line.detail = detail;
     }
   }
 
