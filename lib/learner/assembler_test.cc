@@ -361,6 +361,24 @@ TEST(AssemblerTest, CutsInsideABatchDoNotShow) {
   }
 }
 
+/// A fragment in the middle was refused: what came before it is cut there and bootstraps from its own final row.
+TEST(AssemblerTest, AHoleIsNotBridged) {
+  const BatchSchema schema = sample::SimpleSchema(2, 3);
+  sample::FakeRolloutOptions options;
+  options.min_episode_steps = options.max_episode_steps = 40;
+  options.max_ticks_per_fragment = 5;
+  sample::FakeRollout rollout(schema, options);
+  const auto fragments = rollout.Play(sample::MakeGrant(1, 15, {}), {});
+  ASSERT_EQ(fragments.size(), 3u);
+  Assembler assembler(schema, {});
+  const PolicyTrainBatch& rows = assembler.Assemble({fragments[0], fragments[2]}, 0).batch.policies[0];
+  ASSERT_EQ(rows.segments.size(), 4u);
+  for (int64_t s = 0; s < 4; ++s) {
+    EXPECT_EQ(rows.segments[s].rows, 5);
+    EXPECT_EQ(rows.segments[s].final_row, s);
+  }
+}
+
 /// Separate policies that all see every step share the joint observations instead of copying them.
 TEST(AssemblerTest, PoliciesShareJointObservationsTheyAllNeed) {
   BatchSchema schema = sample::SimpleSchema(2, 4);

@@ -317,8 +317,7 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     for (const GrantLane& granted : grant.lanes) {
       Lane& lane = lanes_[granted.env_id];
       if (lane.fresh) lane.floor = lane.next_episode;
-      // Each step begins at most one episode.
-      const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps);
+      const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps) + kSpareEpisodes;
       open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, limit});
       open.granted += granted.env_steps;
       lane.ungranted = 0;

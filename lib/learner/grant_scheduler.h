@@ -42,6 +42,9 @@ class GrantScheduler {
     int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
     absl::Duration join_timeout = absl::Seconds(10);
   };
+  /// Every step begins at most one episode, unless environments fail: so many more ordinals are a lane's in each grant.
+  static constexpr uint32_t kSpareEpisodes = 100;
+
   /// What a fragment's arrival means.
   struct Verdict {
     sample::Disposition disposition = sample::Disposition::kAccepted;

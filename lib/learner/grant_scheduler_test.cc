@@ -189,7 +189,7 @@ TEST_F(GrantSchedulerTest, ADeadWorkersRestGoesToTheOthersWithNewOrdinals) {
   for (const sample::GrantLane& lane : again[0].grant.lanes) {
     EXPECT_TRUE(lane.fresh);
     EXPECT_EQ(lane.env_steps, 6);
-    EXPECT_EQ(lane.next_episode, 10u) << "10 steps could have begun 10 episodes";
+    EXPECT_EQ(lane.next_episode, 10 + GrantScheduler::kSpareEpisodes) << "10 steps could have begun 10 episodes";
   }
   EXPECT_EQ(Deliver(1, fragments[1]).disposition, Disposition::kStale) << "of a grant that is over";
   PlayAndDeliver({orders[1]}, 0);
@@ -383,6 +383,20 @@ TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
 }
 
+/// An environment that fails uses an ordinal up without a step.
+TEST_F(GrantSchedulerTest, FailedEpisodesHaveOrdinalsToo) {
+  Make(1, 3, 1);
+  Join(1);
+  scheduler_->SetPublished(0);
+  const auto orders = Schedule();
+  auto batch = std::const_pointer_cast<sample::MultiAgentBatch>(Play(orders[0], 0)[0]);
+  batch->episodes[0].episode = 3 + GrantScheduler::kSpareEpisodes;
+  EXPECT_EQ(scheduler_->Judge(WorkerId(1), Check(batch)).disposition, Disposition::kInvalid);
+  batch->episodes[0].episode = 2 + GrantScheduler::kSpareEpisodes;
+  EXPECT_EQ(Deliver(1, batch).disposition, Disposition::kAccepted);
+  EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 3 + GrantScheduler::kSpareEpisodes);
+}
+
 TEST_F(GrantSchedulerTest, ClosedGrantsNothing) {
   Make(2, 20, 1);
   scheduler_->SetPublished(0);
@@ -406,7 +420,7 @@ TEST_F(GrantSchedulerTest, ContinuesTheOrdinalsOfARestoredRun) {
   EXPECT_EQ(orders[0].grant.lanes[1].next_episode, 30u);
   EXPECT_TRUE(orders[0].grant.lanes[0].fresh);
   // What is granted may have been begun when a checkpoint is taken now.
-  EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 22u);
+  EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 22 + GrantScheduler::kSpareEpisodes);
   PlayAndDeliver(orders, 5);
   EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 14u) << "exact between iterations";
 }
