@@ -26,6 +26,9 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   app.add_option("--listen", flags.listen, "serve on unix:PATH or HOST:PORT (repeat)")->allow_extra_args(false);
   app.add_flag("--insecure-plaintext-network", flags.insecure_plaintext_network,
                "serve without encryption and authentication beyond this machine");
+  app.add_option("--linger", flags.linger_s,
+                 "seconds to stay when the run has ended, for workers that were just starting: they then leave, too")
+      ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
   try {

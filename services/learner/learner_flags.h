@@ -18,6 +18,7 @@ struct LearnerFlags {
   std::string warm_start;              ///< a checkpoint directory or a run folder: weights alone
   std::vector<std::string> listen;     ///< addresses to serve on
   bool insecure_plaintext_network = false;
+  double linger_s = 0;  ///< after the run has ended: goes on telling workers that come late
   std::string log_level = "info";
 };
 

@@ -102,7 +102,8 @@ class Process {
   absl::Status AfterUpdate(int64_t before);
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
-  void TakeDown();
+  /// Stays for workers that come late for up to `linger`; a signal ends that.
+  void TakeDown(absl::Duration linger = absl::ZeroDuration());
   int64_t env_steps() const { return reporter_->last() ? reporter_->last()->env_steps : resumed_env_steps(); }
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
 
@@ -122,6 +123,7 @@ class Process {
   std::unique_ptr<Ticker> ticker_;
   std::thread checkpoint_thread_;
   absl::Duration started_at_;
+  absl::Duration linger_;
 };
 
 absl::Status Process::MakeTrainer() {
@@ -156,6 +158,7 @@ absl::Status Process::MakeLearner() {
 }
 
 absl::Status Process::Serve(const LearnerFlags& flags) {
+  linger_ = absl::Seconds(flags.linger_s);
   binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
   control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &setup_.run, setup_.name);
   if (flags.listen.empty()) return absl::OkStatus();
@@ -274,7 +277,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
     TROUPE_ASSIGN_OR_RETURN(summary.evaluation, Evaluate());
   }
   TROUPE_RETURN_IF_ERROR(SaveState(true, nullptr));
-  TakeDown();
+  TakeDown(stopped ? linger_ : absl::ZeroDuration());
   reporter_->Finish();
   summary.progress = learner_->Status().progress;
   summary.process_env_steps_per_s =
@@ -296,7 +299,7 @@ void Process::Abandon() {
   if (!discarded.ok()) TROUPE_WARN("run folder not removed error=\"{}\"", std::string(discarded.message()));
 }
 
-void Process::TakeDown() {
+void Process::TakeDown(absl::Duration linger) {
   if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
   if (sampler_ != nullptr) sampler_->Stop();
   if (server_ != nullptr) {
@@ -304,8 +307,12 @@ void Process::TakeDown() {
     base::Clock& clock = base::Clock::Real();
     base::Mutex mutex;
     base::CondVar never;
-    const absl::Duration deadline = clock.SteadyNow() + kGoodbyeTimeout;
-    while (server_->num_streams() > 0 && clock.SteadyNow() < deadline) {
+    const absl::Duration now = clock.SteadyNow();
+    const absl::Duration deadline = now + kGoodbyeTimeout;
+    const absl::Duration linger_until = now + linger;
+    const auto lingers = [&] { return clock.SteadyNow() < linger_until && !DrainSignals::Received(); };
+    if (lingers()) TROUPE_INFO("the run has ended, late workers are told so seconds={}", absl::ToDoubleSeconds(linger));
+    while (lingers() || (server_->num_streams() > 0 && clock.SteadyNow() < deadline)) {
       base::MutexLock lock(&mutex);
       never.WaitFor(&mutex, absl::Milliseconds(10));
     }
