@@ -1,0 +1,90 @@
+#include "lib/learner/worker_registry.h"
+
+#include <memory>
+
+#include "lib/learner/testing/fake_worker.h"
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+using sample::WorkerId;
+
+constexpr uint64_t kEpoch = 4;
+const absl::Duration kNow = absl::Seconds(50);
+
+std::shared_ptr<WorkerPort> Port() { return std::make_shared<FakeWorkerPort>(); }
+
+TEST(WorkerRegistryTest, IdsAreNewInEveryLearnerEpoch) {
+  WorkerRegistry registry(kEpoch);
+  const auto first = registry.Join({}, Port(), kNow);
+  const auto second = registry.Join({}, Port(), kNow);
+  EXPECT_NE(first.ticket.worker_id, second.ticket.worker_id);
+  EXPECT_TRUE(first.ticket.worker_epoch < second.ticket.worker_epoch);
+  WorkerRegistry later(kEpoch + 1);
+  EXPECT_NE(later.Join({}, Port(), kNow).ticket.worker_id, first.ticket.worker_id);
+  // An id that somebody brought along is not handed out again.
+  const WorkerId claimed(second.ticket.worker_id.value() + 1);
+  EXPECT_EQ(registry.Join({claimed, 1}, Port(), kNow).ticket.worker_id, claimed);
+  EXPECT_NE(registry.Join({}, Port(), kNow).ticket.worker_id, claimed);
+  EXPECT_EQ(registry.num_connected(), 4);
+}
+
+TEST(WorkerRegistryTest, TheNewestRegistrationHolds) {
+  WorkerRegistry registry(kEpoch);
+  const auto port = Port();
+  const auto first = registry.Join({}, port, kNow);
+  ASSERT_TRUE(registry.Find(first.ticket).ok());
+  const auto second = registry.Join({first.ticket.worker_id, 1}, Port(), kNow);
+  EXPECT_TRUE(second.was_connected);
+  EXPECT_EQ(second.old_port, port);
+  EXPECT_EQ(registry.Find(first.ticket).status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(registry.Find(second.ticket).ok());
+  EXPECT_NE(registry.Leave(**registry.Find(second.ticket)), nullptr);
+  EXPECT_FALSE(registry.Find(second.ticket).ok());
+  EXPECT_FALSE(registry.Join({first.ticket.worker_id, 1}, Port(), kNow).was_connected);
+}
+
+TEST(WorkerRegistryTest, GapsAreOfARestartOrUnknown) {
+  WorkerRegistry registry(kEpoch);
+  registry.Restore({{77, 10}});
+  const auto known = registry.Join({WorkerId(77), 14}, Port(), kNow);
+  EXPECT_EQ(known.gap, 3u) << "11 to 13";
+  EXPECT_TRUE(known.restarted);
+  const auto again = registry.Join({WorkerId(77), 16}, Port(), kNow);
+  EXPECT_EQ(again.gap, 2u);
+  EXPECT_FALSE(again.restarted);
+  const auto foreign = registry.Join({WorkerId(99), 6}, Port(), kNow);
+  EXPECT_EQ(foreign.gap, 5u);
+  EXPECT_TRUE(foreign.restarted);
+  EXPECT_EQ(registry.Watermarks(), (std::map<uint64_t, uint64_t>{{77, 15}, {99, 5}}));
+}
+
+TEST(WorkerRegistryTest, SilenceIsMeasured) {
+  WorkerRegistry registry(kEpoch);
+  const auto early = registry.Join({}, Port(), kNow);
+  registry.Join({}, Port(), kNow + absl::Seconds(5));
+  EXPECT_TRUE(registry.SilentSince(kNow).empty());
+  const auto silent = registry.SilentSince(kNow + absl::Seconds(1));
+  ASSERT_EQ(silent.size(), 1u);
+  EXPECT_EQ(silent[0]->id, early.ticket.worker_id);
+  registry.Leave(*silent[0]);
+  EXPECT_TRUE(registry.SilentSince(kNow + absl::Seconds(1)).empty());
+}
+
+TEST(WorkerRegistryTest, OnlySoManyDepartedAreRemembered) {
+  WorkerRegistry registry(kEpoch);
+  const auto stays = registry.Join({}, Port(), kNow);
+  const auto first = registry.Join({}, Port(), kNow);
+  registry.Leave(**registry.Find(first.ticket));
+  for (size_t i = 0; i < WorkerRegistry::kMaxDeparted; ++i) {
+    const auto joined = registry.Join({}, Port(), kNow);
+    registry.Leave(**registry.Find(joined.ticket));
+  }
+  EXPECT_EQ(registry.workers().size(), WorkerRegistry::kMaxDeparted + 1);
+  EXPECT_EQ(registry.workers().count(first.ticket.worker_id.value()), 0u) << "the oldest is forgotten";
+  EXPECT_TRUE(registry.Find(stays.ticket).ok());
+}
+
+}  // namespace
+}  // namespace troupe::learner
