@@ -329,7 +329,7 @@ TEST_P(ActorTest, AMaskThatForbidsEverythingIsAnError) {
 TEST_P(ActorTest, GaussianSamplesHaveTheRightMomentsAndLogProbability) {
   const PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {4}), *Space::Box(-1, 1, {3}), {16});
   auto weights = RandomWeights(spec);
-  const policy::ParameterEntry& log_std = *policy::ParameterLayout::For(spec).Find("actor.log_std");
+  const policy::ParameterEntry log_std = *policy::ParameterLayout::For(spec).Find("actor.log_std");
   const float log_stds[3] = {-0.5f, 0.0f, 0.7f};
   std::copy(log_stds, log_stds + 3, weights->actor.begin() + log_std.offset);
   auto actor = *Actor::Create(spec, 11, GetParam());

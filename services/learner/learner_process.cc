@@ -277,9 +277,12 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
     TROUPE_ASSIGN_OR_RETURN(summary.evaluation, Evaluate());
   }
   TROUPE_RETURN_IF_ERROR(SaveState(true, nullptr));
+  const double wall_clock_s = learner_->Status().progress.wall_clock_s;
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   reporter_->Finish();
+  // The last streams may still have been counted; waiting for them is no part of the run.
   summary.progress = learner_->Status().progress;
+  summary.progress.wall_clock_s = wall_clock_s;
   summary.process_env_steps_per_s =
       static_cast<double>(summary.progress.env_steps - resumed_env_steps()) / absl::ToDoubleSeconds(trained_for);
   TROUPE_RETURN_IF_ERROR(storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("summary.json"),
