@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
     actors.push_back(std::move(actor));
   }
   auto collector = std::unique_ptr<Collector>(new Collector(std::move(config), std::move(actors)));
-  const int64_t round = 2 * collector->builder_.RoundBytesBound();
+  const int64_t round = collector->builder_.RoundBytesBound();
   const int64_t limit = collector->config_.options.max_fragment_bytes;
   if (round > limit) {
     return absl::InvalidArgumentError(absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ",
@@ -121,7 +121,7 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, absl::Span<const po
                                  SampleSink& sink) {
   TROUPE_RETURN_IF_ERROR(AdoptWeights(grant, weights));
   TROUPE_RETURN_IF_ERROR(PrepareLanes(grant));
-  // As many lanes at a time as may write a round, and what it carries over, into one fragment.
+  // As many lanes at a time as may write two rounds into one fragment; a single one needs room for one.
   const int64_t group = std::max<int64_t>(1, config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
     const size_t count = std::min(static_cast<size_t>(group), granted_.size() - first);

@@ -81,6 +81,17 @@ class CollectingSink final : public SampleSink {
   sample::BatchSchema schema_;
 };
 
+/// A collector, its sink and weights: what most tests need.
+struct Rig {
+  explicit Rig(RolloutConfig c) : config(c), sink(ScriptedSchema(c)), collector(*Collector::Create(std::move(c))) {}
+  absl::Status Run(const sample::Grant& grant, int64_t version = 5, uint64_t epoch = 1) {
+    return collector->RunGrant(grant, ScriptedWeights(config, version, epoch), sink);
+  }
+  RolloutConfig config;
+  CollectingSink sink;
+  std::unique_ptr<Collector> collector;
+};
+
 /// One row with everything that belongs to it, by value.
 struct SeenRow {
   uint32_t env_id = 0, episode = 0;

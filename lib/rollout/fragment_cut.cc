@@ -1,0 +1,164 @@
+// What FragmentBuilder does where one fragment ends and the next begins.
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/base/check.h"
+#include "lib/rollout/fragment_builder.h"
+
+namespace troupe::rollout {
+
+using sample::SegmentEnd;
+
+void FragmentBuilder::SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row) {
+  std::memcpy(&lane.carried_obs[slot * widest_obs_], columns.obs.Row(row), columns.obs.row_bytes());
+  if (columns.action_mask.present()) {
+    std::memcpy(&lane.carried_mask[slot * widest_mask_], columns.action_mask.Row(row), columns.action_mask.row_bytes());
+  }
+  if (columns.state.present()) {
+    std::memcpy(&lane.carried_state[slot * state_size_], columns.state.Row(row), columns.state.row_bytes());
+  }
+}
+
+void FragmentBuilder::LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row) {
+  columns.obs.CopyRow(row, &lane.carried_obs[slot * widest_obs_]);
+  if (columns.action_mask.present()) columns.action_mask.CopyRow(row, &lane.carried_mask[slot * widest_mask_]);
+  if (columns.state.present()) columns.state.CopyRow(row, &lane.carried_state[slot * state_size_]);
+}
+
+void FragmentBuilder::AttachPending(Lane& lane) {
+  for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
+    AgentState& agent = lane.agents[slot];
+    CarriedAgent& carried = lane.carried[slot];
+    if (agent.phase != AgentPhase::kPending || !carried.has_row) continue;
+    const policy::WeightVersion& now = versions_[static_cast<size_t>(agent.policy)];
+    carried.has_row = false;
+    if (carried.version.learner_epoch != now.learner_epoch || carried.version.n > now.n) {
+      ++dropped_rows_;  // rows of another learner epoch are stale wherever they arrive
+      continue;
+    }
+    PolicyColumns& columns = Columns(agent);
+    const int64_t row = columns.AddRow();
+    columns.Settle();
+    LoadObservation(lane, slot, columns, row);
+    columns.actions.CopyRow(row, &lane.carried_actions[slot * most_words_]);
+    columns.action_logp.As<float>()[row] = carried.action_logp;
+    columns.rewards.As<float>()[row] = carried.reward;
+    columns.terminated.As<uint8_t>()[row] = 0;
+    columns.truncated.As<uint8_t>()[row] = 0;
+    if (columns.agent_mask.present()) columns.agent_mask.As<uint8_t>()[row] = static_cast<uint8_t>(carried.active);
+    // Agents that decided at one step share its env row.
+    int32_t env_row = -1;
+    for (size_t other = 0; other < slot && env_row < 0; ++other) {
+      const AgentState& earlier = lane.agents[other];
+      if (earlier.phase == AgentPhase::kPending && earlier.row >= 0 &&
+          lane.carried[other].env_step == carried.env_step) {
+        env_row = Columns(earlier).env_row.As<int32_t>()[earlier.row];
+      }
+    }
+    if (env_row < 0) {
+      env_row = storage_->AddEnvRow(lane.episode_index, carried.env_step);
+      if (storage_->state.present()) storage_->state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
+    }
+    columns.env_row.As<int32_t>()[row] = env_row;
+    const int32_t segment = columns.AddSegment(lane.episode_index, static_cast<int32_t>(slot),
+                                               static_cast<int32_t>(now.n - carried.version.n));
+    columns.segment.As<int32_t>()[row] = segment;
+    columns.segment_rows[static_cast<size_t>(segment)] = 1;
+    agent.row = row;
+    agent.segment = segment;
+    agent.last_row = -1;
+    agent.carried = true;
+    sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
+    entry.first_step = std::min(entry.first_step, carried.env_step);
+    ++carried_rows_;
+  }
+}
+
+void FragmentBuilder::AttachReady(Lane& lane) {
+  lane.env_row = storage_->AddEnvRow(lane.episode_index, lane.step);
+  if (storage_->state.present()) {
+    storage_->state.CopyRow(lane.env_row, &lane.carried_state[lane.agents.size() * state_size_]);
+  }
+  for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
+    AgentState& agent = lane.agents[slot];
+    if (agent.phase != AgentPhase::kReady) continue;
+    PolicyColumns& columns = Columns(agent);
+    agent.row = columns.AddRow();
+    columns.Settle();
+    LoadObservation(lane, slot, columns, agent.row);
+  }
+}
+
+void FragmentBuilder::TakeOutPending(const Lane& lane, AgentState& agent, SegmentEnd end) {
+  PolicyColumns& columns = Columns(agent);
+  columns.holes.push_back(agent.row);
+  --columns.segment_rows[static_cast<size_t>(agent.segment)];
+  if (agent.last_row >= 0) {
+    int32_t* const words = columns.Segment(agent.segment);
+    TROUPE_CHECK(words[sample::kSegmentEpisode] == lane.episode_index);
+    words[sample::kSegmentEnd] = static_cast<int32_t>(end);
+    words[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, columns.env_row.As<int32_t>()[agent.row]);
+    if (end == SegmentEnd::kTruncated) columns.truncated.As<uint8_t>()[agent.last_row] = 1;
+  }
+  agent.row = -1;
+  agent.last_row = -1;
+  agent.segment = -1;
+  agent.carried = false;
+}
+
+void FragmentBuilder::CutLane(Lane& lane) {
+  // The step that waits for decisions is only looked at in this fragment, and acted on in the next one.
+  int32_t final_env_row = -1;
+  const auto moved_env_row = [&] {
+    if (final_env_row < 0) {
+      final_env_row = storage_->AddFinalEnvRow(lane.episode_index, lane.step);
+      if (storage_->state.present()) storage_->final_state.CopyRow(final_env_row, storage_->state.Row(lane.env_row));
+    }
+    return ~final_env_row;
+  };
+  for (const auto& [policy, final_row] : lane.finals_at_env_row) {
+    storage_->policies[static_cast<size_t>(policy)].final_env_row[static_cast<size_t>(final_row)] = moved_env_row();
+  }
+  lane.finals_at_env_row.clear();
+  for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
+    AgentState& agent = lane.agents[slot];
+    CarriedAgent& carried = lane.carried[slot];
+    if (agent.row < 0) continue;
+    PolicyColumns& columns = Columns(agent);
+    SaveObservation(lane, slot, columns, agent.row);
+    if (agent.phase == AgentPhase::kReady) {
+      if (agent.segment >= 0) {
+        columns.Segment(agent.segment)[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, moved_env_row());
+      }
+      --columns.rows;
+      agent.row = -1;
+      agent.last_row = -1;
+      agent.segment = -1;
+      continue;
+    }
+    const int32_t env_row = columns.env_row.As<int32_t>()[agent.row];
+    if (!agent.carried) {
+      carried.version = versions_[static_cast<size_t>(agent.policy)];
+    }
+    carried.has_row = true;
+    carried.env_step = storage_->step_index[static_cast<size_t>(env_row)];
+    carried.action_logp = columns.action_logp.As<float>()[agent.row];
+    carried.reward = columns.rewards.As<float>()[agent.row];
+    carried.active = !columns.agent_mask.present() || columns.agent_mask.As<uint8_t>()[agent.row] != 0;
+    std::memcpy(&lane.carried_actions[slot * most_words_], columns.actions.Row(agent.row), columns.actions.row_bytes());
+    if (storage_->state.present()) {
+      std::memcpy(&lane.carried_state[slot * state_size_], storage_->state.Row(env_row), storage_->state.row_bytes());
+    }
+    TakeOutPending(lane, agent, SegmentEnd::kCut);
+  }
+  if (storage_->state.present()) {
+    std::memcpy(&lane.carried_state[lane.agents.size() * state_size_], storage_->state.Row(lane.env_row),
+                storage_->state.row_bytes());
+  }
+  DropEnvRow(lane);
+  FillEpisodeEntry(lane);
+  lane.episode_index = -1;
+}
+
+}  // namespace troupe::rollout
