@@ -35,8 +35,9 @@ void LinkOwner::Gauge::AwaitZero() {
   while (links_ > 0) changed_.Wait(&mutex_);
 }
 
-void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
+void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, bool wait_for_ready) {
   self_ = shared_from_this();
+  context_.set_wait_for_ready(wait_for_ready);
   grpc::GenericStub stub(channel);
   stub.PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
   // Writes start outside reactions, too: the hold keeps the call open for them.

@@ -67,8 +67,9 @@ class ClientLink final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
                          public std::enable_shared_from_this<ClientLink> {
  public:
   explicit ClientLink(LinkOwner* owner) : owner_(owner) {}
-  /// Begins the call; `this` must be held by a shared_ptr. Once.
-  void Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method);
+  /// Begins the call; `this` must be held by a shared_ptr. Once. `wait_for_ready`: stay while the channel connects
+  /// again and again, until Cancel; otherwise its first failure ends the call.
+  void Start(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, bool wait_for_ready);
   /// There may be something to write.
   void Kick();
   /// Ends the call from this side; OnLinkDone follows.

@@ -19,40 +19,48 @@ void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
 
 absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Create(const std::string& address,
                                                                      const TransportSecurity& security) {
-  TROUPE_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
-  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, MakeChannel(parsed, security));
-  return std::unique_ptr<ControlClient>(new ControlClient(address, v1::Control::NewStub(channel)));
+  TROUPE_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
+  TROUPE_RETURN_IF_ERROR(CheckTransportPolicy(parsed, security));
+  return std::unique_ptr<ControlClient>(new ControlClient(std::move(parsed), security));
+}
+
+absl::StatusOr<std::unique_ptr<v1::Control::Stub>> ControlClient::Connect() const {
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, MakeChannel(address_, security_));
+  return v1::Control::NewStub(channel);
 }
 
 absl::Status ControlClient::Named(const grpc::Status& status) const {
   if (status.ok()) return absl::OkStatus();
   const absl::Status plain = FromGrpc(status);
-  return absl::Status(plain.code(), absl::StrCat("learner at ", address_, ": ", plain.message()));
+  return absl::Status(plain.code(), absl::StrCat("learner at ", address_.text, ": ", plain.message()));
 }
 
 absl::StatusOr<v1::StatusReply> ControlClient::Status(absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> stub, Connect());
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   v1::StatusReply reply;
-  TROUPE_RETURN_IF_ERROR(Named(stub_->Status(&context, v1::StatusRequest(), &reply)));
+  TROUPE_RETURN_IF_ERROR(Named(stub->Status(&context, v1::StatusRequest(), &reply)));
   return reply;
 }
 
 absl::StatusOr<int64_t> ControlClient::Checkpoint(absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> stub, Connect());
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   v1::CheckpointReply reply;
-  TROUPE_RETURN_IF_ERROR(Named(stub_->Checkpoint(&context, v1::CheckpointRequest(), &reply)));
+  TROUPE_RETURN_IF_ERROR(Named(stub->Checkpoint(&context, v1::CheckpointRequest(), &reply)));
   return reply.env_steps();
 }
 
 absl::Status ControlClient::Drain(const std::string& reason, absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> stub, Connect());
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   v1::DrainRequest request;
   request.set_reason(reason);
   v1::DrainReply reply;
-  return Named(stub_->Drain(&context, request, &reply));
+  return Named(stub->Drain(&context, request, &reply));
 }
 
 }  // namespace troupe::rpc

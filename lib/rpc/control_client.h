@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/rpc/address.h"
 #include "lib/rpc/transport.h"
 #include "proto/troupe/v1/control.grpc.pb.h"
 
@@ -25,13 +26,14 @@ class ControlClient {
   absl::Status Drain(const std::string& reason, absl::Duration timeout);
 
  private:
-  ControlClient(std::string address, std::unique_ptr<v1::Control::Stub> stub)
-      : address_(std::move(address)), stub_(std::move(stub)) {}
+  ControlClient(Address address, TransportSecurity security) : address_(std::move(address)), security_(security) {}
 
   absl::Status Named(const grpc::Status& status) const;
 
-  const std::string address_;
-  const std::unique_ptr<v1::Control::Stub> stub_;
+  absl::StatusOr<std::unique_ptr<v1::Control::Stub>> Connect() const;
+
+  const Address address_;
+  const TransportSecurity security_;
 };
 
 }  // namespace troupe::rpc

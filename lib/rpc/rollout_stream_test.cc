@@ -13,6 +13,7 @@
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
+#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -342,6 +343,19 @@ TEST_F(RolloutStreamTest, ControlAnswers) {
   EXPECT_TRUE((*client)->Drain("deploy\n", absl::Seconds(10)).ok());
   EXPECT_NE(endpoint_.drain_reason().find("deploy"), std::string::npos);
   EXPECT_EQ(endpoint_.drain_reason().find('\n'), std::string::npos) << "control characters reach the log";
+}
+
+TEST_F(RolloutStreamTest, CompressedMessagesAreRefusedUnread) {
+  // A peer that keeps to no settings of ours. One MiB of zeros would become a GiB in ten steps like this.
+  const auto stub = v1::Control::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  v1::DrainRequest request;
+  request.set_reason(std::string(1 << 20, '\0'));
+  v1::DrainReply reply;
+  EXPECT_EQ(stub->Drain(&context, request, &reply).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(endpoint_.drain_reason(), "");
+  ExpectServes();
 }
 
 TEST_F(RolloutStreamTest, ControlOfNobodySaysWho) {

@@ -164,7 +164,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& addres
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Our Backoff decides when to try again; gRPC's own must not make it wait longer.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
+  // Despite its name: how long one attempt may take, from connect to the server's SETTINGS.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(kHandshakeTimeout));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // Streams resume by themselves (docs/protocol.md), which gRPC's transparent retries know nothing of.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);

@@ -55,6 +55,7 @@ WorkerClient::WorkerClient(WorkerClientOptions options, base::Clock* clock,
       rollout_channel_(std::move(rollout_channel)),
       weight_channel_(std::move(weight_channel)),
       rollout_backoff_(options_.backoff, options_.incarnation),
+      lost_at_(clock->SteadyNow()),
       heartbeat_interval_(kHeartbeatInterval),
       weight_backoff_(options_.backoff, options_.incarnation + 1) {}
 
@@ -62,6 +63,7 @@ WorkerClient::~WorkerClient() { Close(); }
 
 absl::Duration WorkerClient::Step() {
   std::shared_ptr<ClientLink> start_rollout, start_weights, kick, cancel;
+  bool wait_rollout = false, wait_weights = false;
   absl::Duration next = kIdleStep;
   {
     base::MutexLock lock(&mutex_);
@@ -71,8 +73,9 @@ absl::Duration WorkerClient::Step() {
       if (now >= rollout_retry_at_) {
         rollout_ = MakeLink();
         hello_sent_ = false;
-        hello_deadline_ = now + kHandshakeTimeout;
+        hello_deadline_ = std::min(now + kHandshakeTimeout, lost_at_ + options_.reconnect_timeout);
         start_rollout = rollout_;
+        wait_rollout = tries_++ > 0;
       } else {
         next = std::min(next, rollout_retry_at_ - now);
       }
@@ -100,13 +103,16 @@ absl::Duration WorkerClient::Step() {
         subscribe_sent_ = false;
         assembler_ = std::make_unique<WeightAssembler>(policies_);
         start_weights = weight_link_;
+        wait_weights = weight_tries_++ > 0;
       } else {
         next = std::min(next, weight_retry_at_ - now);
       }
     }
   }
-  if (start_rollout != nullptr) start_rollout->Start(rollout_channel_, kRolloutMethod);
-  if (start_weights != nullptr) start_weights->Start(weight_channel_, kWeightMethod);
+  // The first try says quickly what is wrong. Later ones stay with the channel while it connects: gRPC 1.51 drives a
+  // connection only while a call waits for it, and fails calls at once until it stands.
+  if (start_rollout != nullptr) start_rollout->Start(rollout_channel_, kRolloutMethod, wait_rollout);
+  if (start_weights != nullptr) start_weights->Start(weight_channel_, kWeightMethod, wait_weights);
   if (cancel != nullptr) cancel->Cancel();
   if (kick != nullptr) kick->Kick();
   return next;
@@ -129,8 +135,7 @@ absl::StatusOr<Welcome> WorkerClient::AwaitWelcome(absl::Duration timeout) {
   while (joins_ == 0 && !ended_) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
-      return absl::UnavailableError(absl::StrCat("learner at ", options_.address, " is unreachable, tried for ",
-                                                 absl::FormatDuration(timeout), ": ",
+      return absl::UnavailableError(absl::StrCat("learner at ", options_.address, " is unreachable: ",
                                                  last_error_.ok() ? "no answer" : std::string(last_error_.message())));
     }
     changed_.WaitFor(&mutex_, left);
@@ -437,6 +442,8 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   ++joins_;
   next_to_send_ = 0;
   last_sent_at_ = clock_->SteadyNow();
+  tries_ = 0;
+  weight_tries_ = 0;
   rollout_backoff_.Reset();
   weight_backoff_.Reset();
   weight_retry_at_ = absl::ZeroDuration();
@@ -507,10 +514,13 @@ void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status
   std::shared_ptr<ClientLink> ended;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
   const bool is_rollout = link == rollout_.get();
-  if (!status.ok()) last_error_ = status;
+  const absl::Duration now = clock_->SteadyNow();
+  // What this end cancelled (a try that took too long) says less than what came before.
+  if (!status.ok() && !absl::IsCancelled(status)) last_error_ = status;
   if (is_rollout) {
     ended = std::move(rollout_);
     rollout_ = nullptr;
+    if (joined_) lost_at_ = now;
     joined_ = false;
     if (goodbye_sent_) EndLocked(absl::CancelledError("drained"));
   } else {
@@ -524,14 +534,15 @@ void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status
     EndLocked(status);
     return;
   }
-  base::Backoff& backoff = is_rollout ? rollout_backoff_ : weight_backoff_;
-  const std::optional<absl::Duration> delay = backoff.NextDelay();
-  if (!delay.has_value()) {
+  if (is_rollout && now - lost_at_ >= options_.reconnect_timeout) {
     EndLocked(absl::UnavailableError(
-        absl::StrCat("learner at ", options_.address, " is gone: ", std::string(status.message()))));
+        absl::StrCat("learner at ", options_.address,
+                     " is gone: ", last_error_.ok() ? "no answer" : std::string(last_error_.message()))));
     return;
   }
-  (is_rollout ? rollout_retry_at_ : weight_retry_at_) = clock_->SteadyNow() + *delay;
+  base::Backoff& backoff = is_rollout ? rollout_backoff_ : weight_backoff_;
+  // Without a budget of its own it always has a delay.
+  (is_rollout ? rollout_retry_at_ : weight_retry_at_) = now + backoff.NextDelay().value_or(options_.backoff.max);
 }
 
 }  // namespace troupe::rpc

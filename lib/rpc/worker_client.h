@@ -29,10 +29,11 @@ namespace troupe::rpc {
 struct WorkerClientOptions {
   std::string address;
   TransportSecurity security;
-  std::string name;          ///< for people: host and process
-  uint64_t incarnation = 1;  ///< random number of this process, > 0
-  /// Between tries; the budget counts from the loss of the learner and says when it is gone for good.
-  base::Backoff::Options backoff{.budget = absl::Minutes(5)};
+  std::string name;                ///< for people: host and process
+  uint64_t incarnation = 1;        ///< random number of this process, > 0
+  base::Backoff::Options backoff;  ///< between tries
+  /// From the start, or the loss of the learner, until it is taken to be gone for good.
+  absl::Duration reconnect_timeout = absl::Minutes(5);
 };
 
 /// What the learner said at the (last) registration.
@@ -147,6 +148,9 @@ class WorkerClient final : public rollout::SampleSink,
   std::shared_ptr<ClientLink> rollout_ ABSL_GUARDED_BY(mutex_);
   base::Backoff rollout_backoff_ ABSL_GUARDED_BY(mutex_);
   absl::Duration rollout_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  absl::Duration lost_at_ ABSL_GUARDED_BY(mutex_);  ///< while not joined
+  int tries_ ABSL_GUARDED_BY(mutex_) = 0;           ///< since then
+  int weight_tries_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration hello_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;

@@ -39,12 +39,13 @@ class WorkerClientTest : public testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  void StartClient(absl::Duration budget = absl::Minutes(1)) {
+  void StartClient(absl::Duration reconnect_timeout = absl::Minutes(1)) {
     WorkerClientOptions options;
     options.address = address_;
     options.name = "test";
     options.incarnation = 81;
-    options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50), .budget = budget};
+    options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50)};
+    options.reconnect_timeout = reconnect_timeout;
     auto client = WorkerClient::Create(std::move(options), &base::Clock::Real());
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);

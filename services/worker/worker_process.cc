@@ -124,7 +124,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
   options.name = ProcessName();
   options.incarnation = DrawIncarnation();
-  options.backoff.budget = flags.reconnect_timeout;
+  options.reconnect_timeout = flags.reconnect_timeout;
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
                           rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
   const IoThread io_thread(client.get());

@@ -29,7 +29,7 @@ class ScriptedPeer final : private LinkOwner {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
     link_ = MakeLink();
-    link_->Start(channel_, method);
+    link_->Start(channel_, method, /*wait_for_ready=*/false);
   }
   ~ScriptedPeer() override {
     link_->Cancel();

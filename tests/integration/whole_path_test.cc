@@ -1,0 +1,147 @@
+// Environments, collector, streams and learner together: rollout workers in threads, everything else as in a run.
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lib/config/resolved_run.h"
+#include "lib/config/run_config.h"
+#include "lib/envs/register_all.h"
+#include "lib/rollout/rollout_worker.h"
+#include "lib/rpc/control_client.h"
+#include "lib/rpc/worker_client.h"
+#include "services/common/rollout_setup.h"
+#include "tests/integration/learner_fixture.h"
+#include <gtest/gtest.h>
+
+namespace troupe::integration {
+namespace {
+
+constexpr char kConfig[] =
+    "seed: 3\n"
+    "env: {name: mpe/simple_spread}\n"
+    "algorithm: {name: mappo, train_batch_size: 400, minibatch_size: 100}\n"
+    "num_workers: 2\n"
+    "num_envs_per_worker: 8\n";
+
+/// A worker as services/worker runs it, but in two threads of the test.
+class WorkerThread {
+ public:
+  WorkerThread(const config::ResolvedRun& run, const env::EnvRegistry& registry, const std::string& address,
+               uint64_t incarnation) {
+    rpc::WorkerClientOptions options;
+    options.address = address;
+    options.incarnation = incarnation;
+    client_ = *rpc::WorkerClient::Create(std::move(options), &base::Clock::Real());
+    io_ = std::thread([this] { client_->Run(); });
+    TROUPE_CHECK(client_->AwaitWelcome(absl::Seconds(20)).ok());
+    client_->SetPolicies(run.policies, run.schema.Hash());
+    auto collector = rollout::Collector::Create(*services::MakeRolloutConfig(run, registry));
+    TROUPE_CHECK(collector.ok());
+    worker_ = std::make_unique<rollout::RolloutWorker>(*std::move(collector), *client_, *client_, *client_);
+    stepping_ = std::thread([this] { status_ = worker_->Run(); });
+  }
+  ~WorkerThread() { Finish().IgnoreError(); }
+
+  /// Waits for the learner's drain, hands in, leaves.
+  absl::Status Finish() {
+    if (stepping_.joinable()) {
+      stepping_.join();
+      drained_ = client_->Drain(absl::Seconds(20));
+      client_->Close();
+      io_.join();
+    }
+    return status_.ok() ? drained_ : status_;
+  }
+  rpc::AckCounters acks() const { return client_->acks(); }
+
+ private:
+  std::unique_ptr<rpc::WorkerClient> client_;
+  std::unique_ptr<rollout::RolloutWorker> worker_;
+  absl::Status status_, drained_;
+  std::thread io_, stepping_;
+};
+
+class WholePathTest : public testing::Test {
+ protected:
+  WholePathTest() { envs::RegisterAllEnvs(registry_); }
+
+  config::ResolvedRun Resolve(const std::vector<std::string>& overrides) {
+    auto config = config::RunConfig::FromYaml(kConfig, "test", overrides);
+    TROUPE_CHECK(config.ok());
+    auto run = config::ResolveRun(*config, registry_);
+    TROUPE_CHECK(run.ok());
+    return *std::move(run);
+  }
+  /// Trains `updates` updates with `num_workers` workers; the fake trainer's parameters, a hash of all that was trained
+  /// on.
+  std::vector<float> Train(const config::ResolvedRun& run, int num_workers, int64_t updates) {
+    learner::LearnerConfig config;
+    config.options = run.learner;
+    config.options.num_workers = num_workers;
+    config.schema = run.schema;
+    config.info_columns = run.env_spec.info_columns;
+    ServedLearner learner(
+        std::move(config),
+        SocketFor(absl::StrCat(testing::UnitTest::GetInstance()->current_test_info()->name(), num_workers)));
+    TROUPE_CHECK(learner.learner().Start().ok());
+    std::vector<std::unique_ptr<WorkerThread>> workers;
+    for (int i = 0; i < num_workers; ++i) {
+      workers.push_back(
+          std::make_unique<WorkerThread>(run, registry_, learner.address(), static_cast<uint64_t>(i) + 1));
+    }
+    EXPECT_TRUE(learner.StepTo(updates));
+    const std::vector<float> parameters = learner.trainer().ExportState(policy::PolicySlot(0))->parameters;
+
+    // As people see it from outside.
+    const auto control = rpc::ControlClient::Create(learner.address(), {});
+    const auto reply = (*control)->Status(absl::Seconds(10));
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->updates(), updates);
+    // Complete episodes may go beyond.
+    EXPECT_GE(reply->env_steps(), updates * run.learner.train_batch_size);
+    if (!run.learner.complete_episodes) {
+      EXPECT_EQ(reply->env_steps(), updates * run.learner.train_batch_size);
+    }
+    EXPECT_EQ(reply->workers_size(), num_workers);
+    int64_t envs = 0;
+    for (const v1::WorkerStatus& worker : reply->workers()) envs += worker.num_envs();
+    EXPECT_EQ(envs, run.learner.num_envs);
+
+    EXPECT_TRUE((*control)->Drain("test", absl::Seconds(10)).ok());
+    int64_t accepted = 0;
+    for (const auto& worker : workers) {
+      EXPECT_TRUE(worker->Finish().ok()) << worker->Finish();
+      EXPECT_EQ(worker->acks().stale + worker->acks().duplicate + worker->acks().invalid, 0);
+      accepted += worker->acks().accepted;
+    }
+    const learner::LearnerStatus status = learner.learner().Status();
+    EXPECT_EQ(status.fragments.accepted, accepted);
+    EXPECT_TRUE(learner::CheckConservation(status.progress.rows).ok());
+    EXPECT_EQ(status.progress.rows.dropped, 0);
+    EXPECT_GT(status.progress.episodes, 0);
+    return parameters;
+  }
+
+  env::EnvRegistry registry_;
+};
+
+TEST_F(WholePathTest, TrainsStrictlyOnPolicyAndTheNumberOfWorkersChangesNothing) {
+  const config::ResolvedRun run = Resolve({});
+  const std::vector<float> one = Train(run, 1, 6);
+  const std::vector<float> two = Train(run, 2, 6);
+  // Same environments, episodes and draws, in the same order: the batches are equal to the last bit.
+  EXPECT_EQ(one, two);
+  const std::vector<float> other = Train(Resolve({"seed=4"}), 2, 6);
+  EXPECT_NE(one, other);
+}
+
+TEST_F(WholePathTest, SamplingOverlapsTheUpdateAtLagOne) { Train(Resolve({"algorithm.max_policy_lag=1"}), 2, 6); }
+
+TEST_F(WholePathTest, CompleteEpisodes) { Train(Resolve({"batch_mode=complete_episodes"}), 2, 4); }
+
+TEST_F(WholePathTest, ContinuousActions) { Train(Resolve({"env.args={continuous_actions: true}"}), 2, 4); }
+
+}  // namespace
+}  // namespace troupe::integration
