@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,6 +6,7 @@
 
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
+#include <gtest/gtest.h>
 
 namespace troupe::config {
 namespace {

@@ -128,7 +128,6 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"n_rollout_threads", kOnPolicy, "num_envs_per_worker", "environments of one worker"},
       {"training_num", kTianshou, "num_envs_per_worker", "environments of one worker"},
       {"num_training_envs", kTianshou, "num_envs_per_worker", "environments of one worker"},
-      {"num_envs", kSeveral, "num_envs_per_worker", "environments of one worker"},
       {"num_gpus", kRllib, "device", "cuda, cpu or auto"},
       {"num_gpus_per_learner", kRllib, "device", "cuda, cpu or auto"},
       {"num_cpus_per_learner", kRllib, "learner_threads", ""},

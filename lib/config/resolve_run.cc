@@ -214,15 +214,14 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
   learner.num_workers = run->num_workers;
-  learner.num_envs = std::max(1, run->num_workers) * run->num_envs_per_worker;  // at most 1024 * 65536
+  learner.num_envs = TotalEnvs(run->config);
   learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
   learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
   if (learner.train_batch_size < learner.num_envs) {
     return KeyError(run->config, "algorithm.train_batch_size",
                     absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step for each of the ",
-                                 learner.num_envs, " environments (", std::max(1, run->num_workers), " x ",
-                                 run->num_envs_per_worker, ")"));
+                                 learner.num_envs, " environments"));
   }
   run->batch_mode =
       learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
@@ -339,6 +338,12 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   FillResults(&run);
   TROUPE_RETURN_IF_ERROR(CheckExperimentName(run));
   return run;
+}
+
+int32_t TotalEnvs(const RunConfig& config) {
+  const v1::RunConfig& proto = config.proto();
+  return proto.has_num_envs() ? proto.num_envs()
+                              : std::max(1, proto.num_workers()) * proto.num_envs_per_worker();  // at most 1024 * 65536
 }
 
 env::EnvArgs EnvArgsOf(const RunConfig& config) { return env::EnvArgs(ToArgValues(config.proto().env().args())); }

@@ -257,7 +257,7 @@ TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
 TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {train_batch_size: 31}"),
             "run.yaml:2:31: algorithm.train_batch_size: got 31, expected at least one env step for each of the 32 "
-            "environments (2 x 16)");
+            "environments");
 }
 
 TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
@@ -338,7 +338,7 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   const std::string base = "env: {name: team, args: {N: 3}}\nmulti_agent: {policies: [a]}\n";
   const RunConfig old_config = *RunConfig::FromYaml(base, "old.yaml");
   const auto resumed = [&](const std::vector<std::string>& overrides) {
-    return ResumeCompatible(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides));
+    return ResumeConfig(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides)).status();
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
@@ -354,6 +354,32 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
         "model.activation=relu", "algorithm.lr=1", "batch_mode=complete_episodes"}) {
     EXPECT_EQ(resumed({change}).code(), absl::StatusCode::kFailedPrecondition) << change;
   }
+}
+
+TEST_F(ResolveRunTest, AResumedRunKeepsItsEnvironments) {
+  const RunConfig started =
+      *RunConfig::FromYaml("env: {name: team}\nnum_workers: 2\nnum_envs_per_worker: 8\n", "run.yaml");
+  const RunConfig fewer = *RunConfig::FromYaml(started.ToYaml(), "config.yaml", {"num_workers=1"});
+  EXPECT_EQ(TotalEnvs(fewer), 8);
+  const absl::StatusOr<RunConfig> resumed = ResumeConfig(started, fewer);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(TotalEnvs(*resumed), 16);
+  const absl::StatusOr<ResolvedRun> before = ResolveRun(started, registry_);
+  const absl::StatusOr<ResolvedRun> after = ResolveRun(*resumed, registry_);
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_EQ(after->learner.num_envs, 16);
+  EXPECT_EQ(after->num_workers, 1);
+  EXPECT_EQ(after->schema.Hash(), before->schema.Hash()) << "the checkpoint would be another run's";
+  // And again, from the configuration that the resumed run left.
+  const absl::StatusOr<RunConfig> again =
+      ResumeConfig(*resumed, *RunConfig::FromYaml(resumed->ToYaml(), "config.yaml", {"num_workers=5"}));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(TotalEnvs(*again), 16);
+  EXPECT_EQ(ResumeConfig(started, started)->ToYaml(), started.ToYaml());
+
+  const RunConfig other = *RunConfig::FromYaml(started.ToYaml(), "config.yaml", {"num_envs=17"});
+  EXPECT_EQ(ResumeConfig(started, other).status().message().substr(0, 75),
+            "--set num_envs=17: num_envs: got 17, but the run was started with 16; a res");
 }
 
 TEST(ExperimentNameTest, HasSkrlsForm) {

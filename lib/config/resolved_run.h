@@ -68,8 +68,9 @@ struct ResolvedRun {
   std::vector<policy::PolicySlot> policy_of_agent;  ///< by agent slot, as the rules say
   sample::BatchSchema schema;
 
-  int32_t num_workers = 2;           ///< worker processes; 0: the learner samples
-  int32_t num_envs_per_worker = 16;  ///< global environments are max(1, num_workers) x this many
+  int32_t num_workers = 2;  ///< worker processes; 0: the learner samples
+  int32_t num_envs_per_worker =
+      16;  ///< learner.num_envs is max(1, num_workers) x this many unless the configuration says num_envs
   rollout::BatchMode batch_mode = rollout::BatchMode::kTruncateEpisodes;
   rollout::RolloutOptions rollout;
   learner::LearnerOptions learner;
@@ -91,9 +92,13 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
 /// env.args of a configuration, for those who need an environment and no run.
 env::EnvArgs EnvArgsOf(const RunConfig& config);
 
-/// Whether a run that was started with `old_config` may go on with `new_config`. FAILED_PRECONDITION names the first
-/// key that differs and may not.
-absl::Status ResumeCompatible(const RunConfig& old_config, const RunConfig& new_config);
+/// Environments of the whole run.
+int32_t TotalEnvs(const RunConfig& config);
+
+/// The configuration with which a run that was started with `old_config` goes on as `new_config` wants it: the same,
+/// with the number of environments as it was where only the number of workers changed, because environments have their
+/// place in their sequences of episodes. FAILED_PRECONDITION names the first key that differs and may not.
+absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& new_config);
 /// The keys (or sections) that may differ.
 const std::vector<std::string>& ResumableKeys();
 

@@ -24,17 +24,22 @@ const std::vector<std::string>& ResumableKeys() {
   return *kKeys;
 }
 
-absl::Status ResumeCompatible(const RunConfig& old_config, const RunConfig& new_config) {
+absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& new_config) {
+  const int32_t num_envs = TotalEnvs(old_config);
   for (const std::string& key : AllKeys()) {
     if (MayChange(key)) continue;
-    const std::string before = ValueText(old_config.proto(), key);
+    // Unset, it follows from keys that are compared or may change.
+    if (key == "num_envs" && (!new_config.proto().has_num_envs() || new_config.proto().num_envs() == num_envs))
+      continue;
+    const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
     if (before == now) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(new_config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before,
                      "; a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")));
   }
-  return absl::OkStatus();
+  if (TotalEnvs(new_config) == num_envs) return new_config;
+  return new_config.WithNumEnvs(num_envs);
 }
 
 }  // namespace troupe::config

@@ -126,6 +126,15 @@ std::string RunConfig::experiment_directory() const { return proto_->experiment(
 
 std::string RunConfig::ToYaml() const { return WriteYaml(*proto_); }
 
+RunConfig RunConfig::WithNumEnvs(int32_t num_envs) const {
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  proto->set_num_envs(num_envs);
+  RunConfig config;
+  config.proto_ = std::move(proto);
+  config.places_ = places_;
+  return config;
+}
+
 std::string RunConfig::Where(std::string_view key) const {
   std::string at(key);
   for (;;) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +42,9 @@ class RunConfig {
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.
   std::string Where(std::string_view key) const;
+
+  /// The same with `num_envs` set, which must be in its range.
+  RunConfig WithNumEnvs(int32_t num_envs) const;
 
   friend bool operator==(const RunConfig& a, const RunConfig& b) { return a.ToYaml() == b.ToYaml(); }
   friend bool operator!=(const RunConfig& a, const RunConfig& b) { return !(a == b); }

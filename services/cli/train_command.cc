@@ -79,7 +79,12 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     plan.folder = *std::move(folder);
     if (file.empty()) file = plan.folder + "/config.yaml";
   }
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
+  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
+  if (!plan.folder.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
+                            config::RunConfig::FromFile(plan.folder + "/config.yaml"));
+    TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
+  }
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
   plan.num_workers = run.num_workers;
   if (flags.resume.empty()) {

@@ -45,32 +45,32 @@ absl::StatusOr<std::string> FindWarmStart(const std::string& path) {
 absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegistry& registry, base::Clock& clock) {
   RunSetup setup;
   const std::vector<std::string> overrides = AllOverrides(flags);
-  std::string directory;
-  bool resume = !flags.resume.empty();
-
+  std::string directory;  // empty: a new run, whose folder follows from its configuration
   config::RunConfig config;
-  if (resume) {
+  if (!flags.resume.empty()) {
     TROUPE_ASSIGN_OR_RETURN(directory, FindRun(flags));
     // Without a configuration file the run's own is the base.
     const std::string base = flags.config_path.empty() ? directory + "/config.yaml" : flags.config_path;
     TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(base, overrides));
   } else {
     TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(flags.config_path, overrides));
+    const std::string named = config.experiment_directory() + "/" + flags.name;
+    if (flags.resume_or_start && HoldsRun(named)) directory = named;
+  }
+  const bool resume = !directory.empty();
+  if (resume) {
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
+                            config::RunConfig::FromFile(directory + "/config.yaml"));
+    TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
-  if (!resume) {
+  if (resume) {
+    setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
+  } else {
     const config::ExperimentOptions& experiment = setup.run.experiment;
     setup.name = experiment.experiment_name.empty() ? config::MakeExperimentName(setup.run.algorithm, clock.WallNow())
                                                     : experiment.experiment_name;
     directory = experiment.directory + "/" + setup.name;
-    resume = flags.resume_or_start && HoldsRun(directory);
-  } else {
-    setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
-  }
-  if (resume) {
-    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
-                            config::RunConfig::FromFile(directory + "/config.yaml"));
-    TROUPE_RETURN_IF_ERROR(config::ResumeCompatible(old_config, config));
   }
 
   storage::RunFolder::Options options;

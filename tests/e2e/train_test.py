@@ -1,0 +1,162 @@
+"""`troupe train` as a supervisor: kills are survived, signals end it in order, nothing stays behind; and what status tells of a run."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import harness
+
+CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 2
+num_envs_per_worker: 8
+algorithm: {train_batch_size: 400, minibatch_size: 300, num_epochs: 1}
+stop: {env_steps: 100000000}
+experiment: {write_interval: 400, checkpoint_interval: 4000}
+evaluation: {at_end: false}
+"""
+
+
+def processes():
+    """pid -> (parent's pid, command line) of everything that runs."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{name}/cmdline") as file:
+                command = file.read().split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+        if fields[0] != "Z":
+            found[int(name)] = (int(fields[1]), command)
+    return found
+
+
+class TrainTest(harness.TroupeTestCase):
+    def start(self, *arguments):
+        self.log = open(self.path("log"), "w+")
+        self.addCleanup(self.log.close)
+        process = subprocess.Popen([self.program, "train", *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
+                                   stderr=subprocess.STDOUT)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_run(self, *arguments):
+        process = self.start(self.write("run.yaml", CONFIG), "--name", "run", *arguments)
+        self.await_env_steps(4000, process)
+        return process
+
+    def await_true(self, condition, what, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}\n{self.log_text()}")
+            time.sleep(0.02)
+
+    def await_env_steps(self, env_steps, process):
+        def there():
+            self.assertIsNone(process.poll(), self.log_text())
+            path = self.path("runs", "run", "progress.jsonl")
+            return os.path.exists(path) and self.env_steps() >= env_steps
+        self.await_true(there, f"{env_steps} env steps")
+
+    def env_steps(self):
+        with open(self.path("runs", "run", "progress.jsonl")) as file:
+            lines = [line for line in file if line.endswith("\n")]
+        return json.loads(lines[-1])["env_steps"] if lines else 0
+
+    def log_text(self):
+        with open(self.path("log")) as file:
+            return file.read()
+
+    def children(self, process, which):
+        return [pid for pid, (parent, command) in processes().items() if parent == process.pid and which in command[:2]]
+
+    def workers(self, process):
+        return self.children(process, "worker")
+
+    def learner(self, process):
+        found = [pid for pid, (parent, command) in processes().items() if parent == process.pid and command[0].endswith("troupe-learner")]
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def assert_all_gone(self, pids):
+        self.await_true(lambda: not any(pid in processes() for pid in pids), "the end of every child")
+
+    def status(self, target):
+        return json.loads(self.troupe("status", target, "--json").stdout.splitlines()[-1])
+
+    def test_killed_workers_are_replaced_and_the_rows_add_up(self):
+        process = self.start_run()
+        for _ in range(3):
+            victims = self.workers(process)
+            self.assertEqual(len(victims), 2)
+            os.kill(victims[0], signal.SIGKILL)
+            self.await_true(lambda: victims[0] not in self.workers(process) and len(self.workers(process)) == 2, "a successor")
+            self.await_env_steps(self.env_steps() + 4000, process)
+        status = self.status("run")
+        self.assertTrue(status["running"])
+        self.assertEqual(status["run_name"], "run")
+        self.assertGreaterEqual(status["env_steps"], 4000)
+        self.assertEqual(len(status["policies"]), 1)
+        self.assert_rows_add_up(status["rows"])
+        self.assertIn("env steps", self.troupe("status", "runs/run").stdout)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+        self.assert_rows_add_up(self.summary("run")["rows"])
+        stopped = self.status("run")
+        self.assertFalse(stopped["running"])
+        self.assertEqual(stopped["env_steps"], self.summary("run")["env_steps"])
+
+    def test_a_signal_drains_and_the_run_can_go_on(self):
+        process = self.start_run()
+        children = [self.learner(process), *self.workers(process)]
+        sockets = [command[command.index("--learner") + 1] for pid, (_, command) in processes().items() if pid in children[1:]]
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assert_all_gone(children)
+        self.assertFalse(os.path.exists(os.path.dirname(sockets[0][len("unix:"):])), "the socket's folder stays behind")
+        ended_at = self.summary("run")["env_steps"]
+        latest = json.loads(self.troupe("checkpoint", "ls", "run", "--json").stdout.splitlines()[-1])[-1]
+        self.assertEqual((latest["env_steps"], latest["latest"]), (ended_at, True))
+        done = self.troupe("train", "--resume", "run", "--workers", "1", "--set", f"stop.env_steps={ended_at + 2000}", "--json")
+        summary = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(summary["env_steps"], ended_at + 2000)
+        self.assert_rows_add_up(summary["rows"])
+
+    def test_a_killed_learner_ends_the_run_and_resume_goes_on(self):
+        process = self.start_run()
+        workers = self.workers(process)
+        os.kill(self.learner(process), signal.SIGKILL)
+        self.assertEqual(process.wait(timeout=30), 128 + signal.SIGKILL)
+        self.assertIn("--resume", self.log_text())
+        self.assert_all_gone(workers)
+        self.assertFalse(self.status("run")["running"])
+        self.troupe("train", "--resume", "runs/run", "--set", "stop.updates=3")
+        self.assert_rows_add_up(self.summary("run")["rows"])
+
+    def test_a_killed_parent_leaves_no_orphan(self):
+        process = self.start_run()
+        children = [self.learner(process), *self.workers(process)]
+        self.assertEqual(len(children), 3)
+        process.kill()
+        process.wait()
+        self.assert_all_gone(children)
+
+    def test_no_worker_process_when_the_learner_samples(self):
+        process = self.start_run("--workers", "0")
+        self.assertEqual(self.workers(process), [])
+        self.assertTrue(self.status("run")["running"])
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+
+
+if __name__ == "__main__":
+    harness.main()
