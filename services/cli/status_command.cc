@@ -31,6 +31,7 @@ struct StatusFlags {
 
 Json ToJson(const v1::StatusReply& reply) {
   const v1::RowCounters& rows = reply.rows();
+  const v1::FragmentCounters& fragments = reply.fragments();
   Json workers = Json::array();
   for (const v1::WorkerStatus& worker : reply.workers()) {
     workers.push_back({{"worker_id", worker.worker_id()},
@@ -71,6 +72,14 @@ Json ToJson(const v1::StatusReply& reply) {
             {"queued", rows.queued()},
             {"dropped", rows.dropped()},
             {"rolled_back", rows.rolled_back()}}},
+          {"fragments",
+           {{"received", fragments.received()},
+            {"accepted", fragments.accepted()},
+            {"duplicate", fragments.duplicate()},
+            {"stale", fragments.stale()},
+            {"invalid", fragments.invalid()},
+            {"rolled_back", fragments.rolled_back()},
+            {"unknown", fragments.unknown()}}},
           {"workers", workers},
           {"policies", policies}};
 }

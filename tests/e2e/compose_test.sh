@@ -131,14 +131,24 @@ await 60 "the worker started again" has_workers "$workers"
 row "docker-compose up -d: workers" "$(progress workers)"
 
 # --- docker kill of the learner ----------------------------------------------------------------------------------------------------
-# resumed_from BEFORE CHECKPOINT: epoch and rollback of a learner that came back
+# check_resumed WHAT BEFORE CHECKPOINT EPOCH: the run went on behind the checkpoint, in that epoch of the learner
 check_resumed() {
   local what=$1 before=$2 checkpoint=$3 epoch=$4
   await 120 "training after $what" trained_beyond "$checkpoint"
   fetch learner_epoch
   (($(cat "$work/learner_epoch") == epoch)) || die "expected learner epoch $epoch after $what, got $(cat "$work/learner_epoch")"
-  (($(progress rows_rolled_back) >= 0)) || die "no count of rolled-back rows"
   row "$what at $before: went on from checkpoint" "$checkpoint (epoch $epoch)"
+}
+# The workers that outlived a learner know what it had acknowledged; every update since its checkpoint took at least a fragment.
+check_rolled_back() {
+  local before=$1 checkpoint=$2 batch least rolled_back
+  await 60 "the workers back at the learner" has_workers "$workers"
+  batch=$(($(progress env_steps) / $(progress updates)))
+  least=$(((before - checkpoint) / batch))
+  rolled_back=$(docker exec "$(container learner)" troupe status --learner 127.0.0.1:50051 --json |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["fragments"]["rolled_back"])')
+  ((rolled_back >= least)) || die "$rolled_back fragments counted as rolled back, expected at least $least (from $before to $checkpoint)"
+  row "  fragments counted as rolled back (at least $least)" "$rolled_back"
 }
 await 1800 "35 % of the run" passed_env_steps $((env_steps * 35 / 100))
 learner=$(container learner)
@@ -149,7 +159,7 @@ checkpoint=$(last_checkpoint)
 [[ -n $checkpoint ]] || die "no checkpoint before the learner was killed at $before"
 compose up -d --no-build --scale worker="$workers" 2> /dev/null
 check_resumed "docker kill of the learner" "$before" "$checkpoint" 2
-await 60 "the workers back at the learner" has_workers "$workers"
+check_rolled_back "$before" "$checkpoint"
 
 # --- crashes: the restart policy's business ----------------------------------------------------------------------------------------
 await 1800 "50 % of the run" passed_env_steps $((env_steps * 50 / 100))
@@ -169,6 +179,7 @@ crash "$learner"
 checkpoint=$(last_checkpoint)
 await 60 "the restart policy to start the learner" restarted "$learner" "$count"
 check_resumed "SIGKILL of the learner" "$before" "$checkpoint" 3
+check_rolled_back "$before" "$checkpoint"
 
 # --- docker-compose stop: a drain --------------------------------------------------------------------------------------------------
 await 1800 "75 % of the run" passed_env_steps $((env_steps * 75 / 100))
