@@ -85,8 +85,9 @@ GrantScheduler::Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFrag
     if (rows.version.n < oldest) {
       return Stale(absl::StrCat("weights version ", rows.version.n, ", iteration ", iteration_, " needs ", oldest));
     }
-    if (rows.version.n > published_) {
-      return Invalid(absl::StrCat("weights version ", rows.version.n, ", the newest is ", published_));
+    const int64_t newest = std::max(published_, publishing_);
+    if (rows.version.n > newest) {
+      return Invalid(absl::StrCat("weights version ", rows.version.n, ", the newest is ", newest));
     }
   }
   for (const LaneCoverage& covered : fragment.lanes) {

@@ -61,6 +61,9 @@ class GrantScheduler {
   void RemoveWorker(sample::WorkerId worker);
   /// Version `n` of every policy is out.
   void SetPublished(int64_t n);
+  /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may
+  /// be here, before SetPublished.
+  void SetPublishing(int64_t n) { publishing_ = n; }
   /// Nothing is granted any more; what is granted may still arrive.
   void Close() { closed_ = true; }
 
@@ -139,6 +142,7 @@ class GrantScheduler {
   bool closed_ = false;
   bool has_published_ = false;
   int64_t published_ = 0;
+  int64_t publishing_ = 0;
   std::optional<absl::Duration> first_join_;
 };
 

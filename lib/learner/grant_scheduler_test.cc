@@ -357,6 +357,10 @@ TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
   verdict = judge(nothing, 1, 3);
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
   EXPECT_THAT(verdict.reason, HasSubstr("the newest is 2"));
+  // A worker may be quicker than the learner, which publishes first and books that afterwards.
+  scheduler_->SetPublishing(3);
+  EXPECT_EQ(judge(nothing, 1, 3).disposition, Disposition::kAccepted);
+  EXPECT_EQ(judge(nothing, 1, 4).disposition, Disposition::kInvalid);
   verdict = judge([](auto& b) { b.policies[0].version.learner_epoch = kEpoch - 1; });
   EXPECT_EQ(verdict.disposition, Disposition::kStale);
   EXPECT_THAT(verdict.reason, HasSubstr("learner epoch 2"));

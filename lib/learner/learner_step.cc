@@ -144,7 +144,13 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   absl::StatusOr<std::vector<PolicyUpdateReport>> reports = deps_.trainer->Update(assembly.batch, context);
   const absl::Duration update_end = deps_.clock->SteadyNow();
   absl::Status status = reports.status();
-  if (status.ok()) status = PublishVersion(iteration + 1, /*stamp=*/false);
+  if (status.ok()) {
+    {
+      base::MutexLock lock(&mutex_);
+      scheduler_->SetPublishing(iteration + 1);
+    }
+    status = PublishVersion(iteration + 1, /*stamp=*/false);
+  }
   if (!status.ok()) {
     base::MutexLock lock(&mutex_);
     // Given up: the run ends without weights that saw these rows.

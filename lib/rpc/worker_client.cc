@@ -465,6 +465,7 @@ void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retain
       ++acks_.invalid;
       break;
   }
+  if (ack.disposition != sample::Disposition::kAccepted) acks_.last_reason = base::LogSafe(ack.reason);
   FreeUpToLocked(ack.watermark, freed);
   // A fragment with a disposition needs no watermark to be over.
   const auto it = std::find_if(retained_.begin(), retained_.end(),

@@ -52,6 +52,7 @@ struct AckCounters {
   int64_t duplicate = 0;
   int64_t stale = 0;
   int64_t invalid = 0;
+  std::string last_reason;  ///< of the newest that was not accepted
 };
 
 /// A worker's side of the Rollout and Weights streams: where its fragments go, where its orders and weights come from.

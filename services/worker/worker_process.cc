@@ -156,6 +156,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
       "reconnects={} env_errors={}",
       reason, stats.env_steps, stats.agent_steps, stats.episodes, stats.fragments, acks.accepted, acks.stale,
       acks.duplicate, acks.invalid, client->reconnects(), stats.env_errors);
+  if (acks.invalid > 0) TROUPE_WARN("the learner refused fragments as invalid last_reason=\"{}\"", acks.last_reason);
   TROUPE_RETURN_IF_ERROR(status);
   return drained;
 }

@@ -113,7 +113,8 @@ class WholePathTest : public testing::Test {
     int64_t accepted = 0;
     for (const auto& worker : workers) {
       EXPECT_TRUE(worker->Finish().ok()) << worker->Finish();
-      EXPECT_EQ(worker->acks().stale + worker->acks().duplicate + worker->acks().invalid, 0);
+      EXPECT_EQ(worker->acks().stale + worker->acks().duplicate + worker->acks().invalid, 0)
+          << worker->acks().last_reason;
       accepted += worker->acks().accepted;
     }
     const learner::LearnerStatus status = learner.learner().Status();
