@@ -30,7 +30,9 @@ void ExpectSameColumn(const sample::ColumnView& a, const sample::ColumnView& b, 
   EXPECT_EQ(a.dtype, b.dtype) << name;
   EXPECT_EQ(a.rows, b.rows) << name;
   EXPECT_EQ(a.row_elements, b.row_elements) << name;
-  if (a.bytes() > 0) EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes()), 0) << name;
+  if (a.bytes() > 0) {
+    EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes()), 0) << name;
+  }
   EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % 64, 0u) << name;
 }
 
