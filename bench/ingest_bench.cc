@@ -36,16 +36,16 @@ namespace {
 
 constexpr int32_t kAgents = 3;
 constexpr int32_t kEpisodeSteps = 200;
-constexpr int32_t kStepsPerFragment = 25;
 
-/// What is sent: simple_spread's shapes (18 floats) or larger observations; lanes so that a fragment is a bit below 4
-/// MiB.
+/// What is sent: simple_spread's shapes (18 floats) or larger observations, in fragments a bit below their limit of 4
+/// MiB; and a quarter of that, nearer to what a small train batch gives.
 struct Workload {
   const char* name;
   int64_t observation_size;
   int32_t lanes;
+  int32_t steps_per_fragment;
 };
-constexpr Workload kWorkloads[] = {{"obs18", 18, 120}, {"obs64", 64, 46}};
+constexpr Workload kWorkloads[] = {{"obs18", 18, 120, 100}, {"obs64", 64, 46, 100}, {"obs18-quarter", 18, 120, 25}};
 
 sample::BatchSchema Schema(const Workload& workload) {
   sample::BatchSchema schema = sample::SimpleSchema(kAgents, workload.observation_size);
@@ -98,7 +98,7 @@ void RunWorker(const Workload& workload, const std::string& address) {
   const sample::BatchSchema schema = Schema(workload);
   sample::FakeRolloutOptions rollout_options;
   rollout_options.min_episode_steps = rollout_options.max_episode_steps = kEpisodeSteps;
-  rollout_options.max_ticks_per_fragment = kStepsPerFragment;
+  rollout_options.max_ticks_per_fragment = workload.steps_per_fragment;
   sample::FakeRollout rollout(schema, rollout_options);
   const auto made = rollout.Play(sample::MakeGrant(workload.lanes, kEpisodeSteps, {1, 0}), {1, 0});
 
@@ -211,7 +211,7 @@ Rate MeasureIngest(const Workload& workload, const std::string& address, absl::D
   // Payload of one iteration: what a worker's fragments of one grant take on the wire.
   sample::FakeRolloutOptions rollout_options;
   rollout_options.min_episode_steps = rollout_options.max_episode_steps = kEpisodeSteps;
-  rollout_options.max_ticks_per_fragment = kStepsPerFragment;
+  rollout_options.max_ticks_per_fragment = workload.steps_per_fragment;
   sample::FakeRollout rollout(config.schema, rollout_options);
   int64_t payload = 0;
   for (const auto& fragment : rollout.Play(sample::MakeGrant(workload.lanes, kEpisodeSteps, {1, 0}), {1, 0})) {
@@ -252,7 +252,7 @@ Rate Median(std::vector<Rate> rates) {
 
 void Run(absl::Duration duration, int trials, const std::string& only) {
   std::printf("memcpy, one core: %.1f GB/s\n", MeasureMemcpy());
-  std::printf("%-42s %8s %8s\n", "GB/s (median of trials), CPU ns per byte", "unix", "tcp");
+  std::printf("%-46s %8s %8s\n", "GB/s (median of trials), CPU ns per byte", "unix", "tcp");
   const std::string unix_address = absl::StrCat("unix:/tmp/troupe-ingest-bench-", getpid(), ".sock");
   const std::string tcp_address = "127.0.0.1:0";
   struct Row {
@@ -289,7 +289,7 @@ void Run(absl::Duration duration, int trials, const std::string& only) {
   }
   for (const Row& row : rows) {
     const Rate on_unix = Median(row.unix_rates), on_tcp = Median(row.tcp_rates);
-    std::printf("%-42s %8.2f %8.2f   (%.2f, %.2f ns/B)\n", row.name.c_str(), on_unix.gb_per_s, on_tcp.gb_per_s,
+    std::printf("%-46s %8.2f %8.2f   (%.2f, %.2f ns/B)\n", row.name.c_str(), on_unix.gb_per_s, on_tcp.gb_per_s,
                 on_unix.cpu_ns_per_byte, on_tcp.cpu_ns_per_byte);
   }
 }

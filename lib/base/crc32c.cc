@@ -28,6 +28,7 @@ constexpr std::array<uint32_t, 256> kTable = MakeTable();
 // The CRC instruction has a latency of three cycles and can start every cycle: three independent streams of kBlock
 // bytes run side by side and are joined by "appending zeros" to the first two, an XOR-linear map kept as a table.
 constexpr size_t kBlock = 4096;
+constexpr size_t kLine = 64;
 
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;
 
@@ -66,10 +67,14 @@ __attribute__((target("sse4.2"))) uint32_t Crc32cHardware(const unsigned char* p
   static const ShiftTable kShift = MakeShiftTable(kBlock);
   while (size >= 3 * kBlock) {
     uint64_t a = crc, b = 0, c = 0;
-    for (size_t i = 0; i < kBlock; i += 8) {
-      a = _mm_crc32_u64(a, Load64(p + i));
-      b = _mm_crc32_u64(b, Load64(p + kBlock + i));
-      c = _mm_crc32_u64(c, Load64(p + 2 * kBlock + i));
+    for (size_t i = 0; i < kBlock; i += kLine) {
+      // The next round's lines: the processor's own prefetchers stop at the end of a page, which is where streams end.
+      for (size_t stream = 3; stream < 6; ++stream) _mm_prefetch(p + stream * kBlock + i, _MM_HINT_T0);
+      for (size_t j = i; j < i + kLine; j += 8) {
+        a = _mm_crc32_u64(a, Load64(p + j));
+        b = _mm_crc32_u64(b, Load64(p + kBlock + j));
+        c = _mm_crc32_u64(c, Load64(p + 2 * kBlock + j));
+      }
     }
     crc = Shift(kShift, static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b);
     crc = Shift(kShift, crc) ^ static_cast<uint32_t>(c);

@@ -20,15 +20,46 @@ namespace {
 
 constexpr float kByteScale = 1.0f / 255.0f;
 
-/// One observation row, as floats.
-void CopyObs(const sample::ColumnView& column, int64_t row, float* to) {
-  const int64_t size = column.row_elements;
-  if (column.dtype == tensor::DType::kFloat32) {
-    std::memcpy(to, column.data + row * size * 4, static_cast<size_t>(size) * 4);
+/// A row of a few words, without a call: most rows are shorter than what memcpy needs to find its way.
+template <typename T>
+void CopyRow(const T* from, int64_t width, T* to) {
+  constexpr int64_t kBlock = 32 / sizeof(T);
+  if (width < kBlock) {
+    for (int64_t i = 0; i < width; ++i) to[i] = from[i];
     return;
   }
-  const auto* from = reinterpret_cast<const uint8_t*>(column.data) + row * size;
-  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(from[i]) * kByteScale;
+  for (int64_t i = 0; i + kBlock <= width; i += kBlock) std::memcpy(to + i, from + i, kBlock * sizeof(T));
+  // What is left, together with some that are there already.
+  std::memcpy(to + width - kBlock, from + width - kBlock, kBlock * sizeof(T));
+}
+
+/// Row r of `from` becomes row place[r] of `to`; -1: left out. One column after another keeps the lines that the
+/// segments grow at in the cache.
+template <typename T>
+void Scatter(const T* from, int64_t width, absl::Span<const int32_t> place, T* to) {
+  for (size_t r = 0; r < place.size(); ++r) {
+    if (place[r] >= 0) CopyRow(from + static_cast<int64_t>(r) * width, width, to + int64_t{place[r]} * width);
+  }
+}
+
+/// The column that is one row of another.
+sample::ColumnView RowOf(sample::ColumnView column, int64_t row) {
+  column.data += static_cast<size_t>(row * column.row_elements) * tensor::ElementBytes(column.dtype);
+  column.rows = 1;
+  return column;
+}
+
+/// The same for observations, which become floats.
+void ScatterObs(const sample::ColumnView& from, absl::Span<const int32_t> place, float* to) {
+  const int64_t width = from.row_elements;
+  if (from.dtype == tensor::DType::kFloat32)
+    return Scatter(reinterpret_cast<const float*>(from.data), width, place, to);
+  for (size_t r = 0; r < place.size(); ++r) {
+    if (place[r] < 0) continue;
+    const uint8_t* const row = reinterpret_cast<const uint8_t*>(from.data) + static_cast<int64_t>(r) * width;
+    float* const out = to + int64_t{place[r]} * width;
+    for (int64_t i = 0; i < width; ++i) out[i] = static_cast<float>(row[i]) * kByteScale;
+  }
 }
 
 }  // namespace
@@ -84,6 +115,11 @@ Assembler::Assembler(const sample::BatchSchema& schema, Options options, tensor:
     }
     gathers_.push_back(std::move(gather));
   }
+  needs_steps_ = needs_joint_ || options_.common_reward != CommonReward::kNone ||
+                 (schema.env_state_size > 0 &&
+                  std::any_of(schema.policies.begin(), schema.policies.end(), [](const policy::PolicySpec& spec) {
+                    return spec.critic_input == CriticInput::kGlobalState;
+                  }));
 }
 
 template <typename T>
@@ -100,7 +136,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   batch.agent_steps = 0;
   for (const MultiAgentBatchPtr& fragment : fragments) batch.env_steps += fragment->num_env_steps;
 
-  SortSteps(fragments);
+  if (needs_steps_) SortSteps(fragments);
   CollectSegments(fragments, iteration);
   batch.policies.clear();
   for (size_t p = 0; p < gathers_.size(); ++p) {
@@ -167,7 +203,7 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
     }
   }
   const auto before = [](const StepRef& a, const StepRef& b) {
-    return std::tie(a.episode, a.step, a.looked_at) < std::tie(b.episode, b.step, b.looked_at);
+    return std::tie(a.episode, a.step) < std::tie(b.episode, b.step);
   };
   auto begin = steps_.begin();
   for (uint32_t env = 0; env < schema_.num_envs; ++env) {
@@ -180,7 +216,11 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   for (const StepRef& ref : steps_) {
     const bool same = !global_steps_.empty() && global_steps_.back().env_id == ref.env_id &&
                       global_steps_.back().episode == ref.episode && global_steps_.back().step == ref.step;
-    if (!same) global_steps_.push_back(ref);
+    if (!same) {
+      global_steps_.push_back(ref);
+    } else if (global_steps_.back().looked_at && !ref.looked_at) {
+      global_steps_.back() = ref;  // where agents acted, whichever came first
+    }
     global_of_[fragment_offset_[ref.fragment] + static_cast<size_t>(ref.row)] =
         static_cast<int32_t>(global_steps_.size()) - 1;
   }
@@ -275,6 +315,20 @@ void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
   }
 }
 
+absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gather) {
+  const absl::Span<const int32_t> segment = source.rows->segment.As<int32_t>();
+  int64_t* const cursor = gather.cursor.data() + source.first_segment;
+  const size_t begin = gather.place.size();
+  gather.place.resize(begin + segment.size());
+  int32_t* const place = gather.place.data() + begin;
+  for (size_t r = 0; r < segment.size(); ++r) {
+    int64_t& next = cursor[segment[r]];
+    place[r] = static_cast<int32_t>(next);
+    if (next >= 0) ++next;
+  }
+  return absl::Span<const int32_t>(place, segment.size());
+}
+
 void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
   const int64_t obs_size = spec.observation_size();
@@ -287,33 +341,27 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.action_mask, batch.rows * mask_size);
   const absl::Span<uint8_t> agent_mask = Reserve<uint8_t>(gather.agent_mask, schema_.has_agent_mask ? batch.rows : 0);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.slot, batch.rows);
-  gather.step.resize(static_cast<size_t>(batch.rows));
+  if (needs_steps_) gather.step.resize(static_cast<size_t>(batch.rows));
+  gather.place.clear();
   for (const Source& source : gather.sources) {
     const PolicyRows& rows = *source.rows;
+    const absl::Span<const int32_t> place = PlaceRows(source, gather);
+    ScatterObs(rows.obs, place, obs.data());
+    Scatter(reinterpret_cast<const space::ActionWord*>(rows.actions.data), words, place, actions.data());
+    Scatter(rows.action_logp.As<float>().data(), 1, place, logp.data());
+    Scatter(rows.rewards.As<float>().data(), 1, place, rewards.data());
+    if (mask_size > 0) Scatter(rows.action_mask.As<uint8_t>().data(), mask_size, place, mask.data());
+    if (!agent_mask.empty()) Scatter(rows.agent_mask.As<uint8_t>().data(), 1, place, agent_mask.data());
     const int32_t* const segment = rows.segment.As<int32_t>().data();
-    const int32_t* const env_row = rows.env_row.As<int32_t>().data();
-    const float* const from_logp = rows.action_logp.As<float>().data();
-    const float* const from_rewards = rows.rewards.As<float>().data();
-    const auto* const from_actions = reinterpret_cast<const space::ActionWord*>(rows.actions.data);
-    const auto* const from_mask = reinterpret_cast<const uint8_t*>(rows.action_mask.data);
-    const auto* const from_agent_mask = reinterpret_cast<const uint8_t*>(rows.agent_mask.data);
     const int32_t* const segment_words = rows.segments.As<int32_t>().data();
+    for (size_t r = 0; r < place.size(); ++r) {
+      if (place[r] >= 0) slot[place[r]] = segment_words[segment[r] * sample::kSegmentFields + sample::kSegmentSlot];
+    }
+    if (!needs_steps_) continue;
+    const int32_t* const env_row = rows.env_row.As<int32_t>().data();
     const int32_t* const global = global_of_.data() + fragment_offset_[source.fragment];
-    int64_t* const cursor = gather.cursor.data() + source.first_segment;
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      const int64_t to = cursor[segment[r]];
-      if (to < 0) continue;
-      ++cursor[segment[r]];
-      CopyObs(rows.obs, r, obs.data() + to * obs_size);
-      for (int64_t w = 0; w < words; ++w) actions[to * words + w] = from_actions[r * words + w];
-      logp[to] = from_logp[r];
-      rewards[to] = from_rewards[r];
-      if (mask_size > 0) {
-        std::memcpy(mask.data() + to * mask_size, from_mask + r * mask_size, static_cast<size_t>(mask_size));
-      }
-      if (!agent_mask.empty()) agent_mask[to] = from_agent_mask[r];
-      slot[to] = segment_words[segment[r] * sample::kSegmentFields + sample::kSegmentSlot];
-      gather.step[to] = global[env_row[r]];
+    for (size_t r = 0; r < place.size(); ++r) {
+      if (place[r] >= 0) gather.step[place[r]] = global[env_row[r]];
     }
   }
   batch.obs = obs;
@@ -329,13 +377,15 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
   const int64_t obs_size = schema_.policies[batch.policy.value()].observation_size();
   const absl::Span<float> obs = Reserve<float>(gather.final_obs, batch.final_rows * obs_size);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.final_slot, batch.final_rows);
-  gather.final_step.resize(static_cast<size_t>(batch.final_rows));
+  if (needs_steps_) gather.final_step.resize(static_cast<size_t>(batch.final_rows));
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
     const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
     if (to < 0) continue;
-    CopyObs(source.rows->final_obs, ref.final_row, obs.data() + to * obs_size);
+    const auto place = static_cast<int32_t>(to);
+    ScatterObs(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs.data());
     slot[to] = ref.slot;
+    if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<int32_t>()[ref.final_row];
     gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
   }
@@ -468,25 +518,18 @@ void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
   std::iota(critic_row.begin(), critic_row.end(), 0);
   std::iota(final_critic_row.begin(), final_critic_row.end(), static_cast<int32_t>(batch.rows));
-  const auto copy = [&](const sample::ColumnView& column, int64_t from, int64_t to) {
-    std::memcpy(states.data() + to * size, column.As<float>().data() + from * size,
-                static_cast<size_t>(size) * sizeof(float));
-  };
-  // The cursors stand behind each segment now: rows are found from there backwards.
+  absl::Span<const int32_t> place = gather.place;
+  for (const Source& source : gather.sources) {
+    const auto rows = static_cast<size_t>(source.rows->rows);
+    Scatter(source.rows->state.As<float>().data(), size, place.subspan(0, rows), states.data());
+    place.remove_prefix(rows);
+  }
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
-    const size_t place = source.first_segment + static_cast<size_t>(ref.segment);
-    gather.cursor[place] -= ref.rows;
-    if (gather.final_place[place] >= 0) {
-      copy(source.rows->final_state, ref.final_row, batch.rows + gather.final_place[place]);
-    }
-  }
-  for (const Source& source : gather.sources) {
-    const absl::Span<const int32_t> segment = source.rows->segment.As<int32_t>();
-    int64_t* const cursor = gather.cursor.data() + source.first_segment;
-    for (int64_t r = 0; r < source.rows->rows; ++r) {
-      if (cursor[segment[r]] >= 0) copy(source.rows->state, r, cursor[segment[r]]++);
-    }
+    const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
+    if (to < 0) continue;
+    CopyRow(source.rows->final_state.As<float>().data() + ref.final_row * size, size,
+            states.data() + (batch.rows + to) * size);
   }
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;

@@ -86,9 +86,10 @@ class Assembler {
     std::vector<Source> sources;
     std::vector<SegmentRef> segments;
     std::vector<int64_t> cursor;       ///< by source and segment: row that comes next, -1: left out
+    std::vector<int32_t> place;        ///< by source and row: row in the batch, -1: left out
     std::vector<int64_t> final_place;  ///< by source and segment: final row in the batch, -1: none
-    std::vector<int32_t> step;         ///< by row: global step
-    std::vector<int32_t> final_step;   ///< by final row: global step
+    std::vector<int32_t> step;         ///< by row: global step (with needs_steps_)
+    std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
     tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_obs, final_slot,
         final_critic_row, critic_state;
   };
@@ -98,6 +99,9 @@ class Assembler {
   void SortSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
   void LayOut(Gather& gather, PolicyTrainBatch& batch);
+  /// Appends the places of the source's rows to gather.place, moves the cursors, and returns what was appended; valid
+  /// until the next call.
+  absl::Span<const int32_t> PlaceRows(const Source& source, Gather& gather);
   void CopyRows(Gather& gather, PolicyTrainBatch& batch);
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
   void ShareRewards();
@@ -113,6 +117,7 @@ class Assembler {
   std::vector<int64_t> joint_offset_;  ///< by agent slot
   int64_t joint_size_ = 0;             ///< with presence bits
   bool needs_joint_ = false;
+  bool needs_steps_ = false;  ///< rows of one env step have to find each other
 
   std::vector<Gather> gathers_;  ///< by policy slot
   Assembly assembly_;

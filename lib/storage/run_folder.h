@@ -14,6 +14,9 @@
 
 namespace troupe::storage {
 
+/// File of a run folder: where its learner listens, an address a line. One that was killed leaves it behind.
+inline constexpr char kAddressFile[] = "address";
+
 /// One checkpoint of a run, as `troupe checkpoint ls` shows it.
 struct CheckpointEntry {
   int64_t env_steps = 0;
@@ -29,7 +32,7 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
 
 /// One run's folder, held exclusively by one learner at a time:
-///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*,
+///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address (while it serves),
 ///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best.
 /// Made by services/learner, used from its threads: Save from the checkpoint thread, the rest at start-up. The lock is
 /// released when the object or the process dies.

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/control_client.h"
+#include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
@@ -157,7 +158,7 @@ absl::StatusOr<int> Status(const StatusFlags& flags) {
     if (flags.target.empty()) return absl::InvalidArgumentError("needs an address (unix:PATH or HOST:PORT) or a run");
     folder = FindRunFolder(flags.target, flags.directory);
     if (folder.ok()) {
-      const absl::StatusOr<std::string> text = ReadTextFile(*folder + "/address");
+      const absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(*folder, "/", storage::kAddressFile));
       if (!text.ok()) return ShowStopped(flags, *folder);
       address = LocalForm(text->substr(0, text->find('\n')));
     } else if (flags.target.find(':') == std::string::npos) {

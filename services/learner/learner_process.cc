@@ -171,7 +171,7 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
       server_, rpc::LearnerServer::Start(std::move(options), binding_.get(), control_.get(), &base::Clock::Real()));
   publishers_.Add(&server_->weights());
   // `troupe status RUN` finds us by it.
-  return storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("address"),
+  return storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path(storage::kAddressFile),
                               absl::StrJoin(server_->addresses(), "\n") + "\n");
 }
 
@@ -320,6 +320,8 @@ void Process::TakeDown(absl::Duration linger) {
       never.WaitFor(&mutex, absl::Milliseconds(10));
     }
     server_->Shutdown(kShutdownTimeout);
+    const absl::Status removed = storage::FileSystem::Posix().RemoveTree(setup_.folder->Path(storage::kAddressFile));
+    if (!removed.ok()) TROUPE_WARN("file not removed error=\"{}\"", std::string(removed.message()));
   }
   ticker_.reset();
   server_.reset();

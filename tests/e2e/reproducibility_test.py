@@ -65,8 +65,24 @@ class ReproducibilityTest(harness.TroupeTestCase):
         total = sum(agent["mean"] for agent in results[0]["agents"].values())
         self.assertAlmostEqual(total, results[0]["return_sum"]["mean"], places=6)
 
+    def test_warm_start_takes_the_weights_alone(self):
+        self.train("source")
+        # Too small a step to change a weight: what plays afterwards is what was taken over.
+        still = ("--set", "algorithm.lr=1e-30")
+        self.train("warm", "--warm-start", "runs/source", *still, steps=800, seed=8)
+        self.train("cold", *still, steps=800, seed=8)
+        self.assertEqual(self.summary("warm")["env_steps"], 800)
+        self.assertEqual(self.progress("warm")[0]["env_steps"], 800)
+
+        def play(name):
+            return json.loads(self.troupe("evaluate", f"runs/{name}", "--episodes", "5", "--deterministic", "--seed", "5",
+                                          "--json").stdout.splitlines()[-1])
+        self.assertEqual(play("warm"), play("source"))
+        self.assertNotEqual(play("cold"), play("source"))
+
     def test_a_run_adds_up_and_can_be_verified(self):
         self.train("run", workers=2)
+        self.assertFalse(os.path.exists(self.path("runs", "run", "address")), "the learner has ended")
         summary = self.summary("run")
         self.assert_rows_add_up(summary["rows"])
         self.assertEqual(summary["rows"]["trained"], 3 * STEPS)

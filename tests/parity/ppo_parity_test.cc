@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/learner/testing/owned_train_batch.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/ppo_trainer.h"
 #include "lib/training/torch_backend.h"
@@ -107,8 +108,8 @@ policy::RunningMoments Moments(const json& from) {
           from["variance"].get<std::vector<double>>()};
 }
 
-/// A recorded batch and the memory that its spans borrow.
-struct Batch {
+/// A recorded batch.
+struct Batch : learner::OwnedTrainBatch {
   explicit Batch(const json& record) {
     const json& from = record["batch"];
     obs = from["obs"].get<std::vector<float>>();
@@ -128,28 +129,14 @@ struct Batch {
     rows.policy = kSlot;
     rows.rows = from["rows"].get<int64_t>();
     rows.final_rows = from["final_rows"].get<int64_t>();
-    rows.obs = obs;
-    rows.actions = actions;
-    rows.action_logp = logp;
-    rows.rewards = rewards;
-    rows.action_mask = action_mask;
-    rows.agent_mask = agent_mask;
-    rows.slot = slot;
-    rows.critic_row = critic_row;
-    rows.final_obs = final_obs;
-    rows.final_slot = final_slot;
-    rows.final_critic_row = final_critic_row;
-    rows.critic_state = critic_state;
     rows.critic_rows = from["critic_rows"].get<int64_t>();
     for (const json& segment : from["segments"]) {
       rows.segments.push_back({segment["first_row"].get<int64_t>(), segment["rows"].get<int64_t>(),
                                segment["final_row"].get<int64_t>(), segment["env_id"].get<uint32_t>(),
                                segment["episode"].get<uint32_t>(), segment["slot"].get<int32_t>()});
     }
-    batch.policies.push_back(rows);
+    Add(std::move(rows));
   }
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
 
   void SetActions(const policy::PolicySpec& spec, const std::vector<double>& values) {
     std::vector<bool> continuous(static_cast<size_t>(spec.action_words()), false);
@@ -167,12 +154,6 @@ struct Batch {
       }
     }
   }
-
-  std::vector<float> obs, final_obs, logp, rewards, critic_state;
-  std::vector<space::ActionWord> actions;
-  std::vector<uint8_t> action_mask, agent_mask;
-  std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
-  learner::TrainBatch batch;
 };
 
 /// Compares entry by entry: the largest difference against the largest number of the entry.

@@ -44,7 +44,7 @@ BatchSchema RandomSchema(uint64_t seed) {
   schema.num_envs = 16;
   schema.has_agent_mask = random.Below(2) == 0;
   schema.num_info_columns = random.Below(3);
-  const auto scout_size = static_cast<int64_t>(1 + random.Below(6));
+  const auto scout_size = static_cast<int64_t>(1 + random.Below(24));
   schema.agent_observation_sizes = {scout_size, scout_size, 12, 3};
   if (random.Below(2) == 0) {
     schema.env_state_size = 5;

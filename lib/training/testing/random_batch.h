@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "lib/base/philox.h"
-#include "lib/learner/train_batch.h"
+#include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/policy_spec.h"
 
 namespace troupe::training {
 
-/// A train batch of one policy (slot 0) with random contents that fit `spec`, and the memory that it borrows. Segments
-/// end in turn terminated, cut and truncated (the latter two have a final row). Not movable: the batch points into it.
-class RandomBatch {
+/// A train batch of one policy (slot 0) with random contents that fit `spec`. Segments end in turn terminated, cut and
+/// truncated (the latter two have a final row).
+class RandomBatch : public learner::OwnedTrainBatch {
  public:
   RandomBatch(const policy::PolicySpec& spec, const std::vector<int64_t>& segment_rows, uint64_t seed,
               bool inactive_rows = false)
@@ -44,32 +44,12 @@ class RandomBatch {
       for (int64_t row = 0; row < rows.rows; ++row) critic_row.push_back(Index(rows.critic_rows));
       for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
     }
-    rows.obs = obs;
-    rows.actions = actions;
-    rows.action_logp = logp;
-    rows.rewards = rewards;
-    rows.action_mask = action_mask;
-    rows.agent_mask = agent_mask;
-    rows.slot = slot;
-    rows.critic_row = critic_row;
-    rows.final_obs = final_obs;
-    rows.final_slot = final_slot;
-    rows.final_critic_row = final_critic_row;
-    rows.critic_state = critic_state;
     batch.env_steps = rows.rows;
     batch.agent_steps = rows.rows;
-    batch.policies.push_back(std::move(rows));
+    Add(std::move(rows));
   }
-  RandomBatch(const RandomBatch&) = delete;
-  RandomBatch& operator=(const RandomBatch&) = delete;
 
   learner::PolicyTrainBatch& rows() { return batch.policies[0]; }
-
-  std::vector<float> obs, final_obs, rewards, logp, critic_state;
-  std::vector<space::ActionWord> actions;
-  std::vector<uint8_t> action_mask, agent_mask;
-  std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
-  learner::TrainBatch batch;
 
  private:
   int32_t Index(int64_t limit) { return static_cast<int32_t>(random_.Below(static_cast<uint32_t>(limit))); }

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "lib/learner/train_batch.h"
+
+namespace troupe::learner {
+
+/// A train batch of one policy and the memory that it borrows: fill the columns, then Add. Not movable: the batch
+/// points into it.
+struct OwnedTrainBatch {
+  OwnedTrainBatch() = default;
+  OwnedTrainBatch(const OwnedTrainBatch&) = delete;
+  OwnedTrainBatch& operator=(const OwnedTrainBatch&) = delete;
+
+  /// `rows` has its counts and segments; its spans become the columns below, which stay as they are from here on.
+  void Add(PolicyTrainBatch rows) {
+    rows.obs = obs;
+    rows.actions = actions;
+    rows.action_logp = logp;
+    rows.rewards = rewards;
+    rows.action_mask = action_mask;
+    rows.agent_mask = agent_mask;
+    rows.slot = slot;
+    rows.critic_row = critic_row;
+    rows.final_obs = final_obs;
+    rows.final_slot = final_slot;
+    rows.final_critic_row = final_critic_row;
+    rows.critic_state = critic_state;
+    batch.policies.push_back(std::move(rows));
+  }
+
+  std::vector<float> obs, final_obs, rewards, logp, critic_state;
+  std::vector<space::ActionWord> actions;
+  std::vector<uint8_t> action_mask, agent_mask;
+  std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
+  TrainBatch batch;
+};
+
+}  // namespace troupe::learner
