@@ -31,7 +31,8 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"scenario_name", kOnPolicy, "env.name", ""},
       {"env_seed", kXuance, "seed", "one seed for everything"},
       // Policies and agents.
-      {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping", "ordered globs over agent ids, or per_agent"},
+      {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping",
+       "ordered globs over agent ids (with weights where it is random), or per_agent"},
       {"observation_filter", kRllib, "algorithm.normalize_observations", "true or false"},
       {"share_policy", kOnPolicy, "algorithm.use_parameter_sharing", ""},
       {"use_obsnorm", kXuance, "algorithm.normalize_observations", ""},

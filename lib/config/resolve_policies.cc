@@ -49,7 +49,7 @@ Names OnePolicyPerAgent(const env::EnvSpec& env) {
   Names names;
   for (const env::AgentSpec& agent : env.possible_agents) {
     names.policies.emplace_back(agent.id.value());
-    names.rules.push_back({agent.id.value(), names.policies.back()});
+    names.rules.push_back({agent.id.value(), {{names.policies.back()}}});
   }
   return names;
 }
@@ -84,10 +84,13 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
   Names names;
   names.policies = listed;
   for (const v1::PolicyMappingRule& rule : mapping.rules()) {
-    const PolicyId id(rule.policy());
-    names.rules.push_back({rule.agents(), id});
-    if (listed.empty() && std::find(names.policies.begin(), names.policies.end(), id) == names.policies.end()) {
-      names.policies.push_back(id);
+    names.rules.push_back({rule.agents(), {}});
+    for (const v1::WeightedPolicy& weighted : rule.policies()) {
+      const PolicyId id(weighted.policy());
+      names.rules.back().policies.push_back({id, weighted.weight()});
+      if (listed.empty() && std::find(names.policies.begin(), names.policies.end(), id) == names.policies.end()) {
+        names.policies.push_back(id);
+      }
     }
   }
   if (names.policies.empty()) names.policies.emplace_back(kDefaultPolicy);
@@ -97,39 +100,64 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
           config, "multi_agent.policy_mapping",
           absl::StrCat("is missing, expected rules for ", names.policies.size(), " policies, or per_agent"));
     }
-    names.rules.push_back({"*", names.policies[0]});
+    names.rules.push_back({"*", {{names.policies[0]}}});
   }
   return names;
 }
 
-absl::Status CheckRules(const RunConfig& config, const Names& names) {
-  for (const MappingRule& rule : names.rules) {
-    if (std::find(names.policies.begin(), names.policies.end(), rule.policy) != names.policies.end()) continue;
-    std::vector<std::string> known;
-    for (const PolicyId& id : names.policies) known.push_back(id.value());
-    const std::string nearest = base::NearestName(rule.policy.value(), known);
-    return KeyError(config, JoinKey("multi_agent.policy_mapping", rule.agent_glob),
-                    absl::StrCat("got policy \"", rule.policy.value(), "\", which multi_agent.policies does not list; ",
-                                 nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
-                                                 : absl::StrCat("the nearest is \"", nearest, "\"")));
-  }
-  return absl::OkStatus();
+/// The slot of a policy that `key` names.
+absl::StatusOr<PolicySlot> FindPolicy(const RunConfig& config, const std::string& key, const PolicyId& id,
+                                      const std::vector<PolicyId>& policies) {
+  const auto found = std::find(policies.begin(), policies.end(), id);
+  if (found != policies.end()) return PolicySlot(static_cast<int32_t>(found - policies.begin()));
+  std::vector<std::string> known;
+  for (const PolicyId& policy : policies) known.push_back(policy.value());
+  const std::string nearest = base::NearestName(id.value(), known);
+  return KeyError(config, key,
+                  absl::StrCat("got policy \"", id.value(), "\", which multi_agent.policies does not list; ",
+                               nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
+                                               : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
-absl::StatusOr<std::vector<PolicySlot>> MapAgents(const RunConfig& config, const env::EnvSpec& env,
-                                                  const Names& names) {
-  TROUPE_RETURN_IF_ERROR(CheckRules(config, names));
+absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const Names& names) {
+  const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
+  if (!multi_agent.has_policies_to_train()) return std::vector<bool>(names.policies.size(), true);
+  std::vector<bool> trains(names.policies.size(), false);
+  for (const std::string& id : multi_agent.policies_to_train().ids()) {
+    TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot,
+                            FindPolicy(config, "multi_agent.policies_to_train", PolicyId(id), names.policies));
+    trains[static_cast<size_t>(slot.value())] = true;
+  }
+  return trains;
+}
+
+/// By agent slot, which policies the agent may get, and how likely each is.
+absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig& config, const env::EnvSpec& env,
+                                                                 const Names& names) {
   const std::vector<std::string> agents = AgentIds(env);
-  const absl::StatusOr<std::unique_ptr<policy::PolicyMapping>> mapping =
-      policy::MakeRuleMapping(names.rules, agents, names.policies);
-  if (!mapping.ok()) {
+  std::vector<std::vector<MappedPolicy>> of_rule;
+  for (const MappingRule& rule : names.rules) {
+    const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
+    double sum = 0;
+    for (const policy::WeightedPolicy& weighted : rule.policies) sum += weighted.weight;
+    of_rule.emplace_back();
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, weighted.policy, names.policies));
+      of_rule.back().push_back({slot, weighted.weight / sum});
+    }
+  }
+  // What remains to go wrong is an agent without a rule.
+  if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, names.policies); !mapping.ok()) {
     return KeyError(config, "multi_agent.policy_mapping", std::string(mapping.status().message()));
   }
-  std::vector<PolicySlot> slots;
+  std::vector<std::vector<MappedPolicy>> of_agent;
   std::vector<int> played(names.policies.size(), 0);
-  for (size_t slot = 0; slot < agents.size(); ++slot) {
-    slots.push_back((*mapping)->Map(agents[slot], static_cast<int32_t>(slot), policy::EpisodeInfo{}));
-    ++played[static_cast<size_t>(slots.back().value())];
+  for (const std::string& agent : agents) {
+    const auto rule = std::find_if(names.rules.begin(), names.rules.end(), [&agent](const MappingRule& candidate) {
+      return policy::GlobMatches(candidate.agent_glob, agent);
+    });
+    of_agent.push_back(of_rule[static_cast<size_t>(rule - names.rules.begin())]);
+    for (const MappedPolicy& mapped : of_agent.back()) ++played[static_cast<size_t>(mapped.policy.value())];
   }
   for (size_t i = 0; i < played.size(); ++i) {
     if (played[i] == 0) {
@@ -143,7 +171,7 @@ absl::StatusOr<std::vector<PolicySlot>> MapAgents(const RunConfig& config, const
                                    played[i], " agents"));
     }
   }
-  return slots;
+  return of_agent;
 }
 
 policy::Activation ToActivation(v1::Activation activation) { return static_cast<policy::Activation>(activation); }
@@ -201,12 +229,15 @@ int64_t JointObservationSize(const env::EnvSpec& env) {
 }
 
 /// Spaces, mask and one-hot from the agents that play the policy.
-absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, const std::vector<PolicySlot>& slots,
-                             PolicySlot slot, PolicySpec* spec) {
+absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env,
+                             const std::vector<std::vector<MappedPolicy>>& policies_of_agent, PolicySlot slot,
+                             PolicySpec* spec) {
   const env::AgentSpec* first = nullptr;
   int agents = 0;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i] != slot) continue;
+  for (size_t i = 0; i < policies_of_agent.size(); ++i) {
+    const bool plays = std::any_of(policies_of_agent[i].begin(), policies_of_agent[i].end(),
+                                   [slot](const MappedPolicy& mapped) { return mapped.policy == slot; });
+    if (!plays) continue;
     const env::AgentSpec& agent = env.possible_agents[i];
     ++agents;
     if (first == nullptr) {
@@ -283,14 +314,15 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, Po
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {
   TROUPE_ASSIGN_OR_RETURN(Names names, ResolveNames(config, env));
   ResolvedPolicies resolved;
-  TROUPE_ASSIGN_OR_RETURN(resolved.policy_of_agent, MapAgents(config, env, names));
+  TROUPE_ASSIGN_OR_RETURN(resolved.policies_of_agent, MapAgents(config, env, names));
+  TROUPE_ASSIGN_OR_RETURN(resolved.trains, ResolveTrains(config, names));
   resolved.rules = std::move(names.rules);
   for (size_t i = 0; i < names.policies.size(); ++i) {
     PolicySpec spec;
     spec.id = names.policies[i];
     spec.model = ModelOf(config, spec.id);
     TROUPE_RETURN_IF_ERROR(
-        InferFromAgents(config, env, resolved.policy_of_agent, PolicySlot(static_cast<int32_t>(i)), &spec));
+        InferFromAgents(config, env, resolved.policies_of_agent, PolicySlot(static_cast<int32_t>(i)), &spec));
     TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, &spec));
     spec.normalize_observations = config.proto().algorithm().normalize_observations();
     spec.action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());

@@ -10,17 +10,24 @@
 
 namespace troupe::config {
 
+/// A policy that an agent may get.
+struct MappedPolicy {
+  policy::PolicySlot policy;
+  double probability = 1;  ///< in an episode
+};
+
 /// The part of a ResolvedRun that says who plays whom.
 struct ResolvedPolicies {
   std::vector<policy::PolicySpec> specs;  ///< by policy slot
   std::vector<policy::MappingRule> rules;
-  std::vector<policy::PolicySlot> policy_of_agent;  ///< by agent slot
+  std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot
+  std::vector<bool> trains;                                  ///< by policy slot: policies_to_train
 };
 
 /// Policies and mapping from multi_agent, algorithm and model, with spaces from the agents that each policy plays.
 /// INVALID_ARGUMENT with the place of the key for: no rule for an agent, a policy that nobody plays or that is not
-/// listed, different spaces under one policy, a mask that is not there or over a continuous action, a global state that
-/// is not there, a space that PPO cannot serve.
+/// listed, policies_to_train of an unknown one, different spaces under one policy, a mask that is not there or over a
+/// continuous action, a global state that is not there, a space that PPO cannot serve.
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env);
 
 }  // namespace troupe::config

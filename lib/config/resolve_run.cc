@@ -90,16 +90,28 @@ training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
 }
 
 /// Rows of the policy that plays the most agents, and of the one that plays the fewest, in a batch where every agent
-/// acts at every step.
+/// acts at every step; drawn policies count as often as they are expected, and not as the fewest: how many rows they
+/// get is left to chance.
 struct BatchRows {
   int64_t most = 0;
   int64_t fewest = 0;
 };
 BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
-  std::vector<int64_t> agents(run.policies.size(), 0);
-  for (const policy::PolicySlot slot : run.policy_of_agent) ++agents[static_cast<size_t>(slot.value())];
-  const auto [fewest, most] = std::minmax_element(agents.begin(), agents.end());
-  return {*most * train_batch_size, *fewest * train_batch_size};
+  std::vector<double> agents(run.policies.size(), 0);
+  std::vector<int64_t> always(run.policies.size(), 0);
+  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
+    for (const MappedPolicy& mapped : policies)
+      agents[static_cast<size_t>(mapped.policy.value())] += mapped.probability;
+    if (policies.size() == 1) ++always[static_cast<size_t>(policies[0].policy.value())];
+  }
+  BatchRows rows;
+  rows.most = static_cast<int64_t>(
+      std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(train_batch_size)));
+  rows.fewest = rows.most;
+  for (const int64_t count : always) {
+    if (count > 0) rows.fewest = std::min(rows.fewest, count * train_batch_size);
+  }
+  return rows;
 }
 
 absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
@@ -177,8 +189,9 @@ void FillSchema(ResolvedRun* run) {
 /// Upper bound of what one env step takes in fragments.
 double BytesPerEnvStep(const ResolvedRun& run) {
   double bytes = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
-  for (const policy::PolicySlot slot : run.policy_of_agent) {
-    const policy::PolicySpec& spec = run.policies[static_cast<size_t>(slot.value())];
+  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
+    // All of an agent's policies have its spaces.
+    const policy::PolicySpec& spec = run.policies[static_cast<size_t>(policies[0].policy.value())];
     const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
     bytes += static_cast<double>(spec.observation_size() * obs_element + 4 * spec.action_words() + spec.mask_size() +
                                  4 * run.schema.agent_state_size + 24);
@@ -329,8 +342,9 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   TROUPE_ASSIGN_OR_RETURN(ResolvedPolicies policies, ResolvePolicies(config, run.env_spec));
   run.policies = std::move(policies.specs);
   run.mapping_rules = std::move(policies.rules);
-  run.policy_of_agent = std::move(policies.policy_of_agent);
+  run.policies_of_agent = std::move(policies.policies_of_agent);
   TROUPE_RETURN_IF_ERROR(FillLearner(&run));
+  run.learner.trains = std::move(policies.trains);
   FillSchema(&run);
   TROUPE_RETURN_IF_ERROR(FillPpo(&run));
   TROUPE_RETURN_IF_ERROR(CheckBudget(run));

@@ -122,7 +122,7 @@ TEST_F(ResolveRunTest, OnePolicyPerAgentWithoutSharing) {
   EXPECT_EQ(run.policies[2].observation_size(), 2);
   EXPECT_EQ(run.policies[0].agent_id_size, 0);
   EXPECT_EQ(run.policies[2].critic_state_size, 3 + 3 + 2 + 3);
-  EXPECT_EQ(run.policy_of_agent[2].value(), 2);
+  EXPECT_EQ(run.policies_of_agent[2][0].policy.value(), 2);
   EXPECT_EQ(Resolve("env: {name: mixed}\nmulti_agent: {policy_mapping: per_agent}").policies.size(), 3u);
 }
 
@@ -326,6 +326,42 @@ TEST_F(ResolveRunTest, PolicyMistakes) {
             "\"agent_1\"");
 }
 
+TEST_F(ResolveRunTest, WeightedMapping) {
+  const ResolvedRun run = Resolve(R"(
+env: {name: mixed}
+multi_agent:
+  policy_mapping: {"wolf_*": {hunter: 3, idler: 1}, sheep: sheep}
+)");
+  ASSERT_EQ(run.policies.size(), 3u);
+  EXPECT_EQ(run.policies[1].id.value(), "idler");
+  EXPECT_EQ(run.policies[1].observation_size(), 3);
+  EXPECT_EQ(run.policies[1].agent_id_size, 3) << "it may play either wolf";
+  ASSERT_EQ(run.policies_of_agent[0].size(), 2u);
+  EXPECT_EQ(run.policies_of_agent[0][0].probability, 0.75);
+  EXPECT_EQ(run.policies_of_agent[2].size(), 1u);
+  EXPECT_EQ(run.mapping_rules[0].policies[1].weight, 1.0);
+  // The default counts on those that play always: sheep has the 4000 rows of one agent.
+  EXPECT_EQ(run.ppo.minibatch_size, 1000);
+  // What is written reads back as the same.
+  const auto again = RunConfig::FromYaml(run.config.ToYaml(), "again.yaml");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ToYaml(), run.config.ToYaml());
+  EXPECT_NE(ErrorOf("env: {name: mixed}\nmulti_agent: {policy_mapping: {\"*\": {a: 1, b: 1}}}")
+                .find("have different observation spaces"),
+            std::string::npos);
+}
+
+TEST_F(ResolveRunTest, PoliciesToTrain) {
+  const std::string two = "env: {name: mixed}\nmulti_agent: {policy_mapping: {\"wolf_*\": wolves, sheep: sheep}";
+  EXPECT_EQ(Resolve(two + "}").learner.trains, (std::vector<bool>{true, true}));
+  EXPECT_EQ(Resolve(two + ", policies_to_train: [sheep]}").learner.trains, (std::vector<bool>{false, true}));
+  EXPECT_EQ(Resolve(two + ", policies_to_train: []}").learner.trains, (std::vector<bool>{false, false}));
+  EXPECT_NE(ErrorOf(two + ", policies_to_train: [ships]}")
+                .find("multi_agent.policies_to_train: got policy \"ships\", which multi_agent.policies does not list; "
+                      "the nearest is \"sheep\""),
+            std::string::npos);
+}
+
 TEST_F(ResolveRunTest, ExperimentNameStaysOneFolder) {
   for (const char* name : {"a/b", "..", "\"a\\x01\""}) {
     EXPECT_NE(ErrorOf("env: {name: team}\nexperiment: {experiment_name: " + std::string(name) + "}")
@@ -348,7 +384,8 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, learner_threads, learner");
+            "change stop, num_workers, evaluation, experiment, device, learner_threads, learner, "
+            "multi_agent.policies_to_train");
   for (const char* change :
        {"seed=2", "env.args.N=4", "env.name=state", "multi_agent.policies=[b]", "num_envs_per_worker=3",
         "model.activation=relu", "algorithm.lr=1", "batch_mode=complete_episodes"}) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
 #include "lib/env/env_args.h"
 #include "lib/env/env_spec.h"
@@ -63,9 +64,9 @@ struct ResolvedRun {
   env::EnvSpec env_spec;  ///< of the environment, made once to see it
 
   Algorithm algorithm = Algorithm::kMappo;
-  std::vector<policy::PolicySpec> policies;         ///< by policy slot, each validated
-  std::vector<policy::MappingRule> mapping_rules;   ///< for policy::MakeRuleMapping with agent_ids() and policy_ids()
-  std::vector<policy::PolicySlot> policy_of_agent;  ///< by agent slot, as the rules say
+  std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated
+  std::vector<policy::MappingRule> mapping_rules;  ///< for policy::MakeRuleMapping with agent_ids() and policy_ids()
+  std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot, as the rules say
   sample::BatchSchema schema;
 
   int32_t num_workers = 2;  ///< worker processes; 0: the learner samples

@@ -19,8 +19,9 @@ bool MayChange(const std::string& key) {
 }  // namespace
 
 const std::vector<std::string>& ResumableKeys() {
-  static const auto* const kKeys = new std::vector<std::string>{"stop",   "num_workers",     "evaluation", "experiment",
-                                                                "device", "learner_threads", "learner"};
+  static const auto* const kKeys =
+      new std::vector<std::string>{"stop",   "num_workers",     "evaluation", "experiment",
+                                   "device", "learner_threads", "learner",    "multi_agent.policies_to_train"};
   return *kKeys;
 }
 

@@ -199,8 +199,41 @@ TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
             "sigmoid, silu, identity");
   EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: [a]}"),
             "run.yaml:1:31: multi_agent.policy_mapping: got a list, expected a mapping from globs over agent ids to "
-            "policy ids, or per_agent");
+            "policy ids (or to {id: weight}), or per_agent");
+  EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: {x: [a]}}"),
+            "run.yaml:1:35: multi_agent.policy_mapping.x: got a list, expected a policy id, or a mapping from policy "
+            "ids to weights");
+  EXPECT_EQ(
+      ErrorOf("multi_agent: {policy_mapping: {x: {}}}"),
+      "run.yaml:1:35: multi_agent.policy_mapping.x: got an empty mapping, expected a policy id, or a mapping from "
+      "policy ids to weights");
+  for (const char* weight : {"0", "-1", ".nan", ".inf", "much"}) {
+    EXPECT_NE(ErrorOf(std::string("multi_agent: {policy_mapping: {x: {a: ") + weight + "}}}")
+                  .find("multi_agent.policy_mapping.x.a: got "),
+              std::string::npos)
+        << weight;
+  }
   EXPECT_TRUE(Parse("multi_agent: {policy_mapping: per_agent}").proto().multi_agent().policy_mapping().per_agent());
+}
+
+TEST(RunConfigTest, PoliciesToTrainAreAllOrAList) {
+  const auto list = [](const std::string& value) {
+    return Parse("multi_agent: {policies_to_train: " + value + "}").proto().multi_agent();
+  };
+  EXPECT_FALSE(Parse("env: {name: x}").proto().multi_agent().has_policies_to_train());
+  EXPECT_FALSE(list("all").has_policies_to_train());
+  EXPECT_TRUE(list("[]").has_policies_to_train());
+  EXPECT_EQ(list("[]").policies_to_train().ids_size(), 0);
+  EXPECT_EQ(list("[a, b]").policies_to_train().ids(1), "b");
+  // A list replaces the one before it, and what is written reads back.
+  const RunConfig config = Parse("multi_agent: {policies_to_train: [a, all]}");
+  EXPECT_NE(config.ToYaml().find("policies_to_train: [a, \"all\"]"), std::string::npos) << config.ToYaml();
+  EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: a}"),
+            "run.yaml:1:34: multi_agent.policies_to_train: got \"a\", expected a list of policy ids, or all");
+  EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: [a, a]}"),
+            "run.yaml:1:38: key \"multi_agent.policies_to_train.a\" is there twice");
+  EXPECT_NE(ErrorOf("multi_agent: {policies_to_train: [../x]}").find("run.yaml:1:35: multi_agent.policies_to_train: "),
+            std::string::npos);
 }
 
 TEST(RunConfigTest, NotYamlOrNotOneMapping) {

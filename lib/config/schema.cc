@@ -96,6 +96,7 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
   if (type == v1::PolicyMapping::descriptor()) return KeyForm::kPolicyMapping;
+  if (type == v1::PolicyIdList::descriptor()) return KeyForm::kPolicyIds;
   return KeyForm::kSection;
 }
 
@@ -143,7 +144,10 @@ std::string Expectation(const FieldDescriptor& field) {
       text = "a list of policy ids or a mapping from policy id to overrides";
       break;
     case KeyForm::kPolicyMapping:
-      text = "a mapping from globs over agent ids to policy ids, or per_agent";
+      text = "a mapping from globs over agent ids to policy ids (or to {id: weight}), or per_agent";
+      break;
+    case KeyForm::kPolicyIds:
+      text = "a list of policy ids";
       break;
   }
   return rule.unset().empty() ? text : absl::StrCat(text, ", or ", rule.unset());

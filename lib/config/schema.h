@@ -20,6 +20,7 @@ enum class KeyForm {
   kArguments,      ///< a free mapping of names to scalars
   kPolicies,       ///< a list of ids or a mapping from id to overrides
   kPolicyMapping,  ///< an ordered mapping from glob to policy id, or per_agent
+  kPolicyIds,      ///< [id, id], which may be empty
 };
 KeyForm FormOf(const google::protobuf::FieldDescriptor& field);
 

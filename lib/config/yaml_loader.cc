@@ -150,6 +150,8 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadPolicies(node, key, field, message);
     case KeyForm::kPolicyMapping:
       return LoadPolicyMapping(node, key, field, message);
+    case KeyForm::kPolicyIds:
+      return LoadPolicyIds(node, key, field, message);
   }
   TROUPE_CHECK(false);
 }
@@ -278,6 +280,15 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> YamlLoader::NewPolicyId(const YAML::Node& node, const std::string& key,
+                                                    std::map<std::string, bool>* seen) {
+  TROUPE_ASSIGN_OR_RETURN(std::string id, EntryName(node, key, seen));
+  if (const absl::Status status = policy::ValidatePolicyId(id); !status.ok()) {
+    return Error(node, absl::StrCat(key, ": ", std::string(status.message())));
+  }
+  return id;
+}
+
 absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field,
                                       Message* message) {
   const google::protobuf::Reflection& reflection = *message->GetReflection();
@@ -288,23 +299,16 @@ absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string&
                  absl::StrCat(key, ": got ", node.size(), " policies, expected at most ", RuleOf(field).max_items()));
   }
   std::map<std::string, bool> seen;
-  const auto read_id = [&](const YAML::Node& id_node) -> absl::StatusOr<std::string> {
-    TROUPE_ASSIGN_OR_RETURN(std::string id, EntryName(id_node, key, &seen));
-    if (const absl::Status status = policy::ValidatePolicyId(id); !status.ok()) {
-      return Error(id_node, absl::StrCat(key, ": ", std::string(status.message())));
-    }
-    return id;
-  };
   if (node.IsSequence()) {
     reflection.ClearField(message, &field);
     for (const YAML::Node& item : node) {
-      TROUPE_ASSIGN_OR_RETURN(const std::string id, read_id(item));
+      TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(item, key, &seen));
       static_cast<v1::PolicyConfig*>(reflection.AddMessage(message, &field))->set_id(id);
     }
     return absl::OkStatus();
   }
   for (const auto& entry : node) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string id, read_id(entry.first));
+    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(entry.first, key, &seen));
     v1::PolicyConfig* policy = nullptr;
     for (int i = 0; i < reflection.FieldSize(*message, &field); ++i) {
       auto* const known = static_cast<v1::PolicyConfig*>(reflection.MutableRepeatedMessage(message, &field, i));
@@ -334,6 +338,35 @@ absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string&
   return absl::OkStatus();
 }
 
+absl::Status YamlLoader::LoadMappedPolicies(const YAML::Node& node, const std::string& key,
+                                            v1::PolicyMappingRule* rule) {
+  const std::string where = base::LogSafe(key, 128);
+  std::map<std::string, bool> seen;
+  if (node.IsScalar()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(node, where, &seen));
+    v1::WeightedPolicy* policy = rule->add_policies();
+    policy->set_policy(id);
+    policy->set_weight(1);
+    return absl::OkStatus();
+  }
+  if (!node.IsMap() || node.size() == 0) {
+    return Error(node, absl::StrCat(where, ": got ", node.IsMap() ? "an empty mapping" : Describe(node),
+                                    ", expected a policy id, or a mapping from policy ids to weights"));
+  }
+  for (const auto& entry : node) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(entry.first, where, &seen));
+    const std::optional<double> weight = ParseDouble(entry.second);
+    if (!weight || !(*weight > 0) || !std::isfinite(*weight)) {
+      return Error(entry.second, absl::StrCat(JoinKey(where, id), ": got ", Describe(entry.second),
+                                              ", expected a weight, a number above 0"));
+    }
+    v1::WeightedPolicy* policy = rule->add_policies();
+    policy->set_policy(id);
+    policy->set_weight(*weight);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status YamlLoader::LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field,
                                            Message* message) {
   v1::PolicyMapping mapping;
@@ -343,23 +376,32 @@ absl::Status YamlLoader::LoadPolicyMapping(const YAML::Node& node, const std::st
     std::map<std::string, bool> seen;
     for (const auto& entry : node) {
       TROUPE_ASSIGN_OR_RETURN(const std::string glob, EntryName(entry.first, key, &seen));
-      if (!entry.second.IsScalar()) {
-        return Error(entry.second, absl::StrCat(base::LogSafe(JoinKey(key, glob), 128), ": got ",
-                                                Describe(entry.second), ", expected a policy id"));
-      }
-      if (const absl::Status status = policy::ValidatePolicyId(entry.second.Scalar()); !status.ok()) {
-        return Error(entry.second,
-                     absl::StrCat(base::LogSafe(JoinKey(key, glob), 128), ": ", std::string(status.message())));
-      }
       places_[JoinKey(key, glob)] = Place(entry.second);
       v1::PolicyMappingRule* rule = mapping.add_rules();
       rule->set_agents(glob);
-      rule->set_policy(entry.second.Scalar());
+      TROUPE_RETURN_IF_ERROR(LoadMappedPolicies(entry.second, JoinKey(key, glob), rule));
     }
   } else if (!node.IsNull()) {
     return WrongValue(node, key, field);
   }
   message->GetReflection()->MutableMessage(message, &field)->CopyFrom(mapping);
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadPolicyIds(const YAML::Node& node, const std::string& key, const Field& field,
+                                       Message* message) {
+  if (!node.IsSequence()) return WrongValue(node, key, field);
+  if (node.size() > static_cast<size_t>(RuleOf(field).max_items())) {
+    return Error(node,
+                 absl::StrCat(key, ": got ", node.size(), " policies, expected at most ", RuleOf(field).max_items()));
+  }
+  v1::PolicyIdList list;
+  std::map<std::string, bool> seen;
+  for (const YAML::Node& item : node) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(item, key, &seen));
+    list.add_ids(id);
+  }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(list);
   return absl::OkStatus();
 }
 

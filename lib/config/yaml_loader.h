@@ -45,6 +45,13 @@ class YamlLoader {
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
 
+  /// What a rule maps to: an id, or {id: weight}.
+  absl::Status LoadMappedPolicies(const YAML::Node& node, const std::string& key, v1::PolicyMappingRule* rule);
+  absl::Status LoadPolicyIds(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  /// A policy's id that was not seen before.
+  absl::StatusOr<std::string> NewPolicyId(const YAML::Node& node, const std::string& key,
+                                          std::map<std::string, bool>* seen);
+
   /// The name of a mapping's entry; an error for one that is no scalar, empty or was seen before.
   absl::StatusOr<std::string> EntryName(const YAML::Node& name, const std::string& section,
                                         std::map<std::string, bool>* seen);

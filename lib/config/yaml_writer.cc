@@ -46,7 +46,7 @@ bool IsWord(const std::string& text) {
 /// Plain when nothing else could be read in it, else double-quoted.
 std::string StringText(const std::string& text) {
   for (const std::string_view reserved :
-       {"true", "True", "false", "False", "null", "Null", "NULL", "auto", "none", "per_agent"}) {
+       {"true", "True", "false", "False", "null", "Null", "NULL", "all", "auto", "none", "per_agent"}) {
     if (text == reserved) return absl::StrCat("\"", text, "\"");
   }
   double number = 0;
@@ -108,6 +108,16 @@ std::string ScheduleText(const v1::Schedule& schedule) {
                       ", env_steps: ", schedule.env_steps(), "}");
 }
 
+/// What a rule of policy_mapping maps to.
+std::string MappedText(const v1::PolicyMappingRule& rule) {
+  if (rule.policies_size() == 1) return StringText(rule.policies(0).policy());
+  std::vector<std::string> weights;
+  for (const v1::WeightedPolicy& weighted : rule.policies()) {
+    weights.push_back(absl::StrCat(StringText(weighted.policy()), ": ", DoubleText(weighted.weight())));
+  }
+  return absl::StrCat("{", absl::StrJoin(weights, ", "), "}");
+}
+
 /// The value on the key's own line; empty when it takes lines of its own.
 std::string InlineText(const Message& message, const FieldDescriptor& field) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -134,6 +144,13 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
       const auto& mapping = static_cast<const v1::PolicyMapping&>(reflection.GetMessage(message, &field));
       if (mapping.per_agent()) return "per_agent";
       return mapping.rules().empty() ? "{}" : "";
+    }
+    case KeyForm::kPolicyIds: {
+      std::vector<std::string> ids;
+      for (const std::string& id : static_cast<const v1::PolicyIdList&>(reflection.GetMessage(message, &field)).ids()) {
+        ids.push_back(StringText(id));
+      }
+      return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
     }
     case KeyForm::kSection:
       return "";
@@ -194,7 +211,7 @@ class Writer {
       case KeyForm::kPolicyMapping: {
         const auto& mapping = static_cast<const v1::PolicyMapping&>(reflection.GetMessage(message, &field));
         for (const v1::PolicyMappingRule& rule : mapping.rules()) {
-          Line(indent, absl::StrCat(StringText(rule.agents()), ": ", StringText(rule.policy())));
+          Line(indent, absl::StrCat(StringText(rule.agents()), ": ", MappedText(rule)));
         }
         return;
       }

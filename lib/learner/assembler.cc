@@ -98,7 +98,7 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
 }
 
 Assembler::Assembler(const sample::BatchSchema& schema, Options options, tensor::TensorAllocator& allocator)
-    : schema_(schema), options_(options), allocator_(allocator), joint_(0, allocator) {
+    : schema_(schema), options_(std::move(options)), allocator_(allocator), joint_(0, allocator) {
   for (const int64_t size : schema.agent_observation_sizes) {
     joint_offset_.push_back(joint_size_);
     joint_size_ += size;
@@ -144,6 +144,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
     rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
+    rows.train = options_.trains.empty() || options_.trains[p];
     LayOut(gathers_[p], rows);
     CopyRows(gathers_[p], rows);
     CopyFinalRows(gathers_[p], rows);

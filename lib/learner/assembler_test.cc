@@ -394,6 +394,20 @@ TEST(AssemblerTest, PoliciesShareJointObservationsTheyAllNeed) {
   EXPECT_EQ(assembly.batch.policies[0].critic_state.data(), assembly.batch.policies[1].critic_state.data());
 }
 
+TEST(AssemblerTest, WhoTrainsIsMarked) {
+  const BatchSchema schema = sample::RandomSchema(1);
+  ASSERT_GE(schema.policies.size(), 3u);
+  std::vector<bool> trains(schema.policies.size(), true);
+  trains[1] = false;
+  Assembler some(schema, {CommonReward::kNone, 1, trains});
+  Assembler all(schema, {CommonReward::kNone, 1});
+  const auto fragments = RandomFragments(schema, 1, 1);
+  for (const PolicyTrainBatch& rows : some.Assemble(fragments, 1).batch.policies) {
+    EXPECT_EQ(rows.train, rows.policy.value() != 1);
+  }
+  for (const PolicyTrainBatch& rows : all.Assemble(fragments, 1).batch.policies) EXPECT_TRUE(rows.train);
+}
+
 TEST(AssemblerTest, NothingToAssemble) {
   const BatchSchema schema = sample::SimpleSchema();
   Assembler assembler(schema, {});

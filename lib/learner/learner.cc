@@ -53,7 +53,9 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
 Learner::Learner(LearnerConfig config, const LearnerDeps& deps)
     : config_(std::move(config)),
       deps_(deps),
-      assembler_(config_.schema, {config_.options.common_reward, config_.options.max_policy_lag}, *deps.allocator),
+      assembler_(config_.schema,
+                 {config_.options.common_reward, config_.options.max_policy_lag, config_.options.trains},
+                 *deps.allocator),
       window_(static_cast<int32_t>(config_.schema.agent_ids.size()),
               static_cast<int32_t>(config_.schema.num_info_columns)),
       accounting_(static_cast<int32_t>(config_.schema.policies.size())),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -20,8 +21,9 @@ struct LearnerOptions {
   int64_t max_policy_lag = 0;       ///< 0: strictly on-policy; 1: sampling overlaps the update
   bool complete_episodes = false;   ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
-  int32_t num_workers = 2;  ///< waited for before the first grant (0: the sampler in this process)
-  int32_t num_envs = 16;    ///< global environments over all workers
+  std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all
+  int32_t num_workers = 2;   ///< waited for before the first grant (0: the sampler in this process)
+  int32_t num_envs = 16;     ///< global environments over all workers
   int64_t ingest_budget_bytes =
       512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came

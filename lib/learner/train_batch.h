@@ -25,7 +25,7 @@ struct PolicyTrainBatch {
   policy::PolicySlot policy;
   int64_t rows = 0;
   int64_t final_rows = 0;
-  bool train = true;  ///< false: its rows are here for counting only
+  bool train = true;  ///< false: the update leaves the policy as it is; its rows are for counting and joint critics
 
   absl::Span<const float> obs;                  ///< [rows, observation_size]
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]

@@ -1,26 +1,72 @@
 #include "lib/policy/policy_mapping.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/philox.h"
+#include "lib/base/status_macros.h"
 
 namespace troupe::policy {
 namespace {
 
-/// Rules have no memory and no randomness: what an agent gets is known once for all.
-class FixedMapping final : public PolicyMapping {
- public:
-  explicit FixedMapping(std::vector<PolicySlot> by_agent_slot) : by_agent_slot_(std::move(by_agent_slot)) {}
+/// What a rule's policies are drawn from.
+struct Choice {
+  std::vector<PolicySlot> policies;
+  std::vector<double> bounds;  ///< sums of the weights up to and with each policy
+};
 
-  PolicySlot Map(std::string_view /*agent_id*/, int32_t agent_slot, const EpisodeInfo& /*episode*/) const override {
-    return by_agent_slot_[static_cast<size_t>(agent_slot)];
+/// Rules have no memory: which of them an agent has is known once for all.
+class RuleMapping final : public PolicyMapping {
+ public:
+  explicit RuleMapping(std::vector<std::shared_ptr<const Choice>> by_agent_slot)
+      : by_agent_slot_(std::move(by_agent_slot)) {}
+
+  PolicySlot Map(std::string_view /*agent_id*/, int32_t agent_slot, const EpisodeInfo& episode) const override {
+    const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
+    if (choice.policies.size() == 1) return choice.policies[0];
+    base::PhiloxSequence random(
+        base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
+        {.env_id = episode.env_id, .episode = episode.episode, .slot = static_cast<uint32_t>(agent_slot)});
+    const double drawn = random.Uniform() * choice.bounds.back();
+    const auto place = std::upper_bound(choice.bounds.begin(), choice.bounds.end(), drawn);
+    // Rounding may put the product at the last bound.
+    const auto last = static_cast<std::ptrdiff_t>(choice.policies.size()) - 1;
+    return choice.policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
   }
 
  private:
-  const std::vector<PolicySlot> by_agent_slot_;
+  const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
 };
+
+absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, absl::Span<const PolicyId> policies) {
+  auto choice = std::make_shared<Choice>();
+  double sum = 0;
+  for (const WeightedPolicy& weighted : rule.policies) {
+    const auto found = std::find(policies.begin(), policies.end(), weighted.policy);
+    if (found == policies.end()) {
+      return absl::NotFoundError(absl::StrCat(
+          "policy_mapping: \"", rule.agent_glob, "\" maps to policy \"", weighted.policy.value(),
+          "\"; the policies are ",
+          absl::StrJoin(policies, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); })));
+    }
+    if (!(weighted.weight > 0) || !std::isfinite(weighted.weight)) {
+      return absl::InvalidArgumentError(absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" gives policy \"",
+                                                     weighted.policy.value(), "\" the weight ", weighted.weight,
+                                                     ", expected a finite number above 0"));
+    }
+    choice->policies.emplace_back(static_cast<int32_t>(found - policies.begin()));
+    choice->bounds.push_back(sum += weighted.weight);
+  }
+  if (choice->policies.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" has no policy, expected at least one"));
+  }
+  return choice;
+}
 
 }  // namespace
 
@@ -49,17 +95,11 @@ bool GlobMatches(std::string_view glob, std::string_view text) {
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies) {
-  std::vector<PolicySlot> rule_slots;
+  std::vector<std::shared_ptr<const Choice>> choices;
   for (const MappingRule& rule : rules) {
-    const auto found = std::find(policies.begin(), policies.end(), rule.policy);
-    if (found == policies.end()) {
-      return absl::NotFoundError(absl::StrCat(
-          "policy_mapping: \"", rule.agent_glob, "\" maps to policy \"", rule.policy.value(), "\"; the policies are ",
-          absl::StrJoin(policies, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); })));
-    }
-    rule_slots.push_back(PolicySlot(static_cast<int32_t>(found - policies.begin())));
+    TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rule, policies));
   }
-  std::vector<PolicySlot> by_agent_slot;
+  std::vector<std::shared_ptr<const Choice>> by_agent_slot;
   for (const std::string& agent : agent_ids) {
     const auto rule = std::find_if(rules.begin(), rules.end(),
                                    [&](const MappingRule& r) { return GlobMatches(r.agent_glob, agent); });
@@ -67,9 +107,9 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
       return absl::InvalidArgumentError(
           absl::StrCat("policy_mapping: agent \"", agent, "\" matches no rule; add one or a last rule \"*\""));
     }
-    by_agent_slot.push_back(rule_slots[static_cast<size_t>(rule - rules.begin())]);
+    by_agent_slot.push_back(choices[static_cast<size_t>(rule - rules.begin())]);
   }
-  return std::make_unique<FixedMapping>(std::move(by_agent_slot));
+  return std::make_unique<RuleMapping>(std::move(by_agent_slot));
 }
 
 }  // namespace troupe::policy

@@ -1,5 +1,8 @@
 #include "lib/policy/policy_mapping.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace troupe::policy {
@@ -24,7 +27,7 @@ class RuleMappingTest : public ::testing::Test {
 
 TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {
   const std::vector<MappingRule> rules = {
-      {"pred_1", PolicyId("prey")}, {"pred_*", PolicyId("hunters")}, {"*", PolicyId("prey")}};
+      {"pred_1", {{PolicyId("prey")}}}, {"pred_*", {{PolicyId("hunters")}}}, {"*", {{PolicyId("prey")}}}};
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   EXPECT_EQ((*mapping)->Map("pred_0", 0, {}), PolicySlot(0));
@@ -33,7 +36,7 @@ TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {
 }
 
 TEST_F(RuleMappingTest, UnknownPolicyIsNotFound) {
-  const std::vector<MappingRule> rules = {{"*", PolicyId("huntres")}};
+  const std::vector<MappingRule> rules = {{"*", {{PolicyId("huntres")}}}};
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   EXPECT_EQ(mapping.status().code(), absl::StatusCode::kNotFound);
   EXPECT_NE(mapping.status().message().find("huntres"), absl::string_view::npos);
@@ -41,10 +44,44 @@ TEST_F(RuleMappingTest, UnknownPolicyIsNotFound) {
 }
 
 TEST_F(RuleMappingTest, AgentWithoutRuleIsAnError) {
-  const std::vector<MappingRule> rules = {{"pred_*", PolicyId("hunters")}};
+  const std::vector<MappingRule> rules = {{"pred_*", {{PolicyId("hunters")}}}};
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   EXPECT_EQ(mapping.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(mapping.status().message().find("prey_0"), absl::string_view::npos);
+}
+
+TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {
+  const std::vector<MappingRule> rules = {{"pred_*", {{PolicyId("hunters"), 3}, {PolicyId("prey"), 1}}},
+                                          {"*", {{PolicyId("prey"), 0.5}}}};
+  const auto mapping = MakeRuleMapping(rules, agents_, policies_);
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  constexpr int kEpisodes = 20000;
+  int hunters = 0, equal = 0;
+  for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
+    const EpisodeInfo info = {7, 3, episode};
+    const PolicySlot first = (*mapping)->Map("pred_0", 0, info);
+    EXPECT_EQ(first, (*mapping)->Map("pred_0", 0, info));
+    hunters += first == PolicySlot(0) ? 1 : 0;
+    equal += first == (*mapping)->Map("pred_1", 1, info) ? 1 : 0;
+    EXPECT_EQ((*mapping)->Map("prey_0", 2, info), PolicySlot(1));
+  }
+  // Four standard deviations of a binomial distribution: the draws are fixed, so this holds always or never.
+  EXPECT_NEAR(hunters, 0.75 * kEpisodes, 4 * 61.2);
+  EXPECT_NEAR(equal, 0.625 * kEpisodes, 4 * 68.5);
+  int differ = 0;
+  for (uint32_t env = 0; env < 100; ++env) {
+    differ += (*mapping)->Map("pred_0", 0, {7, env, 0}) != (*mapping)->Map("pred_0", 0, {8, env, 0}) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 10) << "another seed draws others";
+}
+
+TEST_F(RuleMappingTest, WeightsAreChecked) {
+  for (const double weight : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const std::vector<MappingRule> rules = {{"*", {{PolicyId("hunters"), weight}, {PolicyId("prey"), 1}}}};
+    EXPECT_EQ(MakeRuleMapping(rules, agents_, policies_).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(MakeRuleMapping(std::vector<MappingRule>{{"*", {}}}, agents_, policies_).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

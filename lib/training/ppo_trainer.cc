@@ -248,8 +248,9 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
                                                             Policy* policy) {
   PolicyUpdateReport report;
   report.policy = batch.policy;
+  if (!batch.train) return report;
   TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy->spec, policy->observation_moments, batch));
-  if (!batch.train || prepared_.active().empty()) return report;
+  if (prepared_.active().empty()) return report;
 
   TROUPE_RETURN_IF_ERROR(policy->backend->Begin(prepared_, &policy->parameters));
   TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, policy));

@@ -16,12 +16,12 @@ v1::StatusReply ControlHandler::GetStatus() {
   v1::StatusReply reply = binding_->Status();
   reply.set_build_version(TROUPE_VERSION);
   reply.set_run_name(run_name_);
-  for (const policy::PolicySpec& spec : run_->policies) {
+  for (size_t slot = 0; slot < run_->policies.size(); ++slot) {
     v1::PolicyStatus* policy = reply.add_policies();
-    policy->set_policy_id(spec.id.value());
+    policy->set_policy_id(run_->policies[slot].id.value());
     // Every policy's version counts updates.
     *policy->mutable_version() = rpc::ToProto(policy::WeightVersion{reply.learner_epoch(), reply.updates()});
-    policy->set_trains(true);
+    policy->set_trains(run_->learner.trains[slot]);
   }
   return reply;
 }

@@ -80,6 +80,30 @@ class ReproducibilityTest(harness.TroupeTestCase):
         self.assertEqual(play("warm"), play("source"))
         self.assertNotEqual(play("cold"), play("source"))
 
+    def test_a_policy_that_does_not_train_keeps_its_weights(self):
+        config = self.write("two.yaml", """
+env: {name: cartpole, args: {num_agents: 2}}
+multi_agent: {policy_mapping: per_agent, policies_to_train: [agent_0]}
+algorithm: {name: ippo, train_batch_size: 256, minibatch_size: 128, num_epochs: 2}
+num_workers: 1
+stop: {env_steps: 1024}
+experiment: {checkpoint_interval: 256, keep_checkpoints: 4}
+evaluation: {episodes: 1}
+""")
+        self.troupe("train", config, "--name", "two")
+        weights = [{policy: [value for name, value in self.tensors("runs", "two", "checkpoints", str(steps)) if f"{policy}/" in name]
+                    for policy in ("agent_0", "agent_1")} for steps in (256, 1024)]
+        self.assertTrue(weights[0]["agent_0"] and weights[0]["agent_1"])
+        self.assertEqual(weights[0]["agent_1"], weights[1]["agent_1"])
+        self.assertNotEqual(weights[0]["agent_0"], weights[1]["agent_0"])
+
+    def tensors(self, *parts):
+        """(name, bytes) of everything in a checkpoint's policies.safetensors."""
+        with open(self.path(*parts, "policies.safetensors"), "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header, data = json.loads(file.read(size)), file.read()
+        return [(name, data[slice(*entry["data_offsets"])]) for name, entry in header.items() if name != "__metadata__"]
+
     def test_a_run_adds_up_and_can_be_verified(self):
         self.train("run", workers=2)
         self.assertFalse(os.path.exists(self.path("runs", "run", "address")), "the learner has ended")
