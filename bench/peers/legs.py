@@ -37,7 +37,7 @@ KINDS = {
 # Each peer in the best of the settings tried on two cores; README.md says how to try others.
 DEFAULT_LEGS = (
     "troupe",
-    "rllib:runners=2,envs=8",
+    "rllib:runners=2,envs=40",
     "sample_factory:workers=2,envs=8",
     "xuance:algorithm=mappo,envs=8",
     "skrl:algorithm=mappo",

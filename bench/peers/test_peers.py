@@ -143,7 +143,7 @@ begin = time.monotonic()
 with open(os.path.join(run, "progress.jsonl"), "w") as f:
     for i in range(1, %d):
         time.sleep(0.05)
-        line = json.dumps(dict(env_steps=4000 * i, updates=120 * i, wall_clock_s=time.monotonic() - begin))
+        line = json.dumps(dict(env_steps=4000 * i, updates=i, minibatch_steps=120, wall_clock_s=time.monotonic() - begin))
         f.write(line[:20]); f.flush(); f.write(line[20:] + "\\n"); f.flush()
 """
 

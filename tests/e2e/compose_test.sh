@@ -14,17 +14,17 @@ usage() {
   cat << 'HELP'
 Usage: tests/e2e/compose_test.sh [options]
   --workers N       containers of the worker service (default 3)
-  --env-steps N     stop.env_steps (default 1000000)
+  --env-steps N     stop.env_steps (default 5000000: the kills need time between them)
   --bar X           smallest mean of return_sum in the final evaluation (default -33)
   --config FILE     configuration (default examples/simple_spread_mappo.yaml)
   --learner-args A  more options of the learner
   --no-build        use the images there are
   --keep            leave containers and volume for a look
-Example: tests/e2e/compose_test.sh --env-steps 1000000 --bar -33
+Example: tests/e2e/compose_test.sh --workers 3 --bar -33
 HELP
 }
 
-workers=3 env_steps=1000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
+workers=3 env_steps=5000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
 while (($# > 0)); do
   case $1 in
     --workers) workers=$2 && shift ;;

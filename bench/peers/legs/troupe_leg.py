@@ -14,8 +14,6 @@ import time
 
 import probe
 
-MINIBATCH_KEYS = ("minibatch_steps", "updates")
-
 
 class Progress:
     """Reads the whole lines that a growing progress.jsonl has so far."""
@@ -37,7 +35,7 @@ class Progress:
 
 def main():
     args = probe.parse_args(
-        __doc__, troupe="./troupe", config="", workers=2, stop_env_steps=100_000_000, set="", minibatch_key=""
+        __doc__, troupe="./troupe", config="", workers=2, stop_env_steps=100_000_000, set=""
     )
     run_dir = os.environ.get("PEERS_TMP") or "/tmp"
     overrides = [
@@ -56,6 +54,7 @@ def main():
     last = {}
     enough = False
     offset = None
+    minibatch_steps = 0
     while not enough:
         running = process.poll() is None
         for line in progress.poll():
@@ -63,10 +62,11 @@ def main():
                 continue
             now = time.monotonic()
             offset = now - line["wall_clock_s"] if offset is None else offset
-            steps = next((line[k] for k in (args.minibatch_key, *MINIBATCH_KEYS) if k in line), 0)
+            # A line tells the optimizer steps of its update; troupe.yaml has a line for every update.
+            minibatch_steps += line["minibatch_steps"] * (line["updates"] - last.get("updates", 0))
             arrivals.append(now)
             last = line
-            enough = marks.add(line["env_steps"], steps, at=line["wall_clock_s"] + offset)
+            enough = marks.add(line["env_steps"], minibatch_steps, at=line["wall_clock_s"] + offset)
         if not running and not enough:
             break  # stopped by itself: too few steps, or an error that its output tells
         time.sleep(0.02)
