@@ -356,8 +356,8 @@ TEST_F(ResolveRunTest, PoliciesToTrain) {
   EXPECT_EQ(Resolve(two + "}").learner.trains, (std::vector<bool>{true, true}));
   EXPECT_EQ(Resolve(two + ", policies_to_train: [sheep]}").learner.trains, (std::vector<bool>{false, true}));
   EXPECT_EQ(Resolve(two + ", policies_to_train: []}").learner.trains, (std::vector<bool>{false, false}));
-  EXPECT_NE(ErrorOf(two + ", policies_to_train: [ships]}")
-                .find("multi_agent.policies_to_train: got policy \"ships\", which multi_agent.policies does not list; "
+  EXPECT_NE(ErrorOf(two + ", policies_to_train: [shep]}")
+                .find("multi_agent.policies_to_train: got policy \"shep\", which multi_agent.policies does not list; "
                       "the nearest is \"sheep\""),
             std::string::npos);
 }
