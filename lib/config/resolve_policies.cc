@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
@@ -258,6 +259,7 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env,
     }
     if (agent.has_action_mask != first->has_action_mask) return differ("action masks", "one", "none");
   }
+  TROUPE_CHECK(first != nullptr);  // MapAgents refused a policy that plays nobody
   if (!HasServableActions(first->action_space)) {
     return KeyError(
         config, "algorithm.name",
