@@ -15,7 +15,8 @@ import unittest
 
 import harness
 
-# "left" plays agent_0 and never trains; "right" plays the others. Three agents with 18 observations each, five actions.
+# "left" plays agent_0 and never trains; "right" plays the two others and sees which one it is. Three agents with 18 observations each, five
+# actions.
 CONFIG = """
 env: {name: mpe/simple_spread}
 num_workers: 1
@@ -52,7 +53,8 @@ def log_probabilities(tensors, policy, obs, slot):
     """The actor by its definition: normalized observation and agent-id one-hot through tanh layers, then a softmax."""
     mean, variance = (tensors[f"{policy}/observation.{what}"][1] for what in ("mean", "variance"))
     x = [min(max((o - m) / math.sqrt(max(v, 1e-8)), -10), 10) for o, m, v in zip(obs, mean, variance)]
-    x += [1.0 if i == slot else 0.0 for i in range(3)]
+    if slot is not None:
+        x += [1.0 if i == slot else 0.0 for i in range(3)]
     for layer in range(3):
         (rows, columns), weight = tensors[f"{policy}/actor.{layer}.weight"]
         bias = tensors[f"{policy}/actor.{layer}.bias"][1]
@@ -78,7 +80,7 @@ class QueryTest(harness.TroupeTestCase):
 
     def await_answer(self, address, process, *arguments):
         """The first answer of a server that is about to start."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 30
         while True:
             done = self.troupe("query", address, *arguments, "--json", ok=False)
             if done.returncode == 0:
@@ -109,8 +111,9 @@ class QueryTest(harness.TroupeTestCase):
     def test_learner_and_server_answer_as_the_networks_in_the_checkpoint(self):
         generator = random.Random(4)
         observations = [[round(generator.uniform(-2, 2), 4) for _ in range(18)] for _ in range(6)]
-        slots = [0, 1, 2, 2, 1, 0]
-        rows = ["--obs", json.dumps(observations), "--agent-slot", ",".join(map(str, slots)), "--deterministic"]
+        slots = {"left": [None] * 6, "right": [0, 1, 2, 2, 1, 0]}
+        left = ["--policy", "left", "--obs", json.dumps(observations), "--deterministic"]
+        right = ["--policy", "right", "--obs", json.dumps(observations), "--agent-slot", "0,1,2,2,1,0", "--deterministic"]
 
         learner = self.start("train", self.write("run.yaml", CONFIG), "--name", "run")
         address_file = self.path("runs", "run", "address")
@@ -121,26 +124,26 @@ class QueryTest(harness.TroupeTestCase):
             time.sleep(0.05)
         with open(address_file) as file:
             address = file.readline().strip()
-        frozen = self.await_answer(address, learner, "--policy", "left", *rows)
-        first = self.await_answer(address, learner, "--policy", "right", *rows)
+        frozen = self.await_answer(address, learner, *left)
+        first = self.await_answer(address, learner, *right)
         later = first
         while later["version"] < first["version"] + 3:
             self.assertLess(time.monotonic(), deadline + 60, "new weights are served while it trains")
-            later = self.ask(address, "--policy", "right", *rows)
+            later = self.ask(address, *right)
         self.assertNotEqual(later["action_logp"], first["action_logp"])
-        self.refused(address, "--policy", "rihgt", *rows, saying='did you mean "right"?')
+        self.refused(address, "--policy", "rihgt", "--obs", "[0]", saying='did you mean "right"?')
         self.stop(learner)
 
         folder = self.path("runs", "run", "checkpoints", "latest")
         tensors = read_safetensors(os.path.join(folder, "policies.safetensors"))
         # The frozen policy was queried in the middle of training; its weights are those it began with.
-        self.assert_is_the_networks(frozen, tensors, "left", observations, slots)
+        self.assert_is_the_networks(frozen, tensors, "left", observations, slots["left"])
 
         socket = self.path("serve.sock")
         server = self.start("serve", "run", "--listen", f"unix:{socket}")
-        for policy in ("left", "right"):
-            answer = self.await_answer(f"unix:{socket}", server, "--policy", policy, *rows)
-            self.assert_is_the_networks(answer, tensors, policy, observations, slots)
+        for policy, question in (("left", left), ("right", right)):
+            answer = self.await_answer(f"unix:{socket}", server, *question)
+            self.assert_is_the_networks(answer, tensors, policy, observations, slots[policy])
         self.assertGreaterEqual(answer["version"], later["version"])
         self.check_samples(f"unix:{socket}", tensors, observations[0])
         self.check_refusals(f"unix:{socket}", observations[0])
@@ -164,14 +167,15 @@ class QueryTest(harness.TroupeTestCase):
 
     def check_refusals(self, address, obs):
         good = json.dumps(obs)
-        ask = ["--policy", "left", "--agent-slot", "0"]
+        ask = ["--policy", "left"]
         self.refused(address, *ask, "--obs", "[1, 2]", saying="obs has 8 bytes, expected 72: 1 rows of 18 float32")
         self.refused(address, *ask, "--obs", "0.5", saying="--obs: got")
         self.refused(address, *ask, "--obs", "[1, \"x\"]", saying="row 0, element 1")
         self.refused(address, *ask, "--obs", good, "--action-mask", "[1, 1, 1, 1, 1]", saying="an action mask was given, expected none")
         self.refused(address, *ask, "--obs", json.dumps([0] * 18), "--obs-dtype", "uint8", saying="obs_dtype is uint8, expected float32")
-        self.refused(address, "--policy", "left", "--obs", good, saying="0 agent slots, expected 1")
-        self.refused(address, "--policy", "left", "--obs", good, "--agent-slot", "3", saying="expected 0 to 2")
+        self.refused(address, *ask, "--obs", good, "--agent-slot", "0", saying="1 agent slots, expected 0")
+        self.refused(address, "--policy", "right", "--obs", good, saying="0 agent slots, expected 1")
+        self.refused(address, "--policy", "right", "--obs", good, "--agent-slot", "3", saying="expected 0 to 2")
         self.refused(address, "--policy", "nobody", "--obs", good, saying='there is no policy "nobody" among the 2 here')
         self.refused(address, "--policy", "../left", "--obs", good, saying="forbidden character")
         self.refused(address, "--policy", "left", "--obs", json.dumps([[0]] * 1025), saying="the query has 1025 rows, expected at most 1024")
