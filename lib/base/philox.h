@@ -17,6 +17,7 @@ enum class RandomStream : uint32_t {
   kEvaluation = 6,  ///< everything in evaluation episodes (mixed into the seed)
   kInit = 7,        ///< initial weights
   kTest = 8,        ///< random tests and benchmarks
+  kQuery = 9,       ///< sampled answers to policy queries (mixed into the seed)
 };
 
 /// Key of the counter-based generator: a run's seed and a stream.

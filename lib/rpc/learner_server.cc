@@ -4,19 +4,17 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/buffer_pool.h"
 #include "lib/rpc/control_service.h"
-#include "lib/rpc/limits.h"
+#include "lib/rpc/listen.h"
+#include "lib/rpc/query_service.h"
 #include "lib/rpc/rollout_reactor.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/weight_reactor.h"
 #include "proto/troupe/v1/rollout.grpc.pb.h"
 #include "proto/troupe/v1/weights.grpc.pb.h"
-#include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 namespace troupe::rpc {
@@ -64,7 +62,8 @@ class LearnerServerImpl final : public LearnerServer {
         bus_(PolicyIds(options_.schema)),
         rollout_service_(&rollout_context_),
         weights_service_(&weight_context_),
-        control_service_(control) {
+        control_service_(control),
+        query_service_(options_.queries) {
     rollout_context_.endpoint = endpoint;
     rollout_context_.decoder = &decoder_;
     rollout_context_.registry = &registry_;
@@ -82,31 +81,13 @@ class LearnerServerImpl final : public LearnerServer {
 
   absl::Status Listen() {
     grpc::ServerBuilder builder;
-    ApplyServerSettings(builder);
-    std::vector<int> ports(options_.addresses.size(), -1);
-    for (size_t i = 0; i < options_.addresses.size(); ++i) {
-      TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.addresses[i]));
-      TROUPE_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, options_.security));
-      TROUPE_RETURN_IF_ERROR(CheckAddressIsFree(address));
-      builder.AddListeningPort(address.text, credentials, &ports[i]);
-    }
     builder.RegisterService(&rollout_service_);
     builder.RegisterService(&weights_service_);
     builder.RegisterService(&control_service_);
-    server_ = builder.BuildAndStart();
-    for (size_t i = 0; i < options_.addresses.size(); ++i) {
-      TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.addresses[i]));
-      if (server_ == nullptr || ports[i] == 0) {
-        // Somebody may have been quicker since it was free.
-        TROUPE_RETURN_IF_ERROR(CheckAddressIsFree(address));
-        if (server_ == nullptr) continue;
-        return absl::UnavailableError(absl::StrCat("cannot listen at ", address.text));
-      }
-      addresses_.push_back(address.kind == Address::Kind::kTcp && address.port == 0
-                               ? absl::StrCat(address.text.substr(0, address.text.rfind(':') + 1), ports[i])
-                               : address.text);
-    }
-    if (server_ == nullptr) return absl::UnavailableError("cannot start the server");
+    builder.RegisterService(&query_service_);
+    TROUPE_ASSIGN_OR_RETURN(ListeningServer listening, StartListening(builder, options_.addresses, options_.security));
+    server_ = std::move(listening.server);
+    addresses_ = std::move(listening.addresses);
     return absl::OkStatus();
   }
 
@@ -154,6 +135,7 @@ class LearnerServerImpl final : public LearnerServer {
   RolloutService rollout_service_;
   WeightsService weights_service_;
   ControlService control_service_;
+  QueryService query_service_;
   std::vector<std::string> addresses_;
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
@@ -167,7 +149,6 @@ class LearnerServerImpl final : public LearnerServer {
 absl::StatusOr<std::unique_ptr<LearnerServer>> LearnerServer::Start(LearnerServerOptions options,
                                                                     LearnerEndpoint* endpoint, ControlHandler* control,
                                                                     base::Clock* clock) {
-  if (options.addresses.empty()) return absl::InvalidArgumentError("no address to listen at");
   auto server = std::make_unique<LearnerServerImpl>(std::move(options), endpoint, control, clock);
   TROUPE_RETURN_IF_ERROR(server->Listen());
   return std::unique_ptr<LearnerServer>(std::move(server));

@@ -13,6 +13,7 @@
 #include "lib/rpc/transport.h"
 #include "lib/rpc/weight_bus.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/serving/action_query.h"
 
 namespace troupe::rpc {
 
@@ -24,10 +25,11 @@ struct LearnerServerOptions {
   std::string config_yaml;  ///< for Welcome
   /// Payload a worker may have sent without an ack: some fragments on the way, so that it need not wait for each.
   int64_t credit_bytes = 16 << 20;
-  int64_t pool_idle_bytes = 256 << 20;  ///< buffers kept for fragments to come
+  int64_t pool_idle_bytes = 256 << 20;        ///< buffers kept for fragments to come
+  serving::ActionQueries* queries = nullptr;  ///< answers Query, outlives the server; nullptr: nobody does
 };
 
-/// The learner's front door: the services Rollout, Weights and Control on gRPC's callback API.
+/// The learner's front door: the services Rollout, Weights, Control and Query on gRPC's callback API.
 ///
 /// Made and owned by services/learner, after what it borrows. Starts gRPC's threads, none of its own: Tick is called by
 /// a loop of the owner's. Thread-safe. States: serving -> shut down (Shutdown, or the destructor).

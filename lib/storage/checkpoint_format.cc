@@ -371,24 +371,40 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
   return state;
 }
 
-absl::StatusOr<PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
+absl::StatusOr<std::vector<PolicyState>> ReadWeights(FileSystem& fs, const std::string& directory,
+                                                     absl::Span<const PolicySpec> specs) {
   TROUPE_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
   const std::vector<PolicyState>& policies = manifest.state.policies;
-  const auto found = std::find_if(policies.begin(), policies.end(),
-                                  [&spec](const PolicyState& policy) { return policy.id == spec.id; });
-  if (found == policies.end()) {
-    return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
+  std::vector<PolicyState> states;
+  std::string name;  // of the file that is read
+  std::string text;
+  SafetensorsFile file;
+  for (const PolicySpec& spec : specs) {
+    const auto found = std::find_if(policies.begin(), policies.end(),
+                                    [&spec](const PolicyState& policy) { return policy.id == spec.id; });
+    if (found == policies.end()) {
+      return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
+    }
+    const std::string its_name =
+        WeightsFile(StoredSeparately(manifest), static_cast<size_t>(std::distance(policies.begin(), found)));
+    if (its_name != name) {
+      name = its_name;
+      TROUPE_ASSIGN_OR_RETURN(text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
+      TROUPE_ASSIGN_OR_RETURN(file, SafetensorsFile::Parse(text));
+    }
+    PolicyState state;
+    state.id = spec.id;
+    state.version = found->version;
+    TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
+    TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+    states.push_back(std::move(state));
   }
-  const std::string name =
-      WeightsFile(StoredSeparately(manifest), static_cast<size_t>(std::distance(policies.begin(), found)));
-  TROUPE_ASSIGN_OR_RETURN(const std::string text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
-  TROUPE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Parse(text));
-  PolicyState state;
-  state.id = spec.id;
-  state.version = found->version;
-  TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
-  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
-  return state;
+  return states;
+}
+
+absl::StatusOr<PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
+  TROUPE_ASSIGN_OR_RETURN(std::vector<PolicyState> states, ReadWeights(fs, directory, absl::MakeConstSpan(&spec, 1)));
+  return std::move(states[0]);
 }
 
 }  // namespace troupe::storage

@@ -57,5 +57,8 @@ absl::StatusOr<learner::LearnerState> ReadCheckpoint(FileSystem& fs, const std::
 /// NOT_FOUND when the checkpoint has no policy of that id; INVALID_ARGUMENT when its networks differ from `spec`.
 absl::StatusOr<policy::PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory,
                                                       const policy::PolicySpec& spec);
+/// The same of several policies, in the order of `specs`; verifies the checkpoint and reads each file once.
+absl::StatusOr<std::vector<policy::PolicyState>> ReadWeights(FileSystem& fs, const std::string& directory,
+                                                             absl::Span<const policy::PolicySpec> specs);
 
 }  // namespace troupe::storage

@@ -93,6 +93,25 @@ TEST_P(CheckpointFormatTest, WeightsAloneForAWarmStart) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_P(CheckpointFormatTest, WeightsOfSeveralPoliciesInTheOrderAsked) {
+  policy::PolicySpec second = specs_[0];
+  second.id = policy::PolicyId("q");
+  specs_.push_back(second);
+  LearnerState state = StateForTesting(specs_[0], 400);
+  state.policies.push_back(StateForTesting(second, 800).policies[0]);
+  ASSERT_TRUE(Write(state).ok());
+  const auto weights = ReadWeights(FileSystem::Posix(), scratch_.path(), {specs_[1], specs_[0]});
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  ASSERT_EQ(weights->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*weights)[i].id, state.policies[1 - i].id);
+    EXPECT_EQ((*weights)[i].version, state.policies[1 - i].version);
+    EXPECT_EQ((*weights)[i].parameters, state.policies[1 - i].parameters);
+  }
+  specs_[1].id = policy::PolicyId("r");
+  EXPECT_EQ(ReadWeights(FileSystem::Posix(), scratch_.path(), specs_).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_P(CheckpointFormatTest, AnotherRunIsRefused) {
   ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
   EXPECT_EQ(ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 43).status().code(),

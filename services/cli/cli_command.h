@@ -20,6 +20,8 @@ void AddTrainCommand(CLI::App& app, Action* action);
 void AddLearnerCommand(CLI::App& app, Action* action);
 void AddWorkerCommand(CLI::App& app, Action* action);
 void AddEvaluateCommand(CLI::App& app, Action* action);
+void AddServeCommand(CLI::App& app, Action* action);
+void AddQueryCommand(CLI::App& app, Action* action);
 void AddStatusCommand(CLI::App& app, Action* action);
 void AddCheckpointCommand(CLI::App& app, Action* action);
 void AddEnvsCommand(CLI::App& app, Action* action);

@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
-#include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
 #include "services/common/evaluation.h"
 #include "services/common/rollout_setup.h"
+#include "services/common/run_policies.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -28,19 +27,6 @@ struct EvaluateFlags {
   bool deterministic = false;
   bool json = false;
 };
-
-/// The weights of every policy; the checkpoint is verified while it is read and not written to.
-absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> LoadWeights(const config::ResolvedRun& run,
-                                                                   const std::string& checkpoint) {
-  std::vector<policy::WeightSnapshotPtr> weights;
-  for (const policy::PolicySpec& spec : run.policies) {
-    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state,
-                            storage::ReadPolicyWeights(storage::FileSystem::Posix(), checkpoint, spec));
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, policy::SnapshotOf(state, spec));
-    weights.push_back(std::move(snapshot));
-  }
-  return weights;
-}
 
 void PrintResult(const rollout::EvaluationResult& result, const std::string& checkpoint, bool deterministic) {
   std::printf("%s: %s episodes, %s actions\n", checkpoint.c_str(), WithThousands(result.episodes).c_str(),
@@ -62,13 +48,10 @@ void PrintResult(const rollout::EvaluationResult& result, const std::string& che
 
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
-  TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint,
-                          storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::WeightSnapshotPtr> weights, LoadWeights(run, checkpoint));
+  TROUPE_ASSIGN_OR_RETURN(const RunPolicies loaded, LoadRunPolicies(folder, flags.checkpoint, registry));
+  const config::ResolvedRun& run = loaded.run;
 
   rollout::EvaluationRequest request;
   request.episodes = flags.episodes > 0 ? flags.episodes : run.evaluation.episodes;
@@ -77,11 +60,11 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, MakeRolloutConfig(run, registry));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<EvaluationPool> pool,
                           EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
-  TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, weights));
+  TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
   if (flags.json) {
     std::printf("%s\n", EvaluationJson(result).c_str());
   } else {
-    PrintResult(result, checkpoint, request.deterministic);
+    PrintResult(result, loaded.checkpoint, request.deterministic);
   }
   return 0;
 }

@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
   troupe::services::AddLearnerCommand(app, &action);
   troupe::services::AddWorkerCommand(app, &action);
   troupe::services::AddEvaluateCommand(app, &action);
+  troupe::services::AddServeCommand(app, &action);
+  troupe::services::AddQueryCommand(app, &action);
   troupe::services::AddStatusCommand(app, &action);
   troupe::services::AddCheckpointCommand(app, &action);
   troupe::services::AddEnvsCommand(app, &action);

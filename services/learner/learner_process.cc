@@ -17,6 +17,7 @@
 #include "lib/learner/learner.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/serving/query_engine.h"
 #include "lib/storage/file_system.h"
 #include "lib/training/device.h"
 #include "lib/training/make_ppo_trainer.h"
@@ -27,6 +28,7 @@
 #include "services/learner/control_handler.h"
 #include "services/learner/local_sampler.h"
 #include "services/learner/publisher_fan.h"
+#include "services/learner/query_publisher.h"
 #include "services/learner/run_reporter.h"
 #include "services/learner/run_setup.h"
 #include "services/learner/run_summary.h"
@@ -112,6 +114,8 @@ class Process {
   training::DeviceKind device_ = training::DeviceKind::kCpu;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
+  std::unique_ptr<serving::QueryEngine> queries_;
+  std::unique_ptr<QueryPublisher> query_publisher_;
   PublisherFan publishers_;
   std::unique_ptr<learner::Learner> learner_;
   std::unique_ptr<rpc::LearnerBinding> binding_;
@@ -167,6 +171,13 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
   options.schema = run().schema;
   options.config_yaml = run().config.ToYaml();
+  // Ordinals of queries grow with the learner's lives: a restarted one draws no random number again.
+  TROUPE_ASSIGN_OR_RETURN(
+      queries_, serving::QueryEngine::Create(
+                    run().policies, {.seed = run().seed, .first_request = setup_.folder->learner_epoch() << 40}));
+  query_publisher_ = std::make_unique<QueryPublisher>(queries_.get());
+  publishers_.Add(query_publisher_.get());
+  options.queries = queries_.get();
   TROUPE_ASSIGN_OR_RETURN(
       server_, rpc::LearnerServer::Start(std::move(options), binding_.get(), control_.get(), &base::Clock::Real()));
   publishers_.Add(&server_->weights());

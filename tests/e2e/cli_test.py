@@ -5,7 +5,7 @@ import os
 
 import harness
 
-COMMANDS = ["train", "worker", "evaluate", "status", "checkpoint", "checkpoint ls", "checkpoint verify", "envs", "envs ls", "envs check",
+COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "checkpoint", "checkpoint ls", "checkpoint verify", "envs", "envs ls", "envs check",
             "envs replay", "envs bench", "config", "config show", "config defaults", "bench", "version"]
 
 

@@ -1,0 +1,127 @@
+#include "lib/rpc/query_codec.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/convert.h"
+
+namespace troupe::rpc {
+namespace {
+
+template <typename T>
+std::string Bytes(absl::Span<const T> array) {
+  return std::string(reinterpret_cast<const char*>(array.data()), array.size() * sizeof(T));
+}
+
+template <typename T>
+absl::Span<const T> Borrow(const std::string& bytes) {
+  return absl::MakeConstSpan(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
+}
+
+/// An unknown number must not become a known one by losing bits.
+tensor::DType ToDType(int number) {
+  return v1::DType_IsValid(number) ? static_cast<tensor::DType>(number) : tensor::DType::kUnspecified;
+}
+
+absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, const serving::QueryRows& asked) {
+  const auto words = static_cast<size_t>(in.action_dtypes_size());
+  const auto rows = static_cast<size_t>(asked.rows);
+  if (in.policy_id() != asked.policy_id.value() || in.rows() != rows) {
+    return absl::InvalidArgumentError(absl::StrCat("the answer is ", in.rows(), " rows of policy \"",
+                                                   base::LogSafe(in.policy_id(), 64), "\", expected ", rows, " of \"",
+                                                   asked.policy_id.value(), "\""));
+  }
+  if (in.actions().size() != 4 * rows * words || in.sampled_actions().size() != 4 * rows * words ||
+      static_cast<size_t>(in.action_logp_size()) != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the answer of policy \"", in.policy_id(), "\" has ", in.actions().size(), " and ",
+                     in.sampled_actions().size(), " bytes of actions and ", in.action_logp_size(),
+                     " log-probabilities, expected ", rows, " rows of ", words, " words"));
+  }
+  serving::PolicyActions out;
+  out.policy_id = asked.policy_id;
+  out.version = FromProto(in.version());
+  out.rows = asked.rows;
+  for (const int number : in.action_dtypes()) {
+    out.word_dtypes.push_back(ToDType(number));
+    if (out.word_dtypes.back() != tensor::DType::kInt32 && out.word_dtypes.back() != tensor::DType::kFloat32) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the answer of policy \"", in.policy_id(), "\" has words of dtype ", number));
+    }
+  }
+  out.actions.resize(rows * words);
+  out.sampled_actions.resize(rows * words);
+  std::memcpy(out.actions.data(), in.actions().data(), in.actions().size());
+  std::memcpy(out.sampled_actions.data(), in.sampled_actions().data(), in.sampled_actions().size());
+  out.logp.assign(in.action_logp().begin(), in.action_logp().end());
+  return out;
+}
+
+}  // namespace
+
+serving::ActionQuery FromProto(const v1::ComputeActionsRequest& request) {
+  serving::ActionQuery query;
+  query.deterministic = request.deterministic();
+  query.policies.reserve(static_cast<size_t>(request.policies_size()));
+  for (const v1::QueryRows& in : request.policies()) {
+    serving::QueryRows rows;
+    rows.policy_id = policy::PolicyId(in.policy_id());
+    rows.rows = in.rows();
+    rows.obs_dtype = ToDType(in.obs_dtype());
+    rows.obs = Borrow<std::byte>(in.obs());
+    rows.action_mask = Borrow<uint8_t>(in.action_mask());
+    rows.agent_slots = absl::MakeConstSpan(in.agent_slots().data(), static_cast<size_t>(in.agent_slots().size()));
+    query.policies.push_back(std::move(rows));
+  }
+  return query;
+}
+
+v1::ComputeActionsRequest ToProto(const serving::ActionQuery& query) {
+  v1::ComputeActionsRequest request;
+  request.set_deterministic(query.deterministic);
+  for (const serving::QueryRows& rows : query.policies) {
+    v1::QueryRows* out = request.add_policies();
+    out->set_policy_id(rows.policy_id.value());
+    out->set_rows(static_cast<uint32_t>(rows.rows));
+    out->set_obs_dtype(static_cast<v1::DType>(rows.obs_dtype));
+    out->set_obs(Bytes(rows.obs));
+    out->set_action_mask(Bytes(rows.action_mask));
+    out->mutable_agent_slots()->Add(rows.agent_slots.begin(), rows.agent_slots.end());
+  }
+  return request;
+}
+
+void ToProto(const serving::ActionAnswer& answer, v1::ComputeActionsReply* reply) {
+  reply->Clear();
+  for (const serving::PolicyActions& actions : answer) {
+    v1::QueryActions* out = reply->add_policies();
+    out->set_policy_id(actions.policy_id.value());
+    *out->mutable_version() = ToProto(actions.version);
+    out->set_rows(static_cast<uint32_t>(actions.rows));
+    for (const tensor::DType dtype : actions.word_dtypes) out->add_action_dtypes(static_cast<v1::DType>(dtype));
+    out->set_actions(Bytes(absl::MakeConstSpan(actions.actions)));
+    out->set_sampled_actions(Bytes(absl::MakeConstSpan(actions.sampled_actions)));
+    out->mutable_action_logp()->Add(actions.logp.begin(), actions.logp.end());
+  }
+}
+
+absl::StatusOr<serving::ActionAnswer> FromProto(const v1::ComputeActionsReply& reply,
+                                                const serving::ActionQuery& query) {
+  if (static_cast<size_t>(reply.policies_size()) != query.policies.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the answer is of ", reply.policies_size(), " policies, expected ", query.policies.size()));
+  }
+  serving::ActionAnswer answer;
+  for (size_t i = 0; i < query.policies.size(); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(serving::PolicyActions actions,
+                            ToActions(reply.policies(static_cast<int>(i)), query.policies[i]));
+    answer.push_back(std::move(actions));
+  }
+  return answer;
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "lib/serving/action_query.h"
+#include "proto/troupe/v1/query.pb.h"
+
+namespace troupe::rpc {
+
+/// `request` as the engine takes it, which checks it. Borrows the request's arrays.
+serving::ActionQuery FromProto(const v1::ComputeActionsRequest& request);
+v1::ComputeActionsRequest ToProto(const serving::ActionQuery& query);
+
+/// Replaces what is in `reply`.
+void ToProto(const serving::ActionAnswer& answer, v1::ComputeActionsReply* reply);
+/// INVALID_ARGUMENT unless it answers `query`: policy by policy as many rows, and arrays that are as long as they say.
+absl::StatusOr<serving::ActionAnswer> FromProto(const v1::ComputeActionsReply& reply,
+                                                const serving::ActionQuery& query);
+
+}  // namespace troupe::rpc

@@ -1,0 +1,26 @@
+#include "lib/rpc/query_server.h"
+
+#include <chrono>
+
+#include "lib/base/status_macros.h"
+
+namespace troupe::rpc {
+
+absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vector<std::string>& addresses,
+                                                                const TransportSecurity& security,
+                                                                serving::ActionQueries* queries) {
+  auto server = std::unique_ptr<QueryServer>(new QueryServer(queries));
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&server->service_);
+  TROUPE_ASSIGN_OR_RETURN(server->listening_, StartListening(builder, addresses, security));
+  return server;
+}
+
+void QueryServer::Shutdown(absl::Duration timeout) {
+  if (listening_.server == nullptr) return;
+  listening_.server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  listening_.server->Wait();
+  listening_.server.reset();
+}
+
+}  // namespace troupe::rpc

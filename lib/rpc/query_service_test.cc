@@ -1,0 +1,275 @@
+// Query over a Unix socket: a policy server's and a learner's, with the real engine behind it.
+
+#include "lib/rpc/query_service.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/clock.h"
+#include "lib/rpc/learner_server.h"
+#include "lib/rpc/query_client.h"
+#include "lib/rpc/query_codec.h"
+#include "lib/rpc/query_server.h"
+#include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/sample/testing/batch_maker.h"
+#include "lib/serving/query_engine.h"
+#include "lib/serving/testing/query_builder.h"
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+using serving::MakeRows;
+using serving::MakeSpec;
+using serving::OwnedRows;
+using space::Space;
+
+constexpr absl::Duration kTimeout = absl::Seconds(20);
+
+std::string Address(const char* what = "") {
+  return absl::StrCat("unix-abstract:troupe-query-", getpid(), "-", what,
+                      testing::UnitTest::GetInstance()->current_test_info()->name());
+}
+
+std::vector<policy::PolicySpec> Specs() {
+  policy::PolicySpec masked = MakeSpec("masked", *Space::Box(-1, 1, {4}), *Space::MultiDiscrete({3, 2}));
+  masked.has_action_mask = true;
+  masked.agent_id_size = 3;
+  return {MakeSpec("arm", *Space::Box(-1, 1, {3}), *Space::Box(-0.2, 0.2, {2})),
+          MakeSpec("image", *Space::Box(0, 255, {2, 2}, tensor::DType::kUint8), *Space::Discrete(3)), masked};
+}
+
+/// What the fixture's server says to `bytes` as a request.
+absl::StatusOr<std::string> SendRaw(const std::string& bytes) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);  // a hostile peer keeps to no limits
+  grpc::GenericStub stub(grpc::CreateCustomChannel(Address(), grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer reply;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/troupe.v1.Query/ComputeActions", {}, &request, &reply,
+                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  const grpc::Status status = done.get_future().get();
+  if (!status.ok()) return FromGrpc(status);
+  grpc::Slice answer;
+  EXPECT_TRUE(reply.DumpToSingleSlice(&answer).ok());
+  return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
+}
+
+void ExpectSameWords(const std::vector<space::ActionWord>& a, const std::vector<space::ActionWord>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].i32, b[i].i32) << "word " << i;
+}
+
+class QueryServiceTest : public testing::Test {
+ protected:
+  QueryServiceTest() : specs_(Specs()) {
+    engine_ = *serving::QueryEngine::Create(specs_, {});
+    for (const auto& spec : specs_) EXPECT_EQ(engine_->SetWeights(serving::MakeWeights(spec, 3)), absl::OkStatus());
+    server_ = *QueryServer::Start({Address()}, {}, engine_.get());
+    client_ = *QueryClient::Create(Address(), {});
+  }
+
+  const std::vector<policy::PolicySpec> specs_;
+  const OwnedRows good_ = MakeRows(specs_[0], 2);
+  std::unique_ptr<serving::QueryEngine> engine_;
+  std::unique_ptr<QueryServer> server_;
+  std::unique_ptr<QueryClient> client_;
+};
+
+TEST_F(QueryServiceTest, AnswersAsTheEngine) {
+  std::vector<OwnedRows> rows;
+  std::vector<const OwnedRows*> pointers;
+  for (const auto& spec : specs_) rows.push_back(MakeRows(spec, 5));
+  for (const OwnedRows& owned : rows) pointers.push_back(&owned);
+  const auto answer = client_->ComputeActions(serving::Ask(pointers, true), kTimeout);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const auto expected = engine_->Compute(serving::Ask(pointers, true));
+  ASSERT_EQ(answer->size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const serving::PolicyActions& got = (*answer)[i];
+    const serving::PolicyActions& want = (*expected)[i];
+    EXPECT_EQ(got.policy_id, want.policy_id);
+    EXPECT_EQ(got.version, (policy::WeightVersion{1, 3}));
+    EXPECT_EQ(got.rows, 5);
+    EXPECT_EQ(got.word_dtypes, want.word_dtypes);
+    ExpectSameWords(got.actions, want.actions);
+    ExpectSameWords(got.sampled_actions, want.sampled_actions);
+    EXPECT_EQ(got.logp, want.logp);
+  }
+}
+
+TEST_F(QueryServiceTest, SamplesUnlessToldOtherwise) {
+  const v1::ComputeActionsRequest request = ToProto(serving::Ask({&good_}, false));
+  v1::ComputeActionsReply first, second;
+  ASSERT_TRUE(first.ParseFromString(*SendRaw(request.SerializeAsString())));
+  ASSERT_TRUE(second.ParseFromString(*SendRaw(request.SerializeAsString())));
+  EXPECT_NE(first.policies(0).action_logp(0), second.policies(0).action_logp(0));
+}
+
+TEST_F(QueryServiceTest, RefusesBadQueriesAndGoesOn) {
+  struct Case {
+    const char* what;
+    std::function<void(v1::QueryRows&)> spoil;
+    absl::StatusCode code;
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const Case cases[] = {
+      {"unknown policy", [](auto& r) { r.set_policy_id("nobody"); }, absl::StatusCode::kNotFound},
+      {"empty id", [](auto& r) { r.clear_policy_id(); }, invalid},
+      {"id of a path", [](auto& r) { r.set_policy_id("../masked"); }, invalid},
+      {"long id", [](auto& r) { r.set_policy_id(std::string(200, 'm')); }, invalid},
+      {"no rows", [](auto& r) { r.set_rows(0); }, invalid},
+      {"more rows than obs", [](auto& r) { r.set_rows(3); }, invalid},
+      {"too many rows", [](auto& r) { r.set_rows(0xffffffffu); }, absl::StatusCode::kResourceExhausted},
+      {"no dtype", [](auto& r) { r.clear_obs_dtype(); }, invalid},
+      {"another dtype", [](auto& r) { r.set_obs_dtype(v1::DTYPE_FLOAT64); }, invalid},
+      {"a dtype that is float32 in its last byte", [](auto& r) { r.set_obs_dtype(static_cast<v1::DType>(257)); },
+       invalid},
+      {"odd bytes", [](auto& r) { r.mutable_obs()->pop_back(); }, invalid},
+      {"not finite", [](auto& r) { std::memset(&(*r.mutable_obs())[4], 0xff, 4); }, invalid},
+      {"mask of another shape", [](auto& r) { r.mutable_action_mask()->push_back(1); }, invalid},
+      {"mask that forbids all", [](auto& r) { r.set_action_mask(std::string(10, '\0')); }, invalid},
+      {"slots missing", [](auto& r) { r.clear_agent_slots(); }, invalid},
+      {"slot out of range", [](auto& r) { r.set_agent_slots(1, -1); }, invalid},
+  };
+  const OwnedRows masked = MakeRows(specs_[2], 2);
+  for (const Case& test : cases) {
+    v1::ComputeActionsRequest request = ToProto(serving::Ask({&masked, &masked}, true));
+    test.spoil(*request.mutable_policies(1));
+    const absl::Status status = SendRaw(request.SerializeAsString()).status();
+    EXPECT_EQ(status.code(), test.code) << test.what << ": " << status;
+  }
+  OwnedRows unknown = masked;
+  unknown.policy_id = "nobody";
+  const absl::Status status = client_->ComputeActions(serving::Ask({&unknown}, true), kTimeout).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find(absl::StrCat("server at ", Address(), ": there is no policy \"nobody\"")),
+            std::string::npos)
+      << status;
+  EXPECT_EQ(client_->ComputeActions(serving::Ask({&masked}, true), kTimeout).status(), absl::OkStatus());
+}
+
+TEST_F(QueryServiceTest, BytesThatAreNoRequestEndTheCallOnly) {
+  EXPECT_FALSE(SendRaw(std::string(100, '\xff')).ok());
+  EXPECT_EQ(SendRaw("").status().code(), absl::StatusCode::kInvalidArgument) << "an empty request asks nobody";
+  EXPECT_EQ(SendRaw(std::string(6 << 20, '\0')).status().code(), absl::StatusCode::kResourceExhausted) << "above 5 MiB";
+  const std::string bytes = ToProto(serving::Ask({&good_}, false)).SerializeAsString();
+  for (size_t size = 1; size < bytes.size(); ++size) EXPECT_FALSE(SendRaw(bytes.substr(0, size)).ok()) << size;
+  EXPECT_EQ(SendRaw(bytes).status(), absl::OkStatus());
+}
+
+TEST_F(QueryServiceTest, ALearnerAnswersWhereItHasAnEngine) {
+  FakeEndpoint endpoint;
+  base::FakeClock clock;
+  for (serving::ActionQueries* queries :
+       {static_cast<serving::ActionQueries*>(engine_.get()), static_cast<serving::ActionQueries*>(nullptr)}) {
+    LearnerServerOptions options;
+    options.addresses = {Address("learner")};
+    options.schema = sample::SimpleSchema();
+    options.queries = queries;
+    auto server = LearnerServer::Start(std::move(options), &endpoint, &endpoint, &clock);
+    ASSERT_TRUE(server.ok()) << server.status();
+    const auto client = *QueryClient::Create(Address("learner"), {});
+    EXPECT_EQ(client->ComputeActions(serving::Ask({&good_}, true), kTimeout).status().code(),
+              queries == nullptr ? absl::StatusCode::kUnimplemented : absl::StatusCode::kOk);
+    (*server)->Shutdown(absl::Seconds(1));
+  }
+}
+
+/// Answers when it is told to, from another thread.
+class SlowQueries final : public serving::ActionQueries {
+ public:
+  void ComputeActions(const serving::ActionQuery&, Done done) override { asked_.set_value(std::move(done)); }
+  std::promise<Done> asked_;
+};
+
+TEST(QueryServerTest, ShutdownAnswersWhatItHolds) {
+  SlowQueries slow;
+  auto server = *QueryServer::Start({Address()}, {}, &slow);
+  absl::StatusOr<serving::ActionAnswer> answer = absl::UnknownError("");
+  std::thread asker([&] {
+    const auto client = *QueryClient::Create(Address(), {});
+    serving::ActionQuery query;
+    query.policies.emplace_back().policy_id = policy::PolicyId("late");
+    answer = client->ComputeActions(query, kTimeout);
+  });
+  const auto done = slow.asked_.get_future().get();
+  std::thread ender([&] { server->Shutdown(kTimeout); });
+  serving::PolicyActions actions;
+  actions.policy_id = policy::PolicyId("late");
+  done(serving::ActionAnswer{actions});
+  ender.join();
+  asker.join();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ((*answer)[0].policy_id.value(), "late");
+}
+
+TEST(QueryServerTest, RefusesBadAddresses) {
+  SlowQueries queries;
+  const auto code = [&](const std::vector<std::string>& addresses) {
+    return QueryServer::Start(addresses, {}, &queries).status().code();
+  };
+  EXPECT_EQ(code({}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({"nonsense"}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({"0.0.0.0:0"}), absl::StatusCode::kFailedPrecondition);
+  const auto server = *QueryServer::Start({"127.0.0.1:0"}, {}, &queries);
+  EXPECT_EQ(code({server->addresses()[0]}), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(QueryCodecTest, AnswersThatDoNotFitTheQueryAreRefused) {
+  serving::ActionQuery query;
+  serving::QueryRows rows;
+  rows.policy_id = policy::PolicyId("p");
+  rows.rows = 2;
+  query.policies = {rows};
+  const auto good = [] {
+    v1::ComputeActionsReply reply;
+    v1::QueryActions* policy = reply.add_policies();
+    policy->set_policy_id("p");
+    policy->set_rows(2);
+    policy->add_action_dtypes(v1::DTYPE_INT32);
+    policy->set_actions(std::string(8, 'a'));
+    policy->set_sampled_actions(std::string(8, 'a'));
+    policy->add_action_logp(0);
+    policy->add_action_logp(0);
+    return reply;
+  };
+  EXPECT_EQ(FromProto(good(), query).status(), absl::OkStatus());
+  const std::function<void(v1::ComputeActionsReply&)> faults[] = {
+      [](auto& r) { r.clear_policies(); },
+      [](auto& r) { r.add_policies(); },
+      [](auto& r) { r.mutable_policies(0)->set_policy_id("q"); },
+      [](auto& r) { r.mutable_policies(0)->set_rows(3); },
+      [](auto& r) { r.mutable_policies(0)->mutable_actions()->pop_back(); },
+      [](auto& r) { r.mutable_policies(0)->mutable_sampled_actions()->push_back('a'); },
+      [](auto& r) { r.mutable_policies(0)->clear_action_logp(); },
+      [](auto& r) { r.mutable_policies(0)->clear_action_dtypes(); },
+      [](auto& r) { r.mutable_policies(0)->set_action_dtypes(0, v1::DTYPE_INT64); },
+  };
+  for (const auto& fault : faults) {
+    v1::ComputeActionsReply reply = good();
+    fault(reply);
+    EXPECT_EQ(FromProto(reply, query).status().code(), absl::StatusCode::kInvalidArgument) << reply.DebugString();
+  }
+}
+
+TEST(QueryClientTest, NobodyThereIsUnavailable) {
+  const auto client = *QueryClient::Create(Address(), {});
+  EXPECT_EQ(client->ComputeActions(serving::ActionQuery(), absl::Seconds(2)).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(QueryClient::Create("192.0.2.1:1", {}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace troupe::rpc

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/policy/ids.h"
+#include "lib/space/space.h"
+#include "lib/tensor/dtype.h"
+
+namespace troupe::serving {
+
+/// Rows of a query, all policies together; more are RESOURCE_EXHAUSTED.
+constexpr int64_t kMaxQueryRows = 1024;
+/// Bytes of actions and log-probabilities in an answer; more are RESOURCE_EXHAUSTED.
+constexpr int64_t kMaxAnswerBytes = int64_t{4} << 20;
+
+/// Rows for one policy to act on. Borrows its arrays, which come from outside: nothing in it was checked.
+struct QueryRows {
+  policy::PolicyId policy_id;
+  int64_t rows = 0;
+  tensor::DType obs_dtype = tensor::DType::kUnspecified;
+  absl::Span<const std::byte> obs;        ///< [rows, observation_size] of obs_dtype, aligned to 4 bytes
+  absl::Span<const uint8_t> action_mask;  ///< [rows, mask_size], 1 = allowed; empty: everything is
+  absl::Span<const int32_t> agent_slots;  ///< [rows]; empty for policies without an agent-id one-hot
+};
+
+/// One question, maybe to several policies. Plain value.
+struct ActionQuery {
+  std::vector<QueryRows> policies;
+  bool deterministic = false;  ///< the distribution's mode instead of a sample
+};
+
+/// What one policy does. Plain value.
+struct PolicyActions {
+  policy::PolicyId policy_id;
+  policy::WeightVersion version;  ///< of the weights of all rows
+  int64_t rows = 0;
+  std::vector<tensor::DType> word_dtypes;          ///< [action_words]: int32 or float32
+  std::vector<space::ActionWord> actions;          ///< [rows, action_words], as the environment gets them
+  std::vector<space::ActionWord> sampled_actions;  ///< [rows, action_words], before bounding, as training records them
+  std::vector<float> logp;                         ///< [rows], nats, of the sampled actions
+};
+/// By QueryRows of the query.
+using ActionAnswer = std::vector<PolicyActions>;
+
+/// Who answers queries: the engine itself, or later one that gathers the rows of several queries first. Thread-safe.
+class ActionQueries {
+ public:
+  using Done = std::function<void(absl::StatusOr<ActionAnswer>)>;
+
+  virtual ~ActionQueries() = default;
+  /// Calls `done` once, from any thread, maybe before it returns. `query` and what it borrows live until then. All
+  /// policies are answered or none: INVALID_ARGUMENT malformed, NOT_FOUND unknown policy, RESOURCE_EXHAUSTED above a
+  /// limit, UNAVAILABLE no weights yet, INTERNAL the network's output is not finite.
+  virtual void ComputeActions(const ActionQuery& query, Done done) = 0;
+};
+
+}  // namespace troupe::serving

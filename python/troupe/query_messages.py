@@ -1,0 +1,122 @@
+"""The messages of proto/troupe/v1/query.proto as bytes, and back. They are few and small, so that a client needs no generated code and no
+protobuf; numbers of fields and dtypes are the proto's, which never change."""
+
+import struct
+
+FLOAT32, INT32, UINT8 = 1, 2, 3  # troupe.v1.DType
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def _varint(number):
+    number &= (1 << 64) - 1  # a negative int32 travels as 64 bits
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _number(field, value):
+    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
+
+
+def _bytes(field, value):
+    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value if value else b""
+
+
+def encode_request(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots=(), deterministic=False):
+    """A ComputeActionsRequest to one policy. obs and action_mask: bytes, row-major, little-endian."""
+    policy = (_bytes(1, policy_id.encode()) + _number(2, rows) + _number(3, obs_dtype) + _bytes(4, obs) + _bytes(5, action_mask) +
+              _bytes(6, b"".join(_varint(slot) for slot in agent_slots)))
+    return _varint(1 << 3 | _BYTES) + _varint(len(policy)) + policy + _number(2, int(deterministic))
+
+
+class _Reader:
+    def __init__(self, data):
+        self._data = memoryview(data)
+        self._at = 0
+
+    def done(self):
+        return self._at == len(self._data)
+
+    def take(self, size):
+        if size > len(self._data) - self._at:
+            raise ValueError("the answer is cut off")
+        self._at += size
+        return self._data[self._at - size:self._at]
+
+    def varint(self):
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number & (1 << 64) - 1
+        raise ValueError("the answer holds a number of more than 64 bits")
+
+    def field(self):
+        """-> (number of the field, its value: int for varints, else bytes)"""
+        key = self.varint()
+        wire = key & 7
+        if wire == _VARINT:
+            return key >> 3, self.varint()
+        if wire == _BYTES:
+            return key >> 3, self.take(self.varint())
+        if wire in (_FIXED32, _FIXED64):
+            return key >> 3, self.take(4 if wire == _FIXED32 else 8)
+        raise ValueError(f"the answer holds a field of unknown kind {wire}")
+
+
+def _fields(data):
+    reader = _Reader(data)
+    while not reader.done():
+        yield reader.field()
+
+
+def _varints(value):
+    """Of a repeated field: one, or packed."""
+    if isinstance(value, int):
+        return [value]
+    reader, numbers = _Reader(value), []
+    while not reader.done():
+        numbers.append(reader.varint())
+    return numbers
+
+
+def _signed(number):
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _decode_policy(data):
+    answer = {"policy_id": "", "learner_epoch": 0, "version": 0, "rows": 0, "action_dtypes": [], "actions": b"", "sampled_actions": b"",
+              "action_logp": []}
+    for field, value in _fields(data):
+        if field == 1:
+            answer["policy_id"] = bytes(value).decode()
+        elif field == 2:
+            for part, number in _fields(value):
+                if part == 1:
+                    answer["learner_epoch"] = number
+                elif part == 2:
+                    answer["version"] = _signed(number)
+        elif field == 3:
+            answer["rows"] = value
+        elif field == 4:
+            answer["action_dtypes"] += _varints(value)
+        elif field == 5:
+            answer["actions"] = bytes(value)
+        elif field == 6:
+            answer["sampled_actions"] = bytes(value)
+        elif field == 7:
+            answer["action_logp"] += struct.unpack(f"<{len(value) // 4}f", value)
+    return answer
+
+
+def decode_reply(data):
+    """A ComputeActionsReply: a dict a policy. Unknown fields are skipped. ValueError for bytes that are none."""
+    try:
+        return [_decode_policy(value) for field, value in _fields(data) if field == 1]
+    except (TypeError, struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"the answer is no ComputeActionsReply: {error}") from None

@@ -1,0 +1,87 @@
+#include "services/cli/query_text.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One element's bytes, or INVALID_ARGUMENT with what was expected of it.
+absl::StatusOr<std::string> ElementBytes(const Json& value, tensor::DType dtype) {
+  if (dtype == tensor::DType::kUint8) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (!(number >= 0 && number <= 255) || std::floor(number) != number) {
+      return absl::InvalidArgumentError("expected a whole number from 0 to 255");
+    }
+    return std::string(1, static_cast<char>(static_cast<uint8_t>(number)));
+  }
+  if (!value.is_number()) return absl::InvalidArgumentError("expected a number");
+  const auto number = static_cast<float>(value.get<double>());
+  if (!std::isfinite(number)) return absl::InvalidArgumentError("expected a number that fits float32");
+  std::string bytes(sizeof(number), '\0');
+  std::memcpy(bytes.data(), &number, sizeof(number));
+  return bytes;
+}
+
+Json WordsJson(const std::vector<space::ActionWord>& words, const serving::PolicyActions& actions) {
+  Json rows = Json::array();
+  const size_t width = actions.word_dtypes.size();
+  for (size_t row = 0; row < static_cast<size_t>(actions.rows); ++row) {
+    Json values = Json::array();
+    for (size_t i = 0; i < width; ++i) {
+      const space::ActionWord word = words[row * width + i];
+      values.push_back(actions.word_dtypes[i] == tensor::DType::kInt32 ? Json(word.i32) : Json(word.f32));
+    }
+    rows.push_back(std::move(values));
+  }
+  return rows;
+}
+
+}  // namespace
+
+absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& json, tensor::DType dtype) {
+  Json rows = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!rows.is_array() || rows.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": got \"", json.substr(0, 64), json.size() > 64 ? "...\"" : "\"",
+                     ", expected JSON, a row of numbers ([0.1, -2]) or a list of rows ([[0.1, -2], [3, 4]])"));
+  }
+  if (!rows[0].is_array()) rows = Json::array({rows});
+  RowsText text;
+  text.rows = static_cast<int64_t>(rows.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].is_array() || rows[row].size() != rows[0].size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": row ", row, " is ",
+                       rows[row].is_array() ? absl::StrCat(rows[row].size(), " numbers") : rows[row].dump(),
+                       ", expected a row of ", rows[0].size(), " numbers as the first"));
+    }
+    for (size_t i = 0; i < rows[row].size(); ++i) {
+      const absl::StatusOr<std::string> bytes = ElementBytes(rows[row][i], dtype);
+      if (!bytes.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(flag, ": row ", row, ", element ", i, " is ",
+                                                       rows[row][i].dump(), ", ", bytes.status().message()));
+      }
+      text.bytes += *bytes;
+    }
+  }
+  return text;
+}
+
+Json ActionsJson(const serving::PolicyActions& actions) {
+  Json logp = Json::array();
+  for (const float value : actions.logp) logp.push_back(value);
+  return {{"policy_id", actions.policy_id.value()},
+          {"learner_epoch", actions.version.learner_epoch},
+          {"version", actions.version.n},
+          {"actions", WordsJson(actions.actions, actions)},
+          {"sampled_actions", WordsJson(actions.sampled_actions, actions)},
+          {"action_logp", logp}};
+}
+
+}  // namespace troupe::services

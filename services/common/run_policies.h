@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/config/resolved_run.h"
+#include "lib/env/registry.h"
+#include "lib/policy/weight_snapshot.h"
+
+namespace troupe::services {
+
+/// A run as its folder tells it, with the weights of one checkpoint: what plays or serves its policies.
+struct RunPolicies {
+  config::ResolvedRun run;
+  std::string checkpoint;                          ///< the checkpoint's directory
+  std::vector<policy::WeightSnapshotPtr> weights;  ///< by policy slot
+};
+
+/// Reads the run in `folder` and its checkpoint `which` ("latest", "best" or env steps), verified; writes nothing.
+/// NOT_FOUND: no such checkpoint; DATA_LOSS: it is damaged; INVALID_ARGUMENT: this build does not understand the run.
+absl::StatusOr<RunPolicies> LoadRunPolicies(const std::string& folder, const std::string& which,
+                                            const env::EnvRegistry& registry);
+
+}  // namespace troupe::services
