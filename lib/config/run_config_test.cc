@@ -55,7 +55,7 @@ stop: {env_steps: 5e6, episode_return: -30}
   EXPECT_EQ(proto.multi_agent().policies(0).model().activation(), v1::ACTIVATION_RELU);
   ASSERT_EQ(proto.multi_agent().policy_mapping().rules_size(), 2);
   EXPECT_EQ(proto.multi_agent().policy_mapping().rules(0).agents(), "agent_0");
-  EXPECT_EQ(proto.multi_agent().policy_mapping().rules(1).policy(), "b");
+  EXPECT_EQ(proto.multi_agent().policy_mapping().rules(1).policies(0).policy(), "b");
   EXPECT_EQ(proto.algorithm().name(), v1::ALGORITHM_NAME_IPPO);
   EXPECT_EQ(proto.algorithm().lr().env_steps(), 1000000);
   EXPECT_EQ(proto.algorithm().lr().final(), 0);
