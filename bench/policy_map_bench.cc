@@ -11,6 +11,12 @@
 #include "lib/base/check.h"
 #include "lib/base/philox.h"
 #include "lib/policy/policy_map.h"
+#include "lib/policy/policy_state_codec.h"
+#include "lib/policy/policy_state_tier.h"
+#include "lib/policy/testing.h"
+#include "lib/policy/testing/random_state.h"
+#include "lib/storage/disk_blob_store.h"
+#include "lib/storage/testing.h"
 #include <benchmark/benchmark.h>
 
 namespace {
@@ -20,6 +26,7 @@ using troupe::base::PhiloxSequence;
 using troupe::base::RandomStream;
 using troupe::policy::PolicyMapCore;
 using troupe::policy::PolicySlot;
+using troupe::policy::PolicyState;
 using troupe::policy::PolicyTier;
 
 constexpr int32_t kPolicies = 1000;
@@ -113,6 +120,47 @@ void BM_MissFloorMemcpy(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_MissFloorMemcpy)->UseRealTime();
+
+/// Residents are PolicyStates themselves.
+class StateForm final : public troupe::policy::ResidentForm {
+ public:
+  absl::StatusOr<PolicyTier::Value> FromState(PolicySlot, const PolicyState& state) override {
+    return PolicyTier::Value(std::make_shared<PolicyState>(state));
+  }
+  PolicyState ToState(PolicySlot, const PolicyTier::Value& value) override {
+    return *static_cast<const PolicyState*>(value.get());
+  }
+  int64_t Bytes(const PolicyTier::Value& value) const override {
+    return troupe::policy::BytesOf(*static_cast<const PolicyState*>(value.get()));
+  }
+};
+
+/// Argument: whether the host budget holds the states; else they are files.
+void BM_MissThroughTheTier(benchmark::State& state) {
+  constexpr int32_t kStates = 64;
+  troupe::policy::PolicySpec spec = troupe::policy::SmallSpecForTesting();
+  spec.model.actor_hidden_sizes = {113, 113};
+  spec.model.critic_hidden_sizes = {113, 113};
+  const std::vector<troupe::policy::PolicySpec> specs(kStates, spec);
+  const PolicyState kept = troupe::policy::RandomState(spec, 1);
+  const troupe::storage::ScratchDirectory scratch;
+  troupe::storage::DiskBlobStore blobs(scratch.path() + "/blobs");
+  StateForm form;
+  const auto tier = *troupe::policy::PolicyStateTier::Make(
+      &specs, {state.range(0) == 1 ? int64_t{1} << 30 : 0},
+      {&blobs, &form, [&](PolicySlot) { return absl::StatusOr<PolicyState>(kept); }, nullptr});
+  for (int32_t p = 0; p < kStates; ++p) tier->Put(PolicySlot(p), kept);
+  const auto map = MakeMap(tier.get(), 16);
+  PolicyMapCore::Reader reader(map.get());
+  int32_t next = 0;
+  for (auto _ : state) {
+    const auto batch = reader.Acquire({PolicySlot(next)}, PolicyMapCore::Access::kRead);
+    TROUPE_CHECK(batch.ok());
+    next = (next + 1) % kStates;
+  }
+  state.counters["bytes"] = static_cast<double>(troupe::policy::BytesOf(kept));
+}
+BENCHMARK(BM_MissThroughTheTier)->ArgName("host")->Arg(1)->Arg(0)->UseRealTime();
 
 /// Half of the capacity is looked up here, all the time; another thread (argument 1) goes through the other policies.
 void BM_LookupsBesideMisses(benchmark::State& state) {

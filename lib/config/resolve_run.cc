@@ -171,6 +171,19 @@ absl::Status FillPpo(ResolvedRun* run) {
   return absl::OkStatus();
 }
 
+absl::Status FillPolicyMap(ResolvedRun* run) {
+  const v1::MultiAgentConfig& multi_agent = run->config.proto().multi_agent();
+  run->policy_map.capacity = multi_agent.policy_map_capacity();
+  run->policy_map.host_budget_bytes = multi_agent.policy_map_host_budget_bytes();
+  run->policy_map.states_are_swappable = multi_agent.policy_states_are_swappable();
+  run->policy_map_cache = multi_agent.policy_map_cache();
+  if (!run->policy_map.states_are_swappable) return absl::OkStatus();
+  const absl::Status swappable = policy::CheckSwappable(run->policies);
+  if (swappable.ok()) return swappable;
+  return KeyError(run->config, "multi_agent.policy_states_are_swappable",
+                  absl::StrCat("got true, but ", std::string(swappable.message())));
+}
+
 void FillSchema(ResolvedRun* run) {
   const env::EnvSpec& env = run->env_spec;
   sample::BatchSchema& schema = run->schema;
@@ -343,6 +356,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   run.policies = std::move(policies.specs);
   run.mapping_rules = std::move(policies.rules);
   run.policies_of_agent = std::move(policies.policies_of_agent);
+  TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_RETURN_IF_ERROR(FillLearner(&run));
   run.learner.trains = std::move(policies.trains);
   FillSchema(&run);

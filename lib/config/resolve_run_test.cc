@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/config/resolved_run.h"
 #include <gtest/gtest.h>
 
@@ -362,6 +363,30 @@ TEST_F(ResolveRunTest, PoliciesToTrain) {
             std::string::npos);
 }
 
+TEST_F(ResolveRunTest, ThePolicyMapIsConfigured) {
+  const ResolvedRun plain = Resolve("env: {name: team}");
+  EXPECT_EQ(plain.policy_map.capacity, 100);
+  EXPECT_EQ(plain.policy_map.host_budget_bytes, int64_t{1} << 30);
+  EXPECT_FALSE(plain.policy_map.states_are_swappable);
+  EXPECT_EQ(plain.policy_map_cache, "");
+  const ResolvedRun set = Resolve(
+      "env: {name: team}\nmulti_agent: {policy_mapping: per_agent, policy_map_capacity: 2, policy_map_cache: /fast, "
+      "policy_map_host_budget_bytes: 0, policy_states_are_swappable: true}");
+  EXPECT_EQ(set.policy_map.capacity, 2);
+  EXPECT_EQ(set.policy_map.host_budget_bytes, 0);
+  EXPECT_TRUE(set.policy_map.states_are_swappable);
+  EXPECT_EQ(set.policy_map_cache, "/fast");
+  for (const char* capacity : {"0", "-1"}) {
+    EXPECT_EQ(ErrorOf(absl::StrCat("env: {name: team}\nmulti_agent: {policy_map_capacity: ", capacity, "}")),
+              absl::StrCat("run.yaml:2:36: multi_agent.policy_map_capacity: got ", capacity,
+                           ", expected an integer in [1, 1000000]"));
+  }
+  EXPECT_EQ(ErrorOf("env: {name: mixed}\nmulti_agent: {policy_mapping: per_agent, policy_states_are_swappable: true}")
+                .find("run.yaml:2:71: multi_agent.policy_states_are_swappable: got true, but policies \"wolf_0\" and "
+                      "\"sheep\" cannot swap their states: got "),
+            0u);
+}
+
 TEST_F(ResolveRunTest, ExperimentNameStaysOneFolder) {
   for (const char* name : {"a/b", "..", "\"a\\x01\""}) {
     EXPECT_NE(ErrorOf("env: {name: team}\nexperiment: {experiment_name: " + std::string(name) + "}")
@@ -378,14 +403,17 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "learner_threads=1", "learner.join_timeout_s=1"})
+                       "device=cpu", "learner_threads=1", "learner.join_timeout_s=1",
+                       "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
                   .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
             "change stop, num_workers, evaluation, experiment, device, learner_threads, learner, "
-            "multi_agent.policies_to_train");
+            "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
+            "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "
+            "multi_agent.policy_states_are_swappable");
   for (const char* change :
        {"seed=2", "env.args.N=4", "env.name=state", "multi_agent.policies=[b]", "num_envs_per_worker=3",
         "model.activation=relu", "algorithm.lr=1", "batch_mode=complete_episodes"}) {

@@ -19,6 +19,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/training/policy_store_options.h"
 #include "lib/training/ppo_options.h"
 
 namespace troupe::config {
@@ -77,6 +78,8 @@ struct ResolvedRun {
   learner::LearnerOptions learner;
   learner::StopOptions stop;
   training::PpoOptions ppo;  ///< for every policy
+  training::PolicyStoreOptions policy_map;
+  std::string policy_map_cache;  ///< folder; empty: inside the run folder
   training::DeviceOptions device;
   ExperimentOptions experiment;
   EvaluationOptions evaluation;

@@ -19,9 +19,18 @@ bool MayChange(const std::string& key) {
 }  // namespace
 
 const std::vector<std::string>& ResumableKeys() {
-  static const auto* const kKeys =
-      new std::vector<std::string>{"stop",   "num_workers",     "evaluation", "experiment",
-                                   "device", "learner_threads", "learner",    "multi_agent.policies_to_train"};
+  static const auto* const kKeys = new std::vector<std::string>{"stop",
+                                                                "num_workers",
+                                                                "evaluation",
+                                                                "experiment",
+                                                                "device",
+                                                                "learner_threads",
+                                                                "learner",
+                                                                "multi_agent.policies_to_train",
+                                                                "multi_agent.policy_map_capacity",
+                                                                "multi_agent.policy_map_host_budget_bytes",
+                                                                "multi_agent.policy_map_cache",
+                                                                "multi_agent.policy_states_are_swappable"};
   return *kKeys;
 }
 

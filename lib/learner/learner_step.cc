@@ -172,6 +172,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   record.return_mean = window_.return_mean();
   record.episode_length = window_.length();
   record.losses = MeanMetrics(*reports);
+  for (std::pair<std::string, double>& metric : deps_.trainer->Metrics()) record.losses.push_back(std::move(metric));
   for (const PolicyUpdateReport& report : *reports) {
     record.minibatch_steps += report.minibatch_steps;
     record.skipped_steps += report.skipped_steps;

@@ -29,7 +29,7 @@ struct ProgressRecord {
   std::optional<double> return_sum;
   std::optional<double> return_mean;
   std::optional<double> episode_length;
-  /// The trainer's metrics by tag (docs/metrics.md), mean over the policies.
+  /// The trainer's metrics by tag (docs/metrics.md): means over the policies, then those of the whole.
   std::vector<std::pair<std::string, double>> losses;
   int64_t minibatch_steps = 0;  ///< of the update, all policies
   int64_t skipped_steps = 0;    ///< refused for a non-finite loss or gradient

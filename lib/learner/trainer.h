@@ -46,6 +46,8 @@ class Trainer {
   /// Everything, for a checkpoint (copied). And back: INVALID_ARGUMENT when it does not fit the policy.
   virtual absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) = 0;
   virtual absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) = 0;
+  /// Of the trainer as a whole, by tag; reported with each update.
+  virtual std::vector<std::pair<std::string, double>> Metrics() { return {}; }
 };
 
 }  // namespace troupe::learner

@@ -135,4 +135,25 @@ std::string PolicySpec::ToString() const {
       " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling);
 }
 
+std::string ShapeOf(const PolicySpec& spec) {
+  PolicySpec shape = spec;
+  shape.id = PolicyId("*");
+  shape.model.actor_output_gain = 0;
+  shape.model.initial_log_std = 0;
+  return shape.ToString();
+}
+
+absl::Status CheckSwappable(const std::vector<PolicySpec>& specs) {
+  if (specs.empty()) return absl::OkStatus();
+  const std::string expected = ShapeOf(specs[0]);
+  for (const PolicySpec& spec : specs) {
+    const std::string shape = ShapeOf(spec);
+    if (shape == expected) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policies \"", specs[0].id.value(), "\" and \"", spec.id.value(),
+                                                   "\" cannot swap their states: got ", shape, ", expected ",
+                                                   expected));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace troupe::policy

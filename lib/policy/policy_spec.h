@@ -85,4 +85,11 @@ struct PolicySpec {
   std::string ToString() const;
 };
 
+/// Canonical text of what the networks of two policies must have in common to hold each other's weights: all of the
+/// spec but the id and what only the first weights depend on.
+std::string ShapeOf(const PolicySpec& spec);
+
+/// INVALID_ARGUMENT, naming the first two policies whose shapes differ, unless all are the same.
+absl::Status CheckSwappable(const std::vector<PolicySpec>& specs);
+
 }  // namespace troupe::policy

@@ -81,5 +81,27 @@ TEST(PolicySpecTest, TextTellsSpecsApart) {
   EXPECT_NE(a.ToString(), b.ToString());
 }
 
+TEST(PolicySpecTest, PoliciesOfOneShapeAreSwappable) {
+  PolicySpec a = SmallSpecForTesting();
+  PolicySpec b = a;
+  b.id = PolicyId("q");
+  b.model.actor_output_gain = 1;  // matters to the first weights alone
+  b.model.initial_log_std = -1;
+  EXPECT_TRUE(CheckSwappable({}).ok());
+  EXPECT_TRUE(CheckSwappable({a, b}).ok());
+  for (const auto& change : std::vector<std::function<void(PolicySpec*)>>{
+           [](PolicySpec* s) { s->model.critic_hidden_sizes = {5}; },
+           [](PolicySpec* s) { s->model.activation = Activation::kRelu; },
+           [](PolicySpec* s) { s->normalize_observations = true; },
+           [](PolicySpec* s) { s->action_space = *space::Space::Discrete(3); }}) {
+    PolicySpec c = b;
+    c.id = PolicyId("r");
+    change(&c);
+    const absl::Status status = CheckSwappable({a, b, c});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()).find("policies \"p\" and \"r\" cannot swap their states: got "), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::policy

@@ -33,7 +33,7 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
 
 /// One run's folder, held exclusively by one learner at a time:
 ///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address (while it serves),
-///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best.
+///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it trains).
 /// Made by services/learner, used from its threads: Save from the checkpoint thread, the rest at start-up. The lock is
 /// released when the object or the process dies.
 class RunFolder final : public learner::CheckpointStore {

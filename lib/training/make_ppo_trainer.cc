@@ -1,6 +1,8 @@
 #include "lib/training/make_ppo_trainer.h"
 
 #include <algorithm>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,23 +35,30 @@ absl::StatusOr<int> ThreadCount(const DeviceOptions& device) {
 
 absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
                                                                  const PpoOptions& options, const DeviceOptions& device,
-                                                                 uint64_t seed, CpuBackend cpu_backend) {
+                                                                 uint64_t seed, CpuBackend cpu_backend,
+                                                                 const PolicyStoreOptions& store,
+                                                                 PolicyStore::Deps store_deps) {
   TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
   TROUPE_ASSIGN_OR_RETURN(const DeviceKind kind, ResolveDevice(device.device));
   // Two networks at a time share LibTorch's threads.
   torch::set_num_threads(kind == DeviceKind::kCpu ? std::max(1, threads / 2) : threads);
   const auto team = std::make_shared<ThreadTeam>(kind == DeviceKind::kCpu ? threads : 1);
-  const auto make_backend = [&](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
+  // Said once of a policy, however often it is loaded.
+  const auto told = std::make_shared<std::set<policy::PolicyId>>();
+  const auto make_backend = [=](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
     if (kind == DeviceKind::kCuda) return MakeTorchBackend(spec, kind, OptimizerPlace::kDevice, team);
     if (cpu_backend != CpuBackend::kLibTorch) {
       absl::StatusOr<std::unique_ptr<PpoBackend>> fused = MakeFusedBackend(spec, team);
       if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;
-      TROUPE_INFO("policy trains with LibTorch policy={} reason=\"{}\"", spec.id.value(),
-                  std::string(fused.status().message()));
+      if (told->insert(spec.id).second) {
+        TROUPE_INFO("policy trains with LibTorch policy={} reason=\"{}\"", spec.id.value(),
+                    std::string(fused.status().message()));
+      }
     }
     return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), options, seed, make_backend, BatchAllocator(kind));
+  return PpoTrainer::Make(std::move(specs), options, seed, make_backend, BatchAllocator(kind), store,
+                          std::move(store_deps));
 }
 
 }  // namespace troupe::training

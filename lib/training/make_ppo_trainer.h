@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/policy_store.h"
 #include "lib/training/ppo_options.h"
 
 namespace troupe::training {
@@ -23,10 +24,13 @@ enum class CpuBackend : uint8_t {
 /// option or device; UNAVAILABLE for `device: cuda` without one.
 ///
 /// Sets LibTorch's thread count for the process; starts compute threads, which end with the trainer. A policy starts
-/// over with ImportState.
+/// over with ImportState. `store` says how many policies are resident, `store_deps` (which outlive the trainer) where
+/// the others are.
 absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
                                                                  const PpoOptions& options, const DeviceOptions& device,
                                                                  uint64_t seed,
-                                                                 CpuBackend cpu_backend = CpuBackend::kAuto);
+                                                                 CpuBackend cpu_backend = CpuBackend::kAuto,
+                                                                 const PolicyStoreOptions& store = {},
+                                                                 PolicyStore::Deps store_deps = {});
 
 }  // namespace troupe::training

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -100,34 +101,21 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   return absl::OkStatus();
 }
 
-PpoTrainer::PpoTrainer(const PpoOptions& options, std::vector<Policy> policies, tensor::TensorAllocator& allocator)
-    : options_(options), policies_(std::move(policies)), prepared_(allocator) {}
+PpoTrainer::PpoTrainer(const PpoOptions& options, std::unique_ptr<PolicyStore> policies,
+                       tensor::TensorAllocator& allocator)
+    : options_(options),
+      policies_(std::move(policies)),
+      partly_skipped_updates_(policies_->size(), 0),
+      prepared_(allocator) {}
 
-absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(std::vector<policy::PolicySpec> specs,
-                                                             const PpoOptions& options, uint64_t seed,
-                                                             const BackendFactory& make_backend,
-                                                             tensor::TensorAllocator& allocator) {
+absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(
+    std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed, BackendFactory make_backend,
+    tensor::TensorAllocator& allocator, const PolicyStoreOptions& store_options, PolicyStore::Deps store_deps) {
   TROUPE_RETURN_IF_ERROR(ValidatePpoOptions(options));
-  std::vector<Policy> policies;
-  policies.reserve(specs.size());
-  for (policy::PolicySpec& spec : specs) {
-    TROUPE_RETURN_IF_ERROR(spec.Validate());
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PpoBackend> backend, make_backend(spec));
-    FlatParameters parameters = InitialParameters(spec, seed);
-    Policy policy{.spec = std::move(spec), .parameters = std::move(parameters), .backend = std::move(backend)};
-    if (policy.spec.normalize_observations) policy.observation_moments = InitialMoments(policy.spec.observation_size());
-    if (options.use_value_norm) policy.value_moments = InitialMoments(1);
-    policies.push_back(std::move(policy));
-  }
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PolicyStore> policies,
+                          PolicyStore::Make(std::move(specs), options.use_value_norm, seed, std::move(make_backend),
+                                            store_options, std::move(store_deps)));
   return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies), allocator));
-}
-
-absl::StatusOr<PpoTrainer::Policy*> PpoTrainer::Find(policy::PolicySlot slot) {
-  if (slot.value() < 0 || slot.value() >= static_cast<int32_t>(policies_.size())) {
-    return absl::NotFoundError(
-        absl::StrCat("policy slot ", slot.value(), "; there are ", policies_.size(), " policies"));
-  }
-  return &policies_[static_cast<size_t>(slot.value())];
 }
 
 StepSettings PpoTrainer::SettingsAt(int64_t env_steps) const {
@@ -148,7 +136,8 @@ StepSettings PpoTrainer::SettingsAt(int64_t env_steps) const {
   return settings;
 }
 
-absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyTrainBatch& batch, Policy* policy) {
+absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyTrainBatch& batch,
+                                                                   ResidentPolicy* policy) {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, policy->backend->Values());
   double mean = 0;
   double deviation = 1;
@@ -194,7 +183,7 @@ absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyT
 
 absl::StatusOr<PpoTrainer::EpochsReport> PpoTrainer::RunEpochs(const PolicyTrainBatch& batch,
                                                                const UpdateContext& context,
-                                                               const StepSettings& settings, Policy* policy) {
+                                                               const StepSettings& settings, ResidentPolicy* policy) {
   EpochsReport report;
   const int64_t rows = static_cast<int64_t>(prepared_.active().size());
   while (report.epochs < options_.num_epochs) {
@@ -213,50 +202,51 @@ absl::StatusOr<PpoTrainer::EpochsReport> PpoTrainer::RunEpochs(const PolicyTrain
   return report;
 }
 
-void PpoTrainer::UpdateObservationMoments(const PolicyTrainBatch& batch, Policy* policy) const {
-  if (!policy->spec.normalize_observations) return;
-  const policy::RunningMoments moments = MomentsOf(batch.obs, policy->spec.observation_size(), prepared_.active());
-  policy::RunningMoments merged = Merge(policy->observation_moments, moments, kMaxObservationCount);
-  if (IsFinite(merged)) policy->observation_moments = std::move(merged);
+void PpoTrainer::UpdateObservationMoments(const PolicyTrainBatch& batch, const Policy& policy) const {
+  if (!policy.spec.normalize_observations) return;
+  const policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());
+  policy::RunningMoments merged = Merge(policy.resident.observation_moments, moments, kMaxObservationCount);
+  if (IsFinite(merged)) policy.resident.observation_moments = std::move(merged);
 }
 
-void PpoTrainer::BookSkips(const StepTotals& totals, Policy* policy) const {
+void PpoTrainer::BookSkips(const StepTotals& totals, const Policy& policy) {
   // Logged when a count has doubled: a policy that is lost for good must not fill the log.
   const auto is_power_of_two = [](int64_t count) { return (count & (count - 1)) == 0; };
+  int64_t& partly_skipped = partly_skipped_updates_[static_cast<size_t>(policy.slot.value())];
   if (totals.skipped_steps == 0 || totals.steps > 0) {
-    policy->consecutive_skips = 0;
-    if (totals.skipped_steps > 0 && is_power_of_two(++policy->partly_skipped_updates)) {
+    policy.resident.consecutive_skips = 0;
+    if (totals.skipped_steps > 0 && is_power_of_two(++partly_skipped)) {
       TROUPE_WARN(
           "minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={} "
           "updates_so_far={}",
-          policy->spec.id.value(), totals.skipped_steps, totals.steps, policy->partly_skipped_updates);
+          policy.spec.id.value(), totals.skipped_steps, totals.steps, partly_skipped);
     }
     return;
   }
-  ++policy->skipped_updates;
-  const int64_t in_a_row = ++policy->consecutive_skips;
+  ++policy.resident.skipped_updates;
+  const int64_t in_a_row = ++policy.resident.consecutive_skips;
   if (in_a_row == kSkipsForError || (in_a_row > kSkipsForError && is_power_of_two(in_a_row))) {
     TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
-                 policy->spec.id.value(), in_a_row);
+                 policy.spec.id.value(), in_a_row);
   } else if (in_a_row < kSkipsForError && is_power_of_two(in_a_row)) {
     TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
-                policy->spec.id.value(), in_a_row);
+                policy.spec.id.value(), in_a_row);
   }
 }
 
 absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBatch& batch, const UpdateContext& context,
-                                                            Policy* policy) {
+                                                            const Policy& policy) {
+  ResidentPolicy& resident = policy.resident;
   PolicyUpdateReport report;
   report.policy = batch.policy;
-  if (!batch.train) return report;
-  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy->spec, policy->observation_moments, batch));
+  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy.spec, resident.observation_moments, batch));
   if (prepared_.active().empty()) return report;
 
-  TROUPE_RETURN_IF_ERROR(policy->backend->Begin(prepared_, &policy->parameters));
-  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, policy));
+  TROUPE_RETURN_IF_ERROR(resident.backend->Begin(prepared_, &resident.parameters));
+  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, &resident));
   const StepSettings settings = SettingsAt(context.env_steps);
-  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, policy));
-  TROUPE_RETURN_IF_ERROR(policy->backend->End());
+  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, &resident));
+  TROUPE_RETURN_IF_ERROR(resident.backend->End());
   // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
   // be, too. The new moments are published with the new weights.
   UpdateObservationMoments(batch, policy);
@@ -266,7 +256,7 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   report.minibatch_steps = epochs.totals.steps;
   report.epochs = epochs.epochs;
   report.skipped_steps = epochs.totals.skipped_steps;
-  policy->trained_rows += report.trained_rows;
+  resident.trained_rows += report.trained_rows;
 
   const StepTotals& totals = epochs.totals;
   const double rows = static_cast<double>(std::max<int64_t>(totals.rows, 1));
@@ -274,7 +264,7 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   report.metrics = {{"Policy/Learning rate", settings.learning_rate},
                     {"Policy/Critic learning rate", settings.critic_learning_rate},
                     {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
-                    {"Policy/Consecutive skips", static_cast<double>(policy->consecutive_skips)}};
+                    {"Policy/Consecutive skips", static_cast<double>(resident.consecutive_skips)}};
   if (totals.steps > 0) {
     report.metrics.insert(report.metrics.end(),
                           {{"Loss/Policy loss", totals.policy_loss / rows},
@@ -287,10 +277,10 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
                            {"Policy/Gradient norm", totals.actor_grad_norm / steps},
                            {"Policy/Critic gradient norm", totals.critic_grad_norm / steps}});
   }
-  if (const policy::ParameterEntry* log_std = policy->parameters.layout().Find("actor.log_std")) {
+  if (const policy::ParameterEntry* log_std = resident.parameters.layout().Find("actor.log_std")) {
     double sum = 0;
-    for (const float value : policy->parameters.values().subspan(static_cast<size_t>(log_std->offset),
-                                                                 static_cast<size_t>(log_std->count))) {
+    for (const float value : resident.parameters.values().subspan(static_cast<size_t>(log_std->offset),
+                                                                  static_cast<size_t>(log_std->count))) {
       sum += std::exp(value);
     }
     report.metrics.emplace_back("Policy/Standard deviation", sum / static_cast<double>(log_std->count));
@@ -298,88 +288,61 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   return report;
 }
 
+absl::Status PpoTrainer::Train(policy::PolicySlot slot, const learner::TrainBatch& batch, const UpdateContext& context,
+                               absl::Span<const size_t> entries, std::vector<PolicyUpdateReport>* reports,
+                               std::vector<std::pair<policy::PolicySlot, policy::PolicyState>>* before) {
+  const auto pinned = policies_->Acquire(slot);
+  // Lost, which was logged: the others train on.
+  if (pinned.status().code() == absl::StatusCode::kDataLoss) return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(pinned.status());
+  const Policy policy{slot, policies_->spec(slot), (*pinned)[0]};
+  before->emplace_back(slot, policies_->StateOf(slot, policy.resident));
+  for (const size_t i : entries) {
+    TROUPE_ASSIGN_OR_RETURN((*reports)[i], UpdatePolicy(batch.policies[i], context, policy));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<PolicyUpdateReport>> PpoTrainer::Update(const learner::TrainBatch& batch,
                                                                    const UpdateContext& context) {
-  std::vector<PolicyUpdateReport> reports;
-  std::vector<std::pair<Policy*, policy::PolicyState>> before;
-  for (const PolicyTrainBatch& policy_batch : batch.policies) {
-    absl::StatusOr<PolicyUpdateReport> report = [&]() -> absl::StatusOr<PolicyUpdateReport> {
-      TROUPE_ASSIGN_OR_RETURN(Policy * policy, Find(policy_batch.policy));
-      before.emplace_back(policy, StateOf(*policy));
-      return UpdatePolicy(policy_batch, context, policy);
-    }();
-    if (!report.ok()) {
-      for (const auto& [policy, state] : before) Restore(state, policy);
-      return report.status();
-    }
-    reports.push_back(*std::move(report));
+  std::vector<PolicyUpdateReport> reports(batch.policies.size());
+  std::vector<policy::PolicySlot> training;
+  std::unordered_map<int32_t, std::vector<size_t>> entries;  // slot -> places in the batch
+  for (size_t i = 0; i < batch.policies.size(); ++i) {
+    const PolicyTrainBatch& policy_batch = batch.policies[i];
+    TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(policy_batch.policy));
+    reports[i].policy = policy_batch.policy;
+    if (!policy_batch.train) continue;
+    training.push_back(policy_batch.policy);
+    entries[policy_batch.policy.value()].push_back(i);
   }
-  for (Policy& policy : policies_) policy.version = context.next_version;
+  std::vector<std::pair<policy::PolicySlot, policy::PolicyState>> before;
+  for (const policy::PolicySlot slot : policies_->InOrderOfCost(training)) {
+    const absl::Status trained = Train(slot, batch, context, entries[slot.value()], &reports, &before);
+    if (trained.ok()) continue;
+    for (auto& [changed, state] : before) {
+      const absl::Status restored = policies_->Restore(changed, std::move(state));
+      if (!restored.ok()) {
+        TROUPE_ERROR("a policy keeps the weights of an update that failed policy={} error=\"{}\"",
+                     policies_->spec(changed).id.value(), std::string(restored.message()));
+      }
+    }
+    return trained;
+  }
+  policies_->SetVersions(context.next_version);
   return reports;
 }
 
 absl::StatusOr<policy::WeightSnapshotPtr> PpoTrainer::Snapshot(policy::PolicySlot slot) {
-  TROUPE_ASSIGN_OR_RETURN(const Policy* policy, Find(slot));
-  auto snapshot = std::make_shared<policy::WeightSnapshot>();
-  snapshot->id = policy->spec.id;
-  snapshot->version = policy->version;
-  const absl::Span<const float> actor =
-      policy->parameters.values().subspan(0, static_cast<size_t>(policy->parameters.actor_size()));
-  snapshot->actor.assign(actor.begin(), actor.end());
-  snapshot->observation_mean = Mean(policy->observation_moments);
-  snapshot->observation_inverse_std = InverseStd(policy->observation_moments);
-  return snapshot;
+  return policies_->Snapshot(slot);
 }
 
-policy::PolicyState PpoTrainer::StateOf(const Policy& policy) const {
-  policy::PolicyState state;
-  state.id = policy.spec.id;
-  state.version = policy.version;
-  const auto copy = [](absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); };
-  state.parameters = copy(policy.parameters.values());
-  state.adam_exp_avg = copy(policy.parameters.exp_avg());
-  state.adam_exp_avg_sq = copy(policy.parameters.exp_avg_sq());
-  state.adam_steps = policy.parameters.adam_steps;
-  state.observation_moments = policy.observation_moments;
-  state.value_moments = policy.value_moments;
-  state.trained_rows = policy.trained_rows;
-  state.skipped_updates = policy.skipped_updates;
-  state.consecutive_skips = policy.consecutive_skips;
-  return state;
-}
-
-void PpoTrainer::Restore(const policy::PolicyState& state, Policy* policy) const {
-  FlatParameters& parameters = policy->parameters;
-  std::copy(state.parameters.begin(), state.parameters.end(), parameters.values().begin());
-  if (state.adam_exp_avg.empty() || state.adam_exp_avg_sq.empty()) {
-    std::fill(parameters.exp_avg().begin(), parameters.exp_avg().end(), 0.0f);
-    std::fill(parameters.exp_avg_sq().begin(), parameters.exp_avg_sq().end(), 0.0f);
-    parameters.adam_steps = 0;
-  } else {
-    std::copy(state.adam_exp_avg.begin(), state.adam_exp_avg.end(), parameters.exp_avg().begin());
-    std::copy(state.adam_exp_avg_sq.begin(), state.adam_exp_avg_sq.end(), parameters.exp_avg_sq().begin());
-    parameters.adam_steps = state.adam_steps;
-  }
-  policy->version = state.version;
-  policy->observation_moments = state.observation_moments;
-  policy->value_moments = state.value_moments;
-  if (options_.use_value_norm && policy->value_moments.mean.empty()) policy->value_moments = InitialMoments(1);
-  if (!options_.use_value_norm) policy->value_moments = {};
-  policy->trained_rows = state.trained_rows;
-  policy->skipped_updates = state.skipped_updates;
-  policy->consecutive_skips = state.consecutive_skips;
-}
-
-absl::StatusOr<policy::PolicyState> PpoTrainer::ExportState(policy::PolicySlot slot) {
-  TROUPE_ASSIGN_OR_RETURN(const Policy* policy, Find(slot));
-  return StateOf(*policy);
-}
+absl::StatusOr<policy::PolicyState> PpoTrainer::ExportState(policy::PolicySlot slot) { return policies_->Export(slot); }
 
 absl::Status PpoTrainer::ImportState(const policy::PolicyState& state, policy::PolicySlot slot) {
-  TROUPE_ASSIGN_OR_RETURN(Policy * policy, Find(slot));
-  TROUPE_RETURN_IF_ERROR(state.Validate(policy->spec));
-  Restore(state, policy);
-  return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(slot));
+  TROUPE_RETURN_IF_ERROR(state.Validate(policies_->spec(slot)));
+  return policies_->Import(slot, state);
 }
 
 }  // namespace troupe::training

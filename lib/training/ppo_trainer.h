@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,7 +12,7 @@
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/tensor/buffer.h"
-#include "lib/training/parameters.h"
+#include "lib/training/policy_store.h"
 #include "lib/training/ppo_backend.h"
 #include "lib/training/ppo_options.h"
 #include "lib/training/prepared_batch.h"
@@ -30,17 +31,20 @@ absl::Status ValidatePpoOptions(const PpoOptions& options);
 /// uninterrupted one.
 class PpoTrainer final : public learner::Trainer {
  public:
-  /// Makes a policy's back end; INVALID_ARGUMENT or UNAVAILABLE when it cannot.
-  using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<PpoBackend>>(const policy::PolicySpec&)>;
+  using BackendFactory = PolicyStore::BackendFactory;
 
-  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an invalid spec or option. `allocator` is for
-  /// what back ends copy to their device; it must outlive the trainer.
+  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an invalid spec or option. `make_backend` is
+  /// kept: policies that are not resident get their back end when they are. `allocator` is for what back ends copy to
+  /// their device; it must outlive the trainer, and so must `store_deps`.
   static absl::StatusOr<std::unique_ptr<PpoTrainer>> Make(
-      std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed,
-      const BackendFactory& make_backend, tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
+      std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed, BackendFactory make_backend,
+      tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
+      const PolicyStoreOptions& store_options = {}, PolicyStore::Deps store_deps = {});
 
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
-  /// context.next_version. INVALID_ARGUMENT for a batch that does not fit its policy.
+  /// context.next_version. More policies than fit are trained in turns; until the last one is through, a copy of each
+  /// one's former state is held. One whose state is lost (DATA_LOSS) is left out. INVALID_ARGUMENT for a batch that
+  /// does not fit its policy.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const learner::TrainBatch& batch,
                                                                   const learner::UpdateContext& context) override;
   /// NOT_FOUND for an unknown slot, here and below.
@@ -48,46 +52,45 @@ class PpoTrainer final : public learner::Trainer {
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override;
   /// A state without Adam's moments starts the optimizer afresh (warm start from weights alone).
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override;
+  /// Of the policy map; empty where all policies are resident.
+  std::vector<std::pair<std::string, double>> Metrics() override { return policies_->Metrics(); }
+
+  const PolicyStore& policies() const { return *policies_; }
 
  private:
+  /// The policy at work: where it lives, and what it is.
   struct Policy {
-    policy::PolicySpec spec;
-    FlatParameters parameters;
-    std::unique_ptr<PpoBackend> backend;
-    policy::WeightVersion version;
-    policy::RunningMoments observation_moments;
-    policy::RunningMoments value_moments;
-    int64_t trained_rows = 0;
-    int64_t skipped_updates = 0;
-    int64_t consecutive_skips = 0;
-    int64_t partly_skipped_updates = 0;  // of this process, to log them ever more rarely
+    policy::PolicySlot slot;
+    const policy::PolicySpec& spec;
+    ResidentPolicy& resident;
   };
 
-  PpoTrainer(const PpoOptions& options, std::vector<Policy> policies, tensor::TensorAllocator& allocator);
+  PpoTrainer(const PpoOptions& options, std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator);
 
-  absl::StatusOr<Policy*> Find(policy::PolicySlot slot);
-  policy::PolicyState StateOf(const Policy& policy) const;
-  void Restore(const policy::PolicyState& state, Policy* policy) const;
-
+  /// One policy's part of an update: its entries of the batch into their reports.
+  absl::Status Train(policy::PolicySlot slot, const learner::TrainBatch& batch, const learner::UpdateContext& context,
+                     absl::Span<const size_t> entries, std::vector<learner::PolicyUpdateReport>* reports,
+                     std::vector<std::pair<policy::PolicySlot, policy::PolicyState>>* before);
   absl::StatusOr<learner::PolicyUpdateReport> UpdatePolicy(const learner::PolicyTrainBatch& batch,
-                                                           const learner::UpdateContext& context, Policy* policy);
+                                                           const learner::UpdateContext& context, const Policy& policy);
   struct ValueReport {
     double explained_variance = 0;
   };
-  absl::StatusOr<ValueReport> PrepareTargets(const learner::PolicyTrainBatch& batch, Policy* policy);
+  absl::StatusOr<ValueReport> PrepareTargets(const learner::PolicyTrainBatch& batch, ResidentPolicy* policy);
   struct EpochsReport {
     StepTotals totals;
     double last_kl = 0;
     int64_t epochs = 0;
   };
   absl::StatusOr<EpochsReport> RunEpochs(const learner::PolicyTrainBatch& batch, const learner::UpdateContext& context,
-                                         const StepSettings& settings, Policy* policy);
-  void UpdateObservationMoments(const learner::PolicyTrainBatch& batch, Policy* policy) const;
-  void BookSkips(const StepTotals& totals, Policy* policy) const;
+                                         const StepSettings& settings, ResidentPolicy* policy);
+  void UpdateObservationMoments(const learner::PolicyTrainBatch& batch, const Policy& policy) const;
+  void BookSkips(const StepTotals& totals, const Policy& policy);
   StepSettings SettingsAt(int64_t env_steps) const;
 
   const PpoOptions options_;
-  std::vector<Policy> policies_;
+  const std::unique_ptr<PolicyStore> policies_;
+  std::vector<int64_t> partly_skipped_updates_;  // by slot, of this process, to log them ever more rarely
   PreparedBatch prepared_;
   std::vector<int32_t> order_;
 };

@@ -70,7 +70,7 @@ class PpoTrainerTest : public testing::TestWithParam<int> {
                                           uint64_t seed = 1) {
     const auto team = std::make_shared<ThreadTeam>(GetParam());
     auto trainer = PpoTrainer::Make(std::move(specs), options, seed,
-                                    [&](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); });
+                                    [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); });
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     return *std::move(trainer);
   }

@@ -27,6 +27,7 @@
 #include "services/learner/checkpoint_loop.h"
 #include "services/learner/control_handler.h"
 #include "services/learner/local_sampler.h"
+#include "services/learner/policy_map_cache.h"
 #include "services/learner/publisher_fan.h"
 #include "services/learner/query_publisher.h"
 #include "services/learner/run_reporter.h"
@@ -85,7 +86,8 @@ class Ticker {
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
 class Process {
  public:
-  explicit Process(RunSetup setup) : setup_(std::move(setup)), checkpoints_(setup_.folder.get()) {}
+  explicit Process(RunSetup setup)
+      : setup_(std::move(setup)), checkpoints_(setup_.folder.get()), policy_map_cache_(&setup_) {}
   ~Process() { TakeDown(); }
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
@@ -111,6 +113,7 @@ class Process {
 
   RunSetup setup_;
   CheckpointLoop checkpoints_;
+  PolicyMapCache policy_map_cache_;
   training::DeviceKind device_ = training::DeviceKind::kCpu;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
@@ -134,7 +137,10 @@ absl::Status Process::MakeTrainer() {
   TROUPE_ASSIGN_OR_RETURN(device_, training::ResolveDevice(run().device.device));
   training::DeviceOptions options = run().device;
   options.device = std::string(training::DeviceName(device_));
-  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(run().policies, run().ppo, options, run().seed));
+  TROUPE_RETURN_IF_ERROR(policy_map_cache_.Open());
+  TROUPE_ASSIGN_OR_RETURN(
+      trainer_, training::MakePpoTrainer(run().policies, run().ppo, options, run().seed, training::CpuBackend::kAuto,
+                                         run().policy_map, policy_map_cache_.Deps()));
   for (size_t slot = 0; slot < setup_.warm_start.size(); ++slot) {
     TROUPE_RETURN_IF_ERROR(
         trainer_->ImportState(setup_.warm_start[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
@@ -157,7 +163,10 @@ absl::Status Process::MakeLearner() {
   deps.progress = reporter_.get();
   deps.allocator = &training::BatchAllocator(device_);
   TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(std::move(config), deps));
-  if (setup_.resumed) TROUPE_RETURN_IF_ERROR(learner_->Restore(*setup_.resumed));
+  if (setup_.resumed) {
+    TROUPE_RETURN_IF_ERROR(learner_->Restore(*setup_.resumed));
+    setup_.resumed->policies = {};  // the trainer has them: in memory only as far as it holds them there
+  }
   return absl::OkStatus();
 }
 
@@ -338,6 +347,7 @@ void Process::TakeDown(absl::Duration linger) {
   server_.reset();
   checkpoints_.Stop();
   if (checkpoint_thread_.joinable()) checkpoint_thread_.join();
+  policy_map_cache_.Remove();
 }
 
 }  // namespace

@@ -1,0 +1,283 @@
+#include "lib/training/policy_store.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/check.h"
+#include "lib/base/clock.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/training/moments.h"
+#include "lib/training/prepared_batch.h"
+
+namespace troupe::training {
+namespace {
+
+using policy::PolicySlot;
+using policy::PolicySpec;
+using policy::PolicyState;
+using policy::PolicyTier;
+using Access = policy::PolicyMapCore::Access;
+
+policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::WeightVersion& version,
+                                       absl::Span<const float> parameters, const policy::RunningMoments& moments) {
+  auto snapshot = std::make_shared<policy::WeightSnapshot>();
+  snapshot->id = spec.id;
+  snapshot->version = version;
+  const int64_t actor_size = policy::ParameterLayout::For(spec).actor_size();
+  snapshot->actor.assign(parameters.begin(), parameters.begin() + actor_size);
+  snapshot->observation_mean = Mean(moments);
+  snapshot->observation_inverse_std = InverseStd(moments);
+  return snapshot;
+}
+
+std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
+
+}  // namespace
+
+PolicyState InitialState(const PolicySpec& spec, bool use_value_norm, uint64_t seed) {
+  const FlatParameters parameters = InitialParameters(spec, seed);
+  PolicyState state;
+  state.id = spec.id;
+  state.parameters = Copy(parameters.values());
+  state.adam_exp_avg = Copy(parameters.exp_avg());
+  state.adam_exp_avg_sq = Copy(parameters.exp_avg_sq());
+  if (spec.normalize_observations) state.observation_moments = InitialMoments(spec.observation_size());
+  if (use_value_norm) state.value_moments = InitialMoments(1);
+  return state;
+}
+
+absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<PolicySpec> specs, bool use_value_norm,
+                                                               uint64_t seed, BackendFactory make_backend,
+                                                               const PolicyStoreOptions& options, Deps deps) {
+  for (const PolicySpec& spec : specs) TROUPE_RETURN_IF_ERROR(spec.Validate());
+  if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(specs));
+  auto store = std::unique_ptr<PolicyStore>(
+      new PolicyStore(std::move(specs), use_value_norm, seed, std::move(make_backend), options));
+  PolicyStore* const self = store.get();
+  policy::PolicyStateTier::Deps tier_deps;
+  tier_deps.blobs = deps.blobs;
+  tier_deps.form = self;
+  tier_deps.initial = [self](PolicySlot slot) -> absl::StatusOr<PolicyState> {
+    return InitialState(self->spec(slot), self->use_value_norm_, self->seed_);
+  };
+  if (deps.fallback != nullptr) {
+    tier_deps.fallback = [self, fallback = std::move(deps.fallback)](PolicySlot slot) -> absl::StatusOr<PolicyState> {
+      TROUPE_ASSIGN_OR_RETURN(PolicyState state, fallback(slot));
+      self->book(slot).snapshot.reset();  // it was of the newer weights
+      return self->Completed(std::move(state));
+    };
+  }
+  TROUPE_ASSIGN_OR_RETURN(
+      store->tier_, policy::PolicyStateTier::Make(&store->specs_, {options.host_budget_bytes}, std::move(tier_deps)));
+  policy::PolicyMapCore::Options map_options;
+  map_options.capacity = options.capacity;
+  map_options.max_slots = std::max<int32_t>(1, static_cast<int32_t>(store->size()));
+  TROUPE_ASSIGN_OR_RETURN(
+      store->map_, policy::PolicyMap<ResidentPolicy>::Make(map_options, store->tier_.get(), &base::Clock::Real()));
+  store->reader_ = std::make_unique<policy::PolicyMap<ResidentPolicy>::Reader>(store->map_.get());
+  TROUPE_RETURN_IF_ERROR(store->MakeFirst());
+  return store;
+}
+
+PolicyStore::PolicyStore(std::vector<PolicySpec> specs, bool use_value_norm, uint64_t seed, BackendFactory make_backend,
+                         const PolicyStoreOptions& options)
+    : specs_(std::move(specs)),
+      use_value_norm_(use_value_norm),
+      seed_(seed),
+      make_backend_(std::move(make_backend)),
+      options_(options),
+      books_(specs_.size()) {}
+
+PolicyStore::~PolicyStore() = default;
+
+absl::Status PolicyStore::MakeFirst() {
+  const bool all_fit = static_cast<int64_t>(size()) <= options_.capacity;
+  std::set<std::string> shapes;
+  for (size_t i = 0; i < size(); ++i) {
+    const PolicySlot slot(static_cast<int32_t>(i));
+    TROUPE_RETURN_IF_ERROR(map_->core().Add(slot));
+    if (all_fit) {
+      TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
+    } else if (shapes.insert(policy::ShapeOf(spec(slot))).second) {
+      TROUPE_RETURN_IF_ERROR(make_backend_(spec(slot)).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
+  if (slot.value() >= 0 && slot.value() < static_cast<int32_t>(size())) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("policy slot ", slot.value(), "; there are ", size(), " policies"));
+}
+
+std::vector<PolicySlot> PolicyStore::InOrderOfCost(absl::Span<const PolicySlot> slots) const {
+  std::vector<PolicySlot> order;
+  for (const std::vector<PolicySlot>& turn : map_->core().SplitInTurns(slots)) {
+    order.insert(order.end(), turn.begin(), turn.end());
+  }
+  return order;
+}
+
+absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> PolicyStore::Acquire(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  auto batch = reader_->Acquire({slot}, Access::kWrite);
+  // Who made room for it is written here, before it changes: a second one never waits.
+  while (map_->core().StepWriteBack()) {
+  }
+  if (batch.ok()) book(slot).snapshot.reset();
+  return batch;
+}
+
+absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const PolicyState& state) {
+  std::unique_ptr<ResidentPolicy> policy;
+  if (!shells_.empty()) {
+    policy = std::move(shells_.back());
+    shells_.pop_back();
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PpoBackend> backend, make_backend_(spec(slot)));
+    policy = std::make_unique<ResidentPolicy>(ResidentPolicy{
+        .parameters = FlatParameters(policy::ParameterLayout::For(spec(slot))), .backend = std::move(backend)});
+  }
+  Fill(state, policy.get());
+  const auto recycle = [this](ResidentPolicy* evicted) {
+    std::unique_ptr<ResidentPolicy> shell(evicted);
+    if (options_.states_are_swappable && static_cast<int64_t>(shells_.size()) < options_.capacity) {
+      shells_.push_back(std::move(shell));
+    }
+  };
+  const std::shared_ptr<ResidentPolicy> resident(policy.release(), recycle);
+  book(slot).resident = resident;
+  return PolicyTier::Value(resident);
+}
+
+PolicyState PolicyStore::ToState(PolicySlot slot, const PolicyTier::Value& value) {
+  const auto& policy = *static_cast<const ResidentPolicy*>(value.get());
+  Book& entry = book(slot);
+  if (entry.snapshot == nullptr) {
+    // It will be published, and is at hand now.
+    entry.snapshot = MakeSnapshot(spec(slot), entry.version, policy.parameters.values(), policy.observation_moments);
+  }
+  return StateOf(slot, policy);
+}
+
+int64_t PolicyStore::Bytes(const PolicyTier::Value& value) const {
+  const auto& policy = *static_cast<const ResidentPolicy*>(value.get());
+  // Parameters, gradients and the optimizer's two moments; a back end's own memory depends on the batch.
+  return 4 * policy.parameters.size() * static_cast<int64_t>(sizeof(float));
+}
+
+PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) const {
+  PolicyState state;
+  state.id = spec(slot).id;
+  state.version = books_[static_cast<size_t>(slot.value())].version;
+  state.parameters = Copy(policy.parameters.values());
+  state.adam_exp_avg = Copy(policy.parameters.exp_avg());
+  state.adam_exp_avg_sq = Copy(policy.parameters.exp_avg_sq());
+  state.adam_steps = policy.parameters.adam_steps;
+  state.observation_moments = policy.observation_moments;
+  state.value_moments = policy.value_moments;
+  state.trained_rows = policy.trained_rows;
+  state.skipped_updates = policy.skipped_updates;
+  state.consecutive_skips = policy.consecutive_skips;
+  return state;
+}
+
+PolicyState PolicyStore::Completed(PolicyState state) const {
+  if (state.adam_exp_avg.empty() || state.adam_exp_avg_sq.empty()) {
+    state.adam_exp_avg.assign(state.parameters.size(), 0.0f);
+    state.adam_exp_avg_sq.assign(state.parameters.size(), 0.0f);
+    state.adam_steps = 0;
+  }
+  if (use_value_norm_ && state.value_moments.mean.empty()) state.value_moments = InitialMoments(1);
+  if (!use_value_norm_) state.value_moments = {};
+  return state;
+}
+
+void PolicyStore::Fill(const PolicyState& state, ResidentPolicy* policy) {
+  FlatParameters& parameters = policy->parameters;
+  std::copy(state.parameters.begin(), state.parameters.end(), parameters.values().begin());
+  std::copy(state.adam_exp_avg.begin(), state.adam_exp_avg.end(), parameters.exp_avg().begin());
+  std::copy(state.adam_exp_avg_sq.begin(), state.adam_exp_avg_sq.end(), parameters.exp_avg_sq().begin());
+  parameters.adam_steps = state.adam_steps;
+  policy->observation_moments = state.observation_moments;
+  policy->value_moments = state.value_moments;
+  policy->trained_rows = state.trained_rows;
+  policy->skipped_updates = state.skipped_updates;
+  policy->consecutive_skips = state.consecutive_skips;
+}
+
+absl::StatusOr<PolicyState> PolicyStore::Export(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  if (const std::shared_ptr<ResidentPolicy> resident = book(slot).resident.lock()) return StateOf(slot, *resident);
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyStateTier::StatePtr kept, tier_->Read(slot));
+  PolicyState state = *kept;
+  state.version = book(slot).version;
+  return state;
+}
+
+absl::Status PolicyStore::Import(PolicySlot slot, PolicyState state) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  const policy::WeightVersion version = state.version;
+  TROUPE_RETURN_IF_ERROR(Restore(slot, std::move(state)));
+  book(slot).version = version;
+  return absl::OkStatus();
+}
+
+absl::Status PolicyStore::Restore(PolicySlot slot, PolicyState state) {
+  state = Completed(std::move(state));
+  if (!book(slot).resident.expired()) {
+    TROUPE_ASSIGN_OR_RETURN(const auto batch, Acquire(slot));
+    Fill(state, &batch[0]);
+  } else {
+    tier_->Put(slot, std::move(state));
+  }
+  book(slot).snapshot.reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> PolicyStore::Snapshot(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  Book& entry = book(slot);
+  if (entry.snapshot != nullptr && entry.snapshot->version == entry.version) return entry.snapshot;
+  policy::WeightSnapshotPtr made;
+  if (entry.snapshot != nullptr) {
+    auto again = std::make_shared<policy::WeightSnapshot>(*entry.snapshot);
+    again->version = entry.version;
+    made = std::move(again);
+  } else if (const std::shared_ptr<ResidentPolicy> resident = entry.resident.lock()) {
+    const FlatParameters& parameters = resident->parameters;
+    made = MakeSnapshot(spec(slot), entry.version, parameters.values(), resident->observation_moments);
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyStateTier::StatePtr kept, tier_->Read(slot));
+    made = MakeSnapshot(spec(slot), entry.version, kept->parameters, kept->observation_moments);
+  }
+  entry.snapshot = made;
+  return made;
+}
+
+void PolicyStore::SetVersions(const policy::WeightVersion& version) {
+  for (Book& entry : books_) entry.version = version;
+}
+
+std::vector<std::pair<std::string, double>> PolicyStore::Metrics() const {
+  if (static_cast<int64_t>(size()) <= options_.capacity) return {};
+  const policy::PolicyMapStats map = map_stats();
+  const policy::PolicyStateTierStats tier = tier_stats();
+  const auto number = [](int64_t count) { return static_cast<double>(count); };
+  return {{"Policy map/Hits", number(map.hits)},
+          {"Policy map/Misses", number(map.misses)},
+          {"Policy map/Evictions", number(map.evictions)},
+          {"Policy map/Load time", absl::ToDoubleSeconds(map.load_time)},
+          {"Policy map/Write time", absl::ToDoubleSeconds(map.write_time)},
+          {"Policy map/Write failures", number(map.write_failures)},
+          {"Policy map/Resident", number(map.resident)},
+          {"Policy map/Resident bytes", number(map.resident_bytes)},
+          {"Policy map/Host bytes", number(tier.host_bytes)},
+          {"Policy map/On disk", number(tier.states_on_disk)},
+          {"Policy map/Lost", number(tier.lost)}};
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/policy/policy_map.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_state_tier.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/training/parameters.h"
+#include "lib/training/policy_store_options.h"
+#include "lib/training/ppo_backend.h"
+
+namespace troupe::training {
+
+/// A policy that is ready to be trained.
+struct ResidentPolicy {
+  FlatParameters parameters;
+  std::unique_ptr<PpoBackend> backend;
+  policy::RunningMoments observation_moments;
+  policy::RunningMoments value_moments;
+  int64_t trained_rows = 0;
+  int64_t skipped_updates = 0;
+  int64_t consecutive_skips = 0;
+};
+
+/// The state that a policy starts with: InitialParameters, an optimizer that has taken no step, moments of nothing.
+policy::PolicyState InitialState(const policy::PolicySpec& spec, bool use_value_norm, uint64_t seed);
+
+/// The policies of a trainer: the `capacity` least long unused ones resident, behind a PolicyMap; the others as
+/// PolicyStates in a PolicyStateTier. Where all of them fit they are all resident from the start and never leave.
+///
+/// Made by PpoTrainer; confined to the update thread, which also writes back what leaves the map: nothing waits for
+/// another thread. Acquire may block on the BlobStore.
+/// Invariants: 1. A policy that was evicted and loaded goes on with the same bits. 2. Versions and published snapshots
+/// stand beside the map: reading them touches no policy. 3. What cannot be written stays resident, beyond the capacity.
+class PolicyStore final : private policy::ResidentForm {
+ public:
+  /// Makes a policy's back end; INVALID_ARGUMENT or UNAVAILABLE when it cannot.
+  using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<PpoBackend>>(const policy::PolicySpec&)>;
+
+  /// What a store needs of the process around it. Both outlive it.
+  struct Deps {
+    policy::BlobStore* blobs = nullptr;        ///< nullptr: evicted states all stay in host memory
+    policy::PolicyStateTier::Source fallback;  ///< a lost policy's state in the last checkpoint; may be absent
+  };
+
+  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an option out of range, and for policies that
+  /// differ though their states are to be swappable; what `make_backend` says of any of them.
+  static absl::StatusOr<std::unique_ptr<PolicyStore>> Make(std::vector<policy::PolicySpec> specs, bool use_value_norm,
+                                                           uint64_t seed, BackendFactory make_backend,
+                                                           const PolicyStoreOptions& options, Deps deps);
+  ~PolicyStore() override;
+
+  size_t size() const { return specs_.size(); }
+  const policy::PolicySpec& spec(policy::PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
+  /// NOT_FOUND for a slot that is none.
+  absl::Status CheckSlot(policy::PolicySlot slot) const;
+
+  /// The distinct slots, resident ones first: the order in which they cost the fewest loads.
+  std::vector<policy::PolicySlot> InOrderOfCost(absl::Span<const policy::PolicySlot> slots) const;
+  /// Makes the policy resident for a change, until the batch goes. One at a time. DATA_LOSS when its state is lost and
+  /// there is no older one.
+  absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> Acquire(policy::PolicySlot slot);
+
+  /// All of the policy, wherever it is; nothing is made resident for it. DATA_LOSS as above, here and below.
+  absl::StatusOr<policy::PolicyState> Export(policy::PolicySlot slot);
+  policy::PolicyState StateOf(policy::PolicySlot slot, const ResidentPolicy& policy) const;
+  /// `state` fits the spec. A policy that is not resident stays so.
+  absl::Status Import(policy::PolicySlot slot, policy::PolicyState state);
+  /// Import without the version: undoes a change.
+  absl::Status Restore(policy::PolicySlot slot, policy::PolicyState state);
+  /// The actor with the policy's version.
+  absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot slot);
+  /// Gives every policy this version.
+  void SetVersions(const policy::WeightVersion& version);
+
+  /// By tag (docs/metrics.md); empty where all policies fit.
+  std::vector<std::pair<std::string, double>> Metrics() const;
+  policy::PolicyMapStats map_stats() const { return map_->core().Stats(); }
+  policy::PolicyStateTierStats tier_stats() const { return tier_->Stats(); }
+
+ private:
+  /// What is known of a policy wherever it is.
+  struct Book {
+    policy::WeightVersion version;
+    policy::WeightSnapshotPtr snapshot;      ///< of its weights as they are, with an older version perhaps; or nullptr
+    std::weak_ptr<ResidentPolicy> resident;  ///< alive while it is in memory
+  };
+
+  PolicyStore(std::vector<policy::PolicySpec> specs, bool use_value_norm, uint64_t seed, BackendFactory make_backend,
+              const PolicyStoreOptions& options);
+
+  // policy::ResidentForm
+  absl::StatusOr<policy::PolicyTier::Value> FromState(policy::PolicySlot slot,
+                                                      const policy::PolicyState& state) override;
+  policy::PolicyState ToState(policy::PolicySlot slot, const policy::PolicyTier::Value& value) override;
+  int64_t Bytes(const policy::PolicyTier::Value& value) const override;
+
+  /// Makes what all policies need at the start, so that what cannot be served is said then.
+  absl::Status MakeFirst();
+  /// An optimizer's moments for a state without, value moments as the run has them.
+  policy::PolicyState Completed(policy::PolicyState state) const;
+  static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
+  Book& book(policy::PolicySlot slot) { return books_[static_cast<size_t>(slot.value())]; }
+
+  const std::vector<policy::PolicySpec> specs_;
+  const bool use_value_norm_;
+  const uint64_t seed_;
+  const BackendFactory make_backend_;
+  const PolicyStoreOptions options_;
+  std::vector<Book> books_;                              ///< by slot
+  std::vector<std::unique_ptr<ResidentPolicy>> shells_;  ///< of evicted policies, for the next ones
+  // Each uses what stands above it.
+  std::unique_ptr<policy::PolicyStateTier> tier_;
+  std::unique_ptr<policy::PolicyMap<ResidentPolicy>> map_;
+  std::unique_ptr<policy::PolicyMap<ResidentPolicy>::Reader> reader_;
+};
+
+}  // namespace troupe::training

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/storage/disk_blob_store.h"
+#include "lib/training/policy_store.h"
+#include "services/learner/run_setup.h"
+
+namespace troupe::services {
+
+/// Where a learner's policies are that fit neither into its policy map nor into the host budget:
+/// `multi_agent.policy_map_cache`, or `policy_map` in the run folder. In a folder that runs may share, each has one of
+/// its own. Nothing in it outlives the process: checkpoints hold everything.
+///
+/// Made by the learner process, which holds the run folder's lock; `setup` outlives it. Used from the update thread.
+class PolicyMapCache {
+ public:
+  explicit PolicyMapCache(const RunSetup* setup);
+  ~PolicyMapCache() { Remove(); }
+  PolicyMapCache(const PolicyMapCache&) = delete;
+  PolicyMapCache& operator=(const PolicyMapCache&) = delete;
+
+  /// Clears what a learner of this run left that was killed, and tries to write, if the run will need the folder.
+  /// Errors name the key.
+  absl::Status Open();
+  /// Removes all that was written; a failure is logged.
+  void Remove();
+
+  /// For the trainer, which must be gone or idle before Remove.
+  training::PolicyStore::Deps Deps();
+  const std::string& folder() const { return blobs_.folder(); }
+
+ private:
+  /// The policy in the run's newest checkpoint; before there is one, as the run began.
+  absl::StatusOr<policy::PolicyState> Fallback(policy::PolicySlot slot) const;
+
+  const RunSetup& setup_;
+  storage::DiskBlobStore blobs_;
+  bool opened_ = false;
+};
+
+}  // namespace troupe::services
