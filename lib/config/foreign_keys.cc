@@ -166,7 +166,6 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"use_wandb", kOnPolicy, "experiment.wandb", ""},
       // What Troupe does in one way only, or not.
       {"count_steps_by", kRllib, "", "train_batch_size counts env steps, minibatch_size a policy's rows"},
-      {"policies_to_train", kRllib, "", "every policy trains"},
       {"policy_map_capacity", kRllib, "", "every policy stays in memory"},
       {"policy_states_are_swappable", kRllib, "", "every policy stays in memory"},
       {"observation_fn", kRllib, "", "there is no hook between environment and policy"},

@@ -112,11 +112,14 @@ absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(std::vector<policy:
   policies.reserve(specs.size());
   for (policy::PolicySpec& spec : specs) {
     TROUPE_RETURN_IF_ERROR(spec.Validate());
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PpoBackend> backend, make_backend(spec));
+    std::unique_ptr<PpoBackend> backend;  // stays empty for a policy that is only kept
+    if (spec.policy_class.trainable()) {
+      TROUPE_ASSIGN_OR_RETURN(backend, make_backend(spec));
+    }
     FlatParameters parameters = InitialParameters(spec, seed);
     Policy policy{.spec = std::move(spec), .parameters = std::move(parameters), .backend = std::move(backend)};
     if (policy.spec.normalize_observations) policy.observation_moments = InitialMoments(policy.spec.observation_size());
-    if (options.use_value_norm) policy.value_moments = InitialMoments(1);
+    if (options.use_value_norm && policy.spec.policy_class.has_weights()) policy.value_moments = InitialMoments(1);
     policies.push_back(std::move(policy));
   }
   return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies), allocator));
@@ -249,6 +252,10 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   PolicyUpdateReport report;
   report.policy = batch.policy;
   if (!batch.train) return report;
+  if (policy->backend == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", policy->spec.id.value(), "\" is of class ",
+                                                   policy->spec.policy_class.ToString(), ", which is not trained"));
+  }
   TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy->spec, policy->observation_moments, batch));
   if (prepared_.active().empty()) return report;
 
@@ -337,9 +344,11 @@ policy::PolicyState PpoTrainer::StateOf(const Policy& policy) const {
   state.version = policy.version;
   const auto copy = [](absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); };
   state.parameters = copy(policy.parameters.values());
-  state.adam_exp_avg = copy(policy.parameters.exp_avg());
-  state.adam_exp_avg_sq = copy(policy.parameters.exp_avg_sq());
-  state.adam_steps = policy.parameters.adam_steps;
+  if (policy.spec.policy_class.trainable()) {
+    state.adam_exp_avg = copy(policy.parameters.exp_avg());
+    state.adam_exp_avg_sq = copy(policy.parameters.exp_avg_sq());
+    state.adam_steps = policy.parameters.adam_steps;
+  }
   state.observation_moments = policy.observation_moments;
   state.value_moments = policy.value_moments;
   state.trained_rows = policy.trained_rows;
@@ -363,8 +372,9 @@ void PpoTrainer::Restore(const policy::PolicyState& state, Policy* policy) const
   policy->version = state.version;
   policy->observation_moments = state.observation_moments;
   policy->value_moments = state.value_moments;
-  if (options_.use_value_norm && policy->value_moments.mean.empty()) policy->value_moments = InitialMoments(1);
-  if (!options_.use_value_norm) policy->value_moments = {};
+  const bool value_norm = options_.use_value_norm && policy->spec.policy_class.has_weights();
+  if (value_norm && policy->value_moments.mean.empty()) policy->value_moments = InitialMoments(1);
+  if (!value_norm) policy->value_moments = {};
   policy->trained_rows = state.trained_rows;
   policy->skipped_updates = state.skipped_updates;
   policy->consecutive_skips = state.consecutive_skips;

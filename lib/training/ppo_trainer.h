@@ -25,6 +25,9 @@ absl::Status ValidatePpoOptions(const PpoOptions& options);
 /// policy has stands in its PolicySpec. Made by MakePpoTrainer; confined to the update thread. The arithmetic of
 /// networks is a PpoBackend's.
 ///
+/// Policies of classes that are not trained are kept, without a back end and an optimizer: their weights are what
+/// ImportState gave (checkpoint), or there are none.
+///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy as it
 /// was. 3. An update is a function of (state, batch, context): nothing else is remembered, so a resumed run equals an
 /// uninterrupted one.
@@ -40,7 +43,8 @@ class PpoTrainer final : public learner::Trainer {
       const BackendFactory& make_backend, tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
 
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
-  /// context.next_version. INVALID_ARGUMENT for a batch that does not fit its policy.
+  /// context.next_version. INVALID_ARGUMENT for a batch that does not fit its policy, or trains one of a class that is
+  /// not.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const learner::TrainBatch& batch,
                                                                   const learner::UpdateContext& context) override;
   /// NOT_FOUND for an unknown slot, here and below.
@@ -53,7 +57,7 @@ class PpoTrainer final : public learner::Trainer {
   struct Policy {
     policy::PolicySpec spec;
     FlatParameters parameters;
-    std::unique_ptr<PpoBackend> backend;
+    std::unique_ptr<PpoBackend> backend;  // nullptr for a class that is not trained
     policy::WeightVersion version;
     policy::RunningMoments observation_moments;
     policy::RunningMoments value_moments;

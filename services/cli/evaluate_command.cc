@@ -29,11 +29,16 @@ struct EvaluateFlags {
   bool json = false;
 };
 
-/// The weights of every policy; the checkpoint is verified while it is read and not written to.
+/// The weights of every policy, nullptr for a class without; the checkpoint is verified while it is read and not
+/// written to.
 absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> LoadWeights(const config::ResolvedRun& run,
                                                                    const std::string& checkpoint) {
   std::vector<policy::WeightSnapshotPtr> weights;
   for (const policy::PolicySpec& spec : run.policies) {
+    if (!spec.policy_class.has_weights()) {
+      weights.push_back(nullptr);
+      continue;
+    }
     TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state,
                             storage::ReadPolicyWeights(storage::FileSystem::Posix(), checkpoint, spec));
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, policy::SnapshotOf(state, spec));
