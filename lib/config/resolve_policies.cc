@@ -12,12 +12,15 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
+#include "lib/inference/scripted_actor.h"
+#include "lib/policy/policy_class.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
 namespace {
 
 using policy::MappingRule;
+using policy::PolicyClass;
 using policy::PolicyId;
 using policy::PolicySlot;
 using policy::PolicySpec;
@@ -120,14 +123,39 @@ absl::StatusOr<PolicySlot> FindPolicy(const RunConfig& config, const std::string
                                                : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
+const v1::PolicyConfig* FindConfig(const RunConfig& config, const PolicyId& id) {
+  for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
+    if (policy.id() == id.value()) return &policy;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<PolicyClass> ClassOf(const RunConfig& config, const PolicyId& id) {
+  const v1::PolicyConfig* policy = FindConfig(config, id);
+  if (policy == nullptr || policy->class_().empty()) return PolicyClass{};
+  return policy::ParsePolicyClass(policy->class_());
+}
+
 absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const Names& names) {
   const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
-  if (!multi_agent.has_policies_to_train()) return std::vector<bool>(names.policies.size(), true);
-  std::vector<bool> trains(names.policies.size(), false);
+  std::vector<PolicyClass> classes;
+  std::vector<bool> trains;
+  for (const PolicyId& id : names.policies) {
+    TROUPE_ASSIGN_OR_RETURN(PolicyClass policy_class, ClassOf(config, id));
+    trains.push_back(!multi_agent.has_policies_to_train() && policy_class.trainable());
+    classes.push_back(std::move(policy_class));
+  }
   for (const std::string& id : multi_agent.policies_to_train().ids()) {
-    TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot,
-                            FindPolicy(config, "multi_agent.policies_to_train", PolicyId(id), names.policies));
-    trains[static_cast<size_t>(slot.value())] = true;
+    const std::string key = "multi_agent.policies_to_train";
+    TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, PolicyId(id), names.policies));
+    const auto place = static_cast<size_t>(slot.value());
+    if (!classes[place].trainable()) {
+      return KeyError(
+          config, key,
+          absl::StrCat("got policy \"", id, "\", which is of class ", base::LogSafe(classes[place].ToString()),
+                       " and never trained, expected policies of class ppo"));
+    }
+    trains[place] = true;
   }
   return trains;
 }
@@ -190,12 +218,11 @@ policy::ModelSpec ToModel(const v1::ModelConfig& model) {
 /// The run's model with a policy's overrides.
 policy::ModelSpec ModelOf(const RunConfig& config, const PolicyId& id) {
   v1::ModelConfig model = config.proto().model();
-  for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
-    if (policy.id() != id.value()) continue;
+  if (const v1::PolicyConfig* policy = FindConfig(config, id)) {
     // MergeFrom appends to lists; an override replaces them.
-    if (policy.model().actor_hidden_sizes_size() > 0) model.clear_actor_hidden_sizes();
-    if (policy.model().critic_hidden_sizes_size() > 0) model.clear_critic_hidden_sizes();
-    model.MergeFrom(policy.model());
+    if (policy->model().actor_hidden_sizes_size() > 0) model.clear_actor_hidden_sizes();
+    if (policy->model().critic_hidden_sizes_size() > 0) model.clear_critic_hidden_sizes();
+    model.MergeFrom(policy->model());
   }
   return ToModel(model);
 }
@@ -311,6 +338,37 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, Po
   return absl::OkStatus();
 }
 
+/// What networks need: inputs, normalizer, action bounding.
+absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, PolicySpec* spec) {
+  TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, spec));
+  spec->normalize_observations = config.proto().algorithm().normalize_observations();
+  spec->action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());
+  spec->action_scaling = config.proto().action_scaling();
+  if (const absl::Status status = spec->Validate(); !status.ok()) {
+    const std::string key = spec->action_scaling ? "action_scaling" : "action_bound_method";
+    return KeyError(config, key, std::string(status.message()));
+  }
+  return absl::OkStatus();
+}
+
+/// A policy without networks gets nothing of theirs, and its actions are the environment's own.
+absl::Status FillWithoutNetworks(const RunConfig& config, PolicySpec* spec) {
+  const std::string key = JoinKey("multi_agent.policies", spec->id.value());
+  if (FindConfig(config, spec->id)->has_model()) {
+    return KeyError(
+        config, JoinKey(key, "model"),
+        absl::StrCat("got overrides, but class ", base::LogSafe(spec->policy_class.ToString()), " has no networks"));
+  }
+  spec->model = {};
+  spec->agent_id_size = 0;
+  spec->critic_agent_id = false;
+  spec->action_bound_method = policy::ActionBoundMethod::kNone;
+  if (const auto actor = inference::ScriptedActor::Create(*spec, 0); !actor.ok()) {
+    return KeyError(config, JoinKey(key, "class"), std::string(actor.status().message()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {
@@ -322,17 +380,12 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
   for (size_t i = 0; i < names.policies.size(); ++i) {
     PolicySpec spec;
     spec.id = names.policies[i];
+    TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ClassOf(config, spec.id));
     spec.model = ModelOf(config, spec.id);
     TROUPE_RETURN_IF_ERROR(
         InferFromAgents(config, env, resolved.policies_of_agent, PolicySlot(static_cast<int32_t>(i)), &spec));
-    TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, &spec));
-    spec.normalize_observations = config.proto().algorithm().normalize_observations();
-    spec.action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());
-    spec.action_scaling = config.proto().action_scaling();
-    if (const absl::Status status = spec.Validate(); !status.ok()) {
-      const std::string key = spec.action_scaling ? "action_scaling" : "action_bound_method";
-      return KeyError(config, key, std::string(status.message()));
-    }
+    TROUPE_RETURN_IF_ERROR(spec.policy_class.has_weights() ? FillNetworks(config, env, &spec)
+                                                           : FillWithoutNetworks(config, &spec));
     resolved.specs.push_back(std::move(spec));
   }
   return resolved;

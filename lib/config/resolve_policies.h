@@ -26,8 +26,9 @@ struct ResolvedPolicies {
 
 /// Policies and mapping from multi_agent, algorithm and model, with spaces from the agents that each policy plays.
 /// INVALID_ARGUMENT with the place of the key for: no rule for an agent, a policy that nobody plays or that is not
-/// listed, policies_to_train of an unknown one, different spaces under one policy, a mask that is not there or over a
-/// continuous action, a global state that is not there, a space that PPO cannot serve.
+/// listed, policies_to_train of an unknown one or of a class that is not trained, a class that is unknown or cannot
+/// play the agents' spaces, a model for a class without, different spaces under one policy, a mask that is not there or
+/// over a continuous action, a global state that is not there, a space that PPO cannot serve.
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env);
 
 }  // namespace troupe::config

@@ -145,6 +145,56 @@ multi_agent:
   EXPECT_EQ(run.mapping_rules[0].agent_glob, "wolf_*");
 }
 
+TEST_F(ResolveRunTest, PolicyClassesSideBySide) {
+  const std::string yaml = R"(
+env: {name: masked}
+algorithm: {normalize_observations: true}
+multi_agent:
+  policies: {main: {}, old: {class: "checkpoint:runs/x"}, dice: {class: random}, same: {class: "scripted:always_same"}}
+  policy_mapping: {a: main, b: {old: 1, dice: 1, same: 2}}
+)";
+  const ResolvedRun run = Resolve(yaml);
+  ASSERT_EQ(run.policies.size(), 4u);
+  EXPECT_EQ(run.learner.trains, (std::vector<bool>{true, false, false, false}));
+  EXPECT_EQ(run.policies[1].policy_class.path, "runs/x");
+  EXPECT_TRUE(run.policies[1].normalize_observations);
+  EXPECT_EQ(run.policies[1].critic_input, policy::CriticInput::kJointObservation);
+  for (const size_t slot : {2, 3}) {
+    EXPECT_FALSE(run.policies[slot].normalize_observations);
+    EXPECT_EQ(run.policies[slot].critic_input, policy::CriticInput::kObservation);
+    EXPECT_EQ(run.policies[slot].action_bound_method, policy::ActionBoundMethod::kNone);
+    EXPECT_TRUE(run.policies[slot].has_action_mask) << "masks are honoured";
+  }
+  const std::vector<std::string> only_main = {"multi_agent.policies_to_train=[main]"};
+  EXPECT_EQ(Resolve(yaml, only_main).learner.trains, run.learner.trains);
+  EXPECT_EQ(
+      ErrorOf(yaml, {"multi_agent.policies_to_train=[main, dice]"}),
+      "--set multi_agent.policies_to_train=[main, dice]: multi_agent.policies_to_train: got policy \"dice\", which "
+      "is of class random and never trained, expected policies of class ppo");
+}
+
+TEST_F(ResolveRunTest, PolicyClassesThatCannotPlayAreErrorsAtTheirKey) {
+  const auto with_class = [](const std::string& env, const std::string& policy_class) {
+    return "env: {name: " + env + "}\nmulti_agent: {policies: {p: {class: \"" + policy_class + "\"}}}";
+  };
+  EXPECT_EQ(ErrorOf(with_class("team", "scripted:beat_lst")),
+            "run.yaml:2:37: multi_agent.policies.p.class: there is no scripted policy \"beat_lst\"; the nearest is "
+            "\"beat_last\"");
+  EXPECT_EQ(ErrorOf(with_class("team", "scripted:beat_last")),
+            "run.yaml:2:37: multi_agent.policies.p.class: policy \"p\": class scripted:beat_last plays "
+            "rock_paper_scissors only, with observations Box(0, 1, [7]) and actions Discrete(3); these are Box(-1, 1, "
+            "[3]) and Discrete(5)");
+  EXPECT_NE(ErrorOf(with_class("unbounded", "random"))
+                .find("multi_agent.policies.p.class: policy \"p\": class random "
+                      "needs a bounded Box"),
+            std::string::npos);
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: {p: {class: random, model: {activation: relu}}}}"),
+            "run.yaml:2:26: multi_agent.policies.p.model: got overrides, but class random has no networks");
+  // In the environment's own Box, whatever is said of networks.
+  const ResolvedRun scaled = Resolve(with_class("continuous", "random") + "\naction_scaling: true\n");
+  EXPECT_FALSE(scaled.policies[0].action_scaling);
+}
+
 TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {
   const ResolvedRun run = Resolve("env: {name: state}\nalgorithm: {use_global_state: true}");
   EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kGlobalState);

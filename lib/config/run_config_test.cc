@@ -193,7 +193,7 @@ TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
   EXPECT_NE(ErrorOf("multi_agent: {policies: [a/b]}").find("run.yaml:1:26: multi_agent.policies: "), std::string::npos);
   EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"), "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {modle: {}}}}"),
-            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may override model only");
+            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class and model only");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {model: {activation: x}}}}"),
             "run.yaml:1:50: multi_agent.policies.a.model.activation: got \"x\", expected one of tanh, relu, elu, gelu, "
             "sigmoid, silu, identity");
@@ -214,6 +214,30 @@ TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
         << weight;
   }
   EXPECT_TRUE(Parse("multi_agent: {policy_mapping: per_agent}").proto().multi_agent().policy_mapping().per_agent());
+}
+
+TEST(RunConfigTest, PolicyClassesAreReadAndWritten) {
+  const RunConfig config = Parse(
+      "multi_agent: {policies: {a: {class: ppo}, b: {class: random}, c: {class: 'scripted:x', model: {}}, "
+      "d: {class: 'checkpoint:runs/r#a'}}}");
+  const auto& policies = config.proto().multi_agent().policies();
+  ASSERT_EQ(policies.size(), 4);
+  EXPECT_EQ(policies[0].class_(), "") << "the default has one text";
+  EXPECT_EQ(policies[1].class_(), "random");
+  EXPECT_EQ(policies[3].class_(), "checkpoint:runs/r#a");
+  const RunConfig again = Parse(config.ToYaml());
+  EXPECT_EQ(again, config) << config.ToYaml();
+  EXPECT_EQ(again.proto().multi_agent().policies(2).class_(), "scripted:x");
+  // An override keeps what else was said of the policy.
+  const RunConfig changed = *RunConfig::FromYaml(config.ToYaml(), "config.yaml", {"multi_agent.policies.b.class=ppo"});
+  EXPECT_EQ(changed.proto().multi_agent().policies(1).class_(), "");
+  EXPECT_EQ(changed.proto().multi_agent().policies_size(), 4);
+
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {class: radnom}}}"),
+            "run.yaml:1:37: multi_agent.policies.a.class: got \"radnom\", the nearest is \"random\"; expected ppo, "
+            "random, scripted:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {class: [random]}}}"),
+            "run.yaml:1:37: multi_agent.policies.a.class: got a list, expected the name of a policy class");
 }
 
 TEST(RunConfigTest, PoliciesToTrainAreAllOrAList) {

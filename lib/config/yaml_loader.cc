@@ -11,6 +11,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/foreign_keys.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_class.h"
 #include <google/protobuf/reflection.h>
 
 namespace troupe::config {
@@ -323,18 +324,34 @@ absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string&
     if (entry.second.IsNull()) continue;
     if (!entry.second.IsMap()) {
       return Error(entry.second, absl::StrCat(policy_key, ": got ", Describe(entry.second),
-                                              ", expected a mapping of overrides ({model: ...})"));
+                                              ", expected a mapping of overrides ({class: ..., model: ...})"));
     }
     std::map<std::string, bool> seen_overrides;
     for (const auto& override_entry : entry.second) {
       TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(override_entry.first, policy_key, &seen_overrides));
+      if (name == "class") {
+        TROUPE_RETURN_IF_ERROR(LoadPolicyClass(override_entry.second, JoinKey(policy_key, name), policy));
+        continue;
+      }
       if (name != "model") {
         return Error(override_entry.first, absl::StrCat("unknown key \"", base::LogSafe(JoinKey(policy_key, name), 160),
-                                                        "\"; a policy may override model only"));
+                                                        "\"; a policy may have class and model only"));
       }
       TROUPE_RETURN_IF_ERROR(LoadSection(override_entry.second, JoinKey(policy_key, name), policy->mutable_model()));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy) {
+  if (!node.IsScalar()) {
+    return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected the name of a policy class"));
+  }
+  const absl::StatusOr<policy::PolicyClass> parsed = policy::ParsePolicyClass(node.Scalar());
+  if (!parsed.ok()) return Error(node, absl::StrCat(key, ": ", std::string(parsed.status().message())));
+  places_[key] = Place(node);
+  // One text for one meaning: the default is not written.
+  policy->set_class_(parsed->kind == policy::PolicyClass::Kind::kPpo ? "" : parsed->ToString());
   return absl::OkStatus();
 }
 

@@ -45,6 +45,7 @@ class YamlLoader {
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
 
+  absl::Status LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);
   /// What a rule maps to: an id, or {id: weight}.
   absl::Status LoadMappedPolicies(const YAML::Node& node, const std::string& key, v1::PolicyMappingRule* rule);
   absl::Status LoadPolicyIds(const YAML::Node& node, const std::string& key, const Field& field, Message* message);

@@ -135,7 +135,7 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
     case KeyForm::kPolicies: {
       std::vector<std::string> ids;
       for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
-        if (policy.has_model()) return "";
+        if (policy.has_model() || !policy.class_().empty()) return "";
         ids.push_back(StringText(policy.id()));
       }
       return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
@@ -202,7 +202,9 @@ class Writer {
         return;
       case KeyForm::kPolicies:
         for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
-          Line(indent, absl::StrCat(StringText(policy.id()), policy.has_model() ? ":" : ": {}"));
+          const bool bare = !policy.has_model() && policy.class_().empty();
+          Line(indent, absl::StrCat(StringText(policy.id()), bare ? ": {}" : ":"));
+          if (!policy.class_().empty()) Line(indent + 1, absl::StrCat("class: ", StringText(policy.class_())));
           if (!policy.has_model()) continue;
           Line(indent + 1, "model:");
           Section(policy.model(), indent + 2, true);

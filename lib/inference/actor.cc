@@ -54,6 +54,10 @@ absl::StatusOr<const KernelTable*> FindKernels(Backend backend) {
 
 absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& spec, uint64_t seed, Backend backend) {
   TROUPE_RETURN_IF_ERROR(spec.Validate());
+  if (!spec.policy_class.has_weights()) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" is of class ",
+                                                   spec.policy_class.ToString(), ", expected one with weights"));
+  }
   TROUPE_ASSIGN_OR_RETURN(const KernelTable* kernels, FindKernels(backend));
   return std::unique_ptr<Actor>(new Actor(spec, seed, kernels));
 }
@@ -234,10 +238,7 @@ absl::Status Actor::Forward(const ActInput& input, absl::Span<float> output) {
 
 absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float* logp) {
   if (input.rows == 0) return absl::OkStatus();
-  if ((mask_size_ > 0) != (input.action_mask != nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": an action mask was ",
-                                                   mask_size_ > 0 ? "expected, got none" : "given, expected none"));
-  }
+  TROUPE_RETURN_IF_ERROR(CheckHasMask(spec_, input));
   TROUPE_RETURN_IF_ERROR(RunMlp(input));
   const int64_t stride = layers_.back().out_padded;
   const float* output = Floats(output_);
@@ -282,12 +283,7 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
     call.logp = logp;
     call.scratch = Floats(weights_of_row_);
     const int64_t bad_row = kernels_->categorical(call);
-    if (bad_row >= 0) {
-      const RowKey& key = input.keys[bad_row];
-      return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": the action mask of env ",
-                                                     key.env_id, ", episode ", key.episode, ", agent slot ", key.slot,
-                                                     ", step ", key.env_step, " forbids every action"));
-    }
+    if (bad_row >= 0) return EverythingForbidden(spec_, input.keys[bad_row]);
   }
   return absl::OkStatus();
 }

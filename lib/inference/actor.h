@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/inference/kernels.h"
+#include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/tensor/buffer.h"
@@ -25,44 +26,26 @@ enum class Backend : uint8_t {
 /// UNIMPLEMENTED when this build or processor has no such kernels.
 absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 
-/// Whose decision a row is: the counter of its random numbers, and the slot of its agent-id one-hot.
-struct RowKey {
-  uint32_t env_id = 0;
-  uint32_t episode = 0;
-  int32_t slot = 0;       ///< agent slot
-  uint32_t env_step = 0;  ///< steps of the episode before this decision
-};
-static_assert(sizeof(RowKey) == 16);
-
-/// Rows to act for; memory belongs to the caller.
-struct ActInput {
-  int64_t rows = 0;
-  const void* obs = nullptr;             ///< [rows, observation_size] of the observation space's flat_dtype
-  const uint8_t* action_mask = nullptr;  ///< [rows, mask_size]; needed exactly when the policy has a mask
-  const RowKey* keys = nullptr;          ///< [rows]
-  bool deterministic = false;            ///< the distribution's mode instead of a sample
-};
-
-/// Acts for one policy: forward of its actor, then a sample (or the mode) of every leaf of its action space and its
-/// log-probability. Not the critic: values are the learner's. Made and used by one thread (the stepping thread); never
-/// blocks.
+/// Acts for one policy with networks: forward of its actor, then a sample (or the mode) of every leaf of its action
+/// space and its log-probability. Not the critic: values are the learner's. Made and used by one thread (the stepping
+/// thread); never blocks.
 ///
 /// Invariants: 1. without weights it refuses to act; 2. a row's result depends on no other row of its batch; 3. no heap
 /// allocation in Act once it has seen a batch as large (SetWeights allocates only the first time).
-class Actor {
+class Actor final : public PolicyActor {
  public:
-  /// `seed` is the run's; samples are drawn from its stream kAction. INVALID_ARGUMENT for an invalid spec,
-  /// UNIMPLEMENTED for a backend that is not there.
+  /// `seed` is the run's; samples are drawn from its stream kAction. INVALID_ARGUMENT for an invalid spec
+  /// or a class without weights, UNIMPLEMENTED for a backend that is not there.
   static absl::StatusOr<std::unique_ptr<Actor>> Create(const policy::PolicySpec& spec, uint64_t seed,
                                                        Backend backend = Backend::kAuto);
 
   /// Takes new weights and packs them. INVALID_ARGUMENT when they do not fit; the old ones stay then.
-  absl::Status SetWeights(policy::WeightSnapshotPtr weights);
+  absl::Status SetWeights(policy::WeightSnapshotPtr weights) override;
 
   /// Writes actions [rows, action_words] as sampled (before bounding; discrete words include `start`) and their
   /// log-probabilities [rows]. FAILED_PRECONDITION without weights; INVALID_ARGUMENT names the first row whose mask
   /// forbids every category of a leaf; INTERNAL when the network's output is not finite.
-  absl::Status Act(const ActInput& input, space::ActionWord* actions, float* logp);
+  absl::Status Act(const ActInput& input, space::ActionWord* actions, float* logp) override;
 
   /// The actor's last layer, [rows, actor_output_size]: for tests and evaluation of distributions.
   absl::Status Forward(const ActInput& input, absl::Span<float> output);

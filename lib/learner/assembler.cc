@@ -144,7 +144,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
     rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
-    rows.train = options_.trains.empty() || options_.trains[p];
+    rows.train = schema_.policies[p].policy_class.trainable() && (options_.trains.empty() || options_.trains[p]);
     LayOut(gathers_[p], rows);
     CopyRows(gathers_[p], rows);
     CopyFinalRows(gathers_[p], rows);

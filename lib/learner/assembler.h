@@ -39,7 +39,7 @@ class Assembler {
   struct Options {
     CommonReward common_reward = CommonReward::kNone;
     int64_t max_policy_lag = 0;
-    std::vector<bool> trains = {};  ///< by policy slot, PolicyTrainBatch::train; empty: all
+    std::vector<bool> trains = {};  ///< by policy slot, PolicyTrainBatch::train; empty: all of a trainable class
   };
 
   /// INVALID_ARGUMENT when the schema's sizes do not fit a policy's critic input.

@@ -406,6 +406,13 @@ TEST(AssemblerTest, WhoTrainsIsMarked) {
     EXPECT_EQ(rows.train, rows.policy.value() != 1);
   }
   for (const PolicyTrainBatch& rows : all.Assemble(fragments, 1).batch.policies) EXPECT_TRUE(rows.train);
+  // A class that is not trained never is, whatever was asked for.
+  BatchSchema other = schema;
+  other.policies[2].policy_class.kind = policy::PolicyClass::Kind::kRandom;
+  Assembler classes(other, {CommonReward::kNone, 1});
+  for (const PolicyTrainBatch& rows : classes.Assemble(fragments, 1).batch.policies) {
+    EXPECT_EQ(rows.train, rows.policy.value() != 2);
+  }
 }
 
 TEST(AssemblerTest, NothingToAssemble) {

@@ -21,7 +21,7 @@ struct LearnerOptions {
   int64_t max_policy_lag = 0;       ///< 0: strictly on-policy; 1: sampling overlaps the update
   bool complete_episodes = false;   ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
-  std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all
+  std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all of a trainable class
   int32_t num_workers = 2;   ///< waited for before the first grant (0: the sampler in this process)
   int32_t num_envs = 16;     ///< global environments over all workers
   int64_t ingest_budget_bytes =

@@ -100,6 +100,9 @@ void Learner::FailLocked(absl::Status status) {
 absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
   const policy::WeightVersion version{config_.learner_epoch, n};
   for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+    const policy::PolicyClass& policy_class = config_.schema.policies[p].policy_class;
+    // Weights that never change are published when the learner starts.
+    if (!policy_class.has_weights() || (!policy_class.trainable() && !stamp)) continue;
     const policy::PolicySlot slot(static_cast<int32_t>(p));
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
     if (stamp) {

@@ -135,6 +135,41 @@ TEST(LearnerTest, UpdatesAndPublishesIterationByIteration) {
   EXPECT_EQ(record.losses, (std::vector<std::pair<std::string, double>>{{"Loss/Policy loss", 1.0}}));
 }
 
+TEST(LearnerTest, WeightsThatNeverChangeArePublishedOnceAndNoneWhereThereAreNone) {
+  const auto run = std::make_unique<TestRun>([](LearnerConfig& config) {
+    config.schema.policies.resize(3, config.schema.policies[0]);
+    config.schema.policies[1].id = policy::PolicyId("frozen");
+    config.schema.policies[1].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
+    config.schema.policies[2].id = policy::PolicyId("dice");
+    config.schema.policies[2].policy_class = *policy::ParsePolicyClass("random");
+  });
+  ASSERT_TRUE(run->learner_->Start().ok());
+  ASSERT_NE(run->publisher_.Newest(1), nullptr);
+  const policy::WeightSnapshotPtr frozen = run->publisher_.Newest(1);
+  EXPECT_EQ(frozen->version, (policy::WeightVersion{1, 0}));
+  auto worker = run->Join();
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_EQ(run->Work(*worker), 1);
+    ASSERT_EQ(run->Step().kind, Kind::kUpdated);
+  }
+  EXPECT_EQ(run->publisher_.version(), (policy::WeightVersion{1, 3}));
+  EXPECT_EQ(run->publisher_.Newest(1), frozen);
+  EXPECT_EQ(run->publisher_.Newest(2), nullptr);
+  // All of them are in what is saved, and a learner that goes on publishes the frozen one again.
+  const absl::StatusOr<LearnerSnapshot> saved = run->learner_->SnapshotState();
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  ASSERT_EQ(saved->state.policies.size(), 3u);
+  EXPECT_TRUE(saved->state.policies[2].parameters.empty());
+  TestRun later([&](LearnerConfig& config) {
+    config.schema = run->config_.schema;
+    config.learner_epoch = 2;
+  });
+  ASSERT_TRUE(later.learner_->Restore(saved->state).ok());
+  ASSERT_TRUE(later.learner_->Start().ok());
+  EXPECT_EQ(later.publisher_.Newest(1)->version, (policy::WeightVersion{2, 3}));
+  EXPECT_EQ(later.publisher_.Newest(2), nullptr);
+}
+
 TEST(LearnerTest, MetricsHaveTheirTags) {
   TestRun run([](LearnerConfig& config) {
     config.schema = sample::RandomSchema(3);

@@ -47,6 +47,7 @@ class Appender {
 
 ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
   ParameterLayout layout;
+  if (!spec.policy_class.has_weights()) return layout;
   Appender appender(&layout.entries_);
   appender.AddMlp("actor", spec.actor_input_size(), spec.model.actor_hidden_sizes, spec.actor_output_size());
   if (spec.log_std_size() > 0) appender.Add("actor.log_std", {spec.log_std_size()});

@@ -22,7 +22,8 @@ struct ParameterEntry {
 /// thread-safe.
 class ParameterLayout {
  public:
-  /// actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0, critic.<i>.{weight,bias}.
+  /// actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0, critic.<i>.{weight,bias}. Nothing
+  /// for a class without weights.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }

@@ -102,6 +102,9 @@ absl::Status PolicySpec::Validate() const {
   if ((critic_input == CriticInput::kObservation) != (critic_state_size == 0)) {
     return error("critic_state_size is ", critic_state_size, ", which does not fit its critic input");
   }
+  if (normalize_observations && !policy_class.has_weights()) {
+    return error("class ", policy_class.ToString(), " has no observation normalizer");
+  }
   if (has_action_mask && action_space.mask_size() == 0) {
     return error("an action mask needs a discrete action; the action space is ", action_space.ToString());
   }
@@ -132,7 +135,63 @@ std::string PolicySpec::ToString() const {
       " log_std=", exact(model.initial_log_std), " critic_input=", static_cast<int>(critic_input),
       " critic_state=", critic_state_size, " agent_id=", agent_id_size, " critic_agent_id=", critic_agent_id,
       " normalize=", normalize_observations, " mask=", has_action_mask,
-      " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling);
+      " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling,
+      // The first class there was; a run from before there were others resumes.
+      policy_class.kind == PolicyClass::Kind::kPpo ? "" : absl::StrCat(" class=", policy_class.ToString()));
+}
+
+std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
+  const auto input = [](CriticInput critic_input) -> std::string {
+    switch (critic_input) {
+      case CriticInput::kObservation:
+        return "the observation";
+      case CriticInput::kJointObservation:
+        return "all observations";
+      case CriticInput::kGlobalState:
+        return "the global state";
+    }
+    return "unknown";
+  };
+  const auto bounds = [](ActionBoundMethod method) -> std::string {
+    switch (method) {
+      case ActionBoundMethod::kNone:
+        return "none";
+      case ActionBoundMethod::kClip:
+        return "clip";
+      case ActionBoundMethod::kTanh:
+        return "tanh";
+    }
+    return "unknown";
+  };
+  const auto sizes = [](const std::vector<int64_t>& hidden) {
+    return absl::StrCat("[", absl::StrJoin(hidden, ", "), "]");
+  };
+  const auto truth = [](bool value) -> std::string { return value ? "true" : "false"; };
+  const auto parts = [&](const PolicySpec& spec) {
+    return std::vector<std::pair<const char*, std::string>>{
+        {"the observation space", spec.observation_space.ToString()},
+        {"the action space", spec.action_space.ToString()},
+        {"model.actor_hidden_sizes", sizes(spec.model.actor_hidden_sizes)},
+        {"model.critic_hidden_sizes", sizes(spec.model.critic_hidden_sizes)},
+        {"model.activation", std::string(ActivationName(spec.model.activation))},
+        {"the critic's input", input(spec.critic_input)},
+        {"the size of the critic's state", absl::StrCat(spec.critic_state_size)},
+        {"the size of the agent's one-hot (use_agent_id)", absl::StrCat(spec.agent_id_size)},
+        {"critic_agent_id", truth(spec.critic_agent_id)},
+        {"normalize_observations", truth(spec.normalize_observations)},
+        {"the use of an action mask", truth(spec.has_action_mask)},
+        {"action_bound_method", bounds(spec.action_bound_method)},
+        {"action_scaling", truth(spec.action_scaling)},
+    };
+  };
+  const auto ours = parts(got);
+  const auto theirs = parts(expected);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].second != theirs[i].second) {
+      return absl::StrCat(ours[i].first, " is ", ours[i].second, ", expected ", theirs[i].second);
+    }
+  }
+  return "";
 }
 
 std::string ShapeOf(const PolicySpec& spec) {
@@ -144,12 +203,17 @@ std::string ShapeOf(const PolicySpec& spec) {
 }
 
 absl::Status CheckSwappable(const std::vector<PolicySpec>& specs) {
-  if (specs.empty()) return absl::OkStatus();
-  const std::string expected = ShapeOf(specs[0]);
+  const PolicySpec* first = nullptr;
+  std::string expected;
   for (const PolicySpec& spec : specs) {
+    if (!spec.policy_class.trainable()) continue;
     const std::string shape = ShapeOf(spec);
+    if (first == nullptr) {
+      first = &spec;
+      expected = shape;
+    }
     if (shape == expected) continue;
-    return absl::InvalidArgumentError(absl::StrCat("policies \"", specs[0].id.value(), "\" and \"", spec.id.value(),
+    return absl::InvalidArgumentError(absl::StrCat("policies \"", first->id.value(), "\" and \"", spec.id.value(),
                                                    "\" cannot swap their states: got ", shape, ", expected ",
                                                    expected));
   }

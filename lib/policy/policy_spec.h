@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_class.h"
 #include "lib/space/space.h"
 
 namespace troupe::policy {
@@ -54,6 +55,7 @@ enum class ActionBoundMethod : uint8_t {
 /// bounding. Plain value. All sizes follow from it.
 struct PolicySpec {
   PolicyId id;
+  PolicyClass policy_class;  ///< without weights, what is said of networks here has no effect
   space::Space observation_space;
   space::Space action_space;
   ModelSpec model;
@@ -79,7 +81,8 @@ struct PolicySpec {
   int64_t log_std_size() const;
 
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
-  /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384).
+  /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384), a normalizer for a
+  /// class without weights.
   absl::Status Validate() const;
   /// Canonical text of everything above (part of the spec hash).
   std::string ToString() const;
@@ -89,7 +92,11 @@ struct PolicySpec {
 /// spec but the id and what only the first weights depend on.
 std::string ShapeOf(const PolicySpec& spec);
 
-/// INVALID_ARGUMENT, naming the first two policies whose shapes differ, unless all are the same.
+/// INVALID_ARGUMENT, naming the first two policies whose shapes differ, unless those of all that
+/// train are the same.
 absl::Status CheckSwappable(const std::vector<PolicySpec>& specs);
+/// The first part in which `got` acts or is laid out otherwise than `expected`, as "NAME is X, expected Y"; empty when
+/// weights of one are weights of the other. Ids, classes and what only fresh weights are made from may differ.
+std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected);
 
 }  // namespace troupe::policy

@@ -71,11 +71,18 @@ TEST(AllocationTest, TheHookCounts) {
 
 TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
   if (!CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
-  for (const bool continuous : {false, true}) {
+  struct Case {
+    bool continuous;
+    const char* other_class;  // of the second policy
+  };
+  for (const Case& c : std::vector<Case>{
+           {false, "ppo"}, {true, "ppo"}, {false, "random"}, {true, "random"}, {false, "scripted:always_same"}}) {
+    SCOPED_TRACE(c.other_class);
     const ScriptedOptions options = {
-        .agents = 3, .state_kind = env::StateKind::kPerEnv, .action_mask = !continuous, .continuous = continuous};
+        .agents = 3, .state_kind = env::StateKind::kPerEnv, .action_mask = !c.continuous, .continuous = c.continuous};
     RolloutConfig config = ScriptedConfig(
         options, [=] { return std::make_unique<SteadyEnv>(options); }, 2);
+    config.policies[1].policy_class = *policy::ParsePolicyClass(c.other_class);
     auto collector = *Collector::Create(config);
     const auto weights = ScriptedWeights(config, 1);
     DroppingSink sink;

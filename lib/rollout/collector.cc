@@ -15,10 +15,10 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
   if (config.mapping == nullptr || config.env_factory == nullptr) {
     return absl::InvalidArgumentError("a rollout needs a policy mapping and an environment factory");
   }
-  std::vector<std::unique_ptr<inference::Actor>> actors;
+  std::vector<std::unique_ptr<inference::PolicyActor>> actors;
   for (const policy::PolicySpec& spec : config.policies) {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::Actor> actor,
-                            inference::Actor::Create(spec, config.options.seed, config.backend));
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::PolicyActor> actor,
+                            inference::MakePolicyActor(spec, config.options.seed, config.backend));
     actors.push_back(std::move(actor));
   }
   auto collector = std::unique_ptr<Collector>(new Collector(std::move(config), std::move(actors)));
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
   return collector;
 }
 
-Collector::Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::Actor>> actors)
+Collector::Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::PolicyActor>> actors)
     : config_(std::move(config)),
       actors_(std::move(actors)),
       builder_(RolloutSchema{config_.env_spec, config_.policies}, *config_.mapping, config_.options.seed),
@@ -99,20 +99,27 @@ absl::Status Collector::AdoptWeights(const sample::Grant& grant, absl::Span<cons
     return absl::InvalidArgumentError(
         absl::StrCat("got weights of ", weights.size(), " policies, expected ", actors_.size()));
   }
+  // What plays by weights that never change is as new as the newest that do.
+  policy::WeightVersion newest = grant.min_version;
   for (size_t i = 0; i < actors_.size(); ++i) {
+    const policy::PolicySpec& spec = config_.policies[i];
+    if (!spec.policy_class.has_weights()) continue;
     if (weights[i] == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("got no weights of policy \"", config_.policies[i].id.value(), "\""));
-    }
-    const policy::WeightVersion version = weights[i]->version;
-    if (version < grant.min_version) {
-      return absl::FailedPreconditionError(absl::StrCat("weights of policy \"", config_.policies[i].id.value(),
-                                                        "\" are of version ", version.learner_epoch, ".", version.n,
-                                                        ", grant ", grant.id.value(), " needs ",
-                                                        grant.min_version.learner_epoch, ".", grant.min_version.n));
+      return absl::InvalidArgumentError(absl::StrCat("got no weights of policy \"", spec.id.value(), "\""));
     }
     TROUPE_RETURN_IF_ERROR(actors_[i]->SetWeights(weights[i]));
+    if (!spec.policy_class.trainable()) continue;
+    const policy::WeightVersion version = weights[i]->version;
+    if (version < grant.min_version) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "weights of policy \"", spec.id.value(), "\" are of version ", version.learner_epoch, ".", version.n,
+          ", grant ", grant.id.value(), " needs ", grant.min_version.learner_epoch, ".", grant.min_version.n));
+    }
     versions_[i] = version;
+    if (newest < version) newest = version;
+  }
+  for (size_t i = 0; i < actors_.size(); ++i) {
+    if (!config_.policies[i].policy_class.trainable()) versions_[i] = newest;
   }
   return absl::OkStatus();
 }

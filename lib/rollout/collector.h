@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/inference/action_bounds.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/fragment_builder.h"
 #include "lib/rollout/ports.h"
@@ -62,10 +62,11 @@ class Collector {
   /// fragment.
   static absl::StatusOr<std::unique_ptr<Collector>> Create(RolloutConfig config);
 
-  /// Samples what `grant` says with `weights` (by policy slot) and submits the fragments; the last one says so, and
-  /// there is at least one. INVALID_ARGUMENT: a grant without lanes in ascending order, or weights that do not fit.
-  /// FAILED_PRECONDITION: weights older than the grant allows. CANCELLED after RequestStop (what was sampled has been
-  /// submitted) or from the sink. Other codes are those of the sink or of environments; lanes stay usable.
+  /// Samples what `grant` says with `weights` (by policy slot; nullptr for a class without) and submits the fragments;
+  /// the last one says so, and there is at least one. INVALID_ARGUMENT: a grant without lanes in ascending order, or
+  /// weights that do not fit. FAILED_PRECONDITION: weights of a policy that trains, older than the grant allows.
+  /// CANCELLED after RequestStop (what was sampled has been submitted) or from the sink. Other codes are those of the
+  /// sink or of environments; lanes stay usable.
   absl::Status RunGrant(const sample::Grant& grant, absl::Span<const policy::WeightSnapshotPtr> weights,
                         SampleSink& sink);
 
@@ -76,7 +77,7 @@ class Collector {
   const RolloutConfig& config() const { return config_; }
 
  private:
-  Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::Actor>> actors);
+  Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::PolicyActor>> actors);
 
   absl::Status PrepareLanes(const sample::Grant& grant);
   absl::StatusOr<Lane*> FindLane(uint32_t env_id);
@@ -93,7 +94,7 @@ class Collector {
   absl::Status Submit(bool last_of_grant, SampleSink& sink);
 
   const RolloutConfig config_;
-  std::vector<std::unique_ptr<inference::Actor>> actors_;  // by policy slot
+  std::vector<std::unique_ptr<inference::PolicyActor>> actors_;  // by policy slot
   std::vector<inference::ActionBounds> bounds_;
   FragmentBuilder builder_;
   std::map<uint32_t, std::unique_ptr<Lane>> lanes_;  // by global env id

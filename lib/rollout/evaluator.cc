@@ -69,7 +69,7 @@ struct Evaluator::Place {
 };
 
 struct Evaluator::Rows {
-  std::unique_ptr<inference::Actor> actor;
+  std::unique_ptr<inference::PolicyActor> actor;
   size_t obs_bytes = 0;
   int64_t count = 0;
   std::vector<std::byte> obs;
@@ -208,8 +208,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
   first_episode_ = request.first_episode;
   const uint64_t seed = EvaluationSeed(request.seed);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::Actor::Create(config_.policies[i], seed, config_.backend));
-    TROUPE_RETURN_IF_ERROR(rows_[i]->actor->SetWeights(weights[i]));
+    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::MakePolicyActor(config_.policies[i], seed, config_.backend));
+    if (config_.policies[i].policy_class.has_weights()) TROUPE_RETURN_IF_ERROR(rows_[i]->actor->SetWeights(weights[i]));
   }
   std::vector<EvaluatedEpisode> episodes(static_cast<size_t>(request.episodes));
   for (const auto& place : places_) place->number = -1;

@@ -11,7 +11,7 @@
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/inference/action_bounds.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/rollout/collector.h"
 
 namespace troupe::rollout {
@@ -67,7 +67,8 @@ class Evaluator {
 
   ~Evaluator();
 
-  /// INVALID_ARGUMENT for weights that do not fit or no episodes; an environment's error ends the evaluation.
+  /// `weights` by policy slot; those of a class without are not looked at. INVALID_ARGUMENT for weights that do not fit
+  /// or no episodes; an environment's error ends the evaluation.
   absl::StatusOr<EvaluationResult> Run(const EvaluationRequest& request,
                                        absl::Span<const policy::WeightSnapshotPtr> weights);
 

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/env/multi_agent_env.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/fragment_storage.h"
 #include "lib/rollout/lane.h"

@@ -22,8 +22,15 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
   }
   snapshots_.clear();
   for (size_t i = 0; i < collector_->config().policies.size(); ++i) {
+    const policy::PolicyClass& policy_class = collector_->config().policies[i].policy_class;
+    if (!policy_class.has_weights()) {
+      snapshots_.push_back(nullptr);
+      continue;
+    }
+    // Weights that never change are published once.
+    const policy::WeightVersion needed = policy_class.trainable() ? grant_->min_version : policy::WeightVersion{};
     absl::StatusOr<policy::WeightSnapshotPtr> weights =
-        weights_.AwaitWeights(policy::PolicySlot(static_cast<int32_t>(i)), grant_->min_version, timeout);
+        weights_.AwaitWeights(policy::PolicySlot(static_cast<int32_t>(i)), needed, timeout);
     if (absl::IsDeadlineExceeded(weights.status())) return false;
     TROUPE_RETURN_IF_ERROR(weights.status());
     snapshots_.push_back(*std::move(weights));

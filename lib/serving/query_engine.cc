@@ -6,6 +6,7 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/serving/check_rows.h"
 
 namespace troupe::serving {
@@ -118,25 +119,27 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(Policy& policy, const QueryRows& 
     if (rows.action_mask.empty()) all_allowed.assign(static_cast<size_t>(rows.rows * policy.spec.mask_size()), 1);
     input.action_mask = rows.action_mask.empty() ? all_allowed.data() : rows.action_mask.data();
   }
-  policy::WeightSnapshotPtr newest;
-  policy::WeightSnapshotPtr replaced;  // maybe the last of its owners: destroyed after the lock
+  policy::WeightSnapshotPtr newest;  // once swapped, maybe the last owner of what it replaced: destroyed after the lock
   {
     base::MutexLock lock(&policy.mutex);
     {
       base::MutexLock weights_lock(&policy.weights_mutex);
       newest = policy.newest;
     }
-    if (newest == nullptr) {
+    const bool has_weights = policy.spec.policy_class.has_weights();
+    if (has_weights && newest == nullptr) {
       return absl::UnavailableError(absl::StrCat("policy \"", policy.spec.id.value(), "\" has no weights yet"));
     }
     if (policy.actor == nullptr) {
-      TROUPE_ASSIGN_OR_RETURN(policy.actor, inference::Actor::Create(policy.spec, actor_seed_, options_.backend));
+      TROUPE_ASSIGN_OR_RETURN(policy.actor, inference::MakePolicyActor(policy.spec, actor_seed_, options_.backend));
     }
-    replaced = policy.actor->weights();
-    TROUPE_RETURN_IF_ERROR(policy.actor->SetWeights(newest));
+    if (has_weights) {
+      TROUPE_RETURN_IF_ERROR(policy.actor->SetWeights(newest));
+      answer.version = newest->version;
+      policy.acting.swap(newest);
+    }
     TROUPE_RETURN_IF_ERROR(policy.actor->Act(input, answer.sampled_actions.data(), answer.logp.data()));
   }
-  answer.version = newest->version;
   answer.actions = answer.sampled_actions;
   for (size_t row = 0; !policy.bounds.identity() && row < keys.size(); ++row) {
     const absl::Span<space::ActionWord> action = absl::MakeSpan(answer.actions).subspan(row * words, words);

@@ -14,6 +14,7 @@
 #include "lib/base/mutex.h"
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/actor.h"
+#include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/serving/action_query.h"
@@ -21,9 +22,10 @@
 
 namespace troupe::serving {
 
-/// Answers queries on the caller's thread, with the newest weights it was given: an Actor a policy, made at the
-/// policy's first query. Made and owned by a service. Thread-safe; a query waits for others of the same policy while
-/// they compute, SetWeights for nothing but another SetWeights of that policy.
+/// Answers queries on the caller's thread, with the newest weights it was given (policies of a class without weights
+/// need none, and answer with version (0, 0)): an actor a policy, made at the policy's first query. Made and owned by a
+/// service. Thread-safe; a query waits for others of the same policy while they compute, SetWeights for nothing but
+/// another SetWeights of that policy.
 ///
 /// Invariants: 1. all rows of a QueryRows are computed with one version, the newest when its turn came; 2. versions
 /// only grow; 3. a query that fails changes nothing; 4. no two sampled queries share random numbers.
@@ -66,7 +68,8 @@ class QueryEngine final : public ActionQueries {
     base::Mutex weights_mutex;  ///< never held while something is computed; taken after `mutex`
     policy::WeightSnapshotPtr newest ABSL_GUARDED_BY(weights_mutex);
     base::Mutex mutex;
-    std::unique_ptr<inference::Actor> actor ABSL_GUARDED_BY(mutex);
+    std::unique_ptr<inference::PolicyActor> actor ABSL_GUARDED_BY(mutex);
+    policy::WeightSnapshotPtr acting ABSL_GUARDED_BY(mutex);  ///< what the actor was given last
   };
 
   explicit QueryEngine(const Options& options);

@@ -63,7 +63,7 @@ FlatParameters::FlatParameters(policy::ParameterLayout layout)
     : layout_(std::move(layout)),
       row_bytes_(tensor::AlignUp(static_cast<size_t>(layout_.size()) * sizeof(float))),
       buffer_(4 * row_bytes_) {
-  std::memset(buffer_.data(), 0, 4 * row_bytes_);
+  if (row_bytes_ > 0) std::memset(buffer_.data(), 0, 4 * row_bytes_);
 }
 
 absl::Span<float> FlatParameters::Row(int row) {

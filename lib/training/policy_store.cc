@@ -42,10 +42,12 @@ PolicyState InitialState(const PolicySpec& spec, bool use_value_norm, uint64_t s
   PolicyState state;
   state.id = spec.id;
   state.parameters = Copy(parameters.values());
-  state.adam_exp_avg = Copy(parameters.exp_avg());
-  state.adam_exp_avg_sq = Copy(parameters.exp_avg_sq());
+  if (spec.policy_class.trainable()) {
+    state.adam_exp_avg = Copy(parameters.exp_avg());
+    state.adam_exp_avg_sq = Copy(parameters.exp_avg_sq());
+  }
   if (spec.normalize_observations) state.observation_moments = InitialMoments(spec.observation_size());
-  if (use_value_norm) state.value_moments = InitialMoments(1);
+  if (use_value_norm && spec.policy_class.has_weights()) state.value_moments = InitialMoments(1);
   return state;
 }
 
@@ -67,7 +69,7 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
     tier_deps.fallback = [self, fallback = std::move(deps.fallback)](PolicySlot slot) -> absl::StatusOr<PolicyState> {
       TROUPE_ASSIGN_OR_RETURN(PolicyState state, fallback(slot));
       self->book(slot).snapshot.reset();  // it was of the newer weights
-      return self->Completed(std::move(state));
+      return self->Completed(slot, std::move(state));
     };
   }
   TROUPE_ASSIGN_OR_RETURN(
@@ -101,7 +103,7 @@ absl::Status PolicyStore::MakeFirst() {
     TROUPE_RETURN_IF_ERROR(map_->core().Add(slot));
     if (all_fit) {
       TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
-    } else if (shapes.insert(policy::ShapeOf(spec(slot))).second) {
+    } else if (spec(slot).policy_class.trainable() && shapes.insert(policy::ShapeOf(spec(slot))).second) {
       TROUPE_RETURN_IF_ERROR(make_backend_(spec(slot)).status());
     }
   }
@@ -133,18 +135,23 @@ absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> PolicyStore::Acquire(Po
 
 absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const PolicyState& state) {
   std::unique_ptr<ResidentPolicy> policy;
-  if (!shells_.empty()) {
+  const bool trainable = spec(slot).policy_class.trainable();
+  if (trainable && !shells_.empty()) {
     policy = std::move(shells_.back());
     shells_.pop_back();
   } else {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PpoBackend> backend, make_backend_(spec(slot)));
+    std::unique_ptr<PpoBackend> backend;  // stays empty for a policy that is only kept
+    if (trainable) {
+      TROUPE_ASSIGN_OR_RETURN(backend, make_backend_(spec(slot)));
+    }
     policy = std::make_unique<ResidentPolicy>(ResidentPolicy{
         .parameters = FlatParameters(policy::ParameterLayout::For(spec(slot))), .backend = std::move(backend)});
   }
   Fill(state, policy.get());
   const auto recycle = [this](ResidentPolicy* evicted) {
     std::unique_ptr<ResidentPolicy> shell(evicted);
-    if (options_.states_are_swappable && static_cast<int64_t>(shells_.size()) < options_.capacity) {
+    if (options_.states_are_swappable && shell->backend != nullptr &&
+        static_cast<int64_t>(shells_.size()) < options_.capacity) {
       shells_.push_back(std::move(shell));
     }
   };
@@ -174,9 +181,11 @@ PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) 
   state.id = spec(slot).id;
   state.version = books_[static_cast<size_t>(slot.value())].version;
   state.parameters = Copy(policy.parameters.values());
-  state.adam_exp_avg = Copy(policy.parameters.exp_avg());
-  state.adam_exp_avg_sq = Copy(policy.parameters.exp_avg_sq());
-  state.adam_steps = policy.parameters.adam_steps;
+  if (spec(slot).policy_class.trainable()) {
+    state.adam_exp_avg = Copy(policy.parameters.exp_avg());
+    state.adam_exp_avg_sq = Copy(policy.parameters.exp_avg_sq());
+    state.adam_steps = policy.parameters.adam_steps;
+  }
   state.observation_moments = policy.observation_moments;
   state.value_moments = policy.value_moments;
   state.trained_rows = policy.trained_rows;
@@ -185,14 +194,20 @@ PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) 
   return state;
 }
 
-PolicyState PolicyStore::Completed(PolicyState state) const {
-  if (state.adam_exp_avg.empty() || state.adam_exp_avg_sq.empty()) {
+PolicyState PolicyStore::Completed(PolicySlot slot, PolicyState state) const {
+  const policy::PolicyClass& policy_class = spec(slot).policy_class;
+  if (!policy_class.trainable()) {
+    state.adam_exp_avg.clear();
+    state.adam_exp_avg_sq.clear();
+    state.adam_steps = 0;
+  } else if (state.adam_exp_avg.empty() || state.adam_exp_avg_sq.empty()) {
     state.adam_exp_avg.assign(state.parameters.size(), 0.0f);
     state.adam_exp_avg_sq.assign(state.parameters.size(), 0.0f);
     state.adam_steps = 0;
   }
-  if (use_value_norm_ && state.value_moments.mean.empty()) state.value_moments = InitialMoments(1);
-  if (!use_value_norm_) state.value_moments = {};
+  const bool value_norm = use_value_norm_ && policy_class.has_weights();
+  if (value_norm && state.value_moments.mean.empty()) state.value_moments = InitialMoments(1);
+  if (!value_norm) state.value_moments = {};
   return state;
 }
 
@@ -227,7 +242,7 @@ absl::Status PolicyStore::Import(PolicySlot slot, PolicyState state) {
 }
 
 absl::Status PolicyStore::Restore(PolicySlot slot, PolicyState state) {
-  state = Completed(std::move(state));
+  state = Completed(slot, std::move(state));
   if (!book(slot).resident.expired()) {
     TROUPE_ASSIGN_OR_RETURN(const auto batch, Acquire(slot));
     Fill(state, &batch[0]);

@@ -23,7 +23,7 @@ namespace troupe::training {
 /// A policy that is ready to be trained.
 struct ResidentPolicy {
   FlatParameters parameters;
-  std::unique_ptr<PpoBackend> backend;
+  std::unique_ptr<PpoBackend> backend;  ///< nullptr for a class that is not trained
   policy::RunningMoments observation_moments;
   policy::RunningMoments value_moments;
   int64_t trained_rows = 0;
@@ -106,8 +106,9 @@ class PolicyStore final : private policy::ResidentForm {
 
   /// Makes what all policies need at the start, so that what cannot be served is said then.
   absl::Status MakeFirst();
-  /// An optimizer's moments for a state without, value moments as the run has them.
-  policy::PolicyState Completed(policy::PolicyState state) const;
+  /// An optimizer's moments for a state without, value moments as the run has them; neither where the policy's class
+  /// has none.
+  policy::PolicyState Completed(policy::PolicySlot slot, policy::PolicyState state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   Book& book(policy::PolicySlot slot) { return books_[static_cast<size_t>(slot.value())]; }
 
@@ -117,7 +118,7 @@ class PolicyStore final : private policy::ResidentForm {
   const BackendFactory make_backend_;
   const PolicyStoreOptions options_;
   std::vector<Book> books_;                              ///< by slot
-  std::vector<std::unique_ptr<ResidentPolicy>> shells_;  ///< of evicted policies, for the next ones
+  std::vector<std::unique_ptr<ResidentPolicy>> shells_;  ///< of evicted trainable policies, for the next ones
   // Each uses what stands above it.
   std::unique_ptr<policy::PolicyStateTier> tier_;
   std::unique_ptr<policy::PolicyMap<ResidentPolicy>> map_;

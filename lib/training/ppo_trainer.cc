@@ -239,6 +239,10 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   ResidentPolicy& resident = policy.resident;
   PolicyUpdateReport report;
   report.policy = batch.policy;
+  if (resident.backend == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", policy.spec.id.value(), "\" is of class ",
+                                                   policy.spec.policy_class.ToString(), ", which is not trained"));
+  }
   TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy.spec, resident.observation_moments, batch));
   if (prepared_.active().empty()) return report;
 

@@ -26,6 +26,9 @@ absl::Status ValidatePpoOptions(const PpoOptions& options);
 /// policy has stands in its PolicySpec. Made by MakePpoTrainer; confined to the update thread. The arithmetic of
 /// networks is a PpoBackend's.
 ///
+/// Policies of classes that are not trained are kept, without a back end and an optimizer: their weights are what
+/// ImportState gave (checkpoint), or there are none.
+///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy as it
 /// was. 3. An update is a function of (state, batch, context): nothing else is remembered, so a resumed run equals an
 /// uninterrupted one.
@@ -44,7 +47,7 @@ class PpoTrainer final : public learner::Trainer {
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
   /// context.next_version. More policies than fit are trained in turns; until the last one is through, a copy of each
   /// one's former state is held. One whose state is lost (DATA_LOSS) is left out. INVALID_ARGUMENT for a batch that
-  /// does not fit its policy.
+  /// does not fit its policy, or trains one of a class that is not.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const learner::TrainBatch& batch,
                                                                   const learner::UpdateContext& context) override;
   /// NOT_FOUND for an unknown slot, here and below.

@@ -271,6 +271,41 @@ TEST_P(PpoTrainerTest, APolicyThatDoesNotTrainKeepsItsWeights) {
   EXPECT_EQ(trainer->ExportState(kSlot)->parameters, before);
 }
 
+TEST_P(PpoTrainerTest, ClassesThatAreNotTrainedAreOnlyKept) {
+  policy::PolicySpec frozen = Spec();
+  frozen.id = policy::PolicyId("frozen");
+  frozen.policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
+  policy::PolicySpec dice = Spec();
+  dice.id = policy::PolicyId("dice");
+  dice.policy_class = *policy::ParsePolicyClass("random");
+  dice.agent_id_size = 0;
+  const auto trainer = Make({Spec(), frozen, dice}, Options());
+  const policy::PolicySlot frozen_slot(1);
+  const policy::PolicySlot dice_slot(2);
+  policy::PolicyState loaded = *trainer->ExportState(frozen_slot);
+  EXPECT_TRUE(loaded.adam_exp_avg.empty()) << "there is no optimizer";
+  for (float& parameter : loaded.parameters) parameter += 0.25f;
+  ASSERT_TRUE(trainer->ImportState(loaded, frozen_slot).ok());
+
+  RandomBatch batch(Spec(), kSegments, 1);
+  const std::vector<float> before = trainer->ExportState(kSlot)->parameters;
+  EXPECT_GT(Update(trainer.get(), batch.batch, Context(0)).trained_rows, 0);
+  EXPECT_NE(trainer->ExportState(kSlot)->parameters, before);
+  EXPECT_EQ(trainer->ExportState(frozen_slot)->parameters, loaded.parameters);
+  const absl::StatusOr<policy::WeightSnapshotPtr> snapshot = trainer->Snapshot(frozen_slot);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_EQ((*snapshot)->actor[0], loaded.parameters[0]);
+
+  const policy::PolicyState nothing = *trainer->ExportState(dice_slot);
+  EXPECT_TRUE(nothing.parameters.empty() && nothing.adam_exp_avg.empty() && nothing.value_moments.mean.empty());
+  EXPECT_TRUE(trainer->ImportState(nothing, dice_slot).ok());
+
+  batch.rows().policy = frozen_slot;
+  const auto refused = trainer->Update(batch.batch, Context(1));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.status().message(), "policy \"frozen\" is of class checkpoint:runs/old, which is not trained");
+}
+
 TEST_P(PpoTrainerTest, ANanObservationSkipsItsMinibatches) {
   RandomBatch batch(Spec(), kSegments, 1);
   PpoOptions options = Options();

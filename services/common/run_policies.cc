@@ -18,9 +18,10 @@ absl::StatusOr<RunPolicies> LoadRunPolicies(const std::string& folder, const std
   TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicyState> states,
                           storage::ReadWeights(fs, loaded.checkpoint, loaded.run.policies));
   for (size_t slot = 0; slot < states.size(); ++slot) {
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot,
-                            policy::SnapshotOf(states[slot], loaded.run.policies[slot]));
-    loaded.weights.push_back(std::move(snapshot));
+    const policy::PolicySpec& spec = loaded.run.policies[slot];
+    loaded.weights.emplace_back();
+    if (!spec.policy_class.has_weights()) continue;
+    TROUPE_ASSIGN_OR_RETURN(loaded.weights.back(), policy::SnapshotOf(states[slot], spec));
   }
   return loaded;
 }

@@ -14,7 +14,7 @@ namespace troupe::services {
 struct RunPolicies {
   config::ResolvedRun run;
   std::string checkpoint;                          ///< the checkpoint's directory
-  std::vector<policy::WeightSnapshotPtr> weights;  ///< by policy slot
+  std::vector<policy::WeightSnapshotPtr> weights;  ///< by policy slot; nullptr for a class without
 };
 
 /// Reads the run in `folder` and its checkpoint `which` ("latest", "best" or env steps), verified; writes nothing.

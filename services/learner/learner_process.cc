@@ -141,9 +141,10 @@ absl::Status Process::MakeTrainer() {
   TROUPE_ASSIGN_OR_RETURN(
       trainer_, training::MakePpoTrainer(run().policies, run().ppo, options, run().seed, training::CpuBackend::kAuto,
                                          run().policy_map, policy_map_cache_.Deps()));
-  for (size_t slot = 0; slot < setup_.warm_start.size(); ++slot) {
+  for (size_t slot = 0; slot < setup_.initial.size(); ++slot) {
+    if (!setup_.initial[slot]) continue;
     TROUPE_RETURN_IF_ERROR(
-        trainer_->ImportState(setup_.warm_start[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
+        trainer_->ImportState(*setup_.initial[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
   }
   return absl::OkStatus();
 }

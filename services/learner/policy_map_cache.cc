@@ -61,7 +61,7 @@ absl::StatusOr<policy::PolicyState> PolicyMapCache::Fallback(policy::PolicySlot 
     return std::move(state.policies[index]);
   }
   if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
-  if (!setup_.warm_start.empty()) return setup_.warm_start[index];
+  if (index < setup_.initial.size() && setup_.initial[index]) return *setup_.initial[index];
   return training::InitialState(run.policies[index], run.ppo.use_value_norm, run.seed);
 }
 

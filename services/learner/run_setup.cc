@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/frozen_weights.h"
 
 namespace troupe::services {
 namespace {
@@ -73,6 +74,12 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     directory = experiment.directory + "/" + setup.name;
   }
 
+  setup.initial.resize(setup.run.policies.size());
+  // Before there is a folder: a new run that cannot start leaves none.
+  if (!resume) {
+    TROUPE_ASSIGN_OR_RETURN(setup.initial, config::LoadFrozenWeights(setup.run, registry));
+  }
+
   storage::RunFolder::Options options;
   options.directory = directory;
   options.resume = resume;
@@ -90,14 +97,20 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     } else if (state.status().code() != absl::StatusCode::kNotFound || !setup.quarantined.empty()) {
       return state.status();
     }
+    // A checkpoint of the run holds them; what they came from may be gone or have changed.
+    if (!setup.resumed) {
+      TROUPE_ASSIGN_OR_RETURN(setup.initial, config::LoadFrozenWeights(setup.run, registry));
+    }
   }
   if (!flags.warm_start.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, FindWarmStart(flags.warm_start));
-    for (const policy::PolicySpec& spec : setup.run.policies) {
+    for (size_t slot = 0; slot < setup.run.policies.size(); ++slot) {
+      const policy::PolicySpec& spec = setup.run.policies[slot];
+      if (!spec.policy_class.trainable()) continue;
       TROUPE_ASSIGN_OR_RETURN(policy::PolicyState state,
                               storage::ReadPolicyWeights(storage::FileSystem::Posix(), checkpoint, spec));
       state.version = {};
-      setup.warm_start.push_back(std::move(state));
+      setup.initial[slot] = std::move(state);
     }
   }
   return setup;

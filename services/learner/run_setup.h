@@ -21,8 +21,9 @@ struct RunSetup {
   std::string name;  ///< of the run: the folder's last part
   std::unique_ptr<storage::RunFolder> folder;
   std::optional<learner::LearnerState> resumed;  ///< set when the run goes on from a checkpoint
-  std::vector<policy::PolicyState> warm_start;   ///< by policy slot; empty without a warm start
-  std::vector<std::string> quarantined;          ///< checkpoints that were damaged and set aside
+  /// By policy slot: weights to begin with where they are not fresh, of a warm start or of class checkpoint.
+  std::vector<std::optional<policy::PolicyState>> initial;
+  std::vector<std::string> quarantined;  ///< checkpoints that were damaged and set aside
 };
 
 /// Reads and checks the configuration, makes or takes the run folder, loads what a resume or a warm start needs. Every

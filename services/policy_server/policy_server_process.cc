@@ -30,7 +30,9 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags, const env::EnvRegis
   TROUPE_ASSIGN_OR_RETURN(const RunPolicies loaded, LoadRunPolicies(flags.run_folder, flags.checkpoint, registry));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<serving::QueryEngine> engine,
                           serving::QueryEngine::Create(loaded.run.policies, {.seed = flags.seed.value_or(DrawSeed())}));
-  for (const policy::WeightSnapshotPtr& weights : loaded.weights) TROUPE_RETURN_IF_ERROR(engine->SetWeights(weights));
+  for (const policy::WeightSnapshotPtr& weights : loaded.weights) {
+    if (weights != nullptr) TROUPE_RETURN_IF_ERROR(engine->SetWeights(weights));
+  }
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::QueryServer> server,

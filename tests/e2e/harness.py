@@ -55,6 +55,13 @@ class TroupeTestCase(unittest.TestCase):
                     found[path] = self.hash_of(path)
         return found
 
+    def tensors(self, *parts):
+        """(name, bytes) of everything in a checkpoint's policies.safetensors."""
+        with open(self.path(*parts, "policies.safetensors"), "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header, data = json.loads(file.read(size)), file.read()
+        return [(name, data[slice(*entry["data_offsets"])]) for name, entry in header.items() if name != "__metadata__"]
+
     def progress(self, run):
         with open(self.path("runs", run, "progress.jsonl")) as file:
             return [json.loads(line) for line in file]

@@ -97,13 +97,6 @@ evaluation: {episodes: 1}
         self.assertEqual(weights[0]["agent_1"], weights[1]["agent_1"])
         self.assertNotEqual(weights[0]["agent_0"], weights[1]["agent_0"])
 
-    def tensors(self, *parts):
-        """(name, bytes) of everything in a checkpoint's policies.safetensors."""
-        with open(self.path(*parts, "policies.safetensors"), "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header, data = json.loads(file.read(size)), file.read()
-        return [(name, data[slice(*entry["data_offsets"])]) for name, entry in header.items() if name != "__metadata__"]
-
     def test_a_run_adds_up_and_can_be_verified(self):
         self.train("run", workers=2)
         self.assertFalse(os.path.exists(self.path("runs", "run", "address")), "the learner has ended")

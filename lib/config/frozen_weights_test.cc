@@ -1,0 +1,140 @@
+#include "lib/config/frozen_weights.h"
+
+#include <filesystem>
+#include <string>
+
+#include "lib/envs/register_all.h"
+#include "lib/storage/run_folder.h"
+#include "lib/storage/testing.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::config {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kSource[] = R"(
+env: {name: rock_paper_scissors}
+algorithm: {name: ippo}
+model: {actor_hidden_sizes: [8], critic_hidden_sizes: [8]}
+multi_agent: {policies: {main: {}, dice: {class: random}}, policy_mapping: {player_0: main, player_1: dice}}
+)";
+constexpr char kRun[] = R"(
+env: {name: rock_paper_scissors}
+algorithm: {name: ippo}
+model: {actor_hidden_sizes: [8], critic_hidden_sizes: [8], actor_output_gain: 0.5}
+multi_agent: {policies: {main: {}, old: {}}, policy_mapping: {player_0: main, player_1: old}}
+)";
+
+class FrozenWeightsTest : public testing::Test {
+ protected:
+  FrozenWeightsTest() { envs::RegisterAllEnvs(registry_); }
+
+  ResolvedRun Resolve(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml", overrides);
+    EXPECT_TRUE(config.ok()) << config.status();
+    const absl::StatusOr<ResolvedRun> run = ResolveRun(*config, registry_);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return *run;
+  }
+
+  /// A run folder with checkpoints after `env_steps`, the weights coloured by the steps.
+  std::string MakeRun(const std::string& name, const std::vector<int64_t>& env_steps, bool separately = false) {
+    const ResolvedRun source = Resolve(kSource);
+    storage::RunFolder::Options options;
+    options.directory = scratch_.path() + "/" + name;
+    options.checkpoint.spec_hash = source.schema.Hash();
+    options.checkpoint.config_yaml = source.config.ToYaml();
+    options.checkpoint.store_separately = separately;
+    options.specs = source.policies;
+    auto folder = storage::RunFolder::Open(options);
+    EXPECT_TRUE(folder.ok()) << folder.status();
+    for (const int64_t steps : env_steps) {
+      learner::LearnerState state = storage::StateForTesting(source.policies[0], steps);
+      policy::PolicyState dice;
+      dice.id = source.policies[1].id;
+      state.policies.push_back(dice);
+      const absl::Status saved = (*folder)->Save(state, false);
+      EXPECT_TRUE(saved.ok()) << saved;
+      std::vector<std::string> quarantined;
+      const absl::StatusOr<learner::LearnerState> back = (*folder)->LoadLatest(&quarantined);
+      EXPECT_TRUE(back.ok()) << back.status();
+      EXPECT_TRUE(back->policies[1].parameters.empty());
+    }
+    return options.directory;
+  }
+
+  absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> Load(const std::string& policy_class,
+                                                                       const std::vector<std::string>& more = {}) {
+    std::vector<std::string> overrides = {"multi_agent.policies.old.class=\"" + policy_class + "\""};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return LoadFrozenWeights(Resolve(kRun, overrides), registry_);
+  }
+
+  std::string ErrorOf(absl::StatusCode code, const std::string& policy_class,
+                      const std::vector<std::string>& more = {}) {
+    const auto states = Load(policy_class, more);
+    EXPECT_EQ(states.status().code(), code) << states.status();
+    return std::string(states.status().message());
+  }
+
+  storage::ScratchDirectory scratch_;
+  env::EnvRegistry registry_;
+};
+
+TEST_F(FrozenWeightsTest, TakesTheLatestOfARunOrTheCheckpointItself) {
+  for (const bool separately : {false, true}) {
+    const std::string run = MakeRun(separately ? "separate" : "together", {100, 200}, separately);
+    const auto latest = Load("checkpoint:" + run + "#main");
+    ASSERT_TRUE(latest.ok()) << latest.status();
+    EXPECT_FALSE((*latest)[0].has_value()) << "the policy that learns has weights of its own";
+    ASSERT_TRUE((*latest)[1].has_value());
+    const policy::PolicyState& state = *(*latest)[1];
+    EXPECT_EQ(state.id.value(), "old");
+    EXPECT_EQ(state.version, policy::WeightVersion{});
+    EXPECT_TRUE(state.adam_exp_avg.empty());
+    EXPECT_FLOAT_EQ(state.parameters[3], 0.001f * 203);
+    const auto first = Load("checkpoint:" + run + "/checkpoints/100#main");
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_FLOAT_EQ((*first)[1]->parameters[3], 0.001f * 103);
+  }
+}
+
+TEST_F(FrozenWeightsTest, SaysWhatIsNotThere) {
+  EXPECT_THAT(
+      ErrorOf(absl::StatusCode::kNotFound, "checkpoint:/nowhere/at/all"),
+      HasSubstr("multi_agent.policies.old.class: \"/nowhere/at/all\" is neither a checkpoint nor a run folder"));
+  const std::string run = MakeRun("run", {100});
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + run),
+              HasSubstr("is not there; expected one of main, dice, as checkpoint:PATH#ID"));
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kFailedPrecondition, "checkpoint:" + run + "#dice"),
+              HasSubstr("is of class random, which has no weights"));
+  ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + MakeRun("empty", {}) + "#main");
+}
+
+TEST_F(FrozenWeightsTest, SaysWhatDiffers) {
+  const std::string checkpoint = "checkpoint:" + MakeRun("run", {100}) + "#main";
+  const auto difference = [&](const std::string& override_text) {
+    return ErrorOf(absl::StatusCode::kFailedPrecondition, checkpoint, {override_text});
+  };
+  EXPECT_THAT(difference("model.actor_hidden_sizes=[8, 8]"),
+              HasSubstr("does not fit: model.actor_hidden_sizes is [8], expected [8, 8]"));
+  EXPECT_THAT(difference("multi_agent.policies.old.model.activation=relu"),
+              HasSubstr("does not fit: model.activation is tanh, expected relu"));
+  EXPECT_THAT(difference("algorithm.normalize_observations=true"),
+              HasSubstr("normalize_observations is false, expected true"));
+  EXPECT_THAT(difference("algorithm.name=mappo"),
+              HasSubstr("the critic's input is the observation, expected all observations"));
+  EXPECT_THAT(difference("action_bound_method=none"), HasSubstr("action_bound_method is clip, expected none"));
+}
+
+TEST_F(FrozenWeightsTest, ADamagedCheckpointIsDataLoss) {
+  const std::string run = MakeRun("run", {100});
+  const std::string file = run + "/checkpoints/100/policies.safetensors";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kDataLoss, "checkpoint:" + run + "#main"), HasSubstr("damaged"));
+}
+
+}  // namespace
+}  // namespace troupe::config

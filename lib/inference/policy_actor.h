@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/weight_snapshot.h"
+
+namespace troupe::inference {
+
+/// Whose decision a row is: the counter of its random numbers, and the slot of its agent-id one-hot.
+struct RowKey {
+  uint32_t env_id = 0;
+  uint32_t episode = 0;
+  int32_t slot = 0;       ///< agent slot
+  uint32_t env_step = 0;  ///< steps of the episode before this decision
+};
+static_assert(sizeof(RowKey) == 16);
+
+/// Rows to act for; memory belongs to the caller.
+struct ActInput {
+  int64_t rows = 0;
+  const void* obs = nullptr;             ///< [rows, observation_size] of the observation space's flat_dtype
+  const uint8_t* action_mask = nullptr;  ///< [rows, mask_size]; needed exactly when the policy has a mask
+  const RowKey* keys = nullptr;          ///< [rows]
+  bool deterministic = false;            ///< the distribution's mode instead of a sample
+};
+
+/// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without. Made and used by one thread
+/// (the stepping thread); never blocks.
+class PolicyActor {
+ public:
+  virtual ~PolicyActor() = default;
+
+  /// Takes new weights. INVALID_ARGUMENT when they do not fit; the old ones stay then. FAILED_PRECONDITION for a class
+  /// without weights.
+  virtual absl::Status SetWeights(policy::WeightSnapshotPtr weights) = 0;
+  /// Writes actions [rows, action_words] as sampled (before bounding; discrete words include `start`) and their
+  /// log-probabilities [rows] (0 for a class without weights). FAILED_PRECONDITION without weights where they are
+  /// needed; INVALID_ARGUMENT names the first row whose mask forbids every category of a leaf; INTERNAL for an action
+  /// that makes no sense. No heap allocation once it has seen a batch as large.
+  virtual absl::Status Act(const ActInput& input, space::ActionWord* actions, float* logp) = 0;
+};
+
+/// The mask of `key`'s decision allows nothing: INVALID_ARGUMENT.
+absl::Status EverythingForbidden(const policy::PolicySpec& spec, const RowKey& key);
+/// A mask was given to a policy without one, or the other way round: INVALID_ARGUMENT; else OK.
+absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input);
+
+}  // namespace troupe::inference

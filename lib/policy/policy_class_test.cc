@@ -1,0 +1,89 @@
+#include "lib/policy/policy_class.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing.h"
+#include "lib/policy/weight_snapshot.h"
+
+namespace troupe::policy {
+namespace {
+
+using Kind = PolicyClass::Kind;
+using ::testing::HasSubstr;
+
+std::string ErrorOf(const std::string& text) {
+  const absl::StatusOr<PolicyClass> parsed = ParsePolicyClass(text);
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(parsed.status().message());
+}
+
+TEST(PolicyClassTest, ReadsWhatItWrites) {
+  for (const std::string text :
+       {"ppo", "random", "scripted:beat_last", "checkpoint:runs/a", "checkpoint:/x/runs/a#b/checkpoints/100#main"}) {
+    const absl::StatusOr<PolicyClass> parsed = ParsePolicyClass(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->ToString(), text);
+  }
+  const PolicyClass checkpoint = *ParsePolicyClass("checkpoint:runs/a#main");
+  EXPECT_EQ(checkpoint.path, "runs/a");
+  EXPECT_EQ(checkpoint.source, PolicyId("main"));
+  EXPECT_EQ(ParsePolicyClass("scripted:beat_last")->name, "beat_last");
+}
+
+TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
+  EXPECT_TRUE(PolicyClass{}.trainable());
+  EXPECT_TRUE(PolicyClass{}.has_weights());
+  EXPECT_TRUE(ParsePolicyClass("checkpoint:runs/a")->has_weights());
+  EXPECT_FALSE(ParsePolicyClass("checkpoint:runs/a")->trainable());
+  for (const char* text : {"random", "scripted:x"}) {
+    EXPECT_FALSE(ParsePolicyClass(text)->has_weights()) << text;
+    EXPECT_FALSE(ParsePolicyClass(text)->trainable()) << text;
+  }
+}
+
+TEST(PolicyClassTest, RefusesInWords) {
+  EXPECT_EQ(ErrorOf("radnom"),
+            "got \"radnom\", the nearest is \"random\"; expected ppo, random, scripted:NAME, or checkpoint:PATH "
+            "(checkpoint:PATH#ID for a policy of another id)");
+  EXPECT_THAT(ErrorOf(""), HasSubstr("got \"\", expected ppo"));
+  EXPECT_THAT(ErrorOf("random:x"), HasSubstr("which takes no argument"));
+  EXPECT_THAT(ErrorOf("scripted"), HasSubstr("without its NAME"));
+  EXPECT_THAT(ErrorOf("checkpoint:"), HasSubstr("without its PATH"));
+  EXPECT_THAT(ErrorOf("checkpoint:#main"), HasSubstr("without its PATH"));
+  EXPECT_THAT(ErrorOf("checkpoint:runs/a#../b"), HasSubstr("policy id"));
+  EXPECT_TRUE(ParsePolicyClass("checkpoint:" + std::string(4096, 'x')).ok());
+  EXPECT_THAT(ErrorOf("checkpoint:" + std::string(4097, 'x')), HasSubstr("4097 characters"));
+}
+
+TEST(PolicyClassTest, IsPartOfTheSpecAndDecidesWhetherThereAreParameters) {
+  const PolicySpec ppo = SmallSpecForTesting();
+  PolicySpec random = ppo;
+  random.policy_class = *ParsePolicyClass("random");
+  EXPECT_NE(random.ToString(), ppo.ToString());
+  EXPECT_EQ(random.ToString(), ppo.ToString() + " class=random");
+  EXPECT_GT(ParameterLayout::For(ppo).size(), 0);
+  EXPECT_EQ(ParameterLayout::For(random).size(), 0);
+  EXPECT_EQ(ParameterLayout::For(random).actor_size(), 0);
+  random.normalize_observations = true;
+  EXPECT_THAT(std::string(random.Validate().message()), HasSubstr("class random has no observation normalizer"));
+}
+
+TEST(PolicyClassTest, AStateWithoutWeightsIsValidAndGivesAnEmptySnapshot) {
+  PolicySpec random = SmallSpecForTesting();
+  random.policy_class = *ParsePolicyClass("random");
+  PolicyState state;
+  state.id = random.id;
+  EXPECT_TRUE(state.Validate(random).ok()) << state.Validate(random);
+  const absl::StatusOr<WeightSnapshotPtr> snapshot = SnapshotOf(state, random);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_TRUE((*snapshot)->actor.empty());
+  state.parameters = {1.0f};
+  EXPECT_FALSE(state.Validate(random).ok());
+}
+
+}  // namespace
+}  // namespace troupe::policy
