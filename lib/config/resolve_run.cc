@@ -89,11 +89,11 @@ training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
   return {schedule.initial(), schedule.final(), schedule.env_steps()};
 }
 
-/// Rows of the policy that plays the most agents, and of the one that plays the fewest, in a batch where every agent
-/// acts at every step; drawn policies count as often as they are expected, and not as the fewest: how many rows they
-/// get is left to chance.
+/// Rows of policies in a batch where every agent acts at every step.
 struct BatchRows {
-  int64_t most = 0;
+  int64_t most = 0;  ///< of the one with the most; one that is drawn counts as often as is to be expected
+  /// Of the one with the fewest among those that always play; where all are drawn, the whole batch's, for chance may
+  /// give them all to one.
   int64_t fewest = 0;
 };
 BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
@@ -107,7 +107,7 @@ BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
   BatchRows rows;
   rows.most = static_cast<int64_t>(
       std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(train_batch_size)));
-  rows.fewest = rows.most;
+  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * train_batch_size;
   for (const int64_t count : always) {
     if (count > 0) rows.fewest = std::min(rows.fewest, count * train_batch_size);
   }
@@ -130,7 +130,7 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
-  if (!algorithm.has_minibatch_size()) return std::min(kDefaultMinibatchRows, rows.fewest);
+  if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
   if (algorithm.minibatch_size() > rows.fewest) {
     return KeyError(run.config, "algorithm.minibatch_size",
                     absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,

@@ -402,6 +402,17 @@ multi_agent:
             std::string::npos);
 }
 
+TEST_F(ResolveRunTest, MinibatchesOfDrawnPolicies) {
+  const std::string drawn = "env: {name: team}\nmulti_agent: {policy_mapping: {\"*\": {a: 1, b: 1, c: 4}}}\n";
+  // c is expected to have 4 / 6 of the rows of three agents, 1333 of them; how many it gets is left to chance.
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 667}").ppo.minibatch_size, 1000);
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100}").ppo.minibatch_size, 200);
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}").ppo.minibatch_size, 300);
+  EXPECT_NE(ErrorOf(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 301}")
+                .find("algorithm.minibatch_size: got 301, expected at most the 300 rows"),
+            std::string::npos);
+}
+
 TEST_F(ResolveRunTest, PoliciesToTrain) {
   const std::string two = "env: {name: mixed}\nmulti_agent: {policy_mapping: {\"wolf_*\": wolves, sheep: sheep}";
   EXPECT_EQ(Resolve(two + "}").learner.trains, (std::vector<bool>{true, true}));
