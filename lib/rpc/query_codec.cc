@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -25,6 +26,11 @@ absl::Span<const T> Borrow(const std::string& bytes) {
 /// An unknown number must not become a known one by losing bits.
 tensor::DType ToDType(int number) {
   return v1::DType_IsValid(number) ? static_cast<tensor::DType>(number) : tensor::DType::kUnspecified;
+}
+
+/// `words` is as long as `bytes`; both may be empty, for which memcpy has no pointer.
+void CopyWords(const std::string& bytes, std::vector<space::ActionWord>* words) {
+  if (!bytes.empty()) std::memcpy(words->data(), bytes.data(), bytes.size());
 }
 
 absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, const serving::QueryRows& asked) {
@@ -55,8 +61,8 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
   }
   out.actions.resize(rows * words);
   out.sampled_actions.resize(rows * words);
-  std::memcpy(out.actions.data(), in.actions().data(), in.actions().size());
-  std::memcpy(out.sampled_actions.data(), in.sampled_actions().data(), in.sampled_actions().size());
+  CopyWords(in.actions(), &out.actions);
+  CopyWords(in.sampled_actions(), &out.sampled_actions);
   out.logp.assign(in.action_logp().begin(), in.action_logp().end());
   return out;
 }
