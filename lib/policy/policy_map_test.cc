@@ -268,7 +268,11 @@ class Model {
 };
 
 TEST(PolicyMapTest, EqualsThePlainModelInRandomHistories) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kHistories = 1000;
+#else
   constexpr int kHistories = 10000;
+#endif
   constexpr int kOperations = 200;
   int64_t evictions = 0, writes = 0;
   for (int history = 0; history < kHistories; ++history) {
