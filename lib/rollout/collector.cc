@@ -132,7 +132,7 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, absl::Span<const po
   const int64_t group = std::max<int64_t>(1, config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
     const size_t count = std::min(static_cast<size_t>(group), granted_.size() - first);
-    const absl::Status status =
+    absl::Status status =
         RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count), first + count == granted_.size(), sink);
     if (!status.ok()) {
       // A fragment that was not finished is lost, and with it the episodes that it was part of.
