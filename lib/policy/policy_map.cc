@@ -249,8 +249,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
   bool waited = false;
   {
     base::MutexLock lock(&mutex_);
-    // Counted before the pins are looked at, so that whoever unpins from here on notifies.
-    waiting_.fetch_add(1, std::memory_order_seq_cst);
+    bool announced = false;
     absl::Status status;
     while (true) {
       // The batch's pins are held here (from Acquire, or from below), and nobody can evict: the lock is ours.
@@ -270,6 +269,11 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
       }
       if (!status.ok()) break;
       if (!others && MakeRoomLocked(static_cast<int64_t>(ours.size()), tick, &dropped)) break;
+      // Whoever unpins once we are announced notifies; who did so before has to be looked for once more.
+      if (!std::exchange(announced, true)) {
+        waiting_.fetch_add(1, std::memory_order_seq_cst);
+        continue;
+      }
       // Wait with empty hands. Only the pins made before the lock was ours can have been in somebody's way.
       for (const PolicySlot slot : slots) Unpin(lane, slot.value());
       if (!waited) changed_.NotifyAll();
@@ -277,7 +281,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
       changed_.Wait(&mutex_);
       for (const PolicySlot slot : slots) Pin(lane, slot.value());
     }
-    waiting_.fetch_sub(1, std::memory_order_seq_cst);
+    if (announced) waiting_.fetch_sub(1, std::memory_order_seq_cst);
     if (!status.ok()) return status;
     for (const int32_t slot : ours) entries_[slot].state = State::kLoading;
     loading_ += static_cast<int64_t>(ours.size());
