@@ -15,6 +15,7 @@
 #include "lib/policy/policy_state_tier.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/random_state.h"
+#include "lib/policy/testing/state_form.h"
 #include "lib/storage/disk_blob_store.h"
 #include "lib/storage/testing.h"
 #include <benchmark/benchmark.h>
@@ -121,20 +122,6 @@ void BM_MissFloorMemcpy(benchmark::State& state) {
 }
 BENCHMARK(BM_MissFloorMemcpy)->UseRealTime();
 
-/// Residents are PolicyStates themselves.
-class StateForm final : public troupe::policy::ResidentForm {
- public:
-  absl::StatusOr<PolicyTier::Value> FromState(PolicySlot, const PolicyState& state) override {
-    return PolicyTier::Value(std::make_shared<PolicyState>(state));
-  }
-  PolicyState ToState(PolicySlot, const PolicyTier::Value& value) override {
-    return *static_cast<const PolicyState*>(value.get());
-  }
-  int64_t Bytes(const PolicyTier::Value& value) const override {
-    return troupe::policy::BytesOf(*static_cast<const PolicyState*>(value.get()));
-  }
-};
-
 /// Argument: whether the host budget holds the states; else they are files.
 void BM_MissThroughTheTier(benchmark::State& state) {
   constexpr int32_t kStates = 64;
@@ -145,7 +132,7 @@ void BM_MissThroughTheTier(benchmark::State& state) {
   const PolicyState kept = troupe::policy::RandomState(spec, 1);
   const troupe::storage::ScratchDirectory scratch;
   troupe::storage::DiskBlobStore blobs(scratch.path() + "/blobs");
-  StateForm form;
+  troupe::policy::StateForm form;
   const auto tier = *troupe::policy::PolicyStateTier::Make(
       &specs, {state.range(0) == 1 ? int64_t{1} << 30 : 0},
       {&blobs, &form, [&](PolicySlot) { return absl::StatusOr<PolicyState>(kept); }, nullptr});

@@ -10,25 +10,12 @@
 #include "lib/policy/testing/fake_blob_store.h"
 #include "lib/policy/testing/random_state.h"
 #include "lib/policy/testing/same_bits.h"
+#include "lib/policy/testing/state_form.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::policy {
 namespace {
-
-/// Residents are PolicyStates themselves.
-class SameForm final : public ResidentForm {
- public:
-  absl::StatusOr<PolicyTier::Value> FromState(PolicySlot, const PolicyState& state) override {
-    return PolicyTier::Value(std::make_shared<PolicyState>(state));
-  }
-  PolicyState ToState(PolicySlot, const PolicyTier::Value& value) override {
-    return *static_cast<const PolicyState*>(value.get());
-  }
-  int64_t Bytes(const PolicyTier::Value& value) const override {
-    return BytesOf(*static_cast<const PolicyState*>(value.get()));
-  }
-};
 
 struct Fixture {
   /// A budget of so many states.
@@ -61,7 +48,7 @@ struct Fixture {
     ExpectSameBits(*static_cast<const PolicyState*>(value->get()), State(slot, seed));
   }
 
-  SameForm form;
+  StateForm form;
   FakeBlobStore blobs;
   std::vector<PolicySpec> specs;
   int fallbacks = 0;
@@ -78,7 +65,7 @@ TEST(BlobKeyTest, IsNeverAPath) {
 
 TEST(PolicyStateTierTest, RefusesABudgetBelowZero) {
   std::vector<PolicySpec> specs;
-  SameForm form;
+  StateForm form;
   const auto tier = PolicyStateTier::Make(
       &specs, {-1}, {nullptr, &form, [](PolicySlot) { return absl::StatusOr<PolicyState>(PolicyState()); }, nullptr});
   EXPECT_EQ(tier.status().message(), "host_budget_bytes is -1; expected at least 0");
