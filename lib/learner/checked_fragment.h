@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,9 @@ struct CheckedFragment {
   sample::MultiAgentBatchPtr batch;
   absl::Status status;               ///< of ValidateBatch
   std::vector<PolicyRowCount> rows;  ///< also of an invalid one, clamped to the limits
+  /// Rows that were left out of `batch`: they are STALE whatever becomes of the others.
+  std::vector<PolicyRowCount> stale_rows;
+  std::string stale_reason;          ///< of the first of them
   std::vector<LaneCoverage> lanes;   ///< ascending env id; empty for an invalid one
   int64_t bytes = 0;                 ///< that it holds in memory
 };
