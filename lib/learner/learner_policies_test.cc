@@ -76,7 +76,7 @@ class LearnerPoliciesTest : public testing::Test {
     std::vector<Disposition> got;
     while (auto grant = port_->TryTakeGrant()) {
       last_grant_ = *grant;
-      for (auto& fragment : rollout_->Play(*grant, {config_.learner_epoch, trainer_->updates()})) {
+      for (auto& fragment : rollout_->Play(*grant, {config_.learner_epoch, learner_->Status().progress.updates})) {
         const auto ack = learner_->Submit(ticket_, next_sequence_++, fragment);
         EXPECT_TRUE(ack.ok()) << ack.status();
         if (ack.ok()) got.push_back(ack->disposition);

@@ -20,7 +20,8 @@ class FakeTrainer final : public Trainer {
     for (const policy::PolicySpec& spec : specs_) {
       policy::PolicyState state;
       state.id = spec.id;
-      state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
+      // A free slot has nothing.
+      if (!spec.id.value().empty()) state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
       states_.push_back(std::move(state));
     }
   }
