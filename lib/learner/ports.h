@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/sample/grant.h"
 
@@ -23,6 +24,9 @@ class WorkerPort {
 class WeightPublisher {
  public:
   virtual ~WeightPublisher() = default;
+  /// The policies changed: told before anything of a new one is published. `policies` holds every slot that is
+  /// published from now on.
+  virtual void SetPolicies(policy::PolicyTablePtr /*policies*/) {}
   virtual void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/ids.h"
 
 namespace troupe::sample {
@@ -25,6 +26,8 @@ struct Grant {
   policy::WeightVersion min_version;  ///< wait for it before sampling
   bool complete_episodes = false;
   std::vector<GrantLane> lanes;  ///< ascending env_id
+  /// The policies as of this grant: episodes that begin in it are mapped by them. nullptr: as of the run's start.
+  policy::PolicyTablePtr policies;
 };
 
 /// What became of one (fragment, policy), or of a whole fragment that could not be read. Values are on the wire.

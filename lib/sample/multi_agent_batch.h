@@ -114,6 +114,10 @@ struct MultiAgentBatch {
   int64_t num_env_steps = 0;    ///< steps taken: what train_batch_size counts
   int64_t num_agent_steps = 0;  ///< rows with agent_mask 1, over all policies
   bool last_of_grant = false;
+  int64_t policies_revision = 0;  ///< of the PolicyTable that the worker had
+  /// Lowest revision by which an episode was mapped that the worker still has in progress, in any of its environments;
+  /// policies_revision when there is none.
+  int64_t oldest_revision = 0;
 
   std::vector<EpisodeEntry> episodes;
   std::vector<FinishedEpisode> finished;

@@ -1,0 +1,211 @@
+#include "lib/policy/policy_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::policy {
+namespace {
+
+/// As errors quote an id that anybody may have sent.
+std::string Quoted(const PolicyId& id) { return absl::StrCat("\"", base::LogSafe(id.value(), 64), "\""); }
+
+/// The rule that names `id`, or nullptr.
+const MappingRule* RuleNaming(const std::vector<MappingRule>& rules, const PolicyId& id) {
+  for (const MappingRule& rule : rules) {
+    for (const WeightedPolicy& weighted : rule.policies) {
+      if (weighted.policy == id) return &rule;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status CheckTrains(const PolicySpec& spec, bool trains) {
+  if (!trains || spec.policy_class.trainable()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("policy ", Quoted(spec.id), " is of class ",
+                                                 base::LogSafe(spec.policy_class.ToString()),
+                                                 ", which is never trained; expected one of class ppo"));
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Make(std::vector<PolicySpec> specs, std::vector<bool> trains,
+                                                 std::vector<MappingRule> mapping, std::vector<std::string> agent_ids) {
+  if (specs.empty()) return absl::InvalidArgumentError("a run needs at least one policy, got none");
+  if (trains.size() != specs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "got ", trains.size(), " marks of who trains, expected one for each of ", specs.size(), " policies"));
+  }
+  std::shared_ptr<PolicyTable> table(new PolicyTable);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    TROUPE_RETURN_IF_ERROR(table->Place(std::move(specs[i]), trains[i]).status());
+  }
+  table->rules_ = std::move(mapping);
+  table->agent_ids_ = std::move(agent_ids);
+  return Finish(std::move(table));
+}
+
+std::shared_ptr<PolicyTable> PolicyTable::Next() const {
+  std::shared_ptr<PolicyTable> next(new PolicyTable(*this));
+  ++next->revision_;
+  return next;
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Finish(std::shared_ptr<PolicyTable> table) {
+  for (const MappingRule& rule : table->rules_) {
+    for (const WeightedPolicy& weighted : rule.policies) {
+      if (const absl::Status known = table->SlotOf(weighted.policy).status(); !known.ok()) {
+        return absl::Status(
+            known.code(), absl::StrCat("policy_mapping: \"", base::LogSafe(rule.agent_glob), "\": ", known.message()));
+      }
+    }
+  }
+  TROUPE_ASSIGN_OR_RETURN(table->mapping_, MakeRuleMapping(table->rules_, table->agent_ids_, table->ActiveIds()));
+  return table;
+}
+
+absl::StatusOr<PolicySlot> PolicyTable::Place(PolicySpec spec, bool trains) {
+  TROUPE_RETURN_IF_ERROR(spec.Validate());
+  TROUPE_RETURN_IF_ERROR(CheckTrains(spec, trains));
+  if (FindSlot(spec.id).has_value()) {
+    return absl::AlreadyExistsError(absl::StrCat("policy ", Quoted(spec.id), " is one of the run's already"));
+  }
+  auto place = std::find(entries_.begin(), entries_.end(), std::nullopt);
+  if (place == entries_.end()) {
+    if (entries_.size() == kMaxPolicies) {
+      return absl::ResourceExhaustedError(absl::StrCat("the run has ", kMaxPolicies,
+                                                       " policies, the most there may be; remove one before ",
+                                                       Quoted(spec.id), " is added"));
+    }
+    place = entries_.emplace(entries_.end());
+  }
+  place->emplace(PolicyEntry{std::move(spec), trains, /*since=*/revision_});
+  return PolicySlot(static_cast<int32_t>(place - entries_.begin()));
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Add(PolicySpec spec, bool trains) const {
+  std::shared_ptr<PolicyTable> next = Next();
+  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains).status());
+  return Finish(std::move(next));
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Remove(const PolicyId& id) const {
+  TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
+  if (const MappingRule* rule = RuleNaming(rules_, id)) {
+    return absl::FailedPreconditionError(absl::StrCat("policy ", Quoted(id), " plays: policy_mapping gives it to \"",
+                                                      base::LogSafe(rule->agent_glob),
+                                                      "\"; map those agents to others before it is removed"));
+  }
+  std::shared_ptr<PolicyTable> next = Next();
+  next->entries_[static_cast<size_t>(slot.value())]->removed = next->revision_;
+  return Finish(std::move(next));
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Replace(PolicySpec spec) const {
+  TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(spec.id));
+  std::shared_ptr<PolicyTable> next = Next();
+  PolicyEntry& old = *next->entries_[static_cast<size_t>(slot.value())];
+  old.removed = next->revision_;
+  old.replaced = true;
+  const bool trains = old.trains && spec.policy_class.trainable();
+  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains).status());
+  return Finish(std::move(next));
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::SetTrains(const PolicyId& id, bool trains) const {
+  TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
+  TROUPE_RETURN_IF_ERROR(CheckTrains(Find(slot)->spec, trains));
+  std::shared_ptr<PolicyTable> next = Next();
+  next->entries_[static_cast<size_t>(slot.value())]->trains = trains;
+  return next;
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::SetTrainable(absl::Span<const PolicyId> ids) const {
+  std::shared_ptr<PolicyTable> next = Next();
+  for (std::optional<PolicyEntry>& entry : next->entries_) {
+    if (entry.has_value() && entry->active()) entry->trains = false;
+  }
+  for (const PolicyId& id : ids) {
+    TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
+    PolicyEntry& entry = *next->entries_[static_cast<size_t>(slot.value())];
+    TROUPE_RETURN_IF_ERROR(CheckTrains(entry.spec, true));
+    entry.trains = true;
+  }
+  return next;
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::SetMapping(std::vector<MappingRule> rules) const {
+  std::shared_ptr<PolicyTable> next = Next();
+  next->rules_ = std::move(rules);
+  return Finish(std::move(next));
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Release(absl::Span<const PolicySlot> slots) const {
+  std::shared_ptr<PolicyTable> next = Next();
+  for (const PolicySlot slot : slots) {
+    const PolicyEntry* entry = next->Find(slot);
+    if (entry == nullptr) return absl::NotFoundError(absl::StrCat("slot ", slot.value(), " holds no policy"));
+    if (entry->active()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("slot ", slot.value(), " holds policy ", Quoted(entry->spec.id), ", which was not removed"));
+    }
+    next->entries_[static_cast<size_t>(slot.value())].reset();
+  }
+  while (!next->entries_.empty() && !next->entries_.back().has_value()) next->entries_.pop_back();
+  return Finish(std::move(next));
+}
+
+const PolicyEntry* PolicyTable::Find(PolicySlot slot) const {
+  if (slot.value() < 0 || static_cast<size_t>(slot.value()) >= entries_.size()) return nullptr;
+  const std::optional<PolicyEntry>& entry = entries_[static_cast<size_t>(slot.value())];
+  return entry.has_value() ? &*entry : nullptr;
+}
+
+std::optional<PolicySlot> PolicyTable::FindSlot(const PolicyId& id) const {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].has_value() && entries_[i]->active() && entries_[i]->spec.id == id) {
+      return PolicySlot(static_cast<int32_t>(i));
+    }
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<PolicySlot> PolicyTable::SlotOf(const PolicyId& id) const {
+  if (const std::optional<PolicySlot> slot = FindSlot(id)) return *slot;
+  std::vector<std::string> known;
+  for (const PolicyId& active : ActiveIds()) {
+    if (!active.value().empty()) known.push_back(active.value());
+  }
+  const std::string nearest = base::NearestName(id.value(), known);
+  return absl::NotFoundError(
+      absl::StrCat("policy ", Quoted(id), " is not one of this run's ", known.size(),
+                   nearest.empty() ? std::string() : absl::StrCat("; the nearest is \"", nearest, "\"")));
+}
+
+std::vector<PolicySpec> PolicyTable::Specs() const {
+  std::vector<PolicySpec> specs(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].has_value()) specs[i] = entries_[i]->spec;
+  }
+  return specs;
+}
+
+std::vector<PolicyId> PolicyTable::ActiveIds() const {
+  std::vector<PolicyId> ids(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].has_value() && entries_[i]->active()) ids[i] = entries_[i]->spec.id;
+  }
+  return ids;
+}
+
+bool PolicyTable::IsMapped(PolicySlot slot) const {
+  const PolicyEntry* entry = Find(slot);
+  return entry != nullptr && entry->active() && RuleNaming(rules_, entry->spec.id) != nullptr;
+}
+
+}  // namespace troupe::policy

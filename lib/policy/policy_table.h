@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/policy/ids.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::policy {
+
+/// A policy of a run and its part in it.
+struct PolicyEntry {
+  PolicySpec spec;
+  bool trains = false;    ///< policies_to_train; a predicate may still leave trajectories out
+  int64_t since = 0;      ///< revision of the table that brought it
+  int64_t removed = 0;    ///< revision that removed it; 0: it stays. No episode that begins from then on plays it.
+  bool replaced = false;  ///< removed for another of its id: rows made with it are STALE
+
+  bool active() const { return removed == 0; }
+};
+
+/// The policies of a run by slot and who plays them, as of one revision. A change gives another table; whoever acts on
+/// one keeps it whole. Immutable and shared by pointer; thread-safe.
+///
+/// A removed policy keeps its slot until no episode plays it any more (Release); a released slot is free and goes to
+/// the next policy that is added. A slot therefore never changes its policy under an episode.
+///
+/// Errors of every change: INVALID_ARGUMENT, NOT_FOUND (an id that no active policy has), ALREADY_EXISTS,
+/// FAILED_PRECONDITION (the mapping still names what is to go), RESOURCE_EXHAUSTED (kMaxPolicies).
+class PolicyTable {
+ public:
+  /// Active and draining ones together.
+  static constexpr size_t kMaxPolicies = 1024;
+  using Ptr = std::shared_ptr<const PolicyTable>;
+
+  /// The first table of a run, revision 0: `specs` by slot. INVALID_ARGUMENT for none, two of one id, a `trains` of
+  /// another length or for a class that is not trained; what MakeRuleMapping says of the rules.
+  static absl::StatusOr<Ptr> Make(std::vector<PolicySpec> specs, std::vector<bool> trains,
+                                  std::vector<MappingRule> mapping, std::vector<std::string> agent_ids);
+
+  /// `spec` in the lowest free slot. Nobody plays it before SetMapping.
+  absl::StatusOr<Ptr> Add(PolicySpec spec, bool trains) const;
+  /// Takes out a policy that no rule names; its episodes end with it.
+  absl::StatusOr<Ptr> Remove(const PolicyId& id) const;
+  /// Another policy under the id of an active one, in a slot of its own: episodes that begin play it, rows of the old
+  /// one are STALE. It trains as the old one did, where its class can.
+  absl::StatusOr<Ptr> Replace(PolicySpec spec) const;
+  absl::StatusOr<Ptr> SetTrains(const PolicyId& id, bool trains) const;
+  /// Exactly these train.
+  absl::StatusOr<Ptr> SetTrainable(absl::Span<const PolicyId> ids) const;
+  absl::StatusOr<Ptr> SetMapping(std::vector<MappingRule> rules) const;
+  /// Frees the slots of removed policies. FAILED_PRECONDITION for an active one.
+  absl::StatusOr<Ptr> Release(absl::Span<const PolicySlot> slots) const;
+
+  /// Grows by one with every change, from 0.
+  int64_t revision() const { return revision_; }
+  /// By slot; nullopt: free. The last one is not free.
+  const std::vector<std::optional<PolicyEntry>>& entries() const { return entries_; }
+  size_t num_slots() const { return entries_.size(); }
+  /// nullptr for a slot that is free or none.
+  const PolicyEntry* Find(PolicySlot slot) const;
+  /// The slot of an active policy.
+  std::optional<PolicySlot> FindSlot(const PolicyId& id) const;
+  /// NOT_FOUND with the nearest id.
+  absl::StatusOr<PolicySlot> SlotOf(const PolicyId& id) const;
+  /// By slot; a free one has an empty id.
+  std::vector<PolicySpec> Specs() const;
+  /// By slot; "" for those that are not active.
+  std::vector<PolicyId> ActiveIds() const;
+  const std::vector<MappingRule>& rules() const { return rules_; }
+  const std::vector<std::string>& agent_ids() const { return agent_ids_; }
+  const PolicyMapping& mapping() const { return *mapping_; }
+  /// Whether any rule may give the slot to an agent.
+  bool IsMapped(PolicySlot slot) const;
+
+ private:
+  PolicyTable() = default;
+  /// A copy of the next revision, to be changed.
+  std::shared_ptr<PolicyTable> Next() const;
+  /// Resolves the rules against the active policies.
+  static absl::StatusOr<Ptr> Finish(std::shared_ptr<PolicyTable> table);
+  absl::StatusOr<PolicySlot> Place(PolicySpec spec, bool trains);
+
+  friend absl::StatusOr<Ptr> PolicyTableFromJson(std::string_view text);
+
+  int64_t revision_ = 0;
+  std::vector<std::optional<PolicyEntry>> entries_;
+  std::vector<MappingRule> rules_;
+  std::vector<std::string> agent_ids_;
+  std::shared_ptr<const PolicyMapping> mapping_;
+};
+using PolicyTablePtr = PolicyTable::Ptr;
+
+/// The table as JSON: what crosses the wire and lies in a checkpoint.
+std::string ToJson(const PolicyTable& table);
+/// INVALID_ARGUMENT for anything that ToJson could not have written; at most kMaxPolicyTableBytes.
+absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text);
+inline constexpr size_t kMaxPolicyTableBytes = 16 << 20;
+
+}  // namespace troupe::policy

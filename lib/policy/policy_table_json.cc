@@ -1,0 +1,280 @@
+// The JSON of a PolicyTable:
+//   {"revision": 12, "agents": ["agent_0"],
+//    "policies": [{"slot": 0, "id": "main", "since": 0, "trains": true, "class": "ppo", "observation_space":
+//    "Box(...)", ...}], "mapping": [{"agents": "*", "policies": [{"policy": "main", "weight": 1.0}]}]}
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/policy_table.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::policy {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array<std::pair<CriticInput, const char*>, 3> kCriticInputs = {{
+    {CriticInput::kObservation, "observation"},
+    {CriticInput::kJointObservation, "joint_observation"},
+    {CriticInput::kGlobalState, "global_state"},
+}};
+constexpr std::array<std::pair<ActionBoundMethod, const char*>, 3> kBoundMethods = {{
+    {ActionBoundMethod::kNone, "none"},
+    {ActionBoundMethod::kClip, "clip"},
+    {ActionBoundMethod::kTanh, "tanh"},
+}};
+
+template <typename Table, typename Value>
+const char* NameOf(const Table& table, Value value) {
+  for (const auto& [known, name] : table) {
+    if (known == value) return name;
+  }
+  return "unknown";
+}
+
+Json ModelToJson(const ModelSpec& model) {
+  return {{"actor_hidden_sizes", model.actor_hidden_sizes},
+          {"critic_hidden_sizes", model.critic_hidden_sizes},
+          {"activation", std::string(ActivationName(model.activation))},
+          {"actor_output_gain", model.actor_output_gain},
+          {"initial_log_std", model.initial_log_std}};
+}
+
+Json EntryToJson(size_t slot, const PolicyEntry& entry) {
+  const PolicySpec& spec = entry.spec;
+  return {{"slot", slot},
+          {"id", spec.id.value()},
+          {"since", entry.since},
+          {"removed", entry.removed},
+          {"replaced", entry.replaced},
+          {"trains", entry.trains},
+          {"class", spec.policy_class.ToString()},
+          {"observation_space", spec.observation_space.ToString()},
+          {"action_space", spec.action_space.ToString()},
+          {"model", ModelToJson(spec.model)},
+          {"critic_input", NameOf(kCriticInputs, spec.critic_input)},
+          {"critic_state_size", spec.critic_state_size},
+          {"agent_id_size", spec.agent_id_size},
+          {"critic_agent_id", spec.critic_agent_id},
+          {"normalize_observations", spec.normalize_observations},
+          {"has_action_mask", spec.has_action_mask},
+          {"action_bound_method", NameOf(kBoundMethods, spec.action_bound_method)},
+          {"action_scaling", spec.action_scaling}};
+}
+
+/// Reads the members of one object; the first error stays.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) Fail("", "an object", object);
+  }
+
+  const absl::Status& status() const { return status_; }
+  absl::Status Error(const char* key, const std::string& text) const {
+    return absl::InvalidArgumentError(absl::StrCat("policy table: ", where_, *key == '\0' ? "" : ".", key, " ", text));
+  }
+
+  const Json& Array(const char* key) {
+    const Json* value = Member(key, "a list");
+    if (value != nullptr && value->is_array()) return *value;
+    if (value != nullptr) Fail(key, "a list", *value);
+    return empty_;
+  }
+  std::string Text(const char* key) {
+    const Json* value = Member(key, "a text");
+    if (value == nullptr) return "";
+    if (value->is_string()) return value->get<std::string>();
+    Fail(key, "a text", *value);
+    return "";
+  }
+  bool Truth(const char* key) {
+    const Json* value = Member(key, "true or false");
+    if (value == nullptr) return false;
+    if (value->is_boolean()) return value->get<bool>();
+    Fail(key, "true or false", *value);
+    return false;
+  }
+  int64_t Integer(const char* key, int64_t max) {
+    const std::string expected = absl::StrCat("an integer in [0, ", max, "]");
+    const Json* value = Member(key, expected);
+    if (value == nullptr) return 0;
+    if (value->is_number_unsigned() && value->get<uint64_t>() <= static_cast<uint64_t>(max)) {
+      return value->get<int64_t>();
+    }
+    Fail(key, expected, *value);
+    return 0;
+  }
+  double Number(const char* key) {
+    const Json* value = Member(key, "a number");
+    if (value == nullptr) return 0;
+    if (value->is_number()) return value->get<double>();
+    Fail(key, "a number", *value);
+    return 0;
+  }
+  template <typename Table>
+  auto Word(const char* key, const Table& table) {
+    const std::string text = Text(key);
+    for (const auto& [value, name] : table) {
+      if (text == name) return value;
+    }
+    if (status_.ok()) status_ = Error(key, absl::StrCat("is \"", base::LogSafe(text, 64), "\", which is unknown"));
+    return table[0].first;
+  }
+  std::vector<int64_t> Sizes(const char* key) {
+    std::vector<int64_t> sizes;
+    for (const Json& size : Array(key)) {
+      if (size.is_number_unsigned() && size.get<uint64_t>() <= INT32_MAX) {
+        sizes.push_back(size.get<int64_t>());
+      } else {
+        Fail(key, "sizes of layers", size);
+      }
+    }
+    return sizes;
+  }
+  const Json* Object(const char* key) { return Member(key, "an object"); }
+
+ private:
+  const Json* Member(const char* key, const std::string& expected) {
+    if (!status_.ok()) return nullptr;
+    const auto found = object_.find(key);
+    if (found != object_.end()) return &*found;
+    status_ = Error(key, absl::StrCat("is missing, expected ", expected));
+    return nullptr;
+  }
+  void Fail(const char* key, const std::string& expected, const Json& got) {
+    if (status_.ok()) status_ = Error(key, absl::StrCat("is ", got.type_name(), ", expected ", expected));
+  }
+
+  const Json& object_;
+  const std::string where_;
+  const Json empty_ = Json::array();
+  absl::Status status_;
+};
+
+absl::StatusOr<ModelSpec> ModelFromJson(const Json& json, const std::string& where) {
+  Reader reader(json, where);
+  ModelSpec model;
+  model.actor_hidden_sizes = reader.Sizes("actor_hidden_sizes");
+  model.critic_hidden_sizes = reader.Sizes("critic_hidden_sizes");
+  const std::string activation = reader.Text("activation");
+  model.actor_output_gain = reader.Number("actor_output_gain");
+  model.initial_log_std = reader.Number("initial_log_std");
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  TROUPE_ASSIGN_OR_RETURN(model.activation, ParseActivation(activation));
+  return model;
+}
+
+absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t revision, int64_t* slot) {
+  Reader reader(json, "policies[]");
+  *slot = reader.Integer("slot", static_cast<int64_t>(PolicyTable::kMaxPolicies) - 1);
+  PolicyEntry entry;
+  PolicySpec& spec = entry.spec;
+  spec.id = PolicyId(reader.Text("id"));
+  entry.since = reader.Integer("since", revision);
+  entry.removed = reader.Integer("removed", revision);
+  entry.replaced = reader.Truth("replaced");
+  entry.trains = reader.Truth("trains");
+  const std::string policy_class = reader.Text("class");
+  const std::string observation_space = reader.Text("observation_space");
+  const std::string action_space = reader.Text("action_space");
+  const Json* model = reader.Object("model");
+  spec.critic_input = reader.Word("critic_input", kCriticInputs);
+  spec.critic_state_size = reader.Integer("critic_state_size", space::Space::kMaxElements);
+  spec.agent_id_size = reader.Integer("agent_id_size", space::Space::kMaxElements);
+  spec.critic_agent_id = reader.Truth("critic_agent_id");
+  spec.normalize_observations = reader.Truth("normalize_observations");
+  spec.has_action_mask = reader.Truth("has_action_mask");
+  spec.action_bound_method = reader.Word("action_bound_method", kBoundMethods);
+  spec.action_scaling = reader.Truth("action_scaling");
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ParsePolicyClass(policy_class));
+  TROUPE_ASSIGN_OR_RETURN(spec.observation_space, space::ParseSpace(observation_space));
+  TROUPE_ASSIGN_OR_RETURN(spec.action_space, space::ParseSpace(action_space));
+  TROUPE_ASSIGN_OR_RETURN(spec.model, ModelFromJson(*model, "policies[].model"));
+  TROUPE_RETURN_IF_ERROR(spec.Validate());
+  if (entry.trains && !spec.policy_class.trainable()) {
+    return reader.Error("trains", absl::StrCat("is true, but class ", base::LogSafe(policy_class), " never trains"));
+  }
+  if (entry.replaced && entry.active()) return reader.Error("replaced", "is true of a policy that was not removed");
+  return entry;
+}
+
+absl::StatusOr<MappingRule> RuleFromJson(const Json& json) {
+  Reader reader(json, "mapping[]");
+  MappingRule rule;
+  rule.agent_glob = reader.Text("agents");
+  for (const Json& choice : reader.Array("policies")) {
+    Reader weighted(choice, "mapping[].policies[]");
+    const std::string policy = weighted.Text("policy");
+    const double weight = weighted.Number("weight");
+    TROUPE_RETURN_IF_ERROR(weighted.status());
+    rule.policies.push_back({PolicyId(policy), weight});
+  }
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  return rule;
+}
+
+}  // namespace
+
+std::string ToJson(const PolicyTable& table) {
+  Json policies = Json::array();
+  for (size_t slot = 0; slot < table.num_slots(); ++slot) {
+    if (table.entries()[slot].has_value()) policies.push_back(EntryToJson(slot, *table.entries()[slot]));
+  }
+  Json mapping = Json::array();
+  for (const MappingRule& rule : table.rules()) {
+    Json choices = Json::array();
+    for (const WeightedPolicy& weighted : rule.policies) {
+      choices.push_back({{"policy", weighted.policy.value()}, {"weight", weighted.weight}});
+    }
+    mapping.push_back({{"agents", rule.agent_glob}, {"policies", std::move(choices)}});
+  }
+  // Agents' ids come from environments: what is no UTF-8 in them is replaced, never thrown about.
+  return Json{{"revision", table.revision()},
+              {"agents", table.agent_ids()},
+              {"policies", std::move(policies)},
+              {"mapping", std::move(mapping)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
+  if (text.size() > kMaxPolicyTableBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy table: got ", text.size(), " bytes, expected at most ", kMaxPolicyTableBytes));
+  }
+  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return absl::InvalidArgumentError("policy table: got a text that is no JSON");
+  Reader reader(json, "the table");
+  std::shared_ptr<PolicyTable> table(new PolicyTable);
+  table->revision_ = reader.Integer("revision", INT64_MAX);
+  for (const Json& agent : reader.Array("agents")) {
+    if (!agent.is_string())
+      return reader.Error("agents", absl::StrCat("holds ", agent.type_name(), ", expected texts"));
+    table->agent_ids_.push_back(agent.get<std::string>());
+  }
+  for (const Json& policy : reader.Array("policies")) {
+    int64_t slot = 0;
+    TROUPE_ASSIGN_OR_RETURN(PolicyEntry entry, EntryFromJson(policy, table->revision_, &slot));
+    if (slot < static_cast<int64_t>(table->entries_.size())) {
+      return reader.Error("policies", absl::StrCat("holds slot ", slot, " after slot ", table->entries_.size() - 1,
+                                                   ", expected ascending slots"));
+    }
+    if (entry.active() && table->FindSlot(entry.spec.id).has_value()) {
+      return reader.Error("policies", absl::StrCat("holds two policies \"", entry.spec.id.value(), "\""));
+    }
+    table->entries_.resize(static_cast<size_t>(slot));
+    table->entries_.emplace_back(std::move(entry));
+  }
+  for (const Json& rule : reader.Array("mapping")) {
+    TROUPE_ASSIGN_OR_RETURN(table->rules_.emplace_back(), RuleFromJson(rule));
+  }
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  return PolicyTable::Finish(std::move(table));
+}
+
+}  // namespace troupe::policy

@@ -1,0 +1,247 @@
+#include "lib/policy/policy_table.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
+#include <gtest/gtest.h>
+
+namespace troupe::policy {
+namespace {
+
+PolicySpec Spec(const std::string& id, const std::string& policy_class = "ppo") {
+  PolicySpec spec = SmallSpecForTesting();
+  spec.id = PolicyId(id);
+  spec.policy_class = *ParsePolicyClass(policy_class);
+  return spec;
+}
+
+std::vector<MappingRule> AllTo(const std::vector<std::string>& ids) {
+  MappingRule rule{"*", {}};
+  for (const std::string& id : ids) rule.policies.push_back({PolicyId(id)});
+  return {rule};
+}
+
+/// Policies a, b and c in slots 0, 1 and 2; a and b play and train, c does neither.
+PolicyTablePtr ThreePolicies() {
+  return *PolicyTable::Make({Spec("a"), Spec("b"), Spec("c", "random")}, {true, true, false}, AllTo({"a", "b"}),
+                            {"agent_0", "agent_1"});
+}
+
+int32_t SlotIn(const PolicyTable& table, const std::string& id) {
+  const std::optional<PolicySlot> slot = table.FindSlot(PolicyId(id));
+  return slot.has_value() ? slot->value() : -1;
+}
+
+void ExpectError(const absl::StatusOr<PolicyTablePtr>& result, absl::StatusCode code, const std::string& text) {
+  EXPECT_EQ(result.status().code(), code) << result.status();
+  EXPECT_NE(std::string(result.status().message()).find(text), std::string::npos) << result.status();
+}
+
+TEST(PolicyTableTest, BeginsWithRevisionZeroInTheOrderGiven) {
+  const PolicyTablePtr table = ThreePolicies();
+  EXPECT_EQ(table->revision(), 0);
+  EXPECT_EQ(table->num_slots(), 3u);
+  EXPECT_EQ(SlotIn(*table, "c"), 2);
+  EXPECT_TRUE(table->Find(PolicySlot(0))->trains);
+  EXPECT_FALSE(table->Find(PolicySlot(2))->trains);
+  EXPECT_TRUE(table->IsMapped(PolicySlot(1)));
+  EXPECT_FALSE(table->IsMapped(PolicySlot(2)));
+  EXPECT_EQ(table->Find(PolicySlot(3)), nullptr);
+  EXPECT_EQ(table->Find(PolicySlot(-1)), nullptr);
+}
+
+TEST(PolicyTableTest, RefusesAFirstTableThatIsNone) {
+  ExpectError(PolicyTable::Make({}, {}, AllTo({"a"}), {"x"}), absl::StatusCode::kInvalidArgument, "at least one");
+  ExpectError(PolicyTable::Make({Spec("a")}, {}, AllTo({"a"}), {"x"}), absl::StatusCode::kInvalidArgument, "got 0");
+  ExpectError(PolicyTable::Make({Spec("a"), Spec("a")}, {true, true}, AllTo({"a"}), {"x"}),
+              absl::StatusCode::kAlreadyExists, "\"a\"");
+  ExpectError(PolicyTable::Make({Spec("a", "random")}, {true}, AllTo({"a"}), {"x"}), absl::StatusCode::kInvalidArgument,
+              "never trained");
+  ExpectError(PolicyTable::Make({Spec("a")}, {true}, AllTo({"b"}), {"x"}), absl::StatusCode::kNotFound, "\"b\"");
+  ExpectError(PolicyTable::Make({Spec("a")}, {true}, {}, {"x"}), absl::StatusCode::kInvalidArgument, "no rule");
+}
+
+TEST(PolicyTableTest, AnAddedPolicyTakesTheLowestFreeSlotAndPlaysOnceItIsMapped) {
+  const PolicyTablePtr before = ThreePolicies();
+  const PolicyTablePtr added = *before->Add(Spec("d"), true);
+  EXPECT_EQ(added->revision(), 1);
+  EXPECT_EQ(SlotIn(*added, "d"), 3);
+  EXPECT_EQ(added->Find(PolicySlot(3))->since, 1);
+  EXPECT_FALSE(added->IsMapped(PolicySlot(3)));
+  EXPECT_EQ(SlotIn(*before, "d"), -1);  // whoever holds the older table keeps it
+
+  const PolicyTablePtr mapped = *added->SetMapping(AllTo({"d"}));
+  EXPECT_EQ(mapped->mapping().Map("agent_0", 0, EpisodeInfo{}), PolicySlot(3));
+  EXPECT_EQ(added->mapping().Map("agent_0", 0, EpisodeInfo{}).value() < 2, true);
+}
+
+TEST(PolicyTableTest, ARemovedPolicyKeepsItsSlotUntilItIsReleased) {
+  PolicyTablePtr table = *ThreePolicies()->SetMapping(AllTo({"a"}));
+  table = *table->Remove(PolicyId("b"));
+  EXPECT_EQ(SlotIn(*table, "b"), -1);
+  ASSERT_NE(table->Find(PolicySlot(1)), nullptr);
+  EXPECT_EQ(table->Find(PolicySlot(1))->removed, 2);
+  EXPECT_FALSE(table->Find(PolicySlot(1))->replaced);
+  // Its id is free at once, its slot is not.
+  table = *table->Add(Spec("b"), true);
+  EXPECT_EQ(SlotIn(*table, "b"), 3);
+
+  table = *table->Release({PolicySlot(1)});
+  EXPECT_EQ(table->Find(PolicySlot(1)), nullptr);
+  EXPECT_EQ(table->Specs()[1].id.value(), "");
+  table = *table->Add(Spec("e"), false);
+  EXPECT_EQ(SlotIn(*table, "e"), 1);
+  EXPECT_EQ(table->Find(PolicySlot(1))->since, 5);
+}
+
+TEST(PolicyTableTest, AReleasedLastSlotIsCutOff) {
+  PolicyTablePtr table = *ThreePolicies()->Remove(PolicyId("c"));
+  table = *table->Release({PolicySlot(2)});
+  EXPECT_EQ(table->num_slots(), 2u);
+}
+
+TEST(PolicyTableTest, ReplaceGivesTheIdAnotherSlotAndKeepsItsPlace) {
+  const PolicyTablePtr table = *ThreePolicies()->Replace(Spec("b"));
+  EXPECT_EQ(SlotIn(*table, "b"), 3);
+  EXPECT_TRUE(table->Find(PolicySlot(3))->trains);
+  EXPECT_TRUE(table->IsMapped(PolicySlot(3)));
+  EXPECT_FALSE(table->IsMapped(PolicySlot(1)));
+  EXPECT_TRUE(table->Find(PolicySlot(1))->replaced);
+  EXPECT_EQ(table->Find(PolicySlot(1))->removed, 1);
+  for (uint32_t episode = 0; episode < 50; ++episode) {
+    const PolicySlot slot = table->mapping().Map("agent_0", 0, EpisodeInfo{1, 0, episode});
+    EXPECT_TRUE(slot == PolicySlot(0) || slot == PolicySlot(3)) << slot.value();
+  }
+  // One of a class that never trains ends the training of its id.
+  EXPECT_FALSE((*table->Replace(Spec("b", "random")))->Find(PolicySlot(4))->trains);
+}
+
+TEST(PolicyTableTest, FreezesAndNamesWhoTrains) {
+  const PolicyTablePtr frozen = *ThreePolicies()->SetTrains(PolicyId("a"), false);
+  EXPECT_FALSE(frozen->Find(PolicySlot(0))->trains);
+  EXPECT_TRUE(frozen->Find(PolicySlot(1))->trains);
+  const PolicyTablePtr chosen = *frozen->SetTrainable({PolicyId("a")});
+  EXPECT_TRUE(chosen->Find(PolicySlot(0))->trains);
+  EXPECT_FALSE(chosen->Find(PolicySlot(1))->trains);
+  EXPECT_EQ(chosen->revision(), 2);
+  ExpectError(chosen->SetTrains(PolicyId("c"), true), absl::StatusCode::kInvalidArgument, "class random");
+  ExpectError(chosen->SetTrainable({PolicyId("a"), PolicyId("c")}), absl::StatusCode::kInvalidArgument, "random");
+  ExpectError(chosen->SetTrains(PolicyId("d"), true), absl::StatusCode::kNotFound, "not one of this run's 3");
+}
+
+TEST(PolicyTableTest, RefusesWhatCannotBeDone) {
+  const PolicyTablePtr table = ThreePolicies();
+  ExpectError(table->Add(Spec("a"), true), absl::StatusCode::kAlreadyExists, "already");
+  ExpectError(table->Remove(PolicyId("a")), absl::StatusCode::kFailedPrecondition, "policy_mapping gives it to \"*\"");
+  ExpectError(table->Remove(PolicyId("zz")), absl::StatusCode::kNotFound, "\"zz\"");
+  ExpectError(table->Replace(Spec("zz")), absl::StatusCode::kNotFound, "\"zz\"");
+  ExpectError(table->SetMapping(AllTo({"a", "zz"})), absl::StatusCode::kNotFound, "\"zz\"");
+  ExpectError(table->SetMapping(AllTo({""})), absl::StatusCode::kNotFound, "\"\"");
+  ExpectError(table->SetMapping({}), absl::StatusCode::kInvalidArgument, "no rule");
+  ExpectError(table->Release({PolicySlot(0)}), absl::StatusCode::kFailedPrecondition, "not removed");
+  ExpectError(table->Release({PolicySlot(7)}), absl::StatusCode::kNotFound, "slot 7");
+}
+
+TEST(PolicyTableTest, RefusesIdsThatAreNone) {
+  const PolicyTablePtr table = ThreePolicies();
+  for (const std::string& id : {std::string("../x"), std::string(), std::string(200, 'p'), std::string("a\nb")}) {
+    EXPECT_EQ(table->Add(Spec(id), true).status().code(), absl::StatusCode::kInvalidArgument) << id;
+  }
+}
+
+TEST(PolicyTableTest, HoldsSoManyPoliciesAndNotOneMore) {
+  std::vector<PolicySpec> specs;
+  for (size_t i = 0; i < PolicyTable::kMaxPolicies; ++i) specs.push_back(Spec(absl::StrCat("p", i)));
+  const PolicyTablePtr table =
+      *PolicyTable::Make(std::move(specs), std::vector<bool>(PolicyTable::kMaxPolicies, true), AllTo({"p0"}), {"x"});
+  ExpectError(table->Add(Spec("more"), true), absl::StatusCode::kResourceExhausted, "1024");
+  const PolicyTablePtr draining = *table->Remove(PolicyId("p7"));
+  ExpectError(draining->Add(Spec("more"), true), absl::StatusCode::kResourceExhausted, "1024");
+  EXPECT_TRUE((*draining->Release({PolicySlot(7)}))->Add(Spec("more"), true).ok());
+}
+
+TEST(PolicyTableJsonTest, ComesBackAsItWas) {
+  PolicySpec rich = Spec("rich");
+  rich.action_space = *space::Space::Box({-1, -2}, {1, 2}, {2});
+  rich.model.activation = Activation::kGelu;
+  rich.model.initial_log_std = -0.1;
+  rich.critic_input = CriticInput::kGlobalState;
+  rich.critic_state_size = 9;
+  rich.agent_id_size = 2;
+  rich.critic_agent_id = true;
+  rich.normalize_observations = true;
+  rich.action_bound_method = ActionBoundMethod::kTanh;
+  rich.action_scaling = true;
+  PolicyTablePtr table = *ThreePolicies()->Add(rich, true);
+  table = *table->Replace(Spec("b"));
+  table = *table->Remove(PolicyId("c"));
+  table = *table->Release({PolicySlot(2)});
+  std::vector<MappingRule> rules = AllTo({"a", "b"});
+  rules[0].policies[1].weight = 0.1;
+  table = *table->SetMapping(rules);
+
+  const absl::StatusOr<PolicyTablePtr> back = PolicyTableFromJson(ToJson(*table));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(**back), ToJson(*table));
+  EXPECT_EQ((*back)->revision(), 5);
+  ASSERT_EQ((*back)->num_slots(), table->num_slots());
+  for (size_t i = 0; i < table->num_slots(); ++i) {
+    const PolicySlot slot(static_cast<int32_t>(i));
+    ASSERT_EQ((*back)->Find(slot) == nullptr, table->Find(slot) == nullptr);
+    if (table->Find(slot) == nullptr) continue;
+    EXPECT_EQ((*back)->Find(slot)->spec.ToString(), table->Find(slot)->spec.ToString());
+    EXPECT_EQ((*back)->Find(slot)->since, table->Find(slot)->since);
+    EXPECT_EQ((*back)->Find(slot)->removed, table->Find(slot)->removed);
+    EXPECT_EQ((*back)->Find(slot)->replaced, table->Find(slot)->replaced);
+    EXPECT_EQ((*back)->Find(slot)->trains, table->Find(slot)->trains);
+  }
+  for (uint32_t episode = 0; episode < 100; ++episode) {
+    EXPECT_EQ((*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}),
+              table->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}));
+  }
+}
+
+TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
+  const std::string good = ToJson(*ThreePolicies());
+  const auto with = [&good](const std::string& from, const std::string& to) {
+    const size_t place = good.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    std::string text = good;
+    return text.replace(place, from.size(), to);
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "no JSON"},
+      {"[]", "expected an object"},
+      {"{}", "revision is missing"},
+      {good.substr(0, good.size() / 2), "no JSON"},
+      {with("\"revision\":0", "\"revision\":-1"), "revision is number"},
+      {with("\"since\":0", "\"since\":9"), "since is number"},
+      {with("\"slot\":1", "\"slot\":0"), "ascending slots"},
+      {with("\"slot\":2", "\"slot\":1024"), "an integer in [0, 1023]"},
+      {with("\"id\":\"b\"", "\"id\":\"a\""), "two policies \"a\""},
+      {with("\"id\":\"b\"", "\"id\":\"../b\""), "../b"},
+      {with("\"class\":\"random\"", "\"class\":\"rand\""), "rand"},
+      {with("\"critic_input\":\"observation\"", "\"critic_input\":\"all\""), "unknown"},
+      {with("\"observation_space\":\"Box", "\"observation_space\":\"Sphere"), "Sphere"},
+      {with("\"actor_hidden_sizes\":[4,4]", "\"actor_hidden_sizes\":[4,-4]"), "sizes of layers"},
+      {with("\"actor_hidden_sizes\":[4,4]", "\"actor_hidden_sizes\":[]"), "layers"},
+      {with("\"policy\":\"b\"", "\"policy\":\"z\""), "\"z\""},
+      {with("\"replaced\":false", "\"replaced\":true"), "not removed"},
+      {with("\"trains\":false", "\"trains\":true"), "never trains"},
+      {with("\"agents\":[\"agent_0\"", "\"agents\":[7"), "expected texts"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const absl::StatusOr<PolicyTablePtr> table = PolicyTableFromJson(text);
+    ASSERT_FALSE(table.ok()) << text;
+    EXPECT_NE(std::string(table.status().message()).find(expected), std::string::npos)
+        << table.status() << "\nexpected " << expected;
+  }
+  EXPECT_FALSE(PolicyTableFromJson(std::string(kMaxPolicyTableBytes + 1, ' ')).ok());
+}
+
+}  // namespace
+}  // namespace troupe::policy
