@@ -118,8 +118,7 @@ void Assembler::FollowSchema() {
   bool needs_env_state = false;
   for (const policy::PolicySpec& spec : schema_.policies) {
     needs_joint_ = needs_joint_ || spec.critic_input == CriticInput::kJointObservation;
-    needs_env_state =
-        needs_env_state || (schema_.env_state_size > 0 && spec.critic_input == CriticInput::kGlobalState);
+    needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input == CriticInput::kGlobalState);
   }
   needs_steps_ = needs_joint_ || needs_env_state || options_.common_reward != CommonReward::kNone;
   gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));

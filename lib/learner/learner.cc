@@ -54,8 +54,8 @@ absl::StatusOr<PolicyViewPtr> FirstView(const LearnerConfig& config) {
     trains.push_back(wanted && specs[p].policy_class.trainable());
   }
   // Nobody asks this one who plays.
-  TROUPE_ASSIGN_OR_RETURN(policy::PolicyTablePtr table, policy::PolicyTable::Make(specs, trains, {{"*", {{specs[0].id}}}},
-                                                                                  config.schema.agent_ids));
+  TROUPE_ASSIGN_OR_RETURN(policy::PolicyTablePtr table,
+                          policy::PolicyTable::Make(specs, trains, {{"*", {{specs[0].id}}}}, config.schema.agent_ids));
   return MakePolicyView(std::move(table), config.schema);
 }
 
@@ -75,9 +75,7 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
 Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view)
     : config_(std::move(config)),
       deps_(deps),
-      assembler_(config_.schema,
-                 {config_.options.common_reward, config_.options.max_policy_lag},
-                 *deps.allocator),
+      assembler_(config_.schema, {config_.options.common_reward, config_.options.max_policy_lag}, *deps.allocator),
       window_(static_cast<int32_t>(config_.schema.agent_ids.size()),
               static_cast<int32_t>(config_.schema.num_info_columns)),
       view_(std::move(view)),
@@ -97,6 +95,8 @@ std::unique_ptr<GrantScheduler> Learner::MakeScheduler(int64_t iteration, const 
   GrantScheduler::Options options;
   options.num_envs = config_.options.num_envs;
   options.train_batch_size = config_.options.train_batch_size;
+  options.count_steps_by = config_.options.count_steps_by;
+  options.num_agents = static_cast<int32_t>(config_.schema.agent_ids.size());
   options.max_policy_lag = config_.options.max_policy_lag;
   options.complete_episodes = config_.options.complete_episodes;
   options.num_workers = config_.options.num_workers;
@@ -242,10 +242,11 @@ void Learner::Leave(const WorkerTicket& ticket) {
 CheckedFragment Learner::CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const {
   // As long as nothing has changed, there is nothing to leave out.
   if (config_.policies == nullptr || view.table->revision() == 0) {
-    return CheckFragment(batch, view.schema, config_.limits);
+    return CheckFragment(batch, view.schema, config_.limits, config_.options.max_policy_lag);
   }
   FreshPart fresh = LeaveOutStale(batch, *view.table, config_.learner_epoch, config_.limits);
-  CheckedFragment checked = CheckFragment(std::move(fresh.batch), view.schema, config_.limits);
+  CheckedFragment checked =
+      CheckFragment(std::move(fresh.batch), view.schema, config_.limits, config_.options.max_policy_lag);
   checked.status.Update(CheckRevisions(*batch, view.table->revision()));
   checked.stale_rows = std::move(fresh.stale_rows);
   checked.stale_reason = std::move(fresh.reason);

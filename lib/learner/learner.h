@@ -78,8 +78,8 @@ struct LearnerSnapshot {
 ///
 /// Thread-safety: Join, Leave, Submit, SubmitUndecodable, Heartbeat, Tick, RequestDrain and Status may be called from
 /// any thread and never block for long (Submit validates, outside the lock), and so may Policies. Restore, Start, Step,
-/// ChangePolicies, SnapshotState and ReportEvaluation belong to the update thread; Step blocks up to its timeout for samples and then for an update.
-/// Ports, publisher, sink and listener are called without the lock.
+/// ChangePolicies, SnapshotState and ReportEvaluation belong to the update thread; Step blocks up to its timeout for
+/// samples and then for an update. Ports, publisher, sink and listener are called without the lock.
 ///
 /// States: made -> (Restore) -> started -> stopped or drained or failed, which are final.
 ///
@@ -201,8 +201,8 @@ class Learner {
   std::optional<double> evaluation_;  ///< reported since the last snapshot
   bool has_best_ = false;
   double best_return_ = 0;
-  double wait_s_ = 0;                     ///< waited for samples since the last update
-  std::vector<LaneState> retired_lanes_;  ///< of a restored run with more environments
+  double wait_s_ = 0;                         ///< waited for samples since the last update
+  std::vector<LaneState> retired_lanes_;      ///< of a restored run with more environments
   std::vector<policy::PolicyId> trained_as_;  ///< by policy slot; see LearnerState
 
   mutable base::Mutex mutex_;

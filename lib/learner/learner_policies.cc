@@ -24,17 +24,17 @@ PolicySlot SlotAt(size_t place) { return PolicySlot(static_cast<int32_t>(place))
 /// Slots that hold another policy in `next`, ascending. INVALID_ARGUMENT when `next` does not follow from `now`.
 absl::StatusOr<std::vector<PolicySlot>> NewSlots(const PolicyTable& now, const PolicyTable& next) {
   if (next.revision() <= now.revision()) {
-    return absl::InvalidArgumentError(absl::StrCat("policies of revision ", next.revision(),
-                                                   ", expected one above the present ", now.revision()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("policies of revision ", next.revision(), ", expected one above the present ", now.revision()));
   }
   std::vector<PolicySlot> slots;
   for (size_t p = 0; p < std::max(now.num_slots(), next.num_slots()); ++p) {
     const PolicyEntry* const before = now.Find(SlotAt(p));
     const PolicyEntry* const after = next.Find(SlotAt(p));
     if (before != nullptr && (after == nullptr || after->since != before->since)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("policies of revision ", next.revision(), " take slot ", p, " from policy \"",
-                       before->spec.id.value(), "\", which may still be played"));
+      return absl::InvalidArgumentError(absl::StrCat("policies of revision ", next.revision(), " take slot ", p,
+                                                     " from policy \"", before->spec.id.value(),
+                                                     "\", which may still be played"));
     }
     if (before == nullptr && after != nullptr) slots.push_back(SlotAt(p));
   }

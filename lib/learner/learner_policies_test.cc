@@ -19,7 +19,8 @@ using sample::Disposition;
 using testing::HasSubstr;
 using Kind = StepOutcome::Kind;
 
-/// Two agents that play "shared"; "spare" is there and plays nobody. 4 environments, 40 env steps an update, one worker.
+/// Two agents that play "shared"; "spare" is there and plays nobody. 4 environments, 40 env steps an update, one
+/// worker.
 class LearnerPoliciesTest : public testing::Test {
  protected:
   explicit LearnerPoliciesTest(int32_t episode_steps = 5) {

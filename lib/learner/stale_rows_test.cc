@@ -25,19 +25,15 @@ class StaleRowsTest : public testing::Test {
     schema_.policies[1].id = PolicyId("other");
     options_.policies_of_slot = {{0}, {1}};
     options_.min_episode_steps = options_.max_episode_steps = 4;
-    table_ = *policy::PolicyTable::Make(
-        schema_.policies, {true, true}, {{"agent_0", {{PolicyId("shared")}}}, {"agent_1", {{PolicyId("other")}}}},
-        schema_.agent_ids);
+    table_ = *policy::PolicyTable::Make(schema_.policies, {true, true},
+                                        {{"agent_0", {{PolicyId("shared")}}}, {"agent_1", {{PolicyId("other")}}}},
+                                        schema_.agent_ids);
   }
 
   std::shared_ptr<MultiAgentBatch> Fragment() { return sample::MakeBatch(schema_, options_, 2, 10, {1, 0}); }
-  FreshPart LeaveOut(std::shared_ptr<MultiAgentBatch> batch) {
-    return LeaveOutStale(std::move(batch), *table_, 1, {});
-  }
+  FreshPart LeaveOut(std::shared_ptr<MultiAgentBatch> batch) { return LeaveOutStale(std::move(batch), *table_, 1, {}); }
   /// The policy removed, and what plays instead of it.
-  void RemoveOther() {
-    table_ = *(*table_->SetMapping({{"*", {{PolicyId("shared")}}}}))->Remove(PolicyId("other"));
-  }
+  void RemoveOther() { table_ = *(*table_->SetMapping({{"*", {{PolicyId("shared")}}}}))->Remove(PolicyId("other")); }
   absl::Status Validate(const MultiAgentBatch& batch) {
     sample::BatchSchema schema = schema_;
     schema.policies = table_->Specs();
