@@ -33,11 +33,9 @@ absl::StatusOr<int> ThreadCount(const DeviceOptions& device) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
-                                                                 const PpoOptions& options, const DeviceOptions& device,
-                                                                 uint64_t seed, CpuBackend cpu_backend,
-                                                                 const PolicyStoreOptions& store,
-                                                                 PolicyStore::Deps store_deps) {
+absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
+    std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, const DeviceOptions& device, uint64_t seed,
+    CpuBackend cpu_backend, const PolicyStoreOptions& store, PolicyStore::Deps store_deps) {
   TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
   TROUPE_ASSIGN_OR_RETURN(const DeviceKind kind, ResolveDevice(device.device));
   // Two networks at a time share LibTorch's threads.
@@ -45,10 +43,11 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<pol
   const auto team = std::make_shared<ThreadTeam>(kind == DeviceKind::kCpu ? threads : 1);
   // Said once of a policy, however often it is loaded.
   const auto told = std::make_shared<std::set<policy::PolicyId>>();
+  const auto fused_backends = std::make_shared<FusedBackends>(team);
   const auto make_backend = [=](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
     if (kind == DeviceKind::kCuda) return MakeTorchBackend(spec, kind, OptimizerPlace::kDevice, team);
     if (cpu_backend != CpuBackend::kLibTorch) {
-      absl::StatusOr<std::unique_ptr<PpoBackend>> fused = MakeFusedBackend(spec, team);
+      absl::StatusOr<std::unique_ptr<PpoBackend>> fused = fused_backends->Make(spec);
       if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;
       if (told->insert(spec.id).second) {
         TROUPE_INFO("policy trains with LibTorch policy={} reason=\"{}\"", spec.id.value(),
@@ -57,7 +56,7 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<pol
     }
     return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), options, seed, make_backend, BatchAllocator(kind), store,
+  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, team, BatchAllocator(kind), store,
                           std::move(store_deps));
 }
 
