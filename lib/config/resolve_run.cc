@@ -20,6 +20,8 @@ static_assert(static_cast<int>(Algorithm::kPpo) == v1::ALGORITHM_NAME_PPO);
 static_assert(static_cast<int>(Algorithm::kMappo) == v1::ALGORITHM_NAME_MAPPO);
 static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWARD_NONE);
 static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
+static_assert(static_cast<int>(learner::CountStepsBy::kEnvSteps) == v1::COUNT_STEPS_BY_ENV_STEPS);
+static_assert(static_cast<int>(learner::CountStepsBy::kAgentSteps) == v1::COUNT_STEPS_BY_AGENT_STEPS);
 
 constexpr int64_t kDefaultStopEnvSteps = 1000000;
 constexpr int64_t kDefaultMinibatchRows = 1000;
@@ -89,6 +91,21 @@ training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
   return {schedule.initial(), schedule.final(), schedule.env_steps()};
 }
 
+bool CountsAgentSteps(const ResolvedRun& run) {
+  return run.learner.count_steps_by == learner::CountStepsBy::kAgentSteps;
+}
+
+/// Env steps of a batch, where every agent acts at every step.
+int64_t EnvStepsOfBatch(const ResolvedRun& run) {
+  if (!CountsAgentSteps(run)) return run.learner.train_batch_size;
+  return std::max<int64_t>(1, run.learner.train_batch_size / run.env_spec.num_agents());
+}
+
+/// "4000 env steps".
+std::string BatchText(const ResolvedRun& run) {
+  return absl::StrCat(run.learner.train_batch_size, CountsAgentSteps(run) ? " agent steps" : " env steps");
+}
+
 /// Rows of policies in a batch where every agent acts at every step.
 struct BatchRows {
   int64_t most = 0;  ///< of the one with the most; one that is drawn counts as often as is to be expected
@@ -96,7 +113,8 @@ struct BatchRows {
   /// give them all to one.
   int64_t fewest = 0;
 };
-BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
+BatchRows CountRows(const ResolvedRun& run) {
+  const int64_t env_steps = EnvStepsOfBatch(run);
   std::vector<double> agents(run.policies.size(), 0);
   std::vector<int64_t> always(run.policies.size(), 0);
   for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
@@ -105,28 +123,27 @@ BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
     if (policies.size() == 1) ++always[static_cast<size_t>(policies[0].policy.value())];
   }
   BatchRows rows;
-  rows.most = static_cast<int64_t>(
-      std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(train_batch_size)));
-  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * train_batch_size;
+  rows.most =
+      static_cast<int64_t>(std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(env_steps)));
+  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * env_steps;
   for (const int64_t count : always) {
-    if (count > 0) rows.fewest = std::min(rows.fewest, count * train_batch_size);
+    if (count > 0) rows.fewest = std::min(rows.fewest, count * env_steps);
   }
   return rows;
 }
 
 absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
   const v1::AlgorithmConfig& algorithm = run.config.proto().algorithm();
-  const BatchRows rows = CountRows(run, algorithm.train_batch_size());
+  const BatchRows rows = CountRows(run);
   if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
     return KeyError(run.config, "algorithm.num_minibatches",
                     "got a value besides algorithm.minibatch_size, expected one of the two");
   }
   if (algorithm.has_num_minibatches()) {
     if (algorithm.num_minibatches() > rows.most) {
-      return KeyError(
-          run.config, "algorithm.num_minibatches",
-          absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
-                       " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+      return KeyError(run.config, "algorithm.num_minibatches",
+                      absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
+                                   " rows that a policy has in a batch of ", BatchText(run)));
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
@@ -134,7 +151,7 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
   if (algorithm.minibatch_size() > rows.fewest) {
     return KeyError(run.config, "algorithm.minibatch_size",
                     absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
-                                 " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+                                 " rows that a policy has in a batch of ", BatchText(run)));
   }
   return algorithm.minibatch_size();
 }
@@ -200,33 +217,45 @@ void FillSchema(ResolvedRun* run) {
   schema.num_envs = static_cast<uint32_t>(run->learner.num_envs);
 }
 
-/// Upper bound of what one env step takes in fragments.
-double BytesPerEnvStep(const ResolvedRun& run) {
-  double bytes = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
-  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
-    // All of an agent's policies have its spaces.
-    const policy::PolicySpec& spec = run.policies[static_cast<size_t>(policies[0].policy.value())];
-    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
-    bytes += static_cast<double>(spec.observation_size() * obs_element + 4 * spec.action_words() + spec.mask_size() +
-                                 4 * run.schema.agent_state_size + 24);
+/// Upper bounds of what fragments take.
+struct FragmentBytes {
+  double env_step = 0;    ///< with a row of every agent
+  double agent_step = 0;  ///< in an env step of its own
+};
+FragmentBytes BytesOf(const ResolvedRun& run) {
+  const double step = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
+  FragmentBytes bytes{step, step};
+  for (const env::AgentSpec& agent : run.env_spec.possible_agents) {
+    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
+    const int64_t mask = agent.has_action_mask ? agent.action_space.mask_size() : 0;
+    const auto row =
+        static_cast<double>(agent.observation_space.flat_size() * obs_element + 4 * agent.action_space.action_words() +
+                            mask + 4 * run.schema.agent_state_size + 24);
+    bytes.env_step += row;
+    bytes.agent_step = std::max(bytes.agent_step, step + row);
   }
   return bytes;
 }
 
 absl::Status CheckBudget(const ResolvedRun& run) {
   const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
-  double env_steps = static_cast<double>(run.learner.train_batch_size);
-  if (run.learner.complete_episodes) {
-    env_steps += static_cast<double>(run.learner.num_envs) * static_cast<double>(run.env_spec.max_episode_steps);
+  const FragmentBytes bytes = BytesOf(run);
+  const auto envs = static_cast<double>(run.learner.num_envs);
+  double batch = static_cast<double>(run.learner.train_batch_size) * bytes.env_step;
+  if (CountsAgentSteps(run)) {
+    const double more = envs * static_cast<double>(run.env_spec.num_agents());
+    batch = (static_cast<double>(run.learner.train_batch_size) + more) * bytes.agent_step;
   }
-  const double needed = batches * env_steps * BytesPerEnvStep(run) +
-                        std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
+  if (run.learner.complete_episodes) {
+    batch += envs * static_cast<double>(run.env_spec.max_episode_steps) * bytes.env_step;
+  }
+  const double needed =
+      batches * batch + std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
   if (needed <= static_cast<double>(run.learner.ingest_budget_bytes)) return absl::OkStatus();
-  return KeyError(
-      run.config, "learner.ingest_budget_bytes",
-      absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
-                   static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag, " batches of ",
-                   run.learner.train_batch_size, " env steps and a fragment of every worker"));
+  return KeyError(run.config, "learner.ingest_budget_bytes",
+                  absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
+                               static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag,
+                               " batches of ", BatchText(run), " and a fragment of every worker"));
 }
 
 absl::Status FillLearner(ResolvedRun* run) {
@@ -237,6 +266,7 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner::LearnerOptions& learner = run->learner;
   learner.seed = run->seed;
   learner.train_batch_size = algorithm.train_batch_size();
+  learner.count_steps_by = static_cast<learner::CountStepsBy>(config.multi_agent().count_steps_by());
   learner.max_policy_lag = algorithm.max_policy_lag();
   learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
@@ -245,16 +275,26 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
   learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
-  if (learner.train_batch_size < learner.num_envs) {
+  const int64_t num_agents = run->env_spec.num_agents();
+  if (EnvStepsOfBatch(*run) < learner.num_envs) {
     return KeyError(run->config, "algorithm.train_batch_size",
-                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step for each of the ",
-                                 learner.num_envs, " environments"));
+                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
+                                 CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "",
+                                 "for each of the ", learner.num_envs, " environments"));
   }
   run->batch_mode =
       learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
   run->rollout.seed = run->seed;
   run->rollout.explore = config.explore();
   run->rollout.max_fragment_env_steps = config.rollout_fragment_length();  // 0 when auto
+  if (config.has_rollout_fragment_length() && CountsAgentSteps(*run)) {
+    if (config.rollout_fragment_length() < num_agents) {
+      return KeyError(run->config, "rollout_fragment_length",
+                      absl::StrCat("got ", config.rollout_fragment_length(), ", expected at least the ", num_agents,
+                                   " agent steps that an env step may have (multi_agent.count_steps_by: agent_steps)"));
+    }
+    run->rollout.max_fragment_env_steps = config.rollout_fragment_length() / num_agents;
+  }
   run->device.device = EnumWord(*v1::Device_descriptor()->FindValueByNumber(config.device()));
   run->device.num_threads = config.learner_threads();
   return absl::OkStatus();
@@ -281,7 +321,8 @@ int64_t PlannedEnvSteps(const ResolvedRun& run) {
   };
   consider(run.stop.env_steps);
   consider(run.stop.agent_steps / run.env_spec.num_agents());
-  consider(std::min(run.stop.updates, kMaxSteps / run.learner.train_batch_size) * run.learner.train_batch_size);
+  const int64_t batch = EnvStepsOfBatch(run);
+  consider(std::min(run.stop.updates, kMaxSteps / batch) * batch);
   return planned;
 }
 
@@ -291,7 +332,7 @@ void FillResults(ResolvedRun* run) {
   experiment.directory = config.directory();
   experiment.experiment_name = config.experiment_name();
   const int64_t planned = PlannedEnvSteps(*run);
-  const int64_t batch = run->learner.train_batch_size;
+  const int64_t batch = EnvStepsOfBatch(*run);
   experiment.write_interval_env_steps = config.has_write_interval()
                                             ? std::max<int64_t>(0, config.write_interval())
                                             : std::max<int64_t>(1, planned > 0 ? planned / kWritesPerRun : batch);

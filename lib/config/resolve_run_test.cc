@@ -514,5 +514,27 @@ TEST(ExperimentNameTest, HasSkrlsForm) {
   EXPECT_EQ(name.substr(17), "-000042_MAPPO");
 }
 
+TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
+  const std::string yaml = "env: {name: team}\nmulti_agent: {count_steps_by: agent_steps}\n";
+  const ResolvedRun run = Resolve(yaml + "algorithm: {train_batch_size: 3000}\nrollout_fragment_length: 10\n");
+  EXPECT_EQ(run.learner.count_steps_by, learner::CountStepsBy::kAgentSteps);
+  EXPECT_EQ(run.learner.train_batch_size, 3000);
+  EXPECT_EQ(run.rollout.max_fragment_env_steps, 3) << "ten agent steps hold three env steps of three agents";
+  EXPECT_EQ(Resolve("env: {name: team}").learner.count_steps_by, learner::CountStepsBy::kEnvSteps);
+  // 1000 env steps of three agents who share a policy.
+  EXPECT_EQ(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}").ppo.minibatch_size, 750);
+  EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 3001}"),
+            "run.yaml:3:54: algorithm.num_minibatches: got 3001, expected at most the 3000 rows that a policy has in a "
+            "batch of 3000 agent steps");
+  EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 95}"),
+            "run.yaml:3:31: algorithm.train_batch_size: got 95, expected at least one env step of 3 agents for each of "
+            "the 32 environments");
+  EXPECT_EQ(ErrorOf(yaml + "rollout_fragment_length: 2"),
+            "run.yaml:3:26: rollout_fragment_length: got 2, expected at least the 3 agent steps that an env step may "
+            "have (multi_agent.count_steps_by: agent_steps)");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {count_steps_by: steps}"),
+            "run.yaml:2:31: multi_agent.count_steps_by: got \"steps\", expected one of env_steps, agent_steps");
+}
+
 }  // namespace
 }  // namespace troupe::config

@@ -118,6 +118,7 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
   OpenGrant& grant = grants_.at(fragment.batch->grant.value());
   const int64_t before = std::max<int64_t>(0, grant.granted - grant.delivered);
   grant.delivered += fragment.batch->num_env_steps;
+  agent_steps_ += fragment.agent_steps;
   outstanding_.at(worker.value()) += std::max<int64_t>(0, grant.granted - grant.delivered) - before;
   for (const LaneCoverage& covered : fragment.lanes) {
     const_cast<GrantedLane*>(FindLane(grant, covered.env_id))->seen += covered.env_steps;
@@ -151,6 +152,10 @@ void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
 void GrantScheduler::MaybeCompleteIteration() {
   if (!open_ || !grants_.empty()) return;
   if (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.ungranted > 0; })) return;
+  if (options_.count_steps_by == CountStepsBy::kAgentSteps && agent_steps_ < options_.train_batch_size) {
+    OpenRound();
+    return;
+  }
   open_ = false;
   ++iteration_;
 }
@@ -220,9 +225,18 @@ absl::Duration GrantScheduler::NextDeadline() const {
 
 void GrantScheduler::Open() {
   open_ = true;
+  agent_steps_ = 0;
   Rebalance();
-  const int64_t share = options_.train_batch_size / options_.num_envs;
-  const int64_t rest = options_.train_batch_size % options_.num_envs;
+  OpenRound();
+}
+
+void GrantScheduler::OpenRound() {
+  int64_t env_steps = options_.train_batch_size;
+  if (options_.count_steps_by == CountStepsBy::kAgentSteps) {
+    env_steps = std::max<int64_t>(options_.num_envs, (options_.train_batch_size - agent_steps_) / options_.num_agents);
+  }
+  const int64_t share = env_steps / options_.num_envs;
+  const int64_t rest = env_steps % options_.num_envs;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].ungranted = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
   }

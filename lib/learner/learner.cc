@@ -69,6 +69,8 @@ std::unique_ptr<GrantScheduler> Learner::MakeScheduler(int64_t iteration, const 
   GrantScheduler::Options options;
   options.num_envs = config_.options.num_envs;
   options.train_batch_size = config_.options.train_batch_size;
+  options.count_steps_by = config_.options.count_steps_by;
+  options.num_agents = static_cast<int32_t>(config_.schema.agent_ids.size());
   options.max_policy_lag = config_.options.max_policy_lag;
   options.complete_episodes = config_.options.complete_episodes;
   options.num_workers = config_.options.num_workers;
@@ -207,7 +209,8 @@ absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t
   TROUPE_CHECK(batch != nullptr);
   // A refused fragment is destroyed with this copy: after the lock.
   const sample::MultiAgentBatchPtr kept = batch;
-  CheckedFragment checked = CheckFragment(std::move(batch), config_.schema, config_.limits);
+  CheckedFragment checked =
+      CheckFragment(std::move(batch), config_.schema, config_.limits, config_.options.max_policy_lag);
   int64_t rows = 0;
   for (const PolicyRowCount& count : checked.rows) rows += count.rows;
 

@@ -15,11 +15,20 @@ enum class CommonReward : uint8_t {
   kSum = 3,   ///< their sum
 };
 
+/// What train_batch_size counts.
+enum class CountStepsBy : uint8_t {
+  kEnvSteps = 1,    ///< steps of environments, however many agents acted
+  kAgentSteps = 2,  ///< rows with agent_mask 1, over all policies
+};
+
 struct LearnerOptions {
   uint64_t seed = 0;
-  int64_t train_batch_size = 4000;  ///< env steps an update
-  int64_t max_policy_lag = 0;       ///< 0: strictly on-policy; 1: sampling overlaps the update
-  bool complete_episodes = false;   ///< batch_mode: complete_episodes
+  /// Of one update: as many env steps exactly, or at least as many agent steps, and fewer than one env step of every
+  /// environment with all agents more (GrantScheduler says how).
+  int64_t train_batch_size = 4000;
+  CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
+  int64_t max_policy_lag = 0;      ///< 0: strictly on-policy; 1: sampling overlaps the update
+  bool complete_episodes = false;  ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
   std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all of a trainable class
   int32_t num_workers = 2;   ///< waited for before the first grant (0: the sampler in this process)

@@ -29,8 +29,9 @@ class FakeTrainer final : public Trainer {
   void FailNext(absl::Status status) { failure_ = std::move(status); }
   int64_t updates() const { return updates_; }
   const UpdateContext& last_context() const { return last_context_; }
-  /// Env steps of the last batch.
+  /// Of the last batch.
   int64_t last_env_steps() const { return last_env_steps_; }
+  int64_t last_agent_steps() const { return last_agent_steps_; }
 
   absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                          const UpdateContext& context) override {
@@ -38,6 +39,7 @@ class FakeTrainer final : public Trainer {
     ++updates_;
     last_context_ = context;
     last_env_steps_ = batch.env_steps;
+    last_agent_steps_ = batch.agent_steps;
     std::vector<PolicyUpdateReport> reports;
     for (const PolicyTrainBatch& rows : batch.policies) {
       hash_ = 0xcbf29ce484222325ull;
@@ -124,6 +126,7 @@ class FakeTrainer final : public Trainer {
   absl::Status failure_;
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;
+  int64_t last_agent_steps_ = 0;
   UpdateContext last_context_;
   uint64_t hash_ = 0;
 };
