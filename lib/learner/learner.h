@@ -84,7 +84,8 @@ struct LearnerSnapshot {
 /// States: made -> (Restore) -> started -> stopped or drained or failed, which are final.
 ///
 /// Invariants: 1. CheckConservation holds for the counters at every moment. 2. Iteration k trains with weights version
-/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, and publishes version k + 1. 3. A
+/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, then publishes what it changed and
+/// announces version k + 1, which every policy has from then on. 3. A
 /// fragment is acknowledged only after it is stored and the watermark has moved, both in one critical section.
 /// 4. A fragment that waits has rows of policies only that are in their slots now: what arrives is judged by the table
 /// of that moment, and a slot is released only when no fragment names it.
@@ -176,7 +177,9 @@ class Learner {
   std::optional<StepOutcome> EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StepOutcome Train(std::vector<CheckedFragment> fragments, int64_t iteration);
-  absl::Status PublishVersion(int64_t n, bool stamp);
+  /// Publishes version `n` of the policies that `reports` says were trained, or, with nullptr, all there is, stamped
+  /// anew; then announces the version as a whole.
+  absl::Status PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports);
   /// The policy's weights as version (learner epoch, n), which they must have unless `stamp`.
   absl::StatusOr<policy::WeightSnapshotPtr> VersionOf(policy::PolicySlot slot, int64_t n, bool stamp);
   PolicyViewPtr View() const;

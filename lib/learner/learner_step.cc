@@ -115,19 +115,24 @@ absl::StatusOr<policy::WeightSnapshotPtr> Learner::VersionOf(policy::PolicySlot 
   return snapshot;
 }
 
-absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
+absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
   const policy::PolicyTablePtr table = Policies();
-  for (size_t p = 0; p < table->num_slots(); ++p) {
-    // Also of removed ones: episodes in progress play on with what updates make of them.
+  const bool stamp = reports == nullptr;
+  std::vector<bool> changed(table->num_slots(), stamp);
+  if (!stamp) {
+    // Also of removed policies: their episodes play on with what updates make of them.
+    for (const PolicyUpdateReport& report : *reports) {
+      if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
+    }
+  }
+  for (size_t p = 0; p < changed.size(); ++p) {
     const policy::PolicySlot slot(static_cast<int32_t>(p));
     const policy::PolicyEntry* const entry = table->Find(slot);
-    if (entry == nullptr) continue;
-    const policy::PolicyClass& policy_class = entry->spec.policy_class;
-    // Weights that never change are published when the learner starts, or gets them.
-    if (!policy_class.has_weights() || (!policy_class.trainable() && !stamp)) continue;
+    if (!changed[p] || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, VersionOf(slot, n, stamp));
     deps_.publisher->Publish(slot, std::move(snapshot));
   }
+  deps_.publisher->AnnounceVersion(policy::WeightVersion{config_.learner_epoch, n});
   return absl::OkStatus();
 }
 
@@ -162,7 +167,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
       base::MutexLock lock(&mutex_);
       scheduler_->SetPublishing(iteration + 1);
     }
-    status = PublishVersion(iteration + 1, /*stamp=*/false);
+    status = PublishVersion(iteration + 1, &*reports);
   }
   if (!status.ok()) {
     base::MutexLock lock(&mutex_);
