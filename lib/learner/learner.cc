@@ -161,12 +161,8 @@ absl::Status Learner::Start() {
     if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
     iteration = iteration_;
   }
-<<<<<<< HEAD
   if (config_.policies != nullptr) deps_.publisher->SetPolicies(Policies());
-  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*stamp=*/true));
-=======
   TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*reports=*/nullptr));
->>>>>>> main
   Outbox outbox;
   {
     base::MutexLock lock(&mutex_);
