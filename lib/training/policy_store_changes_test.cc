@@ -152,7 +152,9 @@ TEST_F(PolicyStoreChangesTest, ManyChangesLeaveNothingBehind) {
   Make({.capacity = 3, .host_budget_bytes = 4096}, 2);
   for (int round = 0; round < 500; ++round) {
     const int32_t slot = 2 + round % 7;
-    if (store_->CheckSlot(PolicySlot(slot)).ok()) ASSERT_TRUE(store_->Remove(PolicySlot(slot)).ok());
+    if (store_->CheckSlot(PolicySlot(slot)).ok()) {
+      ASSERT_TRUE(store_->Remove(PolicySlot(slot)).ok());
+    }
     const PolicyState state = State(Spec(round), static_cast<uint64_t>(round));
     ASSERT_TRUE(store_->Add(PolicySlot(slot), Spec(round), {}, state).ok());
     ExpectState(slot, state);
