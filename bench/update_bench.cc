@@ -142,7 +142,7 @@ struct Contender {
 };
 
 Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& make, const Rows& rows) {
-  auto trainer = PpoTrainer::Make({SpreadSpec()}, SpreadOptions(), 1, make);
+  auto trainer = PpoTrainer::Make({SpreadSpec()}, {SpreadOptions()}, 1, make);
   if (!trainer.ok()) {
     std::printf("%-28s not here: %s\n", name.c_str(), std::string(trainer.status().message()).c_str());
     return {};

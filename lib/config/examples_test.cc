@@ -49,8 +49,8 @@ TEST(ExamplesTest, SimpleSpreadMappoHasThePeersSetting) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->learner.num_envs, 160);
   EXPECT_EQ(run->learner.train_batch_size, 4000);
-  EXPECT_EQ(run->ppo.minibatch_size, 1000);
-  EXPECT_EQ(run->ppo.num_epochs, 10);
+  EXPECT_EQ(run->ppo[0].minibatch_size, 1000);
+  EXPECT_EQ(run->ppo[0].num_epochs, 10);
   EXPECT_EQ(run->learner.max_policy_lag, 0);
   ASSERT_EQ(run->policies.size(), 1u);
   EXPECT_EQ(run->policies[0].actor_input_size(), 18);

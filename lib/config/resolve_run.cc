@@ -158,7 +158,7 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
 
 absl::Status FillPpo(ResolvedRun* run) {
   const v1::AlgorithmConfig& algorithm = run->config.proto().algorithm();
-  training::PpoOptions& ppo = run->ppo;
+  training::PpoOptions ppo;
   ppo.learning_rate = ToSchedule(algorithm.lr());
   ppo.critic_learning_rate = {0, 0, 0};
   if (algorithm.has_critic_lr()) {
@@ -185,6 +185,7 @@ absl::Status FillPpo(ResolvedRun* run) {
   ppo.max_grad_norm = algorithm.max_grad_norm();
   ppo.num_epochs = algorithm.num_epochs();
   TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(*run));
+  run->ppo.assign(run->policies.size(), ppo);
   return absl::OkStatus();
 }
 

@@ -100,7 +100,7 @@ TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
   EXPECT_EQ(run.schema.num_envs, 32u);
   EXPECT_EQ(run.agent_ids(), (std::vector<std::string>{"agent_0", "agent_1", "agent_2"}));
   EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{3, 3, 3}));
-  EXPECT_EQ(run.ppo.minibatch_size, 1000);
+  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
   EXPECT_EQ(run.stop.env_steps, 1000000);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 10000);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 100000);
@@ -239,11 +239,11 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
   EXPECT_EQ(run.seed, 9u);
   EXPECT_EQ(run.learner.seed, 9u);
   EXPECT_EQ(std::get<int64_t>(run.env_args.values().at("N")), 4);
-  EXPECT_EQ(run.ppo.minibatch_size, 1000);
-  EXPECT_EQ(run.ppo.learning_rate.At(50), 5e-4);
-  EXPECT_EQ(run.ppo.critic_learning_rate.initial, 2e-3);
-  EXPECT_EQ(run.ppo.gamma, 0.95);
-  EXPECT_EQ(run.ppo.huber_delta, 10);
+  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
+  EXPECT_EQ(run.ppo[0].learning_rate.At(50), 5e-4);
+  EXPECT_EQ(run.ppo[0].critic_learning_rate.initial, 2e-3);
+  EXPECT_EQ(run.ppo[0].gamma, 0.95);
+  EXPECT_EQ(run.ppo[0].huber_delta, 10);
   EXPECT_EQ(run.learner.max_policy_lag, 1);
   EXPECT_EQ(run.learner.common_reward, learner::CommonReward::kMean);
   EXPECT_EQ(run.learner.num_workers, 0);
@@ -302,7 +302,7 @@ TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 2, minibatch_size: 2}"),
             "run.yaml:2:30: algorithm.num_minibatches: got a value besides algorithm.minibatch_size, expected one of "
             "the two");
-  EXPECT_EQ(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}").ppo.minibatch_size, 100);
+  EXPECT_EQ(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}").ppo[0].minibatch_size, 100);
 }
 
 TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
@@ -392,7 +392,7 @@ multi_agent:
   EXPECT_EQ(run.policies_of_agent[2].size(), 1u);
   EXPECT_EQ(run.mapping_rules[0].policies[1].weight, 1.0);
   // The default counts on those that play always: sheep has the 4000 rows of one agent.
-  EXPECT_EQ(run.ppo.minibatch_size, 1000);
+  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
   // What is written reads back as the same.
   const auto again = RunConfig::FromYaml(run.config.ToYaml(), "again.yaml");
   ASSERT_TRUE(again.ok()) << again.status();
@@ -405,9 +405,9 @@ multi_agent:
 TEST_F(ResolveRunTest, MinibatchesOfDrawnPolicies) {
   const std::string drawn = "env: {name: team}\nmulti_agent: {policy_mapping: {\"*\": {a: 1, b: 1, c: 4}}}\n";
   // c is expected to have 4 / 6 of the rows of three agents, 1333 of them; how many it gets is left to chance.
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 667}").ppo.minibatch_size, 1000);
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100}").ppo.minibatch_size, 200);
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}").ppo.minibatch_size, 300);
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 667}").ppo[0].minibatch_size, 1000);
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100}").ppo[0].minibatch_size, 200);
+  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}").ppo[0].minibatch_size, 300);
   EXPECT_NE(ErrorOf(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 301}")
                 .find("algorithm.minibatch_size: got 301, expected at most the 300 rows"),
             std::string::npos);

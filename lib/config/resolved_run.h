@@ -77,7 +77,7 @@ struct ResolvedRun {
   rollout::RolloutOptions rollout;
   learner::LearnerOptions learner;
   learner::StopOptions stop;
-  training::PpoOptions ppo;  ///< for every policy
+  std::vector<training::PpoOptions> ppo;  ///< by policy slot
   training::PolicyStoreOptions policy_map;
   std::string policy_map_cache;  ///< folder; empty: inside the run folder
   training::DeviceOptions device;

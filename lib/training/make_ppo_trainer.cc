@@ -33,11 +33,9 @@ absl::StatusOr<int> ThreadCount(const DeviceOptions& device) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
-                                                                 const PpoOptions& options, const DeviceOptions& device,
-                                                                 uint64_t seed, CpuBackend cpu_backend,
-                                                                 const PolicyStoreOptions& store,
-                                                                 PolicyStore::Deps store_deps) {
+absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
+    std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, const DeviceOptions& device, uint64_t seed,
+    CpuBackend cpu_backend, const PolicyStoreOptions& store, PolicyStore::Deps store_deps) {
   TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
   TROUPE_ASSIGN_OR_RETURN(const DeviceKind kind, ResolveDevice(device.device));
   // Two networks at a time share LibTorch's threads.
@@ -57,7 +55,7 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<pol
     }
     return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), options, seed, make_backend, BatchAllocator(kind), store,
+  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, BatchAllocator(kind), store,
                           std::move(store_deps));
 }
 

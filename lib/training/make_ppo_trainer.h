@@ -19,7 +19,7 @@ enum class CpuBackend : uint8_t {
   kLibTorch = 3,  ///< autograd
 };
 
-/// Makes the trainer that `algorithm: mappo | ippo | ppo` stands for, with one PpoOptions for every policy. Policies
+/// Makes the trainer that `algorithm: mappo | ippo | ppo` stands for, with `options` by policy slot. Policies
 /// start with weights of version (0, 0) drawn from `seed`. May take seconds (CUDA). INVALID_ARGUMENT for a bad spec,
 /// option or device; UNAVAILABLE for `device: cuda` without one.
 ///
@@ -27,8 +27,8 @@ enum class CpuBackend : uint8_t {
 /// over with ImportState. `store` says how many policies are resident, `store_deps` (which outlive the trainer) where
 /// the others are.
 absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(std::vector<policy::PolicySpec> specs,
-                                                                 const PpoOptions& options, const DeviceOptions& device,
-                                                                 uint64_t seed,
+                                                                 std::vector<PpoOptions> options,
+                                                                 const DeviceOptions& device, uint64_t seed,
                                                                  CpuBackend cpu_backend = CpuBackend::kAuto,
                                                                  const PolicyStoreOptions& store = {},
                                                                  PolicyStore::Deps store_deps = {});

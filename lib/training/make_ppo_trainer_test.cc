@@ -36,7 +36,7 @@ bool HasCuda() { return *ResolveDevice("auto") == DeviceKind::kCuda; }
 
 TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
   for (const CpuBackend backend : {CpuBackend::kAuto, CpuBackend::kLibTorch}) {
-    const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), kCpu, 1, backend);
+    const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, kCpu, 1, backend);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
     RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
     const auto reports = (*trainer)->Update(batch.batch, Context(0));
@@ -48,7 +48,7 @@ TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
 
 TEST(MakePpoTrainerTest, SameBitsWithLibTorchAndAfterAResume) {
   const auto make = [](uint64_t seed) {
-    return *MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), kCpu, seed, CpuBackend::kLibTorch);
+    return *MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, kCpu, seed, CpuBackend::kLibTorch);
   };
   RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
   const auto whole = make(1);
@@ -67,9 +67,9 @@ TEST(MakePpoTrainerTest, ActivationsThatOnlyLibTorchHas) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   for (const policy::Activation activation : {policy::Activation::kGelu, policy::Activation::kSilu}) {
     spec.model.activation = activation;
-    EXPECT_EQ(MakePpoTrainer({spec}, Options(), kCpu, 1, CpuBackend::kFused).status().code(),
+    EXPECT_EQ(MakePpoTrainer({spec}, {Options()}, kCpu, 1, CpuBackend::kFused).status().code(),
               absl::StatusCode::kUnimplemented);
-    const auto trainer = MakePpoTrainer({spec}, Options(), kCpu, 1);
+    const auto trainer = MakePpoTrainer({spec}, {Options()}, kCpu, 1);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
     RandomBatch batch(spec, kSegments, 1);
     const auto reports = (*trainer)->Update(batch.batch, Context(0));
@@ -80,7 +80,7 @@ TEST(MakePpoTrainerTest, ActivationsThatOnlyLibTorchHas) {
 
 TEST(MakePpoTrainerTest, BadInput) {
   const auto status = [](const PpoOptions& options, const DeviceOptions& device, policy::PolicySpec spec) {
-    return MakePpoTrainer({std::move(spec)}, options, device, 1).status();
+    return MakePpoTrainer({std::move(spec)}, {options}, device, 1).status();
   };
   PpoOptions options;
   options.gamma = 2;
@@ -96,14 +96,15 @@ TEST(MakePpoTrainerTest, BadInput) {
 
 TEST(DeviceTest, CudaWithoutADeviceIsAClearError) {
   if (HasCuda()) GTEST_SKIP() << "this machine has a CUDA device";
-  const absl::Status status = MakePpoTrainer({policy::SmallSpecForTesting()}, {}, {.device = "cuda"}, 1).status();
+  const absl::Status status =
+      MakePpoTrainer({policy::SmallSpecForTesting()}, {PpoOptions()}, {.device = "cuda"}, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("device is cuda, but "));
   EXPECT_THAT(std::string(status.message()), testing::EndsWith("; expected a CUDA device, or device: cpu or auto"));
 }
 
 TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
-  const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, Options(), {.device = "auto"}, 1);
+  const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, {.device = "auto"}, 1);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
   EXPECT_TRUE((*trainer)->Update(batch.batch, Context(0)).ok());
@@ -117,7 +118,7 @@ TEST(DeviceTest, CudaComputesWhatTheCpuDoes) {
   options.num_epochs = 1;
   std::vector<std::vector<float>> parameters;
   for (const char* device : {"cpu", "cuda"}) {
-    const auto trainer = *MakePpoTrainer({spec}, options, {.device = device}, 1);
+    const auto trainer = *MakePpoTrainer({spec}, {options}, {.device = device}, 1);
     ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
     parameters.push_back(trainer->ExportState(kSlot)->parameters);
   }
@@ -137,7 +138,7 @@ TEST(DeviceTest, AllocatorsGiveAlignedMemory) {
 class TorchBackendTest : public testing::TestWithParam<OptimizerPlace> {
  protected:
   static std::unique_ptr<PpoTrainer> Make(const PpoOptions& options) {
-    return *PpoTrainer::Make({policy::SmallSpecForTesting()}, options, 1, [](const policy::PolicySpec& spec) {
+    return *PpoTrainer::Make({policy::SmallSpecForTesting()}, {options}, 1, [](const policy::PolicySpec& spec) {
       return MakeTorchBackend(spec, DeviceKind::kCpu, GetParam(), std::make_shared<ThreadTeam>(2));
     });
   }

@@ -33,6 +33,18 @@ policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::Wei
   return snapshot;
 }
 
+/// Policies of one shape have their value moments alike, too.
+absl::Status CheckExchangeable(const std::vector<PolicySpec>& specs, const std::vector<PpoOptions>& ppo) {
+  TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(specs));
+  for (size_t i = 1; i < specs.size(); ++i) {
+    if (ppo[i].use_value_norm == ppo[0].use_value_norm) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policies \"", specs[0].id.value(), "\" and \"", specs[i].id.value(),
+                                                   "\" cannot swap their states: use_value_norm is ",
+                                                   ppo[0].use_value_norm ? "true and false" : "false and true"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
 
 }  // namespace
@@ -51,19 +63,24 @@ PolicyState InitialState(const PolicySpec& spec, bool use_value_norm, uint64_t s
   return state;
 }
 
-absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<PolicySpec> specs, bool use_value_norm,
-                                                               uint64_t seed, BackendFactory make_backend,
+absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<PolicySpec> specs,
+                                                               std::vector<PpoOptions> ppo, uint64_t seed,
+                                                               BackendFactory make_backend,
                                                                const PolicyStoreOptions& options, Deps deps) {
   for (const PolicySpec& spec : specs) TROUPE_RETURN_IF_ERROR(spec.Validate());
-  if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(specs));
+  if (ppo.size() != specs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got options for ", ppo.size(), " policies; expected ", specs.size()));
+  }
+  if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(CheckExchangeable(specs, ppo));
   auto store = std::unique_ptr<PolicyStore>(
-      new PolicyStore(std::move(specs), use_value_norm, seed, std::move(make_backend), options));
+      new PolicyStore(std::move(specs), std::move(ppo), seed, std::move(make_backend), options));
   PolicyStore* const self = store.get();
   policy::PolicyStateTier::Deps tier_deps;
   tier_deps.blobs = deps.blobs;
   tier_deps.form = self;
   tier_deps.initial = [self](PolicySlot slot) -> absl::StatusOr<PolicyState> {
-    return InitialState(self->spec(slot), self->use_value_norm_, self->seed_);
+    return InitialState(self->spec(slot), self->ppo(slot).use_value_norm, self->seed_);
   };
   if (deps.fallback != nullptr) {
     tier_deps.fallback = [self, fallback = std::move(deps.fallback)](PolicySlot slot) -> absl::StatusOr<PolicyState> {
@@ -84,10 +101,10 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
   return store;
 }
 
-PolicyStore::PolicyStore(std::vector<PolicySpec> specs, bool use_value_norm, uint64_t seed, BackendFactory make_backend,
-                         const PolicyStoreOptions& options)
+PolicyStore::PolicyStore(std::vector<PolicySpec> specs, std::vector<PpoOptions> ppo, uint64_t seed,
+                         BackendFactory make_backend, const PolicyStoreOptions& options)
     : specs_(std::move(specs)),
-      use_value_norm_(use_value_norm),
+      ppo_(std::move(ppo)),
       seed_(seed),
       make_backend_(std::move(make_backend)),
       options_(options),
@@ -205,7 +222,7 @@ PolicyState PolicyStore::Completed(PolicySlot slot, PolicyState state) const {
     state.adam_exp_avg_sq.assign(state.parameters.size(), 0.0f);
     state.adam_steps = 0;
   }
-  const bool value_norm = use_value_norm_ && policy_class.has_weights();
+  const bool value_norm = ppo(slot).use_value_norm && policy_class.has_weights();
   if (value_norm && state.value_moments.mean.empty()) state.value_moments = InitialMoments(1);
   if (!value_norm) state.value_moments = {};
   return state;

@@ -17,6 +17,7 @@
 #include "lib/training/parameters.h"
 #include "lib/training/policy_store_options.h"
 #include "lib/training/ppo_backend.h"
+#include "lib/training/ppo_options.h"
 
 namespace troupe::training {
 
@@ -52,15 +53,18 @@ class PolicyStore final : private policy::ResidentForm {
     policy::PolicyStateTier::Source fallback;  ///< a lost policy's state in the last checkpoint; may be absent
   };
 
-  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an option out of range, and for policies that
-  /// differ though their states are to be swappable; what `make_backend` says of any of them.
-  static absl::StatusOr<std::unique_ptr<PolicyStore>> Make(std::vector<policy::PolicySpec> specs, bool use_value_norm,
-                                                           uint64_t seed, BackendFactory make_backend,
+  /// Policies with fresh weights of version (0, 0); `ppo` by slot, valid. INVALID_ARGUMENT for an option out of range,
+  /// and for policies that differ in shape or normalizers though their states are to be swappable; what `make_backend`
+  /// says of any of them.
+  static absl::StatusOr<std::unique_ptr<PolicyStore>> Make(std::vector<policy::PolicySpec> specs,
+                                                           std::vector<PpoOptions> ppo, uint64_t seed,
+                                                           BackendFactory make_backend,
                                                            const PolicyStoreOptions& options, Deps deps);
   ~PolicyStore() override;
 
   size_t size() const { return specs_.size(); }
   const policy::PolicySpec& spec(policy::PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
+  const PpoOptions& ppo(policy::PolicySlot slot) const { return ppo_[static_cast<size_t>(slot.value())]; }
   /// NOT_FOUND for a slot that is none.
   absl::Status CheckSlot(policy::PolicySlot slot) const;
 
@@ -95,8 +99,8 @@ class PolicyStore final : private policy::ResidentForm {
     std::weak_ptr<ResidentPolicy> resident;  ///< alive while it is in memory
   };
 
-  PolicyStore(std::vector<policy::PolicySpec> specs, bool use_value_norm, uint64_t seed, BackendFactory make_backend,
-              const PolicyStoreOptions& options);
+  PolicyStore(std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> ppo, uint64_t seed,
+              BackendFactory make_backend, const PolicyStoreOptions& options);
 
   // policy::ResidentForm
   absl::StatusOr<policy::PolicyTier::Value> FromState(policy::PolicySlot slot,
@@ -106,14 +110,14 @@ class PolicyStore final : private policy::ResidentForm {
 
   /// Makes what all policies need at the start, so that what cannot be served is said then.
   absl::Status MakeFirst();
-  /// An optimizer's moments for a state without, value moments as the run has them; neither where the policy's class
-  /// has none.
+  /// An optimizer's moments for a state without, value moments as its options have them; neither where the policy's
+  /// class has none.
   policy::PolicyState Completed(policy::PolicySlot slot, policy::PolicyState state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   Book& book(policy::PolicySlot slot) { return books_[static_cast<size_t>(slot.value())]; }
 
   const std::vector<policy::PolicySpec> specs_;
-  const bool use_value_norm_;
+  const std::vector<PpoOptions> ppo_;
   const uint64_t seed_;
   const BackendFactory make_backend_;
   const PolicyStoreOptions options_;

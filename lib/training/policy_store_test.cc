@@ -48,7 +48,7 @@ struct Fixture {
   }
   absl::Status Make() {
     absl::StatusOr<std::unique_ptr<PolicyStore>> made = PolicyStore::Make(
-        specs, true, kSeed,
+        specs, ppo.empty() ? std::vector<PpoOptions>(specs.size()) : ppo, kSeed,
         [this](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
           if (spec.model.activation == policy::Activation::kGelu) return absl::UnavailableError("no gelu");
           ++backends;
@@ -87,6 +87,7 @@ struct Fixture {
   PolicyStoreOptions options;
   policy::FakeBlobStore blobs;
   std::vector<policy::PolicySpec> specs;
+  std::vector<PpoOptions> ppo;  ///< empty: the defaults for all
   PolicyStore::Deps deps;
   int backends = 0;
   std::unique_ptr<PolicyStore> store;
@@ -101,6 +102,11 @@ TEST(PolicyStoreTest, OptionsAreChecked) {
   differ.specs[2].model.critic_hidden_sizes = {7};
   EXPECT_THAT(std::string(differ.Make().message()),
               testing::HasSubstr("policies \"p0\" and \"p2\" cannot swap their states"));
+  Fixture normalizers(2, {.states_are_swappable = true});
+  normalizers.ppo.resize(2);
+  normalizers.ppo[1].use_value_norm = false;
+  EXPECT_EQ(normalizers.Make().message(),
+            "policies \"p0\" and \"p1\" cannot swap their states: use_value_norm is true and false");
 }
 
 TEST(PolicyStoreTest, WhatCannotBeServedIsSaidAtTheStart) {

@@ -18,8 +18,9 @@ struct LinearSchedule {
   }
 };
 
-/// PPO (Schulman et al. 2017) as IPPO (de Witt et al. 2020) and MAPPO (Yu et al. 2022) use it. Which critic input a
-/// policy has stands in its PolicySpec. No LibTorch here: lib/config fills it.
+/// One policy's PPO (Schulman et al. 2017) as IPPO (de Witt et al. 2020) and MAPPO (Yu et al. 2022) use it. Which
+/// critic input a policy has stands in its PolicySpec; what a batch is (its steps, lag, agents) is the run's. No
+/// LibTorch here: lib/config fills it.
 struct PpoOptions {
   LinearSchedule learning_rate{3e-4, 3e-4, 0};
   LinearSchedule critic_learning_rate{0, 0, 0};  ///< initial 0: as learning_rate

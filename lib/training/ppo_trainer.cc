@@ -62,6 +62,24 @@ void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slo
   for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
 }
 
+StepSettings SettingsAt(const PpoOptions& options, int64_t env_steps) {
+  StepSettings settings;
+  settings.learning_rate = options.learning_rate.At(env_steps);
+  settings.critic_learning_rate =
+      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(env_steps) : settings.learning_rate;
+  settings.adam_beta1 = options.adam_beta1;
+  settings.adam_beta2 = options.adam_beta2;
+  settings.adam_epsilon = options.adam_epsilon;
+  settings.clip_param = options.clip_param;
+  settings.use_value_clip = options.use_value_clip;
+  settings.value_clip_param = options.value_clip_param;
+  settings.value_loss_coeff = options.value_loss_coeff;
+  settings.huber_delta = options.huber_delta;
+  settings.entropy_coeff = options.entropy_coeff.At(env_steps);
+  settings.max_grad_norm = options.max_grad_norm;
+  return settings;
+}
+
 }  // namespace
 
 StepTotals& StepTotals::operator+=(const StepTotals& other) {
@@ -101,50 +119,32 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   return absl::OkStatus();
 }
 
-PpoTrainer::PpoTrainer(const PpoOptions& options, std::unique_ptr<PolicyStore> policies,
-                       tensor::TensorAllocator& allocator)
-    : options_(options),
-      policies_(std::move(policies)),
-      partly_skipped_updates_(policies_->size(), 0),
-      prepared_(allocator) {}
+PpoTrainer::PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator)
+    : policies_(std::move(policies)), partly_skipped_updates_(policies_->size(), 0), prepared_(allocator) {}
 
 absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(
-    std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed, BackendFactory make_backend,
+    std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, uint64_t seed, BackendFactory make_backend,
     tensor::TensorAllocator& allocator, const PolicyStoreOptions& store_options, PolicyStore::Deps store_deps) {
-  TROUPE_RETURN_IF_ERROR(ValidatePpoOptions(options));
+  for (size_t i = 0; i < std::min(specs.size(), options.size()); ++i) {
+    const absl::Status valid = ValidatePpoOptions(options[i]);
+    if (valid.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", specs[i].id.value(), "\": ", valid.message()));
+  }
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PolicyStore> policies,
-                          PolicyStore::Make(std::move(specs), options.use_value_norm, seed, std::move(make_backend),
+                          PolicyStore::Make(std::move(specs), std::move(options), seed, std::move(make_backend),
                                             store_options, std::move(store_deps)));
-  return std::unique_ptr<PpoTrainer>(new PpoTrainer(options, std::move(policies), allocator));
-}
-
-StepSettings PpoTrainer::SettingsAt(int64_t env_steps) const {
-  StepSettings settings;
-  settings.learning_rate = options_.learning_rate.At(env_steps);
-  settings.critic_learning_rate =
-      options_.critic_learning_rate.initial > 0 ? options_.critic_learning_rate.At(env_steps) : settings.learning_rate;
-  settings.adam_beta1 = options_.adam_beta1;
-  settings.adam_beta2 = options_.adam_beta2;
-  settings.adam_epsilon = options_.adam_epsilon;
-  settings.clip_param = options_.clip_param;
-  settings.use_value_clip = options_.use_value_clip;
-  settings.value_clip_param = options_.value_clip_param;
-  settings.value_loss_coeff = options_.value_loss_coeff;
-  settings.huber_delta = options_.huber_delta;
-  settings.entropy_coeff = options_.entropy_coeff.At(env_steps);
-  settings.max_grad_norm = options_.max_grad_norm;
-  return settings;
+  return std::unique_ptr<PpoTrainer>(new PpoTrainer(std::move(policies), allocator));
 }
 
 absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyTrainBatch& batch,
-                                                                   ResidentPolicy* policy) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, policy->backend->Values());
+                                                                   const Policy& policy) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, policy.resident.backend->Values());
   double mean = 0;
   double deviation = 1;
   const auto read_moments = [&] {
-    if (!options_.use_value_norm) return;
-    mean = policy->value_moments.mean[0];
-    deviation = StandardDeviation(policy->value_moments.variance[0]);
+    if (!policy.options.use_value_norm) return;
+    mean = policy.resident.value_moments.mean[0];
+    deviation = StandardDeviation(policy.resident.value_moments.variance[0]);
   };
   const auto denormalized = [&](absl::Span<const int32_t> index) {
     std::vector<float> values(index.size());
@@ -163,19 +163,19 @@ absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyT
   read_moments();
   const std::vector<float> values = denormalized(prepared_.critic_index());
   const std::vector<float> final_values = denormalized(prepared_.final_critic_index());
-  Advantages advantages = ComputeGae(batch.segments, batch.rewards, values, final_values, options_.gamma,
-                                     options_.use_gae ? options_.gae_lambda : 1.0);
-  if (options_.use_value_norm) {
+  Advantages advantages = ComputeGae(batch.segments, batch.rewards, values, final_values, policy.options.gamma,
+                                     policy.options.use_gae ? policy.options.gae_lambda : 1.0);
+  if (policy.options.use_value_norm) {
     const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared_.active());
-    policy::RunningMoments merged = Merge(policy->value_moments, moments, kValueMomentBatches * moments.count);
-    if (IsFinite(merged)) policy->value_moments = std::move(merged);
+    policy::RunningMoments merged = Merge(policy.resident.value_moments, moments, kValueMomentBatches * moments.count);
+    if (IsFinite(merged)) policy.resident.value_moments = std::move(merged);
     read_moments();
   }
   prepared_.value_targets = normalized(advantages.returns);
   prepared_.old_values = normalized(values);
   ValueReport report;
   report.explained_variance = ExplainedVariance(advantages.returns, values, prepared_.active());
-  prepared_.advantages = options_.use_advnorm
+  prepared_.advantages = policy.options.use_advnorm
                              ? NormalizeAdvantages(std::move(advantages.advantages), prepared_.active())
                              : std::move(advantages.advantages);
   return report;
@@ -183,21 +183,22 @@ absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyT
 
 absl::StatusOr<PpoTrainer::EpochsReport> PpoTrainer::RunEpochs(const PolicyTrainBatch& batch,
                                                                const UpdateContext& context,
-                                                               const StepSettings& settings, ResidentPolicy* policy) {
+                                                               const StepSettings& settings, const Policy& policy) {
   EpochsReport report;
   const int64_t rows = static_cast<int64_t>(prepared_.active().size());
-  while (report.epochs < options_.num_epochs) {
+  while (report.epochs < policy.options.num_epochs) {
     order_.assign(prepared_.active().begin(), prepared_.active().end());
     Shuffle(context, report.epochs, batch.policy, &order_);
-    TROUPE_RETURN_IF_ERROR(policy->backend->BeginEpoch(order_));
-    for (int64_t first = 0; first < rows; first += options_.minibatch_size) {
-      TROUPE_RETURN_IF_ERROR(policy->backend->Step(first, std::min(options_.minibatch_size, rows - first), settings));
+    TROUPE_RETURN_IF_ERROR(policy.resident.backend->BeginEpoch(order_));
+    for (int64_t first = 0; first < rows; first += policy.options.minibatch_size) {
+      TROUPE_RETURN_IF_ERROR(
+          policy.resident.backend->Step(first, std::min(policy.options.minibatch_size, rows - first), settings));
     }
-    TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, policy->backend->TakeTotals());
+    TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, policy.resident.backend->TakeTotals());
     ++report.epochs;
     report.totals += totals;
     report.last_kl = totals.rows > 0 ? totals.kl / static_cast<double>(totals.rows) : 0;
-    if (options_.target_kl > 0 && report.last_kl > options_.target_kl) break;
+    if (policy.options.target_kl > 0 && report.last_kl > policy.options.target_kl) break;
   }
   return report;
 }
@@ -247,9 +248,9 @@ absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBat
   if (prepared_.active().empty()) return report;
 
   TROUPE_RETURN_IF_ERROR(resident.backend->Begin(prepared_, &resident.parameters));
-  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, &resident));
-  const StepSettings settings = SettingsAt(context.env_steps);
-  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, &resident));
+  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, policy));
+  const StepSettings settings = SettingsAt(policy.options, context.env_steps);
+  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, policy));
   TROUPE_RETURN_IF_ERROR(resident.backend->End());
   // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
   // be, too. The new moments are published with the new weights.
@@ -299,7 +300,7 @@ absl::Status PpoTrainer::Train(policy::PolicySlot slot, const learner::TrainBatc
   // Lost, which was logged: the others train on.
   if (pinned.status().code() == absl::StatusCode::kDataLoss) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(pinned.status());
-  const Policy policy{slot, policies_->spec(slot), (*pinned)[0]};
+  const Policy policy{slot, policies_->spec(slot), policies_->ppo(slot), (*pinned)[0]};
   before->emplace_back(slot, policies_->StateOf(slot, policy.resident));
   for (const size_t i : entries) {
     TROUPE_ASSIGN_OR_RETURN((*reports)[i], UpdatePolicy(batch.policies[i], context, policy));

@@ -36,12 +36,12 @@ class PpoTrainer final : public learner::Trainer {
  public:
   using BackendFactory = PolicyStore::BackendFactory;
 
-  /// Policies with fresh weights of version (0, 0). INVALID_ARGUMENT for an invalid spec or option. `make_backend` is
-  /// kept: policies that are not resident get their back end when they are. `allocator` is for what back ends copy to
-  /// their device; it must outlive the trainer, and so must `store_deps`.
+  /// Policies with fresh weights of version (0, 0); `options` by slot. INVALID_ARGUMENT for an invalid spec or option.
+  /// `make_backend` is kept: policies that are not resident get their back end when they are. `allocator` is for what
+  /// back ends copy to their device; it must outlive the trainer, and so must `store_deps`.
   static absl::StatusOr<std::unique_ptr<PpoTrainer>> Make(
-      std::vector<policy::PolicySpec> specs, const PpoOptions& options, uint64_t seed, BackendFactory make_backend,
-      tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
+      std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, uint64_t seed,
+      BackendFactory make_backend, tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
       const PolicyStoreOptions& store_options = {}, PolicyStore::Deps store_deps = {});
 
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
@@ -65,10 +65,11 @@ class PpoTrainer final : public learner::Trainer {
   struct Policy {
     policy::PolicySlot slot;
     const policy::PolicySpec& spec;
+    const PpoOptions& options;
     ResidentPolicy& resident;
   };
 
-  PpoTrainer(const PpoOptions& options, std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator);
+  PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator);
 
   /// One policy's part of an update: its entries of the batch into their reports.
   absl::Status Train(policy::PolicySlot slot, const learner::TrainBatch& batch, const learner::UpdateContext& context,
@@ -79,19 +80,17 @@ class PpoTrainer final : public learner::Trainer {
   struct ValueReport {
     double explained_variance = 0;
   };
-  absl::StatusOr<ValueReport> PrepareTargets(const learner::PolicyTrainBatch& batch, ResidentPolicy* policy);
+  absl::StatusOr<ValueReport> PrepareTargets(const learner::PolicyTrainBatch& batch, const Policy& policy);
   struct EpochsReport {
     StepTotals totals;
     double last_kl = 0;
     int64_t epochs = 0;
   };
   absl::StatusOr<EpochsReport> RunEpochs(const learner::PolicyTrainBatch& batch, const learner::UpdateContext& context,
-                                         const StepSettings& settings, ResidentPolicy* policy);
+                                         const StepSettings& settings, const Policy& policy);
   void UpdateObservationMoments(const learner::PolicyTrainBatch& batch, const Policy& policy) const;
   void BookSkips(const StepTotals& totals, const Policy& policy);
-  StepSettings SettingsAt(int64_t env_steps) const;
 
-  const PpoOptions options_;
   const std::unique_ptr<PolicyStore> policies_;
   std::vector<int64_t> partly_skipped_updates_;  // by slot, of this process, to log them ever more rarely
   PreparedBatch prepared_;

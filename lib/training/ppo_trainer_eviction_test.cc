@@ -73,7 +73,8 @@ class PpoTrainerEvictionTest : public testing::Test {
     }
     const auto team = std::make_shared<ThreadTeam>(1);
     auto trainer = PpoTrainer::Make(
-        Specs(), options, 1, [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); },
+        Specs(), std::vector<PpoOptions>(kPolicies, options), 1,
+        [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); },
         tensor::TensorAllocator::Pageable(), store, deps);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     return *std::move(trainer);

@@ -55,8 +55,13 @@ class PpoTrainerTest : public testing::TestWithParam<int> {
 
   static std::unique_ptr<PpoTrainer> Make(std::vector<policy::PolicySpec> specs, const PpoOptions& options,
                                           uint64_t seed = 1) {
+    std::vector<PpoOptions> by_slot(specs.size(), options);
+    return Make(std::move(specs), std::move(by_slot), seed);
+  }
+  static std::unique_ptr<PpoTrainer> Make(std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options,
+                                          uint64_t seed = 1) {
     const auto team = std::make_shared<ThreadTeam>(GetParam());
-    auto trainer = PpoTrainer::Make(std::move(specs), options, seed,
+    auto trainer = PpoTrainer::Make(std::move(specs), std::move(options), seed,
                                     [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); });
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     return *std::move(trainer);
@@ -352,6 +357,37 @@ TEST_P(PpoTrainerTest, OnlyThePoisonedPolicyIsTouched) {
   EXPECT_EQ(reports->at(1).policy, policy::PolicySlot(1));
 }
 
+TEST_P(PpoTrainerTest, EveryPolicyTrainsWithItsOwnOptions) {
+  policy::PolicySpec second = Spec();
+  second.id = policy::PolicyId("second");
+  RandomBatch batch(Spec(), kSegments, 1);
+  learner::TrainBatch both = batch.batch;
+  both.policies.push_back(batch.rows());
+  both.policies[1].policy = policy::PolicySlot(1);
+  PpoOptions other;
+  other.learning_rate = {1e-3, 5e-4, 1000};
+  other.critic_learning_rate = {2e-3, 2e-3, 0};
+  other.gamma = 0.9;
+  other.use_value_norm = false;
+  other.clip_param = 0.1;
+  other.num_epochs = 2;
+  other.minibatch_size = 20;
+  const auto mixed = Make({Spec(), second}, std::vector<PpoOptions>{Options(), other});
+  const auto first_alike = Make({Spec(), second}, Options());
+  const auto second_alike = Make({Spec(), second}, other);
+  for (PpoTrainer* trainer : {mixed.get(), first_alike.get(), second_alike.get()}) {
+    const auto reports = trainer->Update(both, Context(0, 500));
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    if (trainer != mixed.get()) continue;
+    EXPECT_EQ(reports->at(0).minibatch_steps, 3 * 4);
+    EXPECT_EQ(reports->at(1).minibatch_steps, 2 * 3);
+    EXPECT_EQ(Metrics(reports->at(1))["Policy/Learning rate"], 7.5e-4);
+  }
+  policy::ExpectSameBits(*mixed->ExportState(kSlot), *first_alike->ExportState(kSlot));
+  policy::ExpectSameBits(*mixed->ExportState(policy::PolicySlot(1)), *second_alike->ExportState(policy::PolicySlot(1)));
+  EXPECT_TRUE(mixed->ExportState(policy::PolicySlot(1))->value_moments.mean.empty());
+}
+
 TEST_P(PpoTrainerTest, AFailedUpdateLeavesEveryPolicyAsItWas) {
   policy::PolicySpec second = Spec();
   second.id = policy::PolicyId("second");
@@ -435,6 +471,20 @@ TEST(PpoOptionsTest, RefusesWhatCannotWork) {
   EXPECT_NE(message([](PpoOptions* o) { o->learning_rate = {-1, 0, 0}; }).find("lr"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->adam_epsilon = std::nan(""); }).find("adam_epsilon"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->target_kl = -1; }).find("target_kl"), std::string::npos);
+}
+
+TEST(PpoOptionsTest, SaysWhosePolicysAreWrong) {
+  policy::PolicySpec second = Spec();
+  second.id = policy::PolicyId("second");
+  PpoOptions wrong;
+  wrong.gamma = 2;
+  const auto make = [](const policy::PolicySpec& spec) {
+    return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1));
+  };
+  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions(), wrong}, 1, make).status().message(),
+            "policy \"second\": algorithm.gamma is 2; expected a number in [0, 1]");
+  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions()}, 1, make).status().message(),
+            "got options for 1 policies; expected 2");
 }
 
 TEST(FusedBackendTest, SaysWhatItCannotServe) {

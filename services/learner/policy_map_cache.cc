@@ -62,7 +62,7 @@ absl::StatusOr<policy::PolicyState> PolicyMapCache::Fallback(policy::PolicySlot 
   }
   if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
   if (index < setup_.initial.size() && setup_.initial[index]) return *setup_.initial[index];
-  return training::InitialState(run.policies[index], run.ppo.use_value_norm, run.seed);
+  return training::InitialState(run.policies[index], run.ppo[index].use_value_norm, run.seed);
 }
 
 }  // namespace troupe::services

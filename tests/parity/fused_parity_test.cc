@@ -88,7 +88,7 @@ Outcome Step(const Case& test, const PpoTrainer::BackendFactory& make) {
   options.num_epochs = 1;
   options.minibatch_size = 1 << 20;
   options.max_grad_norm = 0;
-  const auto trainer = *PpoTrainer::Make({test.spec}, options, 5, make);
+  const auto trainer = *PpoTrainer::Make({test.spec}, {options}, 5, make);
   RandomBatch batch(test.spec, test.segments, 9, test.inactive_rows);
   const auto reports = trainer->Update(batch.batch, {.seed = 1, .iteration = 0, .next_version = {1, 1}});
   EXPECT_TRUE(reports.ok()) << reports.status();

@@ -210,7 +210,7 @@ class PpoParityTest : public testing::TestWithParam<std::tuple<size_t, size_t>> 
     const BackendCase backend = Backends()[std::get<1>(GetParam())];
     const policy::PolicySpec spec = Spec(record());
     layout_ = policy::ParameterLayout::For(spec);
-    auto trainer = PpoTrainer::Make({spec}, options, 1, backend.make);
+    auto trainer = PpoTrainer::Make({spec}, {options}, 1, backend.make);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     policy::PolicyState state = *(*trainer)->ExportState(kSlot);
     state.parameters = Flat(record()["parameters"], layout_);
