@@ -26,6 +26,7 @@
 #include "lib/inference/actor.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/rollout/collector.h"
+#include "lib/rollout/testing/fixed_weights.h"
 #include "lib/rollout/testing/malloc_counter.h"
 
 namespace troupe {
@@ -183,8 +184,9 @@ int Main(int argc, char** argv) {
   };
 
   const int64_t agent_steps = rows * kGrantEnvSteps;
+  rollout::FixedWeights fixed({weights});
   std::vector<Leg> legs = {
-      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, {weights}, sink)); }},
+      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, fixed, sink)); }},
       {"environments only", agent_steps, step_envs},
       {"inference only (forward, sample, log-prob)", agent_steps, act},
       {"matrix products of inference only", agent_steps, multiply},

@@ -215,6 +215,7 @@ absl::Status FillPpo(const std::vector<SettingsOf>& settings, ResolvedRun* run) 
 absl::Status FillPolicyMap(ResolvedRun* run) {
   const v1::MultiAgentConfig& multi_agent = run->config.proto().multi_agent();
   run->policy_map.capacity = multi_agent.policy_map_capacity();
+  run->rollout.policy_map_capacity = multi_agent.policy_map_capacity();
   run->policy_map.host_budget_bytes = multi_agent.policy_map_host_budget_bytes();
   run->policy_map.states_are_swappable = multi_agent.policy_states_are_swappable();
   run->policy_map_cache = multi_agent.policy_map_cache();

@@ -358,6 +358,7 @@ TEST_F(ResolveRunTest, ThePolicyMapIsConfigured) {
       "env: {name: team}\nmulti_agent: {policy_mapping: per_agent, policy_map_capacity: 2, policy_map_cache: /fast, "
       "policy_map_host_budget_bytes: 0, policy_states_are_swappable: true}");
   EXPECT_EQ(set.policy_map.capacity, 2);
+  EXPECT_EQ(set.rollout.policy_map_capacity, 2) << "workers have a map of their own";
   EXPECT_EQ(set.policy_map.host_budget_bytes, 0);
   EXPECT_TRUE(set.policy_map.states_are_swappable);
   EXPECT_EQ(set.policy_map_cache, "/fast");

@@ -132,7 +132,7 @@ absl::Status Learner::Start() {
     if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
     iteration = iteration_;
   }
-  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*stamp=*/true));
+  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*reports=*/nullptr));
   Outbox outbox;
   {
     base::MutexLock lock(&mutex_);

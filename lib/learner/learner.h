@@ -80,7 +80,8 @@ struct LearnerSnapshot {
 /// States: made -> (Restore) -> started -> stopped or drained or failed, which are final.
 ///
 /// Invariants: 1. CheckConservation holds for the counters at every moment. 2. Iteration k trains with weights version
-/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, and publishes version k + 1. 3. A
+/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, then publishes what it changed and
+/// announces version k + 1, which every policy has from then on. 3. A
 /// fragment is acknowledged only after it is stored and the watermark has moved, both in one critical section.
 ///
 /// Capacity: ingest_budget_bytes of fragments; a fragment beyond it is refused with RESOURCE_EXHAUSTED and must be
@@ -160,7 +161,9 @@ class Learner {
   std::optional<StepOutcome> EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StepOutcome Train(std::vector<CheckedFragment> fragments, int64_t iteration);
-  absl::Status PublishVersion(int64_t n, bool stamp);
+  /// Publishes version `n` of the policies that `reports` says were trained, or, with nullptr, all there is, stamped
+  /// anew; then announces the version as a whole.
+  absl::Status PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports);
   void ReportMetrics(const ProgressRecord& record);
 
   const LearnerConfig config_;

@@ -97,12 +97,17 @@ void Learner::FailLocked(absl::Status status) {
   scheduler_->Close();
 }
 
-absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
+absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
   const policy::WeightVersion version{config_.learner_epoch, n};
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    const policy::PolicyClass& policy_class = config_.schema.policies[p].policy_class;
-    // Weights that never change are published when the learner starts.
-    if (!policy_class.has_weights() || (!policy_class.trainable() && !stamp)) continue;
+  const bool stamp = reports == nullptr;
+  std::vector<bool> changed(config_.schema.policies.size(), stamp);
+  if (!stamp) {
+    for (const PolicyUpdateReport& report : *reports) {
+      if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
+    }
+  }
+  for (size_t p = 0; p < changed.size(); ++p) {
+    if (!changed[p] || !config_.schema.policies[p].policy_class.has_weights()) continue;
     const policy::PolicySlot slot(static_cast<int32_t>(p));
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
     if (stamp) {
@@ -118,6 +123,7 @@ absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
     }
     deps_.publisher->Publish(slot, std::move(snapshot));
   }
+  deps_.publisher->AnnounceVersion(version);
   return absl::OkStatus();
 }
 
@@ -152,7 +158,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
       base::MutexLock lock(&mutex_);
       scheduler_->SetPublishing(iteration + 1);
     }
-    status = PublishVersion(iteration + 1, /*stamp=*/false);
+    status = PublishVersion(iteration + 1, &*reports);
   }
   if (!status.ok()) {
     base::MutexLock lock(&mutex_);

@@ -41,7 +41,8 @@ class Trainer {
   /// version of every policy.
   virtual absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                                  const UpdateContext& context) = 0;
-  /// The actor part as workers use it. The pointer is new after every Update.
+  /// The actor part as workers use it, with the policy's version. Only policies whose report has trained rows may have
+  /// changed since the update before.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) = 0;
   /// Everything, for a checkpoint (copied). And back: INVALID_ARGUMENT when it does not fit the policy.
   virtual absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) = 0;
