@@ -153,13 +153,9 @@ class GrantScheduler {
   std::map<uint64_t, OpenGrant> grants_;     ///< of the open iteration, by grant id
   std::map<uint64_t, int64_t> outstanding_;  ///< live workers -> granted steps that have not arrived
   uint64_t next_grant_id_;
-<<<<<<< HEAD
-  int64_t revision_ = 0;  ///< of the policies
-  int64_t iteration_;     ///< open, or the next to open
-=======
+  int64_t revision_ = 0;     ///< of the policies
   int64_t iteration_;        ///< open, or the next to open
   int64_t agent_steps_ = 0;  ///< accepted, of the open iteration
->>>>>>> main
   bool open_ = false;
   bool started_ = false;
   bool closed_ = false;
