@@ -13,6 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE / "legs")]
 
 import legs  # noqa: E402
 import measure  # noqa: E402
+import policy_map  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
 
@@ -90,6 +91,37 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| xuance | | failed |", report.table(records))
         self.assertIn("FAILED", report.summary(records))
         self.assertEqual(report.verdicts(records), [])
+
+
+class PolicyMapTest(unittest.TestCase):
+    def answers(self, own):
+        found = {"rllib": [6000.0, 9000.0, 7000.0], "troupe": own}
+        return {subject: [{"us_per_access": us, "miss_share": 0.9} for us in values] for subject, values in found.items()}
+
+    def test_the_bar_is_for_the_worst_of_the_orders(self):
+        good, bad = self.answers([50.0, 60.0, 70.0]), self.answers([50.0, 95.0, 71.0])
+        holds, lines = policy_map.verdict({("uniform", 0): good})
+        self.assertTrue(holds)
+        self.assertIn("| 7,000.0 (6,000.0–9,000.0) | 60.0 (50.0–70.0) | 120x |", lines[2])
+        holds, lines = policy_map.verdict({("uniform", 0): good, ("zipf", 0): bad})
+        self.assertFalse(holds)
+        self.assertIn("MISSED", lines[-1])
+
+    def test_orders_are_the_same_each_time_and_within_the_policies(self):
+        orders = policy_map.sequences(500, seed=1)
+        self.assertEqual(orders, policy_map.sequences(500, seed=1))
+        self.assertNotEqual(orders, policy_map.sequences(500, seed=2))
+        for numbers in orders.values():
+            self.assertEqual((len(numbers), set(numbers) - set(range(policy_map.POLICIES))), (500, set()))
+        self.assertGreater(orders["zipf"].count(0), 3 * orders["uniform"].count(0))
+
+    def test_a_subject_that_ends_names_its_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            subject = policy_map.Subject([sys.executable, "-c", "print('$ a line'); print('{\"x\": 1}')"], 0, log)
+            self.assertEqual(subject.ask([1, 2]), {"x": 1})
+            with self.assertRaisesRegex(SystemExit, "ended with 0; see .*log"):
+                subject.ask([3])
 
 
 class RunLegTest(unittest.TestCase):

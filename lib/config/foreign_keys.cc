@@ -165,7 +165,6 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
       {"use_wandb", kOnPolicy, "experiment.wandb", ""},
       // What Troupe does in one way only, or not.
-      {"count_steps_by", kRllib, "", "train_batch_size counts env steps, minibatch_size a policy's rows"},
       {"observation_fn", kRllib, "", "there is no hook between environment and policy"},
       {"use_rnn", kXuance, "", "models are multi-layer perceptrons"},
       {"use_lstm", kRllib, "", "models are multi-layer perceptrons"},

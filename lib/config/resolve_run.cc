@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/overrides.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
@@ -20,6 +23,8 @@ static_assert(static_cast<int>(Algorithm::kPpo) == v1::ALGORITHM_NAME_PPO);
 static_assert(static_cast<int>(Algorithm::kMappo) == v1::ALGORITHM_NAME_MAPPO);
 static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWARD_NONE);
 static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
+static_assert(static_cast<int>(learner::CountStepsBy::kEnvSteps) == v1::COUNT_STEPS_BY_ENV_STEPS);
+static_assert(static_cast<int>(learner::CountStepsBy::kAgentSteps) == v1::COUNT_STEPS_BY_AGENT_STEPS);
 
 constexpr int64_t kDefaultStopEnvSteps = 1000000;
 constexpr int64_t kDefaultMinibatchRows = 1000;
@@ -89,6 +94,21 @@ training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
   return {schedule.initial(), schedule.final(), schedule.env_steps()};
 }
 
+bool CountsAgentSteps(const ResolvedRun& run) {
+  return run.learner.count_steps_by == learner::CountStepsBy::kAgentSteps;
+}
+
+/// Env steps of a batch, where every agent acts at every step.
+int64_t EnvStepsOfBatch(const ResolvedRun& run) {
+  if (!CountsAgentSteps(run)) return run.learner.train_batch_size;
+  return std::max<int64_t>(1, run.learner.train_batch_size / run.env_spec.num_agents());
+}
+
+/// "4000 env steps".
+std::string BatchText(const ResolvedRun& run) {
+  return absl::StrCat(run.learner.train_batch_size, CountsAgentSteps(run) ? " agent steps" : " env steps");
+}
+
 /// Rows of policies in a batch where every agent acts at every step.
 struct BatchRows {
   int64_t most = 0;  ///< of the one with the most; one that is drawn counts as often as is to be expected
@@ -96,7 +116,9 @@ struct BatchRows {
   /// give them all to one.
   int64_t fewest = 0;
 };
-BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
+/// `only`: of this policy alone.
+BatchRows CountRows(const ResolvedRun& run, std::optional<size_t> only) {
+  const int64_t env_steps = EnvStepsOfBatch(run);
   std::vector<double> agents(run.policies.size(), 0);
   std::vector<int64_t> always(run.policies.size(), 0);
   for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
@@ -105,49 +127,61 @@ BatchRows CountRows(const ResolvedRun& run, int64_t train_batch_size) {
     if (policies.size() == 1) ++always[static_cast<size_t>(policies[0].policy.value())];
   }
   BatchRows rows;
-  rows.most = static_cast<int64_t>(
-      std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(train_batch_size)));
-  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * train_batch_size;
-  for (const int64_t count : always) {
-    if (count > 0) rows.fewest = std::min(rows.fewest, count * train_batch_size);
+  rows.most =
+      static_cast<int64_t>(std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(env_steps)));
+  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * env_steps;
+  for (size_t p = 0; p < always.size(); ++p) {
+    if (always[p] > 0 && only.value_or(p) == p) rows.fewest = std::min(rows.fewest, always[p] * env_steps);
+  }
+  // Of one that plays nobody yet nothing is known.
+  if (only.has_value()) {
+    rows.most = agents[*only] == 0 ? rows.fewest
+                                   : static_cast<int64_t>(std::ceil(agents[*only] * static_cast<double>(env_steps)));
   }
   return rows;
 }
 
-absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
-  const v1::AlgorithmConfig& algorithm = run.config.proto().algorithm();
-  const BatchRows rows = CountRows(run, algorithm.train_batch_size());
+absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::AlgorithmConfig& algorithm,
+                                      const SettingsOf& of, size_t slot) {
+  // What the run says is counted on all policies, an override on its own.
+  const auto count = [&](const std::string& key) {
+    return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
+  };
   if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
     return KeyError(run.config, "algorithm.num_minibatches",
                     "got a value besides algorithm.minibatch_size, expected one of the two");
   }
   if (algorithm.has_num_minibatches()) {
+    const std::string key = AlgorithmKey(run.config, of, "num_minibatches");
+    const BatchRows rows = count(key);
     if (algorithm.num_minibatches() > rows.most) {
-      return KeyError(
-          run.config, "algorithm.num_minibatches",
-          absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
-                       " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+      return KeyError(run.config, key,
+                      absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
+                                   " rows that a policy has in a batch of ", BatchText(run)));
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
+  const std::string key = AlgorithmKey(run.config, of, "minibatch_size");
+  const BatchRows rows = count(key);
   if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
   if (algorithm.minibatch_size() > rows.fewest) {
-    return KeyError(run.config, "algorithm.minibatch_size",
+    return KeyError(run.config, key,
                     absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
-                                 " rows that a policy has in a batch of ", algorithm.train_batch_size(), " env steps"));
+                                 " rows that a policy has in a batch of ", BatchText(run)));
   }
   return algorithm.minibatch_size();
 }
 
-absl::Status FillPpo(ResolvedRun* run) {
-  const v1::AlgorithmConfig& algorithm = run->config.proto().algorithm();
+absl::StatusOr<training::PpoOptions> PpoOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
   training::PpoOptions ppo;
   ppo.learning_rate = ToSchedule(algorithm.lr());
   ppo.critic_learning_rate = {0, 0, 0};
   if (algorithm.has_critic_lr()) {
     ppo.critic_learning_rate = ToSchedule(algorithm.critic_lr());
     if (ppo.critic_learning_rate.initial <= 0) {
-      return KeyError(run->config, "algorithm.critic_lr", "got 0 to begin with, expected a number > 0 or auto");
+      return KeyError(run.config, AlgorithmKey(run.config, of, "critic_lr"),
+                      "got 0 to begin with, expected a number > 0 or auto");
     }
   }
   ppo.adam_epsilon = algorithm.adam_epsilon();
@@ -167,22 +201,39 @@ absl::Status FillPpo(ResolvedRun* run) {
   ppo.target_kl = algorithm.target_kl();
   ppo.max_grad_norm = algorithm.max_grad_norm();
   ppo.num_epochs = algorithm.num_epochs();
-  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(*run));
-  run->ppo.assign(run->policies.size(), ppo);
+  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(run, algorithm, of, slot));
+  return ppo;
+}
+
+absl::Status FillPpo(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
+  for (size_t slot = 0; slot < settings.size(); ++slot) {
+    TROUPE_ASSIGN_OR_RETURN(run->ppo.emplace_back(), PpoOf(*run, settings[slot], slot));
+  }
   return absl::OkStatus();
 }
 
 absl::Status FillPolicyMap(ResolvedRun* run) {
   const v1::MultiAgentConfig& multi_agent = run->config.proto().multi_agent();
   run->policy_map.capacity = multi_agent.policy_map_capacity();
+  run->rollout.policy_map_capacity = multi_agent.policy_map_capacity();
   run->policy_map.host_budget_bytes = multi_agent.policy_map_host_budget_bytes();
   run->policy_map.states_are_swappable = multi_agent.policy_states_are_swappable();
   run->policy_map_cache = multi_agent.policy_map_cache();
   if (!run->policy_map.states_are_swappable) return absl::OkStatus();
+  const std::string key = "multi_agent.policy_states_are_swappable";
   const absl::Status swappable = policy::CheckSwappable(run->policies);
-  if (swappable.ok()) return swappable;
-  return KeyError(run->config, "multi_agent.policy_states_are_swappable",
-                  absl::StrCat("got true, but ", std::string(swappable.message())));
+  if (!swappable.ok())
+    return KeyError(run->config, key, absl::StrCat("got true, but ", std::string(swappable.message())));
+  const auto trainable = [run](size_t slot) { return run->policies[slot].policy_class.trainable(); };
+  size_t first = 0;
+  while (first < run->policies.size() && !trainable(first)) ++first;
+  for (size_t slot = first; slot < run->policies.size(); ++slot) {
+    if (!trainable(slot) || run->ppo[slot].use_value_norm == run->ppo[first].use_value_norm) continue;
+    return KeyError(run->config, key,
+                    absl::StrCat("got true, but policies \"", run->policies[first].id.value(), "\" and \"",
+                                 run->policies[slot].id.value(), "\" differ in use_value_norm"));
+  }
+  return absl::OkStatus();
 }
 
 void FillSchema(ResolvedRun* run) {
@@ -200,33 +251,45 @@ void FillSchema(ResolvedRun* run) {
   schema.num_envs = static_cast<uint32_t>(run->learner.num_envs);
 }
 
-/// Upper bound of what one env step takes in fragments.
-double BytesPerEnvStep(const ResolvedRun& run) {
-  double bytes = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
-  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
-    // All of an agent's policies have its spaces.
-    const policy::PolicySpec& spec = run.policies[static_cast<size_t>(policies[0].policy.value())];
-    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
-    bytes += static_cast<double>(spec.observation_size() * obs_element + 4 * spec.action_words() + spec.mask_size() +
-                                 4 * run.schema.agent_state_size + 24);
+/// Upper bounds of what fragments take.
+struct FragmentBytes {
+  double env_step = 0;    ///< with a row of every agent
+  double agent_step = 0;  ///< in an env step of its own
+};
+FragmentBytes BytesOf(const ResolvedRun& run) {
+  const double step = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
+  FragmentBytes bytes{step, step};
+  for (const env::AgentSpec& agent : run.env_spec.possible_agents) {
+    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
+    const int64_t mask = agent.has_action_mask ? agent.action_space.mask_size() : 0;
+    const auto row =
+        static_cast<double>(agent.observation_space.flat_size() * obs_element + 4 * agent.action_space.action_words() +
+                            mask + 4 * run.schema.agent_state_size + 24);
+    bytes.env_step += row;
+    bytes.agent_step = std::max(bytes.agent_step, step + row);
   }
   return bytes;
 }
 
 absl::Status CheckBudget(const ResolvedRun& run) {
   const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
-  double env_steps = static_cast<double>(run.learner.train_batch_size);
-  if (run.learner.complete_episodes) {
-    env_steps += static_cast<double>(run.learner.num_envs) * static_cast<double>(run.env_spec.max_episode_steps);
+  const FragmentBytes bytes = BytesOf(run);
+  const auto envs = static_cast<double>(run.learner.num_envs);
+  double batch = static_cast<double>(run.learner.train_batch_size) * bytes.env_step;
+  if (CountsAgentSteps(run)) {
+    const double more = envs * static_cast<double>(run.env_spec.num_agents());
+    batch = (static_cast<double>(run.learner.train_batch_size) + more) * bytes.agent_step;
   }
-  const double needed = batches * env_steps * BytesPerEnvStep(run) +
-                        std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
+  if (run.learner.complete_episodes) {
+    batch += envs * static_cast<double>(run.env_spec.max_episode_steps) * bytes.env_step;
+  }
+  const double needed =
+      batches * batch + std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
   if (needed <= static_cast<double>(run.learner.ingest_budget_bytes)) return absl::OkStatus();
-  return KeyError(
-      run.config, "learner.ingest_budget_bytes",
-      absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
-                   static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag, " batches of ",
-                   run.learner.train_batch_size, " env steps and a fragment of every worker"));
+  return KeyError(run.config, "learner.ingest_budget_bytes",
+                  absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
+                               static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag,
+                               " batches of ", BatchText(run), " and a fragment of every worker"));
 }
 
 absl::Status FillLearner(ResolvedRun* run) {
@@ -237,6 +300,7 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner::LearnerOptions& learner = run->learner;
   learner.seed = run->seed;
   learner.train_batch_size = algorithm.train_batch_size();
+  learner.count_steps_by = static_cast<learner::CountStepsBy>(config.multi_agent().count_steps_by());
   learner.max_policy_lag = algorithm.max_policy_lag();
   learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
@@ -245,16 +309,26 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
   learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
-  if (learner.train_batch_size < learner.num_envs) {
+  const int64_t num_agents = run->env_spec.num_agents();
+  if (EnvStepsOfBatch(*run) < learner.num_envs) {
     return KeyError(run->config, "algorithm.train_batch_size",
-                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step for each of the ",
-                                 learner.num_envs, " environments"));
+                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
+                                 CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "",
+                                 "for each of the ", learner.num_envs, " environments"));
   }
   run->batch_mode =
       learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
   run->rollout.seed = run->seed;
   run->rollout.explore = config.explore();
   run->rollout.max_fragment_env_steps = config.rollout_fragment_length();  // 0 when auto
+  if (config.has_rollout_fragment_length() && CountsAgentSteps(*run)) {
+    if (config.rollout_fragment_length() < num_agents) {
+      return KeyError(run->config, "rollout_fragment_length",
+                      absl::StrCat("got ", config.rollout_fragment_length(), ", expected at least the ", num_agents,
+                                   " agent steps that an env step may have (multi_agent.count_steps_by: agent_steps)"));
+    }
+    run->rollout.max_fragment_env_steps = config.rollout_fragment_length() / num_agents;
+  }
   run->device.device = EnumWord(*v1::Device_descriptor()->FindValueByNumber(config.device()));
   run->device.num_threads = config.learner_threads();
   return absl::OkStatus();
@@ -281,7 +355,8 @@ int64_t PlannedEnvSteps(const ResolvedRun& run) {
   };
   consider(run.stop.env_steps);
   consider(run.stop.agent_steps / run.env_spec.num_agents());
-  consider(std::min(run.stop.updates, kMaxSteps / run.learner.train_batch_size) * run.learner.train_batch_size);
+  const int64_t batch = EnvStepsOfBatch(run);
+  consider(std::min(run.stop.updates, kMaxSteps / batch) * batch);
   return planned;
 }
 
@@ -291,7 +366,7 @@ void FillResults(ResolvedRun* run) {
   experiment.directory = config.directory();
   experiment.experiment_name = config.experiment_name();
   const int64_t planned = PlannedEnvSteps(*run);
-  const int64_t batch = run->learner.train_batch_size;
+  const int64_t batch = EnvStepsOfBatch(*run);
   experiment.write_interval_env_steps = config.has_write_interval()
                                             ? std::max<int64_t>(0, config.write_interval())
                                             : std::max<int64_t>(1, planned > 0 ? planned / kWritesPerRun : batch);
@@ -357,11 +432,12 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   run.policies = std::move(policies.specs);
   run.mapping_rules = std::move(policies.rules);
   run.policies_of_agent = std::move(policies.policies_of_agent);
-  TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_RETURN_IF_ERROR(FillLearner(&run));
   run.learner.trains = std::move(policies.trains);
+  run.learner.train_rules = std::move(policies.train_rules);
   FillSchema(&run);
-  TROUPE_RETURN_IF_ERROR(FillPpo(&run));
+  TROUPE_RETURN_IF_ERROR(FillPpo(policies.settings, &run));
+  TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_RETURN_IF_ERROR(CheckBudget(run));
   FillStop(&run);
   FillResults(&run);

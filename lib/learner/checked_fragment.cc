@@ -58,10 +58,57 @@ std::vector<LaneCoverage> Cover(const MultiAgentBatch& batch) {
   return lanes;
 }
 
+/// Agent steps in segments that are older than `max_policy_lag`.
+int64_t OldAgentSteps(const MultiAgentBatch& batch, int64_t max_policy_lag) {
+  int64_t old = 0;
+  std::vector<uint8_t> is_old;
+  for (const PolicyRows& rows : batch.policies) {
+    const int64_t allowed_lag = max_policy_lag - (batch.iteration - rows.version.n);
+    const absl::Span<const int32_t> words = rows.segments.As<int32_t>();
+    is_old.assign(static_cast<size_t>(rows.num_segments), 0);
+    bool any = false;
+    for (size_t s = 0; s < is_old.size(); ++s) {
+      is_old[s] = words[s * sample::kSegmentFields + sample::kSegmentVersionLag] > allowed_lag ? 1 : 0;
+      any = any || is_old[s] != 0;
+    }
+    if (!any) continue;
+    const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
+    const absl::Span<const uint8_t> active =
+        rows.agent_mask.present() ? rows.agent_mask.As<uint8_t>() : absl::Span<const uint8_t>();
+    for (size_t r = 0; r < segment.size(); ++r) {
+      if (is_old[static_cast<size_t>(segment[r])] != 0) old += active.empty() ? 1 : active[r];
+    }
+  }
+  return old;
+}
+
+/// Most bytes of fragments that a row, and that an env step without its rows, can take.
+struct MaxBytes {
+  int64_t row = 0;
+  int64_t env_step = 0;
+};
+MaxBytes MaxBytesOf(const sample::BatchSchema& schema) {
+  MaxBytes bytes;
+  for (const policy::PolicySpec& spec : schema.policies) {
+    const auto obs =
+        spec.observation_size() * static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
+    const int64_t looked_at = obs + spec.mask_size() + 4 * schema.agent_state_size + 4;
+    // Obs, mask, state and env row, also of a final row; action, logp, reward, three flags, segment index, segment.
+    const int64_t row = 2 * looked_at + 4 * spec.action_words() + 4 + 4 + 3 + 4 + 4 * sample::kSegmentFields;
+    bytes.row = std::max(bytes.row, row);
+  }
+  // Step tables for an acting and a final row; in the worst case every step is an episode of its own.
+  const int64_t step_bytes = 2 * (8 + 4 * schema.env_state_size);
+  const auto episode_bytes = static_cast<int64_t>(sizeof(sample::EpisodeEntry) + sizeof(sample::FinishedEpisode)) +
+                             static_cast<int64_t>(schema.agent_ids.size()) * (8 + 8) + 4 * schema.num_info_columns;
+  bytes.env_step = step_bytes + episode_bytes;
+  return bytes;
+}
+
 }  // namespace
 
 CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
-                              const sample::BatchLimits& limits) {
+                              const sample::BatchLimits& limits, int64_t max_policy_lag) {
   CheckedFragment checked;
   checked.status = sample::ValidateBatch(*batch, schema, limits);
   for (const PolicyRows& rows : batch->policies) {
@@ -71,27 +118,20 @@ CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::Ba
   if (checked.status.ok()) {
     checked.lanes = Cover(*batch);
     checked.bytes = Bytes(*batch);
+    checked.agent_steps = batch->num_agent_steps - OldAgentSteps(*batch, max_policy_lag);
   }
   checked.batch = std::move(batch);
   return checked;
 }
 
 int64_t MaxBytesPerEnvStep(const sample::BatchSchema& schema) {
-  int64_t row_bytes = 0;
-  for (const policy::PolicySpec& spec : schema.policies) {
-    const auto obs =
-        spec.observation_size() * static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
-    const int64_t looked_at = obs + spec.mask_size() + 4 * schema.agent_state_size + 4;
-    // Obs, mask, state and env row, also of a final row; action, logp, reward, three flags, segment index, segment.
-    const int64_t row = 2 * looked_at + 4 * spec.action_words() + 4 + 4 + 3 + 4 + 4 * sample::kSegmentFields;
-    row_bytes = std::max(row_bytes, row);
-  }
-  const auto num_agents = static_cast<int64_t>(schema.agent_ids.size());
-  // Step tables for an acting and a final row; in the worst case every step is an episode of its own.
-  const int64_t step_bytes = 2 * (8 + 4 * schema.env_state_size);
-  const auto episode_bytes = static_cast<int64_t>(sizeof(sample::EpisodeEntry) + sizeof(sample::FinishedEpisode)) +
-                             num_agents * (8 + 8) + 4 * schema.num_info_columns;
-  return num_agents * row_bytes + step_bytes + episode_bytes;
+  const MaxBytes bytes = MaxBytesOf(schema);
+  return static_cast<int64_t>(schema.agent_ids.size()) * bytes.row + bytes.env_step;
+}
+
+int64_t MaxBytesPerAgentStep(const sample::BatchSchema& schema) {
+  const MaxBytes bytes = MaxBytesOf(schema);
+  return bytes.row + bytes.env_step;
 }
 
 }  // namespace troupe::learner

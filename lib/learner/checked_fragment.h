@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,15 +24,22 @@ struct CheckedFragment {
   sample::MultiAgentBatchPtr batch;
   absl::Status status;               ///< of ValidateBatch
   std::vector<PolicyRowCount> rows;  ///< also of an invalid one, clamped to the limits
-  std::vector<LaneCoverage> lanes;   ///< ascending env id; empty for an invalid one
-  int64_t bytes = 0;                 ///< that it holds in memory
+  /// Rows that were left out of `batch`: they are STALE whatever becomes of the others.
+  std::vector<PolicyRowCount> stale_rows;
+  std::string stale_reason;         ///< of the first of them
+  std::vector<LaneCoverage> lanes;  ///< ascending env id; empty for an invalid one
+  int64_t bytes = 0;                ///< that it holds in memory
+  int64_t agent_steps = 0;          ///< rows with agent_mask 1 that are young enough to be trained on
 };
 
-/// Validates and measures. Pure; the costly part of ingest.
+/// Validates and measures. Pure; the costly part of ingest. Rows made with weights older than the fragment's iteration
+/// minus `max_policy_lag` are too old.
 CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
-                              const sample::BatchLimits& limits);
+                              const sample::BatchLimits& limits, int64_t max_policy_lag = 0);
 
 /// At most this many bytes of fragments an env step can take, whatever the agents do; 0 when the schema is empty.
 int64_t MaxBytesPerEnvStep(const sample::BatchSchema& schema);
+/// At most this many for an agent step, when agents act in every env step.
+int64_t MaxBytesPerAgentStep(const sample::BatchSchema& schema);
 
 }  // namespace troupe::learner

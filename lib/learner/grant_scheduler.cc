@@ -118,12 +118,17 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
   OpenGrant& grant = grants_.at(fragment.batch->grant.value());
   const int64_t before = std::max<int64_t>(0, grant.granted - grant.delivered);
   grant.delivered += fragment.batch->num_env_steps;
+  agent_steps_ += fragment.agent_steps;
   outstanding_.at(worker.value()) += std::max<int64_t>(0, grant.granted - grant.delivered) - before;
   for (const LaneCoverage& covered : fragment.lanes) {
     const_cast<GrantedLane*>(FindLane(grant, covered.env_id))->seen += covered.env_steps;
     Lane& lane = lanes_[covered.env_id];
     lane.next_episode = std::max(lane.next_episode, covered.last_episode + 1);
     lane.floor = std::max(lane.floor, covered.last_episode);
+    if (covered.last_episode > lane.newest) {
+      lane.newest = covered.last_episode;
+      lane.revision = std::max(lane.revision, fragment.batch->policies_revision);
+    }
   }
   if (fragment.batch->last_of_grant) {
     grant.last_seen = true;
@@ -151,6 +156,10 @@ void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
 void GrantScheduler::MaybeCompleteIteration() {
   if (!open_ || !grants_.empty()) return;
   if (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.ungranted > 0; })) return;
+  if (options_.count_steps_by == CountStepsBy::kAgentSteps && agent_steps_ < options_.train_batch_size) {
+    OpenRound();
+    return;
+  }
   open_ = false;
   ++iteration_;
 }
@@ -220,9 +229,18 @@ absl::Duration GrantScheduler::NextDeadline() const {
 
 void GrantScheduler::Open() {
   open_ = true;
+  agent_steps_ = 0;
   Rebalance();
-  const int64_t share = options_.train_batch_size / options_.num_envs;
-  const int64_t rest = options_.train_batch_size % options_.num_envs;
+  OpenRound();
+}
+
+void GrantScheduler::OpenRound() {
+  int64_t env_steps = options_.train_batch_size;
+  if (options_.count_steps_by == CountStepsBy::kAgentSteps) {
+    env_steps = std::max<int64_t>(options_.num_envs, (options_.train_batch_size - agent_steps_) / options_.num_agents);
+  }
+  const int64_t share = env_steps / options_.num_envs;
+  const int64_t rest = env_steps % options_.num_envs;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].ungranted = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
   }
@@ -317,7 +335,10 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     open.worker = worker;
     for (const GrantLane& granted : grant.lanes) {
       Lane& lane = lanes_[granted.env_id];
-      if (lane.fresh) lane.floor = lane.next_episode;
+      if (lane.fresh) {
+        lane.floor = lane.newest = lane.next_episode;
+        lane.revision = revision_;
+      }
       const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps) + kSpareEpisodes;
       open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, limit});
       open.granted += granted.env_steps;
@@ -341,6 +362,16 @@ std::vector<LaneState> GrantScheduler::Lanes() const {
     }
   }
   return lanes;
+}
+
+std::vector<WorkerId> GrantScheduler::OwnersOfOlderEpisodes(int64_t revision) const {
+  std::vector<WorkerId> owners;
+  for (const Lane& lane : lanes_) {
+    if (lane.owner != 0 && !lane.fresh && lane.revision < revision) owners.emplace_back(lane.owner);
+  }
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
 }
 
 int32_t GrantScheduler::num_lanes_of(WorkerId worker) const {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "lib/learner/checked_fragment.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/learner/learner_options.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::learner {
@@ -28,8 +29,13 @@ struct GrantOrder {
 /// a worker leaves unfinished is granted at once to the others, or to the next that joins, with episode ordinals that
 /// its former owner cannot have used.
 ///
+/// Counted by agent steps, nobody knows ahead how many env steps an iteration needs. It is then sampled in rounds: each
+/// grants every environment the same number of env steps (to one), at least one, and as many as could not go beyond the
+/// batch if all agents acted in each; when all of a round has arrived and agent steps are missing, there is another.
+/// How many rounds there are follows from the data alone, not from who sampled it or when it came.
+///
 /// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes: at
-/// least).
+/// least); counted by agent steps, at least train_batch_size and fewer than num_envs * num_agents more.
 /// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A worker has at most one owner's view of a
 /// lane: the lane's grant, if any, belongs to its owner. Not thread-safe.
 class GrantScheduler {
@@ -37,6 +43,8 @@ class GrantScheduler {
   struct Options {
     int32_t num_envs = 1;
     int64_t train_batch_size = 1;
+    CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
+    int32_t num_agents = 1;  ///< most agent steps of an env step
     int64_t max_policy_lag = 0;
     bool complete_episodes = false;
     int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
@@ -64,6 +72,8 @@ class GrantScheduler {
   /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may
   /// be here, before SetPublished.
   void SetPublishing(int64_t n) { publishing_ = n; }
+  /// Grants from now on carry the policies of this revision, or newer ones.
+  void SetRevision(int64_t revision) { revision_ = revision; }
   /// Nothing is granted any more; what is granted may still arrive.
   void Close() { closed_ = true; }
 
@@ -89,6 +99,9 @@ class GrantScheduler {
   bool started() const { return started_; }
   /// Ordinals above everything that was granted.
   std::vector<LaneState> Lanes() const;
+  /// Workers that may be in an episode of theirs that was mapped by policies older than `revision`, as far as their
+  /// grants and fragments tell; ascending. What a worker holds of lanes that are another's by now counts for nothing.
+  std::vector<sample::WorkerId> OwnersOfOlderEpisodes(int64_t revision) const;
   int32_t num_lanes_of(sample::WorkerId worker) const;
   /// Steps granted to it that have not arrived.
   int64_t outstanding_steps_of(sample::WorkerId worker) const;
@@ -99,6 +112,8 @@ class GrantScheduler {
     uint32_t floor = 0;     ///< lowest ordinal that a fragment of the owner may hold
     uint64_t owner = 0;     ///< worker id, 0: none
     bool fresh = true;      ///< the owner has no running episode in it
+    uint32_t newest = 0;    ///< highest ordinal known to be the owner's
+    int64_t revision = 0;   ///< it, and those after it, were mapped by policies of at least this one
     int32_t ungranted = 0;  ///< steps of the open iteration to grant
   };
   struct GrantedLane {
@@ -120,6 +135,8 @@ class GrantScheduler {
   /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
   static void TakeAway(Lane& lane);
   void Open();
+  /// Every lane owes its share of what the iteration still needs.
+  void OpenRound();
   void Rebalance();
   /// Gives every orphan to the worker with the least to do.
   void AdoptOrphans();
@@ -136,7 +153,9 @@ class GrantScheduler {
   std::map<uint64_t, OpenGrant> grants_;     ///< of the open iteration, by grant id
   std::map<uint64_t, int64_t> outstanding_;  ///< live workers -> granted steps that have not arrived
   uint64_t next_grant_id_;
-  int64_t iteration_;  ///< open, or the next to open
+  int64_t revision_ = 0;     ///< of the policies
+  int64_t iteration_;        ///< open, or the next to open
+  int64_t agent_steps_ = 0;  ///< accepted, of the open iteration
   bool open_ = false;
   bool started_ = false;
   bool closed_ = false;

@@ -135,6 +135,75 @@ TEST_F(GrantSchedulerTest, GrantsAddUpToTheBatchAndSayEverything) {
   EXPECT_EQ(scheduler_->num_lanes_of(WorkerId(7)), 2);
 }
 
+TEST_F(GrantSchedulerTest, AgentStepsAreSampledInRoundsUntilThereAreEnough) {
+  rollout_options_.ready_probability = 0.5;  // so that an env step has one of two agents' steps or none
+  rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 40;
+  options_.count_steps_by = CountStepsBy::kAgentSteps;
+  options_.num_agents = 2;
+  // By the number of workers: the steps of each round, and the agent steps.
+  std::vector<std::vector<int64_t>> rounds;
+  for (const int workers : {1, 2}) {
+    rollouts_.clear();
+    sequences_.clear();
+    Make(3, 60, workers);
+    scheduler_->SetPublished(0);
+    for (int i = 0; i < workers; ++i) Join(static_cast<uint64_t>(i) + 1);
+    rounds.emplace_back();
+    int64_t agent_steps = 0;
+    while (scheduler_->first_incomplete() == 0) {
+      const auto orders = Schedule();
+      ASSERT_FALSE(orders.empty());
+      // Never more than fit, if all agents act; but a step of every environment.
+      EXPECT_EQ(Steps(orders), std::max<int64_t>(3, (60 - agent_steps) / 2));
+      rounds.back().push_back(Steps(orders));
+      for (const GrantOrder& order : orders) {
+        EXPECT_EQ(order.grant.iteration, 0);
+        for (const sample::GrantLane& lane : order.grant.lanes) {
+          EXPECT_EQ(lane.fresh, rounds.back().size() == 1) << "episodes go on from round to round";
+        }
+        for (const auto& fragment : Play(order, 0)) {
+          agent_steps += fragment->num_agent_steps;
+          EXPECT_EQ(Deliver(order.worker.value(), fragment).disposition, Disposition::kAccepted);
+        }
+      }
+    }
+    EXPECT_GE(agent_steps, 60);
+    EXPECT_LT(agent_steps, 60 + 3 * 2);
+    rounds.back().push_back(agent_steps);
+  }
+  EXPECT_GT(rounds[0].size(), 3u);
+  EXPECT_EQ(rounds[0], rounds[1]) << "whoever samples";
+}
+
+TEST_F(GrantSchedulerTest, AgentStepsThatAreTooOldCountNothing) {
+  // A row decided with the weights of the last iteration ends up in this one's fragment, and not in its batch.
+  options_.count_steps_by = CountStepsBy::kAgentSteps;
+  options_.num_agents = 2;
+  rollout_options_.ready_probability = 0.4;
+  rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 1000;
+  Make(1, 20, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  int64_t too_old = 0;
+  for (int64_t iteration = 0; iteration < 20; ++iteration) {
+    int64_t young = 0;
+    while (scheduler_->first_incomplete() == iteration) {
+      for (const GrantOrder& order : Schedule()) {
+        for (const auto& fragment : Play(order, iteration)) {
+          const CheckedFragment checked = Check(fragment);
+          young += checked.agent_steps;
+          too_old += fragment->num_agent_steps - checked.agent_steps;
+          EXPECT_EQ(Deliver(1, fragment).disposition, Disposition::kAccepted);
+        }
+      }
+    }
+    EXPECT_GE(young, 20);
+    EXPECT_LT(young, 20 + 2);
+    scheduler_->SetPublished(iteration + 1);
+  }
+  EXPECT_GT(too_old, 0);
+}
+
 TEST_F(GrantSchedulerTest, LagZeroWaitsForThePublishedVersion) {
   Make(2, 20, 1);
   Join(1);

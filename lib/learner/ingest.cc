@@ -16,21 +16,27 @@ Ingest::Ingest(int64_t budget_bytes, GrantScheduler* scheduler, Accounting* acco
 
 absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
                                  const sample::BatchLimits& limits) {
+  const bool by_agent_steps = options.count_steps_by == CountStepsBy::kAgentSteps;
+  const int64_t step_bytes = by_agent_steps ? MaxBytesPerAgentStep(schema) : MaxBytesPerEnvStep(schema);
+  const char* const counted = by_agent_steps ? " agent" : " env";
+  int64_t steps = options.train_batch_size;
+  // A batch of agent steps may be larger by almost an env step of every environment.
+  if (by_agent_steps) steps += int64_t{options.num_envs} * static_cast<int64_t>(schema.agent_ids.size());
   int64_t batch_bytes = 0;
   int64_t batches_bytes = 0;
   int64_t fragments_bytes = 0;
   int64_t needed = 0;
   const bool overflow =
-      __builtin_mul_overflow(options.train_batch_size, MaxBytesPerEnvStep(schema), &batch_bytes) ||
+      __builtin_mul_overflow(steps, step_bytes, &batch_bytes) ||
       __builtin_mul_overflow(1 + options.max_policy_lag, batch_bytes, &batches_bytes) ||
       __builtin_mul_overflow(std::max<int64_t>(1, options.num_workers), limits.max_message_bytes, &fragments_bytes) ||
       __builtin_add_overflow(batches_bytes, fragments_bytes, &needed);
   if (overflow || needed > options.ingest_budget_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ingest_budget_bytes is ", options.ingest_budget_bytes, ", expected at least ",
-        overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + options.max_policy_lag, " batches of ",
-        options.train_batch_size, " env steps of up to ", MaxBytesPerEnvStep(schema), " bytes, and a fragment of ",
-        limits.max_message_bytes, " bytes for each of ", std::max(1, options.num_workers), " workers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ingest_budget_bytes is ", options.ingest_budget_bytes, ", expected at least ",
+                     overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + options.max_policy_lag,
+                     " batches of ", steps, counted, " steps of up to ", step_bytes, " bytes, and a fragment of ",
+                     limits.max_message_bytes, " bytes for each of ", std::max(1, options.num_workers), " workers"));
   }
   return absl::OkStatus();
 }
@@ -47,6 +53,8 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   GrantScheduler::Verdict verdict;
   if (sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {
     verdict = {Disposition::kDuplicate, absl::StrCat("sequence ", sequence, " was received before")};
+  } else if (fragment.rows.empty() && !fragment.stale_rows.empty()) {
+    verdict = {Disposition::kStale, fragment.stale_reason};
   } else if (!fragment.status.ok()) {
     verdict = {Disposition::kInvalid, std::string(fragment.status.message())};
   } else {
@@ -67,6 +75,7 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   }
 
   accounting_->BookArrival(verdict.disposition, fragment.rows);
+  accounting_->BookRows(accepted ? Disposition::kStale : verdict.disposition, fragment.stale_rows);
   if (verdict.disposition != Disposition::kDuplicate) sequences.Mark(sequence);
   FragmentAck ack{sequence, sequences.watermark(), verdict.disposition, std::move(verdict.reason)};
   if (accepted) {
@@ -105,6 +114,17 @@ std::vector<CheckedFragment> Ingest::Take(int64_t iteration) {
   held_.erase(found);
   for (const CheckedFragment& fragment : taken) taken_bytes_ += fragment.bytes;
   return taken;
+}
+
+bool Ingest::Holds(policy::PolicySlot policy) const {
+  for (const auto& [iteration, fragments] : held_) {
+    for (const CheckedFragment& fragment : fragments) {
+      for (const PolicyRowCount& rows : fragment.rows) {
+        if (rows.policy == policy.value()) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void Ingest::Release(const std::vector<CheckedFragment>& taken) {

@@ -166,6 +166,16 @@ TEST(CheckBudgetTest, HoldsTheBatchesAndAFragmentAWorker) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("expected at least ", needed)));
   }
+  options.max_policy_lag = 0;
+  options.count_steps_by = CountStepsBy::kAgentSteps;
+  options.num_envs = 10;
+  const int64_t needed = (4000 + 10 * 3) * MaxBytesPerAgentStep(schema) + 4 * limits.max_message_bytes;
+  options.ingest_budget_bytes = needed;
+  EXPECT_TRUE(Ingest::CheckBudget(options, schema, limits).ok());
+  options.ingest_budget_bytes = needed - 1;
+  EXPECT_THAT(std::string(Ingest::CheckBudget(options, schema, limits).message()),
+              HasSubstr("1 batches of 4030 agent steps"));
+  options.count_steps_by = CountStepsBy::kEnvSteps;
   options.train_batch_size = std::numeric_limits<int64_t>::max() / 2;
   EXPECT_EQ(Ingest::CheckBudget(options, schema, limits).code(), absl::StatusCode::kInvalidArgument);
 }

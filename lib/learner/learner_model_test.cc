@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,9 +39,11 @@ int64_t Rows(const sample::MultiAgentBatch& batch) {
   return rows;
 }
 
+enum class Mode { kTruncateEpisodes, kCompleteEpisodes, kAgentSteps };
+
 class World {
  public:
-  World(uint64_t seed, bool complete_episodes)
+  World(uint64_t seed, Mode mode)
       : random_(base::PhiloxKey::Make(seed, base::RandomStream::kTest), {}),
         schema_(sample::RandomSchema(seed)),
         rollout_options_(sample::RandomRolloutOptions(schema_, seed)) {
@@ -50,7 +53,8 @@ class World {
     config_.options.train_batch_size = 1 + random_.Below(60);
     config_.options.max_policy_lag = random_.Below(3);
     config_.options.num_workers = 1 + static_cast<int32_t>(random_.Below(3));
-    config_.options.complete_episodes = complete_episodes;
+    config_.options.complete_episodes = mode == Mode::kCompleteEpisodes;
+    if (mode == Mode::kAgentSteps) config_.options.count_steps_by = CountStepsBy::kAgentSteps;
     trainer_ = std::make_unique<FakeTrainer>(schema_.policies);
     LearnerDeps deps;
     deps.trainer = trainer_.get();
@@ -253,7 +257,12 @@ class World {
     EXPECT_EQ(trainer_->updates(), before + 1);
     EXPECT_EQ(publisher_.version().n, before + 1);
     EXPECT_EQ(trainer_->last_env_steps(), accepted_steps_[before]) << "all that was accepted for it, nothing else";
-    if (config_.options.complete_episodes) {
+    if (config_.options.count_steps_by == CountStepsBy::kAgentSteps) {
+      const int64_t size = config_.options.train_batch_size;
+      EXPECT_GE(trainer_->last_agent_steps(), size);
+      EXPECT_LT(trainer_->last_agent_steps(),
+                size + config_.options.num_envs * static_cast<int64_t>(schema_.agent_ids.size()));
+    } else if (config_.options.complete_episodes) {
       EXPECT_GE(trainer_->last_env_steps(), config_.options.train_batch_size);
     } else {
       EXPECT_EQ(trainer_->last_env_steps(), config_.options.train_batch_size);
@@ -291,7 +300,7 @@ class World {
   int64_t undecodable_ = 0;
 };
 
-class LearnerModelTest : public testing::TestWithParam<bool> {};
+class LearnerModelTest : public testing::TestWithParam<Mode> {};
 
 TEST_P(LearnerModelTest, RandomHistories) {
   std::map<Disposition, int64_t> rows;
@@ -314,14 +323,26 @@ TEST_P(LearnerModelTest, RandomHistories) {
   EXPECT_GT(rows[Disposition::kAccepted], 1000);
   EXPECT_GT(rows[Disposition::kDuplicate], 100);
   EXPECT_GT(rows[Disposition::kStale], 100);
-  EXPECT_GT(rows[Disposition::kInvalid], 100);
+  EXPECT_GT(rows[Disposition::kInvalid], 40);
   EXPECT_GT(updates, 400);
   // Whole episodes leave nothing pending, so nothing gets too old.
-  EXPECT_EQ(dropped > 0, !GetParam());
+  EXPECT_EQ(dropped > 0, GetParam() != Mode::kCompleteEpisodes);
 }
 
-INSTANTIATE_TEST_SUITE_P(BatchModes, LearnerModelTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "complete_episodes" : "truncate_episodes"; });
+std::string ModeName(const testing::TestParamInfo<Mode>& info) {
+  switch (info.param) {
+    case Mode::kTruncateEpisodes:
+      return "truncate_episodes";
+    case Mode::kCompleteEpisodes:
+      return "complete_episodes";
+    case Mode::kAgentSteps:
+      return "agent_steps";
+  }
+  return "unknown";
+}
+INSTANTIATE_TEST_SUITE_P(BatchModes, LearnerModelTest,
+                         testing::Values(Mode::kTruncateEpisodes, Mode::kCompleteEpisodes, Mode::kAgentSteps),
+                         ModeName);
 
 }  // namespace
 }  // namespace troupe::learner

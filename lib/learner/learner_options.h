@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lib/sample/train_rules.h"
 
 namespace troupe::learner {
 
@@ -15,15 +16,25 @@ enum class CommonReward : uint8_t {
   kSum = 3,   ///< their sum
 };
 
+/// What train_batch_size counts.
+enum class CountStepsBy : uint8_t {
+  kEnvSteps = 1,    ///< steps of environments, however many agents acted
+  kAgentSteps = 2,  ///< rows with agent_mask 1, over all policies
+};
+
 struct LearnerOptions {
   uint64_t seed = 0;
-  int64_t train_batch_size = 4000;  ///< env steps an update
-  int64_t max_policy_lag = 0;       ///< 0: strictly on-policy; 1: sampling overlaps the update
-  bool complete_episodes = false;   ///< batch_mode: complete_episodes
+  /// Of one update: as many env steps exactly, or at least as many agent steps, and fewer than one env step of every
+  /// environment with all agents more (GrantScheduler says how).
+  int64_t train_batch_size = 4000;
+  CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
+  int64_t max_policy_lag = 0;      ///< 0: strictly on-policy; 1: sampling overlaps the update
+  bool complete_episodes = false;  ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
   std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all of a trainable class
-  int32_t num_workers = 2;   ///< waited for before the first grant (0: the sampler in this process)
-  int32_t num_envs = 16;     ///< global environments over all workers
+  std::vector<sample::TrainRule> train_rules;  ///< on which trajectories it trains; empty: on all
+  int32_t num_workers = 2;                     ///< waited for before the first grant (0: the sampler in this process)
+  int32_t num_envs = 16;                       ///< global environments over all workers
   int64_t ingest_budget_bytes =
       512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came

@@ -160,6 +160,45 @@ TEST_F(QueryServiceTest, RefusesBadQueriesAndGoesOn) {
   EXPECT_EQ(client_->ComputeActions(serving::Ask({&masked}, true), kTimeout).status(), absl::OkStatus());
 }
 
+TEST_F(QueryServiceTest, PoliciesComeAndGoWhileTheServerAnswers) {
+  const policy::PolicySpec late = MakeSpec("late", *Space::Box(-1, 1, {3}), *Space::Discrete(2));
+  const OwnedRows rows = MakeRows(late, 1);
+  const auto ask = [&] { return client_->ComputeActions(serving::Ask({&rows}, true), kTimeout).status().code(); };
+  EXPECT_EQ(ask(), absl::StatusCode::kNotFound);
+  policy::PolicyTablePtr table =
+      *policy::PolicyTable::Make(specs_, {false, false, false}, {{"*", {{specs_[0].id, 1.0}}}}, {"agent"});
+  table = *table->Add(late, false);
+  ASSERT_EQ(engine_->SetPolicies(*table), absl::OkStatus());
+  EXPECT_EQ(ask(), absl::StatusCode::kUnavailable) << "no weights yet";
+  ASSERT_EQ(engine_->SetWeights(serving::MakeWeights(late, 1)), absl::OkStatus());
+  EXPECT_EQ(ask(), absl::StatusCode::kOk);
+  ASSERT_EQ(engine_->SetPolicies(**table->Remove(late.id)), absl::OkStatus());
+  EXPECT_EQ(ask(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(client_->ComputeActions(serving::Ask({&good_}, true), kTimeout).status(), absl::OkStatus());
+}
+
+/// A checkpoint whose policy "arm" is damaged.
+class DamagedSource final : public serving::WeightSource {
+ public:
+  absl::StatusOr<policy::WeightSnapshotPtr> Load(const policy::PolicySpec& spec) override {
+    if (spec.id.value() == "arm") return absl::DataLossError("the weights of policy \"arm\" fail their checksum");
+    return serving::MakeWeights(spec, 3);
+  }
+};
+
+TEST(QueryServerTest, APolicyWhoseWeightsAreLostFailsAlone) {
+  const std::vector<policy::PolicySpec> specs = Specs();
+  DamagedSource source;
+  const auto engine = *serving::QueryEngine::Create(specs, {.policy_map_capacity = 1, .source = &source});
+  const auto server = *QueryServer::Start({Address()}, {}, engine.get());
+  const auto client = *QueryClient::Create(Address(), {});
+  for (const size_t p : {1, 0, 2, 0}) {
+    const OwnedRows rows = MakeRows(specs[p], 1);
+    const absl::Status status = client->ComputeActions(serving::Ask({&rows}, true), kTimeout).status();
+    EXPECT_EQ(status.code(), p == 0 ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk) << status;
+  }
+}
+
 TEST_F(QueryServiceTest, BytesThatAreNoRequestEndTheCallOnly) {
   EXPECT_FALSE(SendRaw(std::string(100, '\xff')).ok());
   EXPECT_EQ(SendRaw("").status().code(), absl::StatusCode::kInvalidArgument) << "an empty request asks nobody";

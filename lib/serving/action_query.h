@@ -55,7 +55,7 @@ class ActionQueries {
   virtual ~ActionQueries() = default;
   /// Calls `done` once, from any thread, maybe before it returns. `query` and what it borrows live until then. All
   /// policies are answered or none: INVALID_ARGUMENT malformed, NOT_FOUND unknown policy, RESOURCE_EXHAUSTED above a
-  /// limit, UNAVAILABLE no weights yet, INTERNAL the network's output is not finite.
+  /// limit, UNAVAILABLE no weights yet, DATA_LOSS weights that are lost, INTERNAL the network's output is not finite.
   virtual void ComputeActions(const ActionQuery& query, Done done) = 0;
 };
 

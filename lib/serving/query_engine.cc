@@ -1,12 +1,15 @@
 #include "lib/serving/query_engine.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/clock.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
-#include "lib/inference/make_policy_actor.h"
 #include "lib/serving/check_rows.h"
 
 namespace troupe::serving {
@@ -17,41 +20,162 @@ uint64_t ActorSeed(uint64_t seed) {
   return (static_cast<uint64_t>(key.k1) << 32) | key.k0;
 }
 
-std::vector<tensor::DType> WordDTypes(const policy::PolicySpec& spec) {
-  std::vector<tensor::DType> dtypes(static_cast<size_t>(spec.action_words()), tensor::DType::kInt32);
-  for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
-    if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
-    for (int64_t i = 0; i < leaf.words; ++i) dtypes[static_cast<size_t>(leaf.word + i)] = tensor::DType::kFloat32;
-  }
-  return dtypes;
-}
+// Every policy of the largest table, and as many removed ones that queries still hold.
+constexpr int32_t kMaxSlots = 2 * static_cast<int32_t>(policy::PolicyTable::kMaxPolicies);
+constexpr int64_t kSinceCreate = -1;
 
 }  // namespace
 
-QueryEngine::Policy::Policy(const policy::PolicySpec& spec_in)
-    : spec(spec_in), leaves(space::ActionLeaves(spec.action_space)), word_dtypes(WordDTypes(spec)), bounds(spec) {}
+/// A reader of the map for one query, from those that no query uses.
+class QueryEngine::ReaderLease {
+ public:
+  explicit ReaderLease(QueryEngine* engine) : engine_(*engine) {
+    {
+      base::MutexLock lock(&engine_.readers_mutex_);
+      if (!engine_.idle_readers_.empty()) {
+        reader_ = std::move(engine_.idle_readers_.back());
+        engine_.idle_readers_.pop_back();
+      }
+    }
+    if (reader_ == nullptr) reader_ = std::make_unique<ActorMap::Reader>(engine_.actors_.get());
+  }
+  ~ReaderLease() {
+    base::MutexLock lock(&engine_.readers_mutex_);
+    engine_.idle_readers_.push_back(std::move(reader_));
+  }
+  ReaderLease(const ReaderLease&) = delete;
+  ReaderLease& operator=(const ReaderLease&) = delete;
+  ActorMap::Reader& operator*() { return *reader_; }
+
+ private:
+  QueryEngine& engine_;
+  std::unique_ptr<ActorMap::Reader> reader_;
+};
 
 QueryEngine::QueryEngine(const Options& options)
-    : options_(options), actor_seed_(ActorSeed(options.seed)), next_request_(options.first_request) {}
+    : options_(options),
+      tier_(ActorSeed(options.seed), options.backend, options.source),
+      next_request_(options.first_request),
+      routes_(std::make_shared<const Routes>()) {}
+
+QueryEngine::~QueryEngine() = default;
 
 absl::StatusOr<std::unique_ptr<QueryEngine>> QueryEngine::Create(absl::Span<const policy::PolicySpec> specs,
                                                                  Options options) {
   auto engine = std::unique_ptr<QueryEngine>(new QueryEngine(options));
-  for (const policy::PolicySpec& spec : specs) {
-    TROUPE_RETURN_IF_ERROR(spec.Validate());
-    if (!engine->policies_.emplace(spec.id.value(), std::make_unique<Policy>(spec)).second) {
-      return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" comes twice"));
-    }
-  }
+  policy::PolicyMapCore::Options map_options;
+  map_options.capacity = options.policy_map_capacity;
+  map_options.max_slots = kMaxSlots;
+  TROUPE_ASSIGN_OR_RETURN(engine->actors_, ActorMap::Make(map_options, &engine->tier_, &base::Clock::Real()));
+  TROUPE_RETURN_IF_ERROR(engine->AdmitAll(specs));
   return engine;
 }
 
-absl::StatusOr<QueryEngine::Policy*> QueryEngine::Find(const policy::PolicyId& id) const {
+absl::Status QueryEngine::AdmitAll(absl::Span<const policy::PolicySpec> specs) {
+  auto routes = std::make_shared<Routes>();
+  base::MutexLock lock(&change_mutex_);
+  for (const policy::PolicySpec& spec : specs) {
+    TROUPE_RETURN_IF_ERROR(spec.Validate());
+    Route& route = (*routes)[spec.id.value()];
+    if (route.policy != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" comes twice"));
+    }
+    TROUPE_ASSIGN_OR_RETURN(route.policy, AdmitLocked(spec));
+    route.since = kSinceCreate;
+  }
+  base::MutexLock routes_lock(&routes_mutex_);
+  routes_ = std::move(routes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::AdmitLocked(const policy::PolicySpec& spec) {
+  if (free_slots_.empty() && next_slot_ == kMaxSlots) {
+    return absl::ResourceExhaustedError(absl::StrCat("policy \"", spec.id.value(), "\" is one too many: there are ",
+                                                     kMaxSlots, " with those that queries still hold"));
+  }
+  policy::PolicySlot slot(next_slot_);
+  if (free_slots_.empty()) {
+    ++next_slot_;
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  auto policy = std::make_shared<ServedPolicy>(spec, slot);
+  tier_.SetPolicy(slot, policy.get());
+  TROUPE_CHECK(actors_->core().Add(slot).ok());
+  return policy;
+}
+
+void QueryEngine::FreeRetiredLocked(std::vector<std::shared_ptr<ServedPolicy>>* gone) {
+  size_t kept = 0;
+  for (std::shared_ptr<ServedPolicy>& policy : retired_) {
+    // No route leads to it, so that the count only falls; the map says whether anything is left to be unpinned.
+    if (policy.use_count() == 1 && actors_->core().Remove(policy->slot()).ok()) {
+      free_slots_.push_back(policy->slot());
+      gone->push_back(std::move(policy));
+    } else {
+      retired_[kept++].swap(policy);
+    }
+  }
+  retired_.resize(kept);
+  num_retired_.store(static_cast<int64_t>(kept), std::memory_order_relaxed);
+}
+
+absl::Status QueryEngine::SetPolicies(const policy::PolicyTable& table) {
+  std::vector<std::shared_ptr<ServedPolicy>> gone;  // destroyed after the lock
+  auto routes = std::make_shared<Routes>();
+  base::MutexLock lock(&change_mutex_);
+  FreeRetiredLocked(&gone);
+  const std::shared_ptr<const Routes> before = CurrentRoutes();
+  absl::Status status;
+  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
+    if (!entry.has_value() || !entry->active()) continue;
+    const std::string& id = entry->spec.id.value();
+    const auto found = before->find(id);
+    if (found != before->end() && IsStill(found->second, *entry, table)) {
+      routes->emplace(id, Route{found->second.policy, entry->since});
+      continue;
+    }
+    absl::StatusOr<std::shared_ptr<ServedPolicy>> admitted = AdmitLocked(entry->spec);
+    status.Update(admitted.status());
+    if (!status.ok()) break;
+    routes->emplace(id, Route{*std::move(admitted), entry->since});
+  }
+  // What the new routes brought goes if they are refused; what they lack goes if they are not.
+  const Routes& leaving = status.ok() ? *before : *routes;
+  const Routes& staying = status.ok() ? *routes : *before;
+  for (const auto& [id, route] : leaving) {
+    const auto found = staying.find(id);
+    if (found == staying.end() || found->second.policy != route.policy) retired_.push_back(route.policy);
+  }
+  num_retired_.store(static_cast<int64_t>(retired_.size()), std::memory_order_relaxed);
+  if (!status.ok()) return status;
+  base::MutexLock routes_lock(&routes_mutex_);
+  routes_ = std::move(routes);
+  return status;
+}
+
+bool QueryEngine::IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table) {
+  if (route.since != kSinceCreate) return route.since == entry.since;
+  // Made without a table: it is the entry, unless the entry took its place just now.
+  const policy::PolicySpec& spec = route.policy->spec();
+  if (spec.ToString() != entry.spec.ToString()) return false;
+  return std::none_of(table.entries().begin(), table.entries().end(), [&spec](const auto& other) {
+    return other.has_value() && other->replaced && other->spec.id == spec.id;
+  });
+}
+
+std::shared_ptr<const QueryEngine::Routes> QueryEngine::CurrentRoutes() const {
+  base::MutexLock lock(&routes_mutex_);
+  return routes_;
+}
+
+absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::Find(const Routes& routes, const policy::PolicyId& id) {
   TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(id.value()));
-  const auto found = policies_.find(id.value());
-  if (found != policies_.end()) return found->second.get();
+  const auto found = routes.find(id.value());
+  if (found != routes.end()) return found->second.policy;
   std::vector<std::string> ids;
-  for (const auto& [name, policy] : policies_) ids.push_back(name);
+  for (const auto& [name, route] : routes) ids.push_back(name);
   const std::string nearest = base::NearestName(id.value(), ids);
   return absl::NotFoundError(absl::StrCat("there is no policy \"", id.value(), "\" among the ", ids.size(), " here",
                                           nearest.empty() ? "" : absl::StrCat(", did you mean \"", nearest, "\"?")));
@@ -59,15 +183,14 @@ absl::StatusOr<QueryEngine::Policy*> QueryEngine::Find(const policy::PolicyId& i
 
 absl::Status QueryEngine::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == nullptr) return absl::InvalidArgumentError("no weights");
-  TROUPE_ASSIGN_OR_RETURN(Policy* const policy, Find(weights->id));
-  TROUPE_RETURN_IF_ERROR(weights->Validate(policy->spec));
-  base::MutexLock lock(&policy->weights_mutex);
-  if (policy->newest != nullptr && !(policy->newest->version < weights->version)) return absl::OkStatus();
-  policy->newest.swap(weights);  // the old one is destroyed after the lock
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<ServedPolicy> policy, Find(*CurrentRoutes(), weights->id));
+  TROUPE_RETURN_IF_ERROR(weights->Validate(policy->spec()));
+  policy->Offer(std::move(weights));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<QueryEngine::Policy*>> QueryEngine::Check(const ActionQuery& query) const {
+absl::StatusOr<std::vector<std::shared_ptr<ServedPolicy>>> QueryEngine::Check(const Routes& routes,
+                                                                              const ActionQuery& query) {
   if (query.policies.empty()) return absl::InvalidArgumentError("the query asks no policy, expected at least one");
   if (query.policies.size() > static_cast<size_t>(kMaxQueryRows)) {
     return absl::ResourceExhaustedError(absl::StrCat("the query asks ", query.policies.size(),
@@ -79,13 +202,13 @@ absl::StatusOr<std::vector<QueryEngine::Policy*>> QueryEngine::Check(const Actio
     return absl::ResourceExhaustedError(
         absl::StrCat("the query has ", total_rows, " rows, expected at most ", kMaxQueryRows));
   }
-  std::vector<Policy*> policies;
+  std::vector<std::shared_ptr<ServedPolicy>> policies;
   int64_t answer_bytes = 0;
   for (const QueryRows& rows : query.policies) {
-    TROUPE_ASSIGN_OR_RETURN(Policy* const policy, Find(rows.policy_id));
-    TROUPE_RETURN_IF_ERROR(CheckRows(policy->spec, policy->leaves, rows));
-    answer_bytes += rows.rows * (2 * policy->spec.action_words() * 4 + 4);
-    policies.push_back(policy);
+    TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<ServedPolicy> policy, Find(routes, rows.policy_id));
+    TROUPE_RETURN_IF_ERROR(CheckRows(policy->spec(), policy->leaves(), rows));
+    answer_bytes += rows.rows * (2 * policy->spec().action_words() * 4 + 4);
+    policies.push_back(std::move(policy));
   }
   if (answer_bytes > kMaxAnswerBytes) {
     return absl::ResourceExhaustedError(
@@ -94,13 +217,13 @@ absl::StatusOr<std::vector<QueryEngine::Policy*>> QueryEngine::Check(const Actio
   return policies;
 }
 
-absl::StatusOr<PolicyActions> QueryEngine::Act(Policy& policy, const QueryRows& rows, uint64_t request,
-                                               int64_t first_row, bool deterministic) const {
+absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const QueryRows& rows, uint64_t request,
+                                               int64_t first_row, bool deterministic, ActorMap::Reader& reader) const {
   PolicyActions answer;
-  answer.policy_id = policy.spec.id;
+  answer.policy_id = policy.spec().id;
   answer.rows = rows.rows;
-  answer.word_dtypes = policy.word_dtypes;
-  const auto words = static_cast<size_t>(policy.spec.action_words());
+  answer.word_dtypes = policy.word_dtypes();
+  const auto words = static_cast<size_t>(policy.spec().action_words());
   answer.sampled_actions.resize(static_cast<size_t>(rows.rows) * words);
   answer.logp.resize(static_cast<size_t>(rows.rows));
   std::vector<inference::RowKey> keys(static_cast<size_t>(rows.rows));
@@ -115,48 +238,56 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(Policy& policy, const QueryRows& 
   input.obs = rows.obs.data();
   input.keys = keys.data();
   input.deterministic = deterministic;
-  if (policy.spec.mask_size() > 0) {
-    if (rows.action_mask.empty()) all_allowed.assign(static_cast<size_t>(rows.rows * policy.spec.mask_size()), 1);
+  if (policy.spec().mask_size() > 0) {
+    if (rows.action_mask.empty()) all_allowed.assign(static_cast<size_t>(rows.rows * policy.spec().mask_size()), 1);
     input.action_mask = rows.action_mask.empty() ? all_allowed.data() : rows.action_mask.data();
   }
-  policy::WeightSnapshotPtr newest;  // once swapped, maybe the last owner of what it replaced: destroyed after the lock
+  policy::WeightSnapshotPtr newest = policy.newest();
+  const bool has_weights = policy.spec().policy_class.has_weights();
+  // Said before the map makes room for what cannot come.
+  if (has_weights && newest == nullptr && options_.source == nullptr) return ActorTier::NoWeights(policy.spec());
+  TROUPE_ASSIGN_OR_RETURN(const ActorMap::Batch batch,
+                          reader.Acquire({policy.slot()}, policy::PolicyMapCore::Access::kRead));
+  ServingActor& resident = batch[0];
   {
-    base::MutexLock lock(&policy.mutex);
-    {
-      base::MutexLock weights_lock(&policy.weights_mutex);
-      newest = policy.newest;
+    base::MutexLock lock(&resident.mutex);
+    newest = policy.newest();
+    if (has_weights && newest != nullptr && resident.acting->version < newest->version) {
+      TROUPE_RETURN_IF_ERROR(resident.actor->SetWeights(newest));
+      resident.acting.swap(newest);  // maybe the last owner of what it replaced: destroyed after the lock
     }
-    const bool has_weights = policy.spec.policy_class.has_weights();
-    if (has_weights && newest == nullptr) {
-      return absl::UnavailableError(absl::StrCat("policy \"", policy.spec.id.value(), "\" has no weights yet"));
-    }
-    if (policy.actor == nullptr) {
-      TROUPE_ASSIGN_OR_RETURN(policy.actor, inference::MakePolicyActor(policy.spec, actor_seed_, options_.backend));
-    }
-    if (has_weights) {
-      TROUPE_RETURN_IF_ERROR(policy.actor->SetWeights(newest));
-      answer.version = newest->version;
-      policy.acting.swap(newest);
-    }
-    TROUPE_RETURN_IF_ERROR(policy.actor->Act(input, answer.sampled_actions.data(), answer.logp.data()));
+    if (has_weights) answer.version = resident.acting->version;
+    TROUPE_RETURN_IF_ERROR(resident.actor->Act(input, answer.sampled_actions.data(), answer.logp.data()));
   }
   answer.actions = answer.sampled_actions;
-  for (size_t row = 0; !policy.bounds.identity() && row < keys.size(); ++row) {
+  for (size_t row = 0; !policy.bounds().identity() && row < keys.size(); ++row) {
     const absl::Span<space::ActionWord> action = absl::MakeSpan(answer.actions).subspan(row * words, words);
-    policy.bounds.Apply(action, action);
+    policy.bounds().Apply(action, action);
   }
   return answer;
 }
 
 absl::StatusOr<ActionAnswer> QueryEngine::Compute(const ActionQuery& query) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Policy*> policies, Check(query));
+  absl::StatusOr<ActionAnswer> answer = Answer(query);
+  if (num_retired_.load(std::memory_order_relaxed) > 0) {
+    std::vector<std::shared_ptr<ServedPolicy>> gone;  // destroyed after the lock
+    base::MutexLock lock(&change_mutex_);
+    FreeRetiredLocked(&gone);
+  }
+  return answer;
+}
+
+absl::StatusOr<ActionAnswer> QueryEngine::Answer(const ActionQuery& query) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<ServedPolicy>> policies, Check(*CurrentRoutes(), query));
   const uint64_t request = query.deterministic ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
+  ReaderLease reader(this);
   ActionAnswer answer;
   answer.reserve(policies.size());
   int64_t first_row = 0;
   for (size_t i = 0; i < policies.size(); ++i) {
     const QueryRows& rows = query.policies[i];
-    TROUPE_ASSIGN_OR_RETURN(PolicyActions actions, Act(*policies[i], rows, request, first_row, query.deterministic));
+    TROUPE_ASSIGN_OR_RETURN(PolicyActions actions,
+                            Act(*policies[i], rows, request, first_row, query.deterministic, *reader));
     answer.push_back(std::move(actions));
     first_row += rows.rows;
   }

@@ -12,42 +12,56 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/base/mutex.h"
-#include "lib/inference/action_bounds.h"
 #include "lib/inference/actor.h"
-#include "lib/inference/policy_actor.h"
+#include "lib/policy/policy_map.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/serving/action_query.h"
-#include "lib/space/space.h"
+#include "lib/serving/actor_tier.h"
+#include "lib/serving/served_policy.h"
+#include "lib/serving/weight_source.h"
 
 namespace troupe::serving {
 
-/// Answers queries on the caller's thread, with the newest weights it was given (policies of a class without weights
-/// need none, and answer with version (0, 0)): an actor a policy, made at the policy's first query. Made and owned by a
-/// service. Thread-safe; a query waits for others of the same policy while they compute, SetWeights for nothing but
-/// another SetWeights of that policy.
+/// Answers queries on the caller's thread, with the newest weights it was given or, where it was given none, those of
+/// its WeightSource (policies of a class without weights need none, and answer with version (0, 0)). Actors stand in a
+/// PolicyMap: they are made when their policy is asked, and the least recently asked one makes room for the next.
+///
+/// Made and owned by a service. Thread-safe. A query waits for others of the same policy while they compute, for its
+/// actor to be made (by one of the queries that want it), and, when more threads ask different policies than the map
+/// holds, for one of those. SetWeights and SetPolicies wait for no query.
 ///
 /// Invariants: 1. all rows of a QueryRows are computed with one version, the newest when its turn came; 2. versions
-/// only grow; 3. a query that fails changes nothing; 4. no two sampled queries share random numbers.
+/// only grow; 3. a query that fails changes nothing; 4. no two sampled queries share random numbers; 5. a query sees
+/// the policies as one SetPolicies left them, those it asks until it is answered.
 ///
 /// Randomness: samples are drawn from Philox, whose key is of `seed` and the streams kQuery and kAction, never that of
 /// the run's rollouts; the counter is (request's ordinal, high and low word; agent slot; row of the request). Each
 /// sampled request takes the next ordinal, from `first_request` on: the same seed and order of requests give the same
 /// actions.
 ///
-/// Capacity: kMaxQueryRows and kMaxAnswerBytes. Memory: the newest snapshot of every policy, and for each that was
-/// asked for its packed weights and room for the largest query.
+/// Capacity: kMaxQueryRows and kMaxAnswerBytes a query; policy_map_capacity actors. Memory: the newest snapshot of
+/// every policy that was handed in, and for each actor its packed weights and room for its largest query.
 class QueryEngine final : public ActionQueries {
  public:
   struct Options {
     uint64_t seed = 1;
     uint64_t first_request = 0;  ///< ordinal of the first sampled request: a process that takes over skips those before
     inference::Backend backend = inference::Backend::kAuto;
+    int64_t policy_map_capacity = 100;  ///< actors in memory, at least 1
+    WeightSource* source = nullptr;     ///< of weights that were not handed in; outlives the engine
   };
 
-  /// INVALID_ARGUMENT: a spec is invalid or two have one id.
+  /// INVALID_ARGUMENT: a spec is invalid, two have one id, an option is out of range.
   static absl::StatusOr<std::unique_ptr<QueryEngine>> Create(absl::Span<const policy::PolicySpec> specs,
                                                              Options options);
+  ~QueryEngine() override;
+
+  /// From now on the table's active policies are the ones that may be asked. Those that stay keep their weights; a new
+  /// one, also one in place of another of its id, has none. RESOURCE_EXHAUSTED, and nothing changed, when queries hold
+  /// too many removed policies.
+  absl::Status SetPolicies(const policy::PolicyTable& table);
 
   /// Weights for the policy of their id, from its next turn on; ignored when not newer than what there is. NOT_FOUND
   /// for an unknown policy, INVALID_ARGUMENT when they do not fit; the old ones stay then.
@@ -57,34 +71,54 @@ class QueryEngine final : public ActionQueries {
   absl::StatusOr<ActionAnswer> Compute(const ActionQuery& query);
   void ComputeActions(const ActionQuery& query, Done done) override { done(Compute(query)); }
 
- private:
-  struct Policy {
-    explicit Policy(const policy::PolicySpec& spec_in);
+  /// Of the actors.
+  policy::PolicyMapStats MapStats() const { return actors_->core().Stats(); }
 
-    const policy::PolicySpec spec;
-    const std::vector<space::ActionLeaf> leaves;
-    const std::vector<tensor::DType> word_dtypes;
-    const inference::ActionBounds bounds;
-    base::Mutex weights_mutex;  ///< never held while something is computed; taken after `mutex`
-    policy::WeightSnapshotPtr newest ABSL_GUARDED_BY(weights_mutex);
-    base::Mutex mutex;
-    std::unique_ptr<inference::PolicyActor> actor ABSL_GUARDED_BY(mutex);
-    policy::WeightSnapshotPtr acting ABSL_GUARDED_BY(mutex);  ///< what the actor was given last
+ private:
+  using ActorMap = policy::PolicyMap<ServingActor>;
+  struct Route {
+    std::shared_ptr<ServedPolicy> policy;
+    int64_t since = 0;  ///< revision that brought it; kSinceCreate: was there before any table
   };
+  using Routes = std::map<std::string, Route>;  ///< by id
+  class ReaderLease;
 
   explicit QueryEngine(const Options& options);
+  absl::Status AdmitAll(absl::Span<const policy::PolicySpec> specs);
+  /// Whether the table's policy is the one that is served under its id already.
+  static bool IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table);
 
-  absl::StatusOr<Policy*> Find(const policy::PolicyId& id) const;
-  /// What Compute needs of each QueryRows, or why the query is refused.
-  absl::StatusOr<std::vector<Policy*>> Check(const ActionQuery& query) const;
+  static absl::StatusOr<std::shared_ptr<ServedPolicy>> Find(const Routes& routes, const policy::PolicyId& id);
+  /// What is asked of each QueryRows, or why the query is refused.
+  static absl::StatusOr<std::vector<std::shared_ptr<ServedPolicy>>> Check(const Routes& routes,
+                                                                          const ActionQuery& query);
+  absl::StatusOr<ActionAnswer> Answer(const ActionQuery& query);
   /// `first_row`: of these rows in the request.
-  absl::StatusOr<PolicyActions> Act(Policy& policy, const QueryRows& rows, uint64_t request, int64_t first_row,
-                                    bool deterministic) const;
+  absl::StatusOr<PolicyActions> Act(const ServedPolicy& policy, const QueryRows& rows, uint64_t request,
+                                    int64_t first_row, bool deterministic, ActorMap::Reader& reader) const;
+
+  std::shared_ptr<const Routes> CurrentRoutes() const;
+  absl::StatusOr<std::shared_ptr<ServedPolicy>> AdmitLocked(const policy::PolicySpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  /// Frees the slots of removed policies that no query holds any more.
+  void FreeRetiredLocked(std::vector<std::shared_ptr<ServedPolicy>>* gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
 
   const Options options_;
-  const uint64_t actor_seed_;
-  std::map<std::string, std::unique_ptr<Policy>> policies_;  ///< by id; filled by Create, then constant
-  std::atomic<uint64_t> next_request_;                       ///< relaxed: a number, it orders nothing
+  ActorTier tier_;
+  std::unique_ptr<ActorMap> actors_;     ///< set by Create, then constant
+  std::atomic<uint64_t> next_request_;   ///< relaxed: a number, it orders nothing
+  std::atomic<int64_t> num_retired_{0};  ///< relaxed: a hint to look at retired_
+
+  mutable base::Mutex routes_mutex_;  ///< taken after change_mutex_
+  std::shared_ptr<const Routes> routes_ ABSL_GUARDED_BY(routes_mutex_);
+
+  base::Mutex readers_mutex_;
+  std::vector<std::unique_ptr<ActorMap::Reader>> idle_readers_ ABSL_GUARDED_BY(readers_mutex_);
+
+  base::Mutex change_mutex_;  ///< one change of the policies at a time
+  std::vector<std::shared_ptr<ServedPolicy>> retired_ ABSL_GUARDED_BY(change_mutex_);
+  std::vector<policy::PolicySlot> free_slots_ ABSL_GUARDED_BY(change_mutex_);
+  int32_t next_slot_ ABSL_GUARDED_BY(change_mutex_) = 0;
 };
 
 }  // namespace troupe::serving

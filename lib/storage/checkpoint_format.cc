@@ -134,7 +134,9 @@ absl::Status WriteTensors(FileSystem& fs, const std::string& directory, const st
   const std::string header = SafetensorsHeader(tensors, {{"format", "pt"}});
   std::vector<absl::Span<const std::byte>> pieces = {AsPiece(header)};
   for (const TensorToWrite& tensor : tensors) pieces.push_back(tensor.bytes);
-  return WriteNoted(fs, directory, name, pieces, files);
+  TROUPE_RETURN_IF_ERROR(WriteNoted(fs, directory, name, pieces, files));
+  files->back()["header_crc32c"] = Hex32(base::Crc32c(header.data(), header.size()));
+  return absl::OkStatus();
 }
 
 /// JSON has no NaN: an absent value is null.
@@ -223,18 +225,21 @@ LearnerState StateFromJson(const Json& json) {
   return state;
 }
 
-absl::Status Damaged(const std::string& directory, const std::string& what) {
-  const size_t slash = directory.find_last_of('/');
-  return absl::DataLossError(
-      absl::StrCat("checkpoint ", directory.substr(slash == std::string::npos ? 0 : slash + 1), " is damaged: ", what));
-}
-
 /// Which files hold policy `slot`.
 std::string WeightsFile(bool separately, size_t slot) {
   return separately ? absl::StrCat("policy_", slot, ".safetensors") : "policies.safetensors";
 }
 std::string OptimizerFile(bool separately, size_t slot) {
   return separately ? absl::StrCat("optimizer_", slot, ".safetensors") : "optimizer.safetensors";
+}
+
+/// Over the arrays' bytes from number `first` on, as they will lie in the file.
+uint32_t CrcOf(const std::vector<TensorToWrite>& tensors, size_t first) {
+  uint32_t crc = 0;
+  for (size_t i = first; i < tensors.size(); ++i) {
+    crc = base::Crc32c(tensors[i].bytes.data(), tensors[i].bytes.size(), crc);
+  }
+  return crc;
 }
 
 bool StoredSeparately(const CheckpointManifest& manifest) {
@@ -244,6 +249,31 @@ bool StoredSeparately(const CheckpointManifest& manifest) {
 
 }  // namespace
 
+absl::Status CheckpointDamaged(const std::string& directory, const std::string& what) {
+  const size_t slash = directory.find_last_of('/');
+  return absl::DataLossError(
+      absl::StrCat("checkpoint ", directory.substr(slash == std::string::npos ? 0 : slash + 1), " is damaged: ", what));
+}
+
+const CheckpointManifest::File* CheckpointManifest::Find(const std::string& name) const {
+  const auto found = std::find_if(files.begin(), files.end(), [&name](const File& file) { return file.name == name; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::string CheckpointManifest::WeightsFile(size_t index) const {
+  return storage::WeightsFile(StoredSeparately(*this), index);
+}
+
+absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, const PolicySpec& spec,
+                                               policy::WeightVersion version) {
+  PolicyState state;
+  state.id = spec.id;
+  state.version = version;
+  TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
+  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+  return state;
+}
+
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
                                   absl::Span<const PolicySpec> specs, const CheckpointOptions& options) {
   if (state.policies.size() != specs.size()) {
@@ -251,10 +281,13 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
         absl::StrCat("checkpoint has ", state.policies.size(), " policies; expected ", specs.size()));
   }
   Json files = Json::array();
+  Json weights_crc32c = Json::array();
   std::vector<TensorToWrite> weights, optimizer;
   for (size_t slot = 0; slot < specs.size(); ++slot) {
     TROUPE_RETURN_IF_ERROR(state.policies[slot].Validate(specs[slot]));
+    const size_t first = weights.size();
     AddWeights(state.policies[slot], specs[slot], &weights);
+    weights_crc32c.push_back(Hex32(CrcOf(weights, first)));
     AddOptimizer(state.policies[slot], &optimizer);
     if (options.store_separately || slot + 1 == specs.size()) {
       TROUPE_RETURN_IF_ERROR(WriteTensors(fs, directory, WeightsFile(options.store_separately, slot), weights, &files));
@@ -270,6 +303,7 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
                    {"spec_hash", Hex64(options.spec_hash)},
                    {"store_separately", options.store_separately},
                    {"files", files},
+                   {"weights_crc32c", weights_crc32c},
                    {"state", StateToJson(state)},
                    {"manifest_crc32c", kChecksumZeros}};
   std::string text = manifest.dump(1) + "\n";
@@ -281,17 +315,17 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
 
 absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory) {
   absl::StatusOr<std::string> read = fs.ReadFile(directory + "/" + kManifest, kMaxManifestBytes);
-  if (!read.ok()) return Damaged(directory, std::string(read.status().message()));
+  if (!read.ok()) return CheckpointDamaged(directory, std::string(read.status().message()));
   std::string text = *std::move(read);
   const size_t key = text.find(kChecksumKey);
   if (key == std::string::npos || key + sizeof(kChecksumKey) - 1 + 8 > text.size()) {
-    return Damaged(directory, "manifest.json has no checksum");
+    return CheckpointDamaged(directory, "manifest.json has no checksum");
   }
   const size_t at = key + sizeof(kChecksumKey) - 1;
   const std::string stored = text.substr(at, 8);
   text.replace(at, 8, kChecksumZeros);
   if (Hex32(base::Crc32c(text.data(), text.size())) != stored)
-    return Damaged(directory, "manifest.json fails its checksum");
+    return CheckpointDamaged(directory, "manifest.json fails its checksum");
 
   // From here on the text is what we wrote; a throw means another version's format.
   try {
@@ -302,14 +336,20 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
     }
     CheckpointManifest manifest;
     manifest.spec_hash = std::stoull(json.at("spec_hash").get<std::string>(), nullptr, 16);
+    const auto from_hex = [](const Json& text) {
+      return static_cast<uint32_t>(std::stoul(text.get<std::string>(), nullptr, 16));
+    };
     for (const Json& file : json.at("files")) {
       manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
-                                static_cast<uint32_t>(std::stoul(file.at("crc32c").get<std::string>(), nullptr, 16))});
+                                from_hex(file.at("crc32c")), from_hex(file.value("header_crc32c", Json("0")))});
+    }
+    for (const Json& crc : json.value("weights_crc32c", Json::array())) {
+      manifest.weights_crc32c.push_back(from_hex(crc));
     }
     manifest.state = StateFromJson(json.at("state"));
     return manifest;
   } catch (const std::exception& error) {
-    return Damaged(directory, absl::StrCat("manifest.json: ", error.what()));
+    return CheckpointDamaged(directory, absl::StrCat("manifest.json: ", error.what()));
   }
 }
 
@@ -319,17 +359,18 @@ absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::s
   for (const CheckpointManifest::File& file : manifest.files) {
     expected.insert(file.name);
     const absl::StatusOr<std::string> text = fs.ReadFile(directory + "/" + file.name, kMaxCheckpointFileBytes);
-    if (!text.ok()) return Damaged(directory, std::string(text.status().message()));
+    if (!text.ok()) return CheckpointDamaged(directory, std::string(text.status().message()));
     if (static_cast<int64_t>(text->size()) != file.bytes) {
-      return Damaged(directory, absl::StrCat(file.name, " has ", text->size(), " bytes; expected ", file.bytes));
+      return CheckpointDamaged(directory,
+                               absl::StrCat(file.name, " has ", text->size(), " bytes; expected ", file.bytes));
     }
     if (base::Crc32c(text->data(), text->size()) != file.crc32c) {
-      return Damaged(directory, absl::StrCat(file.name, " fails its checksum"));
+      return CheckpointDamaged(directory, absl::StrCat(file.name, " fails its checksum"));
     }
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(directory));
   for (const std::string& name : names) {
-    if (expected.count(name) == 0) return Damaged(directory, absl::StrCat("unknown file ", name));
+    if (expected.count(name) == 0) return CheckpointDamaged(directory, absl::StrCat("unknown file ", name));
   }
   return manifest;
 }
@@ -385,18 +426,13 @@ absl::StatusOr<std::vector<PolicyState>> ReadWeights(FileSystem& fs, const std::
     if (found == policies.end()) {
       return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
     }
-    const std::string its_name =
-        WeightsFile(StoredSeparately(manifest), static_cast<size_t>(std::distance(policies.begin(), found)));
+    const std::string its_name = manifest.WeightsFile(static_cast<size_t>(std::distance(policies.begin(), found)));
     if (its_name != name) {
       name = its_name;
       TROUPE_ASSIGN_OR_RETURN(text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
       TROUPE_ASSIGN_OR_RETURN(file, SafetensorsFile::Parse(text));
     }
-    PolicyState state;
-    state.id = spec.id;
-    state.version = found->version;
-    TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
-    TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+    TROUPE_ASSIGN_OR_RETURN(PolicyState state, WeightsFromTensors(file, spec, found->version));
     states.push_back(std::move(state));
   }
   return states;

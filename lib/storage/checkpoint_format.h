@@ -10,6 +10,7 @@
 #include "lib/learner/checkpoint.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/storage/file_system.h"
+#include "lib/storage/safetensors.h"
 
 namespace troupe::storage {
 
@@ -39,10 +40,26 @@ struct CheckpointManifest {
     std::string name;
     int64_t bytes = 0;
     uint32_t crc32c = 0;
+    uint32_t header_crc32c = 0;  ///< of the header of a safetensors file
   };
   std::vector<File> files;
+  /// Of each policy's bytes in its file of weights, in the order of state.policies; empty in checkpoints of a version
+  /// that did not note them.
+  std::vector<uint32_t> weights_crc32c;
+
+  const File* Find(const std::string& name) const;
+  /// Which file holds the weights of state.policies[index].
+  std::string WeightsFile(size_t index) const;
 };
 absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory);
+
+/// DATA_LOSS: the checkpoint is damaged, and how.
+absl::Status CheckpointDamaged(const std::string& directory, const std::string& what);
+
+/// A policy's weights and normalizers from the arrays that a file of weights holds of it. INVALID_ARGUMENT or NOT_FOUND
+/// when they are not what `spec` asks for.
+absl::StatusOr<policy::PolicyState> WeightsFromTensors(const SafetensorsFile& file, const policy::PolicySpec& spec,
+                                                       policy::WeightVersion version);
 
 /// Sizes and checksums of every file against the manifest, and that nothing else lies there. DATA_LOSS with what
 /// differs.

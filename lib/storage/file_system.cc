@@ -78,6 +78,33 @@ absl::Status Sync(int fd, const std::string& path) {
   return absl::OkStatus();
 }
 
+class PosixOpenFile final : public OpenFile {
+ public:
+  PosixOpenFile(int fd, std::string path, int64_t bytes) : fd_(fd), path_(std::move(path)), bytes_(bytes) {}
+
+  int64_t bytes() const override { return bytes_; }
+  absl::StatusOr<std::string> Read(int64_t offset, int64_t bytes) const override {
+    std::string text(static_cast<size_t>(bytes), '\0');
+    int64_t have = 0;
+    while (have < bytes) {
+      const ssize_t got = ::pread(fd_.get(), text.data() + have, static_cast<size_t>(bytes - have), offset + have);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ErrnoError("read", path_, errno);
+      if (got == 0) {
+        return absl::DataLossError(absl::StrCat(ShortPath(path_), " ends at byte ", offset + have, "; expected ", bytes,
+                                                " bytes from ", offset));
+      }
+      have += got;
+    }
+    return text;
+  }
+
+ private:
+  const ScopedFd fd_;
+  const std::string path_;
+  const int64_t bytes_;
+};
+
 class PosixFileSystem final : public FileSystem {
  public:
   absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) override {
@@ -107,6 +134,16 @@ class PosixFileSystem final : public FileSystem {
     }
     text.resize(have);
     return text;
+  }
+
+  absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ErrnoError("open", path, errno);
+    struct stat info;
+    const bool known = ::fstat(fd, &info) == 0;
+    auto file = std::make_unique<PosixOpenFile>(fd, path, known ? static_cast<int64_t>(info.st_size) : 0);
+    if (!known || !S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(ShortPath(path), " is not a file"));
+    return file;
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {

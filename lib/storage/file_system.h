@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,16 @@
 #include "absl/types/span.h"
 
 namespace troupe::storage {
+
+/// A file that is open for reading, also after its name is gone. Thread-safe; Read may block on the disk.
+class OpenFile {
+ public:
+  virtual ~OpenFile() = default;
+  /// When it was opened.
+  virtual int64_t bytes() const = 0;
+  /// Exactly `bytes` from `offset` on; DATA_LOSS when the file ends before.
+  virtual absl::StatusOr<std::string> Read(int64_t offset, int64_t bytes) const = 0;
+};
 
 /// The few file operations that durable state needs, as a port so that tests can make each of them fail. Errors:
 /// NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full), DATA_LOSS (fsync failed), INTERNAL;
@@ -23,6 +34,8 @@ class FileSystem {
   virtual absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) = 0;
   /// The whole file; RESOURCE_EXHAUSTED when it is larger than `max_bytes`.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) = 0;
+  /// For parts of a file. NOT_FOUND also when it is no regular file.
+  virtual absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) = 0;
   /// Atomic; replaces a file or an empty directory.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   /// Makes creations and renames inside `path` durable.

@@ -64,8 +64,8 @@ absl::Status Malformed(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("safetensors: ", what));
 }
 
-/// One entry of the header, checked against the `data` section.
-absl::StatusOr<TensorRead> ParseEntry(const std::string& name, const Json& entry, absl::Span<const std::byte> data) {
+/// One entry of the header, checked against the bytes behind it.
+absl::StatusOr<SafetensorsIndex::Entry> ParseEntry(const std::string& name, const Json& entry, uint64_t data_bytes) {
   const auto bad = [&name](const std::string& what) {
     return Malformed(absl::StrCat("tensor \"", name, "\": ", what));
   };
@@ -74,7 +74,7 @@ absl::StatusOr<TensorRead> ParseEntry(const std::string& name, const Json& entry
       entry["data_offsets"].size() != 2) {
     return bad("needs dtype, shape and two data_offsets");
   }
-  TensorRead read;
+  SafetensorsIndex::Entry read;
   const std::optional<DType> dtype = DTypeFromName(entry["dtype"].get<std::string>());
   if (!dtype) return bad("has an unknown dtype");
   read.dtype = *dtype;
@@ -85,12 +85,11 @@ absl::StatusOr<TensorRead> ParseEntry(const std::string& name, const Json& entry
   for (const Json& offset : entry["data_offsets"]) {
     if (!offset.is_number_unsigned()) return bad("has data_offsets that are not whole numbers");
   }
-  const uint64_t begin = entry["data_offsets"][0].get<uint64_t>();
-  const uint64_t end = entry["data_offsets"][1].get<uint64_t>();
-  if (begin > end || end > data.size()) return bad("lies outside the file");
+  read.begin = entry["data_offsets"][0].get<uint64_t>();
+  read.end = entry["data_offsets"][1].get<uint64_t>();
+  if (read.begin > read.end || read.end > data_bytes) return bad("lies outside the file");
   const std::optional<uint64_t> bytes = ArrayBytes(read.dtype, read.shape);
-  if (!bytes || *bytes != end - begin) return bad("has a shape that does not fit its bytes");
-  read.bytes = data.subspan(begin, end - begin);
+  if (!bytes || *bytes != read.end - read.begin) return bad("has a shape that does not fit its bytes");
   return read;
 }
 
@@ -124,43 +123,72 @@ std::string SafetensorsHeader(absl::Span<const TensorToWrite> tensors,
   return out + json;
 }
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(const std::string& text) {
-  if (text.size() < kLengthBytes)
-    return Malformed(absl::StrCat("file has ", text.size(), " bytes; expected at least 8"));
-  uint64_t length = 0;
-  std::memcpy(&length, text.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes || length > text.size() - kLengthBytes) {
-    return Malformed(absl::StrCat("header of ", length, " bytes in a file of ", text.size()));
+absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, uint64_t file_bytes) {
+  if (first_bytes.size() < kLengthBytes || file_bytes < kLengthBytes) {
+    return Malformed(
+        absl::StrCat("file has ", std::min<uint64_t>(first_bytes.size(), file_bytes), " bytes; expected at least 8"));
   }
-  const auto begin = text.begin() + kLengthBytes;
-  const Json header = Json::parse(begin, begin + static_cast<int64_t>(length), nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return Malformed("header is not a JSON object");
+  uint64_t length = 0;
+  std::memcpy(&length, first_bytes.data(), kLengthBytes);
+  if (length > kMaxHeaderBytes || length > file_bytes - kLengthBytes) {
+    return Malformed(absl::StrCat("header of ", length, " bytes in a file of ", file_bytes));
+  }
+  return kLengthBytes + length;
+}
 
-  const absl::Span<const std::byte> data(reinterpret_cast<const std::byte*>(text.data()) + kLengthBytes + length,
-                                         text.size() - kLengthBytes - length);
-  SafetensorsFile file;
-  for (const auto& [name, entry] : header.items()) {
+absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header, uint64_t file_bytes) {
+  const std::string_view text = header.substr(std::min(kLengthBytes, header.size()));
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Malformed("header is not a JSON object");
+  const uint64_t data_bytes = file_bytes - header.size();
+  SafetensorsIndex index;
+  for (const auto& [name, entry] : json.items()) {
     if (name == "__metadata__") {
       if (!entry.is_object()) return Malformed("__metadata__ is not an object");
       for (const auto& [key, value] : entry.items()) {
         if (!value.is_string()) return Malformed("__metadata__ holds something that is not text");
-        file.metadata_[key] = value.get<std::string>();
+        index.metadata[key] = value.get<std::string>();
       }
       continue;
     }
-    TROUPE_ASSIGN_OR_RETURN(file.tensors_[name], ParseEntry(name, entry, data));
+    TROUPE_ASSIGN_OR_RETURN(index.tensors[name], ParseEntry(name, entry, data_bytes));
   }
 
   // No byte unexplained and none claimed twice.
-  std::vector<std::pair<const std::byte*, const std::byte*>> ranges;
-  for (const auto& [name, read] : file.tensors_) ranges.emplace_back(read.bytes.begin(), read.bytes.end());
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, entry] : index.tensors) ranges.emplace_back(entry.begin, entry.end);
   std::sort(ranges.begin(), ranges.end());
-  const std::byte* expected = data.begin();
-  for (const auto& [first, last] : ranges) {
-    if (first != expected) return Malformed("tensors leave a hole or overlap");
-    expected = last;
+  uint64_t expected = 0;
+  for (const auto& [begin, end] : ranges) {
+    if (begin != expected) return Malformed("tensors leave a hole or overlap");
+    expected = end;
   }
-  if (expected != data.end()) return Malformed("bytes behind the last tensor");
+  if (expected != data_bytes) return Malformed("bytes behind the last tensor");
+  return index;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(const std::string& text) {
+  TROUPE_ASSIGN_OR_RETURN(const uint64_t header_bytes, SafetensorsHeaderBytes(text, text.size()));
+  TROUPE_ASSIGN_OR_RETURN(SafetensorsIndex index,
+                          ParseSafetensorsHeader(std::string_view(text).substr(0, header_bytes), text.size()));
+  SafetensorsFile file;
+  const auto* const data = reinterpret_cast<const std::byte*>(text.data()) + header_bytes;
+  for (auto& [name, entry] : index.tensors) {
+    file.tensors_[name] = TensorRead{entry.dtype, std::move(entry.shape),
+                                     absl::MakeConstSpan(data + entry.begin, entry.end - entry.begin)};
+  }
+  file.metadata_ = std::move(index.metadata);
+  return file;
+}
+
+SafetensorsFile SafetensorsFile::Part(const SafetensorsIndex& index, uint64_t begin, const std::string& bytes) {
+  SafetensorsFile file;
+  const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
+  for (const auto& [name, entry] : index.tensors) {
+    if (entry.begin < begin || entry.end > begin + bytes.size()) continue;
+    file.tensors_[name] = TensorRead{entry.dtype, entry.shape,
+                                     absl::MakeConstSpan(data + (entry.begin - begin), entry.end - entry.begin)};
+  }
   return file;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,24 @@ struct TensorRead {
 std::string SafetensorsHeader(absl::Span<const TensorToWrite> tensors,
                               const std::map<std::string, std::string>& metadata);
 
+/// What the header of a safetensors file says: where each array is among the bytes behind it. Every offset is checked:
+/// arrays lie inside the file, without holes or overlaps, and have the bytes that their shape asks for.
+struct SafetensorsIndex {
+  struct Entry {
+    tensor::DType dtype = tensor::DType::kFloat32;
+    std::vector<int64_t> shape;
+    uint64_t begin = 0;  ///< of its bytes, from the end of the header
+    uint64_t end = 0;
+  };
+  std::map<std::string, Entry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+/// Bytes of a file's header, the 8 of its length included, from the first 8 bytes of a file of `file_bytes`.
+/// INVALID_ARGUMENT when that cannot be.
+absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, uint64_t file_bytes);
+/// `header`: that many first bytes of a file of `file_bytes`. INVALID_ARGUMENT says what is wrong.
+absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header, uint64_t file_bytes);
+
 /// A parsed safetensors file. Every offset is checked: tensors lie inside the file, without holes or overlaps, and have
 /// the bytes that their shape asks for. INVALID_ARGUMENT says what is wrong. At most 100 MB of header, as the format's
 /// own reader has it.
@@ -44,6 +63,9 @@ class SafetensorsFile {
  public:
   /// `text` must outlive the result.
   static absl::StatusOr<SafetensorsFile> Parse(const std::string& text);
+  /// The arrays of `index` that lie within `bytes`, which begin `begin` behind the header; no other. `bytes` must
+  /// outlive the result.
+  static SafetensorsFile Part(const SafetensorsIndex& index, uint64_t begin, const std::string& bytes);
 
   const std::map<std::string, TensorRead>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

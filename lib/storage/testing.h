@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ class FaultyFileSystem final : public FileSystem {
   absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) override {
     return Posix().ReadFile(path, max_bytes);
   }
+  absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) override { return Posix().Open(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     const absl::Status fault = Fault();
     return fault.ok() ? Posix().Rename(from, to) : fault;

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/action_head.h"
 #include "lib/training/adam.h"
 #include "lib/training/fused_kernels.h"
 #include "lib/training/fused_workspace.h"
@@ -61,57 +60,44 @@ absl::StatusOr<fused::Activation> FusedActivation(policy::Activation activation)
 
 class FusedBackend final : public PpoBackend {
  public:
-  FusedBackend(const policy::PolicySpec& spec, const Kernels& kernels, fused::Activation activation,
+  FusedBackend(std::shared_ptr<fused::Workspace> space, const Kernels& kernels, fused::Activation activation,
                std::shared_ptr<ThreadTeam> team)
       : kernels_(kernels),
         panel_rows_(kPanelVectors * kernels.lanes),
         activation_(activation),
-        words_(spec.action_words()),
-        mask_size_(spec.mask_size()),
         team_(std::move(team)),
-        name_(absl::StrCat("fused/", kernels.name)) {
-    const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-    actor_ = fused::Network::Find(layout, "actor", spec.model.actor_hidden_sizes.size() + 1);
-    critic_ = fused::Network::Find(layout, "critic", spec.model.critic_hidden_sizes.size() + 1);
-    if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std_ = entry->offset;
-    const ActionHead head = ActionHead::For(spec);
-    for (const CategoricalPart& part : head.categorical) {
-      parts_.push_back({static_cast<int>(part.output), static_cast<int>(part.categories), 1,
-                        static_cast<int>(part.word), part.start, static_cast<int>(part.mask_offset), 0});
-    }
-    for (const GaussianPart& part : head.gaussian) {
-      parts_.push_back({static_cast<int>(part.output), 0, static_cast<int>(part.words), static_cast<int>(part.word), 0,
-                        0, static_cast<int>(part.log_std)});
-    }
-    const size_t widest = static_cast<size_t>(std::max(actor_.inputs(), critic_.inputs()));
-    zero_row_.assign(widest + fused::kGrain, 0.0f);
-    for (int thread = 0; thread < team_->size(); ++thread) {
-      workers_.push_back(std::make_unique<fused::Worker>(actor_, critic_, panel_rows_, team_->size(), layout.size(),
-                                                         words_, mask_size_));
-    }
-  }
+        name_(absl::StrCat("fused/", kernels.name)),
+        space_(std::move(space)) {}
 
-  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters) override {
+  bool can_run_alone() const override { return true; }
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
     batch_ = &batch;
     parameters_ = parameters;
+    alone_ = thread;
     totals_ = {};
+    for (fused::Worker* worker : Crew()) {
+      worker->gradient = is_alone() ? parameters->gradients().data()  // which spares adding up
+                                    : reinterpret_cast<float*>(worker->gradients.data());
+    }
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<float>> Values() override {
     const MatrixView& input = batch_->critic_input();
+    const fused::Network& critic = space_->critic;
     std::vector<float> values(static_cast<size_t>(input.rows));
-    team_->Run([&](int thread) {
-      fused::Worker& worker = *workers_[thread];
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
       const auto [first, end] = Share(input.rows, thread);
       for (int64_t row = first; row < end; row += panel_rows_) {
         const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
         const int vectors = Vectors(rows);
         for (int r = 0; r < rows; ++r) worker.pointers[r] = input.data + (row + r) * input.stride;
         Pad(rows, vectors, &worker);
-        kernels_.gather(worker.pointers.data(), critic_.inputs(), vectors, worker.critic.at(0));
-        ForwardPanel(critic_, &worker.critic, 0, vectors);
-        std::copy_n(worker.critic.at(critic_.layers.size()), rows, values.data() + row);
+        kernels_.gather(worker.pointers.data(), critic.inputs(), vectors, worker.critic.at(0));
+        ForwardPanel(critic, &worker.critic, 0, vectors);
+        std::copy_n(worker.critic.at(critic.layers.size()), rows, values.data() + row);
       }
     });
     return values;
@@ -125,18 +111,18 @@ class FusedBackend final : public PpoBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     const StepPlan plan = {order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
                            ActorLossFor(count, settings), CriticLossFor(count, settings)};
-    team_->Run([&](int thread) {
-      fused::Worker& worker = *workers_[thread];
-      std::memset(worker.gradients.data(), 0, worker.gradients.size());
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      std::memset(worker.gradient, 0, static_cast<size_t>(parameters_->size()) * sizeof(float));
       worker.sums = {};
       const auto [begin, end] = Share(count, thread);
       const absl::Span<const int32_t> rows =
           plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       DifferentiateActor(rows, plan.actor, &worker);
       DifferentiateCritic(rows, plan.critic, &worker);
-      team_->Barrier();
+      AwaitCrew();
       ReduceGradients(thread);
-      team_->Barrier();
+      AwaitCrew();
       // Every thread adds up the same numbers in the same order, so all agree whether the step counts.
       const StepOutcome outcome = Outcome();
       if (outcome.finite) ApplyStep(thread, outcome, settings);
@@ -176,32 +162,55 @@ class FusedBackend final : public PpoBackend {
     bool finite = false;
   };
 
+  bool is_alone() const { return alone_ != kWholeTeam; }
+  fused::Worker& Worker(int thread) const { return *space_->workers[static_cast<size_t>(thread)]; }
+  /// The workers of the threads that compute: one, or the team's.
+  absl::Span<fused::Worker* const> Crew() const {
+    const absl::Span<fused::Worker* const> all = space_->crew;
+    return is_alone() ? all.subspan(static_cast<size_t>(alone_), 1) : all;
+  }
+  template <typename Task>
+  void RunCrew(Task&& task) const {
+    if (is_alone()) {
+      task(alone_);
+    } else {
+      team_->Run(task);
+    }
+  }
+  void AwaitCrew() const {
+    if (!is_alone()) team_->Barrier();
+  }
+  /// (place of the thread in the crew, size of the crew).
+  std::pair<int64_t, int64_t> PlaceOf(int thread) const {
+    return is_alone() ? std::pair<int64_t, int64_t>(0, 1) : std::pair<int64_t, int64_t>(thread, team_->size());
+  }
+
   int Vectors(int rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes; }
 
   /// Thread `thread`'s part of `rows` rows: whole vectors.
   std::pair<int64_t, int64_t> Share(int64_t rows, int thread) const {
     const int64_t vectors = (rows + kernels_.lanes - 1) / kernels_.lanes;
-    const int64_t threads = team_->size();
-    return {std::min(rows, vectors * thread / threads * kernels_.lanes),
-            std::min(rows, vectors * (thread + 1) / threads * kernels_.lanes)};
+    const auto [place, threads] = PlaceOf(thread);
+    return {std::min(rows, vectors * place / threads * kernels_.lanes),
+            std::min(rows, vectors * (place + 1) / threads * kernels_.lanes)};
   }
   /// Thread `thread`'s part of the flat buffers.
   std::pair<int64_t, int64_t> ParameterShare(int thread) const {
     const int64_t grains = parameters_->size() / fused::kGrain;
-    const int64_t threads = team_->size();
-    return {grains * thread / threads * fused::kGrain, grains * (thread + 1) / threads * fused::kGrain};
+    const auto [place, threads] = PlaceOf(thread);
+    return {grains * place / threads * fused::kGrain, grains * (place + 1) / threads * fused::kGrain};
   }
   /// The rows of vectors beyond the last row read zeros.
   void Pad(int rows, int vectors, fused::Worker* worker) const {
-    for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = zero_row_.data();
+    for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = space_->zero_row.data();
   }
 
   fused::ActorLoss ActorLossFor(int64_t count, const StepSettings& settings) const {
     const double rows = static_cast<double>(count);
-    return {.parts = parts_.data(),
-            .num_parts = static_cast<int>(parts_.size()),
-            .outputs = actor_.outputs(),
-            .log_std = parameters_->values().data() + log_std_,
+    return {.parts = space_->parts.data(),
+            .num_parts = static_cast<int>(space_->parts.size()),
+            .outputs = space_->actor.outputs(),
+            .log_std = parameters_->values().data() + space_->log_std,
             .clip_low = static_cast<float>(1.0 - settings.clip_param),
             .clip_high = static_cast<float>(1.0 + settings.clip_param),
             .clip_param = static_cast<float>(settings.clip_param),
@@ -266,7 +275,8 @@ class FusedBackend final : public PpoBackend {
 
   void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->actor_input();
-    const fused::ActorPanel columns = {worker->actions.data(), mask_size_ > 0 ? worker->allowed.data() : nullptr,
+    const fused::Network& actor = space_->actor;
+    const fused::ActorPanel columns = {worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr,
                                        worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
     ForBlocks(
         static_cast<int64_t>(rows.size()), worker->actor.panels(),
@@ -274,34 +284,39 @@ class FusedBackend final : public PpoBackend {
           const int32_t* index = rows.data() + first;
           for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + index[r] * input.stride;
           Pad(count, vectors, worker);
-          kernels_.gather(worker->pointers.data(), actor_.inputs(), vectors, worker->actor.at(0, panel));
-          ForwardPanel(actor_, &worker->actor, panel, vectors);
-          GatherActorColumns(index, count, worker);
+          kernels_.gather(worker->pointers.data(), actor.inputs(), vectors, worker->actor.at(0, panel));
+          ForwardPanel(actor, &worker->actor, panel, vectors);
+          GatherActorColumns(index, count, vectors, worker);
           SetWeights(count, vectors, worker);
-          kernels_.actor_loss(loss, columns, vectors, worker->actor.at(actor_.layers.size(), panel),
-                              worker->gradient() + log_std_, worker->scratch.data(), &worker->sums);
+          kernels_.actor_loss(loss, columns, vectors, worker->actor.at(actor.layers.size(), panel),
+                              worker->gradient + space_->log_std, worker->scratch.data(), &worker->sums);
         },
-        [&](int vectors) { BackwardBlock(actor_, &worker->actor, vectors, worker->gradient()); });
+        [&](int vectors) { BackwardBlock(actor, &worker->actor, vectors, worker->gradient); });
   }
 
-  /// What was gathered for padding rows before stays there: finite, and without weight.
-  void GatherActorColumns(const int32_t* index, int count, fused::Worker* worker) const {
+  void GatherActorColumns(const int32_t* index, int count, int vectors, fused::Worker* worker) const {
+    const int64_t words = space_->words;
+    const int64_t mask_size = space_->mask_size;
+    const int padded = vectors * kernels_.lanes;
     for (int r = 0; r < count; ++r) {
       worker->column_a[r] = batch_->old_logp[index[r]];
       worker->column_b[r] = batch_->advantages[index[r]];
     }
-    for (int64_t w = 0; w < words_; ++w) {
+    for (int64_t w = 0; w < words; ++w) {
       int32_t* to = worker->actions.data() + w * panel_rows_;
-      for (int r = 0; r < count; ++r) to[r] = batch_->actions[index[r] * words_ + w].i32;
+      for (int r = 0; r < count; ++r) to[r] = batch_->actions[index[r] * words + w].i32;
+      // Padding rows have no weight, but nothing times NaN is NaN: another batch's actions must not stay there.
+      for (int r = count; r < padded; ++r) to[r] = 0;
     }
-    for (int64_t m = 0; m < mask_size_; ++m) {
+    for (int64_t m = 0; m < mask_size; ++m) {
       float* to = worker->allowed.data() + m * panel_rows_;
-      for (int r = 0; r < count; ++r) to[r] = batch_->action_mask[index[r] * mask_size_ + m] != 0 ? 1.0f : 0.0f;
+      for (int r = 0; r < count; ++r) to[r] = batch_->action_mask[index[r] * mask_size + m] != 0 ? 1.0f : 0.0f;
     }
   }
 
   void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->critic_input();
+    const fused::Network& critic = space_->critic;
     const absl::Span<const int32_t> table = batch_->critic_index();
     const fused::CriticPanel columns = {worker->column_a.data(), worker->column_b.data(), worker->weight.data()};
     ForBlocks(
@@ -314,12 +329,12 @@ class FusedBackend final : public PpoBackend {
             worker->column_b[r] = batch_->old_values[index[r]];
           }
           Pad(count, vectors, worker);
-          kernels_.gather(worker->pointers.data(), critic_.inputs(), vectors, worker->critic.at(0, panel));
-          ForwardPanel(critic_, &worker->critic, panel, vectors);
+          kernels_.gather(worker->pointers.data(), critic.inputs(), vectors, worker->critic.at(0, panel));
+          ForwardPanel(critic, &worker->critic, panel, vectors);
           SetWeights(count, vectors, worker);
-          kernels_.critic_loss(loss, columns, vectors, worker->critic.at(critic_.layers.size(), panel), &worker->sums);
+          kernels_.critic_loss(loss, columns, vectors, worker->critic.at(critic.layers.size(), panel), &worker->sums);
         },
-        [&](int vectors) { BackwardBlock(critic_, &worker->critic, vectors, worker->gradient()); });
+        [&](int vectors) { BackwardBlock(critic, &worker->critic, vectors, worker->gradient); });
   }
 
   /// Calls `part(first, end, is_actor)` for the actor's and the critic's piece of a thread's share.
@@ -332,12 +347,13 @@ class FusedBackend final : public PpoBackend {
   }
 
   void ReduceGradients(int thread) {
-    fused::Worker& worker = *workers_[thread];
+    fused::Worker& worker = Worker(thread);
+    const absl::Span<fused::Worker* const> crew = Crew();
     worker.actor_squares = 0;
     worker.critic_squares = 0;
     ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
-      for (size_t i = 0; i < workers_.size(); ++i) worker.parts[i] = workers_[i]->gradient() + first;
-      const double squares = kernels_.reduce(worker.parts.data(), static_cast<int>(workers_.size()), end - first,
+      for (size_t i = 0; i < crew.size(); ++i) worker.parts[i] = crew[i]->gradient + first;
+      const double squares = kernels_.reduce(worker.parts.data(), static_cast<int>(crew.size()), end - first,
                                              parameters_->gradients().data() + first);
       (is_actor ? worker.actor_squares : worker.critic_squares) += squares;
     });
@@ -347,7 +363,7 @@ class FusedBackend final : public PpoBackend {
     StepOutcome outcome;
     double actor_squares = 0;
     double critic_squares = 0;
-    for (const auto& worker : workers_) {
+    for (const fused::Worker* worker : Crew()) {
       outcome.sums.policy_loss += worker->sums.policy_loss;
       outcome.sums.entropy += worker->sums.entropy;
       outcome.sums.kl += worker->sums.kl;
@@ -381,34 +397,20 @@ class FusedBackend final : public PpoBackend {
   const Kernels& kernels_;
   const int panel_rows_;
   const fused::Activation activation_;
-  const int64_t words_;
-  const int64_t mask_size_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
-  fused::Network actor_;
-  fused::Network critic_;
-  int64_t log_std_ = 0;  // offset; without a Gaussian part nothing is written there
-  std::vector<fused::HeadPart> parts_;
-  std::vector<float> zero_row_;
-  std::vector<std::unique_ptr<fused::Worker>> workers_;  // by thread
+  const std::shared_ptr<fused::Workspace> space_;
 
   // From Begin to End.
   const PreparedBatch* batch_ = nullptr;
   FlatParameters* parameters_ = nullptr;
+  int alone_ = kWholeTeam;  // the thread that is
   absl::Span<const int32_t> order_;
   StepTotals totals_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::PolicySpec& spec,
-                                                             std::shared_ptr<ThreadTeam> team, VectorUnit vector_unit) {
-  const Kernels* kernels = FindKernels(vector_unit);
-  if (kernels == nullptr) {
-    return absl::UnimplementedError(vector_unit == VectorUnit::kAvx512 ? "the processor has no AVX-512"
-                                                                       : "the processor has no AVX2 with FMA");
-  }
-  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, FusedActivation(spec.model.activation));
+/// Why the kernels cannot serve the policy, or its activation.
+absl::StatusOr<fused::Activation> CheckServed(const policy::PolicySpec& spec) {
   for (const std::vector<int64_t>& sizes : {spec.model.actor_hidden_sizes, spec.model.critic_hidden_sizes}) {
     for (const int64_t size : sizes) {
       if (size > kMaxWidth) {
@@ -417,7 +419,30 @@ absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::Polic
       }
     }
   }
-  return std::unique_ptr<PpoBackend>(std::make_unique<FusedBackend>(spec, *kernels, activation, std::move(team)));
+  return FusedActivation(spec.model.activation);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PpoBackend>> FusedBackends::Make(const policy::PolicySpec& spec) {
+  const Kernels* kernels = FindKernels(vector_unit_);
+  if (kernels == nullptr) {
+    return absl::UnimplementedError(vector_unit_ == VectorUnit::kAvx512 ? "the processor has no AVX-512"
+                                                                        : "the processor has no AVX2 with FMA");
+  }
+  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, CheckServed(spec));
+  std::weak_ptr<fused::Workspace>& kept = workspaces_[policy::ShapeOf(spec)];
+  std::shared_ptr<fused::Workspace> space = kept.lock();
+  if (space == nullptr) {
+    space = std::make_shared<fused::Workspace>(spec, kPanelVectors * kernels->lanes, team_->size());
+    kept = space;
+  }
+  return std::unique_ptr<PpoBackend>(std::make_unique<FusedBackend>(std::move(space), *kernels, activation, team_));
+}
+
+absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::PolicySpec& spec,
+                                                             std::shared_ptr<ThreadTeam> team, VectorUnit vector_unit) {
+  return FusedBackends(std::move(team), vector_unit).Make(spec);
 }
 
 }  // namespace troupe::training

@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "lib/policy/policy_spec.h"
@@ -16,13 +19,33 @@ enum class VectorUnit : uint8_t {
   kAvx512 = 3,  ///< AVX-512 F, BW, CD, DQ, VL
 };
 
+namespace fused {
+struct Workspace;
+}
+
 /// PPO for multi-layer perceptrons in hand-written vector code (AVX2 with FMA, or AVX-512): forward, losses, backward
-/// and Adam in one pass over the rows, which are split over `team` in fixed parts, so that a thread count always gives
-/// the same bits.
+/// and Adam in one pass over the rows. The rows are split over `team` in fixed parts, so that a thread count always
+/// gives the same bits; or a thread does all of a policy alone, beside others, without ever waiting for them.
 ///
-/// UNIMPLEMENTED, with the reason, when the processor lacks the vector unit or the policy needs what these kernels do
-/// not have: an activation whose derivative does not follow from its value (gelu, silu), or layers wider than 1024,
-/// where LibTorch's matrix products win.
+/// Makes the back ends of a trainer's policies; those of one shape share the memory they compute in. Used by the update
+/// thread.
+class FusedBackends {
+ public:
+  explicit FusedBackends(std::shared_ptr<ThreadTeam> team, VectorUnit vector_unit = VectorUnit::kBest)
+      : team_(std::move(team)), vector_unit_(vector_unit) {}
+
+  /// UNIMPLEMENTED, with the reason, when the processor lacks the vector unit or the policy needs what these kernels do
+  /// not have: an activation whose derivative does not follow from its value (gelu, silu), or layers wider than 1024,
+  /// where LibTorch's matrix products win.
+  absl::StatusOr<std::unique_ptr<PpoBackend>> Make(const policy::PolicySpec& spec);
+
+ private:
+  const std::shared_ptr<ThreadTeam> team_;
+  const VectorUnit vector_unit_;
+  std::unordered_map<std::string, std::weak_ptr<fused::Workspace>> workspaces_;  // by shape
+};
+
+/// One back end, with memory of its own.
 absl::StatusOr<std::unique_ptr<PpoBackend>> MakeFusedBackend(const policy::PolicySpec& spec,
                                                              std::shared_ptr<ThreadTeam> team,
                                                              VectorUnit vector_unit = VectorUnit::kBest);

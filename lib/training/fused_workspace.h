@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/tensor/buffer.h"
+#include "lib/training/action_head.h"
 #include "lib/training/fused_kernels.h"
 
 namespace troupe::training::fused {
@@ -98,8 +101,6 @@ struct alignas(64) Worker {
         gradients(static_cast<size_t>(parameters) * sizeof(float)),
         parts(static_cast<size_t>(threads)) {}
 
-  float* gradient() { return reinterpret_cast<float*>(gradients.data()); }
-
   Activations actor;
   Activations critic;
   std::vector<const float*> pointers;
@@ -109,11 +110,50 @@ struct alignas(64) Worker {
   std::vector<float> column_b;  // advantages, old values
   std::vector<float> weight;
   std::vector<float> scratch;
-  tensor::Buffer gradients;
+  tensor::Buffer gradients;         // this thread's part where the team shares a minibatch
+  float* gradient = nullptr;        // where it adds to: the above, or the policy's own
   std::vector<const float*> parts;  // every thread's gradients
   LossSums sums{};
   double actor_squares = 0;
   double critic_squares = 0;
 };
+
+/// What policies of one shape compute in, one after another or each on a thread of its own: nothing of a policy stays
+/// in it, so a thousand policies need one.
+struct Workspace {
+  Workspace(const policy::PolicySpec& spec, int panel_rows, int threads);
+
+  Network actor;
+  Network critic;
+  int64_t words = 0;
+  int64_t mask_size = 0;
+  int64_t log_std = 0;  // offset; without a Gaussian part nothing is written there
+  std::vector<HeadPart> parts;
+  std::vector<float> zero_row;
+  std::vector<std::unique_ptr<Worker>> workers;  // by thread
+  std::vector<Worker*> crew;                     // all of them
+};
+
+inline Workspace::Workspace(const policy::PolicySpec& spec, int panel_rows, int threads)
+    : words(spec.action_words()), mask_size(spec.mask_size()) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  actor = Network::Find(layout, "actor", spec.model.actor_hidden_sizes.size() + 1);
+  critic = Network::Find(layout, "critic", spec.model.critic_hidden_sizes.size() + 1);
+  if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std = entry->offset;
+  const ActionHead head = ActionHead::For(spec);
+  for (const CategoricalPart& part : head.categorical) {
+    parts.push_back({static_cast<int>(part.output), static_cast<int>(part.categories), 1, static_cast<int>(part.word),
+                     part.start, static_cast<int>(part.mask_offset), 0});
+  }
+  for (const GaussianPart& part : head.gaussian) {
+    parts.push_back({static_cast<int>(part.output), 0, static_cast<int>(part.words), static_cast<int>(part.word), 0, 0,
+                     static_cast<int>(part.log_std)});
+  }
+  zero_row.assign(static_cast<size_t>(std::max(actor.inputs(), critic.inputs())) + kGrain, 0.0f);
+  for (int thread = 0; thread < threads; ++thread) {
+    workers.push_back(std::make_unique<Worker>(actor, critic, panel_rows, threads, layout.size(), words, mask_size));
+    crew.push_back(workers.back().get());
+  }
+}
 
 }  // namespace troupe::training::fused

@@ -43,10 +43,11 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
   const auto team = std::make_shared<ThreadTeam>(kind == DeviceKind::kCpu ? threads : 1);
   // Said once of a policy, however often it is loaded.
   const auto told = std::make_shared<std::set<policy::PolicyId>>();
+  const auto fused_backends = std::make_shared<FusedBackends>(team);
   const auto make_backend = [=](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
     if (kind == DeviceKind::kCuda) return MakeTorchBackend(spec, kind, OptimizerPlace::kDevice, team);
     if (cpu_backend != CpuBackend::kLibTorch) {
-      absl::StatusOr<std::unique_ptr<PpoBackend>> fused = MakeFusedBackend(spec, team);
+      absl::StatusOr<std::unique_ptr<PpoBackend>> fused = fused_backends->Make(spec);
       if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;
       if (told->insert(spec.id).second) {
         TROUPE_INFO("policy trains with LibTorch policy={} reason=\"{}\"", spec.id.value(),
@@ -55,7 +56,7 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
     }
     return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, BatchAllocator(kind), store,
+  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, team, BatchAllocator(kind), store,
                           std::move(store_deps));
 }
 

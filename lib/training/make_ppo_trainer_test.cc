@@ -138,9 +138,11 @@ TEST(DeviceTest, AllocatorsGiveAlignedMemory) {
 class TorchBackendTest : public testing::TestWithParam<OptimizerPlace> {
  protected:
   static std::unique_ptr<PpoTrainer> Make(const PpoOptions& options) {
-    return *PpoTrainer::Make({policy::SmallSpecForTesting()}, {options}, 1, [](const policy::PolicySpec& spec) {
-      return MakeTorchBackend(spec, DeviceKind::kCpu, GetParam(), std::make_shared<ThreadTeam>(2));
-    });
+    const auto team = std::make_shared<ThreadTeam>(2);
+    const auto make = [team](const policy::PolicySpec& spec) {
+      return MakeTorchBackend(spec, DeviceKind::kCpu, GetParam(), team);
+    };
+    return *PpoTrainer::Make({policy::SmallSpecForTesting()}, {options}, 1, make, team);
   }
 };
 

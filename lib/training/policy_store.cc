@@ -132,12 +132,8 @@ absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
   return absl::NotFoundError(absl::StrCat("policy slot ", slot.value(), "; there are ", size(), " policies"));
 }
 
-std::vector<PolicySlot> PolicyStore::InOrderOfCost(absl::Span<const PolicySlot> slots) const {
-  std::vector<PolicySlot> order;
-  for (const std::vector<PolicySlot>& turn : map_->core().SplitInTurns(slots)) {
-    order.insert(order.end(), turn.begin(), turn.end());
-  }
-  return order;
+std::vector<std::vector<PolicySlot>> PolicyStore::InTurns(absl::Span<const PolicySlot> slots) const {
+  return map_->core().SplitInTurns(slots);
 }
 
 absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> PolicyStore::Acquire(PolicySlot slot) {

@@ -68,10 +68,10 @@ class PolicyStore final : private policy::ResidentForm {
   /// NOT_FOUND for a slot that is none.
   absl::Status CheckSlot(policy::PolicySlot slot) const;
 
-  /// The distinct slots, resident ones first: the order in which they cost the fewest loads.
-  std::vector<policy::PolicySlot> InOrderOfCost(absl::Span<const policy::PolicySlot> slots) const;
-  /// Makes the policy resident for a change, until the batch goes. One at a time. DATA_LOSS when its state is lost and
-  /// there is no older one.
+  /// The distinct slots in groups that may be resident together, resident ones first: so they cost the fewest loads.
+  std::vector<std::vector<policy::PolicySlot>> InTurns(absl::Span<const policy::PolicySlot> slots) const;
+  /// Makes the policy resident for a change, until the batch goes. At most `capacity` at a time. DATA_LOSS when its
+  /// state is lost and there is no older one.
   absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> Acquire(policy::PolicySlot slot);
 
   /// All of the policy, wherever it is; nothing is made resident for it. DATA_LOSS as above, here and below.

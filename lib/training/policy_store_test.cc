@@ -23,7 +23,7 @@ using policy::PolicyState;
 /// Networks that nobody asks to compute.
 class IdleBackend final : public PpoBackend {
  public:
-  absl::Status Begin(const PreparedBatch&, FlatParameters*) override { return absl::OkStatus(); }
+  absl::Status Begin(const PreparedBatch&, FlatParameters*, int) override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<float>> Values() override { return std::vector<float>(); }
   absl::Status BeginEpoch(absl::Span<const int32_t>) override { return absl::OkStatus(); }
   absl::Status Step(int64_t, int64_t, const StepSettings&) override { return absl::OkStatus(); }

@@ -50,7 +50,7 @@ struct StepTotals {
 /// The arithmetic of PPO for one policy's networks. A back end is made for one PolicySpec and is the only writer of the
 /// FlatParameters between Begin and End. Calls come in the order
 ///   Begin, Values, (BeginEpoch, Step..., TakeTotals)..., End
-/// from the update thread; each may block as long as it computes. Errors: INTERNAL when the library underneath fails
+/// from one thread; each may block as long as it computes. Errors: INTERNAL when the library underneath fails
 /// (out of device memory), after which the parameters are undefined until the owner restores them.
 ///
 /// Losses of a minibatch, means over its rows (PPO, Schulman et al. 2017, eq. 7 and 9; MAPPO, Yu et al. 2022,
@@ -63,9 +63,16 @@ struct StepTotals {
 /// skipped.
 class PpoBackend {
  public:
+  /// Instead of a thread of the team: all of them share each minibatch.
+  static constexpr int kWholeTeam = -1;
+
   virtual ~PpoBackend() = default;
 
-  virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters) = 0;
+  /// Whether one thread can do all of an update while others do those of other policies.
+  virtual bool can_run_alone() const { return false; }
+  /// `thread`: kWholeTeam, called from the update thread; or, where it can run alone, the team's thread that makes this
+  /// call and all others until End.
+  virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) = 0;
   /// The critic's value for every row of critic_input(), in its own units.
   virtual absl::StatusOr<std::vector<float>> Values() = 0;
   /// `order`: the rows of the batch that minibatches are cut from, kept by the caller until the next BeginEpoch.

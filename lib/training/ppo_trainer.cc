@@ -1,17 +1,15 @@
 #include "lib/training/ppo_trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
-#include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/advantages.h"
-#include "lib/training/moments.h"
 
 namespace troupe::training {
 namespace {
@@ -20,12 +18,8 @@ using learner::PolicyTrainBatch;
 using learner::PolicyUpdateReport;
 using learner::UpdateContext;
 
-// Old returns count for at most so many batches in the value moments: they must follow a policy that gets better.
-constexpr double kValueMomentBatches = 50;
-// Observations drift less; a long memory keeps the networks' inputs still.
-constexpr double kMaxObservationCount = 1e8;
-// So many refused updates in a row are an error that a person should look at.
-constexpr int64_t kSkipsForError = 5;
+// Up to so many rows, a team spends about as much of a minibatch on handing over as it saves.
+constexpr int64_t kSmallMinibatchRows = 256;
 
 absl::Status OptionError(const char* option, double got, const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("algorithm.", option, " is ", got, "; expected ", expected));
@@ -53,48 +47,7 @@ absl::Status CheckSchedule(const char* option, const LinearSchedule& schedule) {
   return schedule.env_steps == 0 ? absl::OkStatus() : CheckNotNegative(option, schedule.final);
 }
 
-/// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
-void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
-  const base::PhiloxKey key = base::PhiloxKey::Make(context.seed, base::RandomStream::kShuffle);
-  base::PhiloxSequence random(key, {.env_id = static_cast<uint32_t>(context.iteration),
-                                    .episode = static_cast<uint32_t>(epoch),
-                                    .slot = static_cast<uint32_t>(slot.value())});
-  for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
-}
-
-StepSettings SettingsAt(const PpoOptions& options, int64_t env_steps) {
-  StepSettings settings;
-  settings.learning_rate = options.learning_rate.At(env_steps);
-  settings.critic_learning_rate =
-      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(env_steps) : settings.learning_rate;
-  settings.adam_beta1 = options.adam_beta1;
-  settings.adam_beta2 = options.adam_beta2;
-  settings.adam_epsilon = options.adam_epsilon;
-  settings.clip_param = options.clip_param;
-  settings.use_value_clip = options.use_value_clip;
-  settings.value_clip_param = options.value_clip_param;
-  settings.value_loss_coeff = options.value_loss_coeff;
-  settings.huber_delta = options.huber_delta;
-  settings.entropy_coeff = options.entropy_coeff.At(env_steps);
-  settings.max_grad_norm = options.max_grad_norm;
-  return settings;
-}
-
 }  // namespace
-
-StepTotals& StepTotals::operator+=(const StepTotals& other) {
-  steps += other.steps;
-  skipped_steps += other.skipped_steps;
-  rows += other.rows;
-  policy_loss += other.policy_loss;
-  value_loss += other.value_loss;
-  entropy += other.entropy;
-  kl += other.kl;
-  clipped += other.clipped;
-  actor_grad_norm += other.actor_grad_norm;
-  critic_grad_norm += other.critic_grad_norm;
-  return *this;
-}
 
 absl::Status ValidatePpoOptions(const PpoOptions& options) {
   TROUPE_RETURN_IF_ERROR(CheckSchedule("lr", options.learning_rate));
@@ -119,12 +72,19 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   return absl::OkStatus();
 }
 
-PpoTrainer::PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator)
-    : policies_(std::move(policies)), partly_skipped_updates_(policies_->size(), 0), prepared_(allocator) {}
+PpoTrainer::PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator,
+                       std::shared_ptr<ThreadTeam> team)
+    : policies_(std::move(policies)), partly_skipped_updates_(policies_->size(), 0), team_(std::move(team)) {
+  const int threads = team_ == nullptr ? 1 : team_->size();
+  for (int thread = 0; thread < threads; ++thread) {
+    updaters_.push_back(std::make_unique<PolicyUpdater>(allocator));
+  }
+}
 
 absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(
     std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, uint64_t seed, BackendFactory make_backend,
-    tensor::TensorAllocator& allocator, const PolicyStoreOptions& store_options, PolicyStore::Deps store_deps) {
+    std::shared_ptr<ThreadTeam> team, tensor::TensorAllocator& allocator, const PolicyStoreOptions& store_options,
+    PolicyStore::Deps store_deps) {
   for (size_t i = 0; i < std::min(specs.size(), options.size()); ++i) {
     const absl::Status valid = ValidatePpoOptions(options[i]);
     if (valid.ok()) continue;
@@ -133,178 +93,60 @@ absl::StatusOr<std::unique_ptr<PpoTrainer>> PpoTrainer::Make(
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PolicyStore> policies,
                           PolicyStore::Make(std::move(specs), std::move(options), seed, std::move(make_backend),
                                             store_options, std::move(store_deps)));
-  return std::unique_ptr<PpoTrainer>(new PpoTrainer(std::move(policies), allocator));
+  return std::unique_ptr<PpoTrainer>(new PpoTrainer(std::move(policies), allocator, std::move(team)));
 }
 
-absl::StatusOr<PpoTrainer::ValueReport> PpoTrainer::PrepareTargets(const PolicyTrainBatch& batch,
-                                                                   const Policy& policy) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, policy.resident.backend->Values());
-  double mean = 0;
-  double deviation = 1;
-  const auto read_moments = [&] {
-    if (!policy.options.use_value_norm) return;
-    mean = policy.resident.value_moments.mean[0];
-    deviation = StandardDeviation(policy.resident.value_moments.variance[0]);
-  };
-  const auto denormalized = [&](absl::Span<const int32_t> index) {
-    std::vector<float> values(index.size());
-    for (size_t row = 0; row < index.size(); ++row)
-      values[row] = static_cast<float>(table[index[row]] * deviation + mean);
-    return values;
-  };
-  const auto normalized = [&](const std::vector<float>& values) {
-    std::vector<float> result(values.size());
-    for (size_t row = 0; row < values.size(); ++row) result[row] = static_cast<float>((values[row] - mean) / deviation);
-    return result;
-  };
-
-  // The critic spoke in the units of the moments it was trained with; what it is trained on next is in the units of the
-  // new ones.
-  read_moments();
-  const std::vector<float> values = denormalized(prepared_.critic_index());
-  const std::vector<float> final_values = denormalized(prepared_.final_critic_index());
-  Advantages advantages = ComputeGae(batch.segments, batch.rewards, values, final_values, policy.options.gamma,
-                                     policy.options.use_gae ? policy.options.gae_lambda : 1.0);
-  if (policy.options.use_value_norm) {
-    const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared_.active());
-    policy::RunningMoments merged = Merge(policy.resident.value_moments, moments, kValueMomentBatches * moments.count);
-    if (IsFinite(merged)) policy.resident.value_moments = std::move(merged);
-    read_moments();
-  }
-  prepared_.value_targets = normalized(advantages.returns);
-  prepared_.old_values = normalized(values);
-  ValueReport report;
-  report.explained_variance = ExplainedVariance(advantages.returns, values, prepared_.active());
-  prepared_.advantages = policy.options.use_advnorm
-                             ? NormalizeAdvantages(std::move(advantages.advantages), prepared_.active())
-                             : std::move(advantages.advantages);
-  return report;
+bool PpoTrainer::TrainsAlone(const Part& part, int64_t all_rows) const {
+  const PpoBackend* backend = part.resident->backend.get();
+  if (team_ == nullptr || backend == nullptr || !backend->can_run_alone()) return false;
+  const int64_t minibatch_rows = std::min(policies_->ppo(part.slot).minibatch_size, part.rows);
+  const int64_t shares = (minibatch_rows <= kSmallMinibatchRows ? 1 : 2) * int64_t{team_->size()};
+  return part.rows * shares <= all_rows;
 }
 
-absl::StatusOr<PpoTrainer::EpochsReport> PpoTrainer::RunEpochs(const PolicyTrainBatch& batch,
-                                                               const UpdateContext& context,
-                                                               const StepSettings& settings, const Policy& policy) {
-  EpochsReport report;
-  const int64_t rows = static_cast<int64_t>(prepared_.active().size());
-  while (report.epochs < policy.options.num_epochs) {
-    order_.assign(prepared_.active().begin(), prepared_.active().end());
-    Shuffle(context, report.epochs, batch.policy, &order_);
-    TROUPE_RETURN_IF_ERROR(policy.resident.backend->BeginEpoch(order_));
-    for (int64_t first = 0; first < rows; first += policy.options.minibatch_size) {
-      TROUPE_RETURN_IF_ERROR(
-          policy.resident.backend->Step(first, std::min(policy.options.minibatch_size, rows - first), settings));
-    }
-    TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, policy.resident.backend->TakeTotals());
-    ++report.epochs;
-    report.totals += totals;
-    report.last_kl = totals.rows > 0 ? totals.kl / static_cast<double>(totals.rows) : 0;
-    if (policy.options.target_kl > 0 && report.last_kl > policy.options.target_kl) break;
-  }
-  return report;
-}
-
-void PpoTrainer::UpdateObservationMoments(const PolicyTrainBatch& batch, const Policy& policy) const {
-  if (!policy.spec.normalize_observations) return;
-  const policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());
-  policy::RunningMoments merged = Merge(policy.resident.observation_moments, moments, kMaxObservationCount);
-  if (IsFinite(merged)) policy.resident.observation_moments = std::move(merged);
-}
-
-void PpoTrainer::BookSkips(const StepTotals& totals, const Policy& policy) {
-  // Logged when a count has doubled: a policy that is lost for good must not fill the log.
-  const auto is_power_of_two = [](int64_t count) { return (count & (count - 1)) == 0; };
-  int64_t& partly_skipped = partly_skipped_updates_[static_cast<size_t>(policy.slot.value())];
-  if (totals.skipped_steps == 0 || totals.steps > 0) {
-    policy.resident.consecutive_skips = 0;
-    if (totals.skipped_steps > 0 && is_power_of_two(++partly_skipped)) {
-      TROUPE_WARN(
-          "minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={} "
-          "updates_so_far={}",
-          policy.spec.id.value(), totals.skipped_steps, totals.steps, partly_skipped);
-    }
-    return;
-  }
-  ++policy.resident.skipped_updates;
-  const int64_t in_a_row = ++policy.resident.consecutive_skips;
-  if (in_a_row == kSkipsForError || (in_a_row > kSkipsForError && is_power_of_two(in_a_row))) {
-    TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
-                 policy.spec.id.value(), in_a_row);
-  } else if (in_a_row < kSkipsForError && is_power_of_two(in_a_row)) {
-    TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
-                policy.spec.id.value(), in_a_row);
+void PpoTrainer::TrainPart(const learner::TrainBatch& batch, const UpdateContext& context, int thread, Part* part,
+                           std::vector<PolicyUpdateReport>* reports) {
+  ResidentPolicy& resident = *part->resident;
+  part->former = policies_->StateOf(part->slot, resident);
+  const PolicyAtWork policy{part->slot, policies_->spec(part->slot), policies_->ppo(part->slot), resident,
+                            &partly_skipped_updates_[static_cast<size_t>(part->slot.value())]};
+  PolicyUpdater& updater = *updaters_[static_cast<size_t>(std::max(thread, 0))];
+  for (const size_t i : part->entries) {
+    absl::StatusOr<PolicyUpdateReport> report = updater.Update(batch.policies[i], context, policy, thread);
+    part->status = report.status();
+    if (!report.ok()) return;
+    (*reports)[i] = *std::move(report);
   }
 }
 
-absl::StatusOr<PolicyUpdateReport> PpoTrainer::UpdatePolicy(const PolicyTrainBatch& batch, const UpdateContext& context,
-                                                            const Policy& policy) {
-  ResidentPolicy& resident = policy.resident;
-  PolicyUpdateReport report;
-  report.policy = batch.policy;
-  if (resident.backend == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", policy.spec.id.value(), "\" is of class ",
-                                                   policy.spec.policy_class.ToString(), ", which is not trained"));
+absl::Status PpoTrainer::TrainTurn(const learner::TrainBatch& batch, const UpdateContext& context, int64_t all_rows,
+                                   absl::Span<Part* const> turn, std::vector<PolicyUpdateReport>* reports) {
+  std::vector<policy::PolicyMap<ResidentPolicy>::Batch> pins;
+  std::vector<Part*> alone, together;
+  for (Part* part : turn) {
+    auto pinned = policies_->Acquire(part->slot);
+    // Lost, which was logged: the others train on.
+    if (pinned.status().code() == absl::StatusCode::kDataLoss) continue;
+    TROUPE_RETURN_IF_ERROR(pinned.status());
+    part->resident = &(*pinned)[0];
+    pins.push_back(*std::move(pinned));
+    (TrainsAlone(*part, all_rows) ? alone : together).push_back(part);
   }
-  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy.spec, resident.observation_moments, batch));
-  if (prepared_.active().empty()) return report;
-
-  TROUPE_RETURN_IF_ERROR(resident.backend->Begin(prepared_, &resident.parameters));
-  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(batch, policy));
-  const StepSettings settings = SettingsAt(policy.options, context.env_steps);
-  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(batch, context, settings, policy));
-  TROUPE_RETURN_IF_ERROR(resident.backend->End());
-  // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
-  // be, too. The new moments are published with the new weights.
-  UpdateObservationMoments(batch, policy);
-  BookSkips(epochs.totals, policy);
-
-  report.trained_rows = static_cast<int64_t>(prepared_.active().size());
-  report.minibatch_steps = epochs.totals.steps;
-  report.epochs = epochs.epochs;
-  report.skipped_steps = epochs.totals.skipped_steps;
-  resident.trained_rows += report.trained_rows;
-
-  const StepTotals& totals = epochs.totals;
-  const double rows = static_cast<double>(std::max<int64_t>(totals.rows, 1));
-  const double steps = static_cast<double>(std::max<int64_t>(totals.steps, 1));
-  report.metrics = {{"Policy/Learning rate", settings.learning_rate},
-                    {"Policy/Critic learning rate", settings.critic_learning_rate},
-                    {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
-                    {"Policy/Consecutive skips", static_cast<double>(resident.consecutive_skips)}};
-  if (totals.steps > 0) {
-    report.metrics.insert(report.metrics.end(),
-                          {{"Loss/Policy loss", totals.policy_loss / rows},
-                           {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / rows},
-                           {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows},
-                           {"Policy/Entropy", totals.entropy / rows},
-                           {"Policy/KL", epochs.last_kl},
-                           {"Policy/Clip fraction", totals.clipped / rows},
-                           {"Policy/Explained variance", values.explained_variance},
-                           {"Policy/Gradient norm", totals.actor_grad_norm / steps},
-                           {"Policy/Critic gradient norm", totals.critic_grad_norm / steps}});
+  // The largest first: the threads are done at about the same time.
+  std::stable_sort(alone.begin(), alone.end(), [](const Part* a, const Part* b) { return a->rows > b->rows; });
+  if (!alone.empty()) {
+    std::atomic<size_t> next{0};
+    team_->Run([&](int thread) {
+      for (size_t i = 0; (i = next.fetch_add(1, std::memory_order_relaxed)) < alone.size();) {
+        TrainPart(batch, context, thread, alone[i], reports);
+      }
+    });
   }
-  if (const policy::ParameterEntry* log_std = resident.parameters.layout().Find("actor.log_std")) {
-    double sum = 0;
-    for (const float value : resident.parameters.values().subspan(static_cast<size_t>(log_std->offset),
-                                                                  static_cast<size_t>(log_std->count))) {
-      sum += std::exp(value);
-    }
-    report.metrics.emplace_back("Policy/Standard deviation", sum / static_cast<double>(log_std->count));
+  for (Part* part : together) {
+    TrainPart(batch, context, PpoBackend::kWholeTeam, part, reports);
+    if (!part->status.ok()) break;
   }
-  return report;
-}
-
-absl::Status PpoTrainer::Train(policy::PolicySlot slot, const learner::TrainBatch& batch, const UpdateContext& context,
-                               absl::Span<const size_t> entries, std::vector<PolicyUpdateReport>* reports,
-                               std::vector<std::pair<policy::PolicySlot, policy::PolicyState>>* before) {
-  const auto pinned = policies_->Acquire(slot);
-  // Lost, which was logged: the others train on.
-  if (pinned.status().code() == absl::StatusCode::kDataLoss) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(pinned.status());
-  const Policy policy{slot, policies_->spec(slot), policies_->ppo(slot), (*pinned)[0]};
-  before->emplace_back(slot, policies_->StateOf(slot, policy.resident));
-  for (const size_t i : entries) {
-    TROUPE_ASSIGN_OR_RETURN((*reports)[i], UpdatePolicy(batch.policies[i], context, policy));
-  }
+  for (const Part* part : turn) TROUPE_RETURN_IF_ERROR(part->status);
   return absl::OkStatus();
 }
 
@@ -312,24 +154,31 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> PpoTrainer::Update(const learner
                                                                    const UpdateContext& context) {
   std::vector<PolicyUpdateReport> reports(batch.policies.size());
   std::vector<policy::PolicySlot> training;
-  std::unordered_map<int32_t, std::vector<size_t>> entries;  // slot -> places in the batch
+  std::map<int32_t, Part> parts;  // by slot
+  int64_t all_rows = 0;
   for (size_t i = 0; i < batch.policies.size(); ++i) {
     const PolicyTrainBatch& policy_batch = batch.policies[i];
     TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(policy_batch.policy));
     reports[i].policy = policy_batch.policy;
     if (!policy_batch.train) continue;
     training.push_back(policy_batch.policy);
-    entries[policy_batch.policy.value()].push_back(i);
+    Part& part = parts[policy_batch.policy.value()];
+    part.slot = policy_batch.policy;
+    part.entries.push_back(i);
+    part.rows += policy_batch.rows;
+    all_rows += policy_batch.rows;
   }
-  std::vector<std::pair<policy::PolicySlot, policy::PolicyState>> before;
-  for (const policy::PolicySlot slot : policies_->InOrderOfCost(training)) {
-    const absl::Status trained = Train(slot, batch, context, entries[slot.value()], &reports, &before);
+  for (const std::vector<policy::PolicySlot>& slots : policies_->InTurns(training)) {
+    std::vector<Part*> turn;
+    for (const policy::PolicySlot slot : slots) turn.push_back(&parts[slot.value()]);
+    const absl::Status trained = TrainTurn(batch, context, all_rows, turn, &reports);
     if (trained.ok()) continue;
-    for (auto& [changed, state] : before) {
-      const absl::Status restored = policies_->Restore(changed, std::move(state));
+    for (auto& [_, part] : parts) {
+      if (!part.former) continue;
+      const absl::Status restored = policies_->Restore(part.slot, *std::move(part.former));
       if (!restored.ok()) {
         TROUPE_ERROR("a policy keeps the weights of an update that failed policy={} error=\"{}\"",
-                     policies_->spec(changed).id.value(), std::string(restored.message()));
+                     policies_->spec(part.slot).id.value(), std::string(restored.message()));
       }
     }
     return trained;

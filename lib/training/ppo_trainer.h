@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,35 +14,40 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/tensor/buffer.h"
 #include "lib/training/policy_store.h"
-#include "lib/training/ppo_backend.h"
+#include "lib/training/policy_updater.h"
 #include "lib/training/ppo_options.h"
-#include "lib/training/prepared_batch.h"
+#include "lib/training/thread_team.h"
 
 namespace troupe::training {
 
 /// INVALID_ARGUMENT, naming the option, what it is and what is expected, for a value that PPO cannot work with.
 absl::Status ValidatePpoOptions(const PpoOptions& options);
 
-/// IPPO and MAPPO as one PPO over flat parameters: values, advantages, epochs of minibatches; which critic input a
-/// policy has stands in its PolicySpec. Made by MakePpoTrainer; confined to the update thread. The arithmetic of
-/// networks is a PpoBackend's.
+/// IPPO and MAPPO as one PPO over flat parameters; which critic input a policy has stands in its PolicySpec. Made by
+/// MakePpoTrainer; confined to the update thread. The arithmetic of networks is a PpoBackend's.
 ///
 /// Policies of classes that are not trained are kept, without a back end and an optimizer: their weights are what
 /// ImportState gave (checkpoint), or there are none.
 ///
+/// Small policies train stacked: side by side, each wholly on one thread of the team, which so never waits inside an
+/// update; large ones one after another, each by the whole team (ADR 0011). Which way follows from the batch, the
+/// options and the size of the team alone.
+///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy as it
-/// was. 3. An update is a function of (state, batch, context): nothing else is remembered, so a resumed run equals an
-/// uninterrupted one.
+/// was. 3. An update is a function of (state, batch, context, team's size): nothing else is remembered, so a resumed
+/// run equals an uninterrupted one. 4. Every policy with an active row is trained in every update.
 class PpoTrainer final : public learner::Trainer {
  public:
   using BackendFactory = PolicyStore::BackendFactory;
 
   /// Policies with fresh weights of version (0, 0); `options` by slot. INVALID_ARGUMENT for an invalid spec or option.
-  /// `make_backend` is kept: policies that are not resident get their back end when they are. `allocator` is for what
-  /// back ends copy to their device; it must outlive the trainer, and so must `store_deps`.
+  /// `make_backend` is kept: policies that are not resident get their back end when they are. `team` is the back ends';
+  /// nullptr: policies train one after another.
+  /// `allocator` is for what back ends copy to their device; it must outlive the trainer, and so must `store_deps`.
   static absl::StatusOr<std::unique_ptr<PpoTrainer>> Make(
       std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, uint64_t seed,
-      BackendFactory make_backend, tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
+      BackendFactory make_backend, std::shared_ptr<ThreadTeam> team = nullptr,
+      tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
       const PolicyStoreOptions& store_options = {}, PolicyStore::Deps store_deps = {});
 
   /// One PPO update of every policy in `batch` that trains and has an active row; every policy gets
@@ -61,40 +67,31 @@ class PpoTrainer final : public learner::Trainer {
   const PolicyStore& policies() const { return *policies_; }
 
  private:
-  /// The policy at work: where it lives, and what it is.
-  struct Policy {
+  /// One policy's part of an update.
+  struct Part {
     policy::PolicySlot slot;
-    const policy::PolicySpec& spec;
-    const PpoOptions& options;
-    ResidentPolicy& resident;
+    std::vector<size_t> entries;  ///< of the batch
+    int64_t rows = 0;
+    ResidentPolicy* resident = nullptr;         ///< in its turn
+    std::optional<policy::PolicyState> former;  ///< from when it began to change
+    absl::Status status;
   };
 
-  PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator);
+  PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllocator& allocator,
+             std::shared_ptr<ThreadTeam> team);
 
-  /// One policy's part of an update: its entries of the batch into their reports.
-  absl::Status Train(policy::PolicySlot slot, const learner::TrainBatch& batch, const learner::UpdateContext& context,
-                     absl::Span<const size_t> entries, std::vector<learner::PolicyUpdateReport>* reports,
-                     std::vector<std::pair<policy::PolicySlot, policy::PolicyState>>* before);
-  absl::StatusOr<learner::PolicyUpdateReport> UpdatePolicy(const learner::PolicyTrainBatch& batch,
-                                                           const learner::UpdateContext& context, const Policy& policy);
-  struct ValueReport {
-    double explained_variance = 0;
-  };
-  absl::StatusOr<ValueReport> PrepareTargets(const learner::PolicyTrainBatch& batch, const Policy& policy);
-  struct EpochsReport {
-    StepTotals totals;
-    double last_kl = 0;
-    int64_t epochs = 0;
-  };
-  absl::StatusOr<EpochsReport> RunEpochs(const learner::PolicyTrainBatch& batch, const learner::UpdateContext& context,
-                                         const StepSettings& settings, const Policy& policy);
-  void UpdateObservationMoments(const learner::PolicyTrainBatch& batch, const Policy& policy) const;
-  void BookSkips(const StepTotals& totals, const Policy& policy);
+  bool TrainsAlone(const Part& part, int64_t all_rows) const;
+  /// `thread` as PpoBackend::Begin has it.
+  void TrainPart(const learner::TrainBatch& batch, const learner::UpdateContext& context, int thread, Part* part,
+                 std::vector<learner::PolicyUpdateReport>* reports);
+  /// Parts that are resident together.
+  absl::Status TrainTurn(const learner::TrainBatch& batch, const learner::UpdateContext& context, int64_t all_rows,
+                         absl::Span<Part* const> turn, std::vector<learner::PolicyUpdateReport>* reports);
 
   const std::unique_ptr<PolicyStore> policies_;
-  std::vector<int64_t> partly_skipped_updates_;  // by slot, of this process, to log them ever more rarely
-  PreparedBatch prepared_;
-  std::vector<int32_t> order_;
+  std::vector<int64_t> partly_skipped_updates_;  // by slot
+  const std::shared_ptr<ThreadTeam> team_;
+  std::vector<std::unique_ptr<PolicyUpdater>> updaters_;  // by thread
 };
 
 }  // namespace troupe::training

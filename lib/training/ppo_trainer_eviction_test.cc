@@ -74,7 +74,7 @@ class PpoTrainerEvictionTest : public testing::Test {
     const auto team = std::make_shared<ThreadTeam>(1);
     auto trainer = PpoTrainer::Make(
         Specs(), std::vector<PpoOptions>(kPolicies, options), 1,
-        [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); },
+        [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); }, team,
         tensor::TensorAllocator::Pageable(), store, deps);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     return *std::move(trainer);

@@ -61,8 +61,9 @@ class PpoTrainerTest : public testing::TestWithParam<int> {
   static std::unique_ptr<PpoTrainer> Make(std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options,
                                           uint64_t seed = 1) {
     const auto team = std::make_shared<ThreadTeam>(GetParam());
-    auto trainer = PpoTrainer::Make(std::move(specs), std::move(options), seed,
-                                    [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); });
+    auto trainer = PpoTrainer::Make(
+        std::move(specs), std::move(options), seed,
+        [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); }, team);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     return *std::move(trainer);
   }
@@ -478,12 +479,11 @@ TEST(PpoOptionsTest, SaysWhosePolicysAreWrong) {
   second.id = policy::PolicyId("second");
   PpoOptions wrong;
   wrong.gamma = 2;
-  const auto make = [](const policy::PolicySpec& spec) {
-    return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1));
-  };
-  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions(), wrong}, 1, make).status().message(),
+  const auto team = std::make_shared<ThreadTeam>(1);
+  const auto make = [team](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, team); };
+  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions(), wrong}, 1, make, team).status().message(),
             "policy \"second\": algorithm.gamma is 2; expected a number in [0, 1]");
-  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions()}, 1, make).status().message(),
+  EXPECT_EQ(PpoTrainer::Make({Spec(), second}, {PpoOptions()}, 1, make, team).status().message(),
             "got options for 1 policies; expected 2");
 }
 

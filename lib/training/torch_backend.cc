@@ -90,7 +90,7 @@ class TorchBackend final : public PpoBackend {
         team_(std::move(team)),
         name_(absl::StrCat("libtorch/", std::string(DeviceName(device)))) {}
 
-  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters) override {
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int /*thread*/) override {
     return CatchTorch("loading a batch", [&] {
       batch_ = &batch;
       parameters_ = parameters;

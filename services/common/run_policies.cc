@@ -8,21 +8,32 @@
 
 namespace troupe::services {
 
+absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
+                                                const env::EnvRegistry& registry) {
+  RunCheckpoint found;
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
+  TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
+  TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(storage::FileSystem::Posix(), folder, which));
+  return found;
+}
+
+absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> LoadWeights(const RunCheckpoint& from) {
+  const std::vector<policy::PolicySpec>& specs = from.run.policies;
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicyState> states,
+                          storage::ReadWeights(storage::FileSystem::Posix(), from.checkpoint, specs));
+  std::vector<policy::WeightSnapshotPtr> weights(states.size());
+  for (size_t slot = 0; slot < states.size(); ++slot) {
+    if (!specs[slot].policy_class.has_weights()) continue;
+    TROUPE_ASSIGN_OR_RETURN(weights[slot], policy::SnapshotOf(states[slot], specs[slot]));
+  }
+  return weights;
+}
+
 absl::StatusOr<RunPolicies> LoadRunPolicies(const std::string& folder, const std::string& which,
                                             const env::EnvRegistry& registry) {
-  RunPolicies loaded;
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
-  TROUPE_ASSIGN_OR_RETURN(loaded.run, config::ResolveRun(config, registry));
-  storage::FileSystem& fs = storage::FileSystem::Posix();
-  TROUPE_ASSIGN_OR_RETURN(loaded.checkpoint, storage::FindCheckpoint(fs, folder, which));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicyState> states,
-                          storage::ReadWeights(fs, loaded.checkpoint, loaded.run.policies));
-  for (size_t slot = 0; slot < states.size(); ++slot) {
-    const policy::PolicySpec& spec = loaded.run.policies[slot];
-    loaded.weights.emplace_back();
-    if (!spec.policy_class.has_weights()) continue;
-    TROUPE_ASSIGN_OR_RETURN(loaded.weights.back(), policy::SnapshotOf(states[slot], spec));
-  }
+  TROUPE_ASSIGN_OR_RETURN(RunCheckpoint found, FindRunCheckpoint(folder, which, registry));
+  RunPolicies loaded{{std::move(found)}, {}};
+  TROUPE_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(loaded));
   return loaded;
 }
 

@@ -10,10 +10,23 @@
 
 namespace troupe::services {
 
-/// A run as its folder tells it, with the weights of one checkpoint: what plays or serves its policies.
-struct RunPolicies {
+/// A run as its folder tells it, and one of its checkpoints.
+struct RunCheckpoint {
   config::ResolvedRun run;
-  std::string checkpoint;                          ///< the checkpoint's directory
+  std::string checkpoint;  ///< the checkpoint's directory
+};
+
+/// Finds the run in `folder` and its checkpoint `which` ("latest", "best" or env steps); of the checkpoint it reads
+/// nothing. Errors as below.
+absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
+                                                const env::EnvRegistry& registry);
+
+/// All weights of the checkpoint by policy slot, verified; nullptr for a class without. NOT_FOUND: it lacks a policy;
+/// DATA_LOSS: it is damaged; INVALID_ARGUMENT: its networks are not the run's.
+absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> LoadWeights(const RunCheckpoint& from);
+
+/// A run as its folder tells it, with the weights of one checkpoint: what plays or serves its policies.
+struct RunPolicies : RunCheckpoint {
   std::vector<policy::WeightSnapshotPtr> weights;  ///< by policy slot; nullptr for a class without
 };
 

@@ -183,8 +183,9 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   options.config_yaml = run().config.ToYaml();
   // Ordinals of queries grow with the learner's lives: a restarted one draws no random number again.
   TROUPE_ASSIGN_OR_RETURN(
-      queries_, serving::QueryEngine::Create(
-                    run().policies, {.seed = run().seed, .first_request = setup_.folder->learner_epoch() << 40}));
+      queries_, serving::QueryEngine::Create(run().policies, {.seed = run().seed,
+                                                              .first_request = setup_.folder->learner_epoch() << 40,
+                                                              .policy_map_capacity = run().policy_map.capacity}));
   query_publisher_ = std::make_unique<QueryPublisher>(queries_.get());
   publishers_.Add(query_publisher_.get());
   options.queries = queries_.get();

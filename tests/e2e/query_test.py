@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -32,6 +33,22 @@ experiment: {write_interval: 400, checkpoint_interval: 4000}
 evaluation: {at_end: false}
 """
 
+# Three policies, one for each agent, all of which train; every version is checkpointed, and kept.
+THREE_CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 1
+num_envs_per_worker: 8
+multi_agent:
+  policies: [red, green, blue]
+  policy_mapping: {agent_0: red, agent_1: green, agent_2: blue}
+algorithm: {train_batch_size: 400, minibatch_size: 100, num_epochs: 30, lr: 0.003, normalize_observations: true}
+model: {actor_hidden_sizes: [16, 16], activation: tanh}
+stop: {env_steps: 100000000}
+experiment: {write_interval: 400, checkpoint_interval: 400, keep_checkpoints: 100000}
+evaluation: {at_end: false}
+"""
+HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
+
 
 def read_safetensors(path):
     """name -> (shape, numbers)"""
@@ -47,6 +64,12 @@ def read_safetensors(path):
         raw = data[8 + size + begin:8 + size + end]
         tensors[name] = (entry["shape"], struct.unpack(f"<{len(raw) // struct.calcsize(kind)}{kind}", raw))
     return tensors
+
+
+def versions_of(checkpoint):
+    """policy id -> version of its weights"""
+    with open(os.path.join(checkpoint, "manifest.json")) as file:
+        return {policy["id"]: tuple(policy["version"]) for policy in json.load(file)["state"]["policies"]}
 
 
 def log_probabilities(tensors, policy, obs, slot):
@@ -115,15 +138,8 @@ class QueryTest(harness.TroupeTestCase):
         left = ["--policy", "left", "--obs", json.dumps(observations), "--deterministic"]
         right = ["--policy", "right", "--obs", json.dumps(observations), "--agent-slot", "0,1,2,2,1,0", "--deterministic"]
 
-        learner = self.start("train", self.write("run.yaml", CONFIG), "--name", "run")
-        address_file = self.path("runs", "run", "address")
+        learner, address = self.start_learner(CONFIG, "run")
         deadline = time.monotonic() + 60
-        while not os.path.exists(address_file):
-            self.assertIsNone(learner.poll())
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
-        with open(address_file) as file:
-            address = file.readline().strip()
         frozen = self.await_answer(address, learner, *left)
         first = self.await_answer(address, learner, *right)
         later = first
@@ -149,6 +165,112 @@ class QueryTest(harness.TroupeTestCase):
         self.check_refusals(f"unix:{socket}", observations[0])
         self.stop(server)
         self.refused(f"unix:{socket}", "--policy", "left", "--obs", "[0]", "--timeout", "2", saying="serve.sock")
+
+    def start_learner(self, config, name):
+        """-> (process, address) of a run that trains."""
+        learner = self.start("train", self.write(f"{name}.yaml", config), "--name", name)
+        address_file = self.path("runs", name, "address")
+        deadline = time.monotonic() + 60
+        while not os.path.exists(address_file):
+            self.assertIsNone(learner.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        with open(address_file) as file:
+            return learner, file.readline().strip()
+
+    def test_three_policies_asked_while_they_train(self):
+        """Every answer beside the networks of the version that it names: a checkpoint's, computed here."""
+        generator = random.Random(5)
+        observations = [[round(generator.uniform(-2, 2), 4) for _ in range(18)] for _ in range(3)]
+        policies = ("red", "green", "blue")
+        learner, address = self.start_learner(THREE_CONFIG, "three")
+        self.await_answer(address, learner, "--policy", "blue", "--obs", json.dumps(observations))
+
+        def by_shell(policy):
+            return self.ask(address, "--policy", policy, "--obs", json.dumps(observations), "--deterministic")
+        askers = {"shell": by_shell}
+        if HAVE_CLIENT:
+            sys.path.insert(0, os.path.join(self.source, "python"))
+            from troupe.query import PolicyClient
+            client = PolicyClient(address)
+            self.addCleanup(client.close)
+
+            def by_client(policy):
+                answer = client.compute_actions(policy, observations, deterministic=True)
+                return {"policy_id": answer.policy_id, "learner_epoch": answer.learner_epoch, "version": answer.version,
+                        "actions": answer.actions.tolist(), "sampled_actions": answer.sampled_actions.tolist(),
+                        "action_logp": answer.action_logp.tolist()}
+            askers["python"] = by_client
+        answers = []
+        deadline = time.monotonic() + 60
+        newest = dict.fromkeys(policies, 0)
+        while len(answers) < 60 or min(newest.values()) < answers[0][1]["version"] + 10:
+            self.assertLess(time.monotonic(), deadline, newest)
+            for policy in policies:
+                for asker, ask in askers.items():
+                    answer = ask(policy)
+                    self.assertGreaterEqual(answer["version"], newest[policy], "versions only grow")
+                    newest[policy] = answer["version"]
+                    answers.append((asker, answer))
+        self.stop(learner)
+
+        folder = self.path("runs", "three", "checkpoints")
+        checkpoints = {}  # (policy, version) -> folder
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                checkpoints.update({pair: path for pair in versions_of(path).items()})
+        tensors = {}
+        matched = {(asker, policy): set() for asker in askers for policy in policies}
+        for asker, answer in answers:
+            policy, version = answer["policy_id"], (answer["learner_epoch"], answer["version"])
+            path = checkpoints.get((policy, version))
+            if path is None:  # the checkpoint thread writes the newest, not every one
+                continue
+            if path not in tensors:
+                tensors[path] = read_safetensors(os.path.join(path, "policies.safetensors"))
+            self.assert_is_the_networks(answer, tensors[path], policy, observations, [None] * 3)
+            matched[asker, policy].add(version)
+        for pair, versions in matched.items():
+            self.assertGreaterEqual(len(versions), 3, (pair, len(answers), len(checkpoints)))
+        for policy in policies:
+            logp = {row for _, answer in answers if answer["policy_id"] == policy for row in answer["action_logp"]}
+            self.assertGreater(max(logp) - min(logp), 0.01, "it learns meanwhile")
+
+    def test_a_server_with_more_policies_than_it_holds(self):
+        """Five policies, two in memory: read from the checkpoint when they are asked for; damage is the loss of one."""
+        policies = [f"p{i}" for i in range(5)]
+        config = THREE_CONFIG.replace("[red, green, blue]", str(policies)).replace(
+            "{agent_0: red, agent_1: green, agent_2: blue}", "{agent_0: p0, agent_1: {p1: 1, p2: 1}, agent_2: {p3: 1, p4: 1}}").replace(
+            "multi_agent:\n", "multi_agent:\n  policy_map_capacity: 2\n")
+        self.troupe("train", self.write("five.yaml", config), "--name", "five", "--set", "stop.env_steps=400", "--workers", "0")
+        folder = self.path("runs", "five", "checkpoints", "400")
+        weights = os.path.join(folder, "policies.safetensors")
+        tensors = read_safetensors(weights)
+        address = f"unix:{self.path('five.sock')}"
+        server = self.start("serve", "five", "--listen", address)
+        obs = [[0.25 * i - 2 for i in range(18)]]
+        question = ["--obs", json.dumps(obs), "--deterministic"]
+        self.await_answer(address, server, "--policy", "p0", *question)
+        for policy in policies + policies[::-1]:
+            self.assert_is_the_networks(self.ask(address, "--policy", policy, *question), tensors, policy, obs, [None])
+        # p1 and p0 are in memory now. One bit of p3 flips; then the run removes the checkpoint.
+        with open(weights, "r+b") as file:
+            size = struct.unpack("<Q", file.read(8))[0]
+            at = 8 + size + json.loads(file.read(size))["p3/actor.0.weight"]["data_offsets"][0]
+            file.seek(at)
+            flipped = bytes([file.read(1)[0] ^ 1])
+            file.seek(at)
+            file.write(flipped)
+        self.refused(address, "--policy", "p3", *question, saying='the weights of policy "p3" fail their checksum')
+        shutil.rmtree(folder)
+        for policy in ("p2", "p4", "p0", "p1"):
+            self.assert_is_the_networks(self.ask(address, "--policy", policy, *question), tensors, policy, obs, [None])
+        self.refused(address, "--policy", "p3", *question, saying='the weights of policy "p3" fail their checksum')
+        self.refused(address, "--policy", "p5", *question, saying='there is no policy "p5" among the 5 here, did you mean')
+        self.stop(server)
+        with open(self.path("serve.log")) as log:
+            self.assertIn("load_failures=2", log.read())
 
     def check_samples(self, address, tensors, obs):
         """500 samples of one observation against the probabilities of its actions."""
@@ -181,9 +303,10 @@ class QueryTest(harness.TroupeTestCase):
         self.refused(address, "--policy", "left", "--obs", json.dumps([[0]] * 1025), saying="the query has 1025 rows, expected at most 1024")
         self.refused("10.0.0.1:1", *ask, "--obs", good, saying="--insecure-plaintext-network")
 
-    @unittest.skipUnless(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"), "grpcio and numpy are not installed")
+    @unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
     def test_python_client_gets_what_the_command_line_gets(self):
         sys.path.insert(0, os.path.join(self.source, "python"))
+        import numpy
         from troupe.query import PolicyClient, QueryError
         self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run", "--set", "stop.env_steps=400", "--workers", "0")
         address = f"unix:{self.path('serve.sock')}"
@@ -196,10 +319,23 @@ class QueryTest(harness.TroupeTestCase):
             self.assertEqual(answer.sampled_actions.tolist(), expected["sampled_actions"])
             self.assertEqual(answer.action_logp.tolist(), expected["action_logp"])
             self.assertEqual((answer.learner_epoch, answer.version), (expected["learner_epoch"], expected["version"]))
-            with self.assertRaises(QueryError) as raised:
-                client.compute_actions("nobody", obs)
-            self.assertEqual(raised.exception.code, "NOT_FOUND")
+            self.check_refusals_in_python(client, QueryError, numpy.array(obs))
         self.stop(server)
+
+    def check_refusals_in_python(self, client, error, obs):
+        def refused(code, policy, observations, agent_slots=(1, 2), **arguments):
+            with self.assertRaises(error) as raised:
+                client.compute_actions(policy, observations, agent_slots=agent_slots, **arguments)
+            self.assertEqual(raised.exception.code, code, raised.exception)
+        refused("NOT_FOUND", "nobody", obs)
+        refused("INVALID_ARGUMENT", "../right", obs)
+        refused("INVALID_ARGUMENT", "right", obs[:, :17])
+        refused("INVALID_ARGUMENT", "right", obs.astype("uint8"))
+        refused("INVALID_ARGUMENT", "right", obs * float("nan"))
+        refused("INVALID_ARGUMENT", "right", obs[:0], agent_slots=())
+        refused("INVALID_ARGUMENT", "right", obs, action_mask=[[1] * 5] * 2)
+        refused("RESOURCE_EXHAUSTED", "right", [obs[0]] * 1025, agent_slots=[0] * 1025)
+        self.assertEqual(len(client.compute_actions("right", obs, agent_slots=[1, 2]).actions), 2, "it goes on")
 
     def test_servers_that_cannot_start(self):
         def fails(*arguments, saying):

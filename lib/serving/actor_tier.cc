@@ -1,0 +1,55 @@
+#include "lib/serving/actor_tier.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/status_macros.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/parameter_layout.h"
+
+namespace troupe::serving {
+
+void ActorTier::SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy) {
+  const auto index = static_cast<size_t>(slot.value());
+  base::MutexLock lock(&mutex_);
+  policies_.resize(std::max(policies_.size(), index + 1));
+  policies_[index] = policy;
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> ActorTier::WeightsOf(const ServedPolicy& policy) const {
+  if (policy::WeightSnapshotPtr newest = policy.newest()) return newest;
+  if (source_ != nullptr) return source_->Load(policy.spec());
+  return NoWeights(policy.spec());
+}
+
+absl::Status ActorTier::NoWeights(const policy::PolicySpec& spec) {
+  return absl::UnavailableError(absl::StrCat("policy \"", spec.id.value(), "\" has no weights yet"));
+}
+
+absl::StatusOr<policy::PolicyTier::Value> ActorTier::Load(policy::PolicySlot slot) {
+  const ServedPolicy* policy = nullptr;
+  {
+    base::MutexLock lock(&mutex_);
+    policy = policies_[static_cast<size_t>(slot.value())];
+  }
+  auto resident = std::make_shared<ServingActor>();
+  base::MutexLock lock(&resident->mutex);  // nobody else has it yet
+  TROUPE_ASSIGN_OR_RETURN(resident->actor, inference::MakePolicyActor(policy->spec(), actor_seed_, backend_));
+  if (policy->spec().policy_class.has_weights()) {
+    TROUPE_ASSIGN_OR_RETURN(resident->acting, WeightsOf(*policy));
+    TROUPE_RETURN_IF_ERROR(resident->actor->SetWeights(resident->acting));
+    resident->bytes = policy::ParameterLayout::For(policy->spec()).actor_size() * static_cast<int64_t>(sizeof(float));
+  }
+  return Value(resident);
+}
+
+absl::Status ActorTier::Store(policy::PolicySlot slot, const Value& /*value*/) {
+  return absl::InternalError(absl::StrCat("the actor in slot ", slot.value(), " cannot have changed"));
+}
+
+int64_t ActorTier::Bytes(const Value& value) const { return static_cast<const ServingActor*>(value.get())->bytes; }
+
+}  // namespace troupe::serving

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/base/mutex.h"
+#include "lib/inference/actor.h"
+#include "lib/policy/policy_map.h"
+#include "lib/serving/served_policy.h"
+#include "lib/serving/weight_source.h"
+
+namespace troupe::serving {
+
+/// Makes the actors of a QueryEngine's map, of the newest weights or of what a WeightSource has. An actor holds nothing
+/// that its policy does not: evicted means dropped. Thread-safe; Load may block on the source.
+class ActorTier final : public policy::PolicyTier {
+ public:
+  /// `source` may be nullptr: then weights must have been offered. It outlives the tier.
+  ActorTier(uint64_t actor_seed, inference::Backend backend, WeightSource* source)
+      : actor_seed_(actor_seed), backend_(backend), source_(source) {}
+
+  /// Who is in the slot; whoever acquires it keeps the policy alive meanwhile.
+  void SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy);
+
+  /// A ServingActor. UNAVAILABLE: no weights yet; what the source said, and MakePolicyActor.
+  absl::StatusOr<Value> Load(policy::PolicySlot slot) override;
+  /// Never called: queries change nothing.
+  absl::Status Store(policy::PolicySlot slot, const Value& value) override;
+  int64_t Bytes(const Value& value) const override;
+
+  /// UNAVAILABLE.
+  static absl::Status NoWeights(const policy::PolicySpec& spec);
+
+ private:
+  absl::StatusOr<policy::WeightSnapshotPtr> WeightsOf(const ServedPolicy& policy) const;
+
+  const uint64_t actor_seed_;
+  const inference::Backend backend_;
+  WeightSource* const source_;
+  base::Mutex mutex_;
+  std::vector<const ServedPolicy*> policies_ ABSL_GUARDED_BY(mutex_);  ///< by slot
+};
+
+}  // namespace troupe::serving

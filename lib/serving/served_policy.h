@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "lib/base/mutex.h"
+#include "lib/inference/action_bounds.h"
+#include "lib/inference/policy_actor.h"
+#include "lib/policy/ids.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/space/space.h"
+#include "lib/tensor/dtype.h"
+
+namespace troupe::serving {
+
+/// A policy that may be asked, whether its actor is in memory or not. Made by a QueryEngine, shared with the queries
+/// that ask it, so that one that is removed lives as long as they do. Thread-safe.
+class ServedPolicy {
+ public:
+  /// `spec` is valid; `slot`: of the engine's map, this policy's as long as it lives.
+  ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot);
+
+  const policy::PolicySpec& spec() const { return spec_; }
+  policy::PolicySlot slot() const { return slot_; }
+  const std::vector<space::ActionLeaf>& leaves() const { return leaves_; }
+  const std::vector<tensor::DType>& word_dtypes() const { return word_dtypes_; }
+  const inference::ActionBounds& bounds() const { return bounds_; }
+
+  /// Takes `weights` unless there are newer ones. They fit the spec.
+  void Offer(policy::WeightSnapshotPtr weights);
+  /// What was offered last; nullptr when nothing was.
+  policy::WeightSnapshotPtr newest() const;
+
+ private:
+  const policy::PolicySpec spec_;
+  const policy::PolicySlot slot_;
+  const std::vector<space::ActionLeaf> leaves_;
+  const std::vector<tensor::DType> word_dtypes_;
+  const inference::ActionBounds bounds_;
+  mutable base::Mutex mutex_;
+  policy::WeightSnapshotPtr newest_ ABSL_GUARDED_BY(mutex_);
+};
+
+/// An actor in memory, with the weights that it acts with: one query at a time.
+struct ServingActor {
+  base::Mutex mutex;
+  std::unique_ptr<inference::PolicyActor> actor ABSL_GUARDED_BY(mutex);
+  policy::WeightSnapshotPtr acting ABSL_GUARDED_BY(mutex);  ///< nullptr for a class without weights
+  int64_t bytes = 0;                                        ///< of packed weights; constant
+};
+
+}  // namespace troupe::serving
