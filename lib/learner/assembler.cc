@@ -111,6 +111,9 @@ Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::Tensor
   }
   joint_size_ += static_cast<int64_t>(schema_.agent_ids.size());
   FollowSchema();
+  std::vector<sample::PolicyOfRun> policies;
+  for (const policy::PolicySpec& spec : schema_.policies) policies.push_back({spec.id});
+  options_.rules.Bind(std::move(policies));
 }
 
 void Assembler::FollowSchema() {
@@ -141,15 +144,18 @@ void Assembler::SetPolicies(const policy::PolicyTable& table) {
   trains_.assign(table.num_slots(), false);
   replaced_.assign(table.num_slots(), false);
   FollowSchema();
+  std::vector<sample::PolicyOfRun> policies(table.num_slots());
   for (size_t p = 0; p < table.num_slots(); ++p) {
     const std::optional<policy::PolicyEntry>& entry = table.entries()[p];
     if (entry.has_value()) {
+      policies[p] = {entry->spec.id, entry->since, entry->active()};
       trains_[p] = entry->trains;
       replaced_[p] = entry->replaced;
     } else {
       gathers_[p] = MakeGather();
     }
   }
+  options_.rules.Bind(std::move(policies));
 }
 
 template <typename T>
@@ -168,6 +174,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
 
   if (needs_steps_) SortSteps(fragments);
   CollectSegments(fragments, iteration);
+  if (!options_.rules.empty()) IndexEpisodes(fragments);
   batch.policies.clear();
   for (size_t p = 0; p < gathers_.size(); ++p) {
     if (gathers_[p].segments.empty()) continue;
@@ -181,6 +188,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
                              : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
+    if (rows.train && !options_.rules.empty()) LeaveOut(gathers_[p], rows);
   }
   if (options_.common_reward != CommonReward::kNone) ShareRewards();
   if (needs_joint_) {
@@ -426,6 +434,47 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
   }
   batch.final_obs = obs;
   batch.final_slot = slot;
+}
+
+void Assembler::IndexEpisodes(absl::Span<const MultiAgentBatchPtr> fragments) {
+  episodes_.clear();
+  for (const MultiAgentBatchPtr& fragment : fragments) {
+    for (const sample::EpisodeEntry& entry : fragment->episodes) {
+      episodes_.push_back(EpisodeRef{entry.env_id, entry.episode, &entry.agents});
+    }
+  }
+  // Tables grow with an episode: the largest holds what the others hold.
+  std::sort(episodes_.begin(), episodes_.end(), [](const EpisodeRef& a, const EpisodeRef& b) {
+    return std::make_tuple(a.env_id, a.episode, b.agents->size()) <
+           std::make_tuple(b.env_id, b.episode, a.agents->size());
+  });
+}
+
+void Assembler::LeaveOut(Gather& gather, PolicyTrainBatch& batch) {
+  absl::Span<uint8_t> agent_mask;
+  bool any = false;
+  for (const TrainSegment& segment : batch.segments) {
+    const auto episode = std::lower_bound(
+        episodes_.begin(), episodes_.end(), segment, [](const EpisodeRef& entry, const TrainSegment& wanted) {
+          return std::tie(entry.env_id, entry.episode) < std::tie(wanted.env_id, wanted.episode);
+        });
+    // Every segment points into an episode table.
+    const sample::Trajectory trajectory{batch.policy, segment.slot, segment.env_id, segment.episode,
+                                        absl::MakeConstSpan(*episode->agents)};
+    if (options_.rules.Trains(trajectory)) {
+      any = true;
+      continue;
+    }
+    if (agent_mask.empty()) {
+      agent_mask = Reserve<uint8_t>(gather.agent_mask, batch.rows);
+      if (batch.agent_mask.empty()) std::fill(agent_mask.begin(), agent_mask.end(), uint8_t{1});
+      batch.agent_mask = agent_mask;
+    }
+    const absl::Span<uint8_t> rows =
+        agent_mask.subspan(static_cast<size_t>(segment.first_row), static_cast<size_t>(segment.rows));
+    std::fill(rows.begin(), rows.end(), uint8_t{0});
+  }
+  batch.train = any;
 }
 
 void Assembler::ShareRewards() {

@@ -33,6 +33,7 @@ absl::Status CheckOptions(const LearnerConfig& config) {
   TROUPE_RETURN_IF_ERROR(at_least("policies", static_cast<int64_t>(config.schema.policies.size()), 1));
   TROUPE_RETURN_IF_ERROR(at_least("agents", static_cast<int64_t>(config.schema.agent_ids.size()), 1));
   TROUPE_RETURN_IF_ERROR(at_least("schema.num_envs", config.schema.num_envs, options.num_envs));
+  TROUPE_RETURN_IF_ERROR(sample::TrainRules::Make(options.train_rules).status());
   if (static_cast<int64_t>(config.info_columns.size()) != config.schema.num_info_columns) {
     return absl::InvalidArgumentError(absl::StrCat("info_columns has ", config.info_columns.size(), " names, expected ",
                                                    config.schema.num_info_columns));
@@ -75,7 +76,10 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
 Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view)
     : config_(std::move(config)),
       deps_(deps),
-      assembler_(config_.schema, {config_.options.common_reward, config_.options.max_policy_lag}, *deps.allocator),
+      assembler_(config_.schema,
+                 {config_.options.common_reward, config_.options.max_policy_lag,
+                  /*trains=*/{}, *sample::TrainRules::Make(config_.options.train_rules)},  // CheckOptions has tried
+                 *deps.allocator),
       window_(static_cast<int32_t>(config_.schema.agent_ids.size()),
               static_cast<int32_t>(config_.schema.num_info_columns)),
       view_(std::move(view)),

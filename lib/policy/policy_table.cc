@@ -211,7 +211,11 @@ std::vector<PolicyId> PolicyTable::ActiveIds() const {
 
 bool PolicyTable::IsMapped(PolicySlot slot) const {
   const PolicyEntry* entry = Find(slot);
-  return entry != nullptr && entry->active() && RuleNaming(rules_, entry->spec.id) != nullptr;
+  if (entry == nullptr || !entry->active()) return false;
+  // A function without policies of its own may choose any.
+  return RuleNaming(rules_, entry->spec.id) != nullptr ||
+         std::any_of(rules_.begin(), rules_.end(),
+                     [](const MappingRule& rule) { return !rule.function.empty() && rule.policies.empty(); });
 }
 
 }  // namespace troupe::policy
