@@ -522,7 +522,7 @@ TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
   EXPECT_EQ(run.rollout.max_fragment_env_steps, 3) << "ten agent steps hold three env steps of three agents";
   EXPECT_EQ(Resolve("env: {name: team}").learner.count_steps_by, learner::CountStepsBy::kEnvSteps);
   // 1000 env steps of three agents who share a policy.
-  EXPECT_EQ(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}").ppo.minibatch_size, 750);
+  EXPECT_EQ(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}").ppo[0].minibatch_size, 750);
   EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 3001}"),
             "run.yaml:3:54: algorithm.num_minibatches: got 3001, expected at most the 3000 rows that a policy has in a "
             "batch of 3000 agent steps");
@@ -534,6 +534,16 @@ TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
             "have (multi_agent.count_steps_by: agent_steps)");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {count_steps_by: steps}"),
             "run.yaml:2:31: multi_agent.count_steps_by: got \"steps\", expected one of env_steps, agent_steps");
+}
+
+TEST_F(ResolveRunTest, TrainTimesAreJoinedAsAsked) {
+  const auto joined = [this](const std::string& yaml) { return Resolve(yaml).learner.train_time_aggregator; };
+  EXPECT_EQ(joined("env: {name: team}"), learner::TrainTimeAggregator::kMax);
+  EXPECT_EQ(joined("env: {name: team}\nmulti_agent: {train_time_aggregator: min}"), learner::TrainTimeAggregator::kMin);
+  EXPECT_EQ(joined("env: {name: team}\nmulti_agent: {train_time_aggregator: mean}"),
+            learner::TrainTimeAggregator::kMean);
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {train_time_aggregator: sum}"),
+            "run.yaml:2:38: multi_agent.train_time_aggregator: got \"sum\", expected one of min, max, mean");
 }
 
 }  // namespace
