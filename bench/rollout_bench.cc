@@ -1,9 +1,10 @@
 // Rollout on one core: mpe/simple_spread, 64 environments, three agents, actor 18-64-64-5 with tanh; everything a
 // worker does but the network: env step, inference, sampling, log-probability, recording of fragments. Beside it, in
 // the same run and interleaved, what bounds it: the environments alone, inference alone, and the matrix products of
-// inference alone. Heap allocations are counted by replacing malloc.
+// inference alone; and the same rollout over many policies, one drawn for each agent and episode. Heap allocations are
+// counted by replacing malloc.
 //
-//   taskset -c 0 build/release/bench/rollout_bench [--repetitions N] [--back_end auto|eigen|avx2|avx512]
+//   taskset -c 0 build/release/bench/rollout_bench [--repetitions N] [--back_end auto|eigen|avx2|avx512] [--policies N]
 //
 // Medians over the repetitions; a repetition of each takes about 0.2 s.
 
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "lib/base/philox.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/registry.h"
@@ -25,6 +27,7 @@
 #include "lib/envs/register_all.h"
 #include "lib/inference/actor.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_mapping.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/fixed_weights.h"
 #include "lib/rollout/testing/malloc_counter.h"
@@ -63,11 +66,11 @@ double Seconds(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec) {
+policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec, uint32_t index = 0) {
   auto weights = std::make_shared<policy::WeightSnapshot>();
   weights->id = spec.id;
   weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
-  base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {});
+  base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {.env_id = index});
   for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
   return weights;
 }
@@ -89,10 +92,12 @@ struct Leg {
 
 int Main(int argc, char** argv) {
   int repetitions = 9;
+  int num_policies = 500;
   inference::Backend back_end = inference::Backend::kAuto;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
+    if (flag == "--policies") num_policies = std::max(1, std::atoi(value.c_str()));
     if (flag == "--back_end") {
       back_end = value == "eigen"    ? inference::Backend::kEigen
                  : value == "avx2"   ? inference::Backend::kAvx2
@@ -126,6 +131,27 @@ int Main(int argc, char** argv) {
   config.backend = back_end;
   auto collector = rollout::Collector::Create(config);
   Check(collector.status());
+  // The same with many policies.
+  rollout::RolloutConfig many_config = config;
+  many_config.policies.clear();
+  std::vector<policy::PolicyId> ids;
+  std::vector<policy::WeightSnapshotPtr> many_weights;
+  policy::MappingRule rule = {"*", {}};
+  for (int p = 0; p < num_policies; ++p) {
+    ids.emplace_back(absl::StrCat("p", p));
+    rule.policies.push_back({ids.back(), 1});
+    many_config.policies.push_back(spec);
+    many_config.policies.back().id = ids.back();
+    many_weights.push_back(RandomWeights(many_config.policies.back(), static_cast<uint32_t>(p)));
+  }
+  std::vector<std::string> agents;
+  for (const env::AgentSpec& agent : env_spec.possible_agents) agents.emplace_back(agent.id.value());
+  auto mapping = policy::MakeRuleMapping({rule}, agents, ids);
+  Check(mapping.status());
+  many_config.mapping = *std::move(mapping);
+  auto many_collector = rollout::Collector::Create(many_config);
+  Check(many_collector.status());
+  const std::string many_name = absl::StrCat("rollout over ", num_policies, " policies");
   sample::Grant grant;
   for (uint32_t e = 0; e < kNumEnvs; ++e) grant.lanes.push_back({e, 0, false, kGrantEnvSteps});
   DroppingSink sink;
@@ -185,8 +211,10 @@ int Main(int argc, char** argv) {
 
   const int64_t agent_steps = rows * kGrantEnvSteps;
   rollout::FixedWeights fixed({weights});
+  rollout::FixedWeights many_fixed(many_weights);
   std::vector<Leg> legs = {
       {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, fixed, sink)); }},
+      {many_name, agent_steps, [&] { Check((*many_collector)->RunGrant(grant, many_fixed, sink)); }},
       {"environments only", agent_steps, step_envs},
       {"inference only (forward, sample, log-prob)", agent_steps, act},
       {"matrix products of inference only", agent_steps, multiply},
@@ -219,7 +247,8 @@ int Main(int argc, char** argv) {
     std::printf("%-46s %16.0f %14.1f %22.2f\n", leg.name.c_str(), 1e9 / leg.median(), leg.median(),
                 1e6 * static_cast<double>(leg.allocations) / static_cast<double>(leg.counted_agent_steps));
   }
-  const double floor = legs[1].median() + legs[2].median();
+  std::printf("%s: %.2f of the rate of one\n", many_name.c_str(), legs[0].median() / legs[1].median());
+  const double floor = legs[2].median() + legs[3].median();
   std::printf(
       "rollout at %.2f of its floor (environments + inference, %.0f agent-steps/s); recording and the loop take %.1f "
       "ns\n",

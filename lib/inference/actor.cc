@@ -14,6 +14,7 @@ namespace troupe::inference {
 namespace {
 
 constexpr float kObservationClip = 10.0f;
+constexpr int64_t kCacheLineFloats = 16;
 
 float* Floats(tensor::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
 
@@ -95,8 +96,7 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
   const size_t num_layers = spec.model.actor_hidden_sizes.size() + 1;
   layers_.resize(num_layers);
-  packed_.resize(num_layers);
-  bias_.resize(num_layers);
+  int64_t packed_floats = 0;
   for (size_t l = 0; l < num_layers; ++l) {
     const policy::ParameterEntry* weight = layout.Find(absl::StrCat("actor.", l, ".weight"));
     const policy::ParameterEntry* bias = layout.Find(absl::StrCat("actor.", l, ".bias"));
@@ -109,10 +109,18 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
     layer.in = l == 0 ? obs_size_ : weight->shape[1];  // the one-hot's columns become bias rows
     layer.out_padded = (layer.out + kernels_->lanes - 1) / kernels_->lanes * kernels_->lanes;
     const int64_t bias_rows = l == 0 ? std::max<int64_t>(1, spec.agent_id_size) : 1;
-    packed_[l].EnsureCapacity(static_cast<size_t>(layer.in * layer.out_padded) * sizeof(float));
-    bias_[l].EnsureCapacity(static_cast<size_t>(bias_rows * layer.out_padded) * sizeof(float));
-    layer.packed = Floats(packed_[l]);
-    layer.bias = Floats(bias_[l]);
+    const auto reserve = [&](int64_t rows) {
+      const int64_t place = packed_floats;
+      packed_floats += (rows * layer.out_padded + kCacheLineFloats - 1) / kCacheLineFloats * kCacheLineFloats;
+      return place;
+    };
+    bias_place_.push_back(reserve(bias_rows));
+    weight_place_.push_back(reserve(layer.in));
+  }
+  packed_.EnsureCapacity(static_cast<size_t>(packed_floats) * sizeof(float));
+  for (size_t l = 0; l < num_layers; ++l) {
+    layers_[l].bias = Floats(packed_) + bias_place_[l];
+    layers_[l].packed = Floats(packed_) + weight_place_[l];
   }
   const policy::ParameterEntry* log_std_entry = layout.Find("actor.log_std");
   TROUPE_CHECK((log_std_entry != nullptr) == (log_std > 0));
@@ -136,7 +144,7 @@ void Actor::PackLayer(size_t index) {
   const float* raw = weights_->actor.data() + weight_offset_[index];
   const float* raw_bias = weights_->actor.data() + bias_offset_[index];
   layer.raw = raw;
-  float* packed = Floats(packed_[index]);
+  float* packed = Floats(packed_) + weight_place_[index];
   const int64_t panel = kernels_->panel_vectors * kernels_->lanes;
   for (int64_t column = 0; column < layer.out_padded;) {
     const int64_t width = layer.out_padded - column >= panel ? panel : kernels_->lanes;
@@ -147,7 +155,7 @@ void Actor::PackLayer(size_t index) {
     column += width;
   }
   const int64_t one_hot = index == 0 ? spec_.agent_id_size : 0;
-  float* bias = Floats(bias_[index]);
+  float* bias = Floats(packed_) + bias_place_[index];
   for (int64_t row = 0; row < std::max<int64_t>(1, one_hot); ++row) {
     for (int64_t o = 0; o < layer.out_padded; ++o) {
       float value = o < layer.out ? raw_bias[o] : 0.0f;

@@ -87,8 +87,9 @@ class Actor final : public PolicyActor {
   std::vector<DenseLayer> layers_;
   std::vector<int64_t> weight_offset_, bias_offset_;  // in the flat parameters
   int64_t log_std_offset_ = 0;
-  std::vector<tensor::Buffer> packed_, bias_;
-  std::vector<float> std_;  // exp(log_std)
+  tensor::Buffer packed_;  // weights and biases of all layers: with many policies, one stream from far memory each
+  std::vector<int64_t> weight_place_, bias_place_;  // in packed_, in floats
+  std::vector<float> std_;                          // exp(log_std)
 
   int64_t capacity_rows_ = 0;
   tensor::Buffer input_, scratch_[2], output_, random_, weights_of_row_;

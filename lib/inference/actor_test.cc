@@ -416,6 +416,25 @@ TEST_P(ActorTest, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+TEST_P(ActorTest, AFewRowsGiveTheBitsOfMany) {
+  if (GetParam() == Backend::kEigen) GTEST_SKIP() << "Eigen blocks its sums by the shape";
+  for (const int64_t width : {5, 16, 40, 64, 100}) {
+    PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {7}), *Space::Discrete(5));
+    spec.model.actor_hidden_sizes = {width, width};
+    const auto actor = MakeActor(spec, GetParam());
+    const int64_t most = 30;
+    const std::vector<float> obs = RandomRows(most * 7, 2);
+    const std::vector<RowKey> keys = Keys(most, 1);
+    std::vector<float> all(static_cast<size_t>(most * 5));
+    ASSERT_TRUE(actor->Forward({most, obs.data(), nullptr, keys.data()}, absl::MakeSpan(all)).ok());
+    for (int64_t rows = 1; rows < most; ++rows) {
+      std::vector<float> few(static_cast<size_t>(rows * 5));
+      ASSERT_TRUE(actor->Forward({rows, obs.data(), nullptr, keys.data()}, absl::MakeSpan(few)).ok());
+      EXPECT_EQ(few, std::vector<float>(all.begin(), all.begin() + rows * 5)) << rows << " rows, width " << width;
+    }
+  }
+}
+
 TEST_P(ActorTest, AgreesWithEigenOnWholeActions) {
   for (const bool continuous : {false, true}) {
     PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {18}), continuous ? *Space::Box(-1, 1, {2}) : *Space::Discrete(5));

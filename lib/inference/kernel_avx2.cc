@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kLanes = 8;
 constexpr int kTileRows = 6;  // 6 x 2 accumulators, two weights and one input fill the 16 registers
+constexpr int kPairRows = 2;  // 2 x 4 accumulators, four weights and one input
 
 using Vec = __m256;
 using Mask = __m256;

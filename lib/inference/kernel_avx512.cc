@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kLanes = 16;
 constexpr int kTileRows = 12;  // 12 x 2 accumulators and two weights of 32 registers; inputs are broadcast from memory
+constexpr int kPairRows = 6;   // 6 x 4 accumulators and four weights
 
 using Vec = __m512;
 using Mask = __mmask16;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
@@ -97,32 +99,63 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
   return absl::OkStatus();
 }
 
-Assembler::Assembler(const sample::BatchSchema& schema, Options options, tensor::TensorAllocator& allocator)
-    : schema_(schema), options_(std::move(options)), allocator_(allocator), joint_(0, allocator) {
-  for (const int64_t size : schema.agent_observation_sizes) {
+Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::TensorAllocator& allocator)
+    : schema_(std::move(schema)),
+      options_(std::move(options)),
+      trains_(options_.trains),
+      allocator_(allocator),
+      joint_(0, allocator) {
+  for (const int64_t size : schema_.agent_observation_sizes) {
     joint_offset_.push_back(joint_size_);
     joint_size_ += size;
   }
-  joint_size_ += static_cast<int64_t>(schema.agent_ids.size());
+  joint_size_ += static_cast<int64_t>(schema_.agent_ids.size());
+  FollowSchema();
   std::vector<sample::PolicyOfRun> policies;
-  for (const policy::PolicySpec& spec : schema.policies) policies.push_back({spec.id});
+  for (const policy::PolicySpec& spec : schema_.policies) policies.push_back({spec.id});
   options_.rules.Bind(std::move(policies));
-  for (size_t p = 0; p < schema.policies.size(); ++p) {
-    needs_joint_ = needs_joint_ || schema.policies[p].critic_input == CriticInput::kJointObservation;
-    Gather gather;
-    for (tensor::Buffer* buffer :
-         {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
-          &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
-          &gather.critic_state}) {
-      *buffer = tensor::Buffer(0, allocator_);
-    }
-    gathers_.push_back(std::move(gather));
+}
+
+void Assembler::FollowSchema() {
+  needs_joint_ = false;
+  bool needs_env_state = false;
+  for (const policy::PolicySpec& spec : schema_.policies) {
+    needs_joint_ = needs_joint_ || spec.critic_input == CriticInput::kJointObservation;
+    needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input == CriticInput::kGlobalState);
   }
-  needs_steps_ = needs_joint_ || options_.common_reward != CommonReward::kNone ||
-                 (schema.env_state_size > 0 &&
-                  std::any_of(schema.policies.begin(), schema.policies.end(), [](const policy::PolicySpec& spec) {
-                    return spec.critic_input == CriticInput::kGlobalState;
-                  }));
+  needs_steps_ = needs_joint_ || needs_env_state || options_.common_reward != CommonReward::kNone;
+  gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));
+  while (gathers_.size() < schema_.policies.size()) gathers_.push_back(MakeGather());
+}
+
+Assembler::Gather Assembler::MakeGather() const {
+  Gather gather;
+  for (tensor::Buffer* buffer :
+       {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
+        &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
+        &gather.critic_state}) {
+    *buffer = tensor::Buffer(0, allocator_);
+  }
+  return gather;
+}
+
+void Assembler::SetPolicies(const policy::PolicyTable& table) {
+  schema_.policies = table.Specs();
+  trains_.assign(table.num_slots(), false);
+  replaced_.assign(table.num_slots(), false);
+  FollowSchema();
+  std::vector<sample::PolicyOfRun> policies(table.num_slots());
+  for (size_t p = 0; p < table.num_slots(); ++p) {
+    const std::optional<policy::PolicyEntry>& entry = table.entries()[p];
+    if (entry.has_value()) {
+      policies[p] = {entry->spec.id, entry->since, entry->active()};
+      trains_[p] = entry->trains;
+      replaced_[p] = entry->replaced;
+    } else {
+      gathers_[p] = MakeGather();
+    }
+  }
+  options_.rules.Bind(std::move(policies));
 }
 
 template <typename T>
@@ -148,7 +181,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
     rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
-    rows.train = schema_.policies[p].policy_class.trainable() && (options_.trains.empty() || options_.trains[p]);
+    rows.train = schema_.policies[p].policy_class.trainable() && (trains_.empty() || trains_[p]);
     LayOut(gathers_[p], rows);
     CopyRows(gathers_[p], rows);
     CopyFinalRows(gathers_[p], rows);
@@ -250,6 +283,10 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     const MultiAgentBatch& fragment = *fragments[f];
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (const PolicyRows& rows : fragment.policies) {
+      if (!replaced_.empty() && replaced_[rows.policy.value()]) {
+        dropped[rows.policy.value()] += rows.rows;
+        continue;
+      }
       Gather& gather = gathers_[rows.policy.value()];
       const auto source = static_cast<int32_t>(gather.sources.size());
       gather.sources.push_back(Source{static_cast<int32_t>(f), &rows, gather.cursor.size()});

@@ -7,6 +7,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/sample/train_rules.h"
@@ -51,9 +52,14 @@ class Assembler {
   /// INVALID_ARGUMENT when the schema's sizes do not fit a policy's critic input.
   static absl::Status CheckSchema(const sample::BatchSchema& schema);
 
-  /// `schema` (checked) and `allocator` must outlive it.
-  Assembler(const sample::BatchSchema& schema, Options options,
+  /// `allocator` must outlive it; `schema` is checked.
+  Assembler(sample::BatchSchema schema, Options options,
             tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
+
+  /// The policies from the next Assemble on: its slots instead of the schema's, its `trains` instead of the options'.
+  /// Rows of one that was replaced are dropped. Memory of slots that are free is given back. No fragment that is still
+  /// to be assembled may have rows of a free slot.
+  void SetPolicies(const policy::PolicyTable& table);
 
   /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
   /// call.
@@ -100,6 +106,9 @@ class Assembler {
     tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_obs, final_slot,
         final_critic_row, critic_state;
   };
+  /// What follows from schema_.policies.
+  void FollowSchema();
+  Gather MakeGather() const;
   /// The entry of an episode in the fragments' tables.
   struct EpisodeRef {
     uint32_t env_id;
@@ -126,8 +135,10 @@ class Assembler {
   void GatherEnvStates(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void GatherAgentStates(Gather& gather, PolicyTrainBatch& batch);
 
-  const sample::BatchSchema& schema_;
+  sample::BatchSchema schema_;
   Options options_;
+  std::vector<bool> trains_;    ///< by policy slot; empty: all of a trainable class
+  std::vector<bool> replaced_;  ///< by policy slot; empty: none
   tensor::TensorAllocator& allocator_;
   std::vector<int64_t> joint_offset_;  ///< by agent slot
   int64_t joint_size_ = 0;             ///< with presence bits

@@ -31,6 +31,7 @@ std::vector<std::pair<std::string, double>> MeanMetrics(const std::vector<Policy
 }  // namespace
 
 StepOutcome Learner::Step(absl::Duration timeout) {
+  ReleaseDrained();
   const absl::Duration begin = deps_.clock->SteadyNow();
   std::optional<StepOutcome> nothing = AwaitBatch(timeout);
   wait_s_ += absl::ToDoubleSeconds(deps_.clock->SteadyNow() - begin);
@@ -97,33 +98,41 @@ void Learner::FailLocked(absl::Status status) {
   scheduler_->Close();
 }
 
-absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
+absl::StatusOr<policy::WeightSnapshotPtr> Learner::VersionOf(policy::PolicySlot slot, int64_t n, bool stamp) {
   const policy::WeightVersion version{config_.learner_epoch, n};
+  TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
+  if (stamp) {
+    // Fresh or restored weights know nothing of this learner epoch.
+    auto stamped = std::make_shared<policy::WeightSnapshot>(*snapshot);
+    stamped->version = version;
+    snapshot = std::move(stamped);
+  }
+  if (snapshot->version != version) {
+    return absl::InternalError(absl::StrCat("policy '", snapshot->id.value(), "' has version (",
+                                            snapshot->version.learner_epoch, ", ", snapshot->version.n,
+                                            ") after its update, expected (", version.learner_epoch, ", ", n, ")"));
+  }
+  return snapshot;
+}
+
+absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
+  const policy::PolicyTablePtr table = Policies();
   const bool stamp = reports == nullptr;
-  std::vector<bool> changed(config_.schema.policies.size(), stamp);
+  std::vector<bool> changed(table->num_slots(), stamp);
   if (!stamp) {
     for (const PolicyUpdateReport& report : *reports) {
       if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
     }
   }
   for (size_t p = 0; p < changed.size(); ++p) {
-    if (!changed[p] || !config_.schema.policies[p].policy_class.has_weights()) continue;
+    // Also of removed ones: episodes in progress play on with what updates make of them.
     const policy::PolicySlot slot(static_cast<int32_t>(p));
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
-    if (stamp) {
-      // Fresh or restored weights know nothing of this learner epoch.
-      auto stamped = std::make_shared<policy::WeightSnapshot>(*snapshot);
-      stamped->version = version;
-      snapshot = std::move(stamped);
-    }
-    if (snapshot->version != version) {
-      return absl::InternalError(absl::StrCat("policy '", config_.schema.policies[p].id.value(), "' has version (",
-                                              snapshot->version.learner_epoch, ", ", snapshot->version.n,
-                                              ") after its update, expected (", version.learner_epoch, ", ", n, ")"));
-    }
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    if (!changed[p] || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, VersionOf(slot, n, stamp));
     deps_.publisher->Publish(slot, std::move(snapshot));
   }
-  deps_.publisher->AnnounceVersion(version);
+  deps_.publisher->AnnounceVersion(policy::WeightVersion{config_.learner_epoch, n});
   return absl::OkStatus();
 }
 
@@ -247,18 +256,27 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
     scalar(absl::StrCat("agent/", config_.schema.agent_ids[slot], "/Episode-Rewards"),
            window_.agent_return(static_cast<int32_t>(slot)));
   }
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    scalar(absl::StrCat("policy/", config_.schema.policies[p].id.value(), "/Episode-Rewards"),
+  // Of two policies of one id it is the one that episodes begin with.
+  const policy::PolicyTablePtr table = Policies();
+  const auto shown = [&table](policy::PolicySlot slot) {
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    return entry != nullptr && !entry->replaced ? entry : nullptr;
+  };
+  for (size_t p = 0; p < table->num_slots(); ++p) {
+    const policy::PolicyEntry* const entry = shown(policy::PolicySlot(static_cast<int32_t>(p)));
+    if (entry == nullptr) continue;
+    scalar(absl::StrCat("policy/", entry->spec.id.value(), "/Episode-Rewards"),
            window_.policy_return(static_cast<int32_t>(p)));
   }
   for (size_t i = 0; i < config_.info_columns.size(); ++i) {
     scalar(absl::StrCat("env/", config_.info_columns[i]), window_.info(static_cast<int32_t>(i)));
   }
   for (const auto& [tag, value] : record.losses) scalar(tag, value);
-  if (config_.schema.policies.size() > 1) {
+  if (table->num_slots() > 1) {
     for (const PolicyUpdateReport& report : record.policies) {
-      const std::string prefix =
-          absl::StrCat("policy/", config_.schema.policies[report.policy.value()].id.value(), "/");
+      const policy::PolicyEntry* const entry = shown(report.policy);
+      if (entry == nullptr) continue;
+      const std::string prefix = absl::StrCat("policy/", entry->spec.id.value(), "/");
       for (const auto& [tag, value] : report.metrics) scalar(prefix + tag, value);
     }
   }
@@ -280,11 +298,7 @@ absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   LearnerSnapshot snapshot;
   LearnerState& state = snapshot.state;
   // Policies first: between Steps nothing changes them, and the counters below belong to the same moment.
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    TROUPE_ASSIGN_OR_RETURN(policy::PolicyState exported,
-                            deps_.trainer->ExportState(policy::PolicySlot(static_cast<int32_t>(p))));
-    state.policies.push_back(std::move(exported));
-  }
+  TROUPE_RETURN_IF_ERROR(SavePolicies(&state));
   window_.Save(state);
   const std::optional<double> score = config_.best_by_evaluation ? evaluation_
                                       : window_.full()           ? window_.return_sum()

@@ -160,6 +160,12 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Release(absl::Span<const PolicySlot>
   return Finish(std::move(next));
 }
 
+PolicyTablePtr PolicyTable::AtLeast(int64_t revision) const {
+  std::shared_ptr<PolicyTable> later(new PolicyTable(*this));
+  later->revision_ = std::max(revision_, revision);
+  return later;
+}
+
 const PolicyEntry* PolicyTable::Find(PolicySlot slot) const {
   if (slot.value() < 0 || static_cast<size_t>(slot.value()) >= entries_.size()) return nullptr;
   const std::optional<PolicyEntry>& entry = entries_[static_cast<size_t>(slot.value())];

@@ -89,6 +89,10 @@ void WeightReactor::OnReadDone(bool ok) {
     if (!last_number_.has_value()) End(absl::CancelledError("the subscriber closed the stream"));
     return;
   }
+  {
+    base::MutexLock lock(&mutex_);
+    if (end_requested_ || finished_) return;
+  }
   absl::Status status;
   try {
     status = HandleRequest(incoming_);
