@@ -171,7 +171,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   record.episode_length = window_.length();
   record.losses = MeanMetrics(*reports);
   record.train_s = JoinTrainTimes(*reports, config_.options.train_time_aggregator);
-  if (config_.schema.policies.size() > 1) {
+  if (Policies()->num_slots() > 1) {
     record.agent_losses = AgentLosses(assembly.batch, *reports, config_.schema.agent_ids);
   }
   for (std::pair<std::string, double>& metric : deps_.trainer->Metrics()) record.losses.push_back(std::move(metric));
