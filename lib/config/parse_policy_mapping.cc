@@ -10,6 +10,17 @@
 
 namespace troupe::config {
 
+std::vector<policy::MappingRule> MappingRules(const v1::PolicyMapping& mapping) {
+  std::vector<policy::MappingRule> rules;
+  for (const v1::PolicyMappingRule& rule : mapping.rules()) {
+    rules.push_back({rule.agents(), {}, rule.function()});
+    for (const v1::WeightedPolicy& weighted : rule.policies()) {
+      rules.back().policies.push_back({policy::PolicyId(weighted.policy()), weighted.weight()});
+    }
+  }
+  return rules;
+}
+
 absl::StatusOr<std::vector<policy::MappingRule>> ParsePolicyMapping(std::string_view yaml, std::string_view source,
                                                                     absl::Span<const std::string> agent_ids) {
   const std::string place(source);
@@ -23,15 +34,9 @@ absl::StatusOr<std::vector<policy::MappingRule>> ParsePolicyMapping(std::string_
   PlaceMap places;
   TROUPE_RETURN_IF_ERROR(YamlLoader(place, "", &places).Load(root, &config));
   const v1::PolicyMapping& mapping = config.multi_agent().policy_mapping();
-  std::vector<policy::MappingRule> rules;
+  std::vector<policy::MappingRule> rules = MappingRules(mapping);
   if (mapping.per_agent()) {
     for (const std::string& agent : agent_ids) rules.push_back({agent, {{policy::PolicyId(agent)}}});
-  }
-  for (const v1::PolicyMappingRule& rule : mapping.rules()) {
-    rules.push_back({rule.agents(), {}});
-    for (const v1::WeightedPolicy& weighted : rule.policies()) {
-      rules.back().policies.push_back({policy::PolicyId(weighted.policy()), weighted.weight()});
-    }
   }
   if (rules.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -27,6 +27,14 @@ TEST(ParsePolicyMappingTest, PerAgentIsARuleForEachAgent) {
   EXPECT_EQ((*rules)[1].policies[0].policy, PolicyId("y"));
 }
 
+TEST(ParsePolicyMappingTest, AFunctionIsARule) {
+  const auto rules = ParsePolicyMapping("{function: round_robin}", "--mapping", {});
+  ASSERT_TRUE(rules.ok()) << rules.status();
+  ASSERT_EQ(rules->size(), 1u);
+  EXPECT_EQ((*rules)[0].agent_glob, "*");
+  EXPECT_EQ((*rules)[0].function, "round_robin");
+}
+
 TEST(ParsePolicyMappingTest, RefusesWhatIsNoMapping) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "got no rules"},          {"{}", "got no rules"},          {"[a]", "policy_mapping"},

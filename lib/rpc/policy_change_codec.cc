@@ -59,6 +59,7 @@ absl::StatusOr<policy::SetMapping> MappingOf(const v1::PolicyMapping& mapping) {
   for (const v1::PolicyMappingRule& rule : mapping.rules()) {
     policy::MappingRule& out = set.rules.emplace_back();
     out.agent_glob = rule.agents();
+    out.function = rule.function();
     for (const v1::WeightedPolicy& weighted : rule.policies()) {
       TROUPE_ASSIGN_OR_RETURN(PolicyId id, IdOf(weighted.policy()));
       out.policies.push_back({std::move(id), weighted.weight()});
@@ -95,6 +96,7 @@ struct Writer {
     for (const policy::MappingRule& rule : change.rules) {
       v1::PolicyMappingRule* out = mapping->add_rules();
       out->set_agents(rule.agent_glob);
+      out->set_function(rule.function);
       for (const policy::WeightedPolicy& weighted : rule.policies) {
         v1::WeightedPolicy* policy = out->add_policies();
         policy->set_policy(weighted.policy.value());

@@ -52,13 +52,15 @@ TEST(PolicyChangeCodecTest, TheOthersCrossWhole) {
     EXPECT_EQ(back.trains, trains);
   }
   EXPECT_TRUE(std::get<policy::SetTrainable>(Crossed(policy::SetTrainable{})).ids.empty());
-  const auto mapping = std::get<policy::SetMapping>(
-      Crossed(policy::SetMapping{{{"x_*", {{PolicyId("a"), 0.25}, {PolicyId("b"), 2}}}, {"*", {{PolicyId("a")}}}}}));
+  const auto mapping = std::get<policy::SetMapping>(Crossed(policy::SetMapping{
+      {{"x_*", {{PolicyId("a"), 0.25}, {PolicyId("b"), 2}}}, {"*", {{PolicyId("a")}}, "self_play"}}}));
   ASSERT_EQ(mapping.rules.size(), 2u);
   EXPECT_EQ(mapping.rules[0].agent_glob, "x_*");
   ASSERT_EQ(mapping.rules[0].policies.size(), 2u);
   EXPECT_EQ(mapping.rules[0].policies[0].weight, 0.25);
+  EXPECT_EQ(mapping.rules[0].function, "");
   EXPECT_EQ(mapping.rules[1].policies[0].policy, PolicyId("a"));
+  EXPECT_EQ(mapping.rules[1].function, "self_play");
 }
 
 void ExpectRefused(const v1::ChangePoliciesRequest& request, const std::string& text) {

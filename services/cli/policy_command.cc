@@ -103,8 +103,15 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
                                                   : absl::StrCat(weighted.policy.value(), ": ", weighted.weight));
       weights[weighted.policy.value()] = weighted.weight;
     }
-    rows.push_back({rule.agent_glob, absl::StrJoin(choices, ", ")});
-    json[rule.agent_glob] = std::move(weights);
+    const std::string policies = absl::StrJoin(choices, ", ");
+    if (rule.function.empty()) {
+      rows.push_back({rule.agent_glob, policies});
+      json[rule.agent_glob] = std::move(weights);
+    } else {
+      rows.push_back(
+          {rule.agent_glob, absl::StrCat("function ", rule.function, policies.empty() ? "" : " of ", policies)});
+      json[rule.agent_glob] = {{"function", rule.function}, {"policies", std::move(weights)}};
+    }
   }
   if (flags.json) {
     PrintJson(json);
@@ -276,7 +283,7 @@ void AddMappingCommand(CLI::App& app, Action* action) {
 
   const auto show_flags = std::make_shared<ControlFlags>();
   CLI::App* show = AddControl(mapping, "show", "Which policies the agents play.", show_flags,
-                              "one line: {GLOB: {POLICY: WEIGHT, ...}, ...}");
+                              "one line: {GLOB: {POLICY: WEIGHT, ...}, ...} (docs/cli.md)");
   show->footer("Example: troupe mapping show runs/my_run");
   show->callback([=] { *action = [=] { return ShowMapping(*show_flags); }; });
 
