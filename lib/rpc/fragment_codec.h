@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
-#include "lib/policy/policy_table.h"
 #include "lib/rpc/buffer_pool.h"
 #include "lib/rpc/slices.h"
 #include "lib/sample/batch_schema.h"
@@ -41,30 +40,23 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
 /// sample::ValidateBatch's, which the learner calls.
 class FragmentDecoder {
  public:
-  FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool);
+  FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool)
+      : limits_(limits), pool_(pool), schema_(std::make_shared<const sample::BatchSchema>(std::move(schema))) {}
 
-  /// Fragments may have rows of these policies from now on. Those that were made by an older table may still have rows
-  /// of the policy that had a slot before: whether they are STALE is the learner's to say.
-  void SetPolicies(const policy::PolicyTable& table);
+  /// The policies from now on; rows of those that are gone are let through (sample::BatchSchema::policies_since).
+  void SetPolicies(const policy::PolicyTable& policies);
 
   /// `split` and `list` are the message's. INVALID_ARGUMENT: says what, got, expected; DATA_LOSS: bad checksum.
   absl::StatusOr<sample::MultiAgentBatchPtr> Decode(const v1::Fragment& header, const SplitMessage& split,
                                                     const SliceList& list) const;
 
- private:
-  /// What fragments may look like. Immutable.
-  struct Shapes {
-    sample::BatchSchema now;     ///< a slot that is free keeps the policy that it had
-    sample::BatchSchema former;  ///< each slot with the policy before the one of `now`; that one where there was none
-    std::vector<int64_t> since;  ///< by slot, of `now`
-    int64_t revision = 0;
-  };
-  std::shared_ptr<const Shapes> shapes() const;
+  std::shared_ptr<const sample::BatchSchema> schema() const;
 
+ private:
   const sample::BatchLimits limits_;
   BufferPool* const pool_;
   mutable base::Mutex mutex_;
-  std::shared_ptr<const Shapes> shapes_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const sample::BatchSchema> schema_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::rpc

@@ -1,6 +1,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,36 +130,21 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
 
 }  // namespace
 
-FragmentDecoder::FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool)
-    : limits_(limits), pool_(pool) {
-  const size_t slots = schema.policies.size();
-  shapes_ = std::make_shared<const Shapes>(Shapes{schema, schema, std::vector<int64_t>(slots, 0)});
-}
-
-std::shared_ptr<const FragmentDecoder::Shapes> FragmentDecoder::shapes() const {
+std::shared_ptr<const sample::BatchSchema> FragmentDecoder::schema() const {
   base::MutexLock lock(&mutex_);
-  return shapes_;
+  return schema_;
 }
 
-void FragmentDecoder::SetPolicies(const policy::PolicyTable& table) {
-  auto changed = std::make_shared<Shapes>(*shapes());
-  changed->revision = table.revision();
-  std::vector<policy::PolicySpec>& now = changed->now.policies;
-  std::vector<policy::PolicySpec>& former = changed->former.policies;
-  for (size_t slot = 0; slot < table.num_slots(); ++slot) {
-    const policy::PolicyEntry* entry = table.Find(policy::PolicySlot(static_cast<int32_t>(slot)));
-    if (slot >= now.size()) {
-      now.push_back(entry == nullptr ? policy::PolicySpec() : entry->spec);
-      former.push_back(now.back());
-      changed->since.push_back(entry == nullptr ? 0 : entry->since);
-    } else if (entry != nullptr && entry->since != changed->since[slot]) {
-      former[slot] = std::exchange(now[slot], entry->spec);
-      changed->since[slot] = entry->since;
-    }
+void FragmentDecoder::SetPolicies(const policy::PolicyTable& policies) {
+  auto changed = std::make_shared<sample::BatchSchema>(*schema());
+  changed->policies = policies.Specs();
+  changed->policies_since.clear();
+  for (const std::optional<policy::PolicyEntry>& entry : policies.entries()) {
+    changed->policies_since.push_back(entry.has_value() ? entry->since : -1);
   }
-  std::shared_ptr<const Shapes> replaced = std::move(changed);  // destroyed outside the lock
+  std::shared_ptr<const sample::BatchSchema> replaced = std::move(changed);  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
-  shapes_.swap(replaced);
+  schema_.swap(replaced);
 }
 
 absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fragment& header,
@@ -173,8 +159,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     return absl::InvalidArgumentError(
         absl::StrCat("fragment: payload of ", payload_bytes, " bytes, but its header says ", header.payload_bytes()));
   }
-  const std::shared_ptr<const Shapes> shapes = this->shapes();
-  const sample::BatchSchema& schema = shapes->now;
+  const std::shared_ptr<const sample::BatchSchema> schema = this->schema();
   auto batch = std::make_shared<sample::MultiAgentBatch>();
   batch->grant = sample::GrantId(header.grant_id());
   batch->iteration = header.iteration();
@@ -186,10 +171,10 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
   batch->env_rows = header.env_rows();
   batch->final_env_rows = header.final_env_rows();
   TROUPE_RETURN_IF_ERROR(ReadEpisodes(header.episodes(), limits_, batch.get()));
-  TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), schema, limits_, batch.get()));
+  TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), *schema, limits_, batch.get()));
   TROUPE_RETURN_IF_ERROR(ReadColumns(BatchColumns(), header, payload_bytes, batch.get()));
-  if (static_cast<size_t>(header.policies_size()) > schema.policies.size()) {
-    return Mismatch("the list of policies", header.policies_size(), static_cast<int64_t>(schema.policies.size()));
+  if (header.policies_size() > schema->NumSlots()) {
+    return Mismatch("the list of policies", header.policies_size(), schema->NumSlots());
   }
   batch->policies.resize(static_cast<size_t>(header.policies_size()));
   for (int i = 0; i < header.policies_size(); ++i) {
@@ -202,11 +187,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     rows.final_rows = proto.final_rows();
     TROUPE_RETURN_IF_ERROR(ReadColumns(PolicyColumns(), proto, payload_bytes, &rows));
   }
-  absl::Status fits = sample::ValidateShapes(*batch, schema, limits_);
-  if (!fits.ok() && batch->policies_revision < shapes->revision) {
-    fits = sample::ValidateShapes(*batch, shapes->former, limits_);
-  }
-  TROUPE_RETURN_IF_ERROR(fits);
+  TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, *schema, limits_));
 
   std::shared_ptr<tensor::Buffer> buffer = pool_->Lease(payload_bytes);
   const uint32_t crc = list.CopyWithCrc(split.payload_offset, payload_bytes, buffer->data());
