@@ -122,7 +122,7 @@ void RunWorker(const Workload& workload, const std::string& address) {
         episode.episode = (*grant)->lanes[episode.env_id].next_episode;
       for (sample::FinishedEpisode& episode : fragment->finished)
         episode.episode = (*grant)->lanes[episode.env_id].next_episode;
-      fragment->policies[0].version = (*weights)->version;
+      fragment->policies[0].version = weights->snapshot->version;
       if (!client->Submit(fragment).ok()) _exit(0);
     }
   }
@@ -182,6 +182,7 @@ Rate MeasureIngest(const Workload& workload, const std::string& address, absl::D
     void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
       bus->Publish(slot, std::move(snapshot));
     }
+    void AnnounceVersion(policy::WeightVersion version) override { bus->AnnounceVersion(version); }
     rpc::WeightBus* bus = nullptr;
   } publisher;
   learner::LearnerDeps deps;

@@ -1,5 +1,6 @@
-// One-row policy queries over loopback, one after another, beside a bare gRPC call that carries the same bytes both
-// ways: servers in one process, the client in another, rounds of both in turn.
+// One-row policy queries over loopback, one after another to three policies in turn whose weights are replaced all the
+// time, beside a bare gRPC call that carries the same bytes both ways: servers in one process, the client in another,
+// rounds of both in turn.
 //
 //   query_bench [--calls 2000] [--rounds 5]
 
@@ -7,14 +8,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "bench/child.h"
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
@@ -33,12 +37,47 @@
 namespace troupe::bench {
 namespace {
 
+// As often as a learner with updates of this length would.
+constexpr absl::Duration kPublishInterval = absl::Milliseconds(50);
+
 /// simple_spread's: 18 observations, five actions, two layers of 64.
-policy::PolicySpec Spec() {
-  policy::PolicySpec spec = serving::MakeSpec("shared", *space::Space::Box(-10, 10, {18}), *space::Space::Discrete(5));
-  spec.model.actor_hidden_sizes = {64, 64};
-  return spec;
+std::vector<policy::PolicySpec> Specs() {
+  std::vector<policy::PolicySpec> specs;
+  for (const char* id : {"agent_0", "agent_1", "agent_2"}) {
+    specs.push_back(serving::MakeSpec(id, *space::Space::Box(-10, 10, {18}), *space::Space::Discrete(5)));
+    specs.back().model.actor_hidden_sizes = {64, 64};
+  }
+  return specs;
 }
+
+/// Hands new weights of every policy to an engine until it goes.
+class Training {
+ public:
+  explicit Training(serving::QueryEngine* engine) : engine_(*engine) {
+    Publish(1);
+    thread_ = std::thread([this] {
+      for (int64_t version = 2; !stop_; ++version) {
+        absl::SleepFor(kPublishInterval);
+        Publish(version);
+      }
+    });
+  }
+  ~Training() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void Publish(int64_t version) {
+    for (const policy::PolicySpec& spec : Specs()) {
+      TROUPE_CHECK(engine_.SetWeights(serving::MakeWeights(spec, version)).ok());
+    }
+  }
+
+  serving::QueryEngine& engine_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
 
 /// Takes a query's bytes and gives the bytes of an answer, neither looked into.
 class BareService final : public v1::Query::WithRawCallbackMethod_ComputeActions<v1::Query::Service> {
@@ -107,11 +146,16 @@ Latency Measure(int calls, const std::function<void()>& call) {
 }
 
 void RunClient(const std::string& query_address, const std::string& bare_address, int calls, int rounds) {
-  const serving::OwnedRows rows = serving::MakeRows(Spec(), 1);
-  const serving::ActionQuery query = serving::Ask({&rows}, false);
+  std::vector<serving::OwnedRows> rows;
+  for (const policy::PolicySpec& spec : Specs()) rows.push_back(serving::MakeRows(spec, 1));
+  std::vector<serving::ActionQuery> queries;
+  for (const serving::OwnedRows& each : rows) queries.push_back(serving::Ask({&each}, false));
   const auto client = *rpc::QueryClient::Create(query_address, {});
-  BareClient bare(bare_address, rpc::ToProto(query).SerializeAsString());
-  const auto ask = [&] { TROUPE_CHECK(client->ComputeActions(query, absl::Seconds(10)).ok()); };
+  BareClient bare(bare_address, rpc::ToProto(queries[0]).SerializeAsString());
+  size_t next = 0;
+  const auto ask = [&] {
+    TROUPE_CHECK(client->ComputeActions(queries[next++ % queries.size()], absl::Seconds(10)).ok());
+  };
   const auto call = [&] { bare.Call(); };
   Measure(calls / 4 + 1, ask);
   Measure(calls / 4 + 1, call);
@@ -133,10 +177,9 @@ void RunClient(const std::string& query_address, const std::string& bare_address
 }
 
 void Run(const std::string& query_listen, const std::string& bare_listen, int calls, int rounds) {
-  const policy::PolicySpec spec = Spec();
-  const auto engine = *serving::QueryEngine::Create({spec}, {});
-  TROUPE_CHECK(engine->SetWeights(serving::MakeWeights(spec, 1)).ok());
-  const serving::OwnedRows rows = serving::MakeRows(spec, 1);
+  const auto engine = *serving::QueryEngine::Create(Specs(), {});
+  const Training training(engine.get());
+  const serving::OwnedRows rows = serving::MakeRows(Specs()[0], 1);
   v1::ComputeActionsReply reply;
   rpc::ToProto(*engine->Compute(serving::Ask({&rows}, false)), &reply);
   const auto server = rpc::QueryServer::Start({query_listen}, {}, engine.get());

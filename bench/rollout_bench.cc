@@ -29,6 +29,7 @@
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/collector.h"
+#include "lib/rollout/testing/fixed_weights.h"
 #include "lib/rollout/testing/malloc_counter.h"
 
 namespace troupe {
@@ -209,9 +210,11 @@ int Main(int argc, char** argv) {
   };
 
   const int64_t agent_steps = rows * kGrantEnvSteps;
+  rollout::FixedWeights fixed({weights});
+  rollout::FixedWeights many_fixed(many_weights);
   std::vector<Leg> legs = {
-      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, {weights}, sink)); }},
-      {many_name, agent_steps, [&] { Check((*many_collector)->RunGrant(grant, many_weights, sink)); }},
+      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, fixed, sink)); }},
+      {many_name, agent_steps, [&] { Check((*many_collector)->RunGrant(grant, many_fixed, sink)); }},
       {"environments only", agent_steps, step_envs},
       {"inference only (forward, sample, log-prob)", agent_steps, act},
       {"matrix products of inference only", agent_steps, multiply},

@@ -68,7 +68,7 @@ void RunSubscriber(int index, const std::string& address, int fd) {
   for (int64_t n = 0;; ++n) {
     const auto weights = client->AwaitWeights(policy::PolicySlot(0), {1, n}, absl::Seconds(60));
     if (!weights.ok()) _exit(0);
-    n = (*weights)->version.n;
+    n = weights->snapshot->version.n;
     slot.at_ns.store(NowNs(), std::memory_order_relaxed);
     slot.version.store(n, std::memory_order_release);
   }

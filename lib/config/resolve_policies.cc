@@ -7,12 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/overrides.h"
 #include "lib/config/schema.h"
 #include "lib/inference/scripted_actor.h"
+#include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
 #include "proto/troupe/v1/config.pb.h"
 
@@ -88,7 +89,7 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
   Names names;
   names.policies = listed;
   for (const v1::PolicyMappingRule& rule : mapping.rules()) {
-    names.rules.push_back({rule.agents(), {}});
+    names.rules.push_back({rule.agents(), {}, rule.function()});
     for (const v1::WeightedPolicy& weighted : rule.policies()) {
       const PolicyId id(weighted.policy());
       names.rules.back().policies.push_back({id, weighted.weight()});
@@ -99,12 +100,20 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
   }
   if (names.policies.empty()) names.policies.emplace_back(kDefaultPolicy);
   if (names.rules.empty()) {
-    if (names.policies.size() > 1) {
-      return KeyError(
-          config, "multi_agent.policy_mapping",
-          absl::StrCat("is missing, expected rules for ", names.policies.size(), " policies, or per_agent"));
+    if (names.policies.size() == 1) {
+      names.rules.push_back({"*", {{names.policies[0]}}});
+      return names;
     }
-    names.rules.push_back({"*", {{names.policies[0]}}});
+    // In order, as Tianshou's MultiAgentPolicyManager pairs them.
+    if (names.policies.size() != env.possible_agents.size()) {
+      return KeyError(config, "multi_agent.policy_mapping",
+                      absl::StrCat("is missing, and ", names.policies.size(), " policies do not pair with ",
+                                   env.possible_agents.size(), " agents (", absl::StrJoin(AgentIds(env), ", "),
+                                   "), expected as many, or rules, or per_agent"));
+    }
+    for (size_t i = 0; i < names.policies.size(); ++i) {
+      names.rules.push_back({env.possible_agents[i].id.value(), {{names.policies[i]}}});
+    }
   }
   return names;
 }
@@ -123,30 +132,63 @@ absl::StatusOr<PolicySlot> FindPolicy(const RunConfig& config, const std::string
                                                : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
-const v1::PolicyConfig* FindConfig(const RunConfig& config, const PolicyId& id) {
-  for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
-    if (policy.id() == id.value()) return &policy;
-  }
-  return nullptr;
-}
-
 absl::StatusOr<PolicyClass> ClassOf(const RunConfig& config, const PolicyId& id) {
-  const v1::PolicyConfig* policy = FindConfig(config, id);
+  const v1::PolicyConfig* policy = FindPolicyConfig(config, id);
   if (policy == nullptr || policy->class_().empty()) return PolicyClass{};
   return policy::ParsePolicyClass(policy->class_());
 }
 
-absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const Names& names) {
+bool HasWildcard(const std::string& glob) { return glob.find_first_of("*?") != std::string::npos; }
+
+/// A name in a rule of policies_to_train must be one of a policy; a glob may wait for policies that come later.
+template <typename Names>
+absl::Status CheckRuleNames(const RunConfig& config, const std::string& key, const Names& names,
+                            const std::vector<PolicyId>& policies) {
+  for (const std::string& name : names) {
+    if (!HasWildcard(name)) TROUPE_RETURN_IF_ERROR(FindPolicy(config, key, PolicyId(name), policies).status());
+  }
+  return absl::OkStatus();
+}
+
+/// policies_to_train as rules; none where all trajectories of who trains are trained on.
+absl::StatusOr<std::vector<sample::TrainRule>> ResolveTrainRules(const RunConfig& config,
+                                                                 const std::vector<PolicyId>& policies) {
+  const v1::PoliciesToTrain& trains = config.proto().multi_agent().policies_to_train();
+  const std::string key = "multi_agent.policies_to_train";
+  std::vector<sample::TrainRule> rules;
+  if (trains.rules().empty()) return rules;
+  if (!trains.ids().empty()) rules.push_back({.policies = {trains.ids().begin(), trains.ids().end()}});
+  for (const v1::TrainRule& rule : trains.rules()) {
+    TROUPE_RETURN_IF_ERROR(CheckRuleNames(config, JoinKey(key, "policies"), rule.policies(), policies));
+    TROUPE_RETURN_IF_ERROR(CheckRuleNames(config, JoinKey(key, "only_against"), rule.only_against(), policies));
+    rules.push_back({{rule.policies().begin(), rule.policies().end()},
+                     {rule.only_against().begin(), rule.only_against().end()},
+                     rule.only_newest(),
+                     rule.function()});
+  }
+  if (const auto made = sample::TrainRules::Make(rules); !made.ok()) {
+    return KeyError(config, JoinKey(key, "function"), std::string(made.status().message()));
+  }
+  return rules;
+}
+
+absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const Names& names,
+                                                const std::vector<sample::TrainRule>& rules) {
   const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
+  const std::string key = "multi_agent.policies_to_train";
   std::vector<PolicyClass> classes;
   std::vector<bool> trains;
   for (const PolicyId& id : names.policies) {
     TROUPE_ASSIGN_OR_RETURN(PolicyClass policy_class, ClassOf(config, id));
-    trains.push_back(!multi_agent.has_policies_to_train() && policy_class.trainable());
+    const bool named = std::any_of(rules.begin(), rules.end(), [&id](const sample::TrainRule& rule) {
+      return rule.policies.empty() || std::any_of(rule.policies.begin(), rule.policies.end(), [&id](const auto& glob) {
+               return policy::GlobMatches(glob, id.value());
+             });
+    });
+    trains.push_back((!multi_agent.has_policies_to_train() || named) && policy_class.trainable());
     classes.push_back(std::move(policy_class));
   }
   for (const std::string& id : multi_agent.policies_to_train().ids()) {
-    const std::string key = "multi_agent.policies_to_train";
     TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, PolicyId(id), names.policies));
     const auto place = static_cast<size_t>(slot.value());
     if (!classes[place].trainable()) {
@@ -167,6 +209,11 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
   std::vector<std::vector<MappedPolicy>> of_rule;
   for (const MappingRule& rule : names.rules) {
     const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
+    if (!rule.function.empty()) {
+      if (const auto function = policy::FindMappingFunction(rule.function); !function.ok()) {
+        return KeyError(config, JoinKey(key, "function"), std::string(function.status().message()));
+      }
+    }
     double sum = 0;
     for (const policy::WeightedPolicy& weighted : rule.policies) sum += weighted.weight;
     of_rule.emplace_back();
@@ -174,33 +221,103 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
       TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, weighted.policy, names.policies));
       of_rule.back().push_back({slot, weighted.weight / sum});
     }
+    // Whom a function will choose is not known: any of them, each as likely.
+    for (size_t i = 0; !rule.function.empty() && rule.policies.empty() && i < names.policies.size(); ++i) {
+      of_rule.back().push_back({PolicySlot(static_cast<int32_t>(i)), 1.0 / static_cast<double>(names.policies.size())});
+    }
   }
   // What remains to go wrong is an agent without a rule.
   if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, names.policies); !mapping.ok()) {
     return KeyError(config, "multi_agent.policy_mapping", std::string(mapping.status().message()));
   }
   std::vector<std::vector<MappedPolicy>> of_agent;
-  std::vector<int> played(names.policies.size(), 0);
   for (const std::string& agent : agents) {
     const auto rule = std::find_if(names.rules.begin(), names.rules.end(), [&agent](const MappingRule& candidate) {
       return policy::GlobMatches(candidate.agent_glob, agent);
     });
     of_agent.push_back(of_rule[static_cast<size_t>(rule - names.rules.begin())]);
-    for (const MappedPolicy& mapped : of_agent.back()) ++played[static_cast<size_t>(mapped.policy.value())];
-  }
-  for (size_t i = 0; i < played.size(); ++i) {
-    if (played[i] == 0) {
-      return KeyError(config, JoinKey("multi_agent.policies", names.policies[i].value()),
-                      absl::StrCat("policy \"", names.policies[i].value(), "\" plays no agent; the agents are ",
-                                   absl::StrJoin(agents, ", ")));
-    }
-    if (played[i] > 1 && !config.proto().algorithm().use_parameter_sharing()) {
-      return KeyError(config, "algorithm.use_parameter_sharing",
-                      absl::StrCat("got false, but multi_agent gives policy \"", names.policies[i].value(), "\" to ",
-                                   played[i], " agents"));
-    }
   }
   return of_agent;
+}
+
+/// By policy slot, the agents that may be played by it, as places in possible_agents.
+std::vector<std::vector<size_t>> PlayedAgents(const std::vector<std::vector<MappedPolicy>>& policies_of_agent,
+                                              size_t num_policies) {
+  std::vector<std::vector<size_t>> played(num_policies);
+  for (size_t agent = 0; agent < policies_of_agent.size(); ++agent) {
+    for (const MappedPolicy& mapped : policies_of_agent[agent]) {
+      played[static_cast<size_t>(mapped.policy.value())].push_back(agent);
+    }
+  }
+  return played;
+}
+
+/// The space that multi_agent.policies gives, or one without value.
+absl::StatusOr<space::Space> GivenSpace(const std::string& text) {
+  if (text.empty()) return space::Space();
+  return space::ParseSpace(text);  // as the loader has read it
+}
+
+struct GivenSpaces {
+  space::Space observation_space;
+  space::Space action_space;
+
+  bool any() const { return observation_space.has_value() || action_space.has_value(); }
+  bool Fit(const env::AgentSpec& agent) const {
+    return (!observation_space.has_value() || observation_space == agent.observation_space) &&
+           (!action_space.has_value() || action_space == agent.action_space);
+  }
+};
+absl::StatusOr<GivenSpaces> SpacesOf(const RunConfig& config, const PolicyId& id) {
+  GivenSpaces given;
+  const v1::PolicyConfig* const policy = FindPolicyConfig(config, id);
+  if (policy == nullptr) return given;
+  TROUPE_ASSIGN_OR_RETURN(given.observation_space, GivenSpace(policy->observation_space()));
+  TROUPE_ASSIGN_OR_RETURN(given.action_space, GivenSpace(policy->action_space()));
+  return given;
+}
+
+/// Checks the spaces that a policy is given against the agents it plays. For one that plays nobody yet, the agents that
+/// it could.
+absl::Status CompletePlayed(const RunConfig& config, const env::EnvSpec& env, const PolicyId& id,
+                            std::vector<size_t>* played) {
+  const std::string key = JoinKey("multi_agent.policies", id.value());
+  TROUPE_ASSIGN_OR_RETURN(const GivenSpaces given, SpacesOf(config, id));
+  const auto differs = [&](const char* name, const space::Space& got, const space::Space& expected,
+                           const env::AgentSpec& agent) {
+    return KeyError(config, JoinKey(key, name),
+                    absl::StrCat("got ", got.ToString(), ", expected ", expected.ToString(), " of agent \"",
+                                 agent.id.value(), "\", which policy \"", id.value(), "\" plays"));
+  };
+  for (const size_t place : *played) {
+    const env::AgentSpec& agent = env.possible_agents[place];
+    if (given.observation_space.has_value() && given.observation_space != agent.observation_space) {
+      return differs("observation_space", given.observation_space, agent.observation_space, agent);
+    }
+    if (given.action_space.has_value() && given.action_space != agent.action_space) {
+      return differs("action_space", given.action_space, agent.action_space, agent);
+    }
+  }
+  if (!played->empty()) return absl::OkStatus();
+  for (size_t place = 0; place < env.possible_agents.size(); ++place) {
+    if (given.Fit(env.possible_agents[place])) played->push_back(place);
+  }
+  if (played->empty()) {
+    return KeyError(config, JoinKey(key, given.observation_space.has_value() ? "observation_space" : "action_space"),
+                    absl::StrCat("policy \"", id.value(), "\" has spaces of no agent: got ",
+                                 given.observation_space.ToString(), " and ", given.action_space.ToString(),
+                                 ", expected those of one of ", absl::StrJoin(AgentIds(env), ", ")));
+  }
+  const env::AgentSpec& first = env.possible_agents[played->front()];
+  for (const size_t place : *played) {
+    const env::AgentSpec& agent = env.possible_agents[place];
+    if (agent.observation_space == first.observation_space && agent.action_space == first.action_space) continue;
+    return KeyError(
+        config, key,
+        absl::StrCat("policy \"", id.value(), "\" plays no agent; the agents are ", absl::StrJoin(AgentIds(env), ", "),
+                     ", whose spaces differ, so that it needs ", "observation_space and action_space of its own"));
+  }
+  return absl::OkStatus();
 }
 
 policy::Activation ToActivation(v1::Activation activation) { return static_cast<policy::Activation>(activation); }
@@ -213,18 +330,6 @@ policy::ModelSpec ToModel(const v1::ModelConfig& model) {
   spec.actor_output_gain = model.actor_output_gain();
   spec.initial_log_std = model.initial_log_std();
   return spec;
-}
-
-/// The run's model with a policy's overrides.
-policy::ModelSpec ModelOf(const RunConfig& config, const PolicyId& id) {
-  v1::ModelConfig model = config.proto().model();
-  if (const v1::PolicyConfig* policy = FindConfig(config, id)) {
-    // MergeFrom appends to lists; an override replaces them.
-    if (policy->model().actor_hidden_sizes_size() > 0) model.clear_actor_hidden_sizes();
-    if (policy->model().critic_hidden_sizes_size() > 0) model.clear_critic_hidden_sizes();
-    model.MergeFrom(policy->model());
-  }
-  return ToModel(model);
 }
 
 /// A space with a part that no action distribution fits, or nothing.
@@ -256,22 +361,12 @@ int64_t JointObservationSize(const env::EnvSpec& env) {
   return size;
 }
 
-/// Spaces, mask and one-hot from the agents that play the policy.
-absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env,
-                             const std::vector<std::vector<MappedPolicy>>& policies_of_agent, PolicySlot slot,
-                             PolicySpec* spec) {
-  const env::AgentSpec* first = nullptr;
-  int agents = 0;
-  for (size_t i = 0; i < policies_of_agent.size(); ++i) {
-    const bool plays = std::any_of(policies_of_agent[i].begin(), policies_of_agent[i].end(),
-                                   [slot](const MappedPolicy& mapped) { return mapped.policy == slot; });
-    if (!plays) continue;
-    const env::AgentSpec& agent = env.possible_agents[i];
-    ++agents;
-    if (first == nullptr) {
-      first = &agent;
-      continue;
-    }
+/// Spaces, mask and one-hot from the agents that play the policy; at least one.
+absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, const std::vector<size_t>& played,
+                             const SettingsOf& of, PolicySpec* spec) {
+  const env::AgentSpec* const first = &env.possible_agents[played.front()];
+  for (const size_t place : played) {
+    const env::AgentSpec& agent = env.possible_agents[place];
     const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
       return KeyError(config, "multi_agent.policy_mapping",
                       absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(), "\" of policy \"",
@@ -286,24 +381,24 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env,
     }
     if (agent.has_action_mask != first->has_action_mask) return differ("action masks", "one", "none");
   }
-  TROUPE_CHECK(first != nullptr);  // MapAgents refused a policy that plays nobody
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
   if (!HasServableActions(first->action_space)) {
     return KeyError(
-        config, "algorithm.name",
-        absl::StrCat(EnumWord(*v1::AlgorithmName_descriptor()->FindValueByNumber(config.proto().algorithm().name())),
+        config, AlgorithmKey(config, of, "name"),
+        absl::StrCat(EnumWord(*v1::AlgorithmName_descriptor()->FindValueByNumber(algorithm.name())),
                      " cannot serve the action space ", first->action_space.ToString(), " of agent \"",
                      first->id.value(),
                      "\", expected Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of them"));
   }
-  const v1::AlgorithmConfig& algorithm = config.proto().algorithm();
   if (algorithm.use_actions_mask()) {
+    const std::string key = AlgorithmKey(config, of, "use_actions_mask");
     if (HasContinuousActions(first->action_space)) {
-      return KeyError(config, "algorithm.use_actions_mask",
+      return KeyError(config, key,
                       absl::StrCat("got true, but agent \"", first->id.value(), "\" has a continuous action, ",
                                    first->action_space.ToString(), ", expected discrete ones only"));
     }
     if (!first->has_action_mask) {
-      return KeyError(config, "algorithm.use_actions_mask",
+      return KeyError(config, key,
                       absl::StrCat("got true, but ", env.name, " gives agent \"", first->id.value(), "\" no mask"));
     }
   }
@@ -311,21 +406,21 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env,
   spec->action_space = first->action_space;
   const bool wants_mask = !algorithm.has_use_actions_mask() || algorithm.use_actions_mask();
   spec->has_action_mask = first->has_action_mask && wants_mask;
-  spec->agent_id_size = algorithm.use_agent_id() && agents > 1 ? env.num_agents() : 0;
+  spec->agent_id_size = algorithm.use_agent_id() && played.size() > 1 ? env.num_agents() : 0;
   spec->critic_agent_id = algorithm.critic_agent_id() && spec->agent_id_size > 0;
   return absl::OkStatus();
 }
 
-absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, PolicySpec* spec) {
-  const v1::AlgorithmConfig& algorithm = config.proto().algorithm();
+absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
   const bool centralized = algorithm.name() == v1::ALGORITHM_NAME_MAPPO;
   if (algorithm.use_global_state()) {
     if (!centralized) {
-      return KeyError(config, "algorithm.use_global_state",
+      return KeyError(config, AlgorithmKey(config, of, "use_global_state"),
                       "got true, but only mappo has a centralized critic; expected algorithm.name: mappo");
     }
     if (env.state_kind == env::StateKind::kNone) {
-      return KeyError(config, "algorithm.use_global_state",
+      return KeyError(config, AlgorithmKey(config, of, "use_global_state"),
                       absl::StrCat("got true, but ", env.name,
                                    " has no global state; expected false (the critic sees all observations)"));
     }
@@ -339,9 +434,9 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, Po
 }
 
 /// What networks need: inputs, normalizer, action bounding.
-absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, PolicySpec* spec) {
-  TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, spec));
-  spec->normalize_observations = config.proto().algorithm().normalize_observations();
+absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
+  TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
+  spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   spec->action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());
   spec->action_scaling = config.proto().action_scaling();
   if (const absl::Status status = spec->Validate(); !status.ok()) {
@@ -352,13 +447,17 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, Poli
 }
 
 /// A policy without networks gets nothing of theirs, and its actions are the environment's own.
-absl::Status FillWithoutNetworks(const RunConfig& config, PolicySpec* spec) {
+absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
   const std::string key = JoinKey("multi_agent.policies", spec->id.value());
-  if (FindConfig(config, spec->id)->has_model()) {
+  const auto no_networks = [&](const std::string& at) {
     return KeyError(
-        config, JoinKey(key, "model"),
+        config, at,
         absl::StrCat("got overrides, but class ", base::LogSafe(spec->policy_class.ToString()), " has no networks"));
-  }
+  };
+  const v1::PolicyConfig& policy = *FindPolicyConfig(config, spec->id);
+  if (policy.has_model()) return no_networks(JoinKey(key, "model"));
+  if (policy.has_algorithm()) return no_networks(JoinKey(key, "algorithm"));
+  if (!of.own_agent.empty()) return no_networks("multi_agent.agents");
   spec->model = {};
   spec->agent_id_size = 0;
   spec->critic_agent_id = false;
@@ -375,19 +474,35 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
   TROUPE_ASSIGN_OR_RETURN(Names names, ResolveNames(config, env));
   ResolvedPolicies resolved;
   TROUPE_ASSIGN_OR_RETURN(resolved.policies_of_agent, MapAgents(config, env, names));
-  TROUPE_ASSIGN_OR_RETURN(resolved.trains, ResolveTrains(config, names));
-  resolved.rules = std::move(names.rules);
+  TROUPE_ASSIGN_OR_RETURN(resolved.train_rules, ResolveTrainRules(config, names.policies));
+  TROUPE_ASSIGN_OR_RETURN(resolved.trains, ResolveTrains(config, names, resolved.train_rules));
+  std::vector<std::vector<size_t>> played = PlayedAgents(resolved.policies_of_agent, names.policies.size());
+  const std::vector<std::string> agents = AgentIds(env);
+  std::vector<std::vector<std::string>> players;
+  for (const std::vector<size_t>& places : played) {
+    players.emplace_back();
+    for (const size_t place : places) players.back().push_back(agents[place]);
+  }
+  TROUPE_ASSIGN_OR_RETURN(resolved.settings, ResolveSettings(config, agents, names.policies, players));
   for (size_t i = 0; i < names.policies.size(); ++i) {
+    const PolicyId& id = names.policies[i];
+    if (played[i].size() > 1 && !config.proto().algorithm().use_parameter_sharing()) {
+      return KeyError(config, "algorithm.use_parameter_sharing",
+                      absl::StrCat("got false, but multi_agent gives policy \"", id.value(), "\" to ", played[i].size(),
+                                   " agents"));
+    }
+    TROUPE_RETURN_IF_ERROR(CompletePlayed(config, env, id, &played[i]));
+    const SettingsOf& of = resolved.settings[i];
     PolicySpec spec;
-    spec.id = names.policies[i];
-    TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ClassOf(config, spec.id));
-    spec.model = ModelOf(config, spec.id);
-    TROUPE_RETURN_IF_ERROR(
-        InferFromAgents(config, env, resolved.policies_of_agent, PolicySlot(static_cast<int32_t>(i)), &spec));
-    TROUPE_RETURN_IF_ERROR(spec.policy_class.has_weights() ? FillNetworks(config, env, &spec)
-                                                           : FillWithoutNetworks(config, &spec));
+    spec.id = id;
+    TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ClassOf(config, id));
+    spec.model = ToModel(ModelOf(config, of));
+    TROUPE_RETURN_IF_ERROR(InferFromAgents(config, env, played[i], of, &spec));
+    TROUPE_RETURN_IF_ERROR(spec.policy_class.has_weights() ? FillNetworks(config, env, of, &spec)
+                                                           : FillWithoutNetworks(config, of, &spec));
     resolved.specs.push_back(std::move(spec));
   }
+  resolved.rules = std::move(names.rules);
   return resolved;
 }
 

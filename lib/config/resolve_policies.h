@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -7,6 +8,7 @@
 #include "lib/env/env_spec.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/sample/train_rules.h"
 
 namespace troupe::config {
 
@@ -16,19 +18,30 @@ struct MappedPolicy {
   double probability = 1;  ///< in an episode
 };
 
+/// Whose settings: a policy's and, where multi_agent.agents says something of the one agent that plays it and nothing
+/// else, that agent's.
+struct SettingsOf {
+  policy::PolicyId policy;
+  std::string own_agent = {};  ///< empty: none
+};
+
 /// The part of a ResolvedRun that says who plays whom.
 struct ResolvedPolicies {
   std::vector<policy::PolicySpec> specs;  ///< by policy slot
   std::vector<policy::MappingRule> rules;
   std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot
   std::vector<bool> trains;                                  ///< by policy slot: policies_to_train
+  std::vector<sample::TrainRule> train_rules;                ///< on which trajectories; empty: all
+  std::vector<SettingsOf> settings;                          ///< by policy slot, for AlgorithmOf
 };
 
 /// Policies and mapping from multi_agent, algorithm and model, with spaces from the agents that each policy plays.
-/// INVALID_ARGUMENT with the place of the key for: no rule for an agent, a policy that nobody plays or that is not
-/// listed, policies_to_train of an unknown one or of a class that is not trained, a class that is unknown or cannot
-/// play the agents' spaces, a model for a class without, different spaces under one policy, a mask that is not there or
-/// over a continuous action, a global state that is not there, a space that PPO cannot serve.
+/// INVALID_ARGUMENT with the place of the key for: no rule for an agent, policies that do not pair with the agents, a
+/// policy that is not listed, one that plays nobody and whose spaces cannot be told, spaces that disagree with the
+/// agents', a function that is not registered, policies_to_train of an unknown one or of a class that is not trained,
+/// overrides that are for nobody (ResolveSettings), a class that is unknown or cannot play the agents' spaces, a model
+/// for a class without, different spaces under one policy, a mask that is not there or over a continuous action, a
+/// global state that is not there, a space that PPO cannot serve.
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env);
 
 }  // namespace troupe::config

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/overrides.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
@@ -116,7 +119,8 @@ struct BatchRows {
   /// give them all to one.
   int64_t fewest = 0;
 };
-BatchRows CountRows(const ResolvedRun& run) {
+/// `only`: of this policy alone.
+BatchRows CountRows(const ResolvedRun& run, std::optional<size_t> only) {
   const int64_t env_steps = EnvStepsOfBatch(run);
   std::vector<double> agents(run.policies.size(), 0);
   std::vector<int64_t> always(run.policies.size(), 0);
@@ -129,45 +133,58 @@ BatchRows CountRows(const ResolvedRun& run) {
   rows.most =
       static_cast<int64_t>(std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(env_steps)));
   rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * env_steps;
-  for (const int64_t count : always) {
-    if (count > 0) rows.fewest = std::min(rows.fewest, count * env_steps);
+  for (size_t p = 0; p < always.size(); ++p) {
+    if (always[p] > 0 && only.value_or(p) == p) rows.fewest = std::min(rows.fewest, always[p] * env_steps);
+  }
+  // Of one that plays nobody yet nothing is known.
+  if (only.has_value()) {
+    rows.most = agents[*only] == 0 ? rows.fewest
+                                   : static_cast<int64_t>(std::ceil(agents[*only] * static_cast<double>(env_steps)));
   }
   return rows;
 }
 
-absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run) {
-  const v1::AlgorithmConfig& algorithm = run.config.proto().algorithm();
-  const BatchRows rows = CountRows(run);
+absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::AlgorithmConfig& algorithm,
+                                      const SettingsOf& of, size_t slot) {
+  // What the run says is counted on all policies, an override on its own.
+  const auto count = [&](const std::string& key) {
+    return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
+  };
   if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
     return KeyError(run.config, "algorithm.num_minibatches",
                     "got a value besides algorithm.minibatch_size, expected one of the two");
   }
   if (algorithm.has_num_minibatches()) {
+    const std::string key = AlgorithmKey(run.config, of, "num_minibatches");
+    const BatchRows rows = count(key);
     if (algorithm.num_minibatches() > rows.most) {
-      return KeyError(run.config, "algorithm.num_minibatches",
+      return KeyError(run.config, key,
                       absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
                                    " rows that a policy has in a batch of ", BatchText(run)));
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
+  const std::string key = AlgorithmKey(run.config, of, "minibatch_size");
+  const BatchRows rows = count(key);
   if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
   if (algorithm.minibatch_size() > rows.fewest) {
-    return KeyError(run.config, "algorithm.minibatch_size",
+    return KeyError(run.config, key,
                     absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
                                  " rows that a policy has in a batch of ", BatchText(run)));
   }
   return algorithm.minibatch_size();
 }
 
-absl::Status FillPpo(ResolvedRun* run) {
-  const v1::AlgorithmConfig& algorithm = run->config.proto().algorithm();
+absl::StatusOr<training::PpoOptions> PpoOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
   training::PpoOptions ppo;
   ppo.learning_rate = ToSchedule(algorithm.lr());
   ppo.critic_learning_rate = {0, 0, 0};
   if (algorithm.has_critic_lr()) {
     ppo.critic_learning_rate = ToSchedule(algorithm.critic_lr());
     if (ppo.critic_learning_rate.initial <= 0) {
-      return KeyError(run->config, "algorithm.critic_lr", "got 0 to begin with, expected a number > 0 or auto");
+      return KeyError(run.config, AlgorithmKey(run.config, of, "critic_lr"),
+                      "got 0 to begin with, expected a number > 0 or auto");
     }
   }
   ppo.adam_epsilon = algorithm.adam_epsilon();
@@ -187,22 +204,39 @@ absl::Status FillPpo(ResolvedRun* run) {
   ppo.target_kl = algorithm.target_kl();
   ppo.max_grad_norm = algorithm.max_grad_norm();
   ppo.num_epochs = algorithm.num_epochs();
-  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(*run));
-  run->ppo.assign(run->policies.size(), ppo);
+  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(run, algorithm, of, slot));
+  return ppo;
+}
+
+absl::Status FillPpo(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
+  for (size_t slot = 0; slot < settings.size(); ++slot) {
+    TROUPE_ASSIGN_OR_RETURN(run->ppo.emplace_back(), PpoOf(*run, settings[slot], slot));
+  }
   return absl::OkStatus();
 }
 
 absl::Status FillPolicyMap(ResolvedRun* run) {
   const v1::MultiAgentConfig& multi_agent = run->config.proto().multi_agent();
   run->policy_map.capacity = multi_agent.policy_map_capacity();
+  run->rollout.policy_map_capacity = multi_agent.policy_map_capacity();
   run->policy_map.host_budget_bytes = multi_agent.policy_map_host_budget_bytes();
   run->policy_map.states_are_swappable = multi_agent.policy_states_are_swappable();
   run->policy_map_cache = multi_agent.policy_map_cache();
   if (!run->policy_map.states_are_swappable) return absl::OkStatus();
+  const std::string key = "multi_agent.policy_states_are_swappable";
   const absl::Status swappable = policy::CheckSwappable(run->policies);
-  if (swappable.ok()) return swappable;
-  return KeyError(run->config, "multi_agent.policy_states_are_swappable",
-                  absl::StrCat("got true, but ", std::string(swappable.message())));
+  if (!swappable.ok())
+    return KeyError(run->config, key, absl::StrCat("got true, but ", std::string(swappable.message())));
+  const auto trainable = [run](size_t slot) { return run->policies[slot].policy_class.trainable(); };
+  size_t first = 0;
+  while (first < run->policies.size() && !trainable(first)) ++first;
+  for (size_t slot = first; slot < run->policies.size(); ++slot) {
+    if (!trainable(slot) || run->ppo[slot].use_value_norm == run->ppo[first].use_value_norm) continue;
+    return KeyError(run->config, key,
+                    absl::StrCat("got true, but policies \"", run->policies[first].id.value(), "\" and \"",
+                                 run->policies[slot].id.value(), "\" differ in use_value_norm"));
+  }
+  return absl::OkStatus();
 }
 
 void FillSchema(ResolvedRun* run) {
@@ -403,11 +437,12 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   run.policies = std::move(policies.specs);
   run.mapping_rules = std::move(policies.rules);
   run.policies_of_agent = std::move(policies.policies_of_agent);
-  TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_RETURN_IF_ERROR(FillLearner(&run));
   run.learner.trains = std::move(policies.trains);
+  run.learner.train_rules = std::move(policies.train_rules);
   FillSchema(&run);
-  TROUPE_RETURN_IF_ERROR(FillPpo(&run));
+  TROUPE_RETURN_IF_ERROR(FillPpo(policies.settings, &run));
+  TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_RETURN_IF_ERROR(CheckBudget(run));
   FillStop(&run);
   FillResults(&run);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/testing/resolve_fixture.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {
@@ -12,79 +13,7 @@ namespace {
 
 using space::Space;
 
-/// An environment that is only asked for its spec.
-class SpecEnv final : public env::MultiAgentEnv {
- public:
-  explicit SpecEnv(env::EnvSpec spec) : spec_(std::move(spec)) {}
-  const env::EnvSpec& spec() const override { return spec_; }
-  absl::Status Reset(const env::EpisodeSeed&, env::StepWriter&) override { return absl::OkStatus(); }
-  absl::Status Step(env::ActionRows, env::StepWriter&) override { return absl::OkStatus(); }
-
- private:
-  const env::EnvSpec spec_;
-};
-
-env::AgentSpec Agent(const std::string& id, Space observation, Space action, bool mask = false) {
-  return {env::AgentId(id), std::move(observation), std::move(action), mask};
-}
-
-env::EnvSpec Spec(const std::string& name, std::vector<env::AgentSpec> agents) {
-  env::EnvSpec spec;
-  spec.name = name;
-  spec.possible_agents = std::move(agents);
-  return spec;
-}
-
-class ResolveRunTest : public testing::Test {
- protected:
-  ResolveRunTest() {
-    const Space obs3 = *Space::Box(-1, 1, {3});
-    const Space obs2 = *Space::Box(-1, 1, {2});
-    const Space go = *Space::Discrete(5);
-    Add(Spec("team", {Agent("agent_0", obs3, go), Agent("agent_1", obs3, go), Agent("agent_2", obs3, go)}));
-    Add(Spec("mixed", {Agent("wolf_0", obs3, go), Agent("wolf_1", obs3, go), Agent("sheep", obs2, go)}));
-    Add(Spec("continuous", {Agent("a", obs3, *Space::Box(-2, 2, {2}))}));
-    Add(Spec("unbounded", {Agent("a", obs3, *Space::Box(-INFINITY, INFINITY, {2}))}));
-    Add(Spec("integer", {Agent("a", obs3, *Space::Tuple({go, *Space::Box(0, 3, {2}, tensor::DType::kInt32)}))}));
-    Add(Spec("masked", {Agent("a", obs3, go, true), Agent("b", obs3, go, true)}));
-    Add(Spec("odd name", {Agent("an agent", obs3, go)}));
-    env::EnvSpec state = Spec("state", {Agent("a", obs3, go), Agent("b", obs3, go)});
-    state.state_kind = env::StateKind::kPerEnv;
-    state.state_space = *Space::Box(-1, 1, {7});
-    state.has_agent_mask = true;
-    state.info_columns = {"hits"};
-    Add(state);
-  }
-
-  void Add(const env::EnvSpec& spec) {
-    registry_.Register(
-        {spec.name, "for tests", [spec](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
-           const absl::StatusOr<int64_t> size = args.GetInt("N", 3, 1, 10);
-           if (!size.ok()) return size.status();
-           if (const absl::Status known = args.CheckAllKnown(spec.name); !known.ok()) return known;
-           return std::make_unique<SpecEnv>(spec);
-         }});
-  }
-
-  absl::StatusOr<ResolvedRun> TryResolve(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-    const absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml", overrides);
-    if (!config.ok()) return config.status();
-    return ResolveRun(*config, registry_);
-  }
-
-  ResolvedRun Resolve(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-    absl::StatusOr<ResolvedRun> run = TryResolve(yaml, overrides);
-    EXPECT_TRUE(run.ok()) << run.status();
-    return run.ok() ? *run : ResolvedRun();
-  }
-
-  std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-    const absl::StatusOr<ResolvedRun> run = TryResolve(yaml, overrides);
-    return run.ok() ? "OK" : std::string(run.status().message());
-  }
-
-  env::EnvRegistry registry_;
-};
+using ResolveRunTest = ResolveFixture;
 
 TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
   const ResolvedRun run = Resolve("env: {name: team}");
@@ -355,14 +284,9 @@ TEST_F(ResolveRunTest, PolicyMistakes) {
   EXPECT_EQ(ErrorOf("env: {name: mixed}"),
             "default: multi_agent.policy_mapping: agents \"wolf_0\" and \"sheep\" of policy \"default_policy\" have "
             "different observation spaces: Box(-1, 1, [3]) and Box(-1, 1, [2]); give them policies of their own");
-  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [a, b]}"),
-            "run.yaml:2:14: multi_agent.policy_mapping: is missing, expected rules for 2 policies, or per_agent");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [blue, red], policy_mapping: {\"*\": rde}}"),
             "run.yaml:2:60: multi_agent.policy_mapping.*: got policy \"rde\", which multi_agent.policies does not "
             "list; the nearest is \"red\"");
-  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: {a: {}, b: {}}, policy_mapping: {\"*\": a}}"),
-            "run.yaml:2:33: multi_agent.policies.b: policy \"b\" plays no agent; the agents are agent_0, agent_1, "
-            "agent_2");
   EXPECT_NE(ErrorOf("env: {name: team}\nmulti_agent: {policy_mapping: {agent_0: a}}")
                 .find("run.yaml:2:31: multi_agent.policy_mapping: "),
             std::string::npos);
@@ -434,6 +358,7 @@ TEST_F(ResolveRunTest, ThePolicyMapIsConfigured) {
       "env: {name: team}\nmulti_agent: {policy_mapping: per_agent, policy_map_capacity: 2, policy_map_cache: /fast, "
       "policy_map_host_budget_bytes: 0, policy_states_are_swappable: true}");
   EXPECT_EQ(set.policy_map.capacity, 2);
+  EXPECT_EQ(set.rollout.policy_map_capacity, 2) << "workers have a map of their own";
   EXPECT_EQ(set.policy_map.host_budget_bytes, 0);
   EXPECT_TRUE(set.policy_map.states_are_swappable);
   EXPECT_EQ(set.policy_map_cache, "/fast");

@@ -193,20 +193,22 @@ TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
   EXPECT_NE(ErrorOf("multi_agent: {policies: [a/b]}").find("run.yaml:1:26: multi_agent.policies: "), std::string::npos);
   EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"), "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {modle: {}}}}"),
-            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class and model only");
+            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class, observation_space, "
+            "action_space, model and algorithm");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {model: {activation: x}}}}"),
             "run.yaml:1:50: multi_agent.policies.a.model.activation: got \"x\", expected one of tanh, relu, elu, gelu, "
             "sigmoid, silu, identity");
   EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: [a]}"),
             "run.yaml:1:31: multi_agent.policy_mapping: got a list, expected a mapping from globs over agent ids to "
-            "policy ids (or to {id: weight}), or per_agent");
-  EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: {x: [a]}}"),
-            "run.yaml:1:35: multi_agent.policy_mapping.x: got a list, expected a policy id, or a mapping from policy "
-            "ids to weights");
+            "policy ids (or to {id: weight} or {function: NAME}), or per_agent");
   EXPECT_EQ(
-      ErrorOf("multi_agent: {policy_mapping: {x: {}}}"),
-      "run.yaml:1:35: multi_agent.policy_mapping.x: got an empty mapping, expected a policy id, or a mapping from "
-      "policy ids to weights");
+      ErrorOf("multi_agent: {policy_mapping: {x: [a]}}"),
+      "run.yaml:1:35: multi_agent.policy_mapping.x: got a list, expected a policy id, a mapping from policy ids to "
+      "weights, or {function: NAME}");
+  EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: {x: {}}}"),
+            "run.yaml:1:35: multi_agent.policy_mapping.x: got an empty mapping, expected a policy id, a mapping from "
+            "policy ids "
+            "to weights, or {function: NAME}");
   for (const char* weight : {"0", "-1", ".nan", ".inf", "much"}) {
     EXPECT_NE(ErrorOf(std::string("multi_agent: {policy_mapping: {x: {a: ") + weight + "}}}")
                   .find("multi_agent.policy_mapping.x.a: got "),
@@ -253,7 +255,8 @@ TEST(RunConfigTest, PoliciesToTrainAreAllOrAList) {
   const RunConfig config = Parse("multi_agent: {policies_to_train: [a, all]}");
   EXPECT_NE(config.ToYaml().find("policies_to_train: [a, \"all\"]"), std::string::npos) << config.ToYaml();
   EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: a}"),
-            "run.yaml:1:34: multi_agent.policies_to_train: got \"a\", expected a list of policy ids, or all");
+            "run.yaml:1:34: multi_agent.policies_to_train: got \"a\", expected a list of policy ids and "
+            "{policies, only_against, only_newest, function}, or all");
   EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: [a, a]}"),
             "run.yaml:1:38: key \"multi_agent.policies_to_train.a\" is there twice");
   EXPECT_NE(ErrorOf("multi_agent: {policies_to_train: [../x]}").find("run.yaml:1:35: multi_agent.policies_to_train: "),

@@ -96,7 +96,8 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
   if (type == v1::PolicyMapping::descriptor()) return KeyForm::kPolicyMapping;
-  if (type == v1::PolicyIdList::descriptor()) return KeyForm::kPolicyIds;
+  if (type == v1::AgentConfig::descriptor()) return KeyForm::kAgents;
+  if (type == v1::PoliciesToTrain::descriptor()) return KeyForm::kPoliciesToTrain;
   return KeyForm::kSection;
 }
 
@@ -144,10 +145,13 @@ std::string Expectation(const FieldDescriptor& field) {
       text = "a list of policy ids or a mapping from policy id to overrides";
       break;
     case KeyForm::kPolicyMapping:
-      text = "a mapping from globs over agent ids to policy ids (or to {id: weight}), or per_agent";
+      text = "a mapping from globs over agent ids to policy ids (or to {id: weight} or {function: NAME}), or per_agent";
       break;
-    case KeyForm::kPolicyIds:
-      text = "a list of policy ids";
+    case KeyForm::kAgents:
+      text = "a mapping from globs over agent ids to overrides";
+      break;
+    case KeyForm::kPoliciesToTrain:
+      text = "a list of policy ids and {policies, only_against, only_newest, function}";
       break;
   }
   return rule.unset().empty() ? text : absl::StrCat(text, ", or ", rule.unset());

@@ -13,14 +13,15 @@ namespace troupe::config {
 
 /// How a key is written in YAML.
 enum class KeyForm {
-  kSection,        ///< a mapping whose keys are the fields of a message
-  kScalar,         ///< a number, boolean, string or word of an enum
-  kIntegerList,    ///< [64, 64]
-  kSchedule,       ///< a number or {initial, final, env_steps}
-  kArguments,      ///< a free mapping of names to scalars
-  kPolicies,       ///< a list of ids or a mapping from id to overrides
-  kPolicyMapping,  ///< an ordered mapping from glob to policy id, or per_agent
-  kPolicyIds,      ///< [id, id], which may be empty
+  kSection,          ///< a mapping whose keys are the fields of a message
+  kScalar,           ///< a number, boolean, string or word of an enum
+  kIntegerList,      ///< [64, 64]
+  kSchedule,         ///< a number or {initial, final, env_steps}
+  kArguments,        ///< a free mapping of names to scalars
+  kPolicies,         ///< a list of ids or a mapping from id to overrides
+  kAgents,           ///< a mapping from glob over agent ids to overrides
+  kPolicyMapping,    ///< an ordered mapping from glob to policy id, per_agent, or {function: NAME}
+  kPoliciesToTrain,  ///< [id, {only_against: [id]}], which may be empty
 };
 KeyForm FormOf(const google::protobuf::FieldDescriptor& field);
 

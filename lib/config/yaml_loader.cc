@@ -1,6 +1,5 @@
 #include "lib/config/yaml_loader.h"
 
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -10,8 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/foreign_keys.h"
-#include "lib/policy/ids.h"
-#include "lib/policy/policy_class.h"
+#include "lib/config/yaml_scalars.h"
 #include <google/protobuf/reflection.h>
 
 namespace troupe::config {
@@ -20,34 +18,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53: beyond it a double skips integers
-
-/// Quoted scalars ("5") carry YAML's non-specific tag "!" and are strings, whatever they look like.
-bool IsPlain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
-
-std::optional<double> ParseDouble(const YAML::Node& node) {
-  double value = 0;
-  if (!IsPlain(node) || !absl::SimpleAtod(node.Scalar(), &value) || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-/// Integers, and numbers like 1e6 that are one.
-std::optional<int64_t> ParseInteger(const YAML::Node& node) {
-  int64_t value = 0;
-  if (IsPlain(node) && absl::SimpleAtoi(node.Scalar(), &value)) return value;
-  const std::optional<double> real = ParseDouble(node);
-  if (!real || *real != std::trunc(*real) || std::abs(*real) > kMaxExactInteger) return std::nullopt;
-  return static_cast<int64_t>(*real);
-}
-
-std::optional<bool> ParseBool(const YAML::Node& node) {
-  if (!IsPlain(node)) return std::nullopt;
-  const std::string& text = node.Scalar();
-  if (text == "true" || text == "True") return true;
-  if (text == "false" || text == "False") return false;
-  return std::nullopt;
-}
-
 void SetArgument(const YAML::Node& node, v1::Argument* argument) {
   if (node.IsNull()) return argument->set_null_value(true);
   if (const std::optional<bool> flag = ParseBool(node)) return argument->set_bool_value(*flag);
@@ -55,10 +25,6 @@ void SetArgument(const YAML::Node& node, v1::Argument* argument) {
   if (IsPlain(node) && absl::SimpleAtoi(node.Scalar(), &integer)) return argument->set_int_value(integer);
   if (const std::optional<double> real = ParseDouble(node)) return argument->set_double_value(*real);
   argument->set_string_value(node.Scalar());
-}
-
-bool IsUnsetWord(const YAML::Node& node, const v1::KeyRule& rule) {
-  return !rule.unset().empty() && IsPlain(node) && node.Scalar() == rule.unset();
 }
 
 }  // namespace
@@ -92,8 +58,7 @@ absl::Status YamlLoader::WrongValue(const YAML::Node& node, const std::string& k
   return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected ", Expectation(field)));
 }
 
-absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const std::string& section,
-                                                  std::map<std::string, bool>* seen) {
+absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const std::string& section, Seen* seen) {
   key_place_ = Place(name);
   const std::string in = section.empty() ? "" : absl::StrCat(" in ", section);
   if (!name.IsScalar() || name.Scalar().empty()) {
@@ -113,7 +78,7 @@ absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& 
     return Error(node, absl::StrCat(section.empty() ? "the configuration" : section, ": got ", Describe(node),
                                     ", expected a section (a mapping)"));
   }
-  std::map<std::string, bool> seen;
+  Seen seen;
   for (const auto& entry : node) {
     TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, section, &seen));
     const std::string key = JoinKey(section, name);
@@ -124,7 +89,8 @@ absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& 
     }
     // An override places the keys it sets, not the sections around them.
     const KeyForm form = FormOf(*field);
-    const bool is_group = form == KeyForm::kSection || form == KeyForm::kArguments || form == KeyForm::kPolicies;
+    const bool is_group = form == KeyForm::kSection || form == KeyForm::kArguments || form == KeyForm::kPolicies ||
+                          form == KeyForm::kAgents;
     if (fixed_place_.empty() || !is_group) places_[key] = Place(entry.second);
     TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *field, message));
   }
@@ -151,8 +117,10 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadPolicies(node, key, field, message);
     case KeyForm::kPolicyMapping:
       return LoadPolicyMapping(node, key, field, message);
-    case KeyForm::kPolicyIds:
-      return LoadPolicyIds(node, key, field, message);
+    case KeyForm::kAgents:
+      return LoadAgents(node, key, field, message);
+    case KeyForm::kPoliciesToTrain:
+      return LoadPoliciesToTrain(node, key, field, message);
   }
   TROUPE_CHECK(false);
 }
@@ -222,7 +190,7 @@ absl::Status YamlLoader::LoadSchedule(const YAML::Node& node, const std::string&
   const v1::KeyRule& rule = RuleOf(field);
   v1::Schedule schedule;
   if (node.IsMap()) {
-    std::map<std::string, bool> seen;
+    Seen seen;
     for (const auto& entry : node) {
       TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
       if (name == "initial" || name == "final") {
@@ -264,7 +232,7 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
   for (const v1::Argument& argument : reflection.GetRepeatedFieldRef<v1::Argument>(*message, &field)) {
     merged[argument.name()] = argument;
   }
-  std::map<std::string, bool> seen;
+  Seen seen;
   for (const auto& entry : node) {
     TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
     if (!entry.second.IsScalar() && !entry.second.IsNull()) {
@@ -278,147 +246,6 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
   }
   reflection.ClearField(message, &field);
   for (const auto& [name, argument] : merged) reflection.AddMessage(message, &field)->CopyFrom(argument);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> YamlLoader::NewPolicyId(const YAML::Node& node, const std::string& key,
-                                                    std::map<std::string, bool>* seen) {
-  TROUPE_ASSIGN_OR_RETURN(std::string id, EntryName(node, key, seen));
-  if (const absl::Status status = policy::ValidatePolicyId(id); !status.ok()) {
-    return Error(node, absl::StrCat(key, ": ", std::string(status.message())));
-  }
-  return id;
-}
-
-absl::Status YamlLoader::LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field,
-                                      Message* message) {
-  const google::protobuf::Reflection& reflection = *message->GetReflection();
-  if (node.IsNull()) return absl::OkStatus();
-  if (!node.IsSequence() && !node.IsMap()) return WrongValue(node, key, field);
-  if (node.size() > static_cast<size_t>(RuleOf(field).max_items())) {
-    return Error(node,
-                 absl::StrCat(key, ": got ", node.size(), " policies, expected at most ", RuleOf(field).max_items()));
-  }
-  std::map<std::string, bool> seen;
-  if (node.IsSequence()) {
-    reflection.ClearField(message, &field);
-    for (const YAML::Node& item : node) {
-      TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(item, key, &seen));
-      static_cast<v1::PolicyConfig*>(reflection.AddMessage(message, &field))->set_id(id);
-    }
-    return absl::OkStatus();
-  }
-  for (const auto& entry : node) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(entry.first, key, &seen));
-    v1::PolicyConfig* policy = nullptr;
-    for (int i = 0; i < reflection.FieldSize(*message, &field); ++i) {
-      auto* const known = static_cast<v1::PolicyConfig*>(reflection.MutableRepeatedMessage(message, &field, i));
-      if (known->id() == id) policy = known;
-    }
-    if (policy == nullptr) {
-      policy = static_cast<v1::PolicyConfig*>(reflection.AddMessage(message, &field));
-      policy->set_id(id);
-    }
-    const std::string policy_key = JoinKey(key, id);
-    places_[policy_key] = Place(entry.first);
-    if (entry.second.IsNull()) continue;
-    if (!entry.second.IsMap()) {
-      return Error(entry.second, absl::StrCat(policy_key, ": got ", Describe(entry.second),
-                                              ", expected a mapping of overrides ({class: ..., model: ...})"));
-    }
-    std::map<std::string, bool> seen_overrides;
-    for (const auto& override_entry : entry.second) {
-      TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(override_entry.first, policy_key, &seen_overrides));
-      if (name == "class") {
-        TROUPE_RETURN_IF_ERROR(LoadPolicyClass(override_entry.second, JoinKey(policy_key, name), policy));
-        continue;
-      }
-      if (name != "model") {
-        return Error(override_entry.first, absl::StrCat("unknown key \"", base::LogSafe(JoinKey(policy_key, name), 160),
-                                                        "\"; a policy may have class and model only"));
-      }
-      TROUPE_RETURN_IF_ERROR(LoadSection(override_entry.second, JoinKey(policy_key, name), policy->mutable_model()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status YamlLoader::LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy) {
-  if (!node.IsScalar()) {
-    return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected the name of a policy class"));
-  }
-  const absl::StatusOr<policy::PolicyClass> parsed = policy::ParsePolicyClass(node.Scalar());
-  if (!parsed.ok()) return Error(node, absl::StrCat(key, ": ", std::string(parsed.status().message())));
-  places_[key] = Place(node);
-  // One text for one meaning: the default is not written.
-  policy->set_class_(parsed->kind == policy::PolicyClass::Kind::kPpo ? "" : parsed->ToString());
-  return absl::OkStatus();
-}
-
-absl::Status YamlLoader::LoadMappedPolicies(const YAML::Node& node, const std::string& key,
-                                            v1::PolicyMappingRule* rule) {
-  const std::string where = base::LogSafe(key, 128);
-  std::map<std::string, bool> seen;
-  if (node.IsScalar()) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(node, where, &seen));
-    v1::WeightedPolicy* policy = rule->add_policies();
-    policy->set_policy(id);
-    policy->set_weight(1);
-    return absl::OkStatus();
-  }
-  if (!node.IsMap() || node.size() == 0) {
-    return Error(node, absl::StrCat(where, ": got ", node.IsMap() ? "an empty mapping" : Describe(node),
-                                    ", expected a policy id, or a mapping from policy ids to weights"));
-  }
-  for (const auto& entry : node) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(entry.first, where, &seen));
-    const std::optional<double> weight = ParseDouble(entry.second);
-    if (!weight || !(*weight > 0) || !std::isfinite(*weight)) {
-      return Error(entry.second, absl::StrCat(JoinKey(where, id), ": got ", Describe(entry.second),
-                                              ", expected a weight, a number above 0"));
-    }
-    v1::WeightedPolicy* policy = rule->add_policies();
-    policy->set_policy(id);
-    policy->set_weight(*weight);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status YamlLoader::LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field,
-                                           Message* message) {
-  v1::PolicyMapping mapping;
-  if (IsPlain(node) && node.Scalar() == "per_agent") {
-    mapping.set_per_agent(true);
-  } else if (node.IsMap()) {
-    std::map<std::string, bool> seen;
-    for (const auto& entry : node) {
-      TROUPE_ASSIGN_OR_RETURN(const std::string glob, EntryName(entry.first, key, &seen));
-      places_[JoinKey(key, glob)] = Place(entry.second);
-      v1::PolicyMappingRule* rule = mapping.add_rules();
-      rule->set_agents(glob);
-      TROUPE_RETURN_IF_ERROR(LoadMappedPolicies(entry.second, JoinKey(key, glob), rule));
-    }
-  } else if (!node.IsNull()) {
-    return WrongValue(node, key, field);
-  }
-  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(mapping);
-  return absl::OkStatus();
-}
-
-absl::Status YamlLoader::LoadPolicyIds(const YAML::Node& node, const std::string& key, const Field& field,
-                                       Message* message) {
-  if (!node.IsSequence()) return WrongValue(node, key, field);
-  if (node.size() > static_cast<size_t>(RuleOf(field).max_items())) {
-    return Error(node,
-                 absl::StrCat(key, ": got ", node.size(), " policies, expected at most ", RuleOf(field).max_items()));
-  }
-  v1::PolicyIdList list;
-  std::map<std::string, bool> seen;
-  for (const YAML::Node& item : node) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string id, NewPolicyId(item, key, &seen));
-    list.add_ids(id);
-  }
-  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(list);
   return absl::OkStatus();
 }
 

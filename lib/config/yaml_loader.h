@@ -45,17 +45,36 @@ class YamlLoader {
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
 
+  // Of multi_agent; in yaml_multi_agent.cc.
+  absl::Status LoadPolicy(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);
   absl::Status LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);
-  /// What a rule maps to: an id, or {id: weight}.
+  absl::Status LoadAgents(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadAlgorithmOverrides(const YAML::Node& node, const std::string& key, v1::AlgorithmConfig* algorithm);
+  /// The canonical text of a space.
+  absl::StatusOr<std::string> LoadSpace(const YAML::Node& node, const std::string& key);
+  /// What a rule maps to: an id, {id: weight} or {function: NAME}.
   absl::Status LoadMappedPolicies(const YAML::Node& node, const std::string& key, v1::PolicyMappingRule* rule);
-  absl::Status LoadPolicyIds(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadMappingFunction(const YAML::Node& node, const std::string& key, v1::PolicyMappingRule* rule);
+  absl::Status LoadPoliciesToTrain(const YAML::Node& node, const std::string& key, const Field& field,
+                                   Message* message);
+  absl::Status LoadTrainRule(const YAML::Node& node, const std::string& key, v1::TrainRule* rule);
+  absl::StatusOr<std::string> LoadFunctionName(const YAML::Node& node, const std::string& key);
+
+  /// The names that a mapping or list has had.
+  using Seen = std::map<std::string, bool>;
+  using NameReader = absl::StatusOr<std::string> (YamlLoader::*)(const YAML::Node& node, const std::string& key,
+                                                                 Seen* seen);
+  static constexpr size_t kMaxNames = 1024;
+  /// A list of 1 to kMaxNames different names.
+  absl::StatusOr<std::vector<std::string>> LoadNames(const YAML::Node& node, const std::string& key, const char* what,
+                                                     NameReader read);
   /// A policy's id that was not seen before.
-  absl::StatusOr<std::string> NewPolicyId(const YAML::Node& node, const std::string& key,
-                                          std::map<std::string, bool>* seen);
+  absl::StatusOr<std::string> NewPolicyId(const YAML::Node& node, const std::string& key, Seen* seen);
+  /// A glob, or a name, that was not seen before.
+  absl::StatusOr<std::string> NewGlob(const YAML::Node& node, const std::string& key, Seen* seen);
 
   /// The name of a mapping's entry; an error for one that is no scalar, empty or was seen before.
-  absl::StatusOr<std::string> EntryName(const YAML::Node& name, const std::string& section,
-                                        std::map<std::string, bool>* seen);
+  absl::StatusOr<std::string> EntryName(const YAML::Node& name, const std::string& section, Seen* seen);
   std::string Place(const YAML::Node& node) const;
   absl::Status Error(const YAML::Node& node, const std::string& text) const;
   absl::Status WrongValue(const YAML::Node& node, const std::string& key, const Field& field) const;

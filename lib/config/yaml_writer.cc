@@ -108,8 +108,37 @@ std::string ScheduleText(const v1::Schedule& schedule) {
                       ", env_steps: ", schedule.env_steps(), "}");
 }
 
+template <typename Names>
+std::string NamesText(const Names& names) {
+  std::vector<std::string> texts;
+  for (const std::string& name : names) texts.push_back(StringText(name));
+  return absl::StrCat("[", absl::StrJoin(texts, ", "), "]");
+}
+
+std::string TrainRuleText(const v1::TrainRule& rule) {
+  std::vector<std::string> parts;
+  if (!rule.policies().empty()) parts.push_back(absl::StrCat("policies: ", NamesText(rule.policies())));
+  if (!rule.only_against().empty()) parts.push_back(absl::StrCat("only_against: ", NamesText(rule.only_against())));
+  if (rule.only_newest() > 0) parts.push_back(absl::StrCat("only_newest: ", rule.only_newest()));
+  if (!rule.function().empty()) parts.push_back(absl::StrCat("function: ", StringText(rule.function())));
+  return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+}
+
+/// Whether a policy or agent is more than its name.
+bool SaysMore(const v1::PolicyConfig& policy) {
+  return policy.has_model() || policy.has_algorithm() || !policy.class_().empty() ||
+         !policy.observation_space().empty() || !policy.action_space().empty();
+}
+bool SaysMore(const v1::AgentConfig& agent) { return agent.has_model() || agent.has_algorithm(); }
+
 /// What a rule of policy_mapping maps to.
 std::string MappedText(const v1::PolicyMappingRule& rule) {
+  if (!rule.function().empty()) {
+    std::vector<std::string> ids;
+    for (const v1::WeightedPolicy& policy : rule.policies()) ids.push_back(policy.policy());
+    return absl::StrCat("{function: ", StringText(rule.function()),
+                        ids.empty() ? "" : absl::StrCat(", policies: ", NamesText(ids)), "}");
+  }
   if (rule.policies_size() == 1) return StringText(rule.policies(0).policy());
   std::vector<std::string> weights;
   for (const v1::WeightedPolicy& weighted : rule.policies()) {
@@ -135,7 +164,7 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
     case KeyForm::kPolicies: {
       std::vector<std::string> ids;
       for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
-        if (policy.has_model() || !policy.class_().empty()) return "";
+        if (SaysMore(policy)) return "";
         ids.push_back(StringText(policy.id()));
       }
       return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
@@ -145,12 +174,14 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
       if (mapping.per_agent()) return "per_agent";
       return mapping.rules().empty() ? "{}" : "";
     }
-    case KeyForm::kPolicyIds: {
-      std::vector<std::string> ids;
-      for (const std::string& id : static_cast<const v1::PolicyIdList&>(reflection.GetMessage(message, &field)).ids()) {
-        ids.push_back(StringText(id));
-      }
-      return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
+    case KeyForm::kAgents:
+      return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kPoliciesToTrain: {
+      const auto& trains = static_cast<const v1::PoliciesToTrain&>(reflection.GetMessage(message, &field));
+      std::vector<std::string> entries;
+      for (const std::string& id : trains.ids()) entries.push_back(StringText(id));
+      for (const v1::TrainRule& rule : trains.rules()) entries.push_back(TrainRuleText(rule));
+      return absl::StrCat("[", absl::StrJoin(entries, ", "), "]");
     }
     case KeyForm::kSection:
       return "";
@@ -190,6 +221,19 @@ class Writer {
  private:
   void Line(int indent, const std::string& line) { absl::StrAppend(&text_, std::string(2 * indent, ' '), line, "\n"); }
 
+  /// model and algorithm of a policy or an agent, where they say something.
+  template <typename Settings>
+  void Overrides(const Settings& settings, int indent) {
+    if (settings.has_model()) {
+      Line(indent, "model:");
+      Section(settings.model(), indent + 1, true);
+    }
+    if (settings.has_algorithm()) {
+      Line(indent, "algorithm:");
+      Section(settings.algorithm(), indent + 1, true);
+    }
+  }
+
   void Below(const Message& message, const FieldDescriptor& field, int indent) {
     const google::protobuf::Reflection& reflection = *message.GetReflection();
     switch (FormOf(field)) {
@@ -202,12 +246,21 @@ class Writer {
         return;
       case KeyForm::kPolicies:
         for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
-          const bool bare = !policy.has_model() && policy.class_().empty();
-          Line(indent, absl::StrCat(StringText(policy.id()), bare ? ": {}" : ":"));
+          Line(indent, absl::StrCat(StringText(policy.id()), SaysMore(policy) ? ":" : ": {}"));
           if (!policy.class_().empty()) Line(indent + 1, absl::StrCat("class: ", StringText(policy.class_())));
-          if (!policy.has_model()) continue;
-          Line(indent + 1, "model:");
-          Section(policy.model(), indent + 2, true);
+          if (!policy.observation_space().empty()) {
+            Line(indent + 1, absl::StrCat("observation_space: ", StringText(policy.observation_space())));
+          }
+          if (!policy.action_space().empty()) {
+            Line(indent + 1, absl::StrCat("action_space: ", StringText(policy.action_space())));
+          }
+          Overrides(policy, indent + 1);
+        }
+        return;
+      case KeyForm::kAgents:
+        for (const v1::AgentConfig& agent : reflection.GetRepeatedFieldRef<v1::AgentConfig>(message, &field)) {
+          Line(indent, absl::StrCat(StringText(agent.agents()), SaysMore(agent) ? ":" : ": {}"));
+          Overrides(agent, indent + 1);
         }
         return;
       case KeyForm::kPolicyMapping: {

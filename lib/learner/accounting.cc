@@ -41,6 +41,10 @@ void Accounting::BookArrival(Disposition disposition, absl::Span<const PolicyRow
       ++fragments_.invalid;
       break;
   }
+  BookRows(disposition, rows);
+}
+
+void Accounting::BookRows(Disposition disposition, absl::Span<const PolicyRowCount> rows) {
   ForEach(rows, [disposition](RowCounters& counters, int64_t n) {
     counters.received += n;
     switch (disposition) {

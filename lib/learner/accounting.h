@@ -12,7 +12,7 @@ namespace troupe::learner {
 
 /// Rows of one policy in a fragment or batch.
 struct PolicyRowCount {
-  int32_t policy = 0;  ///< policy slot
+  int32_t policy = 0;  ///< policy slot; -1: of none that there is now
   int64_t rows = 0;
 };
 
@@ -37,6 +37,8 @@ class Accounting {
   void Restore(const RowCounters& saved);
 
   void BookArrival(sample::Disposition disposition, absl::Span<const PolicyRowCount> rows);
+  /// Rows of the same fragment with a fate of their own.
+  void BookRows(sample::Disposition disposition, absl::Span<const PolicyRowCount> rows);
   /// A fragment that could not be read: INVALID, of unknown rows.
   void BookUndecodable();
   /// Queued rows that were trained on, or found too old at assembly.
@@ -44,6 +46,11 @@ class Accounting {
   void BookDropped(absl::Span<const PolicyRowCount> rows);
   /// A gap in a worker's sequence: after a restart rolled back, otherwise unknown.
   void BookGap(uint64_t fragments, bool restarted);
+
+  /// Slots from now on. Those that are gone have no rows queued.
+  void SetNumPolicies(int32_t num_policies) { per_policy_.resize(static_cast<size_t>(num_policies)); }
+  /// The slot is free: what is counted there next is of another policy. It has no rows queued.
+  void Forget(int32_t policy) { per_policy_[static_cast<size_t>(policy)] = {}; }
 
   const RowCounters& totals() const { return totals_; }
   /// Of this learner epoch alone. Policy slots are checked by the caller.

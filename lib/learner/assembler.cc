@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
@@ -97,29 +99,63 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
   return absl::OkStatus();
 }
 
-Assembler::Assembler(const sample::BatchSchema& schema, Options options, tensor::TensorAllocator& allocator)
-    : schema_(schema), options_(std::move(options)), allocator_(allocator), joint_(0, allocator) {
-  for (const int64_t size : schema.agent_observation_sizes) {
+Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::TensorAllocator& allocator)
+    : schema_(std::move(schema)),
+      options_(std::move(options)),
+      trains_(options_.trains),
+      allocator_(allocator),
+      joint_(0, allocator) {
+  for (const int64_t size : schema_.agent_observation_sizes) {
     joint_offset_.push_back(joint_size_);
     joint_size_ += size;
   }
-  joint_size_ += static_cast<int64_t>(schema.agent_ids.size());
-  for (size_t p = 0; p < schema.policies.size(); ++p) {
-    needs_joint_ = needs_joint_ || schema.policies[p].critic_input == CriticInput::kJointObservation;
-    Gather gather;
-    for (tensor::Buffer* buffer :
-         {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
-          &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
-          &gather.critic_state}) {
-      *buffer = tensor::Buffer(0, allocator_);
-    }
-    gathers_.push_back(std::move(gather));
+  joint_size_ += static_cast<int64_t>(schema_.agent_ids.size());
+  FollowSchema();
+  std::vector<sample::PolicyOfRun> policies;
+  for (const policy::PolicySpec& spec : schema_.policies) policies.push_back({spec.id});
+  options_.rules.Bind(std::move(policies));
+}
+
+void Assembler::FollowSchema() {
+  needs_joint_ = false;
+  bool needs_env_state = false;
+  for (const policy::PolicySpec& spec : schema_.policies) {
+    needs_joint_ = needs_joint_ || spec.critic_input == CriticInput::kJointObservation;
+    needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input == CriticInput::kGlobalState);
   }
-  needs_steps_ = needs_joint_ || options_.common_reward != CommonReward::kNone ||
-                 (schema.env_state_size > 0 &&
-                  std::any_of(schema.policies.begin(), schema.policies.end(), [](const policy::PolicySpec& spec) {
-                    return spec.critic_input == CriticInput::kGlobalState;
-                  }));
+  needs_steps_ = needs_joint_ || needs_env_state || options_.common_reward != CommonReward::kNone;
+  gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));
+  while (gathers_.size() < schema_.policies.size()) gathers_.push_back(MakeGather());
+}
+
+Assembler::Gather Assembler::MakeGather() const {
+  Gather gather;
+  for (tensor::Buffer* buffer :
+       {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
+        &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
+        &gather.critic_state}) {
+    *buffer = tensor::Buffer(0, allocator_);
+  }
+  return gather;
+}
+
+void Assembler::SetPolicies(const policy::PolicyTable& table) {
+  schema_.policies = table.Specs();
+  trains_.assign(table.num_slots(), false);
+  replaced_.assign(table.num_slots(), false);
+  FollowSchema();
+  std::vector<sample::PolicyOfRun> policies(table.num_slots());
+  for (size_t p = 0; p < table.num_slots(); ++p) {
+    const std::optional<policy::PolicyEntry>& entry = table.entries()[p];
+    if (entry.has_value()) {
+      policies[p] = {entry->spec.id, entry->since, entry->active()};
+      trains_[p] = entry->trains;
+      replaced_[p] = entry->replaced;
+    } else {
+      gathers_[p] = MakeGather();
+    }
+  }
+  options_.rules.Bind(std::move(policies));
 }
 
 template <typename T>
@@ -138,19 +174,21 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
 
   if (needs_steps_) SortSteps(fragments);
   CollectSegments(fragments, iteration);
+  if (!options_.rules.empty()) IndexEpisodes(fragments);
   batch.policies.clear();
   for (size_t p = 0; p < gathers_.size(); ++p) {
     if (gathers_[p].segments.empty()) continue;
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
     rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
-    rows.train = schema_.policies[p].policy_class.trainable() && (options_.trains.empty() || options_.trains[p]);
+    rows.train = schema_.policies[p].policy_class.trainable() && (trains_.empty() || trains_[p]);
     LayOut(gathers_[p], rows);
     CopyRows(gathers_[p], rows);
     CopyFinalRows(gathers_[p], rows);
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
                              : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
+    if (rows.train && !options_.rules.empty()) LeaveOut(gathers_[p], rows);
   }
   if (options_.common_reward != CommonReward::kNone) ShareRewards();
   if (needs_joint_) {
@@ -245,6 +283,10 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     const MultiAgentBatch& fragment = *fragments[f];
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (const PolicyRows& rows : fragment.policies) {
+      if (!replaced_.empty() && replaced_[rows.policy.value()]) {
+        dropped[rows.policy.value()] += rows.rows;
+        continue;
+      }
       Gather& gather = gathers_[rows.policy.value()];
       const auto source = static_cast<int32_t>(gather.sources.size());
       gather.sources.push_back(Source{static_cast<int32_t>(f), &rows, gather.cursor.size()});
@@ -392,6 +434,47 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
   }
   batch.final_obs = obs;
   batch.final_slot = slot;
+}
+
+void Assembler::IndexEpisodes(absl::Span<const MultiAgentBatchPtr> fragments) {
+  episodes_.clear();
+  for (const MultiAgentBatchPtr& fragment : fragments) {
+    for (const sample::EpisodeEntry& entry : fragment->episodes) {
+      episodes_.push_back(EpisodeRef{entry.env_id, entry.episode, &entry.agents});
+    }
+  }
+  // Tables grow with an episode: the largest holds what the others hold.
+  std::sort(episodes_.begin(), episodes_.end(), [](const EpisodeRef& a, const EpisodeRef& b) {
+    return std::make_tuple(a.env_id, a.episode, b.agents->size()) <
+           std::make_tuple(b.env_id, b.episode, a.agents->size());
+  });
+}
+
+void Assembler::LeaveOut(Gather& gather, PolicyTrainBatch& batch) {
+  absl::Span<uint8_t> agent_mask;
+  bool any = false;
+  for (const TrainSegment& segment : batch.segments) {
+    const auto episode = std::lower_bound(
+        episodes_.begin(), episodes_.end(), segment, [](const EpisodeRef& entry, const TrainSegment& wanted) {
+          return std::tie(entry.env_id, entry.episode) < std::tie(wanted.env_id, wanted.episode);
+        });
+    // Every segment points into an episode table.
+    const sample::Trajectory trajectory{batch.policy, segment.slot, segment.env_id, segment.episode,
+                                        absl::MakeConstSpan(*episode->agents)};
+    if (options_.rules.Trains(trajectory)) {
+      any = true;
+      continue;
+    }
+    if (agent_mask.empty()) {
+      agent_mask = Reserve<uint8_t>(gather.agent_mask, batch.rows);
+      if (batch.agent_mask.empty()) std::fill(agent_mask.begin(), agent_mask.end(), uint8_t{1});
+      batch.agent_mask = agent_mask;
+    }
+    const absl::Span<uint8_t> rows =
+        agent_mask.subspan(static_cast<size_t>(segment.first_row), static_cast<size_t>(segment.rows));
+    std::fill(rows.begin(), rows.end(), uint8_t{0});
+  }
+  batch.train = any;
 }
 
 void Assembler::ShareRewards() {

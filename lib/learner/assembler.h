@@ -7,8 +7,10 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/train_rules.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::learner {
@@ -33,6 +35,10 @@ struct Assembly {
 /// well. Per-env states: one row an env step. Rows of a policy point at them; those it does not need are left out.
 /// Per-agent states: a row each, final rows after the others.
 ///
+/// Trajectories that the rules of policies_to_train leave out get agent mask 0, after they were counted as agent steps:
+/// joint critics see them, losses do not. A rule is asked once per trajectory and batch, with all agents that its
+/// episode has had up to the batch's end; a policy without a trajectory to train on does not train.
+///
 /// uint8 observations become floats divided by 255. Not thread-safe; used by the update thread.
 class Assembler {
  public:
@@ -40,14 +46,20 @@ class Assembler {
     CommonReward common_reward = CommonReward::kNone;
     int64_t max_policy_lag = 0;
     std::vector<bool> trains = {};  ///< by policy slot, PolicyTrainBatch::train; empty: all of a trainable class
+    sample::TrainRules rules = {};  ///< on which trajectories; bound here to the schema's policies
   };
 
   /// INVALID_ARGUMENT when the schema's sizes do not fit a policy's critic input.
   static absl::Status CheckSchema(const sample::BatchSchema& schema);
 
-  /// `schema` (checked) and `allocator` must outlive it.
-  Assembler(const sample::BatchSchema& schema, Options options,
+  /// `allocator` must outlive it; `schema` is checked.
+  Assembler(sample::BatchSchema schema, Options options,
             tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
+
+  /// The policies from the next Assemble on: its slots instead of the schema's, its `trains` instead of the options'.
+  /// Rows of one that was replaced are dropped. Memory of slots that are free is given back. No fragment that is still
+  /// to be assembled may have rows of a free slot.
+  void SetPolicies(const policy::PolicyTable& table);
 
   /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
   /// call.
@@ -94,6 +106,15 @@ class Assembler {
     tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_obs, final_slot,
         final_critic_row, critic_state;
   };
+  /// What follows from schema_.policies.
+  void FollowSchema();
+  Gather MakeGather() const;
+  /// The entry of an episode in the fragments' tables.
+  struct EpisodeRef {
+    uint32_t env_id;
+    uint32_t episode;
+    const std::vector<sample::AgentEntry>* agents;
+  };
   template <typename T>
   absl::Span<T> Reserve(tensor::Buffer& buffer, int64_t count);
 
@@ -105,6 +126,8 @@ class Assembler {
   absl::Span<const int32_t> PlaceRows(const Source& source, Gather& gather);
   void CopyRows(Gather& gather, PolicyTrainBatch& batch);
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
+  void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);
+  void LeaveOut(Gather& gather, PolicyTrainBatch& batch);
   void ShareRewards();
   void NumberJointRows();
   void WriteJointRows();
@@ -112,8 +135,10 @@ class Assembler {
   void GatherEnvStates(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void GatherAgentStates(Gather& gather, PolicyTrainBatch& batch);
 
-  const sample::BatchSchema& schema_;
-  const Options options_;
+  sample::BatchSchema schema_;
+  Options options_;
+  std::vector<bool> trains_;    ///< by policy slot; empty: all of a trainable class
+  std::vector<bool> replaced_;  ///< by policy slot; empty: none
   tensor::TensorAllocator& allocator_;
   std::vector<int64_t> joint_offset_;  ///< by agent slot
   int64_t joint_size_ = 0;             ///< with presence bits
@@ -121,6 +146,8 @@ class Assembler {
   bool needs_steps_ = false;  ///< rows of one env step have to find each other
 
   std::vector<Gather> gathers_;  ///< by policy slot
+  /// With rules: ascending (env id, episode), that with the most agents first.
+  std::vector<EpisodeRef> episodes_;
   Assembly assembly_;
   // Global steps: distinct (env id, episode, step) of all fragments, in order.
   std::vector<StepRef> steps_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,9 +24,12 @@ struct CheckedFragment {
   sample::MultiAgentBatchPtr batch;
   absl::Status status;               ///< of ValidateBatch
   std::vector<PolicyRowCount> rows;  ///< also of an invalid one, clamped to the limits
-  std::vector<LaneCoverage> lanes;   ///< ascending env id; empty for an invalid one
-  int64_t bytes = 0;                 ///< that it holds in memory
-  int64_t agent_steps = 0;           ///< rows with agent_mask 1 that are young enough to be trained on
+  /// Rows that were left out of `batch`: they are STALE whatever becomes of the others.
+  std::vector<PolicyRowCount> stale_rows;
+  std::string stale_reason;         ///< of the first of them
+  std::vector<LaneCoverage> lanes;  ///< ascending env id; empty for an invalid one
+  int64_t bytes = 0;                ///< that it holds in memory
+  int64_t agent_steps = 0;          ///< rows with agent_mask 1 that are young enough to be trained on
 };
 
 /// Validates and measures. Pure; the costly part of ingest. Rows made with weights older than the fragment's iteration

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::learner {
@@ -47,7 +48,10 @@ struct LearnerState {
   std::vector<std::vector<double>> recent_agent_returns;  ///< by agent slot, same window; NaN when absent
   bool has_best = false;
   double best_return = 0;                     ///< of the checkpoint `best`
-  std::vector<policy::PolicyState> policies;  ///< by policy slot
+  std::vector<policy::PolicyState> policies;  ///< by policy slot; a free slot has an empty one
+  policy::PolicyTablePtr table;               ///< the policies and their mapping; nullptr: as the run began
+  /// By policy slot, with `table`: the policy of the run's configuration that it is trained as.
+  std::vector<policy::PolicyId> trained_as;
 };
 
 /// Writes and reads LearnerState; implemented in lib/storage. Called from the checkpoint thread; may block on the disk.

@@ -67,6 +67,10 @@ void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished) {
   }
 }
 
+void EpisodeWindow::ForgetPolicy(int32_t policy) {
+  for (Episode& episode : episodes_) std::replace(episode.policies.begin(), episode.policies.end(), policy, -1);
+}
+
 void EpisodeWindow::Restore(const LearnerState& state) {
   episodes_.clear();
   for (size_t i = 0; i < state.recent_return_sums.size(); ++i) {

@@ -23,6 +23,9 @@ class EpisodeWindow {
   /// environment by env id, then the second of every environment, and so on.
   void Add(std::vector<sample::FinishedEpisode> finished);
 
+  /// The slot gets another policy: what was played there counts for none.
+  void ForgetPolicy(int32_t policy);
+
   void Restore(const LearnerState& state);
   /// Fills the state's recent_* fields.
   void Save(LearnerState& state) const;

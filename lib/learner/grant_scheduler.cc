@@ -125,6 +125,10 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
     Lane& lane = lanes_[covered.env_id];
     lane.next_episode = std::max(lane.next_episode, covered.last_episode + 1);
     lane.floor = std::max(lane.floor, covered.last_episode);
+    if (covered.last_episode > lane.newest) {
+      lane.newest = covered.last_episode;
+      lane.revision = std::max(lane.revision, fragment.batch->policies_revision);
+    }
   }
   if (fragment.batch->last_of_grant) {
     grant.last_seen = true;
@@ -331,7 +335,10 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     open.worker = worker;
     for (const GrantLane& granted : grant.lanes) {
       Lane& lane = lanes_[granted.env_id];
-      if (lane.fresh) lane.floor = lane.next_episode;
+      if (lane.fresh) {
+        lane.floor = lane.newest = lane.next_episode;
+        lane.revision = revision_;
+      }
       const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps) + kSpareEpisodes;
       open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, limit});
       open.granted += granted.env_steps;
@@ -355,6 +362,16 @@ std::vector<LaneState> GrantScheduler::Lanes() const {
     }
   }
   return lanes;
+}
+
+std::vector<WorkerId> GrantScheduler::OwnersOfOlderEpisodes(int64_t revision) const {
+  std::vector<WorkerId> owners;
+  for (const Lane& lane : lanes_) {
+    if (lane.owner != 0 && !lane.fresh && lane.revision < revision) owners.emplace_back(lane.owner);
+  }
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
 }
 
 int32_t GrantScheduler::num_lanes_of(WorkerId worker) const {

@@ -72,6 +72,8 @@ class GrantScheduler {
   /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may
   /// be here, before SetPublished.
   void SetPublishing(int64_t n) { publishing_ = n; }
+  /// Grants from now on carry the policies of this revision, or newer ones.
+  void SetRevision(int64_t revision) { revision_ = revision; }
   /// Nothing is granted any more; what is granted may still arrive.
   void Close() { closed_ = true; }
 
@@ -97,6 +99,9 @@ class GrantScheduler {
   bool started() const { return started_; }
   /// Ordinals above everything that was granted.
   std::vector<LaneState> Lanes() const;
+  /// Workers that may be in an episode of theirs that was mapped by policies older than `revision`, as far as their
+  /// grants and fragments tell; ascending. What a worker holds of lanes that are another's by now counts for nothing.
+  std::vector<sample::WorkerId> OwnersOfOlderEpisodes(int64_t revision) const;
   int32_t num_lanes_of(sample::WorkerId worker) const;
   /// Steps granted to it that have not arrived.
   int64_t outstanding_steps_of(sample::WorkerId worker) const;
@@ -107,6 +112,8 @@ class GrantScheduler {
     uint32_t floor = 0;     ///< lowest ordinal that a fragment of the owner may hold
     uint64_t owner = 0;     ///< worker id, 0: none
     bool fresh = true;      ///< the owner has no running episode in it
+    uint32_t newest = 0;    ///< highest ordinal known to be the owner's
+    int64_t revision = 0;   ///< it, and those after it, were mapped by policies of at least this one
     int32_t ungranted = 0;  ///< steps of the open iteration to grant
   };
   struct GrantedLane {
@@ -146,6 +153,7 @@ class GrantScheduler {
   std::map<uint64_t, OpenGrant> grants_;     ///< of the open iteration, by grant id
   std::map<uint64_t, int64_t> outstanding_;  ///< live workers -> granted steps that have not arrived
   uint64_t next_grant_id_;
+  int64_t revision_ = 0;     ///< of the policies
   int64_t iteration_;        ///< open, or the next to open
   int64_t agent_steps_ = 0;  ///< accepted, of the open iteration
   bool open_ = false;

@@ -53,6 +53,8 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   GrantScheduler::Verdict verdict;
   if (sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {
     verdict = {Disposition::kDuplicate, absl::StrCat("sequence ", sequence, " was received before")};
+  } else if (fragment.rows.empty() && !fragment.stale_rows.empty()) {
+    verdict = {Disposition::kStale, fragment.stale_reason};
   } else if (!fragment.status.ok()) {
     verdict = {Disposition::kInvalid, std::string(fragment.status.message())};
   } else {
@@ -73,6 +75,7 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   }
 
   accounting_->BookArrival(verdict.disposition, fragment.rows);
+  accounting_->BookRows(accepted ? Disposition::kStale : verdict.disposition, fragment.stale_rows);
   if (verdict.disposition != Disposition::kDuplicate) sequences.Mark(sequence);
   FragmentAck ack{sequence, sequences.watermark(), verdict.disposition, std::move(verdict.reason)};
   if (accepted) {
@@ -111,6 +114,17 @@ std::vector<CheckedFragment> Ingest::Take(int64_t iteration) {
   held_.erase(found);
   for (const CheckedFragment& fragment : taken) taken_bytes_ += fragment.bytes;
   return taken;
+}
+
+bool Ingest::Holds(policy::PolicySlot policy) const {
+  for (const auto& [iteration, fragments] : held_) {
+    for (const CheckedFragment& fragment : fragments) {
+      for (const PolicyRowCount& rows : fragment.rows) {
+        if (rows.policy == policy.value()) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void Ingest::Release(const std::vector<CheckedFragment>& taken) {

@@ -41,6 +41,8 @@ class Ingest {
   /// The fragments of an iteration, in order of arrival. Their bytes stay charged until Release.
   std::vector<CheckedFragment> Take(int64_t iteration);
   void Release(const std::vector<CheckedFragment>& taken);
+  /// Whether a fragment that waits has rows of the policy.
+  bool Holds(policy::PolicySlot policy) const;
 
   int64_t held_bytes() const { return held_bytes_; }
   int64_t budget_bytes() const { return budget_bytes_; }

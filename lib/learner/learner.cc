@@ -7,6 +7,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/learner/stale_rows.h"
 
 namespace troupe::learner {
 
@@ -32,11 +33,31 @@ absl::Status CheckOptions(const LearnerConfig& config) {
   TROUPE_RETURN_IF_ERROR(at_least("policies", static_cast<int64_t>(config.schema.policies.size()), 1));
   TROUPE_RETURN_IF_ERROR(at_least("agents", static_cast<int64_t>(config.schema.agent_ids.size()), 1));
   TROUPE_RETURN_IF_ERROR(at_least("schema.num_envs", config.schema.num_envs, options.num_envs));
+  TROUPE_RETURN_IF_ERROR(sample::TrainRules::Make(options.train_rules).status());
   if (static_cast<int64_t>(config.info_columns.size()) != config.schema.num_info_columns) {
     return absl::InvalidArgumentError(absl::StrCat("info_columns has ", config.info_columns.size(), " names, expected ",
                                                    config.schema.num_info_columns));
   }
   return absl::OkStatus();
+}
+
+/// The policies that a learner begins with. One that follows another gives no table a revision that may have been given
+/// before, by a learner whose last changes no checkpoint has.
+absl::StatusOr<PolicyViewPtr> FirstView(const LearnerConfig& config) {
+  if (config.policies != nullptr) {
+    const auto first_revision = static_cast<int64_t>((config.learner_epoch - 1) << 32);
+    return MakePolicyView(config.policies->AtLeast(first_revision), config.schema);
+  }
+  std::vector<bool> trains;
+  const std::vector<policy::PolicySpec>& specs = config.schema.policies;
+  for (size_t p = 0; p < specs.size(); ++p) {
+    const bool wanted = config.options.trains.empty() || config.options.trains[p];
+    trains.push_back(wanted && specs[p].policy_class.trainable());
+  }
+  // Nobody asks this one who plays.
+  TROUPE_ASSIGN_OR_RETURN(policy::PolicyTablePtr table,
+                          policy::PolicyTable::Make(specs, trains, {{"*", {{specs[0].id}}}}, config.schema.agent_ids));
+  return MakePolicyView(std::move(table), config.schema);
 }
 
 }  // namespace
@@ -45,23 +66,32 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
   TROUPE_CHECK(deps.trainer != nullptr && deps.publisher != nullptr && deps.clock != nullptr &&
                deps.allocator != nullptr);
   TROUPE_RETURN_IF_ERROR(CheckOptions(config));
+  TROUPE_ASSIGN_OR_RETURN(const PolicyViewPtr view, FirstView(config));
+  config.schema.policies = view->schema.policies;
   TROUPE_RETURN_IF_ERROR(Assembler::CheckSchema(config.schema));
   TROUPE_RETURN_IF_ERROR(Ingest::CheckBudget(config.options, config.schema, config.limits));
-  return std::unique_ptr<Learner>(new Learner(std::move(config), deps));
+  return std::unique_ptr<Learner>(new Learner(std::move(config), deps, view));
 }
 
-Learner::Learner(LearnerConfig config, const LearnerDeps& deps)
+Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view)
     : config_(std::move(config)),
       deps_(deps),
       assembler_(config_.schema,
-                 {config_.options.common_reward, config_.options.max_policy_lag, config_.options.trains},
+                 {config_.options.common_reward, config_.options.max_policy_lag,
+                  /*trains=*/{}, *sample::TrainRules::Make(config_.options.train_rules)},  // CheckOptions has tried
                  *deps.allocator),
       window_(static_cast<int32_t>(config_.schema.agent_ids.size()),
               static_cast<int32_t>(config_.schema.num_info_columns)),
+      view_(std::move(view)),
       accounting_(static_cast<int32_t>(config_.schema.policies.size())),
       registry_(config_.learner_epoch),
       scheduler_(MakeScheduler(0, {})),
-      ingest_(std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_)) {}
+      ingest_(std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_)) {
+  base::MutexLock lock(&mutex_);
+  assembler_.SetPolicies(*view_->table);
+  scheduler_->SetRevision(view_->table->revision());
+  for (const policy::PolicySpec& spec : view_->schema.policies) trained_as_.push_back(spec.id);
+}
 
 Learner::~Learner() = default;
 
@@ -93,9 +123,13 @@ absl::Status Learner::Restore(const LearnerState& state) {
     if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
     if (registry_.num_connected() > 0) return absl::FailedPreconditionError("workers have joined already");
   }
+  const policy::PolicyTablePtr table = Policies();
   for (size_t p = 0; p < state.policies.size(); ++p) {
-    TROUPE_RETURN_IF_ERROR(deps_.trainer->ImportState(state.policies[p], policy::PolicySlot(static_cast<int32_t>(p))));
+    const policy::PolicySlot slot(static_cast<int32_t>(p));
+    if (table->Find(slot) == nullptr) continue;
+    TROUPE_RETURN_IF_ERROR(deps_.trainer->ImportState(state.policies[p], slot));
   }
+  if (state.trained_as.size() == trained_as_.size()) trained_as_ = state.trained_as;
   window_.Restore(state);
   has_best_ = state.has_best;
   best_return_ = state.best_return;
@@ -107,6 +141,7 @@ absl::Status Learner::Restore(const LearnerState& state) {
   accounting_.Restore(state.rows);
   registry_.Restore(state.watermarks);
   scheduler_ = MakeScheduler(state.iteration, state.lanes);
+  scheduler_->SetRevision(view_->table->revision());
   ingest_ = std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_);
   iteration_ = state.iteration;
   noted_complete_ = state.iteration;
@@ -130,7 +165,8 @@ absl::Status Learner::Start() {
     if (state_ != State::kMade) return absl::FailedPreconditionError("the learner has started already");
     iteration = iteration_;
   }
-  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*stamp=*/true));
+  if (config_.policies != nullptr) deps_.publisher->SetPolicies(Policies());
+  TROUPE_RETURN_IF_ERROR(PublishVersion(iteration, /*reports=*/nullptr));
   Outbox outbox;
   {
     base::MutexLock lock(&mutex_);
@@ -156,6 +192,7 @@ Learner::Outbox Learner::ScheduleLocked() {
   }
   Outbox outbox;
   for (GrantOrder& order : scheduler_->Schedule(deps_.clock->SteadyNow())) {
+    if (config_.policies != nullptr && view_->table->revision() > 0) order.grant.policies = view_->table;
     // Removing a worker from the registry removes it from the scheduler, so it is there.
     outbox.push_back({registry_.workers().at(order.worker.value()).port, std::move(order.grant)});
   }
@@ -183,6 +220,8 @@ absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared
     joined = registry_.Join(hello, std::move(port), now);
     if (joined.was_connected) scheduler_->RemoveWorker(joined.ticket.worker_id);
     if (joined.gap > 0) accounting_.BookGap(joined.gap, joined.restarted);
+    // Its lanes are fresh: of episodes that it had before no rows are accepted.
+    (*registry_.Find(joined.ticket))->oldest_revision = view_->table->revision();
     scheduler_->AddWorker(joined.ticket.worker_id, now);
     outbox = ScheduleLocked();
   }
@@ -204,21 +243,42 @@ void Learner::Leave(const WorkerTicket& ticket) {
   Send(outbox);
 }
 
+CheckedFragment Learner::CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const {
+  // As long as nothing has changed, there is nothing to leave out.
+  if (config_.policies == nullptr || view.table->revision() == 0) {
+    return CheckFragment(batch, view.schema, config_.limits, config_.options.max_policy_lag);
+  }
+  FreshPart fresh = LeaveOutStale(batch, *view.table, config_.learner_epoch, config_.limits);
+  CheckedFragment checked =
+      CheckFragment(std::move(fresh.batch), view.schema, config_.limits, config_.options.max_policy_lag);
+  checked.status.Update(CheckRevisions(*batch, view.table->revision()));
+  checked.stale_rows = std::move(fresh.stale_rows);
+  checked.stale_reason = std::move(fresh.reason);
+  return checked;
+}
+
 absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t sequence,
                                             sample::MultiAgentBatchPtr batch) {
   TROUPE_CHECK(batch != nullptr);
   // A refused fragment is destroyed with this copy: after the lock.
   const sample::MultiAgentBatchPtr kept = batch;
-  CheckedFragment checked =
-      CheckFragment(std::move(batch), config_.schema, config_.limits, config_.options.max_policy_lag);
-  int64_t rows = 0;
-  for (const PolicyRowCount& count : checked.rows) rows += count.rows;
-
+  PolicyViewPtr view = View();
   Outbox outbox;
   absl::StatusOr<FragmentAck> ack = FragmentAck{};
-  {
+  while (true) {
+    CheckedFragment checked = CheckBy(*view, batch);
+    int64_t rows = 0;
+    for (const PolicyRowCount& count : checked.rows) rows += count.rows;
+
     base::MutexLock lock(&mutex_);
+    if (view != view_) {
+      view = view_;  // the policies have changed meanwhile: it is judged by what they are now
+      continue;
+    }
     TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
+    if (CheckRevisions(*batch, view->table->revision()).ok()) {
+      worker->oldest_revision = std::max(worker->oldest_revision, batch->oldest_revision);
+    }
     worker->last_seen = deps_.clock->SteadyNow();
     ack = ingest_->Offer(ticket.worker_id, worker->sequences, sequence, std::move(checked));
     if (!ack.ok()) {
@@ -233,6 +293,7 @@ absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t
       arrived_env_steps_ += kept->num_env_steps;
     }
     outbox = ScheduleLocked();
+    break;
   }
   Send(outbox);
   return ack;
@@ -341,7 +402,7 @@ LearnerStatus Learner::Status() const {
   status.progress.workers = registry_.num_connected();
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting_.fragments();
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
+  for (size_t p = 0; p < view_->table->num_slots(); ++p) {
     status.policy_rows.push_back(accounting_.of_policy(static_cast<int32_t>(p)));
   }
   const absl::Duration now = deps_.clock->SteadyNow();

@@ -18,6 +18,7 @@
 #include "lib/learner/grant_scheduler.h"
 #include "lib/learner/ingest.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/policy_view.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/progress.h"
 #include "lib/learner/stop_conditions.h"
@@ -33,6 +34,9 @@ struct LearnerConfig {
   StopOptions stop;
   sample::BatchSchema schema;
   sample::BatchLimits limits;
+  /// The policies that the run begins or goes on with: their specs instead of the schema's, their `trains` instead of
+  /// the options'. nullptr: the schema's policies, for ever.
+  policy::PolicyTablePtr policies;
   uint64_t learner_epoch = 1;             ///< durable boot counter of the run, from 1
   std::vector<std::string> info_columns;  ///< EnvSpec::info_columns
   bool best_by_evaluation = false;        ///< `best` is the best evaluation; else the best 100-episode mean
@@ -73,15 +77,18 @@ struct LearnerSnapshot {
 /// waits and calls out. Made and owned by services/; starts no thread.
 ///
 /// Thread-safety: Join, Leave, Submit, SubmitUndecodable, Heartbeat, Tick, RequestDrain and Status may be called from
-/// any thread and never block for long (Submit validates, outside the lock). Restore, Start, Step, SnapshotState and
-/// ReportEvaluation belong to the update thread; Step blocks up to its timeout for samples and then for an update.
-/// Ports, publisher, sink and listener are called without the lock.
+/// any thread and never block for long (Submit validates, outside the lock), and so may Policies. Restore, Start, Step,
+/// ChangePolicies, SnapshotState and ReportEvaluation belong to the update thread; Step blocks up to its timeout for
+/// samples and then for an update. Ports, publisher, sink and listener are called without the lock.
 ///
 /// States: made -> (Restore) -> started -> stopped or drained or failed, which are final.
 ///
 /// Invariants: 1. CheckConservation holds for the counters at every moment. 2. Iteration k trains with weights version
-/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, and publishes version k + 1. 3. A
+/// k, from rows made with versions >= k - max_policy_lag of this learner epoch, then publishes what it changed and
+/// announces version k + 1, which every policy has from then on. 3. A
 /// fragment is acknowledged only after it is stored and the watermark has moved, both in one critical section.
+/// 4. A fragment that waits has rows of policies only that are in their slots now: what arrives is judged by the table
+/// of that moment, and a slot is released only when no fragment names it.
 ///
 /// Capacity: ingest_budget_bytes of fragments; a fragment beyond it is refused with RESOURCE_EXHAUSTED and must be
 /// offered again. Shutdown: RequestDrain, Step until kDrained, SnapshotState; the destructor just lets go.
@@ -120,6 +127,16 @@ class Learner {
 
   /// Waits up to `timeout` for a complete train batch and makes one update from it.
   StepOutcome Step(absl::Duration timeout);
+  /// Makes `next`, which follows from Policies() by changes, the policies of the run: what it brings is made in the
+  /// trainer and published first, every grant from then on carries it, and rows of a policy that it replaced are STALE.
+  /// `added`: exactly the policies that it brings. One that it removes plays on in the episodes in progress; its slot
+  /// is released by a later Step, in a revision of its own, when no worker can bring rows of it any more. Between
+  /// Steps. Whole or not at all: FAILED_PRECONDITION before Start or for a learner without a table, UNAVAILABLE once
+  /// the run is about to end, INVALID_ARGUMENT when `next` or `added` do not follow; else the trainer's.
+  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, std::vector<NewPolicy> added);
+  /// The policies as they are now.
+  policy::PolicyTablePtr Policies() const;
+
   /// Everything to resume from. Between Steps, after Start. Errors are the trainer's.
   absl::StatusOr<LearnerSnapshot> SnapshotState();
   /// The mean return of an evaluation of the present weights: decides `best` at the next SnapshotState.
@@ -130,7 +147,7 @@ class Learner {
   LearnerStatus Status() const;
 
  private:
-  Learner(LearnerConfig config, const LearnerDeps& deps);
+  Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view);
 
   /// A grant and the port it goes to.
   struct Mail {
@@ -160,7 +177,22 @@ class Learner {
   std::optional<StepOutcome> EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StepOutcome Train(std::vector<CheckedFragment> fragments, int64_t iteration);
-  absl::Status PublishVersion(int64_t n, bool stamp);
+  /// Publishes version `n` of the policies that `reports` says were trained, or, with nullptr, all there is, stamped
+  /// anew; then announces the version as a whole.
+  absl::Status PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports);
+  /// The policy's weights as version (learner epoch, n), which they must have unless `stamp`.
+  absl::StatusOr<policy::WeightSnapshotPtr> VersionOf(policy::PolicySlot slot, int64_t n, bool stamp);
+  PolicyViewPtr View() const;
+  /// Validates, by the policies of `view`.
+  CheckedFragment CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const;
+  /// Adds the policies to the trainer, all or none; their first weights, nullptr for a class without.
+  absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> AddToTrainer(const policy::PolicyTable& next,
+                                                                      std::vector<NewPolicy> added, int64_t iteration);
+  /// Removed policies of which no rows can come any more.
+  std::vector<policy::PolicySlot> DrainedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleaseDrained();
+  /// What a checkpoint says of the policies.
+  absl::Status SavePolicies(LearnerState* state);
   void ReportMetrics(const ProgressRecord& record);
 
   const LearnerConfig config_;
@@ -172,12 +204,14 @@ class Learner {
   std::optional<double> evaluation_;  ///< reported since the last snapshot
   bool has_best_ = false;
   double best_return_ = 0;
-  double wait_s_ = 0;                     ///< waited for samples since the last update
-  std::vector<LaneState> retired_lanes_;  ///< of a restored run with more environments
+  double wait_s_ = 0;                         ///< waited for samples since the last update
+  std::vector<LaneState> retired_lanes_;      ///< of a restored run with more environments
+  std::vector<policy::PolicyId> trained_as_;  ///< by policy slot; see LearnerState
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;  ///< a batch became complete, or the run is to end
   State state_ ABSL_GUARDED_BY(mutex_) = State::kMade;
+  PolicyViewPtr view_ ABSL_GUARDED_BY(mutex_);  ///< changed by the update thread alone
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool updating_ ABSL_GUARDED_BY(mutex_) = false;

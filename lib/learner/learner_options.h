@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lib/sample/train_rules.h"
 
 namespace troupe::learner {
 
@@ -39,8 +40,9 @@ struct LearnerOptions {
   CommonReward common_reward = CommonReward::kNone;
   TrainTimeAggregator train_time_aggregator = TrainTimeAggregator::kMax;
   std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all of a trainable class
-  int32_t num_workers = 2;   ///< waited for before the first grant (0: the sampler in this process)
-  int32_t num_envs = 16;     ///< global environments over all workers
+  std::vector<sample::TrainRule> train_rules;  ///< on which trajectories it trains; empty: on all
+  int32_t num_workers = 2;                     ///< waited for before the first grant (0: the sampler in this process)
+  int32_t num_envs = 16;                       ///< global environments over all workers
   int64_t ingest_budget_bytes =
       512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came

@@ -11,6 +11,7 @@
 
 namespace troupe::learner {
 StepOutcome Learner::Step(absl::Duration timeout) {
+  ReleaseDrained();
   const absl::Duration begin = deps_.clock->SteadyNow();
   std::optional<StepOutcome> nothing = AwaitBatch(timeout);
   wait_s_ += absl::ToDoubleSeconds(deps_.clock->SteadyNow() - begin);
@@ -77,27 +78,41 @@ void Learner::FailLocked(absl::Status status) {
   scheduler_->Close();
 }
 
-absl::Status Learner::PublishVersion(int64_t n, bool stamp) {
+absl::StatusOr<policy::WeightSnapshotPtr> Learner::VersionOf(policy::PolicySlot slot, int64_t n, bool stamp) {
   const policy::WeightVersion version{config_.learner_epoch, n};
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    const policy::PolicyClass& policy_class = config_.schema.policies[p].policy_class;
-    // Weights that never change are published when the learner starts.
-    if (!policy_class.has_weights() || (!policy_class.trainable() && !stamp)) continue;
+  TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
+  if (stamp) {
+    // Fresh or restored weights know nothing of this learner epoch.
+    auto stamped = std::make_shared<policy::WeightSnapshot>(*snapshot);
+    stamped->version = version;
+    snapshot = std::move(stamped);
+  }
+  if (snapshot->version != version) {
+    return absl::InternalError(absl::StrCat("policy '", snapshot->id.value(), "' has version (",
+                                            snapshot->version.learner_epoch, ", ", snapshot->version.n,
+                                            ") after its update, expected (", version.learner_epoch, ", ", n, ")"));
+  }
+  return snapshot;
+}
+
+absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
+  const policy::PolicyTablePtr table = Policies();
+  const bool stamp = reports == nullptr;
+  std::vector<bool> changed(table->num_slots(), stamp);
+  if (!stamp) {
+    for (const PolicyUpdateReport& report : *reports) {
+      if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
+    }
+  }
+  for (size_t p = 0; p < changed.size(); ++p) {
+    // Also of removed ones: episodes in progress play on with what updates make of them.
     const policy::PolicySlot slot(static_cast<int32_t>(p));
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
-    if (stamp) {
-      // Fresh or restored weights know nothing of this learner epoch.
-      auto stamped = std::make_shared<policy::WeightSnapshot>(*snapshot);
-      stamped->version = version;
-      snapshot = std::move(stamped);
-    }
-    if (snapshot->version != version) {
-      return absl::InternalError(absl::StrCat("policy '", config_.schema.policies[p].id.value(), "' has version (",
-                                              snapshot->version.learner_epoch, ", ", snapshot->version.n,
-                                              ") after its update, expected (", version.learner_epoch, ", ", n, ")"));
-    }
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    if (!changed[p] || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, VersionOf(slot, n, stamp));
     deps_.publisher->Publish(slot, std::move(snapshot));
   }
+  deps_.publisher->AnnounceVersion(policy::WeightVersion{config_.learner_epoch, n});
   return absl::OkStatus();
 }
 
@@ -132,7 +147,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
       base::MutexLock lock(&mutex_);
       scheduler_->SetPublishing(iteration + 1);
     }
-    status = PublishVersion(iteration + 1, /*stamp=*/false);
+    status = PublishVersion(iteration + 1, &*reports);
   }
   if (!status.ok()) {
     base::MutexLock lock(&mutex_);
@@ -156,7 +171,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   record.episode_length = window_.length();
   record.losses = MeanMetrics(*reports);
   record.train_s = JoinTrainTimes(*reports, config_.options.train_time_aggregator);
-  if (config_.schema.policies.size() > 1) {
+  if (Policies()->num_slots() > 1) {
     record.agent_losses = AgentLosses(assembly.batch, *reports, config_.schema.agent_ids);
   }
   for (std::pair<std::string, double>& metric : deps_.trainer->Metrics()) record.losses.push_back(std::move(metric));
@@ -225,8 +240,16 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
     scalar(absl::StrCat("agent/", config_.schema.agent_ids[slot], "/Episode-Rewards"),
            window_.agent_return(static_cast<int32_t>(slot)));
   }
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    scalar(absl::StrCat("policy/", config_.schema.policies[p].id.value(), "/Episode-Rewards"),
+  // Of two policies of one id it is the one that episodes begin with.
+  const policy::PolicyTablePtr table = Policies();
+  const auto shown = [&table](policy::PolicySlot slot) {
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    return entry != nullptr && !entry->replaced ? entry : nullptr;
+  };
+  for (size_t p = 0; p < table->num_slots(); ++p) {
+    const policy::PolicyEntry* const entry = shown(policy::PolicySlot(static_cast<int32_t>(p)));
+    if (entry == nullptr) continue;
+    scalar(absl::StrCat("policy/", entry->spec.id.value(), "/Episode-Rewards"),
            window_.policy_return(static_cast<int32_t>(p)));
   }
   for (size_t i = 0; i < config_.info_columns.size(); ++i) {
@@ -234,9 +257,10 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   }
   for (const auto& [tag, value] : record.losses) scalar(tag, value);
   for (const auto& [tag, value] : record.agent_losses) scalar(tag, value);
-  if (config_.schema.policies.size() > 1) {
-    const auto id_of = [&](policy::PolicySlot slot) -> std::string_view {
-      return config_.schema.policies[static_cast<size_t>(slot.value())].id.value();
+  if (table->num_slots() > 1) {
+    const auto id_of = [&shown](policy::PolicySlot slot) -> std::string_view {
+      const policy::PolicyEntry* const entry = shown(slot);
+      return entry == nullptr ? std::string_view() : std::string_view(entry->spec.id.value());
     };
     for (const auto& [tag, value] : PolicyStats(record.policies, id_of)) scalar(tag, value);
   }
@@ -259,11 +283,7 @@ absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   LearnerSnapshot snapshot;
   LearnerState& state = snapshot.state;
   // Policies first: between Steps nothing changes them, and the counters below belong to the same moment.
-  for (size_t p = 0; p < config_.schema.policies.size(); ++p) {
-    TROUPE_ASSIGN_OR_RETURN(policy::PolicyState exported,
-                            deps_.trainer->ExportState(policy::PolicySlot(static_cast<int32_t>(p))));
-    state.policies.push_back(std::move(exported));
-  }
+  TROUPE_RETURN_IF_ERROR(SavePolicies(&state));
   window_.Save(state);
   const std::optional<double> score = config_.best_by_evaluation ? evaluation_
                                       : window_.full()           ? window_.return_sum()

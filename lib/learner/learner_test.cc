@@ -103,6 +103,26 @@ class TestRun {
   std::unique_ptr<Learner> learner_;
 };
 
+TEST(LearnerTest, PublishesOnlyWhatAnUpdateChanged) {
+  TestRun run([](LearnerConfig& config) {
+    for (const char* idle : {"idle", "idler"}) {
+      config.schema.policies.push_back(config.schema.policies[0]);
+      config.schema.policies.back().id = policy::PolicyId(idle);
+    }
+  });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  EXPECT_EQ(run.publisher_.publications(), 3);
+  auto worker = run.Join();
+  for (int64_t k = 1; k <= 3; ++k) {
+    EXPECT_EQ(run.Work(*worker), 1);
+    ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+    EXPECT_EQ(run.publisher_.publications(), 3 + k);
+    EXPECT_EQ(run.publisher_.version(), (policy::WeightVersion{1, k})) << "of all policies";
+    EXPECT_EQ(run.publisher_.Newest(0)->version, (policy::WeightVersion{1, k}));
+    EXPECT_EQ(run.publisher_.Newest(1)->version, (policy::WeightVersion{1, 0})) << "nobody played it";
+  }
+}
+
 TEST(LearnerTest, UpdatesAndPublishesIterationByIteration) {
   TestRun run;
   ASSERT_TRUE(run.learner_->Start().ok());

@@ -28,6 +28,9 @@ class WeightPublisher {
   /// published from now on.
   virtual void SetPolicies(policy::PolicyTablePtr /*policies*/) {}
   virtual void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) = 0;
+  /// What has been published so far is the newest as of `version`: weights that were not published again have not
+  /// changed.
+  virtual void AnnounceVersion(policy::WeightVersion version) = 0;
 };
 
 }  // namespace troupe::learner

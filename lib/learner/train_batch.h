@@ -32,7 +32,7 @@ struct PolicyTrainBatch {
   absl::Span<const float> action_logp;          ///< [rows]
   absl::Span<const float> rewards;              ///< [rows], after common_reward
   absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
-  absl::Span<const uint8_t> agent_mask;         ///< [rows] or empty (all active)
+  absl::Span<const uint8_t> agent_mask;         ///< [rows] or empty (all active); 0: not for losses
   absl::Span<const int32_t> slot;               ///< [rows], agent slot (for the one-hot)
   absl::Span<const int32_t> critic_row;         ///< [rows], row of critic_state; empty for CriticInput::kObservation
   absl::Span<const float> final_obs;            ///< [final_rows, observation_size]

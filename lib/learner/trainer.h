@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::learner {
@@ -32,6 +33,13 @@ struct PolicyUpdateReport {
   std::vector<std::pair<std::string, double>> metrics;  ///< tag (docs/metrics.md, e.g. "Loss/Policy loss") and value
 };
 
+/// A policy that a change of the table brings.
+struct NewPolicy {
+  policy::PolicySlot slot;    ///< where the table has it
+  policy::PolicyState state;  ///< what it starts with; the version is the learner's business
+  policy::PolicySlot like;    ///< a policy of the run that it is trained as
+};
+
 /// The learning algorithm behind the learner. Implemented in lib/training with LibTorch, by FakeTrainer in tests.
 /// Used by the update thread only; may block as long as an update takes. Weights stay untouched by a failed update.
 class Trainer {
@@ -42,11 +50,18 @@ class Trainer {
   /// version of every policy.
   virtual absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                                  const UpdateContext& context) = 0;
-  /// The actor part as workers use it. The pointer is new after every Update.
+  /// The actor part as workers use it, with the policy's version. Only policies whose report has trained rows may have
+  /// changed since the update before.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) = 0;
   /// Everything, for a checkpoint (copied). And back: INVALID_ARGUMENT when it does not fit the policy.
   virtual absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) = 0;
   virtual absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) = 0;
+  /// A policy more, in a slot that is free: it begins with `state` and is trained as `like` is (options, schedules).
+  /// INVALID_ARGUMENT for a spec or state that does not fit; on an error there is nothing in the slot.
+  virtual absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                                 policy::PolicySlot like) = 0;
+  /// Takes a policy out; its memory is free again, and so is its slot.
+  virtual absl::Status RemovePolicy(policy::PolicySlot slot) = 0;
   /// Of the trainer as a whole, by tag; reported with each update.
   virtual std::vector<std::pair<std::string, double>> Metrics() { return {}; }
 };

@@ -44,7 +44,9 @@ class WorkerRegistry {
     bool connected = false;
     std::shared_ptr<WorkerPort> port;  ///< while connected
     absl::Duration last_seen = absl::ZeroDuration();
-    int64_t accepted_rows = 0;    ///< in this learner epoch
+    int64_t accepted_rows = 0;  ///< in this learner epoch
+    /// No episode in progress that its rows may be accepted of was mapped by an older PolicyTable.
+    int64_t oldest_revision = 0;
     int64_t last_version_n = -1;  ///< of the newest accepted fragment; -1: none yet
   };
   struct Joined {

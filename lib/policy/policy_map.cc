@@ -163,7 +163,6 @@ uint64_t PolicyMapCore::LastUsedLocked(int32_t slot) const {
 }
 
 bool PolicyMapCore::MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Value>* dropped) {
-  if (needed == 0) return true;
   int64_t surplus = static_cast<int64_t>(resident_.size()) + loading_ + needed - options_.capacity;
   if (surplus <= 0) return true;
   std::vector<std::pair<uint64_t, int32_t>> oldest;
@@ -268,7 +267,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
         counted = true;
       }
       if (!status.ok()) break;
-      if (!others && MakeRoomLocked(static_cast<int64_t>(ours.size()), tick, &dropped)) break;
+      if (!others && (ours.empty() || MakeRoomLocked(static_cast<int64_t>(ours.size()), tick, &dropped))) break;
       // Whoever unpins once we are announced notifies; who did so before has to be looked for once more.
       if (!std::exchange(announced, true)) {
         waiting_.fetch_add(1, std::memory_order_seq_cst);
@@ -354,12 +353,16 @@ absl::Status PolicyMapCore::Remove(PolicySlot slot) {
   base::MutexLock lock(&mutex_);
   Entry& entry = entries_[slot.value()];
   if (entry.state == State::kUnknown) return Unknown(slot.value());
-  entry.visible.exchange(nullptr, std::memory_order_seq_cst);
-  const bool moving = entry.state == State::kLoading || entry.state == State::kLeaving;
-  if (moving || PinnedLocked(slot.value())) {
-    if (entry.state == State::kResident) entry.visible.store(entry.value.get(), std::memory_order_seq_cst);
-    return absl::FailedPreconditionError(absl::StrCat("policy map: slot ", slot.value(), " is in use"));
+  // Who pinned it under the lock counts on seeing it; whoever pins from here on and does not see it takes the lock.
+  bool in_use = entry.state == State::kLoading || entry.state == State::kLeaving || PinnedLocked(slot.value());
+  if (!in_use) {
+    entry.visible.exchange(nullptr, std::memory_order_seq_cst);
+    in_use = PinnedLocked(slot.value());
+    if (in_use && entry.state == State::kResident) {
+      entry.visible.store(entry.value.get(), std::memory_order_seq_cst);
+    }
   }
+  if (in_use) return absl::FailedPreconditionError(absl::StrCat("policy map: slot ", slot.value(), " is in use"));
   if (entry.state == State::kResident) {
     resident_.erase(std::find(resident_.begin(), resident_.end(), slot.value()));
     stats_.resident_bytes -= entry.bytes;
@@ -389,8 +392,12 @@ std::vector<std::vector<PolicySlot>> PolicyMapCore::SplitInTurns(absl::Span<cons
 bool PolicyMapCore::StepWriteBack() {
   int32_t slot = 0;
   Value value;
+  std::vector<Value> dropped;
   {
     base::MutexLock lock(&mutex_);
+    // Who stayed beyond the capacity, because it could not be written, leaves once it is tried again: no miss may come
+    // that would ask for it, as everybody may be resident by now.
+    if (leaving_.empty()) MakeRoomLocked(0, ticks_.load(std::memory_order_relaxed), &dropped);
     if (leaving_.empty()) return false;
     slot = leaving_.front();
     leaving_.pop_front();

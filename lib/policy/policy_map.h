@@ -138,7 +138,8 @@ class PolicyMapCore {
   /// Distinct slots in groups of at most `capacity`, resident ones first, for a batch that needs more than fits.
   std::vector<std::vector<PolicySlot>> SplitInTurns(absl::Span<const PolicySlot> slots) const;
 
-  /// Writes one value that is leaving; false when there is none. Called by the owner's write-back thread, or by hand.
+  /// Writes one value that is leaving, or that stayed beyond the capacity because it could not be written and is tried
+  /// again; false when there is none. Called by the owner's write-back thread, or by hand.
   bool StepWriteBack();
   /// Blocks until there is something to write or the map is closed: `while (map.AwaitWriteBack()) map.StepWriteBack();`
   bool AwaitWriteBack();

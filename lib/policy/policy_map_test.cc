@@ -213,6 +213,25 @@ TEST(PolicyMapTest, AFailedWriteIsTriedAgain) {
   EXPECT_EQ(f.Resident().size(), 1u);
 }
 
+TEST(PolicyMapTest, WhatStayedBeyondTheCapacityLeavesThoughNothingMisses) {
+  Fixture f(2, 6);
+  f.tier.BreakStores(true);
+  for (int32_t p = 0; p < 6; ++p) {
+    (*f.Acquire({p}, Access::kWrite))[0].value = 7 + p;
+    while (f.map->core().StepWriteBack()) {
+    }
+  }
+  ASSERT_EQ(f.Resident().size(), 6u) << "there is nobody whose miss would ask for room";
+  f.tier.BreakStores(false);
+  for (int i = 0; i < 1000 && f.Resident().size() > 2; ++i) {
+    const auto batch = f.Acquire({i % 6});
+    ASSERT_TRUE(batch.ok());
+    EXPECT_EQ((*batch)[0].value, 7 + i % 6);
+    f.map->core().StepWriteBack();
+  }
+  EXPECT_EQ(f.Resident().size(), 2u);
+}
+
 TEST(PolicyMapTest, InsertedAndRemoved) {
   Fixture f(2, 2);
   ASSERT_TRUE(f.Acquire({0, 1}).ok());
@@ -416,6 +435,31 @@ void Hammer(int threads, int64_t capacity, int rounds) {
 TEST(PolicyMapTest, OneThreadLosesNothing) { Hammer(1, 3, 2000); }
 TEST(PolicyMapTest, FourThreadsLoseNothing) { Hammer(4, 4, 2000); }
 TEST(PolicyMapTest, SixteenThreadsLoseNothing) { Hammer(16, 5, 500); }
+
+// Remove looked at the pins only after it had hidden the value: whoever was past its own lookup then found nothing.
+TEST(PolicyMapTest, ARemovalThatIsRefusedIsSeenByNobody) {
+  Fixture f(2, 8);
+  std::atomic<bool> stop{false};
+  std::thread remover([&] {
+    while (!stop) {
+      if (!f.map->core().Remove(PolicySlot(0)).ok()) continue;
+      EXPECT_TRUE(f.map->core().Add(PolicySlot(0)).ok());
+    }
+  });
+  int got = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const auto batch = f.Acquire({0, 1 + i % 7});
+    if (!batch.ok()) {
+      EXPECT_EQ(batch.status().code(), absl::StatusCode::kNotFound);
+      continue;
+    }
+    EXPECT_EQ((*batch)[0].value, 0);
+    ++got;
+  }
+  stop = true;
+  remover.join();
+  EXPECT_GT(got, 0);
+}
 
 TEST(PolicyMapTest, OneLoadServesAllWhoWaitForIt) {
   Fixture f(8);

@@ -7,16 +7,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/log.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/mapping_function.h"
 
 namespace troupe::policy {
 namespace {
+
+std::string IdText(absl::Span<const PolicyId> ids) {
+  return absl::StrJoin(ids, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); });
+}
 
 /// What a rule's policies are drawn from.
 struct Choice {
   std::vector<PolicySlot> policies;
   std::vector<double> bounds;  ///< sums of the weights up to and with each policy
+  const MappingFunction* function = nullptr;
+  std::vector<PolicyId> ids;  ///< of `policies`, for the function
 };
 
 /// Rules have no memory: which of them an agent has is known once for all.
@@ -25,8 +33,12 @@ class RuleMapping final : public PolicyMapping {
   explicit RuleMapping(std::vector<std::shared_ptr<const Choice>> by_agent_slot)
       : by_agent_slot_(std::move(by_agent_slot)) {}
 
-  PolicySlot Map(std::string_view /*agent_id*/, int32_t agent_slot, const EpisodeInfo& episode) const override {
+  PolicySlot Map(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const override {
     const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
+    if (choice.function != nullptr) {
+      const absl::StatusOr<PolicySlot> answer = Ask(choice, agent_id, agent_slot, episode);
+      return answer.ok() ? *answer : PolicySlot(-1);
+    }
     if (choice.policies.size() == 1) return choice.policies[0];
     base::PhiloxSequence random(
         base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
@@ -38,7 +50,30 @@ class RuleMapping final : public PolicyMapping {
     return choice.policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
   }
 
+  absl::Status WhyNot(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const override {
+    const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
+    if (choice.function == nullptr) return absl::OkStatus();
+    return Ask(choice, agent_id, agent_slot, episode).status();
+  }
+
  private:
+  static absl::StatusOr<PolicySlot> Ask(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
+                                        const EpisodeInfo& episode) {
+    const std::string function(choice.function->name);
+    const absl::StatusOr<PolicyId> answer =
+        choice.function->map({agent_id, agent_slot, episode, episode.worker, choice.ids});
+    if (!answer.ok()) {
+      return absl::Status(answer.status().code(),
+                          absl::StrCat("mapping function \"", function,
+                                       "\": ", base::LogSafe(std::string(answer.status().message()), 256)));
+    }
+    const auto found = std::find(choice.ids.begin(), choice.ids.end(), *answer);
+    if (found != choice.ids.end()) return choice.policies[static_cast<size_t>(found - choice.ids.begin())];
+    return absl::InvalidArgumentError(absl::StrCat("mapping function \"", function, "\": got policy \"",
+                                                   base::LogSafe(answer->value(), 64), "\", expected one of ",
+                                                   IdText(choice.ids)));
+  }
+
   const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
 };
 
@@ -47,11 +82,9 @@ absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, a
   double sum = 0;
   for (const WeightedPolicy& weighted : rule.policies) {
     const auto found = std::find(policies.begin(), policies.end(), weighted.policy);
-    if (found == policies.end()) {
-      return absl::NotFoundError(absl::StrCat(
-          "policy_mapping: \"", rule.agent_glob, "\" maps to policy \"", weighted.policy.value(),
-          "\"; the policies are ",
-          absl::StrJoin(policies, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); })));
+    if (found == policies.end() || weighted.policy.value().empty()) {
+      return absl::NotFoundError(absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" maps to policy \"",
+                                              weighted.policy.value(), "\"; the policies are ", IdText(policies)));
     }
     if (!(weighted.weight > 0) || !std::isfinite(weighted.weight)) {
       return absl::InvalidArgumentError(absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" gives policy \"",
@@ -60,6 +93,20 @@ absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, a
     }
     choice->policies.emplace_back(static_cast<int32_t>(found - policies.begin()));
     choice->bounds.push_back(sum += weighted.weight);
+    choice->ids.push_back(weighted.policy);
+  }
+  if (!rule.function.empty()) {
+    const absl::StatusOr<const MappingFunction*> function = FindMappingFunction(rule.function);
+    if (!function.ok()) {
+      return absl::NotFoundError(
+          absl::StrCat("policy_mapping: \"", rule.agent_glob, "\": ", std::string(function.status().message())));
+    }
+    choice->function = *function;
+    for (size_t i = 0; rule.policies.empty() && i < policies.size(); ++i) {
+      if (policies[i].value().empty()) continue;
+      choice->policies.emplace_back(static_cast<int32_t>(i));
+      choice->ids.push_back(policies[i]);
+    }
   }
   if (choice->policies.empty()) {
     return absl::InvalidArgumentError(

@@ -13,19 +13,41 @@
 
 namespace troupe::policy {
 
-/// What `policy_mapping_fn(agent_id, episode, worker)` is told of the episode.
-struct EpisodeInfo {
-  uint64_t seed = 0;
-  uint32_t env_id = 0;
-  uint32_t episode = 0;
+/// An argument of the environment, as text.
+struct EnvArgument {
+  std::string name;
+  std::string value;
 };
 
-/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Thread-safe; never
-/// blocks.
+/// An agent that has its policy for the episode.
+struct MappedAgent {
+  int32_t slot = 0;
+  PolicySlot policy;
+};
+
+/// What `policy_mapping_fn(agent_id, episode, worker)` is told of the episode. Its id is (env_id, episode). Borrowed
+/// for the call.
+struct EpisodeInfo {
+  uint64_t seed = 0;  ///< the run's
+  uint32_t env_id = 0;
+  uint32_t episode = 0;
+  int32_t worker = 0;                           ///< index of the worker that plays it
+  absl::Span<const EnvArgument> env_args = {};  ///< by name
+  absl::Span<const MappedAgent> agents = {};    ///< mapped so far; none where weights are fetched ahead
+};
+
+/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Pure, so that it may
+/// be asked ahead and again. Thread-safe; never blocks.
 class PolicyMapping {
  public:
   virtual ~PolicyMapping() = default;
+  /// A slot below 0 where nobody can be said: WhyNot knows more.
   virtual PolicySlot Map(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const = 0;
+  /// The error behind a slot below 0; OK for every other.
+  virtual absl::Status WhyNot(std::string_view /*agent_id*/, int32_t /*agent_slot*/,
+                              const EpisodeInfo& /*episode*/) const {
+    return absl::OkStatus();
+  }
 };
 
 /// A policy and how likely it is to be drawn, relative to the others of its rule.
@@ -39,11 +61,14 @@ struct WeightedPolicy {
 struct MappingRule {
   std::string agent_glob;
   std::vector<WeightedPolicy> policies;
+  /// A MappingFunction that is asked instead of drawing, and chooses from `policies` (their weights are nothing to it),
+  /// or from all of the run where there are none; empty: none.
+  std::string function = {};
 };
 
 /// The rules against fixed agents and policies, resolved once. INVALID_ARGUMENT when an agent matches no rule, a rule
-/// has no policy, or a weight is not a finite number above 0; NOT_FOUND when a rule names a policy that is not in
-/// `policies`.
+/// has neither policy nor function, or a weight is not a finite number above 0; NOT_FOUND when a rule names a policy
+/// that is not in `policies` (an empty id there is no policy), or a function that is not registered.
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies);

@@ -160,6 +160,12 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Release(absl::Span<const PolicySlot>
   return Finish(std::move(next));
 }
 
+PolicyTablePtr PolicyTable::AtLeast(int64_t revision) const {
+  std::shared_ptr<PolicyTable> later(new PolicyTable(*this));
+  later->revision_ = std::max(revision_, revision);
+  return later;
+}
+
 const PolicyEntry* PolicyTable::Find(PolicySlot slot) const {
   if (slot.value() < 0 || static_cast<size_t>(slot.value()) >= entries_.size()) return nullptr;
   const std::optional<PolicyEntry>& entry = entries_[static_cast<size_t>(slot.value())];
@@ -205,7 +211,11 @@ std::vector<PolicyId> PolicyTable::ActiveIds() const {
 
 bool PolicyTable::IsMapped(PolicySlot slot) const {
   const PolicyEntry* entry = Find(slot);
-  return entry != nullptr && entry->active() && RuleNaming(rules_, entry->spec.id) != nullptr;
+  if (entry == nullptr || !entry->active()) return false;
+  // A function without policies of its own may choose any.
+  return RuleNaming(rules_, entry->spec.id) != nullptr ||
+         std::any_of(rules_.begin(), rules_.end(),
+                     [](const MappingRule& rule) { return !rule.function.empty() && rule.policies.empty(); });
 }
 
 }  // namespace troupe::policy

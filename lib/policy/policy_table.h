@@ -59,6 +59,9 @@ class PolicyTable {
   absl::StatusOr<Ptr> SetMapping(std::vector<MappingRule> rules) const;
   /// Frees the slots of removed policies. FAILED_PRECONDITION for an active one.
   absl::StatusOr<Ptr> Release(absl::Span<const PolicySlot> slots) const;
+  /// The same policies at `revision`, if that is higher: a learner that goes on from a checkpoint must not give two
+  /// tables one revision.
+  Ptr AtLeast(int64_t revision) const;
 
   /// Grows by one with every change, from 0.
   int64_t revision() const { return revision_; }

@@ -1,7 +1,8 @@
 // The JSON of a PolicyTable:
 //   {"revision": 12, "agents": ["agent_0"],
 //    "policies": [{"slot": 0, "id": "main", "since": 0, "trains": true, "class": "ppo", "observation_space":
-//    "Box(...)", ...}], "mapping": [{"agents": "*", "policies": [{"policy": "main", "weight": 1.0}]}]}
+//    "Box(...)", ...}], "mapping": [{"agents": "*", "policies": [{"policy": "main", "weight": 1.0}], "function":
+//    "NAME"}]}
 
 #include <array>
 #include <cmath>
@@ -215,6 +216,7 @@ absl::StatusOr<MappingRule> RuleFromJson(const Json& json) {
     TROUPE_RETURN_IF_ERROR(weighted.status());
     rule.policies.push_back({PolicyId(policy), weight});
   }
+  if (json.contains("function")) rule.function = reader.Text("function");
   TROUPE_RETURN_IF_ERROR(reader.status());
   return rule;
 }
@@ -233,6 +235,7 @@ std::string ToJson(const PolicyTable& table) {
       choices.push_back({{"policy", weighted.policy.value()}, {"weight", weighted.weight}});
     }
     mapping.push_back({{"agents", rule.agent_glob}, {"policies", std::move(choices)}});
+    if (!rule.function.empty()) mapping.back()["function"] = rule.function;
   }
   // Agents' ids come from environments: what is no UTF-8 in them is replaced, never thrown about.
   return Json{{"revision", table.revision()},

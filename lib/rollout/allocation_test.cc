@@ -84,7 +84,7 @@ TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
         options, [=] { return std::make_unique<SteadyEnv>(options); }, 2);
     config.policies[1].policy_class = *policy::ParsePolicyClass(c.other_class);
     auto collector = *Collector::Create(config);
-    const auto weights = ScriptedWeights(config, 1);
+    FixedWeights weights(ScriptedWeights(config, 1));
     DroppingSink sink;
     const sample::Grant grant = ScriptedGrant(16, 53);
     // Odd steps, so that grants begin at different places of the episodes and buffers reach their full size.
@@ -105,7 +105,7 @@ TEST(AllocationTest, LongerFragmentsAllocateNoMore) {
   const ScriptedOptions options = {.agents = 3};
   RolloutConfig config = ScriptedConfig(options, [=] { return std::make_unique<SteadyEnv>(options); });
   auto collector = *Collector::Create(config);
-  const auto weights = ScriptedWeights(config, 1);
+  FixedWeights weights(ScriptedWeights(config, 1));
   DroppingSink sink;
   int64_t counted[2];
   for (int k = 0; k < 2; ++k) {

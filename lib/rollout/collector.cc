@@ -15,31 +15,40 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
   if (config.mapping == nullptr || config.env_factory == nullptr) {
     return absl::InvalidArgumentError("a rollout needs a policy mapping and an environment factory");
   }
-  std::vector<std::unique_ptr<inference::PolicyActor>> actors;
-  for (const policy::PolicySpec& spec : config.policies) {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::PolicyActor> actor,
-                            inference::MakePolicyActor(spec, config.options.seed, config.backend));
-    actors.push_back(std::move(actor));
+  if (config.options.policy_map_capacity < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy_map_capacity is ", config.options.policy_map_capacity, ", expected at least 1"));
   }
-  auto collector = std::unique_ptr<Collector>(new Collector(std::move(config), std::move(actors)));
-  const int64_t round = collector->builder_.RoundBytesBound();
-  const int64_t limit = collector->config_.options.max_fragment_bytes;
-  if (round > limit) {
-    return absl::InvalidArgumentError(absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ",
-                                                   collector->config_.env_spec.name, " may need ", round, " bytes"));
+  auto collector = std::unique_ptr<Collector>(new Collector(std::move(config)));
+  // A policy that cannot play is said at the start.
+  for (const policy::PolicySpec& spec : collector->config_.policies) {
+    TROUPE_RETURN_IF_ERROR(collector->MakeActor(spec).status());
   }
+  TROUPE_RETURN_IF_ERROR(collector->CheckRoundFits());
   return collector;
 }
 
-Collector::Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::PolicyActor>> actors)
+Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      actors_(std::move(actors)),
-      builder_(RolloutSchema{config_.env_spec, config_.policies}, *config_.mapping, config_.options.seed),
-      versions_(config_.policies.size()) {
-  for (const policy::PolicySpec& spec : config_.policies) bounds_.emplace_back(spec);
+      builder_(RolloutSchema{config_.env_spec, config_.policies}, config_.mapping, config_.options.seed),
+      actors_(config_.options.policy_map_capacity),
+      since_(config_.policies.size(), 0),
+      versions_(since_.size()),
+      adopted_in_(since_.size(), 0),
+      sought_in_(since_.size(), 0),
+      subscribed_(since_.size(), 0),
+      needed_by_(since_.size(), 0) {
   for (const env::AgentSpec& agent : config_.env_spec.possible_agents) {
     action_words_ = std::max(action_words_, static_cast<size_t>(agent.action_space.action_words()));
   }
+}
+
+absl::Status Collector::CheckRoundFits() const {
+  const int64_t round = builder_.RoundBytesBound();
+  const int64_t limit = config_.options.max_fragment_bytes;
+  if (round <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ",
+                                                 config_.env_spec.name, " may need ", round, " bytes"));
 }
 
 RolloutStats Collector::stats() const {
@@ -94,46 +103,33 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
   return absl::OkStatus();
 }
 
-absl::Status Collector::AdoptWeights(const sample::Grant& grant, absl::Span<const policy::WeightSnapshotPtr> weights) {
-  if (weights.size() != actors_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got weights of ", weights.size(), " policies, expected ", actors_.size()));
+absl::Status Collector::PrepareGrant(const sample::Grant& grant, WeightSource& weights, absl::Duration timeout) {
+  prepared_ = false;
+  if (preparing_ != grant.id) {
+    ++grants_;
+    min_version_ = newest_ = grant.min_version;
+    preparing_ = grant.id;
   }
-  // What plays by weights that never change is as new as the newest that do.
-  policy::WeightVersion newest = grant.min_version;
-  for (size_t i = 0; i < actors_.size(); ++i) {
-    const policy::PolicySpec& spec = config_.policies[i];
-    if (!spec.policy_class.has_weights()) continue;
-    if (weights[i] == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("got no weights of policy \"", spec.id.value(), "\""));
-    }
-    TROUPE_RETURN_IF_ERROR(actors_[i]->SetWeights(weights[i]));
-    if (!spec.policy_class.trainable()) continue;
-    const policy::WeightVersion version = weights[i]->version;
-    if (version < grant.min_version) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "weights of policy \"", spec.id.value(), "\" are of version ", version.learner_epoch, ".", version.n,
-          ", grant ", grant.id.value(), " needs ", grant.min_version.learner_epoch, ".", grant.min_version.n));
-    }
-    versions_[i] = version;
-    if (newest < version) newest = version;
-  }
-  for (size_t i = 0; i < actors_.size(); ++i) {
-    if (!config_.policies[i].policy_class.trainable()) versions_[i] = newest;
-  }
-  return absl::OkStatus();
+  absl::Status status = AdoptPolicies(grant, weights);
+  if (status.ok()) status = PrepareLanes(grant);
+  if (status.ok()) status = AdoptFirst(weights, timeout);
+  prepared_ = status.ok();
+  if (!prepared_ && !absl::IsDeadlineExceeded(status)) preparing_.reset();
+  return status;
 }
 
-absl::Status Collector::RunGrant(const sample::Grant& grant, absl::Span<const policy::WeightSnapshotPtr> weights,
-                                 SampleSink& sink) {
-  TROUPE_RETURN_IF_ERROR(AdoptWeights(grant, weights));
-  TROUPE_RETURN_IF_ERROR(PrepareLanes(grant));
+absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weights, SampleSink& sink) {
+  if (!prepared_ || preparing_ != grant.id) {
+    TROUPE_RETURN_IF_ERROR(PrepareGrant(grant, weights, absl::ZeroDuration()));
+  }
+  prepared_ = false;
+  preparing_.reset();
   // As many lanes at a time as may write two rounds into one fragment; a single one needs room for one.
   const int64_t group = std::max<int64_t>(1, config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
     const size_t count = std::min(static_cast<size_t>(group), granted_.size() - first);
-    absl::Status status =
-        RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count), first + count == granted_.size(), sink);
+    absl::Status status = RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count),
+                                   first + count == granted_.size(), weights, sink);
     if (!status.ok()) {
       // A fragment that was not finished is lost, and with it the episodes that it was part of.
       if (builder_.begun()) {
@@ -147,14 +143,19 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, absl::Span<const po
 }
 
 absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
-                                 SampleSink& sink) {
+                                 WeightSource& weights, SampleSink& sink) {
   active_.assign(lanes.begin(), lanes.end());
   builder_.Begin(grant, versions_, active_);
   int64_t rounds = 0;  // in the fragment
   while (!active_.empty()) {
-    for (Lane* lane : active_) {
-      while (!lane->in_episode) TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+    TROUPE_RETURN_IF_ERROR(StartEpisodes(weights));
+    const absl::Status at_hand = AdoptOpen(weights);
+    if (absl::IsCancelled(at_hand)) {
+      // Lanes are cut in the reverse order of their last calls: those that just began were called after the others.
+      std::stable_partition(active_.begin(), active_.end(), [](const Lane* lane) { return !lane->began; });
+      TROUPE_RETURN_IF_ERROR(Submit(/*last_of_grant=*/false, sink));
     }
+    TROUPE_RETURN_IF_ERROR(at_hand);
     builder_.Decide(active_);
     TROUPE_RETURN_IF_ERROR(ActForAll());
     builder_.CloseRound();
@@ -195,7 +196,7 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
     if ((*lane)->in_episode) builder_.CutLane(**lane);
   }
   stats_.env_steps += builder_.env_steps();
-  sample::MultiAgentBatchPtr fragment = builder_.Finish(last_of_grant);
+  sample::MultiAgentBatchPtr fragment = builder_.Finish(last_of_grant, OldestRevision());
   stats_.agent_steps += fragment->num_agent_steps;
   stats_.episodes += static_cast<int64_t>(fragment->finished.size());
   ++stats_.fragments;
@@ -213,6 +214,19 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(kMaxConsecutiveErrors, " times in a row: ", status.message()));
 }
 
+absl::Status Collector::StartEpisodes(WeightSource& weights) {
+  bool began = false;
+  for (Lane* lane : active_) {
+    lane->began = !lane->in_episode;
+    if (!lane->began) continue;
+    began = true;
+    while (!lane->in_episode) TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+    LookAhead(*lane, weights);
+  }
+  if (began) TrimPolicies(weights);
+  return absl::OkStatus();
+}
+
 absl::Status Collector::StartEpisode(Lane& lane) {
   builder_.StartEpisode(lane);
   env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/false);
@@ -225,11 +239,14 @@ absl::Status Collector::StartEpisode(Lane& lane) {
 }
 
 absl::Status Collector::ActForAll() {
-  for (size_t i = 0; i < actors_.size(); ++i) {
-    inference::ActInput input = builder_.OpenRows(i);
+  ++rounds_;
+  for (size_t place = 0; place < builder_.num_places(); ++place) {
+    inference::ActInput input = builder_.OpenRows(place);
     if (input.rows == 0) continue;
     input.deterministic = !config_.options.explore;
-    TROUPE_RETURN_IF_ERROR(actors_[i]->Act(input, builder_.OpenActions(i), builder_.OpenLogp(i)));
+    ResidentActor& actor = *actors_.Find(builder_.PolicyAt(place));
+    actor.last_used = rounds_;
+    TROUPE_RETURN_IF_ERROR(actor.actor->Act(input, builder_.OpenActions(place), builder_.OpenLogp(place)));
   }
   return absl::OkStatus();
 }
@@ -240,11 +257,10 @@ absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
     lane.actions[slot] = nullptr;
     if (!agent.acts) continue;
     const space::ActionWord* action = builder_.ActionOf(agent);
-    const inference::ActionBounds& bounds = bounds_[static_cast<size_t>(agent.policy)];
-    if (!bounds.identity()) {
-      const auto words = static_cast<size_t>(config_.policies[static_cast<size_t>(agent.policy)].action_words());
+    const ResidentActor& actor = *actors_.Find(agent.policy);
+    if (!actor.bounds.identity()) {
       space::ActionWord* bounded = &lane.bounded_actions[slot * action_words_];
-      bounds.Apply(absl::MakeConstSpan(action, words), absl::MakeSpan(bounded, words));
+      actor.bounds.Apply(absl::MakeConstSpan(action, actor.action_words), absl::MakeSpan(bounded, actor.action_words));
       action = bounded;
     }
     lane.actions[slot] = action;

@@ -5,14 +5,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lib/inference/action_bounds.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/rollout/actor_map.h"
 #include "lib/rollout/fragment_builder.h"
 #include "lib/rollout/ports.h"
 #include "lib/rollout/rollout_options.h"
@@ -43,17 +44,33 @@ struct RolloutStats {
   int64_t carried_rows = 0;  ///< decisions whose outcome went into a later fragment
   int64_t dropped_rows = 0;  ///< decisions given up after an environment error or a restart of the learner
   int64_t missing_all = 0;   ///< episodes that ended because all agents were done, without `__all__`
+  int64_t given_up = 0;      ///< episodes begun again because a policy that played in them was gone
+  // Of the policy map. A policy is looked up once in each grant that needs it.
+  int64_t policy_hits = 0;       ///< it was resident
+  int64_t policy_misses = 0;     ///< it was not
+  int64_t policy_evictions = 0;  ///< residents that left for another
+  int64_t weight_waits = 0;      ///< its weights had not arrived when they were needed
 };
 
 /// Executes grants: steps the environments of a worker, acts for all agents and hands fragments to a sink. One lane per
 /// granted environment, made at its first grant; an episode goes on from grant to grant until a grant says `fresh`.
 ///
+/// Policies: an actor is made when an episode needs it, at most policy_map_capacity are kept beyond those that episodes
+/// in progress play (ActorMap), and their weights are what is subscribed to, with those of each environment's next
+/// episode, whose mapping is drawn ahead. New weights are adopted with a grant: all rows of a policy in it have one
+/// version, or, where the policy was evicted and fetched again within the grant, are stamped with the first.
+///
+/// Live changes: a grant's newer PolicyTable is adopted before it begins. Episodes in progress keep the policies they
+/// were mapped to; one that plays a slot which has another policy now is given up and counted, and the lane begins its
+/// next episode.
+///
 /// An environment that fails ends its episode: what was complete is kept and cut as truncated, the failure is counted,
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
 /// end the grant with its error.
 ///
-/// Made and used by one thread (the stepping thread) but for RequestStop. Blocks in the sink's Submit only, and as long
-/// as environments do. No heap allocation in the steady state but two or three per fragment.
+/// Made and used by one thread (the stepping thread) but for RequestStop. Blocks in the sink's Submit, for weights of a
+/// policy that is first needed in the middle of a grant, and as long as environments do. No heap allocation in the
+/// steady state, where no policy comes or goes, but two or three per fragment.
 class Collector {
  public:
   static constexpr int64_t kMaxConsecutiveErrors = 100;
@@ -62,28 +79,52 @@ class Collector {
   /// fragment.
   static absl::StatusOr<std::unique_ptr<Collector>> Create(RolloutConfig config);
 
-  /// Samples what `grant` says with `weights` (by policy slot; nullptr for a class without) and submits the fragments;
-  /// the last one says so, and there is at least one. INVALID_ARGUMENT: a grant without lanes in ascending order, or
-  /// weights that do not fit. FAILED_PRECONDITION: weights of a policy that trains, older than the grant allows.
-  /// CANCELLED after RequestStop (what was sampled has been submitted) or from the sink. Other codes are those of the
-  /// sink or of environments; lanes stay usable.
-  absl::Status RunGrant(const sample::Grant& grant, absl::Span<const policy::WeightSnapshotPtr> weights,
-                        SampleSink& sink);
+  /// Makes ready what the grant's first steps need, waiting up to `timeout` for weights: DEADLINE_EXCEEDED, and it may
+  /// be called again. Other errors as RunGrant's.
+  absl::Status PrepareGrant(const sample::Grant& grant, WeightSource& weights, absl::Duration timeout);
+  /// Samples what `grant` says and submits the fragments; the last one says so, and there is at least one. Prepares the
+  /// grant unless that was done last. INVALID_ARGUMENT: a grant without lanes in ascending order, a policy table that
+  /// does not fit or is older than the one before, weights that do not fit. FAILED_PRECONDITION: weights of a policy
+  /// that trains, older than the grant allows. CANCELLED after RequestStop or from `weights` (what was sampled has been
+  /// submitted) or from the sink. Other codes are those of the ports or of environments; lanes stay usable.
+  absl::Status RunGrant(const sample::Grant& grant, WeightSource& weights, SampleSink& sink);
 
   /// Makes RunGrant return after the round in progress. Thread-safe; stays requested.
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
 
   RolloutStats stats() const;
+  /// Policies that are resident.
+  size_t num_resident() const { return actors_.resident().size(); }
   const RolloutConfig& config() const { return config_; }
 
  private:
-  Collector(RolloutConfig config, std::vector<std::unique_ptr<inference::PolicyActor>> actors);
+  explicit Collector(RolloutConfig config);
 
   absl::Status PrepareLanes(const sample::Grant& grant);
   absl::StatusOr<Lane*> FindLane(uint32_t env_id);
-  absl::Status AdoptWeights(const sample::Grant& grant, absl::Span<const policy::WeightSnapshotPtr> weights);
+  absl::Status CheckRoundFits() const;
+
+  /// Takes the grant's policy table, if it is another one.
+  absl::Status AdoptPolicies(const sample::Grant& grant, WeightSource& weights);
+  /// Whether the episode in progress may go on with the policies as they are now; `since` by slot, -1: free.
+  bool MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const;
+  absl::StatusOr<std::unique_ptr<ResidentActor>> MakeActor(const policy::PolicySpec& spec) const;
+  /// Makes the policy resident with weights for the grant in progress.
+  absl::Status Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout);
+  /// Adopts what the first steps of the grant need.
+  absl::Status AdoptFirst(WeightSource& weights, absl::Duration timeout);
+  /// Adopts what the rows that wait for a decision need; waits as long as it takes.
+  absl::Status AdoptOpen(WeightSource& weights);
+  /// Asks for the policies of the lane's next episode.
+  void LookAhead(Lane& lane, WeightSource& weights);
+  /// Lets go what no episode in progress plays, beyond the capacity, and subscriptions that nobody needs.
+  void TrimPolicies(WeightSource& weights);
+  void Subscribe(int32_t slot, WeightSource& weights);
+
   /// Samples `lanes` (a group whose rounds fit a fragment) to the end of the grant.
-  absl::Status RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group, SampleSink& sink);
+  absl::Status RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
+                        WeightSource& weights, SampleSink& sink);
+  absl::Status StartEpisodes(WeightSource& weights);
   absl::Status StartEpisode(Lane& lane);
   absl::Status ActForAll();
   /// False when the environment failed and the step must be taken again.
@@ -93,14 +134,32 @@ class Collector {
   /// Cuts the lanes that still run, finishes the fragment and submits it.
   absl::Status Submit(bool last_of_grant, SampleSink& sink);
 
+  int64_t OldestRevision() const;
+
   const RolloutConfig config_;
-  std::vector<std::unique_ptr<inference::PolicyActor>> actors_;  // by policy slot
-  std::vector<inference::ActionBounds> bounds_;
-  FragmentBuilder builder_;
+  FragmentBuilder builder_;                          ///< has the policies as they are now
   std::map<uint32_t, std::unique_ptr<Lane>> lanes_;  // by global env id
   std::vector<Lane*> granted_;                       // of the current grant
   std::vector<Lane*> active_;                        // of the current group, with steps left
+
+  // Policies. By slot where not said otherwise.
+  ActorMap actors_;
+  std::vector<int64_t> since_;  ///< revision that brought the policy; -1: free
+  uint64_t learner_epoch_ = 0;  ///< whose table it is
   std::vector<policy::WeightVersion> versions_;
+  std::vector<int64_t> adopted_in_;  ///< the last grant that adopted it
+  std::vector<int64_t> sought_in_;   ///< the last grant that looked for it
+  std::vector<uint8_t> subscribed_;
+  std::vector<int32_t> subscriptions_;  ///< slots
+  std::vector<uint64_t> needed_by_;     ///< the last TrimPolicies that found it wanted
+  uint64_t trims_ = 0;
+  std::vector<int32_t> dropped_, first_;      ///< scratch
+  int64_t grants_ = 0;                        ///< counts them, to tell one from the next
+  std::optional<sample::GrantId> preparing_;  ///< the grant that grants_ counts
+  bool prepared_ = false;
+  policy::WeightVersion min_version_, newest_;  ///< of the grant in progress: what it asks for, the newest it has
+  uint64_t rounds_ = 0;
+
   size_t action_words_ = 0;  // most of any agent: the stride of Lane::bounded_actions
   RolloutStats stats_;
   std::atomic<bool> stop_{false};

@@ -365,7 +365,7 @@ TEST(CollectorTest, RefusesBadGrantsAndWeights) {
   grant.min_version = {};
   std::swap(grant.lanes[0], grant.lanes[1]);
   EXPECT_EQ(rig.Run(grant).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(rig.collector->RunGrant(ScriptedGrant(1, 1), {}, rig.sink).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunGrant(*rig.collector, ScriptedGrant(1, 1), {}, rig.sink).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(rig.sink.fragments.empty());
 }
 
@@ -471,7 +471,7 @@ TEST(CollectorTest, FragmentsMayDieOnAnotherThread) {
   auto collector = *Collector::Create(config);
   OtherThreadSink sink;
   for (int i = 0; i < 200; ++i)
-    ASSERT_TRUE(collector->RunGrant(ScriptedGrant(4, 3), ScriptedWeights(config, 1), sink).ok());
+    ASSERT_TRUE(RunGrant(*collector, ScriptedGrant(4, 3), ScriptedWeights(config, 1), sink).ok());
   EXPECT_EQ(sink.Join(), 0) << "the two agents' rewards cancel in every row pair";
   EXPECT_EQ(collector->stats().fragments, 200);
 }

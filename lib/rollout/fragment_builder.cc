@@ -14,37 +14,53 @@ namespace troupe::rollout {
 
 using sample::SegmentEnd;
 
-FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, const policy::PolicyMapping& mapping, uint64_t seed)
-    : schema_(schema),
-      mapping_(mapping),
-      seed_(seed),
-      pool_(schema),
-      state_size_(static_cast<size_t>(schema.state_size())),
-      keys_(schema.policies.size()),
-      shift_(schema.policies.size()) {
+FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping,
+                                 uint64_t seed)
+    : schema_(schema), seed_(seed), pool_(schema), state_size_(static_cast<size_t>(schema.state_size())) {
+  for (const env::AgentSpec& agent : schema_.env.possible_agents) {
+    const space::Space& obs = agent.observation_space;
+    widest_obs_ = std::max(widest_obs_, static_cast<size_t>(obs.flat_size()) * tensor::ElementBytes(obs.flat_dtype()));
+    widest_mask_ = std::max(widest_mask_, static_cast<size_t>(agent.action_space.mask_size()));
+    most_words_ = std::max(most_words_, static_cast<size_t>(agent.action_space.action_words()));
+  }
+  SetPolicies(std::move(schema_.policies), std::move(mapping), 0);
+  writer_ = std::make_unique<Writer>(*this);
+}
+
+void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
+                                  std::shared_ptr<const policy::PolicyMapping> mapping, int64_t revision) {
+  TROUPE_CHECK(!begun());
+  schema_.policies = std::move(policies);
+  mapping_ = std::move(mapping);
+  revision_ = revision;
   const auto num_agents = static_cast<int64_t>(schema_.env.possible_agents.size());
   struct PolicySpaces {
     std::string obs, action;
   };
   std::vector<PolicySpaces> spaces;
   for (const policy::PolicySpec& policy : schema_.policies) {
-    spaces.push_back({policy.observation_space.ToString(), policy.action_space.ToString()});
+    // A free slot fits nobody.
+    if (policy.id.value().empty()) {
+      spaces.emplace_back();
+    } else {
+      spaces.push_back({policy.observation_space.ToString(), policy.action_space.ToString()});
+    }
   }
+  fits_.clear();
   for (const env::AgentSpec& agent : schema_.env.possible_agents) {
-    const space::Space& obs = agent.observation_space;
-    const std::string obs_text = obs.ToString();
+    const std::string obs_text = agent.observation_space.ToString();
     const std::string action_text = agent.action_space.ToString();
-    widest_obs_ = std::max(widest_obs_, static_cast<size_t>(obs.flat_size()) * tensor::ElementBytes(obs.flat_dtype()));
-    widest_mask_ = std::max(widest_mask_, static_cast<size_t>(agent.action_space.mask_size()));
-    most_words_ = std::max(most_words_, static_cast<size_t>(agent.action_space.action_words()));
     for (const PolicySpaces& policy : spaces) {
       fits_.push_back(static_cast<uint8_t>(policy.obs == obs_text && policy.action == action_text));
     }
   }
   int64_t row_bytes = 0;
   int64_t final_bytes = 0;
+  widths_.clear();
   for (const policy::PolicySpec& policy : schema_.policies) {
-    const PolicyColumns columns(schema_, policy);
+    widths_.push_back(policy.id.value().empty() ? PolicyWidths() : PolicyWidths(schema_, policy));
+    if (widths_.size() > 1 && widths_.back() == widths_[widths_.size() - 2]) continue;
+    const PolicyColumns columns(widths_.back());
     row_bytes = std::max(row_bytes, columns.row_bytes());
     final_bytes = std::max(final_bytes, columns.final_bytes());
   }
@@ -53,10 +69,19 @@ FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, const policy::Poli
   finished_bytes_ = 48 + 18 * num_agents + 4 * static_cast<int64_t>(schema_.env.info_columns.size());
   const auto env_row_bytes = static_cast<int64_t>(8 + 4 * (schema_.has_env_state() ? state_size_ : 0));
   // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows and
-  // segments. Carried decisions may be of as many different env steps.
-  round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * sample::kSegmentFields * 4) +
+  // segments; a policy that had no rows here. Carried decisions may be of as many different env steps.
+  round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * sample::kSegmentFields * 4 + kPolicyBytes) +
                        (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
-  writer_ = std::make_unique<Writer>(*this);
+}
+
+void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
+                                 std::vector<int32_t>& policies) const {
+  policies.clear();
+  for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
+    policies.push_back(
+        mapping.Map(schema_.env.possible_agents[slot].id.value(), static_cast<int32_t>(slot), {seed_, env_id, episode})
+            .value());
+  }
 }
 
 FragmentBuilder::~FragmentBuilder() = default;
@@ -133,19 +158,20 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
 
 void FragmentBuilder::Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
                             absl::Span<Lane* const> lanes) {
-  TROUPE_CHECK(!begun() && versions.size() == schema_.policies.size());
+  TROUPE_CHECK(!begun() && versions.size() >= schema_.policies.size());
   storage_ = pool_.TakeStorage();
   batch_ = pool_.TakeBatch();
   batch_->grant = grant.id;
   batch_->iteration = grant.iteration;
-  versions_.assign(versions.begin(), versions.end());
+  batch_->policies_revision = revision_;
+  versions_ = versions;
   env_steps_ = 0;
   for (Lane* lane : lanes) {
     if (!lane->in_episode) continue;
     lane->episode_index = AddEpisode(*lane, lane->step, /*continues=*/true);
     AttachPending(*lane);
   }
-  for (PolicyColumns& columns : storage_->policies) columns.first_open = columns.rows;
+  for (const auto& columns : storage_->policies) columns->first_open = columns->rows;
   for (Lane* lane : lanes) {
     if (lane->in_episode) AttachReady(*lane);
   }
@@ -155,6 +181,8 @@ void FragmentBuilder::StartEpisode(Lane& lane) {
   lane.episode = lane.next_episode++;
   lane.known = true;
   lane.in_episode = true;
+  lane.mapping = mapping_;
+  lane.revision = revision_;
   lane.step = 0;
   for (AgentState& agent : lane.agents) agent = AgentState();
   for (CarriedAgent& carried : lane.carried) carried = CarriedAgent();
@@ -275,7 +303,7 @@ void FragmentBuilder::DropEnvRow(Lane& lane) {
 void FragmentBuilder::DropRowsOfDone(Lane& lane) {
   for (const int32_t slot : lane.observed) {
     AgentState& agent = lane.agents[static_cast<size_t>(slot)];
-    int64_t& shift = shift_[static_cast<size_t>(agent.policy)];
+    int64_t& shift = Columns(agent).shift;
     if (agent.observed) {  // done: CompleteObserved has not taken its row
       ++shift;
       agent.observed = false;
@@ -287,7 +315,8 @@ void FragmentBuilder::DropRowsOfDone(Lane& lane) {
   }
   for (const int32_t slot : lane.observed) {
     AgentState& agent = lane.agents[static_cast<size_t>(slot)];
-    Columns(agent).rows -= std::exchange(shift_[static_cast<size_t>(agent.policy)], 0);
+    PolicyColumns& columns = Columns(agent);
+    columns.rows -= std::exchange(columns.shift, 0);
   }
 }
 
@@ -317,10 +346,10 @@ void FragmentBuilder::AbortCall(Lane& lane) {
 }
 
 void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
-  for (size_t p = 0; p < storage_->policies.size(); ++p) {
-    PolicyColumns& columns = storage_->policies[p];
+  for (const auto& place : storage_->policies) {
+    PolicyColumns& columns = *place;
     const auto open = static_cast<size_t>(columns.rows - columns.first_open);
-    keys_[p].resize(open);
+    columns.keys.resize(open);
     if (open == 0) continue;
     std::memset(columns.rewards.Row(columns.first_open), 0, open * columns.rewards.row_bytes());
     std::memset(columns.terminated.Row(columns.first_open), 0, open);
@@ -338,15 +367,15 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       columns.segment.As<int32_t>()[agent.row] = agent.segment;
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
-      keys_[static_cast<size_t>(agent.policy)][static_cast<size_t>(agent.row - columns.first_open)] = {
+      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
           lane->env_id, lane->episode, static_cast<int32_t>(slot), static_cast<uint32_t>(lane->step)};
       agent.phase = AgentPhase::kPending;
     }
   }
 }
 
-inference::ActInput FragmentBuilder::OpenRows(size_t slot) const {
-  const PolicyColumns& columns = storage_->policies[slot];
+inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
+  const PolicyColumns& columns = *storage_->policies[place];
   inference::ActInput input;
   input.rows = columns.rows - columns.first_open;
   if (input.rows == 0) return input;
@@ -354,27 +383,26 @@ inference::ActInput FragmentBuilder::OpenRows(size_t slot) const {
   if (columns.action_mask.present()) {
     input.action_mask = reinterpret_cast<const uint8_t*>(columns.action_mask.Row(columns.first_open));
   }
-  input.keys = keys_[slot].data();
+  input.keys = columns.keys.data();
   return input;
 }
 
-space::ActionWord* FragmentBuilder::OpenActions(size_t slot) {
-  PolicyColumns& columns = storage_->policies[slot];
+space::ActionWord* FragmentBuilder::OpenActions(size_t place) {
+  PolicyColumns& columns = *storage_->policies[place];
   return reinterpret_cast<space::ActionWord*>(columns.actions.Row(columns.first_open));
 }
 
-float* FragmentBuilder::OpenLogp(size_t slot) {
-  PolicyColumns& columns = storage_->policies[slot];
+float* FragmentBuilder::OpenLogp(size_t place) {
+  PolicyColumns& columns = *storage_->policies[place];
   return columns.action_logp.As<float>() + columns.first_open;
 }
 
 void FragmentBuilder::CloseRound() {
-  for (PolicyColumns& columns : storage_->policies) columns.first_open = columns.rows;
+  for (const auto& columns : storage_->policies) columns->first_open = columns->rows;
 }
 
-const space::ActionWord* FragmentBuilder::ActionOf(const AgentState& agent) const {
-  const PolicyColumns& columns = storage_->policies[static_cast<size_t>(agent.policy)];
-  return reinterpret_cast<const space::ActionWord*>(columns.actions.Row(agent.row));
+const space::ActionWord* FragmentBuilder::ActionOf(const AgentState& agent) {
+  return reinterpret_cast<const space::ActionWord*>(Columns(agent).actions.Row(agent.row));
 }
 
 }  // namespace troupe::rollout

@@ -27,17 +27,29 @@ namespace troupe::rollout {
 /// Not thread-safe. No heap allocation once its buffers have grown to the size of the fragments.
 class FragmentBuilder {
  public:
-  /// `mapping` must outlive it. `seed` is the run's.
-  FragmentBuilder(const RolloutSchema& schema, const policy::PolicyMapping& mapping, uint64_t seed);
+  /// `seed` is the run's.
+  FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping, uint64_t seed);
   FragmentBuilder(const FragmentBuilder&) = delete;
   FragmentBuilder& operator=(const FragmentBuilder&) = delete;
   ~FragmentBuilder();
 
+  /// The policies by slot (a free one has an empty id) and who plays them in episodes that start from now on, as of
+  /// `revision`. No fragment is begun.
+  void SetPolicies(std::vector<policy::PolicySpec> policies, std::shared_ptr<const policy::PolicyMapping> mapping,
+                   int64_t revision);
+  const std::vector<policy::PolicySpec>& policies() const { return schema_.policies; }
+  int64_t revision() const { return revision_; }
+  /// The policies that play the agents of an episode, by agent slot.
+  void MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
+                  std::vector<int32_t>& policies) const;
+  const std::shared_ptr<const policy::PolicyMapping>& mapping() const { return mapping_; }
+
   /// Makes `lane` fit the schema.
   void InitLane(Lane& lane) const;
 
-  /// Starts an empty fragment. `versions` by policy slot: the weights that will act. `lanes` continue their episodes:
-  /// first the decisions that wait for their outcome, then the observations that wait for a decision.
+  /// Starts an empty fragment. `versions` by policy slot: the weights that act, there until Finish or Abandon; those of
+  /// the policies that `lanes` play are set. `lanes` continue their episodes: first the decisions that wait for their
+  /// outcome, then the observations that wait for a decision.
   void Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
              absl::Span<Lane* const> lanes);
   bool begun() const { return storage_ != nullptr; }
@@ -58,14 +70,21 @@ class FragmentBuilder {
 
   /// Every ready agent of `lanes` becomes pending: its row gets a segment, an env row and a key.
   void Decide(absl::Span<Lane* const> lanes);
-  /// The rows of policy `slot` that Decide opened, for Actor::Act; `rows` may be 0.
-  inference::ActInput OpenRows(size_t slot) const;
-  space::ActionWord* OpenActions(size_t slot);
-  float* OpenLogp(size_t slot);
+  /// How many policies have had rows in this fragment. They are numbered from 0 in the order in which they came.
+  size_t num_places() const { return storage_->policies.size(); }
+  /// The slot of one of them, and how many rows of it wait for a decision.
+  int32_t PolicyAt(size_t place) const { return storage_->policies[place]->policy; }
+  int64_t OpenCount(size_t place) const {
+    return storage_->policies[place]->rows - storage_->policies[place]->first_open;
+  }
+  /// The rows that Decide opened, for Actor::Act; `rows` may be 0.
+  inference::ActInput OpenRows(size_t place) const;
+  space::ActionWord* OpenActions(size_t place);
+  float* OpenLogp(size_t place);
   /// After every policy has acted.
   void CloseRound();
   /// The action row of a pending agent that acted in this round.
-  const space::ActionWord* ActionOf(const AgentState& agent) const;
+  const space::ActionWord* ActionOf(const AgentState& agent);
 
   /// Cuts the trajectories of a lane in an episode: their segments get final rows, and the lane carries on with the
   /// next fragment.
@@ -76,8 +95,8 @@ class FragmentBuilder {
   int64_t RoundBytesBound() const { return round_bytes_bound_; }
   int64_t env_steps() const { return env_steps_; }
 
-  /// The finished fragment; every lane in an episode has been cut.
-  sample::MultiAgentBatchPtr Finish(bool last_of_grant);
+  /// The finished fragment; every lane in an episode has been cut. `oldest_revision`: see MultiAgentBatch.
+  sample::MultiAgentBatchPtr Finish(bool last_of_grant, int64_t oldest_revision);
   /// Throws the fragment away. Lanes keep no rows; their episodes must be given up.
   void Abandon();
 
@@ -90,7 +109,8 @@ class FragmentBuilder {
  private:
   class Writer;
 
-  PolicyColumns& Columns(const AgentState& agent) { return storage_->policies[static_cast<size_t>(agent.policy)]; }
+  PolicyColumns& Columns(int32_t policy) { return storage_->Columns(policy, widths_[static_cast<size_t>(policy)]); }
+  PolicyColumns& Columns(const AgentState& agent) { return Columns(agent.policy); }
   int32_t AddEpisode(const Lane& lane, int32_t first_step, bool continues);
   void FillEpisodeEntry(const Lane& lane);
   void AddFinished(const Lane& lane);
@@ -112,14 +132,16 @@ class FragmentBuilder {
   void TakeOutPending(const Lane& lane, AgentState& agent, sample::SegmentEnd end);
   void SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
   void LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
-  void FillPolicyRows(size_t slot, sample::PolicyRows& out);
+  void FillPolicyRows(PolicyColumns& columns, sample::PolicyRows& out);
 
-  const RolloutSchema schema_;
-  const policy::PolicyMapping& mapping_;
+  RolloutSchema schema_;
+  std::shared_ptr<const policy::PolicyMapping> mapping_;
+  int64_t revision_ = 0;
   const uint64_t seed_;
   FragmentPool pool_;
   std::unique_ptr<Writer> writer_;
-  std::vector<uint8_t> fits_;  // [agents, policies]
+  std::vector<uint8_t> fits_;         // [agents, policies]
+  std::vector<PolicyWidths> widths_;  // by policy slot
   size_t widest_obs_ = 0;
   size_t widest_mask_ = 0;
   size_t most_words_ = 0;
@@ -130,9 +152,8 @@ class FragmentBuilder {
 
   std::unique_ptr<FragmentStorage> storage_;
   std::unique_ptr<sample::MultiAgentBatch> batch_;
-  std::vector<policy::WeightVersion> versions_;
-  std::vector<std::vector<inference::RowKey>> keys_;  // by policy, of the open rows
-  std::vector<int64_t> shift_;                        // by policy, 0 between calls
+  absl::Span<const policy::WeightVersion> versions_;  // by policy slot, of the collector
+  std::vector<PolicyColumns*> by_slot_;               // while it is finished
   int64_t env_steps_ = 0;
   int64_t carried_rows_ = 0;
   int64_t dropped_rows_ = 0;

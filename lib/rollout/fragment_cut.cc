@@ -118,7 +118,7 @@ void FragmentBuilder::CutLane(Lane& lane) {
     return ~final_env_row;
   };
   for (const auto& [policy, final_row] : lane.finals_at_env_row) {
-    storage_->policies[static_cast<size_t>(policy)].final_env_row[static_cast<size_t>(final_row)] = moved_env_row();
+    Columns(policy).final_env_row[static_cast<size_t>(final_row)] = moved_env_row();
   }
   lane.finals_at_env_row.clear();
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {

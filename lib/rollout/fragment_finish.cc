@@ -1,5 +1,6 @@
 // How FragmentBuilder turns its columns into a batch.
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,16 +10,16 @@ namespace troupe::rollout {
 
 int64_t FragmentBuilder::BytesIfCut() const {
   int64_t bytes = 0;
-  for (const PolicyColumns& columns : storage_->policies) bytes += columns.Bytes(columns.rows - columns.first_open);
+  for (const auto& columns : storage_->policies) bytes += columns->Bytes(columns->rows - columns->first_open);
   const auto env_rows = static_cast<int64_t>(storage_->step_episode.size() + storage_->final_step_episode.size());
   bytes += env_rows * static_cast<int64_t>(8 + storage_->state.row_bytes());
   bytes += static_cast<int64_t>(batch_->episodes.size()) * episode_bytes_;
   return bytes + static_cast<int64_t>(batch_->finished.size()) * finished_bytes_;
 }
 
-void FragmentBuilder::FillPolicyRows(size_t slot, sample::PolicyRows& out) {
+void FragmentBuilder::FillPolicyRows(PolicyColumns& columns, sample::PolicyRows& out) {
   using tensor::DType;
-  PolicyColumns& columns = storage_->policies[slot];
+  const auto slot = static_cast<size_t>(columns.policy);
   const policy::PolicySpec& spec = schema_.policies[slot];
   const DType obs_dtype = spec.observation_space.flat_dtype();
   const auto env_rows = static_cast<int32_t>(batch_->env_rows);
@@ -51,11 +52,12 @@ void FragmentBuilder::FillPolicyRows(size_t slot, sample::PolicyRows& out) {
   out.final_state = columns.final_state.View(DType::kFloat32, columns.final_rows, schema_.state_size());
 }
 
-sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant) {
+sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant, int64_t oldest_revision) {
   using tensor::DType;
   sample::MultiAgentBatch& batch = *batch_;
   FragmentStorage& storage = *storage_;
   batch.last_of_grant = last_of_grant;
+  batch.oldest_revision = oldest_revision;
   batch.num_env_steps = env_steps_;
   batch.num_agent_steps = 0;
   batch.env_rows = static_cast<int64_t>(storage.step_episode.size());
@@ -77,11 +79,15 @@ sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant) {
   batch.step_episode = {reinterpret_cast<const std::byte*>(storage.step_episode.data()), DType::kInt32, steps, 1};
   batch.step_index = {reinterpret_cast<const std::byte*>(storage.step_index.data()), DType::kInt32, steps, 1};
   batch.state = storage.state.View(DType::kFloat32, steps, schema_.state_size());
-  for (size_t slot = 0; slot < storage.policies.size(); ++slot) {
-    PolicyColumns& columns = storage.policies[slot];
+  by_slot_.clear();
+  for (const auto& columns : storage.policies) by_slot_.push_back(columns.get());
+  std::sort(by_slot_.begin(), by_slot_.end(),
+            [](const PolicyColumns* a, const PolicyColumns* b) { return a->policy < b->policy; });
+  for (PolicyColumns* const place : by_slot_) {
+    PolicyColumns& columns = *place;
     columns.Compact();
     if (columns.rows == 0) continue;
-    FillPolicyRows(slot, batch.policies.emplace_back());
+    FillPolicyRows(columns, batch.policies.emplace_back());
     if (!columns.agent_mask.present()) {
       batch.num_agent_steps += columns.rows;
     } else {

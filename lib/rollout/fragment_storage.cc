@@ -30,21 +30,29 @@ sample::ColumnView Column::View(DType dtype, int64_t rows, int64_t row_elements)
   return {rows == 0 ? nullptr : buffer_.data(), dtype, rows, row_elements};
 }
 
-PolicyColumns::PolicyColumns(const RolloutSchema& schema, const policy::PolicySpec& spec)
+PolicyWidths::PolicyWidths(const RolloutSchema& schema, const policy::PolicySpec& spec)
     : obs(FlatBytes(spec.observation_space)),
       actions(static_cast<size_t>(spec.action_words()) * 4),
+      action_mask(static_cast<size_t>(spec.mask_size())),
+      agent_mask(schema.env.has_agent_mask ? 1 : 0),
+      state(schema.has_agent_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0) {}
+
+PolicyColumns::PolicyColumns(const PolicyWidths& widths)
+    : obs(widths.obs),
+      actions(widths.actions),
       action_logp(4),
       rewards(4),
       terminated(1),
       truncated(1),
-      action_mask(static_cast<size_t>(spec.mask_size())),
-      agent_mask(schema.env.has_agent_mask ? 1 : 0),
+      action_mask(widths.action_mask),
+      agent_mask(widths.agent_mask),
       env_row(4),
       segment(4),
-      state(schema.has_agent_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0),
-      final_obs(obs.row_bytes()),
-      final_action_mask(action_mask.row_bytes()),
-      final_state(state.row_bytes()) {
+      state(widths.state),
+      final_obs(widths.obs),
+      final_action_mask(widths.action_mask),
+      final_state(widths.state),
+      widths_(widths) {
   for (const Column* column : {&obs, &actions, &action_logp, &rewards, &terminated, &truncated, &action_mask,
                                &agent_mask, &env_row, &segment, &state}) {
     row_bytes_ += static_cast<int64_t>(column->row_bytes());
@@ -54,6 +62,8 @@ PolicyColumns::PolicyColumns(const RolloutSchema& schema, const policy::PolicySp
 }
 
 void PolicyColumns::Clear() {
+  policy = -1;
+  keys.clear();
   rows = 0;
   first_open = 0;
   final_rows = 0;
@@ -148,17 +158,37 @@ void PolicyColumns::Compact() {
 }
 
 FragmentStorage::FragmentStorage(const RolloutSchema& schema)
-    : state(schema.has_env_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0), final_state(state.row_bytes()) {
-  policies.reserve(schema.policies.size());
-  for (const policy::PolicySpec& spec : schema.policies) policies.emplace_back(schema, spec);
-}
+    : state(schema.has_env_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0),
+      final_state(state.row_bytes()) {}
 
 void FragmentStorage::Clear() {
-  for (PolicyColumns& policy : policies) policy.Clear();
+  // The first one is taken first again: it finds memory that is as large as it was.
+  for (auto columns = policies.rbegin(); columns != policies.rend(); ++columns) {
+    place_[static_cast<size_t>((*columns)->policy)] = -1;
+    (*columns)->Clear();
+    spare_.push_back(std::move(*columns));
+  }
+  policies.clear();
   step_episode.clear();
   step_index.clear();
   final_step_episode.clear();
   final_step_index.clear();
+}
+
+PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const PolicyWidths& widths) {
+  if (static_cast<size_t>(slot) >= place_.size()) place_.resize(static_cast<size_t>(slot) + 1, -1);
+  place_[static_cast<size_t>(slot)] = static_cast<int32_t>(policies.size());
+  const auto fits = std::find_if(spare_.rbegin(), spare_.rend(),
+                                 [&widths](const auto& columns) { return columns->widths() == widths; });
+  if (fits == spare_.rend()) {
+    policies.push_back(std::make_unique<PolicyColumns>(widths));
+  } else {
+    std::swap(*fits, spare_.back());
+    policies.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  policies.back()->policy = slot;
+  return *policies.back();
 }
 
 int32_t FragmentStorage::AddEnvRow(int32_t episode, int32_t step) {

@@ -7,6 +7,7 @@
 
 #include "lib/base/mutex.h"
 #include "lib/env/env_spec.h"
+#include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/buffer.h"
@@ -50,11 +51,27 @@ class Column {
   tensor::Buffer buffer_;
 };
 
+/// Bytes a row takes in the columns whose width depends on the policy or the environment; 0: there is no such column.
+struct PolicyWidths {
+  PolicyWidths() = default;
+  PolicyWidths(const RolloutSchema& schema, const policy::PolicySpec& spec);
+  bool operator==(const PolicyWidths& other) const = default;
+
+  size_t obs = 0, actions = 0, action_mask = 0, agent_mask = 0, state = 0;
+};
+
+/// Bytes of a policy's rows on the wire that are there however few they are: the columns' padding and descriptions.
+inline constexpr int64_t kPolicyBytes = 1536;
+
 /// The rows of one policy while a fragment is being filled. Columns are named as in sample::PolicyRows. Rows are
 /// appended by AddRow; what stands in [first_open, rows) is observed and waits for its action.
 class PolicyColumns {
  public:
-  PolicyColumns(const RolloutSchema& schema, const policy::PolicySpec& spec);
+  explicit PolicyColumns(const PolicyWidths& widths);
+  PolicyColumns(const PolicyColumns&) = delete;
+  PolicyColumns& operator=(const PolicyColumns&) = delete;
+
+  const PolicyWidths& widths() const { return widths_; }
 
   /// Empties it; memory stays.
   void Clear();
@@ -79,14 +96,17 @@ class PolicyColumns {
 
   /// Bytes of all columns with `open` more final rows, as they go on the wire.
   int64_t Bytes(int64_t open) const {
-    return rows * row_bytes_ + (final_rows + open) * final_bytes_ +
+    return kPolicyBytes + rows * row_bytes_ + (final_rows + open) * final_bytes_ +
            static_cast<int64_t>(segment_rows.size()) * sample::kSegmentFields * 4;
   }
   int64_t row_bytes() const { return row_bytes_; }
   int64_t final_bytes() const { return final_bytes_; }
 
+  int32_t policy = -1;  ///< slot whose rows these are
   int64_t rows = 0;
   int64_t first_open = 0;
+  std::vector<inference::RowKey> keys;  ///< of the open rows
+  int64_t shift = 0;                    ///< see FragmentBuilder::DropRowsOfDone; 0 between calls
   Column obs, actions, action_logp, rewards, terminated, truncated, action_mask, agent_mask, env_row, segment, state;
   std::vector<int32_t> segments;      ///< sample::kSegmentFields words each
   std::vector<int64_t> segment_rows;  ///< rows of each segment
@@ -107,6 +127,7 @@ class PolicyColumns {
   void CopyRetired();
   void GrowFinals();
 
+  const PolicyWidths widths_;
   int64_t capacity_ = 0;
   int64_t final_capacity_ = 0;
   int64_t row_bytes_ = 0;
@@ -114,12 +135,20 @@ class PolicyColumns {
   std::vector<Retired> retired_;
 };
 
-/// The memory of one fragment. Reused from fragment to fragment.
+/// The memory of one fragment. Reused from fragment to fragment. Its size follows from the policies that have rows at
+/// the same time, not from how many the run has.
 struct FragmentStorage {
   explicit FragmentStorage(const RolloutSchema& schema);
   void Clear();
 
-  std::vector<PolicyColumns> policies;
+  /// The columns of the policy in `slot`, which are `widths` wide; its first call in a fragment finds memory for them.
+  PolicyColumns& Columns(int32_t slot, const PolicyWidths& widths) {
+    const auto place = static_cast<size_t>(slot);
+    if (place >= place_.size() || place_[place] < 0) return AddColumns(slot, widths);
+    return *policies[static_cast<size_t>(place_[place])];
+  }
+
+  std::vector<std::unique_ptr<PolicyColumns>> policies;  ///< those with columns, in the order in which they got them
   std::vector<int32_t> step_episode, step_index, final_step_episode, final_step_index;
   Column state;  ///< per-env, of the steps at which agents act
   Column final_state;
@@ -131,6 +160,12 @@ struct FragmentStorage {
   /// One more row in the env-step tables; `state` is uninitialized.
   int32_t AddEnvRow(int32_t episode, int32_t step);
   int32_t AddFinalEnvRow(int32_t episode, int32_t step);
+
+ private:
+  PolicyColumns& AddColumns(int32_t slot, const PolicyWidths& widths);
+
+  std::vector<int32_t> place_;                         ///< by slot, in `policies`; -1: none
+  std::vector<std::unique_ptr<PolicyColumns>> spare_;  ///< empty
 };
 
 /// Fragments' memory that nobody uses at the moment. Batches return to it when their last owner lets go, on any thread,

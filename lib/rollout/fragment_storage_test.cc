@@ -25,7 +25,7 @@ RolloutSchema SmallSchema() {
 
 TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(schema, schema.policies[0]);
+  PolicyColumns columns(PolicyWidths(schema, schema.policies[0]));
   std::vector<float*> rows;
   for (int i = 0; i < 1000; ++i) rows.push_back(reinterpret_cast<float*>(columns.obs.Row(columns.AddRow())));
   for (int i = 0; i < 1000; ++i) {
@@ -41,7 +41,7 @@ TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
 
 TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(schema, schema.policies[0]);
+  PolicyColumns columns(PolicyWidths(schema, schema.policies[0]));
   for (int s = 0; s < 3; ++s) columns.AddSegment(0, s, 0);
   const int32_t segment_of[6] = {0, 1, 2, 0, 1, 2};
   for (int r = 0; r < 6; ++r) {

@@ -91,7 +91,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   bool Map(size_t slot, AgentState& agent) {
     const env::AgentSpec& spec = builder_.schema_.env.possible_agents[slot];
     const policy::EpisodeInfo episode = {builder_.seed_, lane_->env_id, lane_->episode};
-    const int32_t policy = builder_.mapping_.Map(spec.id.value(), static_cast<int32_t>(slot), episode).value();
+    const int32_t policy = lane_->mapping->Map(spec.id.value(), static_cast<int32_t>(slot), episode).value();
     const size_t num_policies = builder_.schema_.policies.size();
     if (policy >= 0 && static_cast<size_t>(policy) < num_policies &&
         builder_.fits_[slot * num_policies + static_cast<size_t>(policy)] != 0) {

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lib/env/checked_env.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_mapping.h"
 #include "lib/space/space.h"
 
 namespace troupe::rollout {
@@ -59,7 +61,11 @@ struct Lane {
   // The episode in progress.
   bool in_episode = false;
   uint32_t episode = 0;
-  int32_t step = 0;  ///< env steps taken
+  std::shared_ptr<const policy::PolicyMapping> mapping;  ///< what the episode's agents are mapped by
+  int64_t revision = 0;                                  ///< ... and the revision of its table
+  bool began = false;                                    ///< since the last round
+  std::vector<int32_t> upcoming;                         ///< policies of the next episode, by agent slot
+  int32_t step = 0;                                      ///< env steps taken
   std::vector<AgentState> agents;
   std::vector<double> info_sum;  ///< by info column
   std::vector<int64_t> info_count;

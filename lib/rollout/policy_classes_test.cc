@@ -45,7 +45,7 @@ TEST(PolicyClassesTest, RowsOfEveryClassAreRecordedAndValid) {
     CollectingSink sink(ScriptedSchema(config));
     sample::Grant grant = ScriptedGrant(4, 60);
     grant.min_version = {1, 5};
-    ASSERT_TRUE(collector->RunGrant(grant, Weights(config, 6, 0), sink).ok()) << policy_class;
+    ASSERT_TRUE(RunGrant(*collector, grant, Weights(config, 6, 0), sink).ok()) << policy_class;
     std::set<int32_t> actions;
     int64_t rows_of_it = 0;
     for (const SeenRow& row : RowsOf(sink.fragments)) {
@@ -77,11 +77,11 @@ TEST(PolicyClassesTest, OnlyPoliciesThatTrainMustBeNewEnough) {
   CollectingSink sink(ScriptedSchema(config));
   sample::Grant grant = ScriptedGrant(2, 5);
   grant.min_version = {1, 5};
-  EXPECT_TRUE(collector->RunGrant(grant, Weights(config, 5, 1), sink).ok());
-  EXPECT_EQ(collector->RunGrant(grant, Weights(config, 4, 5), sink).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(RunGrant(*collector, grant, Weights(config, 5, 1), sink).ok());
+  EXPECT_EQ(RunGrant(*collector, grant, Weights(config, 4, 5), sink).code(), absl::StatusCode::kFailedPrecondition);
   std::vector<policy::WeightSnapshotPtr> none = Weights(config, 5, 1);
   none[1] = nullptr;
-  EXPECT_THAT(std::string(collector->RunGrant(grant, none, sink).message()),
+  EXPECT_THAT(std::string(RunGrant(*collector, grant, none, sink).message()),
               HasSubstr("got no weights of policy \"policy_1\""));
 }
 
@@ -89,7 +89,7 @@ TEST(PolicyClassesTest, RandomFillsTheEnvironmentsBoxWithoutBounding) {
   const RolloutConfig config = Against("random", {.agents = 2, .continuous = true});
   auto collector = *Collector::Create(config);
   CollectingSink sink(ScriptedSchema(config));
-  ASSERT_TRUE(collector->RunGrant(ScriptedGrant(4, 60), Weights(config, 1, 0), sink).ok());
+  ASSERT_TRUE(RunGrant(*collector, ScriptedGrant(4, 60), Weights(config, 1, 0), sink).ok());
   EXPECT_EQ(collector->stats().env_errors, 0);
 }
 
@@ -112,12 +112,12 @@ class OneGrant final : public GrantSource {
 /// Has what was published, and says what it was asked for.
 class PublishedWeights final : public WeightSource {
  public:
-  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
-                                                         absl::Duration) override {
+  absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                              absl::Duration) override {
     asked.push_back(policy.value());
     const policy::WeightSnapshotPtr& weights = published.at(static_cast<size_t>(policy.value()));
     if (weights == nullptr || weights->version < min_version) return absl::DeadlineExceededError("not yet");
-    return weights;
+    return CurrentWeights{weights, weights->version};
   }
   std::vector<policy::WeightSnapshotPtr> published;
   std::vector<int32_t> asked;

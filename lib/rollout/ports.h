@@ -27,15 +27,25 @@ class GrantSource {
   virtual absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) = 0;
 };
 
-/// Where weights come from: the newest of every policy. Thread-safe.
+/// Weights of a policy.
+struct CurrentWeights {
+  policy::WeightSnapshotPtr snapshot;
+  /// As of which they are known to be the newest: the snapshot's, or a later one that left the policy as it was.
+  policy::WeightVersion version;
+};
+
+/// Where weights come from: the newest of the policies that are subscribed to. Thread-safe.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// The newest snapshot of `policy` that is at least `min_version`, waiting for it up to `timeout`: DEADLINE_EXCEEDED,
-  /// or CANCELLED when closing.
-  virtual absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy,
-                                                                 policy::WeightVersion min_version,
-                                                                 absl::Duration timeout) = 0;
+  /// AwaitWeights will be asked for `policy`: it is fetched ahead and kept up to date, until Unsubscribe, after which
+  /// its memory is free. Idempotent; never blocks. Nothing to do where all weights are at hand.
+  virtual void Subscribe(policy::PolicySlot /*policy*/) {}
+  virtual void Unsubscribe(policy::PolicySlot /*policy*/) {}
+  /// The newest weights of `policy` that are current as of `min_version`, waiting for them up to `timeout`:
+  /// DEADLINE_EXCEEDED, or CANCELLED when closing. Subscribes to it.
+  virtual absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                                      absl::Duration timeout) = 0;
 };
 
 }  // namespace troupe::rollout

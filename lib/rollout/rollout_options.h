@@ -16,6 +16,7 @@ struct RolloutOptions {
   int64_t max_fragment_bytes =
       (4 << 20) - (64 << 10);          ///< columns of one fragment; the rest of 4 MiB is for its header
   int64_t max_fragment_env_steps = 0;  ///< of one environment in one fragment; 0: as many as fit the bytes
+  int64_t policy_map_capacity = 100;   ///< policies kept beyond those that episodes in progress play, >= 1
 };
 
 }  // namespace troupe::rollout

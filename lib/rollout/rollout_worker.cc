@@ -20,23 +20,11 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
     TROUPE_ASSIGN_OR_RETURN(grant_, grants_.AwaitGrant(timeout));
     if (!grant_.has_value()) return false;
   }
-  snapshots_.clear();
-  for (size_t i = 0; i < collector_->config().policies.size(); ++i) {
-    const policy::PolicyClass& policy_class = collector_->config().policies[i].policy_class;
-    if (!policy_class.has_weights()) {
-      snapshots_.push_back(nullptr);
-      continue;
-    }
-    // Weights that never change are published once.
-    const policy::WeightVersion needed = policy_class.trainable() ? grant_->min_version : policy::WeightVersion{};
-    absl::StatusOr<policy::WeightSnapshotPtr> weights =
-        weights_.AwaitWeights(policy::PolicySlot(static_cast<int32_t>(i)), needed, timeout);
-    if (absl::IsDeadlineExceeded(weights.status())) return false;
-    TROUPE_RETURN_IF_ERROR(weights.status());
-    snapshots_.push_back(*std::move(weights));
-  }
+  const absl::Status prepared = collector_->PrepareGrant(*grant_, weights_, timeout);
+  if (absl::IsDeadlineExceeded(prepared)) return false;
+  TROUPE_RETURN_IF_ERROR(prepared);
   const sample::Grant grant = *std::exchange(grant_, std::nullopt);
-  TROUPE_RETURN_IF_ERROR(collector_->RunGrant(grant, snapshots_, sink_));
+  TROUPE_RETURN_IF_ERROR(collector_->RunGrant(grant, weights_, sink_));
   return true;
 }
 

@@ -11,8 +11,8 @@
 
 namespace troupe::rollout {
 
-/// The loop of a stepping thread: waits for a grant, then for weights that are new enough, then samples. New weights
-/// are adopted between grants only.
+/// The loop of a stepping thread: waits for a grant, then for weights that are new enough to begin it, then samples.
+/// New weights are adopted between grants only.
 ///
 /// Used by one thread but for RequestStop. States: running -> finished (Run has returned). The ports must outlive it;
 /// closing them, or RequestStop, ends the loop.
@@ -38,7 +38,6 @@ class RolloutWorker {
   WeightSource& weights_;
   SampleSink& sink_;
   std::optional<sample::Grant> grant_;  // taken, not executed yet
-  std::vector<policy::WeightSnapshotPtr> snapshots_;
 };
 
 }  // namespace troupe::rollout

@@ -23,11 +23,11 @@ class FakeGrants final : public GrantSource {
 
 class FakeWeights final : public WeightSource {
  public:
-  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
-                                                         absl::Duration) override {
+  absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                              absl::Duration) override {
     const policy::WeightSnapshotPtr& newest = weights.at(static_cast<size_t>(policy.value()));
     if (newest == nullptr || newest->version < min_version) return absl::DeadlineExceededError("no such weights yet");
-    return newest;
+    return CurrentWeights{newest, newest->version};
   }
   std::vector<policy::WeightSnapshotPtr> weights;
 };

@@ -1,9 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/base/mutex.h"
 #include "lib/rpc/buffer_pool.h"
 #include "lib/rpc/slices.h"
 #include "lib/sample/batch_schema.h"
@@ -36,18 +41,22 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
 class FragmentDecoder {
  public:
   FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool)
-      : schema_(std::move(schema)), limits_(limits), pool_(pool) {}
+      : limits_(limits), pool_(pool), schema_(std::make_shared<const sample::BatchSchema>(std::move(schema))) {}
+
+  /// Fragments may have rows of these policies from now on, by slot.
+  void SetPolicies(std::vector<policy::PolicySpec> policies);
 
   /// `split` and `list` are the message's. INVALID_ARGUMENT: says what, got, expected; DATA_LOSS: bad checksum.
   absl::StatusOr<sample::MultiAgentBatchPtr> Decode(const v1::Fragment& header, const SplitMessage& split,
                                                     const SliceList& list) const;
 
-  const sample::BatchSchema& schema() const { return schema_; }
+  std::shared_ptr<const sample::BatchSchema> schema() const;
 
  private:
-  const sample::BatchSchema schema_;
   const sample::BatchLimits limits_;
   BufferPool* const pool_;
+  mutable base::Mutex mutex_;
+  std::shared_ptr<const sample::BatchSchema> schema_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::rpc

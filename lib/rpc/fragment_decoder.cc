@@ -129,6 +129,19 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
 
 }  // namespace
 
+std::shared_ptr<const sample::BatchSchema> FragmentDecoder::schema() const {
+  base::MutexLock lock(&mutex_);
+  return schema_;
+}
+
+void FragmentDecoder::SetPolicies(std::vector<policy::PolicySpec> policies) {
+  auto changed = std::make_shared<sample::BatchSchema>(*schema());
+  changed->policies = std::move(policies);
+  std::shared_ptr<const sample::BatchSchema> replaced = std::move(changed);  // destroyed outside the lock
+  base::MutexLock lock(&mutex_);
+  schema_.swap(replaced);
+}
+
 absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fragment& header,
                                                                    const SplitMessage& split,
                                                                    const SliceList& list) const {
@@ -141,19 +154,22 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     return absl::InvalidArgumentError(
         absl::StrCat("fragment: payload of ", payload_bytes, " bytes, but its header says ", header.payload_bytes()));
   }
+  const std::shared_ptr<const sample::BatchSchema> schema = this->schema();
   auto batch = std::make_shared<sample::MultiAgentBatch>();
   batch->grant = sample::GrantId(header.grant_id());
   batch->iteration = header.iteration();
   batch->num_env_steps = header.num_env_steps();
   batch->num_agent_steps = header.num_agent_steps();
   batch->last_of_grant = header.last_of_grant();
+  batch->policies_revision = header.policies_revision();
+  batch->oldest_revision = header.oldest_revision();
   batch->env_rows = header.env_rows();
   batch->final_env_rows = header.final_env_rows();
   TROUPE_RETURN_IF_ERROR(ReadEpisodes(header.episodes(), limits_, batch.get()));
-  TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), schema_, limits_, batch.get()));
+  TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), *schema, limits_, batch.get()));
   TROUPE_RETURN_IF_ERROR(ReadColumns(BatchColumns(), header, payload_bytes, batch.get()));
-  if (static_cast<size_t>(header.policies_size()) > schema_.policies.size()) {
-    return Mismatch("the list of policies", header.policies_size(), static_cast<int64_t>(schema_.policies.size()));
+  if (static_cast<size_t>(header.policies_size()) > schema->policies.size()) {
+    return Mismatch("the list of policies", header.policies_size(), static_cast<int64_t>(schema->policies.size()));
   }
   batch->policies.resize(static_cast<size_t>(header.policies_size()));
   for (int i = 0; i < header.policies_size(); ++i) {
@@ -166,7 +182,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     rows.final_rows = proto.final_rows();
     TROUPE_RETURN_IF_ERROR(ReadColumns(PolicyColumns(), proto, payload_bytes, &rows));
   }
-  TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, schema_, limits_));
+  TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, *schema, limits_));
 
   std::shared_ptr<tensor::Buffer> buffer = pool_->Lease(payload_bytes);
   const uint32_t crc = list.CopyWithCrc(split.payload_offset, payload_bytes, buffer->data());

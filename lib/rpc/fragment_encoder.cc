@@ -90,6 +90,8 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
   header.set_num_env_steps(batch.num_env_steps);
   header.set_num_agent_steps(batch.num_agent_steps);
   header.set_last_of_grant(batch.last_of_grant);
+  header.set_policies_revision(batch.policies_revision);
+  header.set_oldest_revision(batch.oldest_revision);
   header.set_env_rows(batch.env_rows);
   header.set_final_env_rows(batch.final_env_rows);
   FillEpisodes(batch, &header);

@@ -35,9 +35,8 @@ class RolloutService final : public v1::Rollout::WithRawCallbackMethod_Stream<v1
 class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe<v1::Weights::Service> {
  public:
   explicit WeightsService(const WeightContext* context) : context_(context) {}
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Subscribe(grpc::CallbackServerContext*,
-                                                        const grpc::ByteBuffer* request) override {
-    return WeightReactor::Start(context_, *request);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Subscribe(grpc::CallbackServerContext*) override {
+    return WeightReactor::Start(context_);
   }
 
  private:
@@ -59,13 +58,15 @@ class LearnerServerImpl final : public LearnerServer {
         clock_(clock),
         pool_(static_cast<size_t>(options_.pool_idle_bytes)),
         decoder_(options_.schema, options_.limits, &pool_),
-        bus_(PolicyIds(options_.schema)),
+        bus_(PolicyIds(options_.schema),
+             [this](const policy::PolicyTablePtr& policies) { decoder_.SetPolicies(policies->Specs()); }),
         rollout_service_(&rollout_context_),
         weights_service_(&weight_context_),
         control_service_(control),
         query_service_(options_.queries) {
     rollout_context_.endpoint = endpoint;
     rollout_context_.decoder = &decoder_;
+    rollout_context_.tables = &tables_;
     rollout_context_.registry = &registry_;
     rollout_context_.clock = clock;
     rollout_context_.spec_hash = options_.schema.Hash();
@@ -74,7 +75,7 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.on_joined = [this](sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
       Joined(id, std::move(stream));
     };
-    weight_context_ = {.bus = &bus_, .registry = &registry_, .spec_hash = rollout_context_.spec_hash};
+    weight_context_ = {.bus = &bus_, .registry = &registry_, .clock = clock, .spec_hash = rollout_context_.spec_hash};
   }
 
   ~LearnerServerImpl() override { Shutdown(absl::Seconds(1)); }
@@ -127,7 +128,8 @@ class LearnerServerImpl final : public LearnerServer {
   const LearnerServerOptions options_;
   base::Clock* const clock_;
   BufferPool pool_;
-  const FragmentDecoder decoder_;
+  FragmentDecoder decoder_;
+  TableEncoder tables_;
   WeightBus bus_;
   StreamRegistry registry_;
   RolloutContext rollout_context_;

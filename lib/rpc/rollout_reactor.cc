@@ -35,7 +35,29 @@ RolloutReactor* RolloutReactor::Start(const RolloutContext* context) {
 void RolloutReactor::SendGrant(const sample::Grant& grant) {
   v1::LearnerMessage message;
   *message.mutable_grant() = ToProto(grant);
-  Send(message);
+  const int64_t revision = grant.policies == nullptr ? 0 : grant.policies->revision();
+  bool table_due = false;
+  {
+    base::MutexLock lock(&mutex_);
+    table_due = revision > sent_revision_;
+  }
+  TableEncoder::Messages table;
+  if (table_due) {
+    absl::StatusOr<TableEncoder::Messages> encoded = context_->tables->Encode(grant.policies);
+    if (!encoded.ok()) return End(encoded.status());
+    table = *std::move(encoded);
+  }
+  grpc::ByteBuffer bytes = Serialize(message);
+  {
+    base::MutexLock lock(&mutex_);
+    // Two grants may be sent at once: a table never follows a newer one.
+    if (table != nullptr && revision > sent_revision_) {
+      sent_revision_ = revision;
+      for (const grpc::ByteBuffer& chunk : *table) QueueLocked(chunk);
+    }
+    QueueLocked(std::move(bytes));
+  }
+  Pump();
 }
 
 void RolloutReactor::SendAck(const sample::FragmentAck& ack) {
@@ -54,19 +76,25 @@ void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
   grpc::ByteBuffer bytes = Serialize(message);
   {
     base::MutexLock lock(&mutex_);
-    if (finished_ || end_requested_) return;
-    if (outbox_.size() >= kMaxOutbox) {
-      end_requested_ = true;
-      end_status_ = absl::ResourceExhaustedError("the worker does not read what it is sent");
-      outbox_.clear();
-    } else if (opening) {
+    if (opening && !finished_ && !end_requested_) {
       outbox_.push_front(std::move(bytes));
       opened_ = true;
     } else {
-      outbox_.push_back(std::move(bytes));
+      QueueLocked(std::move(bytes));
     }
   }
   Pump();
+}
+
+void RolloutReactor::QueueLocked(grpc::ByteBuffer bytes) {
+  if (finished_ || end_requested_) return;
+  if (outbox_.size() < kMaxOutbox) {
+    outbox_.push_back(std::move(bytes));
+    return;
+  }
+  end_requested_ = true;
+  end_status_ = absl::ResourceExhaustedError("the worker does not read what it is sent");
+  outbox_.clear();
 }
 
 // Starts the next write, or finishes when there is none. Whoever sets writing_ or finished_ is alone in calling gRPC

@@ -13,6 +13,7 @@
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "lib/rpc/stream_registry.h"
+#include "lib/rpc/table_codec.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -23,6 +24,7 @@ namespace troupe::rpc {
 struct RolloutContext {
   LearnerEndpoint* endpoint = nullptr;
   const FragmentDecoder* decoder = nullptr;
+  TableEncoder* tables = nullptr;
   StreamRegistry* registry = nullptr;
   base::Clock* clock = nullptr;
   uint64_t spec_hash = 0;
@@ -74,6 +76,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   absl::Status Refuse(v1::RefusalReason reason, const absl::Status& why);
 
   void Send(const v1::LearnerMessage& message, bool opening = false);
+  void QueueLocked(grpc::ByteBuffer bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Pump();
   bool ending();
 
@@ -89,7 +92,8 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   base::Mutex mutex_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   learner::WorkerTicket ticket_ ABSL_GUARDED_BY(mutex_);
-  bool opened_ ABSL_GUARDED_BY(mutex_) = false;  ///< Welcome or Refusal is queued: others may follow
+  int64_t sent_revision_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of the newest policy table that was queued
+  bool opened_ ABSL_GUARDED_BY(mutex_) = false;        ///< Welcome or Refusal is queued: others may follow
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool end_requested_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,44 +9,104 @@
 
 namespace troupe::rpc {
 
-WeightBus::WeightBus(std::vector<policy::PolicyId> policy_ids) : policy_ids_(std::move(policy_ids)) {
-  latest_.resize(policy_ids_.size());
+WeightBus::WeightBus(std::vector<policy::PolicyId> policy_ids,
+                     std::function<void(const policy::PolicyTablePtr&)> on_policies)
+    : on_policies_(std::move(on_policies)),
+      active_ids_(std::move(policy_ids)),
+      since_(active_ids_.size(), 0),
+      latest_(active_ids_.size()) {}
+
+void WeightBus::SetPolicies(policy::PolicyTablePtr policies) {
+  if (on_policies_ != nullptr) on_policies_(policies);
+  std::vector<policy::PolicyId> ids = policies->ActiveIds();
+  std::vector<PublishedWeightsPtr> dropped;  // destroyed outside the lock
+  base::MutexLock lock(&mutex_);
+  active_ids_.swap(ids);
+  active_ids_.resize(policies->num_slots());
+  const size_t slots = std::max(latest_.size(), policies->num_slots());
+  since_.resize(slots, -1);
+  latest_.resize(slots);
+  for (size_t i = 0; i < slots; ++i) {
+    const policy::PolicyEntry* entry = policies->Find(policy::PolicySlot(static_cast<int32_t>(i)));
+    const int64_t since = entry == nullptr ? -1 : entry->since;
+    if (since == since_[i]) continue;
+    since_[i] = since;
+    if (latest_[i] != nullptr) dropped.push_back(std::move(latest_[i]));
+    latest_[i] = nullptr;
+  }
 }
 
 void WeightBus::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
-  TROUPE_CHECK(slot.value() >= 0 && static_cast<size_t>(slot.value()) < policy_ids_.size());
-  EncodedWeightsPtr encoded = EncodeWeights(slot, snapshot);
-  EncodedWeightsPtr replaced;  // destroyed outside the lock
+  const auto place = static_cast<size_t>(slot.value());
+  PublishedWeightsPtr published, replaced;  // destroyed outside the lock
   std::vector<std::shared_ptr<WeightListener>> listeners;
   {
     base::MutexLock lock(&mutex_);
-    EncodedWeightsPtr& latest = latest_[static_cast<size_t>(slot.value())];
-    if (latest != nullptr && !(latest->version < encoded->version)) return;
+    TROUPE_CHECK(slot.value() >= 0 && place < latest_.size() && since_[place] >= 0);
+    PublishedWeightsPtr& latest = latest_[place];
+    if (latest != nullptr && !(latest->version() < snapshot->version)) return;
+    published = std::make_shared<PublishedWeights>(slot, since_[place], std::move(snapshot));
     replaced = std::move(latest);
-    latest = encoded;
+    latest = published;
     for (const Subscriber& subscriber : subscribers_) {
-      if (std::find(subscriber.slots.begin(), subscriber.slots.end(), slot) != subscriber.slots.end()) {
-        listeners.push_back(subscriber.listener);
-      }
+      if (subscriber.wanted[place]) listeners.push_back(subscriber.listener);
     }
   }
-  for (const auto& listener : listeners) listener->OnWeights(slot, encoded);
+  for (const auto& listener : listeners) listener->OnWeights(published);
 }
 
-void WeightBus::Subscribe(std::shared_ptr<WeightListener> listener, const std::vector<policy::PolicySlot>& slots) {
-  std::vector<std::pair<policy::PolicySlot, EncodedWeightsPtr>> known;
+void WeightBus::AnnounceVersion(policy::WeightVersion version) {
+  std::vector<std::shared_ptr<WeightListener>> listeners;
   {
     base::MutexLock lock(&mutex_);
-    subscribers_.push_back({listener, slots});
-    for (const policy::PolicySlot slot : slots) {
-      const EncodedWeightsPtr& latest = latest_[static_cast<size_t>(slot.value())];
-      if (latest != nullptr) known.emplace_back(slot, latest);
-    }
+    if (!(version_ < version)) return;
+    version_ = version;
+    for (const Subscriber& subscriber : subscribers_) listeners.push_back(subscriber.listener);
   }
-  for (const auto& [slot, weights] : known) listener->OnWeights(slot, weights);
+  for (const auto& listener : listeners) listener->OnVersion(version);
 }
 
-void WeightBus::Unsubscribe(const WeightListener* listener) {
+void WeightBus::Join(std::shared_ptr<WeightListener> listener) {
+  base::MutexLock lock(&mutex_);
+  subscribers_.push_back({std::move(listener), std::vector<bool>(policy::PolicyTable::kMaxPolicies, false)});
+}
+
+WeightBus::Subscriber* WeightBus::FindLocked(const WeightListener* listener) {
+  const auto it = std::find_if(subscribers_.begin(), subscribers_.end(),
+                               [listener](const Subscriber& s) { return s.listener.get() == listener; });
+  return it == subscribers_.end() ? nullptr : &*it;
+}
+
+WeightBus::Known WeightBus::Change(const WeightListener* listener, absl::Span<const policy::PolicySlot> add,
+                                   absl::Span<const policy::PolicySlot> remove) {
+  Known known;
+  base::MutexLock lock(&mutex_);
+  known.version = version_;
+  Subscriber* const subscriber = FindLocked(listener);
+  if (subscriber == nullptr) return known;
+  for (const policy::PolicySlot slot : remove) subscriber->wanted[static_cast<size_t>(slot.value())] = false;
+  for (const policy::PolicySlot slot : add) {
+    const auto place = static_cast<size_t>(slot.value());
+    subscriber->wanted[place] = true;
+    if (place < latest_.size() && latest_[place] != nullptr) known.weights.push_back(latest_[place]);
+  }
+  return known;
+}
+
+WeightBus::Known WeightBus::WantAll(const WeightListener* listener) {
+  Known known;
+  base::MutexLock lock(&mutex_);
+  known.version = version_;
+  Subscriber* const subscriber = FindLocked(listener);
+  if (subscriber == nullptr) return known;
+  subscriber->wanted.assign(policy::PolicyTable::kMaxPolicies, true);
+  for (const PublishedWeightsPtr& latest : latest_) {
+    if (latest != nullptr) known.weights.push_back(latest);
+  }
+  return known;
+}
+
+void WeightBus::Leave(const WeightListener* listener) {
   std::vector<Subscriber> removed;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
   auto kept = std::stable_partition(subscribers_.begin(), subscribers_.end(),
@@ -57,29 +117,19 @@ void WeightBus::Unsubscribe(const WeightListener* listener) {
 
 absl::StatusOr<std::vector<policy::PolicySlot>> WeightBus::FindSlots(const std::vector<std::string>& policy_ids) const {
   std::vector<policy::PolicySlot> slots;
-  if (policy_ids.empty()) {
-    for (size_t i = 0; i < policy_ids_.size(); ++i) slots.emplace_back(static_cast<int32_t>(i));
-    return slots;
-  }
+  base::MutexLock lock(&mutex_);
   for (const std::string& id : policy_ids) {
-    const auto it = std::find(policy_ids_.begin(), policy_ids_.end(), policy::PolicyId(id));
-    if (it == policy_ids_.end()) {
+    const auto it = std::find(active_ids_.begin(), active_ids_.end(), policy::PolicyId(id));
+    if (id.empty() || it == active_ids_.end()) {
       return absl::NotFoundError(
-          absl::StrCat("policy '", base::LogSafe(id, 64), "' is not one of this run's ", policy_ids_.size()));
+          absl::StrCat("policy '", base::LogSafe(id, 64), "' is not one of this run's ", active_ids_.size()));
     }
-    const policy::PolicySlot slot(static_cast<int32_t>(it - policy_ids_.begin()));
-    if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
+    slots.emplace_back(static_cast<int32_t>(it - active_ids_.begin()));
   }
   return slots;
 }
 
-policy::WeightVersion WeightBus::version(policy::PolicySlot slot) const {
-  base::MutexLock lock(&mutex_);
-  const EncodedWeightsPtr& latest = latest_[static_cast<size_t>(slot.value())];
-  return latest == nullptr ? policy::WeightVersion{} : latest->version;
-}
-
-size_t WeightBus::num_subscribers() const {
+size_t WeightBus::num_listeners() const {
   base::MutexLock lock(&mutex_);
   return subscribers_.size();
 }

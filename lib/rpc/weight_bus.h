@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/ports.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rpc/weight_codec.h"
 
 namespace troupe::rpc {
@@ -17,40 +20,58 @@ namespace troupe::rpc {
 class WeightListener {
  public:
   virtual ~WeightListener() = default;
-  /// There are weights of `slot`, newer than before.
-  virtual void OnWeights(policy::PolicySlot slot, const EncodedWeightsPtr& weights) = 0;
+  /// There are newer weights of a wanted slot.
+  virtual void OnWeights(const PublishedWeightsPtr& weights) = 0;
+  /// What was heard so far is the newest as of `version`.
+  virtual void OnVersion(policy::WeightVersion version) = 0;
 };
 
-/// The newest weights of every policy in their wire form, and who wants to hear of them. Encodes once for all
-/// subscribers; keeps one version a policy and no queue. Made by LearnerServer. Thread-safe; never blocks.
+/// The newest weights of every policy, and who wants to hear of them. They are encoded when somebody is sent them, once
+/// for all; it keeps one version a policy and no queue. Made by LearnerServer. Thread-safe; never blocks.
 class WeightBus final : public learner::WeightPublisher {
  public:
-  /// By policy slot.
-  explicit WeightBus(std::vector<policy::PolicyId> policy_ids);
+  /// By policy slot, as of the run's start. `on_policies` hears of every later table before the bus has it.
+  explicit WeightBus(std::vector<policy::PolicyId> policy_ids,
+                     std::function<void(const policy::PolicyTablePtr&)> on_policies = nullptr);
 
-  /// Ignores a version that is not newer than the one there is.
+  /// Drops the weights of policies that are gone. Who wants a slot hears of the policy that has it now.
+  void SetPolicies(policy::PolicyTablePtr policies) override;
+  /// Ignores a version that is not newer than the one there is. The slot is one of the policies'.
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override;
+  void AnnounceVersion(policy::WeightVersion version) override;
 
-  /// Tells `listener` of what there is of `slots`, then of every newer version. It hears a version once and never an
-  /// older one.
-  void Subscribe(std::shared_ptr<WeightListener> listener, const std::vector<policy::PolicySlot>& slots);
-  void Unsubscribe(const WeightListener* listener);
+  /// What there is of some slots, the newest as of `version`.
+  struct Known {
+    std::vector<PublishedWeightsPtr> weights;
+    policy::WeightVersion version;
+  };
+  /// A listener that wants nothing yet.
+  void Join(std::shared_ptr<WeightListener> listener);
+  /// Changes what it wants; it hears of every newer version of it from now on. Gives what there is of `add`. Slots are
+  /// below PolicyTable::kMaxPolicies; a free one is remembered.
+  Known Change(const WeightListener* listener, absl::Span<const policy::PolicySlot> add,
+               absl::Span<const policy::PolicySlot> remove);
+  /// It wants all policies, also those to come.
+  Known WantAll(const WeightListener* listener);
+  void Leave(const WeightListener* listener);
 
-  /// NOT_FOUND unless every id is a policy of the run; all slots for an empty list.
+  /// Their slots. NOT_FOUND unless every id is an active policy.
   absl::StatusOr<std::vector<policy::PolicySlot>> FindSlots(const std::vector<std::string>& policy_ids) const;
-  /// The version published last; {0, 0} before the first.
-  policy::WeightVersion version(policy::PolicySlot slot) const;
-  size_t num_subscribers() const;
+  size_t num_listeners() const;
 
  private:
   struct Subscriber {
     std::shared_ptr<WeightListener> listener;
-    std::vector<policy::PolicySlot> slots;
+    std::vector<bool> wanted;  ///< by slot
   };
+  Subscriber* FindLocked(const WeightListener* listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::vector<policy::PolicyId> policy_ids_;
+  const std::function<void(const policy::PolicyTablePtr&)> on_policies_;
   mutable base::Mutex mutex_;
-  std::vector<EncodedWeightsPtr> latest_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot; nullptr: none yet
+  std::vector<policy::PolicyId> active_ids_ ABSL_GUARDED_BY(mutex_);  ///< by slot; empty: not active
+  std::vector<int64_t> since_ ABSL_GUARDED_BY(mutex_);                ///< by slot; -1: free
+  std::vector<PublishedWeightsPtr> latest_ ABSL_GUARDED_BY(mutex_);   ///< by slot; nullptr: none yet
+  policy::WeightVersion version_ ABSL_GUARDED_BY(mutex_);             ///< announced last
   std::vector<Subscriber> subscribers_ ABSL_GUARDED_BY(mutex_);
 };
 

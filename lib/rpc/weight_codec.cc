@@ -22,7 +22,13 @@ struct Piece {
 
 }  // namespace
 
-EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSnapshotPtr& snapshot) {
+const std::vector<grpc::ByteBuffer>& PublishedWeights::Chunks() const {
+  std::call_once(once_, [this] { Encode(); });
+  return chunks_;
+}
+
+void PublishedWeights::Encode() const {
+  const policy::WeightSnapshotPtr& snapshot = snapshot_;
   const Piece pieces[] = {
       {snapshot->actor.data(), snapshot->actor.size() * sizeof(float)},
       {snapshot->observation_mean.data(), snapshot->observation_mean.size() * sizeof(float)},
@@ -34,7 +40,8 @@ EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSna
     crc = base::Crc32c(piece.data, piece.bytes, crc);
   }
   v1::WeightUpdate header;
-  header.set_policy_slot(slot.value());
+  header.set_policy_slot(slot_.value());
+  header.set_since(since_);
   header.set_policy_id(snapshot->id.value());
   *header.mutable_version() = ToProto(snapshot->version);
   header.set_actor_size(snapshot->actor.size());
@@ -42,8 +49,6 @@ EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSna
   header.set_total_bytes(total_bytes);
   header.set_crc32c(crc);
 
-  auto encoded = std::make_shared<EncodedWeights>();
-  encoded->version = snapshot->version;
   size_t offset = 0;
   do {
     const size_t chunk_bytes = std::min(kWeightChunkBytes, total_bytes - offset);
@@ -61,19 +66,53 @@ EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSna
       }
       piece_begin += piece.bytes;
     }
-    encoded->chunks.push_back(builder.Build());
+    chunks_.push_back(builder.Build());
     offset += chunk_bytes;
   } while (offset < total_bytes);
-  return encoded;
+}
+
+grpc::ByteBuffer EncodeAnnouncement(policy::WeightVersion version, uint64_t number) {
+  v1::WeightUpdate message;
+  *message.mutable_version() = ToProto(version);
+  message.mutable_announcement()->set_number(number);
+  return Serialize(message);
+}
+
+SlotPolicies::SlotPolicies(const policy::PolicyTable& table) : specs(table.Specs()) {
+  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
+    since.push_back(entry.has_value() ? entry->since : 0);
+  }
+}
+
+bool SlotPolicies::SameIn(const SlotPolicies& other, size_t slot) const {
+  if (slot >= specs.size() || slot >= other.specs.size()) return false;
+  return since[slot] == other.since[slot] && specs[slot].id == other.specs[slot].id;
+}
+
+void WeightAssembler::SetPolicies(SlotPoliciesPtr policies) {
+  if (policies == policies_) return;
+  if (received_bytes_ > 0 && !policies->SameIn(*policies_, static_cast<size_t>(header_.policy_slot()))) {
+    dropping_ = true;
+  }
+  policies_ = std::move(policies);
 }
 
 absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
   const int64_t slot = header.policy_slot();
-  if (slot < 0 || slot >= static_cast<int64_t>(policies_.size())) {
+  received_bytes_ = 0;
+  dropping_ = false;
+  header_ = header;
+  if (slot < 0 || slot >= static_cast<int64_t>(policy::PolicyTable::kMaxPolicies)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weights: policy slot ", slot, ", expected 0 to ", static_cast<int64_t>(policies_.size()) - 1));
+        absl::StrCat("weights: policy slot ", slot, ", expected 0 to ", policy::PolicyTable::kMaxPolicies - 1));
   }
-  const policy::PolicySpec& spec = policies_[static_cast<size_t>(slot)];
+  if (slot >= static_cast<int64_t>(policies_->specs.size()) ||
+      header.since() != policies_->since[static_cast<size_t>(slot)] ||
+      policies_->specs[static_cast<size_t>(slot)].id.value().empty()) {
+    dropping_ = true;
+    return absl::OkStatus();
+  }
+  const policy::PolicySpec& spec = policies_->specs[static_cast<size_t>(slot)];
   if (header.policy_id() != spec.id.value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot));
@@ -91,8 +130,6 @@ absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
         absl::StrCat("weights of ", spec.id.value(), ": ", header.total_bytes(), " bytes, expected ", bytes));
   }
   whole_.resize(bytes / sizeof(float));
-  received_bytes_ = 0;
-  header_ = header;
   return absl::OkStatus();
 }
 
@@ -101,12 +138,20 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
   TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
   v1::WeightUpdate header;
   if (!header.ParseFromString(split.fields)) return absl::InvalidArgumentError("weights: no valid WeightUpdate");
+  if (header.has_announcement()) {
+    return std::optional<Update>(
+        Update{policy::PolicySlot(), nullptr, FromProto(header.version()), header.announcement().number()});
+  }
   if (header.offset() == 0) {
     TROUPE_RETURN_IF_ERROR(Begin(header));
   } else if (header.policy_slot() != header_.policy_slot() ||
              FromProto(header.version()) != FromProto(header_.version()) || header.offset() != received_bytes_) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights: a chunk at byte ", header.offset(), " that does not follow the one before"));
+  }
+  if (dropping_) {
+    received_bytes_ += split.payload_bytes;
+    return std::optional<Update>();
   }
   const size_t whole_bytes = whole_.size() * sizeof(float);
   if (split.payload_bytes > whole_bytes - received_bytes_ || (split.payload_bytes == 0 && whole_bytes > 0)) {
@@ -141,9 +186,10 @@ absl::StatusOr<WeightAssembler::Update> WeightAssembler::Finish() {
   whole_ = {};
   received_bytes_ = 0;
   const policy::PolicySlot slot(header_.policy_slot());
-  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_[static_cast<size_t>(slot.value())]));
+  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_->specs[static_cast<size_t>(slot.value())]));
   header_.Clear();
-  return Update{slot, std::move(snapshot)};
+  const policy::WeightVersion version = snapshot->version;
+  return Update{slot, std::move(snapshot), version};
 }
 
 }  // namespace troupe::rpc

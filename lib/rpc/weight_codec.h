@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/rpc/slices.h"
 #include "proto/troupe/v1/weights.pb.h"
@@ -14,37 +18,77 @@
 
 namespace troupe::rpc {
 
-/// A snapshot in its wire form, made once for all subscribers: its chunks in order. Immutable; thread-safe. Parameters
-/// are borrowed from the snapshot, which it keeps alive.
-struct EncodedWeights {
-  policy::WeightVersion version;
-  std::vector<grpc::ByteBuffer> chunks;
-};
-using EncodedWeightsPtr = std::shared_ptr<const EncodedWeights>;
+/// Published weights of the policy in a slot, in their wire form: encoded when the first subscriber is about to get
+/// them, once for all. Parameters are borrowed from the snapshot, which it keeps alive. Thread-safe.
+class PublishedWeights {
+ public:
+  /// `since`: PolicyEntry::since of the policy.
+  PublishedWeights(policy::PolicySlot slot, int64_t since, policy::WeightSnapshotPtr snapshot)
+      : slot_(slot), since_(since), snapshot_(std::move(snapshot)) {}
 
-EncodedWeightsPtr EncodeWeights(policy::PolicySlot slot, const policy::WeightSnapshotPtr& snapshot);
+  policy::PolicySlot slot() const { return slot_; }
+  const policy::WeightVersion& version() const { return snapshot_->version; }
+  /// The messages, in order. The first call encodes: one pass over the parameters.
+  const std::vector<grpc::ByteBuffer>& Chunks() const;
+  /// Whether it replaces `other`: of a later policy in the slot, or of a later version.
+  bool IsNewerThan(const PublishedWeights& other) const {
+    return since_ != other.since_ ? since_ > other.since_ : other.version() < version();
+  }
+
+ private:
+  void Encode() const;
+
+  const policy::PolicySlot slot_;
+  const int64_t since_;
+  const policy::WeightSnapshotPtr snapshot_;
+  mutable std::once_flag once_;
+  mutable std::vector<grpc::ByteBuffer> chunks_;  ///< written under once_
+};
+using PublishedWeightsPtr = std::shared_ptr<const PublishedWeights>;
+
+/// "What was wanted as of request `number` has been sent and is the newest as of `version`."
+grpc::ByteBuffer EncodeAnnouncement(policy::WeightVersion version, uint64_t number);
+
+/// What a receiver expects in each slot; a free one has an empty id. Plain value.
+struct SlotPolicies {
+  std::vector<policy::PolicySpec> specs;
+  std::vector<int64_t> since;
+
+  explicit SlotPolicies(std::vector<policy::PolicySpec> at_start)
+      : specs(std::move(at_start)), since(specs.size(), 0) {}
+  explicit SlotPolicies(const policy::PolicyTable& table);
+  /// Whether the slot has the same policy in both.
+  bool SameIn(const SlotPolicies& other, size_t slot) const;
+};
+using SlotPoliciesPtr = std::shared_ptr<const SlotPolicies>;
 
 /// Puts the chunks of one subscription together. Used by one thread.
 class WeightAssembler {
  public:
-  /// What to expect, by policy slot.
-  explicit WeightAssembler(std::vector<policy::PolicySpec> policies) : policies_(std::move(policies)) {}
+  explicit WeightAssembler(SlotPoliciesPtr policies) : policies_(std::move(policies)) {}
+
+  /// What is expected from now on. What is being received goes on, unless its slot has another policy now.
+  void SetPolicies(SlotPoliciesPtr policies);
 
   struct Update {
     policy::PolicySlot slot;
-    policy::WeightSnapshotPtr snapshot;
+    policy::WeightSnapshotPtr snapshot;  ///< nullptr: an announcement of what follows
+    policy::WeightVersion version;
+    uint64_t number = 0;
   };
-  /// The next message: a finished, validated snapshot, or nullopt after a chunk that is not the last. INVALID_ARGUMENT
-  /// for another size, policy or order than expected (checked before memory is taken) and for numbers that are not
-  /// finite; DATA_LOSS for a bad checksum.
+  /// The next message: a finished, validated snapshot, or an announcement; nullopt after a chunk that is not the last,
+  /// and for weights of a policy that is not the slot's (an older or a newer table's: they are dropped).
+  /// INVALID_ARGUMENT for another size, policy or order than expected (checked before memory is taken) and for numbers
+  /// that are not finite; DATA_LOSS for a bad checksum.
   absl::StatusOr<std::optional<Update>> Add(const grpc::ByteBuffer& message);
 
  private:
   absl::Status Begin(const v1::WeightUpdate& header);
   absl::StatusOr<Update> Finish();
 
-  const std::vector<policy::PolicySpec> policies_;
+  SlotPoliciesPtr policies_;
   v1::WeightUpdate header_;  ///< of the snapshot that is being received
+  bool dropping_ = false;    ///< it is not wanted
   std::vector<float> whole_;
   size_t received_bytes_ = 0;
 };

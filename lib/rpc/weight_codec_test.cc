@@ -1,7 +1,9 @@
 #include "lib/rpc/weight_codec.h"
 
 #include <limits>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/testing.h"
@@ -32,6 +34,16 @@ std::shared_ptr<policy::WeightSnapshot> Snapshot(const policy::PolicySpec& spec,
   return snapshot;
 }
 
+std::vector<grpc::ByteBuffer> Encode(const policy::WeightSnapshotPtr& snapshot, int64_t since = 0) {
+  return PublishedWeights(policy::PolicySlot(0), since, snapshot).Chunks();
+}
+
+SlotPoliciesPtr Expect(const policy::PolicySpec& spec, int64_t since = 0) {
+  auto policies = std::make_shared<SlotPolicies>(std::vector<policy::PolicySpec>{spec});
+  policies->since[0] = since;
+  return policies;
+}
+
 v1::WeightUpdate Parse(const grpc::ByteBuffer& buffer) {
   const auto list = SliceList::From(buffer);
   SliceInputStream stream(*list);
@@ -49,10 +61,10 @@ TEST(WeightCodecTest, RoundTripInOneChunk) {
   for (const bool normalize : {false, true}) {
     const policy::PolicySpec spec = Spec(normalize);
     const auto snapshot = Snapshot(spec, 5);
-    const EncodedWeightsPtr encoded = EncodeWeights(policy::PolicySlot(0), snapshot);
-    ASSERT_EQ(encoded->chunks.size(), 1u);
-    WeightAssembler assembler({spec});
-    const auto update = assembler.Add(encoded->chunks[0]);
+    const std::vector<grpc::ByteBuffer> encoded = Encode(snapshot);
+    ASSERT_EQ(encoded.size(), 1u);
+    WeightAssembler assembler(Expect(spec));
+    const auto update = assembler.Add(encoded[0]);
     ASSERT_TRUE(update.ok()) << update.status();
     ASSERT_TRUE(update->has_value());
     const policy::WeightSnapshot& got = *(*update)->snapshot;
@@ -67,14 +79,14 @@ TEST(WeightCodecTest, RoundTripInOneChunk) {
 TEST(WeightCodecTest, LargePoliciesComeInChunks) {
   const policy::PolicySpec spec = Spec(true, 1024);  // about 1 M parameters, 4 MiB
   const auto snapshot = Snapshot(spec, 5);
-  const EncodedWeightsPtr encoded = EncodeWeights(policy::PolicySlot(0), snapshot);
-  ASSERT_EQ(encoded->chunks.size(), 3u);
-  WeightAssembler assembler({spec});
-  for (size_t i = 0; i < encoded->chunks.size(); ++i) {
-    EXPECT_LE(Parse(encoded->chunks[i]).payload().size(), kWeightChunkBytes);
-    const auto update = assembler.Add(encoded->chunks[i]);
+  const std::vector<grpc::ByteBuffer> encoded = Encode(snapshot);
+  ASSERT_EQ(encoded.size(), 3u);
+  WeightAssembler assembler(Expect(spec));
+  for (size_t i = 0; i < encoded.size(); ++i) {
+    EXPECT_LE(Parse(encoded[i]).payload().size(), kWeightChunkBytes);
+    const auto update = assembler.Add(encoded[i]);
     ASSERT_TRUE(update.ok()) << update.status();
-    ASSERT_EQ(update->has_value(), i + 1 == encoded->chunks.size());
+    ASSERT_EQ(update->has_value(), i + 1 == encoded.size());
     if (update->has_value()) {
       EXPECT_EQ((*update)->snapshot->actor, snapshot->actor);
     }
@@ -83,24 +95,26 @@ TEST(WeightCodecTest, LargePoliciesComeInChunks) {
 
 TEST(WeightCodecTest, ANewerVersionMayBeginInTheMiddleOfAnOlderOne) {
   const policy::PolicySpec spec = Spec(false, 1024);
-  const EncodedWeightsPtr older = EncodeWeights(policy::PolicySlot(0), Snapshot(spec, 5));
-  const EncodedWeightsPtr newer = EncodeWeights(policy::PolicySlot(0), Snapshot(spec, 6));
-  WeightAssembler assembler({spec});
-  ASSERT_TRUE(assembler.Add(older->chunks[0]).ok());
-  ASSERT_TRUE(assembler.Add(newer->chunks[0]).ok());
-  EXPECT_EQ(assembler.Add(older->chunks[1]).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<grpc::ByteBuffer> older = Encode(Snapshot(spec, 5));
+  const std::vector<grpc::ByteBuffer> newer = Encode(Snapshot(spec, 6));
+  WeightAssembler assembler(Expect(spec));
+  ASSERT_TRUE(assembler.Add(older[0]).ok());
+  ASSERT_TRUE(assembler.Add(newer[0]).ok());
+  EXPECT_EQ(assembler.Add(older[1]).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(WeightCodecTest, RefusesWhatDoesNotFit) {
   const policy::PolicySpec spec = Spec(false);
-  const v1::WeightUpdate good = Parse(EncodeWeights(policy::PolicySlot(0), Snapshot(spec, 5))->chunks[0]);
+  const v1::WeightUpdate good = Parse(Encode(Snapshot(spec, 5))[0]);
   const auto code = [&spec](const v1::WeightUpdate& update) {
-    WeightAssembler assembler({spec});
+    WeightAssembler assembler(Expect(spec));
     return assembler.Add(Bytes(update)).status().code();
   };
   EXPECT_EQ(code(good), absl::StatusCode::kOk);
   v1::WeightUpdate bad = good;
-  bad.set_policy_slot(1);
+  bad.set_policy_slot(1024);
+  EXPECT_EQ(code(bad), absl::StatusCode::kInvalidArgument);
+  bad.set_policy_slot(-1);
   EXPECT_EQ(code(bad), absl::StatusCode::kInvalidArgument);
   bad = good;
   bad.set_policy_id("another");
@@ -126,7 +140,57 @@ TEST(WeightCodecTest, RefusesWhatDoesNotFit) {
   // Numbers that are not finite, with a checksum that fits.
   auto poisoned = Snapshot(spec, 5);
   poisoned->actor[3] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(code(Parse(EncodeWeights(policy::PolicySlot(0), poisoned)->chunks[0])), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Parse(Encode(poisoned)[0])), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(WeightCodecTest, EncodedOnceAndOnlyWhenNeeded) {
+  auto snapshot = Snapshot(Spec(false), 5);
+  const PublishedWeights published(policy::PolicySlot(3), 7, snapshot);
+  snapshot->version.n = 6;  // what is encoded is what stands there at the first need
+  const std::vector<grpc::ByteBuffer>& chunks = published.Chunks();
+  EXPECT_EQ(&published.Chunks(), &chunks);
+  const v1::WeightUpdate update = Parse(chunks[0]);
+  EXPECT_EQ(update.version().n(), 6);
+  EXPECT_EQ(update.policy_slot(), 3);
+  EXPECT_EQ(update.since(), 7);
+}
+
+TEST(WeightCodecTest, AnAnnouncementSaysWhatIsCurrent) {
+  WeightAssembler assembler(Expect(Spec(false)));
+  const auto update = assembler.Add(EncodeAnnouncement({3, 9}, 12));
+  ASSERT_TRUE(update.ok() && update->has_value());
+  EXPECT_EQ((*update)->snapshot, nullptr);
+  EXPECT_EQ((*update)->version, (policy::WeightVersion{3, 9}));
+  EXPECT_EQ((*update)->number, 12u);
+}
+
+TEST(WeightCodecTest, WeightsOfAnotherPolicyInTheSlotAreDropped) {
+  const policy::PolicySpec spec = Spec(true, 1024);
+  const policy::PolicySpec other = Spec(false, 8);  // of another shape
+  WeightAssembler assembler(Expect(other, 4));
+  for (const int64_t since : {3, 5}) {
+    for (const grpc::ByteBuffer& chunk : Encode(Snapshot(spec, 5), since)) {
+      const auto update = assembler.Add(chunk);
+      ASSERT_TRUE(update.ok()) << update.status();
+      EXPECT_FALSE(update->has_value());
+    }
+  }
+  const auto update = assembler.Add(Encode(Snapshot(other, 5), 4)[0]);
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_TRUE(update->has_value());
+}
+
+TEST(WeightCodecTest, ASlotThatChangesInTheMiddleDropsTheRest) {
+  const policy::PolicySpec spec = Spec(true, 1024);
+  const std::vector<grpc::ByteBuffer> chunks = Encode(Snapshot(spec, 5));
+  WeightAssembler assembler(Expect(spec));
+  ASSERT_TRUE(assembler.Add(chunks[0]).ok());
+  assembler.SetPolicies(Expect(spec));  // the same policy: it goes on
+  ASSERT_TRUE(assembler.Add(chunks[1]).ok());
+  assembler.SetPolicies(Expect(Spec(false, 8), 2));
+  const auto last = assembler.Add(chunks[2]);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_FALSE(last->has_value());
 }
 
 }  // namespace

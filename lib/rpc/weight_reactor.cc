@@ -5,58 +5,152 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/transport.h"
-#include "proto/troupe/v1/weights.pb.h"
 
 namespace troupe::rpc {
+namespace {
 
-WeightReactor* WeightReactor::Start(const WeightContext* context, const grpc::ByteBuffer& request) {
+absl::StatusOr<std::vector<policy::PolicySlot>> ReadSlots(const google::protobuf::RepeatedField<int32_t>& values) {
+  std::vector<policy::PolicySlot> slots;
+  for (const int32_t value : values) {
+    if (value < 0 || value >= static_cast<int32_t>(policy::PolicyTable::kMaxPolicies)) {
+      return absl::InvalidArgumentError(absl::StrCat("SubscribeRequest: policy slot ", value, ", expected 0 to ",
+                                                     policy::PolicyTable::kMaxPolicies - 1));
+    }
+    slots.emplace_back(value);
+  }
+  return slots;
+}
+
+}  // namespace
+
+WeightReactor* WeightReactor::Start(const WeightContext* context) {
   // The constructor is private, so make_shared cannot reach it.
   std::shared_ptr<WeightReactor> reactor(new WeightReactor(context));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
-  const absl::Status status = reactor->Subscribe(request);
-  if (!status.ok()) reactor->End(status);
+  context->bus->Join(reactor);
+  reactor->StartRead(&reactor->incoming_);
   return reactor.get();
 }
 
-absl::Status WeightReactor::Subscribe(const grpc::ByteBuffer& request) {
-  TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(request));
+absl::StatusOr<WeightBus::Known> WeightReactor::Subscribe(const v1::SubscribeRequest& request) {
+  const bool first = !last_number_.has_value();
+  if (first) {
+    TROUPE_RETURN_IF_ERROR(CheckProtocol(request.protocol()));
+    if (request.spec_hash() != 0 && request.spec_hash() != context_->spec_hash) {
+      return absl::FailedPreconditionError(absl::StrCat("the subscriber was built from spec ",
+                                                        absl::Hex(request.spec_hash()), ", but this run has ",
+                                                        absl::Hex(context_->spec_hash)));
+    }
+  } else if (*last_number_ == 0) {
+    return absl::InvalidArgumentError("a second SubscribeRequest on a stream of fixed policies");
+  }
+  if (!(first && request.number() == 0) && request.number() != last_number_.value_or(0) + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("SubscribeRequest has number ", request.number(), ", expected ", last_number_.value_or(0) + 1));
+  }
+  last_number_ = request.number();
+  if (request.number() > 0) {
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> add, ReadSlots(request.add()));
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> remove, ReadSlots(request.remove()));
+    return context_->bus->Change(this, add, remove);
+  }
+  if (request.policy_ids().empty()) return context_->bus->WantAll(this);
+  const std::vector<std::string> ids(request.policy_ids().begin(), request.policy_ids().end());
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> slots, context_->bus->FindSlots(ids));
+  return context_->bus->Change(this, slots, {});
+}
+
+absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
+  TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
   SliceInputStream stream(list);
-  v1::SubscribeRequest message;
-  if (list.size() > kMaxFieldsBytes || !message.ParseFromZeroCopyStream(&stream)) {
+  v1::SubscribeRequest request;
+  if (list.size() > kMaxFieldsBytes || !request.ParseFromZeroCopyStream(&stream)) {
     return absl::InvalidArgumentError("no valid SubscribeRequest");
   }
-  TROUPE_RETURN_IF_ERROR(CheckProtocol(message.protocol()));
-  if (message.spec_hash() != 0 && message.spec_hash() != context_->spec_hash) {
-    return absl::FailedPreconditionError(absl::StrCat("the subscriber was built from spec ",
-                                                      absl::Hex(message.spec_hash()), ", but this run has ",
-                                                      absl::Hex(context_->spec_hash)));
-  }
-  const std::vector<std::string> ids(message.policy_ids().begin(), message.policy_ids().end());
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> slots, context_->bus->FindSlots(ids));
-  context_->bus->Subscribe(shared_from_this(), slots);
+  TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
+  base::MutexLock lock(&mutex_);
+  subscribed_ = true;
+  for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
+  number_ = request.number();
+  AnnounceLocked(known.version);
+  announce_ = policy::WeightVersion{} < version_;  // the same version again, for a subscription that is another
   return absl::OkStatus();
 }
 
-void WeightReactor::OnWeights(policy::PolicySlot slot, const EncodedWeightsPtr& weights) {
-  EncodedWeightsPtr replaced;  // destroyed outside the lock
+void WeightReactor::OnReadDone(bool ok) {
+  if (!ok) {
+    // A subscriber that has nothing more to say still listens; one that is gone is cancelled.
+    if (!last_number_.has_value()) End(absl::CancelledError("the subscriber closed the stream"));
+    return;
+  }
   {
     base::MutexLock lock(&mutex_);
     if (end_requested_ || finished_) return;
-    EncodedWeightsPtr& pending = pending_[slot];
-    if (pending != nullptr && !(pending->version < weights->version)) return;
-    replaced = std::move(pending);
-    pending = weights;
+  }
+  absl::Status status;
+  try {
+    status = HandleRequest(incoming_);
+  } catch (const std::exception& e) {
+    status = absl::InternalError(absl::StrCat("exception while a request was handled: ", e.what()));
+  }
+  incoming_.Clear();
+  if (!status.ok()) {
+    TROUPE_WARN("weights stream ended status={}", base::LogSafe(status.ToString()));
+    End(status);
+    return;
+  }
+  Pump();
+  StartRead(&incoming_);
+}
+
+void WeightReactor::TakeLocked(const PublishedWeightsPtr& weights) {
+  PublishedWeightsPtr& pending = pending_[weights->slot()];
+  if (pending == nullptr || weights->IsNewerThan(*pending)) pending = weights;
+}
+
+void WeightReactor::AnnounceLocked(policy::WeightVersion version) {
+  if (!(version_ < version)) return;
+  version_ = version;
+  announce_ = true;
+}
+
+void WeightReactor::OnWeights(const PublishedWeightsPtr& weights) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (end_requested_ || finished_) return;
+    TakeLocked(weights);
   }
   Pump();
 }
 
+void WeightReactor::OnVersion(policy::WeightVersion version) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (end_requested_ || finished_ || !subscribed_) return;
+    AnnounceLocked(version);
+  }
+  Pump();
+}
+
+void WeightReactor::CheckProgress(absl::Duration now) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (subscribed_ || now - started_at_ < kHandshakeTimeout) return;
+  }
+  End(absl::DeadlineExceededError(
+      absl::StrCat("no SubscribeRequest within ", absl::FormatDuration(kHandshakeTimeout))));
+}
+
 // As RolloutReactor::Pump: whoever sets writing_ or finished_ is alone in calling gRPC after the lock is released.
 void WeightReactor::Pump() {
+  PublishedWeightsPtr weights;  // to be written, beginning with its first chunk
+  std::optional<std::pair<policy::WeightVersion, uint64_t>> announcement;
   bool write = false;
   absl::Status end_status;
   {
@@ -65,35 +159,40 @@ void WeightReactor::Pump() {
     if (end_requested_) {
       finished_ = true;
       end_status = end_status_;
+    } else if (current_ != nullptr && next_chunk_ < current_->Chunks().size()) {
+      outgoing_ = current_->Chunks()[next_chunk_++];
+      writing_ = write = true;
+    } else if (!pending_.empty()) {
+      weights = current_ = std::move(pending_.begin()->second);
+      pending_.erase(pending_.begin());
+      next_chunk_ = 1;
+      writing_ = write = true;
     } else {
-      if (current_ == nullptr || next_chunk_ == current_->chunks.size()) {
-        if (pending_.empty()) {
-          current_ = nullptr;
-          return;
-        }
-        current_ = std::move(pending_.begin()->second);
-        pending_.erase(pending_.begin());
-        next_chunk_ = 0;
-      }
-      outgoing_ = current_->chunks[next_chunk_++];
-      writing_ = true;
-      write = true;
+      current_ = nullptr;
+      if (!announce_) return;
+      announce_ = false;
+      announcement.emplace(version_, number_);
+      writing_ = write = true;
     }
   }
-  if (write) {
-    StartWrite(&outgoing_);
-  } else {
+  if (!write) {
     Finish(ToGrpc(end_status));
+    return;
   }
+  // The first subscriber that needs them encodes them: outside the lock.
+  if (weights != nullptr) outgoing_ = weights->Chunks()[0];
+  if (announcement.has_value()) outgoing_ = EncodeAnnouncement(announcement->first, announcement->second);
+  StartWrite(&outgoing_);
 }
 
 void WeightReactor::End(const absl::Status& status) {
+  std::map<policy::PolicySlot, PublishedWeightsPtr> dropped;  // destroyed outside the lock
   {
     base::MutexLock lock(&mutex_);
     if (end_requested_ || finished_) return;
     end_requested_ = true;
     end_status_ = status;
-    pending_.clear();
+    dropped.swap(pending_);
   }
   Pump();
 }
@@ -111,7 +210,7 @@ void WeightReactor::OnWriteDone(bool ok) {
 void WeightReactor::OnCancel() { End(absl::CancelledError("the subscriber is gone")); }
 
 void WeightReactor::OnDone() {
-  context_->bus->Unsubscribe(this);
+  context_->bus->Leave(this);
   context_->registry->Remove(this);
   const std::shared_ptr<WeightReactor> last = std::move(self_);  // may be the end of this
 }

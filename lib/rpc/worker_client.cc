@@ -57,7 +57,8 @@ WorkerClient::WorkerClient(WorkerClientOptions options, base::Clock* clock,
       rollout_backoff_(options_.backoff, options_.incarnation),
       lost_at_(clock->SteadyNow()),
       heartbeat_interval_(kHeartbeatInterval),
-      weight_backoff_(options_.backoff, options_.incarnation + 1) {}
+      weight_backoff_(options_.backoff, options_.incarnation + 1),
+      subscriptions_(policy::PolicyTable::kMaxPolicies) {}
 
 WorkerClient::~WorkerClient() { Close(); }
 
@@ -72,6 +73,7 @@ absl::Duration WorkerClient::Step() {
     if (rollout_ == nullptr) {
       if (now >= rollout_retry_at_) {
         rollout_ = MakeLink();
+        table_assembler_ = std::make_unique<TableAssembler>();
         hello_sent_ = false;
         hello_deadline_ = std::min(now + kHandshakeTimeout, lost_at_ + options_.reconnect_timeout);
         start_rollout = rollout_;
@@ -97,11 +99,17 @@ absl::Duration WorkerClient::Step() {
       }
     }
     // Only a registered worker subscribes: a learner that refuses it would refuse this stream, too.
-    if (has_policies_ && weight_link_ == nullptr && joined_) {
+    if (policies_ != nullptr && weight_link_ == nullptr && joined_) {
       if (now >= weight_retry_at_) {
         weight_link_ = MakeLink();
-        subscribe_sent_ = false;
         assembler_ = std::make_unique<WeightAssembler>(policies_);
+        requests_ = 0;
+        announced_number_ = 0;
+        for (size_t slot = 0; slot < subscriptions_.size(); ++slot) {
+          subscriptions_[slot].told = false;
+          subscriptions_[slot].number = 0;
+          if (subscriptions_[slot].wanted) NoteChangeLocked(static_cast<int32_t>(slot));
+        }
         start_weights = weight_link_;
         wait_weights = weight_tries_++ > 0;
       } else {
@@ -145,11 +153,10 @@ absl::StatusOr<Welcome> WorkerClient::AwaitWelcome(absl::Duration timeout) {
 }
 
 void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash) {
+  auto expected = std::make_shared<const SlotPolicies>(std::move(policies));
   base::MutexLock lock(&mutex_);
-  TROUPE_CHECK(!has_policies_);
-  has_policies_ = true;
-  weights_.resize(policies.size());
-  policies_ = std::move(policies);
+  TROUPE_CHECK(first_policies_ == nullptr);
+  first_policies_ = policies_ = std::move(expected);
   spec_hash_ = spec_hash;
   step_due_ = true;
   changed_.NotifyAll();
@@ -195,22 +202,71 @@ absl::StatusOr<std::optional<sample::Grant>> WorkerClient::AwaitGrant(absl::Dura
   }
 }
 
-absl::StatusOr<policy::WeightSnapshotPtr> WorkerClient::AwaitWeights(policy::PolicySlot policy,
-                                                                     policy::WeightVersion min_version,
-                                                                     absl::Duration timeout) {
+WorkerClient::Subscription& WorkerClient::SubscriptionOf(policy::PolicySlot policy) {
+  TROUPE_CHECK(policy.value() >= 0 && static_cast<size_t>(policy.value()) < subscriptions_.size());
+  return subscriptions_[static_cast<size_t>(policy.value())];
+}
+
+void WorkerClient::NoteChangeLocked(int32_t slot) {
+  Subscription& subscription = subscriptions_[static_cast<size_t>(slot)];
+  if (subscription.changed) return;
+  subscription.changed = true;
+  changed_slots_.push_back(slot);
+}
+
+void WorkerClient::SubscribeLocked(policy::PolicySlot policy) {
+  Subscription& subscription = SubscriptionOf(policy);
+  if (subscription.wanted) return;
+  subscription.wanted = true;
+  subscription.number = 0;
+  NoteChangeLocked(policy.value());
+}
+
+void WorkerClient::Subscribe(policy::PolicySlot policy) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (SubscriptionOf(policy).wanted) return;
+    SubscribeLocked(policy);
+  }
+  KickWeights();
+}
+
+void WorkerClient::Unsubscribe(policy::PolicySlot policy) {
+  policy::WeightSnapshotPtr dropped;  // destroyed outside the lock
+  {
+    base::MutexLock lock(&mutex_);
+    Subscription& subscription = SubscriptionOf(policy);
+    if (!subscription.wanted) return;
+    subscription.wanted = false;
+    dropped = std::move(subscription.snapshot);
+    subscription.snapshot = nullptr;
+    NoteChangeLocked(policy.value());
+  }
+  KickWeights();
+}
+
+absl::StatusOr<rollout::CurrentWeights> WorkerClient::AwaitWeights(policy::PolicySlot policy,
+                                                                   policy::WeightVersion min_version,
+                                                                   absl::Duration timeout) {
+  Subscribe(policy);
   const absl::Time deadline = absl::Now() + timeout;
-  const size_t slot = static_cast<size_t>(policy.value());
   base::MutexLock lock(&mutex_);
-  TROUPE_CHECK(slot < weights_.size());
+  const Subscription& subscription = SubscriptionOf(policy);
   while (true) {
     if (ended_) return end_status_;
-    if (weights_[slot] != nullptr && !(weights_[slot]->version < min_version)) return weights_[slot];
+    if (subscription.snapshot != nullptr) {
+      rollout::CurrentWeights current{subscription.snapshot, subscription.snapshot->version};
+      // An announcement follows the weights it speaks of, so they are here.
+      const bool covered = subscription.number > 0 && subscription.number <= announced_number_;
+      if (covered && current.version < announced_) current.version = announced_;
+      if (!(current.version < min_version)) return current;
+    }
     // A grant that was not begun before a drain need not be.
     if (no_more_grants_) return absl::CancelledError(stop_reason_);
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(absl::StrCat("no weights of version {", min_version.learner_epoch, ", ",
-                                                      min_version.n, "} of policy ", policies_[slot].id.value(),
+                                                      min_version.n, "} of the policy in slot ", policy.value(),
                                                       " within ", absl::FormatDuration(timeout)));
     }
     changed_.WaitFor(&mutex_, left);
@@ -303,6 +359,15 @@ void WorkerClient::KickRollout() {
   if (link != nullptr) link->Kick();
 }
 
+void WorkerClient::KickWeights() {
+  std::shared_ptr<ClientLink> link;
+  {
+    base::MutexLock lock(&mutex_);
+    link = weight_link_;
+  }
+  if (link != nullptr) link->Kick();
+}
+
 void WorkerClient::EndLocked(const absl::Status& status) {
   if (ended_) return;
   ended_ = true;
@@ -313,14 +378,33 @@ void WorkerClient::EndLocked(const absl::Status& status) {
 std::optional<LinkOwner::Outgoing> WorkerClient::NextMessage(const ClientLink* link) {
   base::MutexLock lock(&mutex_);
   if (link == rollout_.get()) return NextRolloutMessageLocked();
-  if (link != weight_link_.get() || subscribe_sent_) return std::nullopt;
-  subscribe_sent_ = true;
+  if (link == weight_link_.get()) return NextWeightMessageLocked();
+  return std::nullopt;
+}
+
+std::optional<LinkOwner::Outgoing> WorkerClient::NextWeightMessageLocked() {
+  if (requests_ > 0 && changed_slots_.empty()) return std::nullopt;
   v1::SubscribeRequest request;
-  *request.mutable_protocol() = OurProtocol();
-  request.set_worker_id(welcome_.worker_id.value());
-  request.set_spec_hash(spec_hash_);
-  for (const policy::PolicySpec& spec : policies_) request.add_policy_ids(spec.id.value());
-  return Outgoing{Serialize(request), /*last=*/true};
+  if (requests_ == 0) {
+    *request.mutable_protocol() = OurProtocol();
+    request.set_worker_id(welcome_.worker_id.value());
+    request.set_spec_hash(spec_hash_);
+  }
+  request.set_number(++requests_);
+  for (const int32_t slot : changed_slots_) {
+    Subscription& subscription = subscriptions_[static_cast<size_t>(slot)];
+    subscription.changed = false;
+    if (subscription.wanted && subscription.number == 0) {
+      request.add_add(slot);
+      subscription.number = requests_;
+      subscription.told = true;
+    } else if (!subscription.wanted && subscription.told) {
+      request.add_remove(slot);
+      subscription.told = false;
+    }
+  }
+  changed_slots_.clear();
+  return Outgoing{Serialize(request)};
 }
 
 std::optional<LinkOwner::Outgoing> WorkerClient::NextRolloutMessageLocked() {
@@ -382,7 +466,47 @@ void WorkerClient::OnMessage(const ClientLink* link, const grpc::ByteBuffer& mes
   KickRollout();
 }
 
+void WorkerClient::ExpectLocked(SlotPoliciesPtr policies, std::vector<policy::WeightSnapshotPtr>& dropped) {
+  if (policies_ == nullptr || policies == policies_) return;
+  for (size_t slot = 0; slot < subscriptions_.size(); ++slot) {
+    Subscription& subscription = subscriptions_[slot];
+    if (policies->SameIn(*policies_, slot)) continue;
+    if (subscription.snapshot != nullptr) dropped.push_back(std::move(subscription.snapshot));
+    subscription.snapshot = nullptr;
+    subscription.number = 0;
+    if (subscription.wanted) NoteChangeLocked(static_cast<int32_t>(slot));
+  }
+  policies_ = std::move(policies);
+}
+
+void WorkerClient::OnTable(const v1::PolicyTable& chunk) {
+  absl::StatusOr<policy::PolicyTablePtr> table = table_assembler_->Add(chunk);
+  if (table.ok() && *table == nullptr) return;
+  SlotPoliciesPtr policies;
+  if (table.ok()) policies = std::make_shared<const SlotPolicies>(**table);
+  std::vector<policy::WeightSnapshotPtr> dropped;  // destroyed outside the lock
+  {
+    base::MutexLock lock(&mutex_);
+    if (table.ok() && table_ != nullptr && (*table)->revision() < table_->revision()) {
+      table =
+          absl::InvalidArgumentError(absl::StrCat("policy table: revision ", (*table)->revision(), " after ",
+                                                  table_->revision(), " in learner epoch ", welcome_.learner_epoch));
+    }
+    if (!table.ok()) {
+      EndLocked(table.status());
+      return;
+    }
+    // After another stream to the same learner: the same table again.
+    if (table_ != nullptr && (*table)->revision() == table_->revision()) return;
+    table_ = *std::move(table);
+    ExpectLocked(std::move(policies), dropped);
+  }
+  KickWeights();
+}
+
 void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
+  if (message.has_policy_table()) return OnTable(message.policy_table());
+  std::vector<policy::WeightSnapshotPtr> weights;  // dropped, as what follows
   std::deque<Retained> freed;  // destroyed outside the lock: a fragment's buffer goes back to its pool
   std::deque<sample::Grant> dropped;
   base::MutexLock lock(&mutex_);
@@ -390,6 +514,11 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
     case v1::LearnerMessage::kWelcome:
       dropped.swap(grants_);  // of the registration before
       FreeUpToLocked(message.welcome().watermark(), freed);
+      if (message.welcome().learner_epoch() != welcome_.learner_epoch) {
+        // Another life of the learner, perhaps of an earlier state: it sends its table again.
+        table_ = nullptr;
+        ExpectLocked(first_policies_, weights);
+      }
       OnWelcomeLocked(message.welcome());
       break;
     case v1::LearnerMessage::kGrant: {
@@ -397,6 +526,7 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
       if (!grant.ok()) {
         EndLocked(grant.status());
       } else if (!no_more_grants_) {
+        grant->policies = table_;
         grants_.push_back(*std::move(grant));
       }
       break;
@@ -487,6 +617,12 @@ void WorkerClient::FreeUpToLocked(uint64_t watermark, std::deque<Retained>& free
 }
 
 void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
+  SlotPoliciesPtr policies;
+  {
+    base::MutexLock lock(&mutex_);
+    policies = policies_;
+  }
+  assembler_->SetPolicies(policies);
   absl::StatusOr<std::optional<WeightAssembler::Update>> update = assembler_->Add(message);
   std::shared_ptr<ClientLink> cancel;
   policy::WeightSnapshotPtr replaced;  // destroyed outside the lock
@@ -496,9 +632,17 @@ void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
       // The stream is of no use any more: a new one starts with the newest weights.
       last_error_ = update.status();
       cancel = weight_link_;
+    } else if (update->has_value() && (*update)->snapshot == nullptr) {
+      announced_ = (*update)->version;
+      announced_number_ = (*update)->number;
+      changed_.NotifyAll();
     } else if (update->has_value()) {
-      policy::WeightSnapshotPtr& current = weights_[static_cast<size_t>((*update)->slot.value())];
-      if (current == nullptr || current->version < (*update)->snapshot->version) {
+      const auto slot = static_cast<size_t>((*update)->slot.value());
+      Subscription& subscription = subscriptions_[slot];
+      policy::WeightSnapshotPtr& current = subscription.snapshot;
+      // A table may have come meanwhile.
+      const bool is_slots = policies == policies_ || policies->SameIn(*policies_, slot);
+      if (is_slots && subscription.wanted && (current == nullptr || current->version < (*update)->snapshot->version)) {
         replaced = std::move(current);
         current = std::move((*update)->snapshot);
         changed_.NotifyAll();

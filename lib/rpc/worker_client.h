@@ -18,6 +18,7 @@
 #include "lib/rollout/ports.h"
 #include "lib/rpc/client_link.h"
 #include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/table_codec.h"
 #include "lib/rpc/transport.h"
 #include "lib/rpc/weight_codec.h"
 #include "lib/sample/ids.h"
@@ -81,14 +82,16 @@ class WorkerClient final : public rollout::SampleSink,
   /// Blocks until the learner has welcomed us. UNAVAILABLE with the last error when it could not be reached within
   /// `timeout`; the refusal when it does not want us.
   absl::StatusOr<Welcome> AwaitWelcome(absl::Duration timeout);
-  /// What the welcome's configuration means: subscribes to these policies' weights. `spec_hash` is stated from now on.
-  /// Once.
+  /// What the welcome's configuration means: the policies as of the run's start, by slot. `spec_hash` is stated from
+  /// now on. Once.
   void SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash);
 
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
   absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
-  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
-                                                         absl::Duration timeout) override;
+  void Subscribe(policy::PolicySlot policy) override;
+  void Unsubscribe(policy::PolicySlot policy) override;
+  absl::StatusOr<rollout::CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                                       absl::Duration timeout) override;
 
   /// No more grants: AwaitGrant gives CANCELLED. Also what a Drain of the learner does.
   void StopGrants(const std::string& reason);
@@ -110,6 +113,14 @@ class WorkerClient final : public rollout::SampleSink,
     uint64_t sequence;
     EncodedFragment encoded;
   };
+  /// What is known of the weights in one slot.
+  struct Subscription {
+    bool wanted = false;
+    bool told = false;     ///< the learner thinks that it is wanted, on this stream
+    bool changed = false;  ///< stands in changed_slots_
+    uint64_t number = 0;   ///< of the request that asked for it; 0: not asked yet
+    policy::WeightSnapshotPtr snapshot;
+  };
 
   WorkerClient(WorkerClientOptions options, base::Clock* clock, std::shared_ptr<grpc::Channel> rollout_channel,
                std::shared_ptr<grpc::Channel> weight_channel);
@@ -126,8 +137,18 @@ class WorkerClient final : public rollout::SampleSink,
   void OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FreeUpToLocked(uint64_t watermark, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Outgoing> NextRolloutMessageLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Outgoing> NextWeightMessageLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Subscription& SubscriptionOf(policy::PolicySlot policy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// The learner must hear of it with the next request.
+  void NoteChangeLocked(int32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SubscribeLocked(policy::PolicySlot policy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Another policy may be in some slots: their weights go to `dropped` and are asked for again.
+  void ExpectLocked(SlotPoliciesPtr policies, std::vector<policy::WeightSnapshotPtr>& dropped)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnTable(const v1::PolicyTable& chunk);
   void EndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KickRollout();
+  void KickWeights();
 
   const WorkerClientOptions options_;
   base::Clock* const clock_;
@@ -173,13 +194,19 @@ class WorkerClient final : public rollout::SampleSink,
   std::shared_ptr<ClientLink> weight_link_ ABSL_GUARDED_BY(mutex_);
   base::Backoff weight_backoff_ ABSL_GUARDED_BY(mutex_);
   absl::Duration weight_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
-  bool subscribe_sent_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_policies_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<policy::PolicySpec> policies_ ABSL_GUARDED_BY(mutex_);
+  SlotPoliciesPtr first_policies_ ABSL_GUARDED_BY(mutex_);  ///< as of the run's start; nullptr before SetPolicies
+  SlotPoliciesPtr policies_ ABSL_GUARDED_BY(mutex_);        ///< as of table_
+  policy::PolicyTablePtr table_ ABSL_GUARDED_BY(mutex_);    ///< the newest of this learner epoch; nullptr: the start's
   uint64_t spec_hash_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<policy::WeightSnapshotPtr> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  std::vector<Subscription> subscriptions_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  std::vector<int32_t> changed_slots_ ABSL_GUARDED_BY(mutex_);
+  uint64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;          ///< sent on this stream
+  uint64_t announced_number_ ABSL_GUARDED_BY(mutex_) = 0;  ///< 0: no announcement yet, on this stream
+  policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   /// Of the current weight stream; used by its read reaction alone once it is set.
   std::unique_ptr<WeightAssembler> assembler_;
+  /// Of the current Rollout stream; likewise.
+  std::unique_ptr<TableAssembler> table_assembler_;
 };
 
 }  // namespace troupe::rpc

@@ -95,7 +95,7 @@ TEST_F(WorkerClientTest, TheWholePath) {
   server_->weights().Publish(PolicySlot(0), Snapshot({1, 0}, 0.5f));
   const auto weights = client_->AwaitWeights(PolicySlot(0), {1, 0}, absl::Seconds(10));
   ASSERT_TRUE(weights.ok()) << weights.status();
-  EXPECT_EQ((*weights)->actor[0], 0.5f);
+  EXPECT_EQ(weights->snapshot->actor[0], 0.5f);
 
   endpoint.worker(1).port->SendGrant(sample::MakeGrant(4, 25, {1, 0}));
   const auto grant = client_->AwaitGrant(absl::Seconds(10));
@@ -130,8 +130,8 @@ TEST_F(WorkerClientTest, OnlyTheLatestWeightsArePromised) {
   server_->weights().Publish(PolicySlot(0), Snapshot({1, 7}, -1));  // older: ignored
   const auto weights = client_->AwaitWeights(PolicySlot(0), {1, 200}, absl::Seconds(10));
   ASSERT_TRUE(weights.ok()) << weights.status();
-  EXPECT_EQ((*weights)->version.n, 200);
-  EXPECT_EQ((*weights)->actor[3], 200.0f);
+  EXPECT_EQ(weights->snapshot->version.n, 200);
+  EXPECT_EQ(weights->snapshot->actor[3], 200.0f);
   EXPECT_EQ(client_->AwaitWeights(PolicySlot(0), {1, 201}, absl::Milliseconds(1)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
@@ -194,7 +194,7 @@ TEST_F(WorkerClientTest, ARestartedLearnerGetsWhatWasNotAcknowledged) {
   server_->weights().Publish(PolicySlot(0), Snapshot({2, 3}, 2));
   const auto weights = client_->AwaitWeights(PolicySlot(0), {2, 3}, absl::Seconds(10));
   ASSERT_TRUE(weights.ok()) << weights.status();
-  EXPECT_EQ((*weights)->actor[0], 2.0f);
+  EXPECT_EQ(weights->snapshot->actor[0], 2.0f);
 }
 
 TEST_F(WorkerClientTest, WhatTheWatermarkCoversIsNotSentAgain) {

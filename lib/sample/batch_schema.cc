@@ -184,6 +184,9 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
   if (batch.iteration < 0) {
     return Invalid(absl::StrCat("iteration is ", batch.iteration, ", expected at least 0"));
   }
+  TROUPE_RETURN_IF_ERROR(
+      CheckCount("policies_revision", batch.policies_revision, 0, std::numeric_limits<int64_t>::max()));
+  TROUPE_RETURN_IF_ERROR(CheckCount("oldest_revision", batch.oldest_revision, 0, batch.policies_revision));
   TROUPE_RETURN_IF_ERROR(CheckEpisodes(batch, schema, limits));
   ColumnChecker columns(limits.max_message_bytes);
   const int64_t steps = batch.env_rows + batch.final_env_rows;
@@ -199,6 +202,9 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
     if (slot < 0 || slot >= static_cast<int32_t>(schema.policies.size())) {
       return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ",
                                   static_cast<int64_t>(schema.policies.size()) - 1));
+    }
+    if (schema.policies[slot].id.value().empty()) {
+      return Invalid(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
     }
     if (slot <= previous) {
       return Invalid(absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));

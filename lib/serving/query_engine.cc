@@ -1,5 +1,6 @@
 #include "lib/serving/query_engine.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -131,7 +132,7 @@ absl::Status QueryEngine::SetPolicies(const policy::PolicyTable& table) {
     if (!entry.has_value() || !entry->active()) continue;
     const std::string& id = entry->spec.id.value();
     const auto found = before->find(id);
-    if (found != before->end() && IsStill(found->second, *entry)) {
+    if (found != before->end() && IsStill(found->second, *entry, table)) {
       routes->emplace(id, Route{found->second.policy, entry->since});
       continue;
     }
@@ -154,9 +155,14 @@ absl::Status QueryEngine::SetPolicies(const policy::PolicyTable& table) {
   return status;
 }
 
-bool QueryEngine::IsStill(const Route& route, const policy::PolicyEntry& entry) {
+bool QueryEngine::IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table) {
   if (route.since != kSinceCreate) return route.since == entry.since;
-  return route.policy->spec().ToString() == entry.spec.ToString();
+  // Made without a table: it is the entry, unless the entry took its place just now.
+  const policy::PolicySpec& spec = route.policy->spec();
+  if (spec.ToString() != entry.spec.ToString()) return false;
+  return std::none_of(table.entries().begin(), table.entries().end(), [&spec](const auto& other) {
+    return other.has_value() && other->replaced && other->spec.id == spec.id;
+  });
 }
 
 std::shared_ptr<const QueryEngine::Routes> QueryEngine::CurrentRoutes() const {

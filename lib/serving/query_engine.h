@@ -86,7 +86,7 @@ class QueryEngine final : public ActionQueries {
   explicit QueryEngine(const Options& options);
   absl::Status AdmitAll(absl::Span<const policy::PolicySpec> specs);
   /// Whether the table's policy is the one that is served under its id already.
-  static bool IsStill(const Route& route, const policy::PolicyEntry& entry);
+  static bool IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table);
 
   static absl::StatusOr<std::shared_ptr<ServedPolicy>> Find(const Routes& routes, const policy::PolicyId& id);
   /// What is asked of each QueryRows, or why the query is refused.

@@ -53,8 +53,8 @@ class Parser {
     tensor::DType dtype = tensor::DType::kFloat32;
     if (TryTake(',')) {
       SkipBlanks();
-      if (Peek() == '[') {
-        TROUPE_ASSIGN_OR_RETURN(shape, ParseIntegers());
+      if (Peek() == '[' || Peek() == '(') {
+        TROUPE_ASSIGN_OR_RETURN(shape, Peek() == '(' ? ParseTupleOfIntegers() : ParseIntegers());
         if (TryTake(',')) {
           TROUPE_ASSIGN_OR_RETURN(dtype, ParseDType());
         }
@@ -189,6 +189,20 @@ class Parser {
       values.push_back(value);
     } while (TryTake(','));
     TROUPE_RETURN_IF_ERROR(Expect(']'));
+    return values;
+  }
+
+  /// As Python writes a shape: (2, 3), or (4,).
+  absl::StatusOr<std::vector<int64_t>> ParseTupleOfIntegers() {
+    TROUPE_RETURN_IF_ERROR(Expect('('));
+    std::vector<int64_t> values;
+    do {
+      SkipBlanks();
+      if (!values.empty() && Peek() == ')') break;
+      TROUPE_ASSIGN_OR_RETURN(const int64_t value, ParseInteger());
+      values.push_back(value);
+    } while (TryTake(','));
+    TROUPE_RETURN_IF_ERROR(Expect(')'));
     return values;
   }
 

@@ -52,6 +52,10 @@ TEST(ParseSpaceTest, TakesWhatPeopleWrite) {
   EXPECT_EQ(*ParseSpace("  Discrete( 5 ,start = 1 ) "), *Space::Discrete(5, 1));
   EXPECT_EQ(*ParseSpace("Box([0, 1], [2, inf])"), *Space::Box({0, 1}, {2, kInf}, {2}));
   EXPECT_EQ(*ParseSpace("Box(0, 1, [2,2], float32)"), *Space::Box(0, 1, {2, 2}));
+  EXPECT_EQ(*ParseSpace("Box(-inf, inf, (4,), float32)"), *Space::Box(-kInf, kInf, {4})) << "as Gymnasium prints it";
+  EXPECT_EQ(*ParseSpace("Box(0, 1, (2, 3))"), *Space::Box(0, 1, {2, 3}));
+  EXPECT_FALSE(ParseSpace("Box(0, 1, ())").ok());
+  EXPECT_FALSE(ParseSpace("Box(0, 1, (,))").ok());
   EXPECT_EQ(*ParseSpace("Dict{b: Discrete(2), a: MultiBinary(1)}"),
             *ParseSpace("Dict{a:MultiBinary(1),b:Discrete(2)}"));
 }

@@ -1,6 +1,8 @@
 #include "services/learner/local_sampler.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "lib/base/log.h"
@@ -60,9 +62,27 @@ void LocalSampler::SendDrain(const std::string& /*reason*/) {
   changed_.NotifyAll();
 }
 
+void LocalSampler::SetPolicies(policy::PolicyTablePtr policies) {
+  std::vector<Weights> dropped;  // destroyed after the lock
+  base::MutexLock lock(&mutex_);
+  for (size_t slot = 0; slot < std::max(weights_.size(), policies->num_slots()); ++slot) {
+    if (slot >= weights_.size()) weights_.emplace_back();
+    const policy::PolicyEntry* entry = policies->Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+    const int64_t since = entry == nullptr ? -1 : entry->since;
+    if (since == weights_[slot].since) continue;
+    dropped.push_back(std::exchange(weights_[slot], Weights{since, nullptr}));
+  }
+}
+
 void LocalSampler::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
   base::MutexLock lock(&mutex_);
-  weights_[static_cast<size_t>(slot.value())].swap(snapshot);  // the old one is destroyed after the lock
+  weights_[static_cast<size_t>(slot.value())].newest.swap(snapshot);  // the old one is destroyed after the lock
+  changed_.NotifyAll();
+}
+
+void LocalSampler::AnnounceVersion(policy::WeightVersion version) {
+  base::MutexLock lock(&mutex_);
+  announced_ = version;
   changed_.NotifyAll();
 }
 
@@ -94,19 +114,23 @@ absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Dura
   return grant;
 }
 
-absl::StatusOr<policy::WeightSnapshotPtr> LocalSampler::AwaitWeights(policy::PolicySlot policy,
-                                                                     policy::WeightVersion min_version,
-                                                                     absl::Duration timeout) {
-  base::MutexLock lock(&mutex_);
-  const policy::WeightSnapshotPtr& newest = weights_[static_cast<size_t>(policy.value())];
+absl::StatusOr<rollout::CurrentWeights> LocalSampler::AwaitWeights(policy::PolicySlot policy,
+                                                                   policy::WeightVersion min_version,
+                                                                   absl::Duration timeout) {
+  const auto slot = static_cast<size_t>(policy.value());
   const absl::Time deadline = absl::Now() + timeout;
-  while (!closed_ && (newest == nullptr || newest->version < min_version)) {
+  base::MutexLock lock(&mutex_);
+  while (!closed_) {
+    if (slot < weights_.size() && weights_[slot].newest != nullptr) {
+      const policy::WeightSnapshotPtr& newest = weights_[slot].newest;
+      const policy::WeightVersion version = newest->version < announced_ ? announced_ : newest->version;
+      if (!(version < min_version)) return rollout::CurrentWeights{newest, version};
+    }
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no weights that are new enough");
     changed_.WaitFor(&mutex_, left);
   }
-  if (closed_) return absl::CancelledError("sampling ends");
-  return newest;
+  return absl::CancelledError("sampling ends");
 }
 
 }  // namespace troupe::services

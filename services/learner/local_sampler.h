@@ -44,12 +44,14 @@ class LocalSampler final : public learner::WorkerPort,
   void SendAck(const sample::FragmentAck& /*ack*/) override {}
   void SendDrain(const std::string& reason) override;
   // learner::WeightPublisher
+  void SetPolicies(policy::PolicyTablePtr policies) override;
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override;
+  void AnnounceVersion(policy::WeightVersion version) override;
   // rollout ports
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
   absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
-  absl::StatusOr<policy::WeightSnapshotPtr> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
-                                                         absl::Duration timeout) override;
+  absl::StatusOr<rollout::CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
+                                                       absl::Duration timeout) override;
 
  private:
   learner::Learner* learner_ = nullptr;
@@ -61,7 +63,13 @@ class LocalSampler final : public learner::WorkerPort,
   base::CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
-  std::vector<policy::WeightSnapshotPtr> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  /// The weights in one slot; all are at hand, so subscriptions mean nothing here.
+  struct Weights {
+    int64_t since = 0;  ///< revision that brought the policy
+    policy::WeightSnapshotPtr newest;
+  };
+  std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -15,6 +15,12 @@ class PublisherFan final : public learner::WeightPublisher {
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     for (learner::WeightPublisher* publisher : publishers_) publisher->Publish(slot, snapshot);
   }
+  void AnnounceVersion(policy::WeightVersion version) override {
+    for (learner::WeightPublisher* publisher : publishers_) publisher->AnnounceVersion(version);
+  }
+  void SetPolicies(policy::PolicyTablePtr policies) override {
+    for (learner::WeightPublisher* publisher : publishers_) publisher->SetPolicies(policies);
+  }
 
  private:
   std::vector<learner::WeightPublisher*> publishers_;

@@ -29,6 +29,8 @@ class QueryPublisher final : public learner::WeightPublisher {
     // Training goes on; queries are answered with the weights before.
     if (!taken.ok()) TROUPE_WARN("queries keep older weights error=\"{}\"", std::string(taken.message()));
   }
+  /// Answers name the version that made the weights.
+  void AnnounceVersion(policy::WeightVersion /*version*/) override {}
 
  private:
   bool IsRemoved(policy::PolicySlot slot) const {

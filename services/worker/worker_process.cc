@@ -153,9 +153,10 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_INFO(
       "worker ends reason=\"{}\" env_steps={} agent_steps={} episodes={} fragments={} accepted={} stale={} "
       "duplicate={} invalid={} "
-      "reconnects={} env_errors={}",
+      "reconnects={} env_errors={} policy_hits={} policy_misses={} policy_evictions={} weight_waits={} given_up={}",
       reason, stats.env_steps, stats.agent_steps, stats.episodes, stats.fragments, acks.accepted, acks.stale,
-      acks.duplicate, acks.invalid, client->reconnects(), stats.env_errors);
+      acks.duplicate, acks.invalid, client->reconnects(), stats.env_errors, stats.policy_hits, stats.policy_misses,
+      stats.policy_evictions, stats.weight_waits, stats.given_up);
   if (acks.invalid > 0) TROUPE_WARN("the learner refused fragments as invalid last_reason=\"{}\"", acks.last_reason);
   TROUPE_RETURN_IF_ERROR(status);
   return drained;

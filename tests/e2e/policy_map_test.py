@@ -86,42 +86,70 @@ evaluation: {{episodes: 2}}
         self.assertFalse(os.path.exists(left))
         self.assertEqual(self.summary("halves")["updates"], UPDATES)
 
-    def test_a_cache_that_vanishes_costs_what_was_learned_since_the_checkpoint(self):
+    def start_spilling_run(self):
+        """A run that spills policies to disk and checkpoints all the time, once it has done both; its cache."""
         arguments = [self.program, "train", self.config, "--name", "run"]
         for setting in (f"multi_agent.policy_map_capacity={CAPACITY}", "multi_agent.policy_map_host_budget_bytes=0",
                         "stop.updates=100000", "experiment.checkpoint_interval=256"):
             arguments += ["--set", setting]
         with open(self.path("log"), "w") as log:
-            process = subprocess.Popen(arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(process.kill)
-        cache, deadline = self.path("runs", "run", "policy_map"), time.monotonic() + 60
+            self.process = subprocess.Popen(arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        cache = self.path("runs", "run", "policy_map")
+        self.wait_for(lambda: os.path.lexists(self.path("runs", "run", "checkpoints", "latest"))
+                      and os.path.isdir(cache) and len(os.listdir(cache)) > POLICIES // 2)
+        return cache
 
-        def wait_for(condition):
-            while not condition():
-                self.assertIsNone(process.poll(), "the run goes on")
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.02)
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertIsNone(self.process.poll(), "the run goes on")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
 
-        def last():
-            """The last whole line of progress.jsonl."""
-            try:
-                with open(self.path("runs", "run", "progress.jsonl")) as file:
-                    return json.loads(file.read().rsplit("\n", 2)[-2])
-            except (OSError, IndexError):
-                return {"updates": 0}
-        wait_for(lambda: os.path.lexists(self.path("runs", "run", "checkpoints", "latest"))
-                 and os.path.isdir(cache) and len(os.listdir(cache)) > POLICIES // 2)
-        shutil.rmtree(cache, ignore_errors=True)
-        wait_for(lambda: last().get("Policy map/Lost", 0) > 0)
-        updates = last()["updates"]
-        wait_for(lambda: last()["updates"] > updates + 2)
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=60)
+    def last(self):
+        """The last whole line of progress.jsonl."""
+        try:
+            with open(self.path("runs", "run", "progress.jsonl")) as file:
+                return json.loads(file.read().rsplit("\n", 2)[-2])
+        except (OSError, IndexError):
+            return {"updates": 0}
+
+    def end_run(self):
+        """SIGTERM; the log."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=60)
         with open(self.path("log")) as file:
             log = file.read()
         self.assertEqual(code, 0, log)
-        self.assertIn("a policy's stored state is lost, an older one is used policy=p", log)
         self.troupe("checkpoint", "verify", "runs/run")
+        return log
+
+    def test_a_cache_that_vanishes_costs_what_was_learned_since_the_checkpoint(self):
+        cache = self.start_spilling_run()
+        shutil.rmtree(cache, ignore_errors=True)
+        self.wait_for(lambda: self.last().get("Policy map/Lost", 0) > 0)
+        updates = self.last()["updates"]
+        self.wait_for(lambda: self.last()["updates"] > updates + 2)
+        self.assertIn("a policy's stored state is lost, an older one is used policy=p", self.end_run())
+
+    def test_a_cache_that_cannot_be_written_costs_memory_alone(self):
+        cache = self.start_spilling_run()
+        # A folder that is full, read-only or no folder any more: nobody can be written, who is resident stays.
+        aside = self.path("aside")
+        os.rename(cache, aside)
+        with open(cache, "w") as file:
+            file.write("in the way")
+        self.wait_for(lambda: self.last().get("Policy map/Write failures", 0) > 0)
+        updates = self.last()["updates"]
+        self.wait_for(lambda: self.last()["updates"] > updates + 2)
+        self.assertGreater(self.last()["Policy map/Resident"], CAPACITY)
+        # Room again: what stayed is written, and the map shrinks to its capacity.
+        os.remove(cache)
+        os.rename(aside, cache)
+        self.wait_for(lambda: self.last()["Policy map/Resident"] <= CAPACITY)
+        self.assertIn("they cannot be written failures=1 ", self.end_run())
 
     def test_a_cache_that_cannot_be_used_is_said_at_the_start(self):
         blocked = self.write("file", "in the way")

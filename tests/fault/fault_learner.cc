@@ -109,6 +109,7 @@ class FaultLearner final : private rpc::ControlHandler, private learner::WeightP
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));
   }
+  void AnnounceVersion(policy::WeightVersion version) override { server_->weights().AnnounceVersion(version); }
 
   std::unique_ptr<storage::RunFolder> folder_;
   std::unique_ptr<learner::FakeTrainer> trainer_;

@@ -64,6 +64,7 @@ class ServedLearner final : private rpc::ControlHandler, private learner::Weight
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));
   }
+  void AnnounceVersion(policy::WeightVersion version) override { server_->weights().AnnounceVersion(version); }
 
   const std::string address_;
   learner::FakeTrainer trainer_;

@@ -20,7 +20,8 @@ class FakeTrainer final : public Trainer {
     for (const policy::PolicySpec& spec : specs_) {
       policy::PolicyState state;
       state.id = spec.id;
-      state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
+      // A free slot has nothing.
+      if (!spec.id.value().empty()) state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
       states_.push_back(std::move(state));
     }
   }
@@ -41,6 +42,9 @@ class FakeTrainer final : public Trainer {
     last_env_steps_ = batch.env_steps;
     last_agent_steps_ = batch.agent_steps;
     std::vector<PolicyUpdateReport> reports;
+    for (const PolicyTrainBatch& rows : batch.policies) {
+      if (!Has(rows.policy)) return absl::InternalError("rows of a slot without a policy");
+    }
     for (const PolicyTrainBatch& rows : batch.policies) {
       hash_ = 0xcbf29ce484222325ull;
       Mix(context.seed);
@@ -107,6 +111,34 @@ class FakeTrainer final : public Trainer {
     return absl::OkStatus();
   }
 
+  absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                         policy::PolicySlot like) override {
+    if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+    const auto place = static_cast<size_t>(slot.value());
+    if (place >= specs_.size()) {
+      specs_.resize(place + 1);
+      states_.resize(place + 1);
+    }
+    if (!specs_[place].id.value().empty()) return absl::AlreadyExistsError("the slot is taken");
+    if (!Has(like)) return absl::NotFoundError("there is no policy to be like");
+    if (static_cast<int64_t>(state.parameters.size()) != policy::ParameterLayout::For(spec).size()) {
+      return absl::InvalidArgumentError("parameters do not fit");
+    }
+    specs_[place] = spec;
+    states_[place] = std::move(state);
+    return absl::OkStatus();
+  }
+  absl::Status RemovePolicy(policy::PolicySlot slot) override {
+    if (!Has(slot)) return absl::NotFoundError("there is no such policy");
+    specs_[static_cast<size_t>(slot.value())] = {};
+    states_[static_cast<size_t>(slot.value())] = {};
+    return absl::OkStatus();
+  }
+  bool Has(policy::PolicySlot slot) const {
+    const auto place = static_cast<size_t>(slot.value());
+    return slot.value() >= 0 && place < specs_.size() && !specs_[place].id.value().empty();
+  }
+
  private:
   template <typename T>
   void Mix(T value) {
@@ -121,7 +153,7 @@ class FakeTrainer final : public Trainer {
     for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3ull;
   }
 
-  const std::vector<policy::PolicySpec> specs_;
+  std::vector<policy::PolicySpec> specs_;  ///< by slot; a free one has no id
   std::vector<policy::PolicyState> states_;
   absl::Status failure_;
   int64_t updates_ = 0;

@@ -16,7 +16,7 @@
 
 namespace troupe::learner {
 
-/// Keeps the newest weights. Thread-safe.
+/// Keeps the newest weights, and how often they came. Thread-safe.
 class FakePublisher final : public WeightPublisher {
  public:
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
@@ -24,20 +24,32 @@ class FakePublisher final : public WeightPublisher {
     const auto place = static_cast<size_t>(slot.value());
     if (snapshots_.size() <= place) snapshots_.resize(place + 1);
     snapshots_[place].swap(snapshot);
+    ++publications_;
+  }
+  void AnnounceVersion(policy::WeightVersion version) override {
+    base::MutexLock lock(&mutex_);
+    announced_ = version;
   }
   /// nullptr before the first.
   policy::WeightSnapshotPtr Newest(int32_t slot) const {
     base::MutexLock lock(&mutex_);
     return static_cast<size_t>(slot) < snapshots_.size() ? snapshots_[slot] : nullptr;
   }
+  /// As of which the weights are the newest; {0, 0} before the first.
   policy::WeightVersion version() const {
-    const policy::WeightSnapshotPtr snapshot = Newest(0);
-    return snapshot == nullptr ? policy::WeightVersion{} : snapshot->version;
+    base::MutexLock lock(&mutex_);
+    return announced_;
+  }
+  int64_t publications() const {
+    base::MutexLock lock(&mutex_);
+    return publications_;
   }
 
  private:
   mutable base::Mutex mutex_;
   std::vector<policy::WeightSnapshotPtr> snapshots_ ABSL_GUARDED_BY(mutex_);
+  policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
+  int64_t publications_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 /// The learner's side of a worker, for tests: keeps grants until they are taken. Thread-safe.

@@ -3,11 +3,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/env/multi_agent_env.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/ports.h"
+#include "lib/rollout/testing/fixed_weights.h"
 #include "lib/sample/batch_schema.h"
 
 namespace troupe::rollout {
@@ -81,11 +83,18 @@ class CollectingSink final : public SampleSink {
   sample::BatchSchema schema_;
 };
 
+/// RunGrant with weights that are at hand.
+inline absl::Status RunGrant(Collector& collector, const sample::Grant& grant,
+                             std::vector<policy::WeightSnapshotPtr> weights, SampleSink& sink) {
+  FixedWeights fixed(std::move(weights));
+  return collector.RunGrant(grant, fixed, sink);
+}
+
 /// A collector, its sink and weights: what most tests need.
 struct Rig {
   explicit Rig(RolloutConfig c) : config(c), sink(ScriptedSchema(c)), collector(*Collector::Create(std::move(c))) {}
   absl::Status Run(const sample::Grant& grant, int64_t version = 5, uint64_t epoch = 1) {
-    return collector->RunGrant(grant, ScriptedWeights(config, version, epoch), sink);
+    return RunGrant(*collector, grant, ScriptedWeights(config, version, epoch), sink);
   }
   RolloutConfig config;
   CollectingSink sink;

@@ -51,9 +51,41 @@ struct FakeRollout::Draft {
   int64_t env_steps = 0;
 };
 
-FakeRollout::FakeRollout(const BatchSchema& schema, FakeRolloutOptions options)
-    : schema_(schema), options_(std::move(options)) {
-  TROUPE_CHECK(options_.policies_of_slot.empty() || options_.policies_of_slot.size() == schema.agent_ids.size());
+FakeRollout::FakeRollout(BatchSchema schema, FakeRolloutOptions options)
+    : schema_(std::move(schema)), options_(std::move(options)) {
+  TROUPE_CHECK(options_.policies_of_slot.empty() || options_.policies_of_slot.size() == schema_.agent_ids.size());
+}
+
+void FakeRollout::Adopt(policy::PolicyTablePtr table) {
+  if (table == nullptr || table->revision() <= revision()) return;
+  table_ = std::move(table);
+  schema_.policies = table_->Specs();
+  for (auto& [env_id, lane] : lanes_) {
+    for (const Agent& agent : lane.agents) {
+      const policy::PolicyEntry* const entry = table_->Find(policy::PolicySlot(agent.policy));
+      if (entry == nullptr || entry->since > lane.revision) lane.running = false;
+    }
+  }
+}
+
+int32_t FakeRollout::PolicyOf(int32_t slot, uint32_t env_id, uint32_t episode) const {
+  if (table_ != nullptr) {
+    return table_->mapping().Map(schema_.agent_ids[slot], slot, {options_.seed, env_id, episode}).value();
+  }
+  std::vector<int32_t> candidates;
+  if (!options_.policies_of_slot.empty()) {
+    candidates = options_.policies_of_slot[slot];
+  } else {
+    for (size_t p = 0; p < schema_.policies.size() && candidates.empty(); ++p) {
+      if (schema_.agent_observation_sizes.empty() ||
+          schema_.policies[p].observation_size() == schema_.agent_observation_sizes[slot]) {
+        candidates.push_back(static_cast<int32_t>(p));
+      }
+    }
+  }
+  TROUPE_CHECK(!candidates.empty());
+  const double draw = Draw(env_id, episode, slot, 0, kPolicy);
+  return candidates[static_cast<size_t>(draw * static_cast<double>(candidates.size()))];
 }
 
 double FakeRollout::Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const {
@@ -72,6 +104,7 @@ bool FakeRollout::Ready(const Lane& lane, uint32_t env_id, int32_t slot) const {
 void FakeRollout::Begin(Lane& lane, uint32_t env_id) {
   lane.running = true;
   lane.carried = false;
+  lane.revision = revision();
   lane.episode = lane.next_episode++;
   ++begun_[{env_id, lane.episode}];
   lane.step = 0;
@@ -90,20 +123,7 @@ void FakeRollout::Begin(Lane& lane, uint32_t env_id) {
       agent.leaves = std::min(length, agent.appears + stays);
     }
     if (agent.appears < agent.leaves) lane.length = std::max(lane.length, agent.leaves);
-    std::vector<int32_t> candidates;
-    if (!options_.policies_of_slot.empty()) {
-      candidates = options_.policies_of_slot[slot];
-    } else {
-      for (size_t p = 0; p < schema_.policies.size() && candidates.empty(); ++p) {
-        if (schema_.agent_observation_sizes.empty() ||
-            schema_.policies[p].observation_size() == schema_.agent_observation_sizes[slot]) {
-          candidates.push_back(static_cast<int32_t>(p));
-        }
-      }
-    }
-    TROUPE_CHECK(!candidates.empty());
-    const double draw = Draw(env_id, lane.episode, slot, 0, kPolicy);
-    agent.policy = candidates[static_cast<size_t>(draw * static_cast<double>(candidates.size()))];
+    agent.policy = PolicyOf(slot, env_id, lane.episode);
   }
 }
 
@@ -225,6 +245,10 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
   header.iteration = grant.iteration;
   header.num_env_steps = draft.env_steps;
   header.last_of_grant = last;
+  header.policies_revision = header.oldest_revision = revision();
+  for (const auto& [env_id, lane] : lanes_) {
+    if (lane.running) header.oldest_revision = std::min(header.oldest_revision, lane.revision);
+  }
   header.finished = std::move(draft.finished);
   std::map<std::pair<uint32_t, uint32_t>, int32_t> first_steps;
   for (const DoneRow& row : draft.rows) {
@@ -300,6 +324,7 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
 }
 
 std::vector<std::shared_ptr<MultiAgentBatch>> FakeRollout::Play(const Grant& grant, policy::WeightVersion version) {
+  Adopt(grant.policies);
   std::vector<std::shared_ptr<MultiAgentBatch>> fragments;
   Draft draft;
   std::vector<int32_t> left;

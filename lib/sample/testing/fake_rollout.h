@@ -28,11 +28,12 @@ struct FakeRolloutOptions {
 
 /// A sampler for tests: takes grants and gives the fragments that a worker would, from environments in which everything
 /// is a pure function of (seed, env id, episode, slot, step). Keeps running episodes between grants, as a worker does.
-/// Not thread-safe.
+/// Follows the policies of its grants: episodes that begin are mapped by them, and one that a policy played which is no
+/// longer in its slot is given up. Not thread-safe.
 class FakeRollout {
  public:
-  /// `schema` must outlive it; its observation spaces are flat Boxes.
-  FakeRollout(const BatchSchema& schema, FakeRolloutOptions options);
+  /// Observation spaces of policies are flat Boxes.
+  FakeRollout(BatchSchema schema, FakeRolloutOptions options);
 
   /// Samples the grant with weights of `version`.
   std::vector<std::shared_ptr<MultiAgentBatch>> Play(const Grant& grant, policy::WeightVersion version);
@@ -58,6 +59,7 @@ class FakeRollout {
     uint32_t next_episode = 0;
     int32_t step = 0;
     int32_t length = 0;
+    int64_t revision = 0;  ///< of the policies that the running episode was mapped by
     std::vector<Agent> agents;
   };
   struct DoneRow;
@@ -65,6 +67,9 @@ class FakeRollout {
 
   double Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const;
   bool Ready(const Lane& lane, uint32_t env_id, int32_t slot) const;
+  int64_t revision() const { return table_ == nullptr ? 0 : table_->revision(); }
+  void Adopt(policy::PolicyTablePtr table);
+  int32_t PolicyOf(int32_t slot, uint32_t env_id, uint32_t episode) const;
   void Begin(Lane& lane, uint32_t env_id);
   void Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t version, Draft& draft);
   void Complete(Lane& lane, uint32_t env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
@@ -72,7 +77,8 @@ class FakeRollout {
   RowValues Values(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
   std::vector<float> EnvState(uint32_t env_id, uint32_t episode, int32_t step) const;
 
-  const BatchSchema& schema_;
+  BatchSchema schema_;  ///< with the policies of table_
+  policy::PolicyTablePtr table_;
   const FakeRolloutOptions options_;
   std::map<uint32_t, Lane> lanes_;
   std::map<std::pair<uint32_t, uint32_t>, int> begun_;

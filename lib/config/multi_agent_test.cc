@@ -1,0 +1,298 @@
+// multi_agent: forms, inference, overrides and bad input.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/config/resolved_run.h"
+#include "lib/config/testing/resolve_fixture.h"
+#include <gtest/gtest.h>
+
+namespace troupe::config {
+namespace {
+
+using MultiAgentTest = ResolveFixture;
+
+/// What is written reads back as the same.
+void ExpectRoundTrip(const RunConfig& config) {
+  const auto again = RunConfig::FromYaml(config.ToYaml(), "again.yaml");
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << config.ToYaml();
+  EXPECT_EQ(again->ToYaml(), config.ToYaml());
+}
+
+std::vector<std::string> Players(const ResolvedRun& run, size_t agent) {
+  std::vector<std::string> ids;
+  for (const MappedPolicy& mapped : run.policies_of_agent[agent]) {
+    ids.push_back(run.policies[static_cast<size_t>(mapped.policy.value())].id.value());
+  }
+  return ids;
+}
+
+TEST_F(MultiAgentTest, PoliciesPairWithAgentsInOrder) {
+  const ResolvedRun run = Resolve("env: {name: mixed}\nmulti_agent: {policies: [a, b, c]}");
+  EXPECT_EQ(Players(run, 0), (std::vector<std::string>{"a"}));
+  EXPECT_EQ(Players(run, 1), (std::vector<std::string>{"b"}));
+  EXPECT_EQ(Players(run, 2), (std::vector<std::string>{"c"}));
+  EXPECT_EQ(run.policies[2].observation_size(), 2);
+  EXPECT_EQ(ErrorOf("env: {name: mixed}\nmulti_agent:\n  policies: [a, b]"),
+            "run.yaml:3:3: multi_agent.policy_mapping: is missing, and 2 policies do not pair with 3 agents (wolf_0, "
+            "wolf_1, sheep), expected as many, or rules, or per_agent");
+}
+
+TEST_F(MultiAgentTest, OverridesOfPoliciesAndAgents) {
+  const ResolvedRun run = Resolve(R"(
+env: {name: mixed}
+algorithm: {lr: 1.0e-3, gamma: 0.9, num_epochs: 4, minibatch_size: 100}
+model: {actor_hidden_sizes: [8], activation: relu}
+multi_agent:
+  policies:
+    wolves: {algorithm: {lr: {initial: 2.0e-3, final: 0, env_steps: 10}, num_minibatches: 8, name: ippo}}
+    sheep: {algorithm: {lr: 3.0e-3, clip_param: 0.3}, model: {actor_hidden_sizes: [4, 4]}}
+  policy_mapping: {"wolf_*": wolves, "*": sheep}
+  agents:
+    sheep: {algorithm: {lr: 4.0e-3, entropy_coeff: 0.5}, model: {activation: tanh}}
+    "*": {}
+)");
+  const training::PpoOptions& wolves = run.ppo[0];
+  const training::PpoOptions& sheep = run.ppo[1];
+  // The run's, copied to all.
+  EXPECT_EQ(wolves.gamma, 0.9);
+  EXPECT_EQ(sheep.gamma, 0.9);
+  EXPECT_EQ(sheep.num_epochs, 4);
+  EXPECT_EQ(sheep.minibatch_size, 100);
+  // The policy's before the run's.
+  EXPECT_EQ(wolves.learning_rate.initial, 2e-3);
+  EXPECT_EQ(wolves.learning_rate.final, 0);
+  EXPECT_EQ(wolves.learning_rate.env_steps, 10);
+  EXPECT_EQ(wolves.minibatch_size, 1000) << "2 wolves of 4000 env steps in 8 minibatches";
+  EXPECT_EQ(wolves.clip_param, 0.2);
+  EXPECT_EQ(sheep.clip_param, 0.3);
+  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kObservation) << "ippo beside mappo";
+  EXPECT_EQ(run.policies[1].critic_input, policy::CriticInput::kJointObservation);
+  // The agent's before the policy's.
+  EXPECT_EQ(sheep.learning_rate.initial, 4e-3);
+  EXPECT_EQ(sheep.entropy_coeff.initial, 0.5);
+  EXPECT_EQ(run.policies[0].model.activation, policy::Activation::kRelu);
+  EXPECT_EQ(run.policies[1].model.activation, policy::Activation::kTanh);
+  EXPECT_EQ(run.policies[1].model.actor_hidden_sizes, (std::vector<int64_t>{4, 4}));
+  EXPECT_EQ(run.policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{8}));
+  ExpectRoundTrip(run.config);
+}
+
+TEST_F(MultiAgentTest, OverridesMergeFromTheCommandLine) {
+  const std::string yaml = "env: {name: team}\nmulti_agent: {policies: {a: {algorithm: {lr: 1.0e-3, gamma: 0.5}}}}";
+  const ResolvedRun run = Resolve(yaml, {"multi_agent.policies.a.algorithm.gamma=0.6"});
+  EXPECT_EQ(run.ppo[0].learning_rate.initial, 1e-3);
+  EXPECT_EQ(run.ppo[0].gamma, 0.6);
+}
+
+TEST_F(MultiAgentTest, WhatHoldsForTheWholeRunIsNotOverridden) {
+  for (const std::string key :
+       {"train_batch_size: 9", "max_policy_lag: 1", "common_reward: sum", "use_parameter_sharing: false"}) {
+    const std::string name = key.substr(0, key.find(':'));
+    EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {" + key + "}}}"),
+              "run.yaml:3:30: multi_agent.policies.a.algorithm." + name +
+                  ": is one for the whole run, expected it in algorithm." + name +
+                  " alone; immutable are train_batch_size, max_policy_lag, common_reward, use_parameter_sharing");
+    EXPECT_NE(ErrorOf("env: {name: team}\nmulti_agent:\n  agents: {\"*\": {algorithm: {" + key + "}}}")
+                  .find("run.yaml:3:30: multi_agent.agents.*.algorithm." + name + ": is one for the whole run"),
+              std::string::npos);
+  }
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {minibatch_size: auto}}}"),
+            "run.yaml:3:46: multi_agent.policies.a.algorithm.minibatch_size: got \"auto\", expected a value: an "
+            "override cannot take one back");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gama: 1}}}"),
+            "run.yaml:3:30: unknown key \"multi_agent.policies.a.algorithm.gama\"; the nearest is "
+            "\"multi_agent.policies.a.algorithm.gamma\"");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gamma: 2}}}"),
+            "run.yaml:3:37: multi_agent.policies.a.algorithm.gamma: got 2, expected a number in [0, 1]");
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {minibatch_size: 20000}}}"),
+      "run.yaml:3:46: multi_agent.policies.a.algorithm.minibatch_size: got 20000, expected at most the 12000 rows "
+      "that a policy has in a batch of 4000 env steps");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {class: random, algorithm: {lr: 1}}}"),
+            "run.yaml:3:14: multi_agent.policies.a.algorithm: got overrides, but class random has no networks");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {use_global_state: true}}}"),
+            "run.yaml:3:48: multi_agent.policies.a.algorithm.use_global_state: got true, but team has no global state; "
+            "expected false (the critic sees all observations)");
+}
+
+TEST_F(MultiAgentTest, OverridesOfAgentsCoverAllAndAreForTheirOwnPolicy) {
+  const std::string start = "env: {name: mixed}\nmulti_agent:\n  ";
+  EXPECT_EQ(ErrorOf(start + "policy_mapping: per_agent\n  agents: {sheep: {algorithm: {lr: 1}}}"),
+            "run.yaml:4:11: multi_agent.agents: says nothing of agent \"wolf_0\", expected an entry for every agent; a "
+            "last \"*\": {} is for those that are left");
+  EXPECT_EQ(ErrorOf(start + "policy_mapping: per_agent\n  agents: {\"goat_*\": {}, \"*\": {}}"),
+            "run.yaml:4:12: multi_agent.agents.goat_*: matches no agent; the agents are wolf_0, wolf_1, sheep");
+  EXPECT_EQ(
+      ErrorOf(start + "policy_mapping: {\"wolf_*\": wolves, \"*\": sheep}\n  agents: {wolf_1: {algorithm: {lr: 1}}, "
+                      "\"*\": {}}"),
+      "run.yaml:4:12: multi_agent.agents.wolf_1: policy \"wolves\" of agent \"wolf_1\" plays wolf_0, wolf_1, "
+      "expected a policy of the agent's own; override multi_agent.policies instead");
+  EXPECT_EQ(ErrorOf(start + "policy_mapping: {sheep: {a: 1, b: 2}, \"*\": c}\n  agents: {sheep: {algorithm: {lr: 1}}, "
+                            "\"*\": {}}"),
+            "run.yaml:4:12: multi_agent.agents.sheep: agent \"sheep\" may be played by 2 policies, expected one of its "
+            "own; override multi_agent.policies instead");
+  EXPECT_EQ(
+      ErrorOf(start + "agents: {sheep: {class: random}}"),
+      "run.yaml:3:20: unknown key \"multi_agent.agents.sheep.class\"; an agent may have model and algorithm only");
+  // The first glob that matches decides.
+  const ResolvedRun run = Resolve(start +
+                                  "policy_mapping: per_agent\n  agents: {\"wolf_0\": {algorithm: {lr: 0.5}}, \"*\": "
+                                  "{algorithm: {lr: 0.25}}}");
+  EXPECT_EQ(run.ppo[0].learning_rate.initial, 0.5);
+  EXPECT_EQ(run.ppo[1].learning_rate.initial, 0.25);
+  EXPECT_EQ(run.ppo[2].learning_rate.initial, 0.25);
+}
+
+TEST_F(MultiAgentTest, SwappableStatesNeedOneNormalizer) {
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\nmulti_agent:\n  policy_mapping: per_agent\n  policies: {agent_0: {}, agent_1: "
+              "{algorithm: {use_value_norm: false}}, agent_2: {}}\n  policy_states_are_swappable: true"),
+      "run.yaml:5:32: multi_agent.policy_states_are_swappable: got true, but policies \"agent_0\" and \"agent_1\" "
+      "differ in use_value_norm");
+}
+
+TEST_F(MultiAgentTest, SpacesAsText) {
+  const std::string start = "env: {name: mixed}\nmulti_agent:\n  policies:\n    wolves: ";
+  const std::string rest = "\n    sheep: {}\n  policy_mapping: {\"wolf_*\": wolves, \"*\": sheep}";
+  const ResolvedRun run =
+      Resolve(start + "{observation_space: \"Box(-1, 1, (3,), float32)\", action_space: Discrete(5)}" + rest);
+  EXPECT_EQ(run.policies[0].observation_size(), 3);
+  ExpectRoundTrip(run.config);
+  EXPECT_EQ(ErrorOf(start + "{observation_space: \"Box(-1, 1, [2])\"}" + rest),
+            "run.yaml:4:33: multi_agent.policies.wolves.observation_space: got Box(-1, 1, [2]), expected Box(-1, 1, "
+            "[3]) of agent \"wolf_0\", which policy \"wolves\" plays");
+  EXPECT_EQ(ErrorOf(start + "{action_space: Discrete(6)}" + rest),
+            "run.yaml:4:28: multi_agent.policies.wolves.action_space: got Discrete(6), expected Discrete(5) of agent "
+            "\"wolf_0\", which policy \"wolves\" plays");
+  EXPECT_EQ(ErrorOf(start + "{action_space: Discret(6)}" + rest).substr(0, 75),
+            "run.yaml:4:28: multi_agent.policies.wolves.action_space: space 'Discret(6)'");
+  EXPECT_EQ(ErrorOf(start + "{action_space: [6]}" + rest),
+            "run.yaml:4:28: multi_agent.policies.wolves.action_space: got a list, expected a space as text (\"Box(-1, "
+            "1, [4])\", \"Discrete(3)\")");
+}
+
+TEST_F(MultiAgentTest, PoliciesThatPlayNobodyYet) {
+  // All agents share their spaces, or the policy says which it has.
+  const ResolvedRun shared =
+      Resolve("env: {name: team}\nmulti_agent: {policies: [a, spare], policy_mapping: {\"*\": a}}");
+  EXPECT_EQ(shared.policies[1].observation_size(), 3);
+  EXPECT_EQ(shared.policies[1].agent_id_size, 3) << "it may come to play all three";
+  EXPECT_EQ(shared.ppo[1].minibatch_size, shared.ppo[0].minibatch_size);
+  const std::string start = "env: {name: mixed}\nmulti_agent:\n  policies: {a: {}, b: {}, spare: ";
+  const std::string rest = "}\n  policy_mapping: {\"wolf_*\": a, \"*\": b}";
+  EXPECT_EQ(Resolve(start + "{observation_space: \"Box(-1, 1, [2])\"}" + rest).policies[2].observation_size(), 2);
+  EXPECT_EQ(
+      ErrorOf(start + "{}" + rest),
+      "run.yaml:3:28: multi_agent.policies.spare: policy \"spare\" plays no agent; the agents are wolf_0, wolf_1, "
+      "sheep, whose spaces differ, so that it needs observation_space and action_space of its own");
+  EXPECT_EQ(ErrorOf(start + "{observation_space: Discrete(3)}" + rest),
+            "run.yaml:3:55: multi_agent.policies.spare.observation_space: policy \"spare\" has spaces of no agent: got "
+            "Discrete(3) and None, expected those of one of wolf_0, wolf_1, sheep");
+}
+
+TEST_F(MultiAgentTest, WhoTrainsOnWhat) {
+  const std::string start =
+      "env: {name: team}\nmulti_agent:\n  policies: {main: {}, hunter_a: {}, hunter_b: {}, dice: {class: random}}\n  "
+      "policy_mapping: {\"*\": {main: 1, hunter_a: 1, hunter_b: 1, dice: 1}}\n  policies_to_train: ";
+  const ResolvedRun league = Resolve(start + "[main, {policies: [\"hunter_*\"], only_against: [main]}]");
+  EXPECT_EQ(league.learner.trains, (std::vector<bool>{true, true, true, false}));
+  ASSERT_EQ(league.learner.train_rules.size(), 2u);
+  EXPECT_EQ(league.learner.train_rules[0].policies, (std::vector<std::string>{"main"}));
+  EXPECT_EQ(league.learner.train_rules[1].only_against, (std::vector<std::string>{"main"}));
+  ExpectRoundTrip(league.config);
+  const ResolvedRun one = Resolve(start + "{only_newest: 2, function: against_others}");
+  EXPECT_EQ(one.learner.trains, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(one.learner.train_rules[0].only_newest, 2);
+  EXPECT_EQ(one.learner.train_rules[0].function, "against_others");
+  ExpectRoundTrip(one.config);
+  EXPECT_TRUE(Resolve(start + "[main]").learner.train_rules.empty());
+
+  const std::string at = "run.yaml:5:";
+  EXPECT_EQ(ErrorOf(start + "{only_against: [mian]}"),
+            at + "37: multi_agent.policies_to_train.only_against: got policy \"mian\", which multi_agent.policies does "
+                 "not list; the nearest is \"main\"");
+  EXPECT_EQ(ErrorOf(start + "{only_newest: 0}"),
+            at + "36: multi_agent.policies_to_train.only_newest: got 0, expected an integer >= 1");
+  EXPECT_EQ(ErrorOf(start + "{function: against_othrs}"),
+            at + "33: multi_agent.policies_to_train.function: there is no predicate \"against_othrs\"; the nearest is "
+                 "\"against_others\"");
+  EXPECT_EQ(ErrorOf(start + "{only: [main]}"),
+            at + "23: unknown key \"multi_agent.policies_to_train.only\"; expected policies, only_against, only_newest "
+                 "or function");
+  EXPECT_EQ(ErrorOf(start + "{only_against: []}"),
+            at + "37: multi_agent.policies_to_train.only_against: got a list of 0, expected a list of 1 to 1024 policy "
+                 "ids or globs over them");
+}
+
+TEST_F(MultiAgentTest, MappingByFunction) {
+  const std::string start = "env: {name: team}\nmulti_agent:\n  policies: [a, b, c]\n  policy_mapping: ";
+  const ResolvedRun all = Resolve(start + "{function: round_robin}");
+  ASSERT_EQ(all.mapping_rules.size(), 1u);
+  EXPECT_EQ(all.mapping_rules[0].agent_glob, "*");
+  EXPECT_EQ(all.mapping_rules[0].function, "round_robin");
+  EXPECT_EQ(Players(all, 1), (std::vector<std::string>{"a", "b", "c"}));
+  ExpectRoundTrip(all.config);
+  const ResolvedRun some = Resolve(start + "{agent_0: c, \"*\": {function: self_play, policies: [b, a]}}");
+  EXPECT_EQ(Players(some, 0), (std::vector<std::string>{"c"}));
+  EXPECT_EQ(Players(some, 2), (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(some.mapping_rules[1].function, "self_play");
+  ExpectRoundTrip(some.config);
+  // A policy may be called so, too.
+  EXPECT_EQ(Resolve("env: {name: team}\nmulti_agent: {policy_mapping: {\"*\": {function: 1, b: 2}}}").policies.size(),
+            2u);
+  EXPECT_EQ(ErrorOf(start + "{function: round_robbin}"),
+            "run.yaml:4:30: multi_agent.policy_mapping.*.function: there is no mapping function \"round_robbin\"; the "
+            "nearest is \"round_robin\"");
+  EXPECT_EQ(ErrorOf(start + "{\"*\": {function: self_play, policies: [d]}}"),
+            "run.yaml:4:25: multi_agent.policy_mapping.*: got policy \"d\", which multi_agent.policies does not list; "
+            "expected one of a, b, c");
+  EXPECT_EQ(ErrorOf(start + "{\"*\": {function: self_play, plicies: [a]}}"),
+            "run.yaml:4:47: unknown key \"multi_agent.policy_mapping.*.plicies\"; beside a function there may be "
+            "policies only");
+  EXPECT_EQ(ErrorOf(start + "{\"*\": {function: [a]}}"),
+            "run.yaml:4:36: multi_agent.policy_mapping.*.function: got a list, expected the name of a function in C++");
+}
+
+TEST_F(MultiAgentTest, IdsThatAreNone) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"../x", "starts with a forbidden character: got 4 characters starting with \"../x\""},
+      {"a/b", "holds a forbidden character: got 3 characters starting with \"a/b\""},
+      {"a..b", "holds \"..\": got 4 characters starting with \"a..b\""},
+      {std::string(200, 'a'), "is too long: got 200 characters starting with \"" + std::string(32, 'a') + "\""},
+      {"a\\x01", "holds a forbidden character: got 2 characters starting with \"a\\x01\""},
+      {"a\\n", "holds a forbidden character: got 2 characters starting with \"a\\n\""},
+  };
+  const std::string expected = "; expected 1 to 64 of [A-Za-z0-9_.-], the first a letter or digit, without \"..\"";
+  for (const auto& [id, text] : cases) {
+    const std::string start = "env: {name: team}\nmulti_agent:\n";
+    const std::string quoted = "\"" + id + "\"";
+    EXPECT_EQ(ErrorOf(start + "  policies: [" + quoted + "]"),
+              "run.yaml:3:14: multi_agent.policies: policy id " + text + expected);
+    EXPECT_EQ(ErrorOf(start + "  policies: {" + quoted + ": {}}"),
+              "run.yaml:3:14: multi_agent.policies: policy id " + text + expected);
+    EXPECT_EQ(ErrorOf(start + "  policy_mapping: {x: " + quoted + "}"),
+              "run.yaml:3:23: multi_agent.policy_mapping.x: policy id " + text + expected);
+    EXPECT_EQ(ErrorOf(start + "  policies_to_train: [" + quoted + "]"),
+              "run.yaml:3:23: multi_agent.policies_to_train: policy id " + text + expected);
+  }
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: [\"\"]"),
+            "run.yaml:3:14: got \"\" as a key in multi_agent.policies, expected a name");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policy_mapping: {\"*\": \"\"}"),
+            "run.yaml:3:25: got \"\" as a key in multi_agent.policy_mapping.*, expected a name");
+}
+
+TEST_F(MultiAgentTest, NumbersThatAreNone) {
+  for (const std::string value : {"0", "-1", "1.5", "many"}) {
+    const std::string got = value == "many" ? "\"many\"" : value;
+    EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policy_map_capacity: " + value),
+              "run.yaml:3:24: multi_agent.policy_map_capacity: got " + got + ", expected an integer in [1, 1000000]");
+  }
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policy_mapping: {\"*\": {a: 1, b: 0}}"),
+            "run.yaml:3:35: multi_agent.policy_mapping.*.b: got 0, expected a weight, a number above 0");
+}
+
+}  // namespace
+}  // namespace troupe::config

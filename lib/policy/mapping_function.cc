@@ -1,0 +1,67 @@
+#include "lib/policy/mapping_function.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
+#include "lib/base/philox.h"
+
+namespace troupe::policy {
+namespace {
+
+absl::StatusOr<PolicyId> RoundRobin(const MappingQuestion& question) {
+  const uint64_t turn = uint64_t{question.episode.episode} + static_cast<uint64_t>(question.agent_slot);
+  return question.policies[turn % question.policies.size()];
+}
+
+absl::StatusOr<PolicyId> SelfPlay(const MappingQuestion& question) {
+  // Without the agent in the key all of them draw the same.
+  base::PhiloxSequence random(base::PhiloxKey::Make(question.episode.seed, base::RandomStream::kMapping),
+                              {.env_id = question.episode.env_id, .episode = question.episode.episode});
+  return question.policies[random.Below(static_cast<uint32_t>(question.policies.size()))];
+}
+
+absl::StatusOr<PolicyId> ByWorker(const MappingQuestion& question) {
+  return question.policies[static_cast<size_t>(question.worker) % question.policies.size()];
+}
+
+// For tests: functions that fail in every other episode.
+constexpr char kTesting[] = "testing/";
+
+absl::StatusOr<PolicyId> Raises(const MappingQuestion& question) {
+  if (question.episode.episode % 2 == 0) return question.policies[0];
+  return absl::InternalError("there is nobody to play");
+}
+
+absl::StatusOr<PolicyId> UnknownPolicy(const MappingQuestion& question) {
+  return question.episode.episode % 2 == 0 ? question.policies[0] : PolicyId("../x");
+}
+
+constexpr MappingFunction kFunctions[] = {
+    {"round_robin", RoundRobin},
+    {"self_play", SelfPlay},
+    {"by_worker", ByWorker},
+    {"testing/raises", Raises},
+    {"testing/unknown_policy", UnknownPolicy},
+};
+
+}  // namespace
+
+absl::StatusOr<const MappingFunction*> FindMappingFunction(std::string_view name) {
+  std::vector<std::string> names;
+  for (const MappingFunction& function : kFunctions) {
+    if (function.name == name) return &function;
+    const std::string known(function.name);
+    if (!absl::StartsWith(known, kTesting)) names.push_back(known);
+  }
+  const std::string nearest = base::NearestName(name, names);
+  return absl::NotFoundError(absl::StrCat("there is no mapping function \"", base::LogSafe(name, 64), "\"; ",
+                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
+                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+}
+
+}  // namespace troupe::policy

@@ -1,0 +1,119 @@
+#include "lib/policy/mapping_function.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/policy/policy_table.h"
+#include "lib/policy/testing.h"
+#include <gtest/gtest.h>
+
+namespace troupe::policy {
+namespace {
+
+const std::vector<std::string>& Agents() {
+  static const auto* const kAgents = new std::vector<std::string>{"left", "right"};
+  return *kAgents;
+}
+const std::vector<PolicyId>& Policies() {
+  static const auto* const kPolicies =
+      new std::vector<PolicyId>{PolicyId("a"), PolicyId(""), PolicyId("b"), PolicyId("c")};
+  return *kPolicies;
+}
+
+std::unique_ptr<PolicyMapping> Make(const std::string& function, std::vector<WeightedPolicy> policies = {}) {
+  const std::vector<MappingRule> rules = {{"*", std::move(policies), function}};
+  auto mapping = MakeRuleMapping(rules, Agents(), Policies());
+  EXPECT_TRUE(mapping.ok()) << mapping.status();
+  return mapping.ok() ? *std::move(mapping) : nullptr;
+}
+
+EpisodeInfo Episode(uint32_t episode, int32_t worker = 0) {
+  EpisodeInfo info;
+  info.seed = 5;
+  info.env_id = 3;
+  info.episode = episode;
+  info.worker = worker;
+  return info;
+}
+
+TEST(MappingFunctionTest, RoundRobinChangesPlaces) {
+  const auto all = Make("round_robin");
+  std::vector<int32_t> slots;
+  for (uint32_t episode = 0; episode < 4; ++episode) {
+    for (int32_t agent = 0; agent < 2; ++agent) {
+      slots.push_back(all->Map(Agents()[static_cast<size_t>(agent)], agent, Episode(episode)).value());
+    }
+  }
+  EXPECT_EQ(slots, (std::vector<int32_t>{0, 2, 2, 3, 3, 0, 0, 2})) << "slot 1 is free";
+  const auto some = Make("round_robin", {{PolicyId("c")}, {PolicyId("a")}});
+  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(3)) << "in the order given";
+  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(0));
+}
+
+TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
+  const auto mapping = Make("self_play");
+  std::set<int32_t> drawn;
+  for (uint32_t episode = 0; episode < 50; ++episode) {
+    const PolicySlot left = mapping->Map("left", 0, Episode(episode));
+    EXPECT_EQ(mapping->Map("right", 1, Episode(episode)), left);
+    drawn.insert(left.value());
+  }
+  EXPECT_EQ(drawn, (std::set<int32_t>{0, 2, 3}));
+}
+
+TEST(MappingFunctionTest, ByWorker) {
+  const auto mapping = Make("by_worker");
+  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 0)), PolicySlot(0));
+  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 1)), PolicySlot(2));
+  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 5)), PolicySlot(3));
+}
+
+TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
+  const auto raises = Make("testing/raises");
+  EXPECT_EQ(raises->Map("left", 0, Episode(0)), PolicySlot(0));
+  EXPECT_TRUE(raises->WhyNot("left", 0, Episode(0)).ok());
+  EXPECT_LT(raises->Map("left", 0, Episode(1)).value(), 0);
+  EXPECT_EQ(raises->WhyNot("left", 0, Episode(1)),
+            absl::InternalError("mapping function \"testing/raises\": there is nobody to play"));
+  const auto garbage = Make("testing/unknown_policy");
+  EXPECT_LT(garbage->Map("left", 0, Episode(1)).value(), 0);
+  EXPECT_EQ(garbage->WhyNot("left", 0, Episode(1)),
+            absl::InvalidArgumentError(
+                "mapping function \"testing/unknown_policy\": got policy \"../x\", expected one of a, b, c"));
+}
+
+TEST(MappingFunctionTest, UnknownOnesAreRefused) {
+  const std::vector<MappingRule> rules = {{"*", {}, "round_robbin"}};
+  const auto mapping = MakeRuleMapping(rules, Agents(), Policies());
+  EXPECT_EQ(mapping.status(), absl::NotFoundError("policy_mapping: \"*\": there is no mapping function "
+                                                  "\"round_robbin\"; the nearest is \"round_robin\""));
+  EXPECT_EQ(FindMappingFunction("x").status().message(),
+            "there is no mapping function \"x\"; expected one of round_robin, self_play, by_worker");
+  const std::vector<MappingRule> unlisted = {{"*", {{PolicyId("")}}, "round_robin"}};
+  EXPECT_EQ(MakeRuleMapping(unlisted, Agents(), Policies()).status().code(), absl::StatusCode::kNotFound)
+      << "a free slot has an empty id, which nobody may name";
+}
+
+TEST(MappingFunctionTest, APolicyTableCarriesIt) {
+  PolicySpec a = SmallSpecForTesting();
+  a.id = PolicyId("a");
+  PolicySpec b = a;
+  b.id = PolicyId("b");
+  const auto table =
+      PolicyTable::Make({a, b}, {true, true}, {{"left", {{PolicyId("a")}}}, {"*", {}, "round_robin"}}, Agents());
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE((*table)->IsMapped(PolicySlot(1))) << "the function may choose any";
+  const auto back = PolicyTableFromJson(ToJson(**table));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ((*back)->rules()[1].function, "round_robin");
+  EXPECT_EQ((*back)->mapping().Map("right", 1, Episode(0)), PolicySlot(1));
+  // One that is gone is no longer chosen.
+  const auto removed = (*table)->Remove(PolicyId("b"));
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ((*removed)->mapping().Map("right", 1, Episode(0)), PolicySlot(0));
+}
+
+}  // namespace
+}  // namespace troupe::policy

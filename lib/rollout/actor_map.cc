@@ -1,0 +1,41 @@
+#include "lib/rollout/actor_map.h"
+
+#include <algorithm>
+
+#include "lib/base/check.h"
+
+namespace troupe::rollout {
+
+ResidentActor& ActorMap::Insert(int32_t slot, std::unique_ptr<ResidentActor> actor) {
+  const auto place = static_cast<size_t>(slot);
+  if (place >= actors_.size()) actors_.resize(place + 1);
+  TROUPE_CHECK(actors_[place] == nullptr);
+  actor->held_by = holding_;  // what is made is about to be used
+  actors_[place] = std::move(actor);
+  resident_.push_back(slot);
+  return *actors_[place];
+}
+
+void ActorMap::Erase(int32_t slot) {
+  if (Find(slot) == nullptr) return;
+  actors_[static_cast<size_t>(slot)].reset();
+  resident_.erase(std::find(resident_.begin(), resident_.end(), slot));
+}
+
+void ActorMap::Trim(std::vector<int32_t>& dropped) {
+  if (resident_.size() <= capacity_) return;
+  idle_.clear();
+  for (const int32_t slot : resident_) {
+    const ResidentActor& actor = *Find(slot);
+    if (actor.held_by != holding_) idle_.emplace_back(actor.last_used, slot);
+  }
+  if (idle_.size() <= capacity_) return;
+  const auto leaving = static_cast<std::ptrdiff_t>(idle_.size() - capacity_);
+  std::partial_sort(idle_.begin(), idle_.begin() + leaving, idle_.end());
+  for (auto it = idle_.begin(); it != idle_.begin() + leaving; ++it) {
+    Erase(it->second);
+    dropped.push_back(it->second);
+  }
+}
+
+}  // namespace troupe::rollout

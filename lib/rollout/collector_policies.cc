@@ -1,0 +1,243 @@
+// Which policies a Collector has at hand.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/rollout/collector.h"
+
+namespace troupe::rollout {
+namespace {
+
+// A wait in the middle of a grant looks so often whether the worker is told to stop.
+constexpr absl::Duration kWeightWait = absl::Milliseconds(100);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ResidentActor>> Collector::MakeActor(const policy::PolicySpec& spec) const {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::PolicyActor> actor,
+                          inference::MakePolicyActor(spec, config_.options.seed, config_.backend));
+  return std::make_unique<ResidentActor>(ResidentActor{.actor = std::move(actor),
+                                                       .bounds = inference::ActionBounds(spec),
+                                                       .action_words = static_cast<size_t>(spec.action_words()),
+                                                       .has_weights = spec.policy_class.has_weights()});
+}
+
+bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
+  for (size_t agent = 0; agent < lane.agents.size(); ++agent) {
+    int32_t slot = lane.agents[agent].policy;
+    if (slot < 0) {
+      // It may still appear, and is mapped as the episode's others then.
+      const std::string& id = config_.env_spec.possible_agents[agent].id.value();
+      slot =
+          lane.mapping->Map(id, static_cast<int32_t>(agent), {config_.options.seed, lane.env_id, lane.episode}).value();
+    }
+    if (static_cast<size_t>(slot) >= since.size()) return false;
+    const int64_t brought = since[static_cast<size_t>(slot)];
+    if (brought < 0 || brought > lane.revision) return false;
+  }
+  return true;
+}
+
+absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& weights) {
+  const uint64_t epoch = grant.min_version.learner_epoch;
+  const int64_t revision = grant.policies == nullptr ? 0 : grant.policies->revision();
+  const bool same_learner = epoch == learner_epoch_;
+  if (same_learner && revision < builder_.revision()) {
+    return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), " has the policy table of revision ",
+                                                   revision, " after ", builder_.revision(), " in learner epoch ",
+                                                   epoch));
+  }
+  // Revision 0 is the run's start, whatever the learner's epoch.
+  const bool unchanged = revision == builder_.revision() && (same_learner || revision == 0);
+  learner_epoch_ = epoch;
+  if (unchanged) return absl::OkStatus();
+
+  std::vector<policy::PolicySpec> specs = grant.policies == nullptr ? config_.policies : grant.policies->Specs();
+  std::vector<int64_t> since(specs.size(), 0);
+  std::shared_ptr<const policy::PolicyMapping> mapping = config_.mapping;
+  if (grant.policies != nullptr) {
+    for (size_t slot = 0; slot < specs.size(); ++slot) {
+      const policy::PolicyEntry* entry = grant.policies->Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+      since[slot] = entry == nullptr ? -1 : entry->since;
+    }
+    mapping = std::shared_ptr<const policy::PolicyMapping>(grant.policies, &grant.policies->mapping());
+  }
+  const auto changed = [&](size_t slot) {
+    return !same_learner || slot >= since.size() || slot >= since_.size() || since[slot] != since_[slot];
+  };
+  for (size_t slot = 0; slot < specs.size(); ++slot) {
+    if (changed(slot) && since[slot] >= 0) TROUPE_RETURN_IF_ERROR(MakeActor(specs[slot]).status());
+  }
+  for (auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode && !(same_learner && MayGoOn(*lane, since))) {
+      lane->in_episode = false;
+      ++stats_.given_up;
+    }
+  }
+  const size_t slots = std::max(since.size(), since_.size());
+  for (size_t slot = 0; slot < since_.size(); ++slot) {
+    if (!changed(slot)) continue;
+    actors_.Erase(static_cast<int32_t>(slot));
+    // What is subscribed to in the slot is of another policy now; who needs it asks again.
+    if (subscribed_[slot] == 0) continue;
+    weights.Unsubscribe(policy::PolicySlot(static_cast<int32_t>(slot)));
+    subscribed_[slot] = 0;
+    subscriptions_.erase(std::find(subscriptions_.begin(), subscriptions_.end(), static_cast<int32_t>(slot)));
+  }
+  since_ = std::move(since);
+  versions_.resize(slots);
+  adopted_in_.resize(slots, 0);
+  sought_in_.resize(slots, 0);
+  subscribed_.resize(slots, 0);
+  needed_by_.resize(slots, 0);
+  builder_.SetPolicies(std::move(specs), std::move(mapping), revision);
+  TROUPE_RETURN_IF_ERROR(CheckRoundFits());
+  for (auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode) LookAhead(*lane, weights);
+  }
+  return absl::OkStatus();
+}
+
+void Collector::Subscribe(int32_t slot, WeightSource& weights) {
+  const auto place = static_cast<size_t>(slot);
+  if (place >= since_.size() || subscribed_[place] != 0) return;  // what is out of range is an error later
+  if (since_[place] < 0 || !builder_.policies()[place].policy_class.has_weights()) return;
+  subscribed_[place] = 1;
+  subscriptions_.push_back(slot);
+  weights.Subscribe(policy::PolicySlot(slot));
+}
+
+void Collector::LookAhead(Lane& lane, WeightSource& weights) {
+  builder_.MapEpisode(*builder_.mapping(), lane.env_id, lane.next_episode, lane.upcoming);
+  for (const int32_t slot : lane.upcoming) Subscribe(slot, weights);
+}
+
+absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout) {
+  const auto place = static_cast<size_t>(slot);
+  ResidentActor* actor = actors_.Find(slot);
+  if (actor != nullptr && actor->adopted_in == grants_) return absl::OkStatus();
+  // Of the tries that waited in vain, only the first one counts.
+  const bool first_try = actor == nullptr || sought_in_[place] != grants_;
+  sought_in_[place] = grants_;
+  if (actor == nullptr) {
+    ++stats_.policy_misses;
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ResidentActor> made, MakeActor(builder_.policies()[place]));
+    actor = &actors_.Insert(slot, std::move(made));
+  } else if (first_try) {
+    ++stats_.policy_hits;
+  }
+  const bool again = adopted_in_[place] == grants_;
+  const policy::PolicySpec& spec = builder_.policies()[place];
+  if (actor->has_weights) {
+    Subscribe(slot, weights);
+    // Weights that never change are published once.
+    const bool changes = spec.policy_class.trainable();
+    const policy::WeightVersion needed = changes ? min_version_ : policy::WeightVersion{};
+    absl::StatusOr<CurrentWeights> current =
+        weights.AwaitWeights(policy::PolicySlot(slot), needed, absl::ZeroDuration());
+    if (absl::IsDeadlineExceeded(current.status())) {
+      stats_.weight_waits += static_cast<int64_t>(first_try);
+      current = weights.AwaitWeights(policy::PolicySlot(slot), needed, timeout);
+    }
+    TROUPE_RETURN_IF_ERROR(current.status());
+    if (current->snapshot == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("got no weights of policy \"", spec.id.value(), "\""));
+    }
+    if (current->version < needed) {
+      return absl::FailedPreconditionError(absl::StrCat("weights of policy \"", spec.id.value(), "\" are of version ",
+                                                        current->version.learner_epoch, ".", current->version.n,
+                                                        ", the grant needs ", needed.learner_epoch, ".", needed.n));
+    }
+    TROUPE_RETURN_IF_ERROR(actor->actor->SetWeights(current->snapshot));
+    if (changes && newest_ < current->version) newest_ = current->version;
+    if (!again) versions_[place] = current->version;
+  }
+  // What plays by weights that never change is as new as the newest that do.
+  if (!spec.policy_class.trainable() && !again) versions_[place] = newest_;
+  actor->adopted_in = grants_;
+  adopted_in_[place] = grants_;
+  return absl::OkStatus();
+}
+
+absl::Status Collector::AdoptFirst(WeightSource& weights, absl::Duration timeout) {
+  first_.clear();
+  for (Lane* lane : granted_) {
+    LookAhead(*lane, weights);
+    if (!lane->in_episode) {
+      first_.insert(first_.end(), lane->upcoming.begin(), lane->upcoming.end());
+      continue;
+    }
+    for (const AgentState& agent : lane->agents) {
+      if (agent.policy >= 0) first_.push_back(agent.policy);
+    }
+  }
+  std::sort(first_.begin(), first_.end());
+  first_.erase(std::unique(first_.begin(), first_.end()), first_.end());
+  TrimPolicies(weights);
+  // Those that train first: they say how new the others are.
+  for (const bool trainable : {true, false}) {
+    for (const int32_t slot : first_) {
+      const auto place = static_cast<size_t>(slot);
+      if (place >= since_.size() || since_[place] < 0) continue;  // FragmentBuilder says what is wrong with it
+      if (builder_.policies()[place].policy_class.trainable() != trainable) continue;
+      TROUPE_RETURN_IF_ERROR(Adopt(slot, weights, timeout));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Collector::AdoptOpen(WeightSource& weights) {
+  for (size_t place = 0; place < builder_.num_places(); ++place) {
+    if (builder_.OpenCount(place) == 0) continue;
+    absl::Status status = Adopt(builder_.PolicyAt(place), weights, kWeightWait);
+    while (absl::IsDeadlineExceeded(status)) {
+      if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("the rollout was told to stop");
+      status = Adopt(builder_.PolicyAt(place), weights, kWeightWait);
+    }
+    TROUPE_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+void Collector::TrimPolicies(WeightSource& weights) {
+  ++trims_;
+  actors_.BeginHolding();
+  const auto need = [this](int32_t slot) {
+    if (static_cast<size_t>(slot) < needed_by_.size()) needed_by_[static_cast<size_t>(slot)] = trims_;
+  };
+  for (const auto& [env_id, lane] : lanes_) {
+    for (const int32_t slot : lane->upcoming) need(slot);
+    if (!lane->in_episode) continue;
+    for (const AgentState& agent : lane->agents) {
+      if (agent.policy < 0) continue;
+      actors_.Hold(agent.policy);
+      need(agent.policy);
+    }
+  }
+  dropped_.clear();
+  actors_.Trim(dropped_);
+  stats_.policy_evictions += static_cast<int64_t>(dropped_.size());
+  for (const int32_t slot : actors_.resident()) need(slot);
+  const auto unneeded = [&](int32_t slot) {
+    const auto place = static_cast<size_t>(slot);
+    if (needed_by_[place] == trims_) return false;
+    subscribed_[place] = 0;
+    weights.Unsubscribe(policy::PolicySlot(slot));
+    return true;
+  };
+  subscriptions_.erase(std::remove_if(subscriptions_.begin(), subscriptions_.end(), unneeded), subscriptions_.end());
+}
+
+int64_t Collector::OldestRevision() const {
+  int64_t oldest = builder_.revision();
+  for (const auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode) oldest = std::min(oldest, lane->revision);
+  }
+  return oldest;
+}
+
+}  // namespace troupe::rollout

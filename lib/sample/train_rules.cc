@@ -1,0 +1,119 @@
+#include "lib/sample/train_rules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/policy_mapping.h"
+
+namespace troupe::sample {
+namespace {
+
+bool AgainstOthers(const Trajectory& trajectory, absl::Span<const PolicyOfRun> /*policies*/) {
+  return std::any_of(trajectory.agents.begin(), trajectory.agents.end(), [&trajectory](const AgentEntry& agent) {
+    return agent.slot != trajectory.slot && agent.policy != trajectory.policy;
+  });
+}
+
+bool SelfPlay(const Trajectory& trajectory, absl::Span<const PolicyOfRun> policies) {
+  return !AgainstOthers(trajectory, policies);
+}
+
+constexpr TrajectoryPredicate kPredicates[] = {
+    {"against_others", AgainstOthers},
+    {"self_play", SelfPlay},
+};
+
+bool NamesPolicy(const std::vector<std::string>& names, const policy::PolicyId& id) {
+  return std::any_of(names.begin(), names.end(),
+                     [&id](const std::string& name) { return policy::GlobMatches(name, id.value()); });
+}
+
+}  // namespace
+
+absl::StatusOr<const TrajectoryPredicate*> FindTrajectoryPredicate(std::string_view name) {
+  std::vector<std::string> names;
+  for (const TrajectoryPredicate& predicate : kPredicates) {
+    if (predicate.name == name) return &predicate;
+    names.emplace_back(predicate.name);
+  }
+  const std::string nearest = base::NearestName(name, names);
+  return absl::NotFoundError(absl::StrCat("there is no predicate \"", base::LogSafe(name, 64), "\"; ",
+                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
+                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+}
+
+absl::StatusOr<TrainRules> TrainRules::Make(std::vector<TrainRule> rules) {
+  TrainRules made;
+  for (const TrainRule& rule : rules) {
+    made.bound_.emplace_back();
+    if (rule.function.empty()) continue;
+    TROUPE_ASSIGN_OR_RETURN(made.bound_.back().predicate, FindTrajectoryPredicate(rule.function));
+  }
+  made.rules_ = std::move(rules);
+  return made;
+}
+
+void TrainRules::Bind(std::vector<PolicyOfRun> policies) {
+  policies_ = std::move(policies);
+  for (size_t r = 0; r < rules_.size(); ++r) {
+    const TrainRule& rule = rules_[r];
+    Bound& bound = bound_[r];
+    bound.policies.assign(policies_.size(), 0);
+    bound.only_against.assign(policies_.size(), 0);
+    std::vector<size_t> newest;
+    for (size_t p = 0; p < policies_.size(); ++p) {
+      const PolicyOfRun& policy = policies_[p];
+      if (policy.id.value().empty()) continue;
+      bound.only_against[p] = NamesPolicy(rule.only_against, policy.id) ? 1 : 0;
+      if (!rule.policies.empty() && !NamesPolicy(rule.policies, policy.id)) continue;
+      if (rule.only_newest == 0) {
+        bound.policies[p] = 1;
+      } else if (policy.plays) {
+        newest.push_back(p);
+      }
+    }
+    std::sort(newest.begin(), newest.end(), [this](size_t a, size_t b) {
+      return policies_[a].since != policies_[b].since ? policies_[a].since > policies_[b].since : a > b;
+    });
+    const size_t count = std::min(newest.size(), static_cast<size_t>(rule.only_newest));
+    for (size_t i = 0; i < count; ++i) bound.policies[newest[i]] = 1;
+  }
+}
+
+bool TrainRules::MayTrain(policy::PolicySlot policy) const {
+  const auto place = static_cast<size_t>(policy.value());
+  if (rules_.empty()) return true;
+  return std::any_of(bound_.begin(), bound_.end(), [place](const Bound& bound) {
+    return place < bound.policies.size() && bound.policies[place] != 0;
+  });
+}
+
+bool TrainRules::Holds(size_t rule, const Trajectory& trajectory) const {
+  const Bound& bound = bound_[rule];
+  const auto place = static_cast<size_t>(trajectory.policy.value());
+  if (place >= bound.policies.size() || bound.policies[place] == 0) return false;
+  const auto is_opponent = [&](const AgentEntry& agent) {
+    const auto other = static_cast<size_t>(agent.policy.value());
+    return agent.slot != trajectory.slot && other < bound.only_against.size() && bound.only_against[other] != 0;
+  };
+  if (!rules_[rule].only_against.empty() &&
+      std::none_of(trajectory.agents.begin(), trajectory.agents.end(), is_opponent)) {
+    return false;
+  }
+  return bound.predicate == nullptr || bound.predicate->trains(trajectory, policies_);
+}
+
+bool TrainRules::Trains(const Trajectory& trajectory) const {
+  if (rules_.empty()) return true;
+  for (size_t r = 0; r < rules_.size(); ++r) {
+    if (Holds(r, trajectory)) return true;
+  }
+  return false;
+}
+
+}  // namespace troupe::sample
