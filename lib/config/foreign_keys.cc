@@ -165,7 +165,6 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
       {"use_wandb", kOnPolicy, "experiment.wandb", ""},
       // What Troupe does in one way only, or not.
-      {"observation_fn", kRllib, "", "there is no hook between environment and policy"},
       {"use_rnn", kXuance, "", "models are multi-layer perceptrons"},
       {"use_lstm", kRllib, "", "models are multi-layer perceptrons"},
       {"use_critic", kRllib, "", "there is always a critic"},

@@ -13,6 +13,7 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
+#include "lib/env/observation_function.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -88,6 +89,11 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
     }
     return absl::Status(made.status().code(),
                         absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
+  }
+  run->observation_fn = run->config.proto().multi_agent().observation_fn();
+  made = env::WithObservationFunction(*std::move(made), run->observation_fn);
+  if (!made.ok()) {
+    return KeyError(run->config, "multi_agent.observation_fn", std::string(made.status().message()));
   }
   run->env_spec = (*made)->spec();
   return absl::OkStatus();

@@ -100,12 +100,12 @@ absl::Status Learner::PublishVersion(int64_t n, const std::vector<PolicyUpdateRe
   const bool stamp = reports == nullptr;
   std::vector<bool> changed(table->num_slots(), stamp);
   if (!stamp) {
+    // Also of removed policies: their episodes play on with what updates make of them.
     for (const PolicyUpdateReport& report : *reports) {
       if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
     }
   }
   for (size_t p = 0; p < changed.size(); ++p) {
-    // Also of removed ones: episodes in progress play on with what updates make of them.
     const policy::PolicySlot slot(static_cast<int32_t>(p));
     const policy::PolicyEntry* const entry = table->Find(slot);
     if (!changed[p] || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
@@ -260,7 +260,7 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   if (table->num_slots() > 1) {
     const auto id_of = [&shown](policy::PolicySlot slot) -> std::string_view {
       const policy::PolicyEntry* const entry = shown(slot);
-      return entry == nullptr ? std::string_view() : std::string_view(entry->spec.id.value());
+      return entry == nullptr ? std::string_view() : entry->spec.id.value();
     };
     for (const auto& [tag, value] : PolicyStats(record.policies, id_of)) scalar(tag, value);
   }

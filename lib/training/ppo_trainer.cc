@@ -203,4 +203,14 @@ absl::Status PpoTrainer::ImportState(const policy::PolicyState& state, policy::P
   return policies_->Import(slot, state);
 }
 
+absl::Status PpoTrainer::AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                                   policy::PolicySlot like) {
+  TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(like));
+  const PpoOptions options = policies_->ppo(like);
+  TROUPE_RETURN_IF_ERROR(policies_->Add(slot, spec, options, std::move(state)));
+  partly_skipped_updates_.resize(policies_->size());
+  partly_skipped_updates_[static_cast<size_t>(slot.value())] = 0;
+  return absl::OkStatus();
+}
+
 }  // namespace troupe::training

@@ -61,6 +61,10 @@ class PpoTrainer final : public learner::Trainer {
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override;
   /// A state without Adam's moments starts the optimizer afresh (warm start from weights alone).
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override;
+  /// See PolicyStore::Add and Remove.
+  absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                         policy::PolicySlot like) override;
+  absl::Status RemovePolicy(policy::PolicySlot slot) override { return policies_->Remove(slot); }
   /// Of the policy map; empty where all policies are resident.
   std::vector<std::pair<std::string, double>> Metrics() override { return policies_->Metrics(); }
 
