@@ -77,6 +77,11 @@ class NoTrainer final : public learner::Trainer {
   }
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot) override { return policy::PolicyState{}; }
   absl::Status ImportState(const policy::PolicyState&, policy::PolicySlot) override { return absl::OkStatus(); }
+  absl::Status AddPolicy(policy::PolicySlot, const policy::PolicySpec&, policy::PolicyState,
+                         policy::PolicySlot) override {
+    return absl::UnimplementedError("none");
+  }
+  absl::Status RemovePolicy(policy::PolicySlot) override { return absl::UnimplementedError("none"); }
 
  private:
   const policy::PolicySpec spec_;
@@ -90,6 +95,10 @@ class NoControl final : public rpc::ControlHandler {
     done(absl::UnimplementedError("none"));
   }
   void RequestDrain(const std::string&) override {}
+  policy::PolicyTablePtr Policies() override { return nullptr; }
+  void ChangePolicies(policy::PolicyChange, std::function<void(absl::StatusOr<int64_t>)> done) override {
+    done(absl::UnimplementedError("none"));
+  }
 };
 
 /// The worker process: answers every grant with the same rows under the grant's episodes, so that no time goes into

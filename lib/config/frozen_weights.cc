@@ -28,20 +28,34 @@ absl::StatusOr<std::string> FindDirectory(const std::string& path) {
   return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path), "\" is neither a checkpoint nor a run folder"));
 }
 
-absl::StatusOr<PolicyState> Load(const PolicySpec& spec, const env::EnvRegistry& registry) {
-  const policy::PolicyClass& wanted = spec.policy_class;
-  TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindDirectory(wanted.path));
+/// The policies of a checkpoint: as its table says, or, in one of a version without, its configuration.
+absl::StatusOr<std::vector<PolicySpec>> SpecsIn(const std::string& directory, const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(const RunConfig config, RunConfig::FromFile(directory + "/config.yaml"));
-  TROUPE_ASSIGN_OR_RETURN(const ResolvedRun source, ResolveRun(config, registry));
-  const policy::PolicyId& id = wanted.source.value().empty() ? spec.id : wanted.source;
-  const auto found = std::find_if(source.policies.begin(), source.policies.end(),
-                                  [&id](const PolicySpec& candidate) { return candidate.id == id; });
+  TROUPE_ASSIGN_OR_RETURN(ResolvedRun source, ResolveRun(config, registry));
+  const auto manifest = storage::ReadManifest(storage::FileSystem::Posix(), directory);
+  // A damaged one is found out when the weights are read.
+  if (!manifest.ok() || manifest->state.table == nullptr) return std::move(source.policies);
+  std::vector<PolicySpec> specs;
+  for (PolicySpec& spec : manifest->state.table->Specs()) {
+    if (!spec.id.value().empty()) specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source, const PolicySpec& spec,
+                                       PolicyPart part, const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindDirectory(path));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<PolicySpec> specs, SpecsIn(directory, registry));
+  const policy::PolicyId& id = source.value().empty() ? spec.id : source;
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&id](const PolicySpec& candidate) { return candidate.id == id; });
   const std::string what = absl::StrCat("policy \"", id.value(), "\" of ", base::LogSafe(directory));
-  if (found == source.policies.end()) {
+  if (found == specs.end()) {
     const auto append_id = [](std::string* out, const PolicySpec& candidate) { out->append(candidate.id.value()); };
     return absl::NotFoundError(absl::StrCat(what, " is not there; expected one of ",
-                                            absl::StrJoin(source.policies, ", ", append_id),
-                                            ", as checkpoint:PATH#ID"));
+                                            absl::StrJoin(specs, ", ", append_id), ", as checkpoint:PATH#ID"));
   }
   if (!found->policy_class.has_weights()) {
     return absl::FailedPreconditionError(
@@ -50,15 +64,15 @@ absl::StatusOr<PolicyState> Load(const PolicySpec& spec, const env::EnvRegistry&
   if (const std::string difference = policy::FirstDifference(*found, spec); !difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(what, " does not fit: ", difference));
   }
-  TROUPE_ASSIGN_OR_RETURN(PolicyState state,
-                          storage::ReadPolicyWeights(storage::FileSystem::Posix(), directory, *found));
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  TROUPE_ASSIGN_OR_RETURN(PolicyState state, part == PolicyPart::kWeights
+                                                 ? storage::ReadPolicyWeights(fs, directory, *found)
+                                                 : storage::ReadPolicyState(fs, directory, *found));
   state.id = spec.id;
   state.version = {};
   TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const ResolvedRun& run,
                                                                           const env::EnvRegistry& registry) {
@@ -66,7 +80,8 @@ absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const 
   for (size_t slot = 0; slot < run.policies.size(); ++slot) {
     const PolicySpec& spec = run.policies[slot];
     if (spec.policy_class.kind != policy::PolicyClass::Kind::kCheckpoint) continue;
-    absl::StatusOr<PolicyState> state = Load(spec, registry);
+    absl::StatusOr<PolicyState> state =
+        LoadPolicy(spec.policy_class.path, spec.policy_class.source, spec, PolicyPart::kWeights, registry);
     if (!state.ok()) {
       const std::string key = JoinKey(JoinKey("multi_agent.policies", spec.id.value()), "class");
       return absl::Status(state.status().code(),

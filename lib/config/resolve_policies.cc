@@ -11,6 +11,7 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/overrides.h"
+#include "lib/config/parse_policy_mapping.h"
 #include "lib/config/schema.h"
 #include "lib/inference/scripted_actor.h"
 #include "lib/policy/mapping_function.h"
@@ -88,13 +89,12 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
 
   Names names;
   names.policies = listed;
-  for (const v1::PolicyMappingRule& rule : mapping.rules()) {
-    names.rules.push_back({rule.agents(), {}, rule.function()});
-    for (const v1::WeightedPolicy& weighted : rule.policies()) {
-      const PolicyId id(weighted.policy());
-      names.rules.back().policies.push_back({id, weighted.weight()});
-      if (listed.empty() && std::find(names.policies.begin(), names.policies.end(), id) == names.policies.end()) {
-        names.policies.push_back(id);
+  names.rules = MappingRules(mapping);
+  for (const MappingRule& rule : names.rules) {
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      if (listed.empty() &&
+          std::find(names.policies.begin(), names.policies.end(), weighted.policy) == names.policies.end()) {
+        names.policies.push_back(weighted.policy);
       }
     }
   }

@@ -38,7 +38,8 @@ class LearnerPoliciesTest : public testing::Test {
   }
 
   void Make() {
-    trainer_ = std::make_unique<FakeTrainer>(config_.policies->Specs());
+    trainer_ = std::make_unique<FakeTrainer>(config_.policies == nullptr ? config_.schema.policies
+                                                                         : config_.policies->Specs());
     LearnerDeps deps;
     deps.trainer = trainer_.get();
     deps.publisher = &publisher_;

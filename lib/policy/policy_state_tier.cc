@@ -220,6 +220,26 @@ absl::Status PolicyStateTier::WriteBlob(PolicySlot slot, const PolicyState& stat
   return absl::OkStatus();
 }
 
+void PolicyStateTier::SetNumSlots(size_t num_slots) {
+  base::MutexLock lock(&mutex_);
+  entries_.resize(num_slots);
+}
+
+void PolicyStateTier::Forget(PolicySlot slot) {
+  StatePtr before;
+  bool on_disk = false;
+  {
+    base::MutexLock lock(&mutex_);
+    Entry& entry = entries_[static_cast<size_t>(slot.value())];
+    if (entry.place == Place::kHost) before = TakeFromHostLocked(entry);
+    on_disk = entry.place == Place::kDisk;
+    if (on_disk) --stats_.states_on_disk;
+    entry = Entry{};
+  }
+  // A blob that cannot be deleted is in nobody's way: nothing says that it is there.
+  if (on_disk) deps_.blobs->Delete(KeyOf(slot)).IgnoreError();
+}
+
 PolicyStateTierStats PolicyStateTier::Stats() const {
   base::MutexLock lock(&mutex_);
   return stats_;

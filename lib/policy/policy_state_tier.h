@@ -76,6 +76,11 @@ class PolicyStateTier final : public PolicyTier {
   /// Keeps a state that has no other place: over the budget when no room can be made.
   void Put(PolicySlot slot, PolicyState state);
 
+  /// There are this many slots from now on: as many as specs. Slots that are gone have been forgotten.
+  void SetNumSlots(size_t num_slots);
+  /// Frees what it holds of the slot, in memory and in the BlobStore; its next policy was never stored.
+  void Forget(PolicySlot slot);
+
   PolicyStateTierStats Stats() const;
 
  private:

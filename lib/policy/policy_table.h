@@ -106,6 +106,6 @@ using PolicyTablePtr = PolicyTable::Ptr;
 std::string ToJson(const PolicyTable& table);
 /// INVALID_ARGUMENT for anything that ToJson could not have written; at most kMaxPolicyTableBytes.
 absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text);
-inline constexpr size_t kMaxPolicyTableBytes = 16 << 20;
+inline constexpr size_t kMaxPolicyTableBytes = 4 << 20;
 
 }  // namespace troupe::policy

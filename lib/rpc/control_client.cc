@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
+#include "lib/rpc/policy_change_codec.h"
 #include <grpcpp/client_context.h>
 
 namespace troupe::rpc {
@@ -61,6 +62,24 @@ absl::Status ControlClient::Drain(const std::string& reason, absl::Duration time
   request.set_reason(reason);
   v1::DrainReply reply;
   return Named(stub->Drain(&context, request, &reply));
+}
+
+absl::StatusOr<policy::PolicyTablePtr> ControlClient::Policies(absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> stub, Connect());
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::PoliciesReply reply;
+  TROUPE_RETURN_IF_ERROR(Named(stub->Policies(&context, v1::PoliciesRequest(), &reply)));
+  return policy::PolicyTableFromJson(reply.table_json());
+}
+
+absl::StatusOr<int64_t> ControlClient::ChangePolicies(const policy::PolicyChange& change, absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> stub, Connect());
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::ChangePoliciesReply reply;
+  TROUPE_RETURN_IF_ERROR(Named(stub->ChangePolicies(&context, ToProto(change), &reply)));
+  return reply.revision();
 }
 
 }  // namespace troupe::rpc

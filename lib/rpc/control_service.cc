@@ -3,7 +3,9 @@
 #include <exception>
 
 #include "lib/base/log.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/policy_change_codec.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
@@ -48,6 +50,34 @@ grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* con
   } catch (const std::exception& e) {
     reactor->Finish(FromException(e));
   }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest*,
+                                                   v1::PoliciesReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    reply->set_table_json(policy::ToJson(*handler_->Policies()));
+    reactor->Finish(grpc::Status::OK);
+  } catch (const std::exception& e) {
+    reactor->Finish(FromException(e));
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::ChangePolicies(grpc::CallbackServerContext* context,
+                                                         const v1::ChangePoliciesRequest* request,
+                                                         v1::ChangePoliciesReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<policy::PolicyChange> change = FromProto(*request);
+  if (!change.ok()) {
+    reactor->Finish(ToGrpc(change.status()));
+    return reactor;
+  }
+  handler_->ChangePolicies(*std::move(change), [reactor, reply](const absl::StatusOr<int64_t>& revision) {
+    if (revision.ok()) reply->set_revision(*revision);
+    reactor->Finish(ToGrpc(revision.status()));
+  });
   return reactor;
 }
 

@@ -16,6 +16,11 @@ class ControlService final : public v1::Control::CallbackService {
                                        v1::CheckpointReply* reply) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                   v1::DrainReply* reply) override;
+  grpc::ServerUnaryReactor* Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest* request,
+                                     v1::PoliciesReply* reply) override;
+  grpc::ServerUnaryReactor* ChangePolicies(grpc::CallbackServerContext* context,
+                                           const v1::ChangePoliciesRequest* request,
+                                           v1::ChangePoliciesReply* reply) override;
 
  private:
   ControlHandler* const handler_;

@@ -43,8 +43,8 @@ class FragmentDecoder {
   FragmentDecoder(sample::BatchSchema schema, sample::BatchLimits limits, BufferPool* pool)
       : limits_(limits), pool_(pool), schema_(std::make_shared<const sample::BatchSchema>(std::move(schema))) {}
 
-  /// Fragments may have rows of these policies from now on, by slot.
-  void SetPolicies(std::vector<policy::PolicySpec> policies);
+  /// The policies from now on; rows of those that are gone are let through (sample::BatchSchema::policies_since).
+  void SetPolicies(const policy::PolicyTable& policies);
 
   /// `split` and `list` are the message's. INVALID_ARGUMENT: says what, got, expected; DATA_LOSS: bad checksum.
   absl::StatusOr<sample::MultiAgentBatchPtr> Decode(const v1::Fragment& header, const SplitMessage& split,

@@ -1,6 +1,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -134,9 +135,13 @@ std::shared_ptr<const sample::BatchSchema> FragmentDecoder::schema() const {
   return schema_;
 }
 
-void FragmentDecoder::SetPolicies(std::vector<policy::PolicySpec> policies) {
+void FragmentDecoder::SetPolicies(const policy::PolicyTable& policies) {
   auto changed = std::make_shared<sample::BatchSchema>(*schema());
-  changed->policies = std::move(policies);
+  changed->policies = policies.Specs();
+  changed->policies_since.clear();
+  for (const std::optional<policy::PolicyEntry>& entry : policies.entries()) {
+    changed->policies_since.push_back(entry.has_value() ? entry->since : -1);
+  }
   std::shared_ptr<const sample::BatchSchema> replaced = std::move(changed);  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
   schema_.swap(replaced);
@@ -168,8 +173,8 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
   TROUPE_RETURN_IF_ERROR(ReadEpisodes(header.episodes(), limits_, batch.get()));
   TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), *schema, limits_, batch.get()));
   TROUPE_RETURN_IF_ERROR(ReadColumns(BatchColumns(), header, payload_bytes, batch.get()));
-  if (static_cast<size_t>(header.policies_size()) > schema->policies.size()) {
-    return Mismatch("the list of policies", header.policies_size(), static_cast<int64_t>(schema->policies.size()));
+  if (header.policies_size() > schema->NumSlots()) {
+    return Mismatch("the list of policies", header.policies_size(), schema->NumSlots());
   }
   batch->policies.resize(static_cast<size_t>(header.policies_size()));
   for (int i = 0; i < header.policies_size(); ++i) {

@@ -9,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/worker_registry.h"
+#include "lib/policy/policy_change.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
@@ -58,6 +60,10 @@ class ControlHandler {
   /// Calls `done` once, from any thread, with the env steps that name the checkpoint once it is durable.
   virtual void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) = 0;
   virtual void RequestDrain(const std::string& reason) = 0;
+  /// The policies as they are now.
+  virtual policy::PolicyTablePtr Policies() = 0;
+  /// Calls `done` once, from any thread, with the revision of the table once the change is done.
+  virtual void ChangePolicies(policy::PolicyChange change, std::function<void(absl::StatusOr<int64_t>)> done) = 0;
 };
 
 }  // namespace troupe::rpc

@@ -59,7 +59,7 @@ class LearnerServerImpl final : public LearnerServer {
         pool_(static_cast<size_t>(options_.pool_idle_bytes)),
         decoder_(options_.schema, options_.limits, &pool_),
         bus_(PolicyIds(options_.schema),
-             [this](const policy::PolicyTablePtr& policies) { decoder_.SetPolicies(policies->Specs()); }),
+             [this](const policy::PolicyTablePtr& policies) { decoder_.SetPolicies(*policies); }),
         rollout_service_(&rollout_context_),
         weights_service_(&weight_context_),
         control_service_(control),

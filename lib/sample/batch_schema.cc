@@ -77,7 +77,7 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
   TROUPE_RETURN_IF_ERROR(
       CheckCount("number of finished episodes", static_cast<int64_t>(batch.finished.size()), 0, limits.max_episodes));
   const auto num_agents = static_cast<int32_t>(schema.agent_ids.size());
-  const auto num_policies = static_cast<int32_t>(schema.policies.size());
+  const int32_t num_policies = schema.NumSlots();
   for (const EpisodeEntry& entry : batch.episodes) {
     const auto where = [&entry] { return absl::StrCat("episode ", entry.episode, " of env ", entry.env_id); };
     if (entry.env_id >= schema.num_envs) {
@@ -162,6 +162,16 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
 
 }  // namespace
 
+bool BatchSchema::IsGone(policy::PolicySlot slot, int64_t policies_revision) const {
+  if (policies_since.empty() || slot.value() < 0 || slot.value() >= NumSlots()) return false;
+  const auto place = static_cast<size_t>(slot.value());
+  return place >= policies_since.size() || policies_since[place] < 0 || policies_since[place] > policies_revision;
+}
+
+int32_t BatchSchema::NumSlots() const {
+  return static_cast<int32_t>(policies_since.empty() ? policies.size() : policy::PolicyTable::kMaxPolicies);
+}
+
 uint64_t BatchSchema::Hash() const {
   std::string text = absl::StrCat(
       "agents=", absl::StrJoin(agent_ids, ","), ";observations=", absl::StrJoin(agent_observation_sizes, ","),
@@ -199,9 +209,8 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
   int64_t agent_steps_bound = 0;
   for (const PolicyRows& rows : batch.policies) {
     const int32_t slot = rows.policy.value();
-    if (slot < 0 || slot >= static_cast<int32_t>(schema.policies.size())) {
-      return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ",
-                                  static_cast<int64_t>(schema.policies.size()) - 1));
+    if (slot < 0 || slot >= schema.NumSlots()) {
+      return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ", schema.NumSlots() - 1));
     }
     if (schema.policies[slot].id.value().empty()) {
       return Invalid(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
@@ -210,7 +219,13 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
       return Invalid(absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));
     }
     previous = slot;
-    TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
+    if (schema.IsGone(rows.policy, batch.policies_revision)) {
+      // Nobody will read its columns.
+      TROUPE_RETURN_IF_ERROR(
+          CheckCount(absl::StrCat("rows of policy slot ", slot), rows.rows, 1, limits.max_rows_per_policy));
+    } else {
+      TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
+    }
     agent_steps_bound += rows.rows;
   }
   return CheckCount("num_agent_steps", batch.num_agent_steps, 0, agent_steps_bound);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
@@ -22,6 +23,15 @@ struct BatchSchema {
   bool has_agent_mask = false;
   int64_t num_info_columns = 0;
   uint32_t num_envs = 0;  ///< global env ids are below it
+  /// Where policies change: by policy slot the revision that brought it, -1: free. Rows of a slot that is free, or
+  /// whose policy is younger than the fragment's policies_revision, are of a policy that is gone: ValidateShapes leaves
+  /// them to the learner, which counts them as STALE. Empty: the policies never change.
+  std::vector<int64_t> policies_since;
+
+  /// Whether the slot's policy is gone for a fragment of `policies_revision`.
+  bool IsGone(policy::PolicySlot slot, int64_t policies_revision) const;
+  /// Slots that a fragment may name are below it.
+  int32_t NumSlots() const;
 
   /// 64-bit FNV-1a of the canonical text: the spec hash of the Hello.
   uint64_t Hash() const;

@@ -176,13 +176,15 @@ Json StateToJson(const LearnerState& state) {
   for (const auto& returns : state.recent_agent_returns) json["recent_agent_returns"].push_back(Numbers(returns));
   if (state.has_best) json["best_return"] = state.best_return;
   json["policies"] = Json::array();
-  for (const PolicyState& policy : state.policies) {
+  for (size_t slot = 0; slot < state.policies.size(); ++slot) {
+    const PolicyState& policy = state.policies[slot];  // of a free slot: without an id
     json["policies"].push_back({{"id", policy.id.value()},
                                 {"version", {policy.version.learner_epoch, policy.version.n}},
                                 {"adam_steps", policy.adam_steps},
                                 {"trained_rows", policy.trained_rows},
                                 {"skipped_updates", policy.skipped_updates},
                                 {"consecutive_skips", policy.consecutive_skips}});
+    if (slot < state.trained_as.size()) json["policies"].back()["trained_as"] = state.trained_as[slot].value();
   }
   return json;
 }
@@ -221,6 +223,7 @@ LearnerState StateFromJson(const Json& json) {
     policy.skipped_updates = entry.at("skipped_updates").get<int64_t>();
     policy.consecutive_skips = entry.at("consecutive_skips").get<int64_t>();
     state.policies.push_back(std::move(policy));
+    if (entry.contains("trained_as")) state.trained_as.emplace_back(entry.at("trained_as").get<std::string>());
   }
   return state;
 }
@@ -242,10 +245,7 @@ uint32_t CrcOf(const std::vector<TensorToWrite>& tensors, size_t first) {
   return crc;
 }
 
-bool StoredSeparately(const CheckpointManifest& manifest) {
-  return std::any_of(manifest.files.begin(), manifest.files.end(),
-                     [](const CheckpointManifest::File& file) { return file.name == WeightsFile(true, 0); });
-}
+bool StoredSeparately(const CheckpointManifest& manifest) { return manifest.Find(WeightsFile(false, 0)) == nullptr; }
 
 }  // namespace
 
@@ -276,6 +276,11 @@ absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, cons
 
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
                                   absl::Span<const PolicySpec> specs, const CheckpointOptions& options) {
+  std::vector<PolicySpec> of_table;
+  if (state.table != nullptr) {
+    of_table = state.table->Specs();
+    specs = of_table;
+  }
   if (state.policies.size() != specs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint has ", state.policies.size(), " policies; expected ", specs.size()));
@@ -284,11 +289,15 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
   Json weights_crc32c = Json::array();
   std::vector<TensorToWrite> weights, optimizer;
   for (size_t slot = 0; slot < specs.size(); ++slot) {
-    TROUPE_RETURN_IF_ERROR(state.policies[slot].Validate(specs[slot]));
+    const bool is_free = specs[slot].id.value().empty();
     const size_t first = weights.size();
-    AddWeights(state.policies[slot], specs[slot], &weights);
+    if (!is_free) {
+      TROUPE_RETURN_IF_ERROR(state.policies[slot].Validate(specs[slot]));
+      AddWeights(state.policies[slot], specs[slot], &weights);
+      AddOptimizer(state.policies[slot], &optimizer);
+    }
     weights_crc32c.push_back(Hex32(CrcOf(weights, first)));
-    AddOptimizer(state.policies[slot], &optimizer);
+    if (is_free && options.store_separately) continue;
     if (options.store_separately || slot + 1 == specs.size()) {
       TROUPE_RETURN_IF_ERROR(WriteTensors(fs, directory, WeightsFile(options.store_separately, slot), weights, &files));
       TROUPE_RETURN_IF_ERROR(
@@ -306,6 +315,7 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
                    {"weights_crc32c", weights_crc32c},
                    {"state", StateToJson(state)},
                    {"manifest_crc32c", kChecksumZeros}};
+  if (state.table != nullptr) manifest["policy_table"] = Json::parse(policy::ToJson(*state.table));
   std::string text = manifest.dump(1) + "\n";
   const size_t at = text.find(kChecksumKey) + sizeof(kChecksumKey) - 1;
   text.replace(at, sizeof(kChecksumZeros) - 1, Hex32(base::Crc32c(text.data(), text.size())));
@@ -347,6 +357,11 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
       manifest.weights_crc32c.push_back(from_hex(crc));
     }
     manifest.state = StateFromJson(json.at("state"));
+    if (json.contains("policy_table")) {
+      absl::StatusOr<policy::PolicyTablePtr> table = policy::PolicyTableFromJson(json.at("policy_table").dump());
+      if (!table.ok()) return CheckpointDamaged(directory, std::string(table.status().message()));
+      manifest.state.table = *std::move(table);
+    }
     return manifest;
   } catch (const std::exception& error) {
     return CheckpointDamaged(directory, absl::StrCat("manifest.json: ", error.what()));
@@ -384,6 +399,11 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
                                                       " (environment, policies or networks differ)"));
   }
   LearnerState state = std::move(manifest.state);
+  std::vector<PolicySpec> of_table;
+  if (state.table != nullptr) {
+    of_table = state.table->Specs();
+    specs = of_table;
+  }
   if (state.policies.size() != specs.size()) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint holds ", state.policies.size(), " policies; expected ", specs.size()));
@@ -391,13 +411,15 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
   const bool separately = StoredSeparately(manifest);
   std::string weights_text, optimizer_text;
   SafetensorsFile weights, optimizer;
+  bool opened = false;
   for (size_t slot = 0; slot < specs.size(); ++slot) {
     PolicyState& policy = state.policies[slot];
+    if (specs[slot].id.value().empty()) continue;
     if (policy.id != specs[slot].id) {
       return absl::FailedPreconditionError(absl::StrCat("checkpoint's policy ", slot, " is \"", policy.id.value(),
                                                         "\"; expected \"", specs[slot].id.value(), "\""));
     }
-    if (separately || slot == 0) {
+    if (separately || !std::exchange(opened, true)) {
       TROUPE_ASSIGN_OR_RETURN(weights_text,
                               fs.ReadFile(directory + "/" + WeightsFile(separately, slot), kMaxCheckpointFileBytes));
       TROUPE_ASSIGN_OR_RETURN(optimizer_text,
@@ -441,6 +463,29 @@ absl::StatusOr<std::vector<PolicyState>> ReadWeights(FileSystem& fs, const std::
 absl::StatusOr<PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<PolicyState> states, ReadWeights(fs, directory, absl::MakeConstSpan(&spec, 1)));
   return std::move(states[0]);
+}
+
+absl::StatusOr<PolicyState> ReadPolicyState(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
+  TROUPE_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
+  const std::vector<PolicyState>& policies = manifest.state.policies;
+  const auto found = std::find_if(policies.begin(), policies.end(),
+                                  [&spec](const PolicyState& policy) { return policy.id == spec.id; });
+  if (found == policies.end()) {
+    return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
+  }
+  const auto index = static_cast<size_t>(std::distance(policies.begin(), found));
+  PolicyState state = *found;
+  std::string text;
+  const auto parse = [&](const std::string& name) -> absl::StatusOr<SafetensorsFile> {
+    TROUPE_ASSIGN_OR_RETURN(text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
+    return SafetensorsFile::Parse(text);
+  };
+  TROUPE_ASSIGN_OR_RETURN(SafetensorsFile file, parse(manifest.WeightsFile(index)));
+  TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
+  TROUPE_ASSIGN_OR_RETURN(file, parse(OptimizerFile(StoredSeparately(manifest), index)));
+  TROUPE_RETURN_IF_ERROR(TakeOptimizer(file, spec, &state));
+  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
+  return state;
 }
 
 }  // namespace troupe::storage

@@ -27,7 +27,8 @@ constexpr int64_t kMaxCheckpointFileBytes = int64_t{64} << 30;
 /// Writes `state` into `directory`, which exists and is empty: `policies.safetensors` and `optimizer.safetensors` (or
 /// `policy_<slot>.safetensors` and `optimizer_<slot>.safetensors`), `config.yaml` and, last, `manifest.json` with
 /// sizes, CRC-32C, counters and watermarks. Everything in it is synced when it returns OK. Tensors are named `<policy
-/// id>/<parameter>`; file names never hold an id.
+/// id>/<parameter>`; file names never hold an id. A state with a table has that table's policies, whatever `specs` are,
+/// and the table lies in the manifest; reading such a checkpoint gives them back.
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const learner::LearnerState& state,
                                   absl::Span<const policy::PolicySpec> specs, const CheckpointOptions& options);
 
@@ -77,5 +78,9 @@ absl::StatusOr<policy::PolicyState> ReadPolicyWeights(FileSystem& fs, const std:
 /// The same of several policies, in the order of `specs`; verifies the checkpoint and reads each file once.
 absl::StatusOr<std::vector<policy::PolicyState>> ReadWeights(FileSystem& fs, const std::string& directory,
                                                              absl::Span<const policy::PolicySpec> specs);
+
+/// All of one policy: weights, normalizers, optimizer, counters. Errors as ReadPolicyWeights.
+absl::StatusOr<policy::PolicyState> ReadPolicyState(FileSystem& fs, const std::string& directory,
+                                                    const policy::PolicySpec& spec);
 
 }  // namespace troupe::storage

@@ -163,8 +163,10 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
   const std::string path = CheckpointPath(name);
   // Saved already, by the interval, and now found to be the best: only the link is missing.
   const absl::StatusOr<CheckpointManifest> there = ReadManifest(fs_, path);
+  const auto revision = [](const learner::LearnerState& of) { return of.table == nullptr ? 0 : of.table->revision(); };
   const bool same = there.ok() && there->state.iteration == state.iteration &&
-                    there->state.learner_epoch == state.learner_epoch && there->state.best_return == state.best_return;
+                    revision(there->state) == revision(state) && there->state.learner_epoch == state.learner_epoch &&
+                    there->state.best_return == state.best_return;
   if (!same) {
     const std::string unfinished = CheckpointPath(kUnfinished + name);
     TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(unfinished));

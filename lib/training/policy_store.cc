@@ -33,21 +33,28 @@ policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::Wei
   return snapshot;
 }
 
-/// Policies of one shape have their value moments alike, too.
-absl::Status CheckExchangeable(const std::vector<PolicySpec>& specs, const std::vector<PpoOptions>& ppo) {
-  TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(specs));
-  for (size_t i = 1; i < specs.size(); ++i) {
-    if (ppo[i].use_value_norm == ppo[0].use_value_norm) continue;
-    return absl::InvalidArgumentError(absl::StrCat("policies \"", specs[0].id.value(), "\" and \"", specs[i].id.value(),
-                                                   "\" cannot swap their states: use_value_norm is ",
-                                                   ppo[0].use_value_norm ? "true and false" : "false and true"));
-  }
-  return absl::OkStatus();
-}
-
 std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
 
 }  // namespace
+
+/// Policies of one shape have their value moments alike, too.
+absl::Status PolicyStore::CheckExchangeable(const std::vector<PolicySpec>& specs, const std::vector<PpoOptions>& ppo) {
+  std::vector<PolicySpec> taken;
+  std::vector<bool> use_value_norm;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].id.value().empty()) continue;
+    taken.push_back(specs[i]);
+    use_value_norm.push_back(ppo[i].use_value_norm);
+  }
+  TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(taken));
+  for (size_t i = 1; i < taken.size(); ++i) {
+    if (use_value_norm[i] == use_value_norm[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policies \"", taken[0].id.value(), "\" and \"", taken[i].id.value(),
+                                                   "\" cannot swap their states: use_value_norm is ",
+                                                   use_value_norm[0] ? "true and false" : "false and true"));
+  }
+  return absl::OkStatus();
+}
 
 PolicyState InitialState(const PolicySpec& spec, bool use_value_norm, uint64_t seed) {
   const FlatParameters parameters = InitialParameters(spec, seed);
@@ -67,7 +74,9 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
                                                                std::vector<PpoOptions> ppo, uint64_t seed,
                                                                BackendFactory make_backend,
                                                                const PolicyStoreOptions& options, Deps deps) {
-  for (const PolicySpec& spec : specs) TROUPE_RETURN_IF_ERROR(spec.Validate());
+  for (const PolicySpec& spec : specs) {
+    if (!spec.id.value().empty()) TROUPE_RETURN_IF_ERROR(spec.Validate());
+  }
   if (ppo.size() != specs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("got options for ", ppo.size(), " policies; expected ", specs.size()));
@@ -93,7 +102,8 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
       store->tier_, policy::PolicyStateTier::Make(&store->specs_, {options.host_budget_bytes}, std::move(tier_deps)));
   policy::PolicyMapCore::Options map_options;
   map_options.capacity = options.capacity;
-  map_options.max_slots = std::max<int32_t>(1, static_cast<int32_t>(store->size()));
+  map_options.max_slots = std::max(static_cast<int32_t>(policy::PolicyTable::kMaxPolicies),  // more may be added
+                                   static_cast<int32_t>(store->size()));
   TROUPE_ASSIGN_OR_RETURN(
       store->map_, policy::PolicyMap<ResidentPolicy>::Make(map_options, store->tier_.get(), &base::Clock::Real()));
   store->reader_ = std::make_unique<policy::PolicyMap<ResidentPolicy>::Reader>(store->map_.get());
@@ -113,10 +123,11 @@ PolicyStore::PolicyStore(std::vector<PolicySpec> specs, std::vector<PpoOptions> 
 PolicyStore::~PolicyStore() = default;
 
 absl::Status PolicyStore::MakeFirst() {
-  const bool all_fit = static_cast<int64_t>(size()) <= options_.capacity;
+  const bool all_fit = num_policies() <= options_.capacity;
   std::set<std::string> shapes;
   for (size_t i = 0; i < size(); ++i) {
     const PolicySlot slot(static_cast<int32_t>(i));
+    if (!CheckSlot(slot).ok()) continue;
     TROUPE_RETURN_IF_ERROR(map_->core().Add(slot));
     if (all_fit) {
       TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
@@ -128,8 +139,9 @@ absl::Status PolicyStore::MakeFirst() {
 }
 
 absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
-  if (slot.value() >= 0 && slot.value() < static_cast<int32_t>(size())) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("policy slot ", slot.value(), "; there are ", size(), " policies"));
+  const bool taken = slot.value() >= 0 && slot.value() < static_cast<int32_t>(size()) && !spec(slot).id.value().empty();
+  if (taken) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("policy slot ", slot.value(), "; there are ", num_policies(), " policies"));
 }
 
 std::vector<std::vector<PolicySlot>> PolicyStore::InTurns(absl::Span<const PolicySlot> slots) const {
@@ -291,7 +303,7 @@ void PolicyStore::SetVersions(const policy::WeightVersion& version) {
 }
 
 std::vector<std::pair<std::string, double>> PolicyStore::Metrics() const {
-  if (static_cast<int64_t>(size()) <= options_.capacity) return {};
+  if (num_policies() <= options_.capacity) return {};
   const policy::PolicyMapStats map = map_stats();
   const policy::PolicyStateTierStats tier = tier_stats();
   const auto number = [](int64_t count) { return static_cast<double>(count); };

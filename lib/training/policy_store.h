@@ -13,6 +13,7 @@
 #include "lib/policy/policy_map.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_state_tier.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/training/parameters.h"
 #include "lib/training/policy_store_options.h"
@@ -53,15 +54,25 @@ class PolicyStore final : private policy::ResidentForm {
     policy::PolicyStateTier::Source fallback;  ///< a lost policy's state in the last checkpoint; may be absent
   };
 
-  /// Policies with fresh weights of version (0, 0); `ppo` by slot, valid. INVALID_ARGUMENT for an option out of range,
-  /// and for policies that differ in shape or normalizers though their states are to be swappable; what `make_backend`
-  /// says of any of them.
+  /// Policies with fresh weights of version (0, 0); a spec without an id: the slot is free. `ppo` by slot, valid.
+  /// INVALID_ARGUMENT for an option out of range, and for policies that differ in shape or normalizers though their
+  /// states are to be swappable; what `make_backend` says of any of them.
   static absl::StatusOr<std::unique_ptr<PolicyStore>> Make(std::vector<policy::PolicySpec> specs,
                                                            std::vector<PpoOptions> ppo, uint64_t seed,
                                                            BackendFactory make_backend,
                                                            const PolicyStoreOptions& options, Deps deps);
   ~PolicyStore() override;
 
+  /// Another policy in a free slot (of the policy::PolicyTable::kMaxPolicies that there may be), which begins with
+  /// `state`; resident. INVALID_ARGUMENT: out of range, or spec and state do not fit each other, or, with swappable
+  /// states, the other policies; ALREADY_EXISTS: the slot is taken; else what `make_backend` says. Nothing has changed
+  /// then.
+  absl::Status Add(policy::PolicySlot slot, const policy::PolicySpec& spec, const PpoOptions& ppo,
+                   policy::PolicyState state);
+  /// Frees the slot, and what the policy takes in memory and in the BlobStore. Nobody holds it.
+  absl::Status Remove(policy::PolicySlot slot);
+
+  /// Slots, free ones too.
   size_t size() const { return specs_.size(); }
   const policy::PolicySpec& spec(policy::PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
   const PpoOptions& ppo(policy::PolicySlot slot) const { return ppo_[static_cast<size_t>(slot.value())]; }
@@ -108,6 +119,9 @@ class PolicyStore final : private policy::ResidentForm {
   policy::PolicyState ToState(policy::PolicySlot slot, const policy::PolicyTier::Value& value) override;
   int64_t Bytes(const policy::PolicyTier::Value& value) const override;
 
+  /// INVALID_ARGUMENT unless policies can exchange their states.
+  static absl::Status CheckExchangeable(const std::vector<policy::PolicySpec>& specs,
+                                        const std::vector<PpoOptions>& ppo);
   /// Makes what all policies need at the start, so that what cannot be served is said then.
   absl::Status MakeFirst();
   /// An optimizer's moments for a state without, value moments as its options have them; neither where the policy's
@@ -116,8 +130,11 @@ class PolicyStore final : private policy::ResidentForm {
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   Book& book(policy::PolicySlot slot) { return books_[static_cast<size_t>(slot.value())]; }
 
-  const std::vector<policy::PolicySpec> specs_;
-  const std::vector<PpoOptions> ppo_;
+  /// Policies that there are.
+  int64_t num_policies() const;
+
+  std::vector<policy::PolicySpec> specs_;  ///< by slot; a free one has no id
+  std::vector<PpoOptions> ppo_;            ///< by slot
   const uint64_t seed_;
   const BackendFactory make_backend_;
   const PolicyStoreOptions options_;

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
@@ -112,9 +114,11 @@ void PpoTrainer::TrainPart(const learner::TrainBatch& batch, const UpdateContext
                             &partly_skipped_updates_[static_cast<size_t>(part->slot.value())]};
   PolicyUpdater& updater = *updaters_[static_cast<size_t>(std::max(thread, 0))];
   for (const size_t i : part->entries) {
+    const absl::Duration begin = base::Clock::Real().SteadyNow();
     absl::StatusOr<PolicyUpdateReport> report = updater.Update(batch.policies[i], context, policy, thread);
     part->status = report.status();
     if (!report.ok()) return;
+    report->train_time_s = absl::ToDoubleSeconds(base::Clock::Real().SteadyNow() - begin);
     (*reports)[i] = *std::move(report);
   }
 }
@@ -197,6 +201,16 @@ absl::Status PpoTrainer::ImportState(const policy::PolicyState& state, policy::P
   TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(slot));
   TROUPE_RETURN_IF_ERROR(state.Validate(policies_->spec(slot)));
   return policies_->Import(slot, state);
+}
+
+absl::Status PpoTrainer::AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                                   policy::PolicySlot like) {
+  TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(like));
+  const PpoOptions options = policies_->ppo(like);
+  TROUPE_RETURN_IF_ERROR(policies_->Add(slot, spec, options, std::move(state)));
+  partly_skipped_updates_.resize(policies_->size());
+  partly_skipped_updates_[static_cast<size_t>(slot.value())] = 0;
+  return absl::OkStatus();
 }
 
 }  // namespace troupe::training

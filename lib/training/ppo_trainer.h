@@ -30,7 +30,7 @@ absl::Status ValidatePpoOptions(const PpoOptions& options);
 /// ImportState gave (checkpoint), or there are none.
 ///
 /// Small policies train stacked: side by side, each wholly on one thread of the team, which so never waits inside an
-/// update; large ones one after another, each by the whole team (ADR 0011). Which way follows from the batch, the
+/// update; large ones one after another, each by the whole team (ADR 0012). Which way follows from the batch, the
 /// options and the size of the team alone.
 ///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy as it
@@ -61,6 +61,10 @@ class PpoTrainer final : public learner::Trainer {
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override;
   /// A state without Adam's moments starts the optimizer afresh (warm start from weights alone).
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override;
+  /// See PolicyStore::Add and Remove.
+  absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                         policy::PolicySlot like) override;
+  absl::Status RemovePolicy(policy::PolicySlot slot) override { return policies_->Remove(slot); }
   /// Of the policy map; empty where all policies are resident.
   std::vector<std::pair<std::string, double>> Metrics() override { return policies_->Metrics(); }
 

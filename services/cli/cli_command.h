@@ -23,6 +23,8 @@ void AddEvaluateCommand(CLI::App& app, Action* action);
 void AddServeCommand(CLI::App& app, Action* action);
 void AddQueryCommand(CLI::App& app, Action* action);
 void AddStatusCommand(CLI::App& app, Action* action);
+void AddPolicyCommand(CLI::App& app, Action* action);
+void AddMappingCommand(CLI::App& app, Action* action);
 void AddCheckpointCommand(CLI::App& app, Action* action);
 void AddEnvsCommand(CLI::App& app, Action* action);
 void AddConfigCommand(CLI::App& app, Action* action);

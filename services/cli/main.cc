@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
   troupe::services::AddServeCommand(app, &action);
   troupe::services::AddQueryCommand(app, &action);
   troupe::services::AddStatusCommand(app, &action);
+  troupe::services::AddPolicyCommand(app, &action);
+  troupe::services::AddMappingCommand(app, &action);
   troupe::services::AddCheckpointCommand(app, &action);
   troupe::services::AddEnvsCommand(app, &action);
   troupe::services::AddConfigCommand(app, &action);

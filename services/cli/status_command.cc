@@ -4,13 +4,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/control_client.h"
-#include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/learner_target.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
@@ -143,34 +141,19 @@ absl::StatusOr<int> ShowStopped(const StatusFlags& flags, const std::string& fol
   return 0;
 }
 
-/// An address that a learner of this machine listens on, as one to connect to.
-std::string LocalForm(const std::string& address) {
-  for (const auto& [any, loopback] : {std::pair("0.0.0.0:", "127.0.0.1:"), std::pair("[::]:", "[::1]:")}) {
-    if (absl::StartsWith(address, any)) return absl::StrCat(loopback, absl::StripPrefix(address, any));
-  }
-  return address;
-}
-
 absl::StatusOr<int> Status(const StatusFlags& flags) {
-  std::string address = flags.learner;
-  absl::StatusOr<std::string> folder = absl::NotFoundError("");
-  if (address.empty()) {
+  LearnerTarget learner{flags.learner, ""};
+  if (learner.address.empty()) {
     if (flags.target.empty()) return absl::InvalidArgumentError("needs an address (unix:PATH or HOST:PORT) or a run");
-    folder = FindRunFolder(flags.target, flags.directory);
-    if (folder.ok()) {
-      const absl::StatusOr<std::string> text = ReadTextFile(absl::StrCat(*folder, "/", storage::kAddressFile));
-      if (!text.ok()) return ShowStopped(flags, *folder);
-      address = LocalForm(text->substr(0, text->find('\n')));
-    } else if (flags.target.find(':') == std::string::npos) {
-      return folder.status();
-    } else {
-      address = flags.target;
-    }
+    TROUPE_ASSIGN_OR_RETURN(learner, FindLearner(flags.target, flags.directory));
+    if (learner.address.empty()) return ShowStopped(flags, learner.folder);
   }
-  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, address);
+  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, learner.address);
   if (!reply.ok()) {
     // A learner that was killed leaves its address behind.
-    if (folder.ok() && reply.status().code() == absl::StatusCode::kUnavailable) return ShowStopped(flags, *folder);
+    if (!learner.folder.empty() && reply.status().code() == absl::StatusCode::kUnavailable) {
+      return ShowStopped(flags, learner.folder);
+    }
     return reply.status();
   }
   if (flags.json) {

@@ -1,5 +1,6 @@
 #include "services/common/run_policies.h"
 
+#include <optional>
 #include <utility>
 
 #include "lib/base/status_macros.h"
@@ -8,12 +9,27 @@
 
 namespace troupe::services {
 
+void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run) {
+  run->policies.clear();
+  run->learner.trains.clear();
+  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
+    if (!entry.has_value() || !entry->active()) continue;
+    run->policies.push_back(entry->spec);
+    run->learner.trains.push_back(entry->trains);
+  }
+  run->mapping_rules = table.rules();
+  run->schema.policies = run->policies;
+}
+
 absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
                                                 const env::EnvRegistry& registry) {
   RunCheckpoint found;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
   TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
-  TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(storage::FileSystem::Posix(), folder, which));
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(fs, folder, which));
+  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest, storage::ReadManifest(fs, found.checkpoint));
+  if (manifest.state.table != nullptr) UsePolicies(*manifest.state.table, &found.run);
   return found;
 }
 

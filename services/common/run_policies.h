@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/registry.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::services {
@@ -16,8 +17,12 @@ struct RunCheckpoint {
   std::string checkpoint;  ///< the checkpoint's directory
 };
 
-/// Finds the run in `folder` and its checkpoint `which` ("latest", "best" or env steps); of the checkpoint it reads
-/// nothing. Errors as below.
+/// Makes the active policies of `table`, in the order of their slots, and its mapping those of `run`: what it began
+/// with may have changed while it trained. Its training options stay.
+void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run);
+
+/// Finds the run in `folder` and its checkpoint `which` ("latest", "best" or env steps). The run's policies are those
+/// of the checkpoint, of which no weights are read. Errors as below.
 absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
                                                 const env::EnvRegistry& registry);
 

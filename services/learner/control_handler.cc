@@ -1,5 +1,8 @@
 #include "services/learner/control_handler.h"
 
+#include <optional>
+
+#include "absl/strings/str_cat.h"
 #include "lib/rpc/convert.h"
 #include "troupe_version.h"
 
@@ -10,18 +13,22 @@ absl::Status Ending() {
   return absl::UnavailableError("the learner is ending and writes its last checkpoint by itself");
 }
 
+absl::Status PoliciesStay() { return absl::UnavailableError("the learner is ending, its policies stay as they are"); }
+
 }  // namespace
 
 v1::StatusReply ControlHandler::GetStatus() {
   v1::StatusReply reply = binding_->Status();
   reply.set_build_version(TROUPE_VERSION);
   reply.set_run_name(run_name_);
-  for (size_t slot = 0; slot < run_->policies.size(); ++slot) {
+  const policy::PolicyTablePtr table = learner_->Policies();
+  for (const std::optional<policy::PolicyEntry>& entry : table->entries()) {
+    if (!entry.has_value() || !entry->active()) continue;
     v1::PolicyStatus* policy = reply.add_policies();
-    policy->set_policy_id(run_->policies[slot].id.value());
+    policy->set_policy_id(entry->spec.id.value());
     // Every policy's version counts updates.
     *policy->mutable_version() = rpc::ToProto(policy::WeightVersion{reply.learner_epoch(), reply.updates()});
-    policy->set_trains(run_->learner.trains[slot]);
+    policy->set_trains(entry->trains);
   }
   return reply;
 }
@@ -42,14 +49,38 @@ std::vector<CheckpointLoop::Done> ControlHandler::TakeCheckpointRequests() {
   return std::exchange(requests_, {});
 }
 
-void ControlHandler::RefuseCheckpoints() {
-  std::vector<CheckpointLoop::Done> refused;
+void ControlHandler::ChangePolicies(policy::PolicyChange change, ChangeDone done) {
+  absl::Status refused = PoliciesStay();
+  {
+    base::MutexLock lock(&mutex_);
+    if (!refuses_ && changes_.size() < kMaxChanges) {
+      changes_.push_back({std::move(change), std::move(done)});
+      return;
+    }
+    if (!refuses_) {
+      refused = absl::ResourceExhaustedError(
+          absl::StrCat(kMaxChanges, " changes of the policies wait for the next update already; try again"));
+    }
+  }
+  done(refused);
+}
+
+std::vector<ControlHandler::ChangeRequest> ControlHandler::TakeChanges() {
+  base::MutexLock lock(&mutex_);
+  return std::exchange(changes_, {});
+}
+
+void ControlHandler::RefuseAll() {
+  std::vector<CheckpointLoop::Done> checkpoints;
+  std::vector<ChangeRequest> changes;
   {
     base::MutexLock lock(&mutex_);
     refuses_ = true;
-    refused.swap(requests_);
+    checkpoints.swap(requests_);
+    changes.swap(changes_);
   }
-  for (const CheckpointLoop::Done& done : refused) done(Ending());
+  for (const CheckpointLoop::Done& done : checkpoints) done(Ending());
+  for (const ChangeRequest& request : changes) request.done(PoliciesStay());
 }
 
 }  // namespace troupe::services

@@ -8,38 +8,52 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
-#include "lib/config/resolved_run.h"
 #include "lib/learner/learner.h"
+#include "lib/policy/policy_change.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "services/learner/checkpoint_loop.h"
 
 namespace troupe::services {
 
-/// Answers Control: status at once, drains by the learner, checkpoints by collecting the requests until the update
-/// thread has time for them. Made by LearnerProcess; what it borrows outlives it. Thread-safe; never blocks.
+/// Answers Control: status and policies at once, drains by the learner, checkpoints and changes of the policies by
+/// collecting the requests until the update thread has time for them. Made by LearnerProcess; what it borrows outlives
+/// it. Thread-safe; never blocks.
 class ControlHandler final : public rpc::ControlHandler {
  public:
-  ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, const config::ResolvedRun* run,
-                 std::string run_name)
-      : learner_(learner), binding_(binding), run_(run), run_name_(std::move(run_name)) {}
+  using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;
+  /// Changes that wait; another is refused with RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxChanges = 64;
+  struct ChangeRequest {
+    policy::PolicyChange change;
+    ChangeDone done;
+  };
+
+  ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, std::string run_name)
+      : learner_(learner), binding_(binding), run_name_(std::move(run_name)) {}
 
   v1::StatusReply GetStatus() override;
   void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override;
   void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
 
+  policy::PolicyTablePtr Policies() override { return learner_->Policies(); }
+  void ChangePolicies(policy::PolicyChange change, ChangeDone done) override;
+
   /// Checkpoints asked for since the last call, to be served between two updates.
   std::vector<CheckpointLoop::Done> TakeCheckpointRequests();
+  /// Changes asked for since the last call, in order, to be made between two updates.
+  std::vector<ChangeRequest> TakeChanges();
   /// After the last update: whoever still asks, or asks later, is refused.
-  void RefuseCheckpoints();
+  void RefuseAll();
 
  private:
   learner::Learner* const learner_;
   const rpc::LearnerBinding* const binding_;
-  const config::ResolvedRun* const run_;
   const std::string run_name_;
   base::Mutex mutex_;
   std::vector<CheckpointLoop::Done> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ChangeRequest> changes_ ABSL_GUARDED_BY(mutex_);
   bool refuses_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,5 +1,6 @@
 #include "services/learner/learner_process.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,10 +24,12 @@
 #include "lib/training/make_ppo_trainer.h"
 #include "services/common/evaluation.h"
 #include "services/common/rollout_setup.h"
+#include "services/common/run_policies.h"
 #include "services/common/signals.h"
 #include "services/learner/checkpoint_loop.h"
 #include "services/learner/control_handler.h"
 #include "services/learner/local_sampler.h"
+#include "services/learner/policy_changes.h"
 #include "services/learner/policy_map_cache.h"
 #include "services/learner/publisher_fan.h"
 #include "services/learner/query_publisher.h"
@@ -98,12 +101,20 @@ class Process {
  private:
   const config::ResolvedRun& run() const { return setup_.run; }
 
+  absl::Status MakePolicies();
+  /// Training options of the policies that this process begins with.
+  std::vector<training::PpoOptions> PpoBySlot() const;
   absl::Status MakeTrainer();
   absl::Status MakeLearner();
   absl::Status Serve(const LearnerFlags& flags);
+  /// Makes what evaluates anew if the policies have changed.
+  absl::Status MakeEvaluation();
   absl::StatusOr<rollout::EvaluationResult> Evaluate();
   /// What is due between two updates; `before`: env steps at the last call.
   absl::Status AfterUpdate(int64_t before);
+  /// Does what was asked of the policies since the last call.
+  void ChangePolicies();
+  absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change);
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
   /// Stays for workers that come late for up to `linger`; a signal ends that.
@@ -115,6 +126,7 @@ class Process {
   CheckpointLoop checkpoints_;
   PolicyMapCache policy_map_cache_;
   training::DeviceKind device_ = training::DeviceKind::kCpu;
+  policy::PolicyTablePtr policies_;  ///< that this process begins with
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
@@ -125,7 +137,9 @@ class Process {
   std::unique_ptr<ControlHandler> control_;
   std::unique_ptr<rpc::LearnerServer> server_;
   std::shared_ptr<LocalSampler> sampler_;
+  const env::EnvRegistry* registry_ = nullptr;
   std::optional<rollout::RolloutConfig> rollout_config_;
+  policy::PolicyTablePtr evaluated_;  ///< what evaluation_ was made for
   std::unique_ptr<EvaluationPool> evaluation_;
   std::unique_ptr<Ticker> ticker_;
   std::thread checkpoint_thread_;
@@ -133,15 +147,40 @@ class Process {
   absl::Duration linger_;
 };
 
+absl::Status Process::MakePolicies() {
+  policies_ = setup_.resumed ? setup_.resumed->table : nullptr;
+  if (policies_ == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(policies_, policy::PolicyTable::Make(run().policies, run().learner.trains,
+                                                                 run().mapping_rules, run().agent_ids()));
+  }
+  policy_map_cache_.SetPolicies(policies_);
+  return absl::OkStatus();
+}
+
+std::vector<training::PpoOptions> Process::PpoBySlot() const {
+  // A policy that came while the run trained is trained as one of its configuration.
+  std::vector<training::PpoOptions> options(policies_->num_slots(), run().ppo[0]);
+  const std::vector<policy::PolicyId> configured = run().policy_ids();
+  for (size_t slot = 0; slot < options.size(); ++slot) {
+    const policy::PolicyEntry* const entry = policies_->Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+    if (entry == nullptr) continue;
+    const bool noted = setup_.resumed && slot < setup_.resumed->trained_as.size();
+    const policy::PolicyId& as = noted ? setup_.resumed->trained_as[slot] : entry->spec.id;
+    const auto found = std::find(configured.begin(), configured.end(), as);
+    if (found != configured.end()) options[slot] = run().ppo[static_cast<size_t>(found - configured.begin())];
+  }
+  return options;
+}
+
 absl::Status Process::MakeTrainer() {
   TROUPE_ASSIGN_OR_RETURN(device_, training::ResolveDevice(run().device.device));
   training::DeviceOptions options = run().device;
   options.device = std::string(training::DeviceName(device_));
   TROUPE_RETURN_IF_ERROR(policy_map_cache_.Open());
   TROUPE_ASSIGN_OR_RETURN(
-      trainer_, training::MakePpoTrainer(run().policies, run().ppo, options, run().seed, training::CpuBackend::kAuto,
-                                         run().policy_map, policy_map_cache_.Deps()));
-  for (size_t slot = 0; slot < setup_.initial.size(); ++slot) {
+      trainer_, training::MakePpoTrainer(policies_->Specs(), PpoBySlot(), options, run().seed,
+                                         training::CpuBackend::kAuto, run().policy_map, policy_map_cache_.Deps()));
+  for (size_t slot = 0; slot < setup_.initial.size() && !setup_.resumed; ++slot) {
     if (!setup_.initial[slot]) continue;
     TROUPE_RETURN_IF_ERROR(
         trainer_->ImportState(*setup_.initial[slot], policy::PolicySlot(static_cast<int32_t>(slot))));
@@ -154,6 +193,7 @@ absl::Status Process::MakeLearner() {
   config.options = run().learner;
   config.stop = run().stop;
   config.schema = run().schema;
+  config.policies = policies_;
   config.learner_epoch = setup_.folder->learner_epoch();
   config.info_columns = run().env_spec.info_columns;
   config.best_by_evaluation = run().evaluation.interval_env_steps > 0;
@@ -174,7 +214,7 @@ absl::Status Process::MakeLearner() {
 absl::Status Process::Serve(const LearnerFlags& flags) {
   linger_ = absl::Seconds(flags.linger_s);
   binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
-  control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &setup_.run, setup_.name);
+  control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), setup_.name);
   if (flags.listen.empty()) return absl::OkStatus();
   rpc::LearnerServerOptions options;
   options.addresses = flags.listen;
@@ -199,6 +239,8 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
 
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(rollout_config_, MakeRolloutConfig(run(), registry));
+  registry_ = &registry;
+  TROUPE_RETURN_IF_ERROR(MakePolicies());
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(reporter_,
                           RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps()));
@@ -211,7 +253,7 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
   if (run().evaluation.interval_env_steps > 0 || run().evaluation.at_end) {
-    TROUPE_ASSIGN_OR_RETURN(evaluation_, EvaluationPool::Create(*rollout_config_, run().evaluation.num_workers));
+    TROUPE_RETURN_IF_ERROR(MakeEvaluation());
   }
   checkpoint_thread_ = std::thread([this] { checkpoints_.Run(); });
   started_at_ = base::Clock::Real().SteadyNow();
@@ -231,11 +273,24 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   return absl::OkStatus();
 }
 
+absl::Status Process::MakeEvaluation() {
+  if (evaluated_ == learner_->Policies()) return absl::OkStatus();
+  evaluated_ = learner_->Policies();
+  config::ResolvedRun played = run();
+  UsePolicies(*evaluated_, &played);
+  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(played, *registry_));
+  TROUPE_ASSIGN_OR_RETURN(evaluation_, EvaluationPool::Create(config, run().evaluation.num_workers));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<rollout::EvaluationResult> Process::Evaluate() {
+  TROUPE_RETURN_IF_ERROR(MakeEvaluation());
   std::vector<policy::WeightSnapshotPtr> weights;
-  for (size_t slot = 0; slot < run().policies.size(); ++slot) {
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot,
-                            trainer_->Snapshot(policy::PolicySlot(static_cast<int32_t>(slot))));
+  for (size_t slot = 0; slot < evaluated_->num_slots(); ++slot) {
+    const policy::PolicySlot its(static_cast<int32_t>(slot));
+    const policy::PolicyEntry* const entry = evaluated_->Find(its);
+    if (entry == nullptr || !entry->active()) continue;
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, trainer_->Snapshot(its));
     weights.push_back(std::move(snapshot));
   }
   const config::EvaluationOptions& options = run().evaluation;
@@ -247,6 +302,30 @@ absl::StatusOr<rollout::EvaluationResult> Process::Evaluate() {
   reporter_->OnEvaluation(result, env_steps());
   learner_->ReportEvaluation(result.return_sum.mean);
   return result;
+}
+
+void Process::ChangePolicies() {
+  for (ControlHandler::ChangeRequest& request : control_->TakeChanges()) {
+    const absl::StatusOr<int64_t> revision = ChangePolicies(request.change);
+    if (!revision.ok()) {
+      TROUPE_WARN("policies not changed error=\"{}\"", base::LogSafe(std::string(revision.status().message())));
+    }
+    request.done(revision);
+  }
+}
+
+absl::StatusOr<int64_t> Process::ChangePolicies(const policy::PolicyChange& change) {
+  const policy::PolicyTablePtr now = learner_->Policies();
+  TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved,
+                          ResolvePolicyChange(change, *now, {&run(), registry_, trainer_.get()}));
+  policy_map_cache_.SetPolicies(resolved.table);
+  const absl::Status changed = learner_->ChangePolicies(resolved.table, std::move(resolved.added));
+  if (!changed.ok()) {
+    policy_map_cache_.SetPolicies(now);
+    return changed;
+  }
+  TROUPE_INFO("policies changed revision={} slots={}", resolved.table->revision(), resolved.table->num_slots());
+  return resolved.table->revision();
 }
 
 absl::Status Process::SaveState(bool always, CheckpointLoop::Done done) {
@@ -277,6 +356,7 @@ absl::Status Process::TrainToTheEnd() {
       TROUPE_RETURN_IF_ERROR(AfterUpdate(before));
       before = env_steps();
     }
+    ChangePolicies();
     for (CheckpointLoop::Done& done : control_->TakeCheckpointRequests()) {
       TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
     }
@@ -292,7 +372,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   summary.run_name = setup_.name;
   summary.directory = setup_.folder->directory();
   summary.reason = outcome.reason;
-  control_->RefuseCheckpoints();
+  control_->RefuseAll();
   const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
   const absl::Duration trained_for = base::Clock::Real().SteadyNow() - started_at_;
   if (stopped && run().evaluation.at_end) {

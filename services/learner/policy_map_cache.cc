@@ -53,14 +53,21 @@ training::PolicyStore::Deps PolicyMapCache::Deps() {
 absl::StatusOr<policy::PolicyState> PolicyMapCache::Fallback(policy::PolicySlot slot) const {
   const auto index = static_cast<size_t>(slot.value());
   const config::ResolvedRun& run = setup_.run;
+  const policy::PolicyEntry* const entry = policies_->Find(slot);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("there is no policy in slot ", slot.value()));
   storage::FileSystem& fs = storage::FileSystem::Posix();
   const absl::StatusOr<std::string> latest = storage::FindCheckpoint(fs, setup_.folder->directory(), "latest");
   if (latest.ok()) {
     TROUPE_ASSIGN_OR_RETURN(learner::LearnerState state,
                             storage::ReadCheckpoint(fs, *latest, run.policies, run.schema.Hash()));
-    return std::move(state.policies[index]);
+    const policy::PolicyEntry* const saved = state.table == nullptr ? entry : state.table->Find(slot);
+    const bool is_it = index < state.policies.size() && saved != nullptr && saved->since == entry->since &&
+                       state.policies[index].id == entry->spec.id;
+    if (is_it) return std::move(state.policies[index]);
+    return absl::NotFoundError("the newest checkpoint is older than the policy");
   }
   if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
+  if (entry->since > 0) return absl::NotFoundError("there is no checkpoint since the policy came");
   if (index < setup_.initial.size() && setup_.initial[index]) return *setup_.initial[index];
   return training::InitialState(run.policies[index], run.ppo[index].use_value_norm, run.seed);
 }

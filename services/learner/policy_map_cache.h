@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/storage/disk_blob_store.h"
 #include "lib/training/policy_store.h"
@@ -29,6 +31,8 @@ class PolicyMapCache {
   /// Removes all that was written; a failure is logged.
   void Remove();
 
+  /// The policies by slot, before the trainer has them: a checkpoint's state is taken only for the one that it is of.
+  void SetPolicies(policy::PolicyTablePtr policies) { policies_ = std::move(policies); }
   /// For the trainer, which must be gone or idle before Remove.
   training::PolicyStore::Deps Deps();
   const std::string& folder() const { return blobs_.folder(); }
@@ -38,6 +42,7 @@ class PolicyMapCache {
   absl::StatusOr<policy::PolicyState> Fallback(policy::PolicySlot slot) const;
 
   const RunSetup& setup_;
+  policy::PolicyTablePtr policies_;
   storage::DiskBlobStore blobs_;
   bool opened_ = false;
 };

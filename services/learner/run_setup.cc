@@ -41,6 +41,18 @@ absl::StatusOr<std::string> FindWarmStart(const std::string& path) {
   return absl::NotFoundError(absl::StrCat("--warm-start: \"", path, "\" is neither a checkpoint nor a run folder"));
 }
 
+/// Who trains stands in the checkpoint's table; where the configuration says something else than it said before, for a
+/// policy that is still there, that holds from now on.
+absl::Status ApplyPoliciesToTrain(const config::ResolvedRun& run, const std::vector<bool>& trained_before,
+                                  learner::LearnerState* state) {
+  for (size_t i = 0; i < run.policies.size() && state->table != nullptr; ++i) {
+    const policy::PolicyId& id = run.policies[i].id;
+    if (run.learner.trains[i] == trained_before[i] || !state->table->FindSlot(id).has_value()) continue;
+    TROUPE_ASSIGN_OR_RETURN(state->table, state->table->SetTrains(id, run.learner.trains[i]));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegistry& registry, base::Clock& clock) {
@@ -59,10 +71,13 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     if (flags.resume_or_start && HoldsRun(named)) directory = named;
   }
   const bool resume = !directory.empty();
+  std::vector<bool> trained_before;  // by policy slot of the configuration, before this resume
   if (resume) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
                             config::RunConfig::FromFile(directory + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
+    TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
+    trained_before = old_run.learner.trains;
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
   if (resume) {
@@ -94,6 +109,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     // A run that died before its first checkpoint begins again, in the next epoch.
     if (state.ok()) {
       setup.resumed = *std::move(state);
+      TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
     } else if (state.status().code() != absl::StatusCode::kNotFound || !setup.quarantined.empty()) {
       return state.status();
     }

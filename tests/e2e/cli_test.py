@@ -5,7 +5,8 @@ import os
 
 import harness
 
-COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "checkpoint", "checkpoint ls", "checkpoint verify", "envs", "envs ls", "envs check",
+COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "policy", "policy ls", "policy add", "policy copy", "policy import",
+            "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint verify", "envs", "envs ls", "envs check",
             "envs replay", "envs bench", "config", "config show", "config defaults", "bench", "version"]
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 
@@ -73,6 +74,83 @@ class TroupeTestCase(unittest.TestCase):
     def assert_rows_add_up(self, rows):
         self.assertEqual(rows["received"], rows["accepted"] + rows["duplicate"] + rows["stale"] + rows["invalid"], rows)
         self.assertEqual(rows["accepted"], rows["trained"] + rows["queued"] + rows["dropped"] + rows["rolled_back"], rows)
+
+
+def processes():
+    """pid -> (parent's pid, command line) of everything that runs."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{name}/cmdline") as file:
+                command = file.read().split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+        if fields[0] != "Z":
+            found[int(name)] = (int(fields[1]), command)
+    return found
+
+
+class RunningTestCase(TroupeTestCase):
+    """A test of `troupe train` while it runs: its processes, how far it is, and its end."""
+
+    def start(self, *arguments):
+        """`troupe train ARGUMENTS`, killed at the end of the test."""
+        self.log = open(self.path("log"), "w+")
+        self.addCleanup(self.log.close)
+        process = subprocess.Popen([self.program, "train", *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
+                                   stderr=subprocess.STDOUT)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_run(self, config, *arguments):
+        """A run named `run`, once it has trained for a while."""
+        process = self.start(self.write("run.yaml", config), "--name", "run", *arguments)
+        self.await_env_steps(1, process)
+        return process
+
+    def await_true(self, condition, what, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}\n{self.log_text()}")
+            time.sleep(0.02)
+
+    def await_env_steps(self, env_steps, process):
+        def there():
+            self.assertIsNone(process.poll(), self.log_text())
+            path = self.path("runs", "run", "progress.jsonl")
+            return os.path.exists(path) and self.env_steps() >= env_steps
+        self.await_true(there, f"{env_steps} env steps")
+
+    def env_steps(self):
+        with open(self.path("runs", "run", "progress.jsonl")) as file:
+            lines = [line for line in file if line.endswith("\n")]
+        return json.loads(lines[-1])["env_steps"] if lines else 0
+
+    def log_text(self):
+        with open(self.path("log")) as file:
+            return file.read()
+
+    def children(self, process, which):
+        return [pid for pid, (parent, command) in processes().items() if parent == process.pid and which in command[:2]]
+
+    def workers(self, process):
+        return self.children(process, "worker")
+
+    def learner(self, process):
+        found = [pid for pid, (parent, command) in processes().items() if parent == process.pid and command[0].endswith("troupe-learner")]
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def assert_all_gone(self, pids):
+        self.await_true(lambda: not any(pid in processes() for pid in pids), "the end of every child")
+
+    def status(self, target):
+        return json.loads(self.troupe("status", target, "--json").stdout.splitlines()[-1])
 
 
 def main():

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
 import harness
@@ -19,77 +18,11 @@ evaluation: {at_end: false}
 """
 
 
-def processes():
-    """pid -> (parent's pid, command line) of everything that runs."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{name}/cmdline") as file:
-                command = file.read().split("\0")
-        except OSError:
-            continue  # it ended meanwhile
-        if fields[0] != "Z":
-            found[int(name)] = (int(fields[1]), command)
-    return found
-
-
-class TrainTest(harness.TroupeTestCase):
-    def start(self, *arguments):
-        self.log = open(self.path("log"), "w+")
-        self.addCleanup(self.log.close)
-        process = subprocess.Popen([self.program, "train", *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
-                                   stderr=subprocess.STDOUT)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
+class TrainTest(harness.RunningTestCase):
     def start_run(self, *arguments):
-        process = self.start(self.write("run.yaml", CONFIG), "--name", "run", *arguments)
+        process = super().start_run(CONFIG, *arguments)
         self.await_env_steps(4000, process)
         return process
-
-    def await_true(self, condition, what, seconds=60):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}\n{self.log_text()}")
-            time.sleep(0.02)
-
-    def await_env_steps(self, env_steps, process):
-        def there():
-            self.assertIsNone(process.poll(), self.log_text())
-            path = self.path("runs", "run", "progress.jsonl")
-            return os.path.exists(path) and self.env_steps() >= env_steps
-        self.await_true(there, f"{env_steps} env steps")
-
-    def env_steps(self):
-        with open(self.path("runs", "run", "progress.jsonl")) as file:
-            lines = [line for line in file if line.endswith("\n")]
-        return json.loads(lines[-1])["env_steps"] if lines else 0
-
-    def log_text(self):
-        with open(self.path("log")) as file:
-            return file.read()
-
-    def children(self, process, which):
-        return [pid for pid, (parent, command) in processes().items() if parent == process.pid and which in command[:2]]
-
-    def workers(self, process):
-        return self.children(process, "worker")
-
-    def learner(self, process):
-        found = [pid for pid, (parent, command) in processes().items() if parent == process.pid and command[0].endswith("troupe-learner")]
-        self.assertEqual(len(found), 1)
-        return found[0]
-
-    def assert_all_gone(self, pids):
-        self.await_true(lambda: not any(pid in processes() for pid in pids), "the end of every child")
-
-    def status(self, target):
-        return json.loads(self.troupe("status", target, "--json").stdout.splitlines()[-1])
 
     def test_killed_workers_are_replaced_and_the_rows_add_up(self):
         process = self.start_run()
@@ -116,7 +49,7 @@ class TrainTest(harness.TroupeTestCase):
     def test_a_signal_drains_and_the_run_can_go_on(self):
         process = self.start_run()
         children = [self.learner(process), *self.workers(process)]
-        sockets = [command[command.index("--learner") + 1] for pid, (_, command) in processes().items() if pid in children[1:]]
+        sockets = [command[command.index("--learner") + 1] for pid, (_, command) in harness.processes().items() if pid in children[1:]]
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())

@@ -106,6 +106,10 @@ class FaultLearner final : private rpc::ControlHandler, private learner::WeightP
     done(absl::FailedPreconditionError("checkpoints come by themselves here"));
   }
   void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
+  policy::PolicyTablePtr Policies() override { return learner_->Policies(); }
+  void ChangePolicies(policy::PolicyChange /*change*/, std::function<void(absl::StatusOr<int64_t>)> done) override {
+    done(absl::FailedPreconditionError("the policies stay as they are here"));
+  }
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));
   }

@@ -108,6 +108,33 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     drain_reason_ = reason;
   }
 
+  policy::PolicyTablePtr Policies() override {
+    base::MutexLock lock(&mutex_);
+    return policies_;
+  }
+  /// Answers with what SetChangeResult said, 1 before.
+  void ChangePolicies(policy::PolicyChange change, std::function<void(absl::StatusOr<int64_t>)> done) override {
+    absl::StatusOr<int64_t> result;
+    {
+      base::MutexLock lock(&mutex_);
+      changes_.push_back(std::move(change));
+      result = change_result_;
+    }
+    done(result);
+  }
+  void SetPolicies(policy::PolicyTablePtr policies) {
+    base::MutexLock lock(&mutex_);
+    policies_ = std::move(policies);
+  }
+  void SetChangeResult(absl::StatusOr<int64_t> result) {
+    base::MutexLock lock(&mutex_);
+    change_result_ = std::move(result);
+  }
+  std::vector<policy::PolicyChange> changes() const {
+    base::MutexLock lock(&mutex_);
+    return changes_;
+  }
+
   /// Blocks until `condition(*this state)` holds, or gives up after ten seconds: false.
   template <typename Condition>
   bool Await(Condition condition) {
@@ -170,6 +197,9 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
   std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
   std::string drain_reason_ ABSL_GUARDED_BY(mutex_);
+  policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);
+  std::vector<policy::PolicyChange> changes_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusOr<int64_t> change_result_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace troupe::rpc

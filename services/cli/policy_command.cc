@@ -1,0 +1,299 @@
+// troupe policy ls|add|copy|import|remove|freeze|thaw|set-trainable, troupe mapping show|set
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/parse_policy_mapping.h"
+#include "lib/policy/policy_change.h"
+#include "lib/policy/policy_table.h"
+#include "lib/rpc/control_client.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/learner_target.h"
+#include "services/cli/output.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+using policy::PolicyId;
+
+/// Whom every one of these commands speaks to.
+struct ControlFlags {
+  std::string target;
+  std::string directory = "runs";
+  double timeout_s = 60;
+  bool insecure_plaintext_network = false;
+  bool json = false;
+};
+
+/// What the commands say of the policy they bring.
+struct NewPolicyFlags {
+  std::string id;
+  std::string like;
+  std::string policy_class;
+  std::string copy_of;
+  std::string import_from;
+  bool frozen = false;
+  bool replace = false;
+};
+
+absl::StatusOr<std::unique_ptr<rpc::ControlClient>> Connect(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string address, FindLearnerAddress(flags.target, flags.directory));
+  rpc::TransportSecurity security;
+  security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  return rpc::ControlClient::Create(address, security);
+}
+
+absl::StatusOr<policy::PolicyTablePtr> Table(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, Connect(flags));
+  return client->Policies(absl::Seconds(flags.timeout_s));
+}
+
+absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange& change) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, Connect(flags));
+  TROUPE_ASSIGN_OR_RETURN(const int64_t revision, client->ChangePolicies(change, absl::Seconds(flags.timeout_s)));
+  if (flags.json) {
+    PrintJson({{"revision", revision}});
+  } else {
+    std::printf("done, the policies are at revision %lld\n", static_cast<long long>(revision));
+  }
+  return 0;
+}
+
+const char* PartOf(const policy::PolicyTable& table, policy::PolicySlot slot) {
+  const policy::PolicyEntry& entry = *table.Find(slot);
+  if (entry.replaced) return "replaced, its episodes end";
+  if (!entry.active()) return "removed, its episodes end";
+  return table.IsMapped(slot) ? "plays" : "idle";
+}
+
+absl::StatusOr<int> List(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
+  if (flags.json) {
+    PrintJson(nlohmann::ordered_json::parse(policy::ToJson(*table)));
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows = {{"policy", "class", "trains", "part", "since revision"}};
+  for (size_t i = 0; i < table->num_slots(); ++i) {
+    const policy::PolicySlot slot(static_cast<int32_t>(i));
+    const policy::PolicyEntry* entry = table->Find(slot);
+    if (entry == nullptr) continue;
+    rows.push_back({entry->spec.id.value(), entry->spec.policy_class.ToString(), entry->trains ? "yes" : "no",
+                    PartOf(*table, slot), absl::StrCat(entry->since)});
+  }
+  PrintTable(rows);
+  return 0;
+}
+
+absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  std::vector<std::vector<std::string>> rows = {{"agents", "policies"}};
+  for (const policy::MappingRule& rule : table->rules()) {
+    std::vector<std::string> choices;
+    nlohmann::ordered_json weights = nlohmann::ordered_json::object();
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      choices.push_back(rule.policies.size() == 1 ? weighted.policy.value()
+                                                  : absl::StrCat(weighted.policy.value(), ": ", weighted.weight));
+      weights[weighted.policy.value()] = weighted.weight;
+    }
+    const std::string policies = absl::StrJoin(choices, ", ");
+    if (rule.function.empty()) {
+      rows.push_back({rule.agent_glob, policies});
+      json[rule.agent_glob] = std::move(weights);
+    } else {
+      rows.push_back(
+          {rule.agent_glob, absl::StrCat("function ", rule.function, policies.empty() ? "" : " of ", policies)});
+      json[rule.agent_glob] = {{"function", rule.function}, {"policies", std::move(weights)}};
+    }
+  }
+  if (flags.json) {
+    PrintJson(json);
+  } else {
+    PrintTable(rows);
+  }
+  return 0;
+}
+
+absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yaml) {
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
+  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules,
+                          config::ParsePolicyMapping(yaml, "MAPPING", table->agent_ids()));
+  return Change(flags, policy::SetMapping{std::move(rules)});
+}
+
+/// A path that is one here goes to the learner whole, since that may run in another folder.
+std::string WholePath(const std::string& path) {
+  std::error_code error;
+  const std::string file = path.substr(0, path.find('#'));
+  if (!std::filesystem::exists(file, error)) return path;
+  return std::filesystem::absolute(file, error).string() + path.substr(file.size());
+}
+
+absl::StatusOr<int> Add(const ControlFlags& flags, const NewPolicyFlags& policy) {
+  policy::AddPolicy add;
+  add.id = PolicyId(policy.id);
+  add.like = PolicyId(policy.like);
+  add.policy_class = policy.policy_class;
+  add.copy_of = PolicyId(policy.copy_of);
+  if (!policy.import_from.empty()) add.import_from = WholePath(policy.import_from);
+  add.trains = !policy.frozen;
+  add.replace = policy.replace;
+  return Change(flags, add);
+}
+
+std::vector<PolicyId> Ids(const std::vector<std::string>& texts) {
+  std::vector<PolicyId> ids;
+  for (const std::string& text : texts) ids.emplace_back(text);
+  return ids;
+}
+
+/// A subcommand and the flags that all of them share.
+CLI::App* AddControl(CLI::App* parent, const std::string& name, const std::string& what,
+                     const std::shared_ptr<ControlFlags>& flags, const std::string& json) {
+  CLI::App* command = parent->add_subcommand(name, what);
+  command
+      ->add_option("target", flags->target,
+                   "the learner's address (unix:PATH or HOST:PORT), a run folder, or a run's name")
+      ->required();
+  command->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
+  command->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  command->add_flag("--insecure-plaintext-network", flags->insecure_plaintext_network,
+                    "ask without encryption and authentication beyond this machine");
+  command->add_flag("--json", flags->json, json);
+  return command;
+}
+
+constexpr char kRevisionJson[] = "one line: {\"revision\"}";
+
+void AddFrozenFlag(CLI::App* command, const std::shared_ptr<NewPolicyFlags>& policy) {
+  command->add_flag("--frozen", policy->frozen, "updates leave it as it is");
+}
+
+void AddLs(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  CLI::App* ls = AddControl(parent, "ls", "The policies of a run.", flags,
+                            "one line: {\"revision\", \"agents\", \"policies\", \"mapping\"} (docs/cli.md)");
+  ls->footer("Example: troupe policy ls runs/my_run");
+  ls->callback([=] { *action = [=] { return List(*flags); }; });
+}
+
+void AddAdd(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto policy = std::make_shared<NewPolicyFlags>();
+  CLI::App* add = AddControl(parent, "add", "A policy more, with fresh weights.", flags, kRevisionJson);
+  add->add_option("id", policy->id, "its id")->required();
+  add->add_option("--like", policy->like,
+                  "the policy whose spaces and networks it has (default: what all have in common)");
+  add->add_option("--class", policy->policy_class, "ppo (default), random, scripted:NAME or checkpoint:PATH[#ID]");
+  AddFrozenFlag(add, policy);
+  add->footer("Example: troupe policy add runs/my_run challenger --like main");
+  add->callback([=] { *action = [=] { return Add(*flags, *policy); }; });
+}
+
+void AddCopy(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto policy = std::make_shared<NewPolicyFlags>();
+  CLI::App* copy =
+      AddControl(parent, "copy", "A policy more, with all that another one has learned.", flags, kRevisionJson);
+  copy->add_option("source", policy->copy_of, "the policy to copy")->required();
+  copy->add_option("id", policy->id, "the copy's id")->required();
+  AddFrozenFlag(copy, policy);
+  copy->add_flag("--replace", policy->replace, "the id is there: the copy takes its place");
+  copy->footer("Example: troupe policy copy runs/my_run main main_v1 --frozen");
+  copy->callback([=] { *action = [=] { return Add(*flags, *policy); }; });
+}
+
+void AddImport(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto policy = std::make_shared<NewPolicyFlags>();
+  CLI::App* import = AddControl(parent, "import", "A policy more, from a run or checkpoint on the learner's machine.",
+                                flags, kRevisionJson);
+  import->add_option("source", policy->import_from, "run folder or checkpoint, with #ID for a policy of another id")
+      ->required();
+  import->add_option("id", policy->id, "its id here")->required();
+  import->add_option("--like", policy->like,
+                     "the policy whose spaces and networks it has (default: what all have in common)");
+  AddFrozenFlag(import, policy);
+  import->add_flag("--replace", policy->replace, "the id is there: the imported one takes its place");
+  import->footer("Example: troupe policy import runs/my_run 'runs/older#main' rival --frozen");
+  import->callback([=] { *action = [=] { return Add(*flags, *policy);
+};
+}  // namespace
+);
+}  // namespace troupe::services
+
+void AddRemove(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto id = std::make_shared<std::string>();
+  CLI::App* remove = AddControl(parent, "remove",
+                                "Take out a policy that no agent is mapped to; its episodes in progress end with it.",
+                                flags, kRevisionJson);
+  remove->add_option("id", *id, "the policy's id")->required();
+  remove->footer("Example: troupe policy remove runs/my_run challenger");
+  remove->callback([=] { *action = [=] { return Change(*flags, policy::RemovePolicy{PolicyId(*id)}); }; });
+}
+
+void AddIds(CLI::App* parent, Action* action, const std::string& name, const std::string& what, bool needs_one,
+            policy::PolicyChange (*make)(std::vector<PolicyId>)) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto ids = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = AddControl(parent, name, what, flags, kRevisionJson);
+  CLI::Option* option = command->add_option("ids", *ids, "policy ids");
+  if (needs_one) option->required();
+  command->footer(absl::StrCat("Example: troupe policy ", name, " runs/my_run main"));
+  command->callback([=] { *action = [=] { return Change(*flags, make(Ids(*ids))); }; });
+}
+
+}  // namespace
+
+void AddPolicyCommand(CLI::App& app, Action* action) {
+  CLI::App* policy = app.add_subcommand("policy", "See and change the policies of a run that trains.");
+  policy->require_subcommand(1);
+  policy->footer("Example: troupe policy ls runs/my_run");
+  AddLs(policy, action);
+  AddAdd(policy, action);
+  AddCopy(policy, action);
+  AddImport(policy, action);
+  AddRemove(policy, action);
+  AddIds(policy, action, "freeze", "Updates leave these policies as they are from now on.", true,
+         [](std::vector<PolicyId> ids) -> policy::PolicyChange {
+           return policy::SetPoliciesTrain{std::move(ids), false};
+         });
+  AddIds(policy, action, "thaw", "Updates train these policies again.", true,
+         [](std::vector<PolicyId> ids) -> policy::PolicyChange {
+           return policy::SetPoliciesTrain{std::move(ids), true};
+         });
+  AddIds(policy, action, "set-trainable", "Exactly these policies train; without ids none does.", false,
+         [](std::vector<PolicyId> ids) -> policy::PolicyChange { return policy::SetTrainable{std::move(ids)}; });
+}
+
+void AddMappingCommand(CLI::App& app, Action* action) {
+  CLI::App* mapping = app.add_subcommand("mapping", "See and change which policies the agents of a run play.");
+  mapping->require_subcommand(1);
+  mapping->footer("Example: troupe mapping show runs/my_run");
+
+  const auto show_flags = std::make_shared<ControlFlags>();
+  CLI::App* show = AddControl(mapping, "show", "Which policies the agents play.", show_flags,
+                              "one line: {GLOB: {POLICY: WEIGHT, ...}, ...} (docs/cli.md)");
+  show->footer("Example: troupe mapping show runs/my_run");
+  show->callback([=] { *action = [=] { return ShowMapping(*show_flags); }; });
+
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto yaml = std::make_shared<std::string>();
+  CLI::App* set = AddControl(mapping, "set", "Map the agents anew, from the next episode of every environment on.",
+                             flags, kRevisionJson);
+  set->add_option("mapping", *yaml, "YAML as multi_agent.policy_mapping has it")->required();
+  set->footer("Example: troupe mapping set runs/my_run '{agent_0: main, \"*\": {main: 1, main_v1: 2}}'");
+  set->callback([=] { *action = [=] { return SetMapping(*flags, *yaml); }; });
+}
+
+}  // namespace troupe::services

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/config/resolved_run.h"
+#include "lib/env/registry.h"
+#include "lib/learner/trainer.h"
+#include "lib/policy/policy_change.h"
+#include "lib/policy/policy_table.h"
+
+namespace troupe::services {
+
+/// What a change of the policies comes to: what Learner::ChangePolicies takes.
+struct ResolvedChange {
+  policy::PolicyTablePtr table;
+  std::vector<learner::NewPolicy> added;
+};
+
+/// What states of new policies come from; borrowed.
+struct PolicySources {
+  const config::ResolvedRun* run = nullptr;  ///< the run as it began
+  const env::EnvRegistry* registry = nullptr;
+  learner::Trainer* trainer = nullptr;  ///< has the policies of the table
+};
+
+/// Works a change out; changes nothing. On the update thread: reads states of the trainer, and checkpoints.
+///
+/// A new policy has the spaces, networks, inputs and training options of `like`; without it those of `copy_of`, of the
+/// policy it replaces, or the ones that all policies (with networks, if it has them) have in common. Fresh weights are
+/// drawn from (the run's seed, its id, the revision): the same run with the same changes begins the same.
+/// One that replaces another trains as that did, unless it is to be frozen.
+///
+/// Errors: INVALID_ARGUMENT an id, class or mapping that cannot be, spaces that are not the agents', two sources of
+/// weights, nothing in common; NOT_FOUND an unknown policy (names the nearest), no such checkpoint or policy in it;
+/// ALREADY_EXISTS adding one twice; FAILED_PRECONDITION removing one that is mapped, a state of another shape;
+/// RESOURCE_EXHAUSTED too many policies; DATA_LOSS a damaged checkpoint.
+absl::StatusOr<ResolvedChange> ResolvePolicyChange(const policy::PolicyChange& change, const policy::PolicyTable& now,
+                                                   const PolicySources& sources);
+
+}  // namespace troupe::services
