@@ -49,6 +49,7 @@ void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std:
     busy_ = false;
   }
   Kick();
+  MaybeReleaseHold();  // it may have ended before it was kicked
 }
 
 void ClientLink::Kick() {
