@@ -40,7 +40,7 @@ algorithm: {{name: ippo, train_batch_size: {batch}, num_epochs: {epochs}, miniba
 model: {{actor_hidden_sizes: [64, 64], critic_hidden_sizes: [64, 64]}}
 num_workers: 1
 num_envs_per_worker: {envs}
-stop: {{wall_clock_s: {seconds}}}
+stop: {{wall_clock: {seconds}}}
 evaluation: {{at_end: false}}
 experiment: {{write_interval: {batch}, checkpoint_interval: 1000000000}}
 """
@@ -84,7 +84,7 @@ def run(build, capacity, seconds, epochs, seed):
         troupe = os.path.join(os.path.abspath(build), "services", "cli", "troupe")
         log_path = os.path.join(folder, "log")
         with open(log_path, "w") as log:
-            process = subprocess.Popen([troupe, "train", config, "--name", "run"], cwd=folder, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([troupe, "train", config, "--name", "run", "--log-level", "debug"], cwd=folder, stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log)
         progress = os.path.join(folder, "runs", "run", "progress.jsonl")
         began, memory = None, [0, 0]
@@ -111,7 +111,7 @@ def run(build, capacity, seconds, epochs, seed):
         rate = (last["env_steps"] - first["env_steps"]) / (last["wall_clock_s"] - first["wall_clock_s"])
         with open(os.path.join(folder, "runs", "run", "checkpoints", "latest", "manifest.json")) as file:
             manifest = json.load(file)
-        rows = {policy["id"]: policy["trained_rows"] for policy in manifest["policies"]}
+        rows = {policy["id"]: policy["trained_rows"] for policy in manifest["state"]["policies"]}
         counts = [rows[f"p{i:04d}"] / STEPS for i in range(POLICIES)]
         worker = re.search(r"policy_hits=(\d+) policy_misses=(\d+) policy_evictions=(\d+) weight_waits=(\d+)", log)
         return {"rate": rate, "memory": memory, "counts": counts, "episodes": sum(counts), "updates": last["updates"],

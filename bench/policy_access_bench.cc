@@ -26,6 +26,7 @@
 #include "lib/policy/policy_map.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/policy_store.h"
+#include "lib/training/ppo_options.h"
 
 namespace troupe::bench {
 namespace {
@@ -75,7 +76,7 @@ class Subject {
     store_options.capacity = capacity;
     store_options.states_are_swappable = swappable;
     store_ = *training::PolicyStore::Make(
-        Specs(policies), /*use_value_norm=*/true, kSeed,
+        Specs(policies), std::vector<training::PpoOptions>(static_cast<size_t>(policies)), kSeed,
         [this](const PolicySpec& spec) { return training::MakeFusedBackend(spec, team_); }, store_options, {});
     tier_ = std::make_unique<ActorTier>(store_.get());
     policy::PolicyMapCore::Options map_options;

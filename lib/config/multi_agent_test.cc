@@ -256,6 +256,20 @@ TEST_F(MultiAgentTest, MappingByFunction) {
             "run.yaml:4:36: multi_agent.policy_mapping.*.function: got a list, expected the name of a function in C++");
 }
 
+TEST_F(MultiAgentTest, ObservationFunction) {
+  const ResolvedRun run = Resolve("env: {name: mixed}\nmulti_agent: {observation_fn: joint_observation}");
+  // Wolves and sheep see the same now, so that one policy plays them all.
+  ASSERT_EQ(run.policies.size(), 1u);
+  EXPECT_EQ(run.policies[0].observation_size(), 3 + 3 + 2 + 3);
+  EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{11, 11, 11}));
+  EXPECT_EQ(run.policies[0].critic_state_size, 3 * 11 + 3);
+  ExpectRoundTrip(run.config);
+  EXPECT_EQ(
+      ErrorOf("env: {name: mixed}\nmulti_agent: {observation_fn: joint_obs}"),
+      "run.yaml:2:31: multi_agent.observation_fn: there is no observation function \"joint_obs\"; expected one of "
+      "joint_observation");
+}
+
 TEST_F(MultiAgentTest, IdsThatAreNone) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"../x", "starts with a forbidden character: got 4 characters starting with \"../x\""},

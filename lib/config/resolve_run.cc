@@ -13,6 +13,7 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
+#include "lib/env/observation_function.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -25,6 +26,9 @@ static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWAR
 static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
 static_assert(static_cast<int>(learner::CountStepsBy::kEnvSteps) == v1::COUNT_STEPS_BY_ENV_STEPS);
 static_assert(static_cast<int>(learner::CountStepsBy::kAgentSteps) == v1::COUNT_STEPS_BY_AGENT_STEPS);
+static_assert(static_cast<int>(learner::TrainTimeAggregator::kMin) == v1::TRAIN_TIME_AGGREGATOR_MIN);
+static_assert(static_cast<int>(learner::TrainTimeAggregator::kMax) == v1::TRAIN_TIME_AGGREGATOR_MAX);
+static_assert(static_cast<int>(learner::TrainTimeAggregator::kMean) == v1::TRAIN_TIME_AGGREGATOR_MEAN);
 
 constexpr int64_t kDefaultStopEnvSteps = 1000000;
 constexpr int64_t kDefaultMinibatchRows = 1000;
@@ -85,6 +89,11 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
     }
     return absl::Status(made.status().code(),
                         absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
+  }
+  run->observation_fn = run->config.proto().multi_agent().observation_fn();
+  made = env::WithObservationFunction(*std::move(made), run->observation_fn);
+  if (!made.ok()) {
+    return KeyError(run->config, "multi_agent.observation_fn", std::string(made.status().message()));
   }
   run->env_spec = (*made)->spec();
   return absl::OkStatus();
@@ -301,6 +310,8 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.seed = run->seed;
   learner.train_batch_size = algorithm.train_batch_size();
   learner.count_steps_by = static_cast<learner::CountStepsBy>(config.multi_agent().count_steps_by());
+  learner.train_time_aggregator =
+      static_cast<learner::TrainTimeAggregator>(config.multi_agent().train_time_aggregator());
   learner.max_policy_lag = algorithm.max_policy_lag();
   learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());

@@ -461,5 +461,15 @@ TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
             "run.yaml:2:31: multi_agent.count_steps_by: got \"steps\", expected one of env_steps, agent_steps");
 }
 
+TEST_F(ResolveRunTest, TrainTimesAreJoinedAsAsked) {
+  const auto joined = [this](const std::string& yaml) { return Resolve(yaml).learner.train_time_aggregator; };
+  EXPECT_EQ(joined("env: {name: team}"), learner::TrainTimeAggregator::kMax);
+  EXPECT_EQ(joined("env: {name: team}\nmulti_agent: {train_time_aggregator: min}"), learner::TrainTimeAggregator::kMin);
+  EXPECT_EQ(joined("env: {name: team}\nmulti_agent: {train_time_aggregator: mean}"),
+            learner::TrainTimeAggregator::kMean);
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {train_time_aggregator: sum}"),
+            "run.yaml:2:38: multi_agent.train_time_aggregator: got \"sum\", expected one of min, max, mean");
+}
+
 }  // namespace
 }  // namespace troupe::config

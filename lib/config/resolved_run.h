@@ -62,7 +62,8 @@ struct ResolvedRun {
 
   std::string env_name;
   env::EnvArgs env_args;
-  env::EnvSpec env_spec;  ///< of the environment, made once to see it
+  std::string observation_fn;  ///< an env::ObservationFunction; empty: none
+  env::EnvSpec env_spec;       ///< of the environment as policies see it, made once to see it
 
   Algorithm algorithm = Algorithm::kMappo;
   std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated

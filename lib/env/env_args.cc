@@ -36,6 +36,11 @@ std::string IntegerRange(int64_t low, int64_t high) { return absl::StrCat("an in
 
 }  // namespace
 
+std::string ArgText(const ArgValue& value) {
+  const std::string* const text = std::get_if<std::string>(&value);
+  return text != nullptr ? *text : std::visit(ValueText(), value);
+}
+
 absl::StatusOr<bool> EnvArgs::GetBool(std::string_view name, bool fallback) {
   const ArgValue* value = Find(name, values_, known_);
   if (value == nullptr) return fallback;

@@ -15,6 +15,9 @@ namespace troupe::env {
 /// One environment argument as configuration gives it; monostate is YAML's null (Python's None).
 using ArgValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
 
+/// The value as text: null, true, 3, 0.5, abc.
+std::string ArgText(const ArgValue& value);
+
 /// `env.args` of a configuration, read by an environment's factory with types, ranges and a check that nothing is left
 /// over. Each getter marks the name as known. Not thread-safe.
 class EnvArgs {

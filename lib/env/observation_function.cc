@@ -134,4 +134,11 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::uniq
   return std::make_unique<ObservedEnv>(std::move(env), std::move(spec), function);
 }
 
+absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::unique_ptr<MultiAgentEnv> env,
+                                                                       std::string_view name) {
+  if (name.empty()) return env;
+  TROUPE_ASSIGN_OR_RETURN(const ObservationFunction* const function, FindObservationFunction(name));
+  return WithObservationFunction(std::move(env), *function);
+}
+
 }  // namespace troupe::env

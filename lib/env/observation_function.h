@@ -30,5 +30,8 @@ absl::StatusOr<const ObservationFunction*> FindObservationFunction(std::string_v
 /// checked as CheckedEnv does before the function sees anything.
 absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::unique_ptr<MultiAgentEnv> env,
                                                                        const ObservationFunction& function);
+/// The same by name; `env` as it is for an empty one.
+absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::unique_ptr<MultiAgentEnv> env,
+                                                                       std::string_view name);
 
 }  // namespace troupe::env

@@ -22,6 +22,13 @@ enum class CountStepsBy : uint8_t {
   kAgentSteps = 2,  ///< rows with agent_mask 1, over all policies
 };
 
+/// How the training times of an update's policies become one.
+enum class TrainTimeAggregator : uint8_t {
+  kMin = 1,   ///< the shortest
+  kMax = 2,   ///< the longest
+  kMean = 3,  ///< their mean
+};
+
 struct LearnerOptions {
   uint64_t seed = 0;
   /// Of one update: as many env steps exactly, or at least as many agent steps, and fewer than one env step of every
@@ -31,6 +38,7 @@ struct LearnerOptions {
   int64_t max_policy_lag = 0;      ///< 0: strictly on-policy; 1: sampling overlaps the update
   bool complete_episodes = false;  ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
+  TrainTimeAggregator train_time_aggregator = TrainTimeAggregator::kMax;
   std::vector<bool> trains;  ///< by policy slot: whether updates change it; empty: all of a trainable class
   std::vector<sample::TrainRule> train_rules;  ///< on which trajectories it trains; empty: on all
   int32_t num_workers = 2;                     ///< waited for before the first grant (0: the sampler in this process)

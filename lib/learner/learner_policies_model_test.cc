@@ -173,6 +173,7 @@ class World {
   void Sample(SimWorker& worker) {
     while (auto grant = worker.port->TryTakeGrant()) {
       const PolicyTablePtr table = learner_->Policies();
+      EXPECT_EQ(publisher_.version(), Newest());
       if (grant->policies == nullptr) {
         EXPECT_EQ(config_.learner_epoch, 1u);
       } else {

@@ -1,35 +1,15 @@
 // The update thread's half of Learner.
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/learner.h"
+#include "lib/learner/training_stats.h"
 
 namespace troupe::learner {
-namespace {
-
-/// The trainer's metrics by tag, mean over the policies that have them; in the order they first come.
-std::vector<std::pair<std::string, double>> MeanMetrics(const std::vector<PolicyUpdateReport>& reports) {
-  std::vector<std::pair<std::string, double>> means;
-  std::map<std::string, std::pair<size_t, int>> places;  // tag -> place, count
-  for (const PolicyUpdateReport& report : reports) {
-    for (const auto& [tag, value] : report.metrics) {
-      const auto [it, inserted] = places.try_emplace(tag, means.size(), 0);
-      if (inserted) means.emplace_back(tag, 0.0);
-      means[it->second.first].second += value;
-      ++it->second.second;
-    }
-  }
-  for (auto& [tag, value] : means) value /= places.at(tag).second;
-  return means;
-}
-
-}  // namespace
-
 StepOutcome Learner::Step(absl::Duration timeout) {
   ReleaseDrained();
   const absl::Duration begin = deps_.clock->SteadyNow();
@@ -190,6 +170,10 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   record.return_mean = window_.return_mean();
   record.episode_length = window_.length();
   record.losses = MeanMetrics(*reports);
+  record.train_s = JoinTrainTimes(*reports, config_.options.train_time_aggregator);
+  if (Policies()->num_slots() > 1) {
+    record.agent_losses = AgentLosses(assembly.batch, *reports, config_.schema.agent_ids);
+  }
   for (std::pair<std::string, double>& metric : deps_.trainer->Metrics()) record.losses.push_back(std::move(metric));
   for (const PolicyUpdateReport& report : *reports) {
     record.minibatch_steps += report.minibatch_steps;
@@ -272,16 +256,17 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
     scalar(absl::StrCat("env/", config_.info_columns[i]), window_.info(static_cast<int32_t>(i)));
   }
   for (const auto& [tag, value] : record.losses) scalar(tag, value);
+  for (const auto& [tag, value] : record.agent_losses) scalar(tag, value);
   if (table->num_slots() > 1) {
-    for (const PolicyUpdateReport& report : record.policies) {
-      const policy::PolicyEntry* const entry = shown(report.policy);
-      if (entry == nullptr) continue;
-      const std::string prefix = absl::StrCat("policy/", entry->spec.id.value(), "/");
-      for (const auto& [tag, value] : report.metrics) scalar(prefix + tag, value);
-    }
+    const auto id_of = [&shown](policy::PolicySlot slot) -> std::string_view {
+      const policy::PolicyEntry* const entry = shown(slot);
+      return entry == nullptr ? std::string_view() : entry->spec.id.value();
+    };
+    for (const auto& [tag, value] : PolicyStats(record.policies, id_of)) scalar(tag, value);
   }
   scalar("Time/env_steps_per_s", record.env_steps_per_s);
   scalar("Time/update_s", record.update_s);
+  scalar("Time/train_s", record.train_s);
   scalar("Time/wait_s", record.wait_s);
   const std::pair<const char*, int64_t> counters[] = {
       {"received", record.rows.received}, {"accepted", record.rows.accepted}, {"duplicate", record.rows.duplicate},

@@ -19,10 +19,11 @@ struct ProgressRecord {
   int64_t env_steps = 0;    ///< trained on, of the whole run
   int64_t agent_steps = 0;  ///< trained on, of the whole run
   int64_t updates = 0;
-  int64_t episodes = 0;        ///< ended, of the whole run
-  double wall_clock_s = 0;     ///< of all learner epochs together
-  double env_steps_per_s = 0;  ///< since the last update
-  double update_s = 0;         ///< the trainer alone
+  int64_t episodes = 0;           ///< ended, of the whole run
+  double wall_clock_s = 0;        ///< of all learner epochs together
+  double env_steps_per_s = 0;     ///< since the last update
+  double update_s = 0;            ///< the trainer alone
+  std::optional<double> train_s;  ///< of the policies that trained, joined by train_time_aggregator
   double assemble_s = 0;
   double wait_s = 0;  ///< the update thread waiting for samples
   // Means over the last 100 episodes; nullopt before the first one ended.
@@ -31,10 +32,11 @@ struct ProgressRecord {
   std::optional<double> episode_length;
   /// The trainer's metrics by tag (docs/metrics.md): means over the policies, then those of the whole.
   std::vector<std::pair<std::string, double>> losses;
-  int64_t minibatch_steps = 0;  ///< of the update, all policies
-  int64_t skipped_steps = 0;    ///< refused for a non-finite loss or gradient
-  double policy_lag = 0;        ///< mean over the update's rows
-  int32_t workers = 0;          ///< connected
+  std::vector<std::pair<std::string, double>> agent_losses;  ///< `<agent id>/<loss>`
+  int64_t minibatch_steps = 0;                               ///< of the update, all policies
+  int64_t skipped_steps = 0;                                 ///< refused for a non-finite loss or gradient
+  double policy_lag = 0;                                     ///< mean over the update's rows
+  int32_t workers = 0;                                       ///< connected
   RowCounters rows;
   std::vector<PolicyUpdateReport> policies;
 };

@@ -28,6 +28,7 @@ struct PolicyUpdateReport {
   int64_t trained_rows = 0;     ///< active rows of the batch (each counted once, not once an epoch)
   int64_t minibatch_steps = 0;  ///< optimizer steps taken
   int64_t epochs = 0;           ///< begun; fewer than asked when target_kl stopped it
+  double train_time_s = 0;      ///< from the batch to new weights; side by side with others where they train so
   int64_t skipped_steps = 0;    ///< minibatch steps refused for a non-finite loss or gradient
   std::vector<std::pair<std::string, double>> metrics;  ///< tag (docs/metrics.md, e.g. "Loss/Policy loss") and value
 };

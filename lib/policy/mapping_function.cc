@@ -14,7 +14,8 @@ namespace troupe::policy {
 namespace {
 
 absl::StatusOr<PolicyId> RoundRobin(const MappingQuestion& question) {
-  const uint64_t turn = uint64_t{question.episode.episode} + static_cast<uint64_t>(question.agent_slot);
+  const uint64_t turn =
+      uint64_t{question.episode.env_id} + question.episode.episode + static_cast<uint64_t>(question.agent_slot);
   return question.policies[turn % question.policies.size()];
 }
 
@@ -31,14 +32,15 @@ absl::StatusOr<PolicyId> ByWorker(const MappingQuestion& question) {
 
 // For tests: functions that fail in every other episode.
 constexpr char kTesting[] = "testing/";
+bool Fails(const EpisodeInfo& episode) { return (episode.env_id + episode.episode) % 2 != 0; }
 
 absl::StatusOr<PolicyId> Raises(const MappingQuestion& question) {
-  if (question.episode.episode % 2 == 0) return question.policies[0];
+  if (!Fails(question.episode)) return question.policies[0];
   return absl::InternalError("there is nobody to play");
 }
 
 absl::StatusOr<PolicyId> UnknownPolicy(const MappingQuestion& question) {
-  return question.episode.episode % 2 == 0 ? question.policies[0] : PolicyId("../x");
+  return Fails(question.episode) ? PolicyId("../x") : question.policies[0];
 }
 
 constexpr MappingFunction kFunctions[] = {

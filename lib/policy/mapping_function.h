@@ -28,7 +28,9 @@ struct MappingFunction {
 };
 
 /// A registered function; NOT_FOUND gives the nearest name, or all:
-///   round_robin  the agent in slot s plays policy (episode + s) mod n: policies change places from episode to episode
+///   round_robin  the agent in slot s plays policy (environment + episode + s) mod n: policies change places from
+///   episode
+///                to episode
 ///   self_play    one policy for all agents of an episode, drawn anew for each, all alike
 ///   by_worker    policy (worker mod n): every worker samples for a policy of its own
 absl::StatusOr<const MappingFunction*> FindMappingFunction(std::string_view name);

@@ -48,8 +48,8 @@ TEST(MappingFunctionTest, RoundRobinChangesPlaces) {
   }
   EXPECT_EQ(slots, (std::vector<int32_t>{0, 2, 2, 3, 3, 0, 0, 2})) << "slot 1 is free";
   const auto some = Make("round_robin", {{PolicyId("c")}, {PolicyId("a")}});
-  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(3)) << "in the order given";
-  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(0));
+  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
+  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
@@ -72,14 +72,14 @@ TEST(MappingFunctionTest, ByWorker) {
 
 TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
   const auto raises = Make("testing/raises");
-  EXPECT_EQ(raises->Map("left", 0, Episode(0)), PolicySlot(0));
-  EXPECT_TRUE(raises->WhyNot("left", 0, Episode(0)).ok());
-  EXPECT_LT(raises->Map("left", 0, Episode(1)).value(), 0);
-  EXPECT_EQ(raises->WhyNot("left", 0, Episode(1)),
+  EXPECT_EQ(raises->Map("left", 0, Episode(1)), PolicySlot(0));
+  EXPECT_TRUE(raises->WhyNot("left", 0, Episode(1)).ok());
+  EXPECT_LT(raises->Map("left", 0, Episode(0)).value(), 0);
+  EXPECT_EQ(raises->WhyNot("left", 0, Episode(0)),
             absl::InternalError("mapping function \"testing/raises\": there is nobody to play"));
   const auto garbage = Make("testing/unknown_policy");
-  EXPECT_LT(garbage->Map("left", 0, Episode(1)).value(), 0);
-  EXPECT_EQ(garbage->WhyNot("left", 0, Episode(1)),
+  EXPECT_LT(garbage->Map("left", 0, Episode(0)).value(), 0);
+  EXPECT_EQ(garbage->WhyNot("left", 0, Episode(0)),
             absl::InvalidArgumentError(
                 "mapping function \"testing/unknown_policy\": got policy \"../x\", expected one of a, b, c"));
 }
@@ -108,7 +108,7 @@ TEST(MappingFunctionTest, APolicyTableCarriesIt) {
   const auto back = PolicyTableFromJson(ToJson(**table));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ((*back)->rules()[1].function, "round_robin");
-  EXPECT_EQ((*back)->mapping().Map("right", 1, Episode(0)), PolicySlot(1));
+  EXPECT_EQ((*back)->mapping().Map("right", 1, Episode(1)), PolicySlot(1));
   // One that is gone is no longer chosen.
   const auto removed = (*table)->Remove(PolicyId("b"));
   ASSERT_TRUE(removed.ok()) << removed.status();

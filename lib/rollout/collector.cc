@@ -30,7 +30,8 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      builder_(RolloutSchema{config_.env_spec, config_.policies}, config_.mapping, config_.options.seed),
+      builder_(RolloutSchema{config_.env_spec, config_.policies}, config_.mapping,
+               {config_.options.seed, 0, 0, config_.options.worker, config_.options.env_args}),
       actors_(config_.options.policy_map_capacity),
       since_(config_.policies.size(), 0),
       versions_(since_.size()),
@@ -231,7 +232,6 @@ absl::Status Collector::StartEpisode(Lane& lane) {
   builder_.StartEpisode(lane);
   env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/false);
   absl::Status status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode}, writer);
-  TROUPE_RETURN_IF_ERROR(builder_.mapping_status());
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) return status;
   builder_.AbortCall(lane);
@@ -267,7 +267,6 @@ absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
   }
   env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
   absl::Status status = lane.env->Step(lane.actions, writer);
-  TROUPE_RETURN_IF_ERROR(builder_.mapping_status());
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) {
     lane.consecutive_errors = 0;

@@ -32,8 +32,7 @@ bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const
     if (slot < 0) {
       // It may still appear, and is mapped as the episode's others then.
       const std::string& id = config_.env_spec.possible_agents[agent].id.value();
-      slot =
-          lane.mapping->Map(id, static_cast<int32_t>(agent), {config_.options.seed, lane.env_id, lane.episode}).value();
+      slot = lane.mapping->Map(id, static_cast<int32_t>(agent), builder_.EpisodeOf(lane.env_id, lane.episode)).value();
     }
     if (static_cast<size_t>(slot) >= since.size()) return false;
     const int64_t brought = since[static_cast<size_t>(slot)];

@@ -140,8 +140,16 @@ absl::Status Evaluator::Gather(size_t place) {
     any_ready = true;
     const env::AgentSpec& agent = config_.env_spec.possible_agents[slot];
     if (p.policy[slot] < 0) {
-      const int32_t policy =
-          config_.mapping->Map(agent.id.value(), index, {config_.options.seed, EnvId(p.number), 0}).value();
+      policy::EpisodeInfo episode = {config_.options.seed, EnvId(p.number), 0, config_.options.worker,
+                                     config_.options.env_args};
+      mapped_.clear();
+      for (size_t other = 0; other < p.policy.size(); ++other) {
+        if (p.policy[other] < 0) continue;
+        mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(p.policy[other])});
+      }
+      episode.agents = mapped_;
+      const int32_t policy = config_.mapping->Map(agent.id.value(), index, episode).value();
+      if (policy < 0) TROUPE_RETURN_IF_ERROR(config_.mapping->WhyNot(agent.id.value(), index, episode));
       if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
           config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
           config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {

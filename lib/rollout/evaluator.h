@@ -89,6 +89,7 @@ class Evaluator {
   int64_t first_episode_ = 0;
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
   env::SlotBuffers buffers_;
+  std::vector<policy::MappedAgent> mapped_;  // of the episode whose agent is being mapped
   std::vector<std::unique_ptr<Place>> places_;
   std::vector<std::unique_ptr<Rows>> rows_;
   std::vector<inference::ActionBounds> bounds_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/base/status_macros.h"
 #include "lib/rollout/fragment_writer.h"
 
 namespace troupe::rollout {
@@ -15,8 +16,8 @@ namespace troupe::rollout {
 using sample::SegmentEnd;
 
 FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping,
-                                 uint64_t seed)
-    : schema_(schema), seed_(seed), pool_(schema), state_size_(static_cast<size_t>(schema.state_size())) {
+                                 const policy::EpisodeInfo& run)
+    : schema_(schema), run_(run), pool_(schema), state_size_(static_cast<size_t>(schema.state_size())) {
   for (const env::AgentSpec& agent : schema_.env.possible_agents) {
     const space::Space& obs = agent.observation_space;
     widest_obs_ = std::max(widest_obs_, static_cast<size_t>(obs.flat_size()) * tensor::ElementBytes(obs.flat_dtype()));
@@ -74,19 +75,24 @@ void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
                        (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
 }
 
+policy::EpisodeInfo FragmentBuilder::EpisodeOf(uint32_t env_id, uint32_t episode) const {
+  policy::EpisodeInfo info = run_;
+  info.env_id = env_id;
+  info.episode = episode;
+  return info;
+}
+
 void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
                                  std::vector<int32_t>& policies) const {
+  const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
   for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
     policies.push_back(
-        mapping.Map(schema_.env.possible_agents[slot].id.value(), static_cast<int32_t>(slot), {seed_, env_id, episode})
-            .value());
+        mapping.Map(schema_.env.possible_agents[slot].id.value(), static_cast<int32_t>(slot), info).value());
   }
 }
 
 FragmentBuilder::~FragmentBuilder() = default;
-
-const absl::Status& FragmentBuilder::mapping_status() const { return writer_->mapping_status(); }
 
 void FragmentBuilder::InitLane(Lane& lane) const {
   const size_t num_agents = schema_.env.possible_agents.size();
@@ -200,11 +206,12 @@ env::StepWriter& FragmentBuilder::BeginCall(Lane& lane, bool is_step) {
   lane.finals_at_env_row.clear();
   lane.env_row = -1;
   lane.final_env_row = -1;
-  writer_->set_lane(&lane);
+  writer_->BeginCall(&lane);
   return *writer_;
 }
 
 absl::Status FragmentBuilder::FinishCall(Lane& lane) {
+  TROUPE_RETURN_IF_ERROR(writer_->call_status());
   const bool ended = lane.all_terminated || lane.all_truncated;
   for (const int32_t slot : lane.observed) Columns(lane.agents[static_cast<size_t>(slot)]).Settle();
   const auto goes_on = [&lane](int32_t slot) { return lane.agents[static_cast<size_t>(slot)].end == AgentEnd::kNone; };

@@ -27,8 +27,9 @@ namespace troupe::rollout {
 /// Not thread-safe. No heap allocation once its buffers have grown to the size of the fragments.
 class FragmentBuilder {
  public:
-  /// `seed` is the run's.
-  FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping, uint64_t seed);
+  /// `run`: what a mapping is told of every episode; what it borrows must outlive this.
+  FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping,
+                  const policy::EpisodeInfo& run);
   FragmentBuilder(const FragmentBuilder&) = delete;
   FragmentBuilder& operator=(const FragmentBuilder&) = delete;
   ~FragmentBuilder();
@@ -39,7 +40,9 @@ class FragmentBuilder {
                    int64_t revision);
   const std::vector<policy::PolicySpec>& policies() const { return schema_.policies; }
   int64_t revision() const { return revision_; }
-  /// The policies that play the agents of an episode, by agent slot.
+  /// What a mapping is told of an episode, but for the agents mapped so far.
+  policy::EpisodeInfo EpisodeOf(uint32_t env_id, uint32_t episode) const;
+  /// The policies that play the agents of an episode, by agent slot; below 0 where the mapping does not know.
   void MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
                   std::vector<int32_t>& policies) const;
   const std::shared_ptr<const policy::PolicyMapping>& mapping() const { return mapping_; }
@@ -59,11 +62,10 @@ class FragmentBuilder {
   /// The writer for one Reset or Step of `lane`, until FinishCall or AbortCall.
   env::StepWriter& BeginCall(Lane& lane, bool is_step);
   /// The call worked: completes the transitions of the agents that were observed or are done; `lane.in_episode` is
-  /// false after an episode's end. A Step counts as an env step. INTERNAL: the episode goes on but no agent is ready;
-  /// AbortCall must follow.
+  /// false after an episode's end. A Step counts as an env step. INTERNAL: the episode goes on but no agent is ready.
+  /// INVALID_ARGUMENT, or what a mapping function says: an agent that came has no policy, or one that does not fit it.
+  /// After an error AbortCall must follow.
   absl::Status FinishCall(Lane& lane);
-  /// INVALID_ARGUMENT when an agent was mapped to a policy that does not fit it: the run's configuration is wrong.
-  const absl::Status& mapping_status() const;
   /// The call failed: what it wrote is dropped, and with it the decisions that it should have completed; the agents'
   /// segments end as truncated at their last observation.
   void AbortCall(Lane& lane);
@@ -137,7 +139,7 @@ class FragmentBuilder {
   RolloutSchema schema_;
   std::shared_ptr<const policy::PolicyMapping> mapping_;
   int64_t revision_ = 0;
-  const uint64_t seed_;
+  const policy::EpisodeInfo run_;
   FragmentPool pool_;
   std::unique_ptr<Writer> writer_;
   std::vector<uint8_t> fits_;         // [agents, policies]

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/rollout/fragment_builder.h"
 
@@ -19,8 +21,12 @@ class FragmentBuilder::Writer final : public env::StepWriter {
         scratch_obs_(builder.widest_obs_ * builder.schema_.env.possible_agents.size()),
         scratch_mask_(builder.widest_mask_ * builder.schema_.env.possible_agents.size()) {}
 
-  void set_lane(Lane* lane) { lane_ = lane; }
-  const absl::Status& mapping_status() const { return mapping_status_; }
+  void BeginCall(Lane* lane) {
+    lane_ = lane;
+    call_status_ = absl::OkStatus();
+  }
+  /// The first agent of the call that could not be mapped.
+  const absl::Status& call_status() const { return call_status_; }
 
   void* Observe(env::AgentSlot slot) override {
     const auto index = static_cast<size_t>(slot.value());
@@ -87,33 +93,50 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     lane_->agent_ended = true;
   }
 
-  /// Asks for the agent's policy in this episode; false when that does not fit.
+  /// Asks for the agent's policy in this episode; false when there is none that fits.
   bool Map(size_t slot, AgentState& agent) {
     const env::AgentSpec& spec = builder_.schema_.env.possible_agents[slot];
-    const policy::EpisodeInfo episode = {builder_.seed_, lane_->env_id, lane_->episode};
-    const int32_t policy = lane_->mapping->Map(spec.id.value(), static_cast<int32_t>(slot), episode).value();
+    policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode);
+    mapped_.clear();
+    for (size_t other = 0; other < lane_->agents.size(); ++other) {
+      const int32_t policy = lane_->agents[other].policy;
+      if (policy >= 0) mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(policy)});
+    }
+    episode.agents = mapped_;
+    const auto agent_slot = static_cast<int32_t>(slot);
+    const int32_t policy = lane_->mapping->Map(spec.id.value(), agent_slot, episode).value();
     const size_t num_policies = builder_.schema_.policies.size();
-    if (policy >= 0 && static_cast<size_t>(policy) < num_policies &&
-        builder_.fits_[slot * num_policies + static_cast<size_t>(policy)] != 0) {
+    const bool known = policy >= 0 && static_cast<size_t>(policy) < num_policies;
+    if (known && builder_.fits_[slot * num_policies + static_cast<size_t>(policy)] != 0) {
       agent.policy = policy;
       return true;
     }
-    if (mapping_status_.ok()) {
-      mapping_status_ = absl::InvalidArgumentError(
-          absl::StrCat("agent '", spec.id.value(), "' of environment ", builder_.schema_.env.name,
-                       " is mapped to policy slot ", policy,
-                       policy < 0 || static_cast<size_t>(policy) >= num_policies
-                           ? absl::StrCat(", expected 0 to ", num_policies - 1)
-                           : absl::StrCat(" ('", builder_.schema_.policies[static_cast<size_t>(policy)].id.value(),
-                                          "'), which has another observation or action space")));
+    if (!call_status_.ok()) return false;
+    absl::Status why = lane_->mapping->WhyNot(spec.id.value(), agent_slot, episode);
+    if (why.ok()) {
+      why = absl::InvalidArgumentError(
+          known ? absl::StrCat("got policy \"", builder_.schema_.policies[static_cast<size_t>(policy)].id.value(),
+                               "\", which has another observation or action space")
+                : absl::StrCat("got policy slot ", policy, ", expected 0 to ", num_policies - 1));
+    }
+    call_status_ = absl::Status(
+        why.code(), absl::StrCat("policy_mapping of agent \"", spec.id.value(), "\" in episode ", episode.episode,
+                                 " of env ", episode.env_id, " of ", builder_.schema_.env.name, ": ", why.message()));
+    // Said when their number has doubled: a mapping that always fails must not fill the log.
+    ++failures_;
+    if ((failures_ & (failures_ - 1)) == 0) {
+      TROUPE_WARN("an episode ends because an agent has no policy failures={} error=\"{}\"", failures_,
+                  base::LogSafe(std::string(call_status_.message()), 512));
     }
     return false;
   }
 
   FragmentBuilder& builder_;
   Lane* lane_ = nullptr;
-  absl::Status mapping_status_;
-  std::vector<std::byte> scratch_obs_;  // of agents without a fitting policy
+  absl::Status call_status_;
+  int64_t failures_ = 0;
+  std::vector<policy::MappedAgent> mapped_;  // of the lane
+  std::vector<std::byte> scratch_obs_;       // of agents without a fitting policy
   std::vector<uint8_t> scratch_mask_;
   std::vector<float> scratch_state_;
 };

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "lib/policy/policy_mapping.h"
 
 namespace troupe::rollout {
 
@@ -12,7 +15,9 @@ enum class BatchMode : uint8_t {
 
 struct RolloutOptions {
   uint64_t seed = 0;
-  bool explore = true;  ///< false: the distribution's mode
+  int32_t worker = 0;                              ///< index of the worker, for mapping functions
+  std::vector<policy::EnvArgument> env_args = {};  ///< of the environment, for mapping functions
+  bool explore = true;                             ///< false: the distribution's mode
   int64_t max_fragment_bytes =
       (4 << 20) - (64 << 10);          ///< columns of one fragment; the rest of 4 MiB is for its header
   int64_t max_fragment_env_steps = 0;  ///< of one environment in one fragment; 0: as many as fit the bytes

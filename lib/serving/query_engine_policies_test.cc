@@ -114,6 +114,20 @@ TEST(QueryEnginePoliciesTest, RefusesACapacityBelowOne) {
   EXPECT_EQ(status, absl::InvalidArgumentError("policy_map_capacity is 0, expected at least 1"));
 }
 
+TEST(QueryEnginePoliciesTest, AClassWithoutWeightsComesAndGoesLikeOthers) {
+  std::vector<PolicySpec> specs = ManySpecs(2);
+  specs[0].policy_class = *policy::ParsePolicyClass("random");
+  FakeSource source;
+  auto engine = *QueryEngine::Create(specs, {.policy_map_capacity = 1, .source = &source});
+  for (int round = 0; round < 3; ++round) {
+    const auto dice = AskOne(*engine, specs[0]);
+    ASSERT_TRUE(dice.ok()) << dice.status();
+    EXPECT_EQ(dice->version, policy::WeightVersion());
+    EXPECT_EQ(AskOne(*engine, specs[1])->version.n, 1);
+  }
+  EXPECT_EQ(source.loads, 3) << "of the other one";
+}
+
 TEST(QueryEnginePoliciesTest, WeightsAreLoadedWhenTheirPolicyIsAsked) {
   const std::vector<PolicySpec> specs = ManySpecs(3);
   FakeSource source;

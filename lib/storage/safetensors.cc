@@ -137,7 +137,10 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, ui
 }
 
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header, uint64_t file_bytes) {
-  const std::string_view text = header.substr(std::min(kLengthBytes, header.size()));
+  if (header.size() < kLengthBytes || header.size() > file_bytes) {
+    return Malformed(absl::StrCat("header of ", header.size(), " bytes in a file of ", file_bytes));
+  }
+  const std::string_view text = header.substr(kLengthBytes);
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Malformed("header is not a JSON object");
   const uint64_t data_bytes = file_bytes - header.size();

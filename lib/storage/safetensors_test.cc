@@ -76,6 +76,33 @@ TEST(SafetensorsTest, HostileHeadersAreRefused) {
   }
 }
 
+TEST(SafetensorsTest, AHeaderAloneSaysWhereEverythingIs) {
+  const std::string text = FileOf({1, 2, 3, 4}, {0.5});
+  const auto header_bytes = SafetensorsHeaderBytes(text.substr(0, 8), text.size());
+  ASSERT_TRUE(header_bytes.ok());
+  const auto index = ParseSafetensorsHeader(std::string_view(text).substr(0, *header_bytes), text.size());
+  ASSERT_TRUE(index.ok()) << index.status();
+  const auto whole = SafetensorsFile::Parse(text);
+  ASSERT_EQ(index->tensors.size(), whole->tensors().size());
+  for (const auto& [name, entry] : index->tensors) {
+    const std::string bytes = text.substr(*header_bytes + entry.begin, entry.end - entry.begin);
+    const SafetensorsFile part = SafetensorsFile::Part(*index, entry.begin, bytes);
+    EXPECT_EQ(part.tensors().size(), 1u);
+    const TensorRead* const read = *part.Find(name);
+    EXPECT_EQ(read->shape, (*whole->Find(name))->shape);
+    EXPECT_TRUE(read->bytes == (*whole->Find(name))->bytes) << name;
+  }
+  const auto code = [&](uint64_t size, uint64_t file_bytes) {
+    return ParseSafetensorsHeader(std::string_view(text).substr(0, size), file_bytes).status().code();
+  };
+  EXPECT_EQ(code(7, text.size()), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(*header_bytes, *header_bytes - 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(*header_bytes, text.size() + 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(*header_bytes - 1, text.size()), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(SafetensorsHeaderBytes(text.substr(0, 7), text.size()).ok());
+  EXPECT_FALSE(SafetensorsHeaderBytes(text.substr(0, 8), *header_bytes - 1).ok());
+}
+
 TEST(SafetensorsTest, RandomBytesNeverCrash) {
   base::PhiloxSequence random(base::PhiloxKey::Make(11, base::RandomStream::kTest), {});
   const std::string good = FileOf({1, 2, 3, 4}, {0.5});

@@ -78,6 +78,37 @@ TEST(MakePpoTrainerTest, ActivationsThatOnlyLibTorchHas) {
   }
 }
 
+TEST(MakePpoTrainerTest, LibTorchTrainsSmallPoliciesSideBySide) {
+  constexpr int32_t kPolicies = 6;
+  std::vector<policy::PolicySpec> specs(kPolicies, policy::SmallSpecForTesting());
+  std::vector<std::unique_ptr<RandomBatch>> batches;
+  learner::TrainBatch all;
+  for (int32_t p = 0; p < kPolicies; ++p) {
+    specs[p].id = policy::PolicyId("p" + std::to_string(p));
+    batches.push_back(std::make_unique<RandomBatch>(specs[p], kSegments, static_cast<uint64_t>(p) + 1));
+    batches.back()->rows().policy = policy::PolicySlot(p);
+    all.policies.push_back(batches.back()->rows());
+  }
+  const auto make = [&] {
+    const DeviceOptions device = {.device = "cpu", .num_threads = 2};
+    return *MakePpoTrainer(specs, std::vector<PpoOptions>(kPolicies, Options()), device, 1, CpuBackend::kLibTorch);
+  };
+  const auto stacked = make();
+  const auto again = make();
+  const auto one_by_one = make();
+  for (int64_t iteration = 0; iteration < 2; ++iteration) {
+    ASSERT_TRUE(stacked->Update(all, Context(iteration)).ok());
+    ASSERT_TRUE(again->Update(all, Context(iteration)).ok());
+    for (const auto& batch : batches) ASSERT_TRUE(one_by_one->Update(batch->batch, Context(iteration)).ok());
+  }
+  for (int32_t p = 0; p < kPolicies; ++p) {
+    const std::vector<float> a = stacked->ExportState(policy::PolicySlot(p))->parameters;
+    const std::vector<float> b = one_by_one->ExportState(policy::PolicySlot(p))->parameters;
+    EXPECT_EQ(a, again->ExportState(policy::PolicySlot(p))->parameters);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5) << p << " " << i;
+  }
+}
+
 TEST(MakePpoTrainerTest, BadInput) {
   const auto status = [](const PpoOptions& options, const DeviceOptions& device, policy::PolicySpec spec) {
     return MakePpoTrainer({std::move(spec)}, {options}, device, 1).status();

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
@@ -112,9 +114,11 @@ void PpoTrainer::TrainPart(const learner::TrainBatch& batch, const UpdateContext
                             &partly_skipped_updates_[static_cast<size_t>(part->slot.value())]};
   PolicyUpdater& updater = *updaters_[static_cast<size_t>(std::max(thread, 0))];
   for (const size_t i : part->entries) {
+    const absl::Duration begin = base::Clock::Real().SteadyNow();
     absl::StatusOr<PolicyUpdateReport> report = updater.Update(batch.policies[i], context, policy, thread);
     part->status = report.status();
     if (!report.ok()) return;
+    report->train_time_s = absl::ToDoubleSeconds(base::Clock::Real().SteadyNow() - begin);
     (*reports)[i] = *std::move(report);
   }
 }

@@ -30,7 +30,7 @@ absl::Status ValidatePpoOptions(const PpoOptions& options);
 /// ImportState gave (checkpoint), or there are none.
 ///
 /// Small policies train stacked: side by side, each wholly on one thread of the team, which so never waits inside an
-/// update; large ones one after another, each by the whole team (ADR 0011). Which way follows from the batch, the
+/// update; large ones one after another, each by the whole team (ADR 0012). Which way follows from the batch, the
 /// options and the size of the team alone.
 ///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy as it

@@ -90,7 +90,11 @@ class TorchBackend final : public PpoBackend {
         team_(std::move(team)),
         name_(absl::StrCat("libtorch/", std::string(DeviceName(device)))) {}
 
-  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int /*thread*/) override {
+  /// On the CPU autograd runs in the thread that asks for it.
+  bool can_run_alone() const override { return on_host_; }
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
+    alone_ = thread != kWholeTeam;
     return CatchTorch("loading a batch", [&] {
       batch_ = &batch;
       parameters_ = parameters;
@@ -229,7 +233,7 @@ class TorchBackend final : public PpoBackend {
   /// Both at once where there are threads for it.
   template <typename Actor, typename Critic>
   absl::Status BothNetworks(Actor&& actor, Critic&& critic) {
-    if (!on_host_ || team_->size() < 2) {
+    if (!on_host_ || alone_ || team_->size() < 2) {
       actor();
       critic();
       return absl::OkStatus();
@@ -401,6 +405,7 @@ class TorchBackend final : public PpoBackend {
   // From Begin to End.
   const PreparedBatch* batch_ = nullptr;
   FlatParameters* parameters_ = nullptr;
+  bool alone_ = false;
   Modules modules_;
   Tensor exp_avg_, exp_avg_sq_;
   Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;

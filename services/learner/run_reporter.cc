@@ -97,6 +97,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"minibatch_steps", record.minibatch_steps},
       {"skipped_steps", record.skipped_steps},
       {"update_s", record.update_s},
+      {"train_s", OrNaN(record.train_s)},
       {"assemble_s", record.assemble_s},
       {"wait_s", record.wait_s},
       {"rows_received", record.rows.received},

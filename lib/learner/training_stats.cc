@@ -1,0 +1,113 @@
+#include "lib/learner/training_stats.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+
+namespace troupe::learner {
+namespace {
+
+/// Weighted means by tag, in the order in which tags come.
+class Means {
+ public:
+  void Add(std::string_view tag, double value, double weight) {
+    const auto [it, inserted] = places_.try_emplace(std::string(tag), means_.size());
+    if (inserted) {
+      means_.emplace_back(it->first, 0.0);
+      weights_.push_back(0);
+    }
+    means_[it->second].second += weight * value;
+    weights_[it->second] += weight;
+  }
+  std::vector<TaggedValue> Take() {
+    for (size_t i = 0; i < means_.size(); ++i) means_[i].second /= weights_[i];
+    return std::move(means_);
+  }
+
+ private:
+  std::map<std::string, size_t> places_;
+  std::vector<TaggedValue> means_;
+  std::vector<double> weights_;
+};
+
+}  // namespace
+
+std::vector<TaggedValue> MeanMetrics(absl::Span<const PolicyUpdateReport> reports) {
+  Means means;
+  for (const PolicyUpdateReport& report : reports) {
+    for (const auto& [tag, value] : report.metrics) means.Add(tag, value, 1);
+  }
+  return means.Take();
+}
+
+std::optional<double> JoinTrainTimes(absl::Span<const PolicyUpdateReport> reports, TrainTimeAggregator aggregator) {
+  std::vector<double> times;
+  for (const PolicyUpdateReport& report : reports) {
+    if (report.trained_rows > 0) times.push_back(report.train_time_s);
+  }
+  if (times.empty()) return std::nullopt;
+  switch (aggregator) {
+    case TrainTimeAggregator::kMin:
+      return *std::min_element(times.begin(), times.end());
+    case TrainTimeAggregator::kMax:
+      return *std::max_element(times.begin(), times.end());
+    case TrainTimeAggregator::kMean:
+      break;
+  }
+  return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+}
+
+std::vector<TaggedValue> PolicyStats(absl::Span<const PolicyUpdateReport> reports,
+                                     absl::FunctionRef<std::string_view(policy::PolicySlot)> id_of) {
+  std::vector<const PolicyUpdateReport*> shown;
+  for (const PolicyUpdateReport& report : reports) {
+    if (report.trained_rows > 0 && !id_of(report.policy).empty()) shown.push_back(&report);
+  }
+  if (shown.size() > kMaxPoliciesWithTags) {
+    std::stable_sort(shown.begin(), shown.end(), [](const PolicyUpdateReport* a, const PolicyUpdateReport* b) {
+      return a->trained_rows > b->trained_rows;
+    });
+    shown.resize(kMaxPoliciesWithTags);
+  }
+  std::vector<TaggedValue> stats;
+  for (const PolicyUpdateReport* report : shown) {
+    const std::string prefix = absl::StrCat("policy/", std::string(id_of(report->policy)), "/");
+    for (const auto& [tag, value] : report->metrics) stats.emplace_back(prefix + tag, value);
+    stats.emplace_back(prefix + "Time/train_s", report->train_time_s);
+  }
+  return stats;
+}
+
+std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const PolicyUpdateReport> reports,
+                                     absl::Span<const std::string> agent_ids) {
+  TROUPE_CHECK(reports.size() == batch.policies.size());
+  std::vector<Means> agents(agent_ids.size());
+  std::vector<int64_t> rows(agent_ids.size());
+  for (size_t i = 0; i < reports.size(); ++i) {
+    if (reports[i].trained_rows == 0) continue;
+    std::fill(rows.begin(), rows.end(), 0);
+    for (const TrainSegment& segment : batch.policies[i].segments) {
+      rows[static_cast<size_t>(segment.slot)] += segment.rows;
+    }
+    for (size_t agent = 0; agent < rows.size(); ++agent) {
+      if (rows[agent] == 0) continue;
+      for (const auto& [tag, value] : reports[i].metrics) {
+        if (absl::StartsWith(tag, "Loss/")) agents[agent].Add(tag, value, static_cast<double>(rows[agent]));
+      }
+    }
+  }
+  std::vector<TaggedValue> losses;
+  for (size_t agent = 0; agent < agents.size(); ++agent) {
+    for (const auto& [tag, value] : agents[agent].Take()) {
+      losses.emplace_back(absl::StrCat(agent_ids[agent], "/", tag), value);
+    }
+  }
+  return losses;
+}
+
+}  // namespace troupe::learner

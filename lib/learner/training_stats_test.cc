@@ -1,0 +1,81 @@
+#include "lib/learner/training_stats.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+PolicyUpdateReport Report(int32_t slot, int64_t rows, double loss, double seconds) {
+  PolicyUpdateReport report;
+  report.policy = policy::PolicySlot(slot);
+  report.trained_rows = rows;
+  report.train_time_s = seconds;
+  if (rows > 0) report.metrics = {{"Loss/Policy loss", loss}, {"Policy/Entropy", 2 * loss}};
+  return report;
+}
+
+TEST(TrainingStatsTest, MeansAreOverThePoliciesThatTrained) {
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 10, 1, 0), Report(1, 0, 100, 0), Report(2, 90, 3, 0)};
+  EXPECT_THAT(MeanMetrics(reports), ElementsAre(Pair("Loss/Policy loss", 2.0), Pair("Policy/Entropy", 4.0)));
+  EXPECT_TRUE(MeanMetrics({}).empty());
+}
+
+TEST(TrainingStatsTest, TrainTimesAreJoinedAsAsked) {
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 10, 1, 2.0), Report(1, 0, 0, 0), Report(2, 5, 1, 5.0),
+                                                   Report(3, 5, 1, 0.5)};
+  EXPECT_EQ(JoinTrainTimes(reports, TrainTimeAggregator::kMin), 0.5);
+  EXPECT_EQ(JoinTrainTimes(reports, TrainTimeAggregator::kMax), 5.0);
+  EXPECT_EQ(JoinTrainTimes(reports, TrainTimeAggregator::kMean), 2.5);
+  EXPECT_EQ(JoinTrainTimes({reports[1]}, TrainTimeAggregator::kMax), std::nullopt);
+}
+
+TEST(TrainingStatsTest, PoliciesThatTrainedHaveTagsOfTheirOwn) {
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 10, 1, 2), Report(1, 0, 0, 0), Report(2, 5, 3, 4),
+                                                   Report(3, 5, 7, 8)};
+  const std::string ids[] = {"a", "b", "", "d"};
+  const auto stats = PolicyStats(
+      reports, [&](policy::PolicySlot slot) -> std::string_view { return ids[static_cast<size_t>(slot.value())]; });
+  EXPECT_THAT(stats, ElementsAre(Pair("policy/a/Loss/Policy loss", 1.0), Pair("policy/a/Policy/Entropy", 2.0),
+                                 Pair("policy/a/Time/train_s", 2.0), Pair("policy/d/Loss/Policy loss", 7.0),
+                                 Pair("policy/d/Policy/Entropy", 14.0), Pair("policy/d/Time/train_s", 8.0)));
+}
+
+TEST(TrainingStatsTest, AThousandPoliciesDoNotFloodTheRun) {
+  std::vector<PolicyUpdateReport> reports;
+  for (int32_t p = 0; p < 1000; ++p) reports.push_back(Report(p, 1 + (p * 7) % 1000, p, p));
+  const auto stats = PolicyStats(reports, [](policy::PolicySlot) -> std::string_view { return "p"; });
+  ASSERT_EQ(stats.size(), 3 * kMaxPoliciesWithTags);
+  for (const auto& [tag, value] : stats) {
+    if (tag != "policy/p/Time/train_s") continue;
+    EXPECT_GE((static_cast<int32_t>(value) * 7) % 1000, 900) << "policy " << value << " has few rows";
+  }
+}
+
+TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
+  TrainBatch batch;
+  batch.policies.resize(3);
+  const auto add = [&](size_t policy, int32_t agent, int64_t rows) {
+    TrainSegment segment;
+    segment.slot = agent;
+    segment.rows = rows;
+    batch.policies[policy].segments.push_back(segment);
+  };
+  add(0, 0, 10);
+  add(0, 0, 20);
+  add(0, 1, 5);
+  add(1, 0, 10);
+  add(2, 2, 7);  // does not train
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 35, 1, 0), Report(4, 10, 5, 0), Report(7, 0, 9, 0)};
+  const std::vector<std::string> agents = {"x", "y", "z"};
+  EXPECT_THAT(AgentLosses(batch, reports, agents),
+              ElementsAre(Pair("x/Loss/Policy loss", (30 * 1.0 + 10 * 5.0) / 40), Pair("y/Loss/Policy loss", 1.0)));
+}
+
+}  // namespace
+}  // namespace troupe::learner
