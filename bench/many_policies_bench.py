@@ -7,6 +7,8 @@ Two agents of simple_spread, 64 environments, episodes of 25 steps, MLP 2x64; ea
 Zipf's law (weight 1/rank). One worker; the learner and the worker hold `policy_map_capacity` policies each, the others lie in the
 learner's host memory. An update takes one episode of every environment. Runs of the capacities take turns. Prints, for each capacity:
   env steps/s    from the first third of the run to its end, and its ratio to that with all resident, medians with minimum and maximum
+  CPU            seconds that learner and worker used for a million env steps over the same time: what other processes on the
+                 machine disturb less
   memory         private bytes of learner and worker together after a third of the run and at its end (MiB)
   chi-square     of the episodes that the policies got against Zipf's law, per degree of freedom (counts below 5 are taken together);
                  1 is expected, and the probability of a larger one
@@ -57,6 +59,22 @@ def private_bytes(pid):
         return 0
 
 
+def cpu_seconds(pid):
+    """Of a process and its descendants."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_seconds, file.read().split()))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+
+
+def last_env_steps(progress):
+    with open(progress) as file:
+        return json.loads(file.read().rsplit("\n", 2)[-2])["env_steps"]
+
+
 def chi_square(counts):
     """(statistic per degree of freedom, probability of a larger one) against Zipf's law."""
     total = sum(counts)
@@ -87,19 +105,20 @@ def run(build, capacity, seconds, epochs, seed):
             process = subprocess.Popen([troupe, "train", config, "--name", "run", "--log-level", "debug"], cwd=folder, stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log)
         progress = os.path.join(folder, "runs", "run", "progress.jsonl")
-        began, memory = None, [0, 0]
+        began, memory, used = None, [0, 0], []  # used: CPU seconds and env steps then
         while process.poll() is None:
             time.sleep(0.2)
             if began is None and os.path.exists(progress) and os.path.getsize(progress) > 0:
                 began = time.monotonic()
             if began is None:
                 continue
-            used = private_bytes(process.pid)
+            held = private_bytes(process.pid)
             elapsed = time.monotonic() - began
             if elapsed >= seconds / 3 and memory[0] == 0:
-                memory[0] = used
-            if elapsed < seconds - 1:
-                memory[1] = used
+                memory[0] = held
+            if seconds / 3 <= elapsed < seconds - 1:
+                memory[1] = held
+                used.append((cpu_seconds(process.pid), last_env_steps(progress)))
         with open(log_path) as file:
             log = file.read()
         if process.returncode != 0:
@@ -114,7 +133,8 @@ def run(build, capacity, seconds, epochs, seed):
         rows = {policy["id"]: policy["trained_rows"] for policy in manifest["state"]["policies"]}
         counts = [rows[f"p{i:04d}"] / STEPS for i in range(POLICIES)]
         worker = re.search(r"policy_hits=(\d+) policy_misses=(\d+) policy_evictions=(\d+) weight_waits=(\d+)", log)
-        return {"rate": rate, "memory": memory, "counts": counts, "episodes": sum(counts), "updates": last["updates"],
+        cpu = 1e6 * (used[-1][0] - used[0][0]) / (used[-1][1] - used[0][1])
+        return {"rate": rate, "cpu": cpu, "memory": memory, "counts": counts, "episodes": sum(counts), "updates": last["updates"],
                 "worker": tuple(int(number) for number in worker.groups()) if worker else None}
 
 
@@ -137,7 +157,9 @@ def main():
         rates = [one["rate"] for one in done]
         ratios = [rate / reference for rate, reference in zip(rates, base)]
         print(f"capacity {capacity}: {statistics.median(rates):.0f} env steps/s ({min(rates):.0f} to {max(rates):.0f}), "
-              f"ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+              f"ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}), CPU "
+              f"{statistics.median(one['cpu'] for one in done):.1f} s a million env steps "
+              f"({', '.join(format(one['cpu'], '.1f') for one in done)})")
         for one in done:
             per_freedom, probability = chi_square(one["counts"])
             failed = failed or probability < 0.001
