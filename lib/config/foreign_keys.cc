@@ -33,6 +33,8 @@ const std::vector<ForeignKey>& ForeignKeys() {
       // Policies and agents.
       {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping",
        "ordered globs over agent ids (with weights where it is random), or per_agent"},
+      {"algorithm_config_overrides_per_module", kRllib, "multi_agent.policies",
+       "{id: {algorithm: ..., model: ...}}; for agents: multi_agent.agents"},
       {"observation_filter", kRllib, "algorithm.normalize_observations", "true or false"},
       {"share_policy", kOnPolicy, "algorithm.use_parameter_sharing", ""},
       {"use_obsnorm", kXuance, "algorithm.normalize_observations", ""},

@@ -141,8 +141,8 @@ absl::StatusOr<PolicyClass> ClassOf(const RunConfig& config, const PolicyId& id)
 bool HasWildcard(const std::string& glob) { return glob.find_first_of("*?") != std::string::npos; }
 
 /// A name in a rule of policies_to_train must be one of a policy; a glob may wait for policies that come later.
-template <typename Names>
-absl::Status CheckRuleNames(const RunConfig& config, const std::string& key, const Names& names,
+template <typename Strings>
+absl::Status CheckRuleNames(const RunConfig& config, const std::string& key, const Strings& names,
                             const std::vector<PolicyId>& policies) {
   for (const std::string& name : names) {
     if (!HasWildcard(name)) TROUPE_RETURN_IF_ERROR(FindPolicy(config, key, PolicyId(name), policies).status());

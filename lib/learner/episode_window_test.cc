@@ -77,5 +77,14 @@ TEST(EpisodeWindowTest, SurvivesARestart) {
   EXPECT_EQ(restored.size(), 2);
 }
 
+TEST(EpisodeWindowTest, ASlotsNextPolicyHasPlayedNothing) {
+  EpisodeWindow window(2, 1);
+  window.Add({Episode(0, 0, {1, 2}, {0, 1})});
+  window.ForgetPolicy(1);
+  EXPECT_EQ(window.policy_return(1), std::nullopt);
+  EXPECT_DOUBLE_EQ(*window.policy_return(0), 1);
+  EXPECT_DOUBLE_EQ(*window.agent_return(1), 2);
+}
+
 }  // namespace
 }  // namespace troupe::learner

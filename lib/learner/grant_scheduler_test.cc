@@ -498,5 +498,37 @@ TEST_F(GrantSchedulerTest, ContinuesTheOrdinalsOfARestoredRun) {
   EXPECT_EQ(scheduler_->Lanes()[0].next_episode, 14u) << "exact between iterations";
 }
 
+TEST_F(GrantSchedulerTest, KnowsWhoMayPlayByOlderPolicies) {
+  using Owners = std::vector<WorkerId>;
+  rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 8;
+  Make(2, 10, 1);
+  scheduler_->SetPublished(0);
+  Join(1);
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(1), Owners()) << "nobody has begun";
+  PlayAndDeliver(Schedule(), 0);
+  scheduler_->SetRevision(1);
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(1), Owners{WorkerId(1)});
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(0), Owners());
+  // In the next grant the episodes go on, and others begin: those that its fragments show are of its policies.
+  scheduler_->SetPublished(1);
+  const auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 1u);
+  for (const auto& fragment : Play(orders[0], 1)) {
+    auto newer = std::make_shared<sample::MultiAgentBatch>(*fragment);
+    newer->policies_revision = 1;
+    EXPECT_EQ(Deliver(1, newer).disposition, Disposition::kAccepted);
+  }
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(1), Owners());
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(2), Owners{WorkerId(1)});
+  // A lane that is nobody's has no episodes, and one that moves begins a fresh one.
+  scheduler_->RemoveWorker(WorkerId(1));
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(2), Owners());
+  scheduler_->SetRevision(2);
+  scheduler_->SetPublished(2);
+  Join(2);
+  EXPECT_EQ(Schedule().size(), 1u);
+  EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(2), Owners());
+}
+
 }  // namespace
 }  // namespace troupe::learner

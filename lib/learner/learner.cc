@@ -244,11 +244,13 @@ void Learner::Leave(const WorkerTicket& ticket) {
 }
 
 CheckedFragment Learner::CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const {
-  // As long as nothing has changed, there is nothing to leave out.
-  if (config_.policies == nullptr || view.table->revision() == 0) {
+  if (config_.policies == nullptr) {
     return CheckFragment(batch, view.schema, config_.limits, config_.options.max_policy_lag);
   }
-  FreshPart fresh = LeaveOutStale(batch, *view.table, config_.learner_epoch, config_.limits);
+  // As long as nothing has changed, there is nothing to leave out.
+  FreshPart fresh = view.table->revision() == 0
+                        ? FreshPart{batch, {}, {}}
+                        : LeaveOutStale(batch, *view.table, config_.learner_epoch, config_.limits);
   CheckedFragment checked =
       CheckFragment(std::move(fresh.batch), view.schema, config_.limits, config_.options.max_policy_lag);
   checked.status.Update(CheckRevisions(*batch, view.table->revision()));

@@ -48,8 +48,8 @@ TEST(MappingFunctionTest, RoundRobinChangesPlaces) {
   }
   EXPECT_EQ(slots, (std::vector<int32_t>{0, 2, 2, 3, 3, 0, 0, 2})) << "slot 1 is free";
   const auto some = Make("round_robin", {{PolicyId("c")}, {PolicyId("a")}});
-  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(3)) << "in the order given";
-  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(0));
+  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
+  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {

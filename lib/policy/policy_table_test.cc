@@ -243,5 +243,16 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
   EXPECT_FALSE(PolicyTableFromJson(std::string(kMaxPolicyTableBytes + 1, ' ')).ok());
 }
 
+TEST(PolicyTableTest, ALaterRevisionHasTheSamePolicies) {
+  const PolicyTablePtr table = ThreePolicies();
+  const PolicyTablePtr later = table->AtLeast(int64_t{5} << 32);
+  EXPECT_EQ(later->revision(), int64_t{5} << 32);
+  EXPECT_EQ(later->ActiveIds(), table->ActiveIds());
+  EXPECT_EQ(later->Find(PolicySlot(1))->since, 0);
+  EXPECT_EQ(later->AtLeast(7)->revision(), int64_t{5} << 32);
+  EXPECT_EQ((*later->SetTrains(PolicyId("a"), false))->revision(), (int64_t{5} << 32) + 1);
+  EXPECT_TRUE(PolicyTableFromJson(ToJson(*later)).ok());
+}
+
 }  // namespace
 }  // namespace troupe::policy

@@ -375,7 +375,7 @@ TEST(CollectorTest, RefusesAnAgentOnAPolicyOfAnotherSpace) {
   Rig rig(config);
   const absl::Status status = rig.Run(ScriptedGrant(1, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("agent 'agent_1'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("agent \"agent_1\""));
 }
 
 TEST(CollectorTest, RefusesAFragmentLimitThatAStepMayExceed) {

@@ -173,15 +173,40 @@ TEST_F(LivePoliciesTest, FragmentsOfNewPoliciesAreTaken) {
   ASSERT_NE(arrivals[0].batch, nullptr) << arrivals[0].why;
   EXPECT_EQ(arrivals[0].batch->policies_revision, 1);
   EXPECT_EQ(arrivals[0].batch->oldest_revision, 1);
-  // A policy is gone; a revision that cannot be.
-  table = *table->Remove(PolicyId("second"));
-  server_->weights().SetPolicies(table);
-  batch = std::make_shared<sample::MultiAgentBatch>(*batch);
-  batch->oldest_revision = 2;
-  ASSERT_TRUE(client_->Submit(batch).ok());
+  // A revision that cannot be.
+  auto bad = std::make_shared<sample::MultiAgentBatch>(*batch);
+  bad->oldest_revision = 2;
+  ASSERT_TRUE(client_->Submit(bad).ok());
   ASSERT_TRUE(endpoint_.AwaitArrivals(2));
   EXPECT_EQ(endpoint_.arrivals()[1].batch, nullptr);
   EXPECT_NE(std::string(endpoint_.arrivals()[1].why.message()).find("oldest_revision"), std::string::npos);
+}
+
+TEST_F(LivePoliciesTest, WhoHadASlotBeforeIsTheLearnersToJudge) {
+  const auto with_revision = [this](int64_t revision) {
+    auto batch = std::make_shared<sample::MultiAgentBatch>(*sample::MakeBatch(schema_, {}, 4, 25));
+    batch->policies_revision = batch->oldest_revision = revision;
+    return batch;
+  };
+  // Slot 0 is freed, then taken by a policy of another observation.
+  policy::PolicySpec other = Spec("other");
+  PolicyTablePtr table = *(*first_->Add(other, true))->SetMapping({{"*", {{other.id, 1.0}}}});
+  table = *table->Remove(schema_.policies[0].id);
+  const PolicySlot freed[] = {PolicySlot(0)};
+  table = *table->Release(freed);
+  server_->weights().SetPolicies(table);
+  ASSERT_TRUE(client_->Submit(with_revision(0)).ok());
+  ASSERT_TRUE(endpoint_.AwaitArrivals(1));
+  EXPECT_NE(endpoint_.arrivals()[0].batch, nullptr) << endpoint_.arrivals()[0].why;
+  other.id = PolicyId("wider");
+  other.observation_space = *space::Space::Box(-1, 1, {40});
+  table = *table->Add(other, true);
+  server_->weights().SetPolicies(table);
+  ASSERT_TRUE(client_->Submit(with_revision(0)).ok());
+  ASSERT_TRUE(client_->Submit(with_revision(table->revision())).ok());
+  ASSERT_TRUE(endpoint_.AwaitArrivals(3));
+  EXPECT_NE(endpoint_.arrivals()[1].batch, nullptr) << "made by an older table: " << endpoint_.arrivals()[1].why;
+  EXPECT_EQ(endpoint_.arrivals()[2].batch, nullptr) << "no policy of this table has rows like these";
 }
 
 }  // namespace

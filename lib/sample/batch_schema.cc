@@ -212,9 +212,6 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
     if (slot < 0 || slot >= schema.NumSlots()) {
       return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ", schema.NumSlots() - 1));
     }
-    if (schema.policies[slot].id.value().empty()) {
-      return Invalid(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
-    }
     if (slot <= previous) {
       return Invalid(absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));
     }
@@ -223,6 +220,8 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
       // Nobody will read its columns.
       TROUPE_RETURN_IF_ERROR(
           CheckCount(absl::StrCat("rows of policy slot ", slot), rows.rows, 1, limits.max_rows_per_policy));
+    } else if (slot >= static_cast<int32_t>(schema.policies.size()) || schema.policies[slot].id.value().empty()) {
+      return Invalid(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
     } else {
       TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
     }

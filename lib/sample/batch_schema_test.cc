@@ -109,5 +109,31 @@ TEST(ValidateBatchTest, AcceptsAFragmentWithoutRows) {
   EXPECT_TRUE(ValidateBatch(batch, schema, {}).ok());
 }
 
+TEST(ValidateShapesTest, RowsOfPoliciesThatAreGoneAreLeftToTheLearner) {
+  BatchSchema schema = SimpleSchema(2, 3);
+  schema.policies.push_back(schema.policies[0]);
+  schema.policies[1].id = policy::PolicyId("other");
+  FakeRolloutOptions options;
+  options.policies_of_slot = {{0}, {1}};
+  const auto batch = MakeBatch(schema, options, 2, 10);
+  const auto valid = [&] { return ValidateShapes(*batch, schema, {}).ok(); };
+  schema.policies[1].observation_space = *space::Space::Box(-1, 1, {4});
+  EXPECT_FALSE(valid()) << "another form";
+  schema.policies_since = {0, 3};
+  EXPECT_TRUE(valid()) << "younger than the fragment";
+  batch->policies_revision = 3;
+  EXPECT_FALSE(valid());
+  schema.policies_since = {0, -1};
+  EXPECT_TRUE(valid()) << "free";
+  schema.policies.pop_back();
+  schema.policies_since = {0};
+  EXPECT_TRUE(valid()) << "behind the last";
+  batch->policies[1].rows = int64_t{1} << 40;
+  EXPECT_FALSE(valid()) << "a limit holds for all";
+  batch->policies[1].rows = 1;
+  batch->policies[1].policy = policy::PolicySlot(1024);
+  EXPECT_FALSE(valid()) << "no slot";
+}
+
 }  // namespace
 }  // namespace troupe::sample

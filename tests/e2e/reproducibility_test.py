@@ -49,6 +49,43 @@ class ReproducibilityTest(harness.TroupeTestCase):
         self.assertEqual(self.weights("one"), self.weights("two"))
         self.assertEqual(self.weights("one")[0], self.weights("none")[0])
 
+    def test_agent_steps_of_agents_that_always_act_are_env_steps(self):
+        by_agent = ("--set", "multi_agent.count_steps_by=agent_steps", "--set", "algorithm.train_batch_size=2400")
+        self.train("env_steps")
+        self.train("agent_steps", *by_agent, workers=2)
+        self.train("halves", *by_agent, steps=STEPS // 2)
+        self.troupe("train", "--resume", "halves", "--set", f"stop.env_steps={STEPS}")
+        self.assertEqual(self.weights("env_steps"), self.weights("agent_steps"))
+        self.assertEqual(self.weights("env_steps"), self.weights("halves"))
+
+    def test_batches_of_agent_steps_are_the_same_whoever_samples(self):
+        config = self.write("league.yaml", """
+env: {name: testing/turn_based}
+multi_agent:
+  count_steps_by: agent_steps
+  observation_fn: joint_observation
+  policies: {a: {}, b: {algorithm: {lr: 1.0e-3, num_epochs: 1}}, c: {}, guest: {algorithm: {name: ippo}}}
+  policy_mapping: {carol: guest, "*": {function: round_robin, policies: [a, b, c]}}
+  policies_to_train: [c, guest, {policies: [a, b], only_against: [c]}]
+algorithm: {train_batch_size: 120, num_epochs: 3}
+num_envs: 4
+learner_threads: 2
+stop: {updates: 6}
+evaluation: {episodes: 6}
+""")
+        runs = {}
+        for name, workers in (("one", 1), ("again", 1), ("two", 2), ("none", 0)):
+            self.troupe("train", config, "--workers", str(workers), "--name", name)
+            summary = self.summary(name)
+            self.assert_rows_add_up(summary["rows"])
+            self.assertEqual(summary["updates"], 6)
+            self.assertGreaterEqual(summary["agent_steps"], 6 * 120)
+            self.assertLess(summary["agent_steps"], 6 * (120 + 4 * 3))
+            runs[name] = [summary["env_steps"], summary["agent_steps"], summary["evaluation"],
+                          self.weights(name, summary["env_steps"])[0]]
+        for name in ("again", "two", "none"):
+            self.assertEqual(runs[name], runs["one"], name)
+
     def test_evaluating_freezes_everything(self):
         self.train("run", "--set", "algorithm.normalize_observations=true")
         before = self.hashes_below("runs", "run")

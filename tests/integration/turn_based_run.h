@@ -26,6 +26,7 @@ class RecordingTrainer final : public learner::Trainer {
   struct Recorded {
     bool train = false;
     std::vector<std::string> rows;
+    std::vector<std::vector<float>> obs;  ///< by row
   };
   struct Batch {
     int64_t env_steps = 0;
@@ -50,6 +51,8 @@ class RecordingTrainer final : public learner::Trainer {
           const char* const agents[] = {"alice", "bob", "carol"};
           // alice and bob observe [slot, t, ...], carol [t, ...].
           const float step = rows.obs[static_cast<size_t>(r) * width + (segment.slot == 2 ? 0 : 1)];
+          const float* const obs = rows.obs.data() + static_cast<size_t>(r) * width;
+          update.policies[slot].obs.emplace_back(obs, obs + width);
           const bool active = rows.agent_mask.empty() || rows.agent_mask[static_cast<size_t>(r)] != 0;
           update.policies[slot].rows.push_back(absl::StrCat(segment.env_id, ".", segment.episode, " ",
                                                             agents[segment.slot], "@", step, active ? "" : " -"));
@@ -70,6 +73,11 @@ class RecordingTrainer final : public learner::Trainer {
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override {
     return trainer_.ImportState(state, policy);
   }
+  absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
+                         policy::PolicySlot like) override {
+    return trainer_.AddPolicy(slot, spec, std::move(state), like);
+  }
+  absl::Status RemovePolicy(policy::PolicySlot slot) override { return trainer_.RemovePolicy(slot); }
 
  private:
   learner::Trainer& trainer_;
@@ -120,12 +128,12 @@ class TurnBasedRun {
     for (int round = 0; round < 1000 && recorder_.updates().size() < updates; ++round) {
       for (const auto& worker : workers_) {
         while (auto grant = worker->port->TryTakeGrant()) {
-          for (const sample::GrantLane& lane : grant->lanes) granted_ += lane.env_steps;
+          grants_.push_back(0);
+          for (const sample::GrantLane& lane : grant->lanes) grants_.back() += lane.env_steps;
           const absl::Status status = worker->collector->RunGrant(*grant, weights_at_hand_, *worker);
           TROUPE_CHECK(status.ok());
         }
       }
-      rounds_.push_back(std::exchange(granted_, 0));
       const learner::StepOutcome outcome = learner_->Step(absl::ZeroDuration());
       TROUPE_CHECK(outcome.kind == learner::StepOutcome::Kind::kUpdated ||
                    outcome.kind == learner::StepOutcome::Kind::kWaiting);
@@ -133,8 +141,8 @@ class TurnBasedRun {
   }
 
   const std::vector<RecordingTrainer::Batch>& updates() const { return recorder_.updates(); }
-  /// Env steps of each round of grants.
-  const std::vector<int64_t>& rounds() const { return rounds_; }
+  /// Env steps of each grant; with one worker a grant is a round.
+  const std::vector<int64_t>& grants() const { return grants_; }
   learner::Learner& learner() { return *learner_; }
 
  private:
@@ -168,8 +176,7 @@ class TurnBasedRun {
   WeightsAtHand weights_at_hand_{weights_};
   std::unique_ptr<learner::Learner> learner_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  int64_t granted_ = 0;
-  std::vector<int64_t> rounds_;
+  std::vector<int64_t> grants_;
 };
 
 }  // namespace troupe::integration

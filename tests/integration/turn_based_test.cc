@@ -47,7 +47,7 @@ TEST_F(TurnBasedTest, BatchesOfEnvSteps) {
   const auto trained = Train(run, 1);
   const RecordingTrainer::Batch& batch = trained->updates()[0];
   EXPECT_EQ(batch.env_steps, 12);
-  EXPECT_EQ(trained->rounds(), (std::vector<int64_t>{12}));
+  EXPECT_THAT(trained->grants(), ElementsAre(12));
   // Six steps each: env 0 ends an episode of 4 and begins one, env 1 one of 5. What was decided last is pending.
   EXPECT_THAT(batch.policies[0].rows,
               ElementsAre("0.0 alice@0", "0.0 alice@2", "0.1 alice@0", "1.0 alice@0", "1.0 alice@2", "1.0 alice@4"));
@@ -66,7 +66,9 @@ TEST_F(TurnBasedTest, BatchesOfAgentSteps) {
     ASSERT_EQ(trained->updates().size(), 2u);
     // Rounds of max(2, missing / 3) env steps. The first gives alice's first row in both, the second 3 + 2 rows, then
     // 1, 2 and 2: 12. The second batch gets 3, 2, 2, 3, 0 and 3: 13.
-    EXPECT_THAT(trained->rounds(), ElementsAre(4, 3, 2, 2, 2, 4, 3, 2, 2, 2, 2));
+    if (num_workers == 1) {
+      EXPECT_THAT(trained->grants(), ElementsAre(4, 3, 2, 2, 2, 4, 3, 2, 2, 2, 2));
+    }
     const RecordingTrainer::Batch& first = trained->updates()[0];
     EXPECT_EQ(first.env_steps, 13);
     EXPECT_EQ(first.agent_steps, 12);
@@ -169,17 +171,20 @@ multi_agent:
 }
 
 TEST_F(TurnBasedTest, JointObservationsGoThroughToTheTrainer) {
-  const config::ResolvedRun run = Resolve(absl::StrCat(kPerAgent, "multi_agent: {observation_fn: joint_observation}"));
-  ASSERT_EQ(run.policies.size(), 1u) << "all agents see the same, so that they may share";
-  EXPECT_EQ(run.policies[0].observation_size(), 4 + 4 + 2 + 3);
-  const auto collector = rollout::Collector::Create(*services::MakeRolloutConfig(run, registry_));
-  ASSERT_TRUE(collector.ok()) << collector.status();
-  const auto env = (*collector)->config().env_factory();
-  ASSERT_TRUE(env.ok()) << env.status();
-  env::SlotBuffers buffers((*env)->spec(), 1);
-  ASSERT_TRUE((*env)->Reset({}, buffers.BeginStep(0)).ok());
-  // alice observes [slot 0, t 0, no action yet, L 4]; nobody else is there.
-  EXPECT_THAT(buffers.observation(0, 0), ElementsAreArray({0, 0, -1, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0}));
+  const config::ResolvedRun run =
+      Resolve(absl::StrCat(kPerAgent, "multi_agent: {policy_mapping: per_agent, observation_fn: joint_observation}"));
+  for (const policy::PolicySpec& spec : run.policies) EXPECT_EQ(spec.observation_size(), 4 + 4 + 2 + 3);
+  const auto trained = Train(run, 1);
+  const RecordingTrainer::Batch& batch = trained->updates()[0];
+  ASSERT_EQ(batch.policies.size(), 3u);
+  // [alice's slot, t, last action, L; bob's; carol's t, last action; who is there]. At t = 0 alice is alone, at 1 bob.
+  EXPECT_THAT(batch.policies[0].obs[0], ElementsAreArray({0, 0, -1, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0}));
+  EXPECT_THAT(batch.policies[1].obs[0], ElementsAreArray({0, 0, 0, 0, 1, 1, -1, 4, 0, 0, 0, 1, 0}));
+  // At 2 alice and carol see the same; what alice played stands there.
+  std::vector<float> at_two = batch.policies[2].obs[0];
+  EXPECT_EQ(at_two, batch.policies[0].obs[1]);
+  at_two[2] = 0;
+  EXPECT_THAT(at_two, ElementsAreArray({0, 2, 0, 4, 0, 0, 0, 0, 2, -1, 1, 0, 1}));
 }
 
 }  // namespace
