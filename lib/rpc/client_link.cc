@@ -44,6 +44,10 @@ void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std:
   AddHold();
   StartRead(&incoming_);
   StartCall();
+  {
+    base::MutexLock lock(&mutex_);
+    busy_ = false;
+  }
   Kick();
 }
 

@@ -90,7 +90,8 @@ class ClientLink final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
   grpc::ByteBuffer outgoing_;  ///< of whoever set busy_
 
   base::Mutex mutex_;
-  bool busy_ ABSL_GUARDED_BY(mutex_) = false;    ///< a write is in flight or being chosen
+  /// A write is in flight or being chosen, or the call has not begun: a Kick may come before Start.
+  bool busy_ ABSL_GUARDED_BY(mutex_) = true;
   bool kicked_ ABSL_GUARDED_BY(mutex_) = false;  ///< while busy_
   bool last_written_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
