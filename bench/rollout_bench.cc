@@ -134,6 +134,7 @@ int Main(int argc, char** argv) {
   // The same with many policies.
   rollout::RolloutConfig many_config = config;
   many_config.policies.clear();
+  many_config.options.policy_map_capacity = num_policies;
   std::vector<policy::PolicyId> ids;
   std::vector<policy::WeightSnapshotPtr> many_weights;
   policy::MappingRule rule = {"*", {}};

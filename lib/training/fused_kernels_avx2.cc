@@ -38,6 +38,13 @@ inline float Sum(Vec a) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+inline void SumFour(Vec a, Vec b, Vec c, Vec d, float* sums) {
+  const Vec ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+  const Vec cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+  // Each half has a part of the four sums.
+  const Vec parts = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(parts), _mm256_extractf128_ps(parts, 1)));
+}
 
 }  // namespace
 }  // namespace troupe::training::fused

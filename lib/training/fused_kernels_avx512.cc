@@ -38,6 +38,15 @@ inline Vec AsFloat(IVec a) { return _mm512_castsi512_ps((__m512i)a); }
 inline IVec ShiftLeft23(IVec a) { return (IVec)_mm512_slli_epi32((__m512i)a, 23); }
 inline IVec ShiftRight23(IVec a) { return (IVec)_mm512_srai_epi32((__m512i)a, 23); }
 inline float Sum(Vec a) { return _mm512_reduce_add_ps(a); }
+inline void SumFour(Vec a, Vec b, Vec c, Vec d, float* sums) {
+  const Vec ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  const Vec cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+  // Each quarter has a part of the four sums.
+  Vec parts = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+  parts = _mm512_add_ps(parts, _mm512_shuffle_f32x4(parts, parts, 0x4E));
+  parts = _mm512_add_ps(parts, _mm512_shuffle_f32x4(parts, parts, 0xB1));
+  _mm_storeu_ps(sums, _mm512_castps512_ps128(parts));
+}
 
 }  // namespace
 }  // namespace troupe::training::fused

@@ -237,6 +237,42 @@ class QueryTest(harness.TroupeTestCase):
             logp = {row for _, answer in answers if answer["policy_id"] == policy for row in answer["action_logp"]}
             self.assertGreater(max(logp) - min(logp), 0.01, "it learns meanwhile")
 
+    def test_policies_come_and_go_while_they_are_asked(self):
+        """What a running training adds can be asked, what it removes cannot; the run's checkpoint is served with what it had."""
+        learner, address = self.start_learner(THREE_CONFIG, "three")
+        obs = [[0.25 * i - 2 for i in range(18)]]
+        question = ["--obs", json.dumps(obs), "--deterministic"]
+        self.await_answer(address, learner, "--policy", "red", *question)
+        self.refused(address, "--policy", "crimson", *question, saying='there is no policy "crimson" among the 3 here')
+        self.troupe("policy", "copy", "three", "red", "crimson", "--frozen")
+        frozen = self.await_answer(address, learner, "--policy", "crimson", *question)
+        self.troupe("policy", "add", "three", "white", "--like", "red")
+        self.await_answer(address, learner, "--policy", "white", *question)
+        self.troupe("policy", "remove", "three", "white")
+        self.refused(address, "--policy", "white", *question, saying='there is no policy "white" among the 4 here')
+        # Another policy under an id that is there: its weights, not those before.
+        self.troupe("policy", "copy", "three", "crimson", "blue", "--replace")
+        self.troupe("policy", "freeze", "three", "blue")
+        deadline = time.monotonic() + 30
+        while True:
+            blue = self.await_answer(address, learner, "--policy", "blue", *question)
+            red = self.ask(address, "--policy", "red", *question)
+            if red["version"] > blue["version"] + 3:
+                break
+            self.assertLess(time.monotonic(), deadline)
+        self.stop(learner)
+
+        tensors = read_safetensors(self.path("runs", "three", "checkpoints", "latest", "policies.safetensors"))
+        self.assert_is_the_networks(frozen, tensors, "crimson", obs, [None])
+        self.assert_is_the_networks(blue, tensors, "blue", obs, [None])
+        address = f"unix:{self.path('three.sock')}"
+        server = self.start("serve", "three", "--listen", address)
+        self.assert_is_the_networks(self.await_answer(address, server, "--policy", "crimson", *question), tensors, "crimson", obs, [None])
+        for policy in ("red", "green", "blue"):
+            self.assert_is_the_networks(self.ask(address, "--policy", policy, *question), tensors, policy, obs, [None])
+        self.refused(address, "--policy", "white", *question, saying='there is no policy "white" among the 4 here')
+        self.stop(server)
+
     def test_a_server_with_more_policies_than_it_holds(self):
         """Five policies, two in memory: read from the checkpoint when they are asked for; damage is the loss of one."""
         policies = [f"p{i}" for i in range(5)]

@@ -21,7 +21,8 @@ class FakeTrainer final : public Trainer {
       policy::PolicyState state;
       state.id = spec.id;
       // A free slot has nothing.
-      if (!spec.id.value().empty()) state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
+      if (!spec.id.value().empty())
+        state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
       states_.push_back(std::move(state));
     }
   }
