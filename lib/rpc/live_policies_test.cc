@@ -39,11 +39,14 @@ class LivePoliciesTest : public testing::Test {
     client_ = *WorkerClient::Create(std::move(options), &base::Clock::Real());
     io_thread_ = std::thread([this] { client_->Run(); });
     ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
-    client_->SetPolicies(schema_.policies, schema_.Hash());
     std::vector<policy::MappingRule> rules{{"*", {{schema_.policies[0].id, 1.0}}}};
     first_ = *policy::PolicyTable::Make(schema_.policies, std::vector<bool>(schema_.policies.size(), true),
                                         std::move(rules), schema_.agent_ids);
+    BeforePolicies();
+    client_->SetPolicies(schema_.policies, schema_.Hash());
   }
+  /// What comes while the worker still reads its configuration.
+  virtual void BeforePolicies() {}
   void TearDown() override {
     client_->Close();
     io_thread_.join();
@@ -128,6 +131,26 @@ TEST_F(LivePoliciesTest, WeightsFollowTheSlots) {
   EXPECT_EQ(NextRevision(), table->revision());
   EXPECT_EQ(FirstWeight(1, 0), 0.75f);
   EXPECT_EQ(FirstWeight(0, 0), 0.5f) << "the others stay";
+}
+
+/// A worker that is started into a run whose policies have changed.
+class LateWorkerTest : public LivePoliciesTest {
+ protected:
+  void BeforePolicies() override {
+    table_ = *first_->Add(second_, true);
+    server_->weights().SetPolicies(table_);
+    SendGrant(table_);
+    EXPECT_EQ(NextRevision(), 1);
+  }
+
+  const policy::PolicySpec second_ = Spec("second");
+  PolicyTablePtr table_;
+};
+
+TEST_F(LateWorkerTest, GetsWeightsOfATableThatCameBeforeItsConfigurationWasRead) {
+  client_->Subscribe(PolicySlot(1));
+  Publish(1, second_, 0, 0.25f);
+  EXPECT_EQ(FirstWeight(1, 0), 0.25f);
 }
 
 TEST_F(LivePoliciesTest, WhatDidNotChangeIsCurrentAsOfTheAnnouncement) {

@@ -156,7 +156,9 @@ void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_
   auto expected = std::make_shared<const SlotPolicies>(std::move(policies));
   base::MutexLock lock(&mutex_);
   TROUPE_CHECK(first_policies_ == nullptr);
-  first_policies_ = policies_ = std::move(expected);
+  first_policies_ = std::move(expected);
+  // A table may have come while the configuration was made sense of.
+  policies_ = table_ == nullptr ? first_policies_ : std::make_shared<const SlotPolicies>(*table_);
   spec_hash_ = spec_hash;
   step_due_ = true;
   changed_.NotifyAll();

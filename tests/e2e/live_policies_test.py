@@ -117,9 +117,9 @@ class LivePoliciesTest(harness.RunningTestCase):
         # One policy comes into another run whole.
         process = self.start(self.write("run.yaml", CONFIG), "--name", "second")
         self.await_true(lambda: os.path.exists(self.path("runs", "second", "progress.jsonl")), "the second run")
-        self.troupe("policy", "import", "second", "runs/run#rival", "guest", "--frozen")
-        self.refused("policy", "import", "second", "runs/run#nobody", "guest_2", saying=["nobody"])
-        self.refused("policy", "import", "second", "runs/none", "guest_2", saying=["none"])
+        self.troupe("policy", "import", "second", "runs/run#rival", "guest", "--like", "main", "--frozen")
+        self.refused("policy", "import", "second", "runs/run#nobody", "guest_2", "--like", "main", saying=["nobody"])
+        self.refused("policy", "import", "second", "runs/none", "guest_2", "--like", "main", saying=["none"])
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
         guest = [data for name, data in self.tensors("runs", "second", "checkpoints", "latest") if name.startswith("guest/")]
