@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/log.h"
+
 namespace troupe::base {
 namespace {
 
@@ -43,6 +47,14 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
     }
   }
   return nearest;
+}
+
+absl::Status NoSuchName(std::string_view what, std::string_view name, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(name, known);
+  return absl::NotFoundError(absl::StrCat("there is no ", absl::string_view(what.data(), what.size()), " \"",
+                                          LogSafe(name, 64), "\"; ",
+                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
+                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
 }  // namespace troupe::base

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
@@ -117,10 +116,7 @@ absl::StatusOr<const ObservationFunction*> FindObservationFunction(std::string_v
     if (function.name == name) return &function;
     names.emplace_back(function.name);
   }
-  const std::string nearest = base::NearestName(name, names);
-  return absl::NotFoundError(absl::StrCat("there is no observation function \"", base::LogSafe(name, 64), "\"; ",
-                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
-                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+  return base::NoSuchName("observation function", name, names);
 }
 
 absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::unique_ptr<MultiAgentEnv> env,

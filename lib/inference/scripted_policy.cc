@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 
 namespace troupe::inference {
@@ -115,10 +113,7 @@ absl::StatusOr<const ScriptedPolicy*> FindScriptedPolicy(std::string_view name) 
     if (policy.name == name) return &policy;
     names.emplace_back(policy.name);
   }
-  const std::string nearest = base::NearestName(name, names);
-  return absl::NotFoundError(absl::StrCat("there is no scripted policy \"", base::LogSafe(name, 64), "\"; ",
-                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
-                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+  return base::NoSuchName("scripted policy", name, names);
 }
 
 const ScriptedPolicy& UniformPolicy() { return kUniform; }

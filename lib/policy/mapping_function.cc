@@ -4,9 +4,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/philox.h"
 
@@ -60,10 +57,7 @@ absl::StatusOr<const MappingFunction*> FindMappingFunction(std::string_view name
     const std::string known(function.name);
     if (!absl::StartsWith(known, kTesting)) names.push_back(known);
   }
-  const std::string nearest = base::NearestName(name, names);
-  return absl::NotFoundError(absl::StrCat("there is no mapping function \"", base::LogSafe(name, 64), "\"; ",
-                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
-                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+  return base::NoSuchName("mapping function", name, names);
 }
 
 }  // namespace troupe::policy

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_mapping.h"
@@ -41,10 +38,7 @@ absl::StatusOr<const TrajectoryPredicate*> FindTrajectoryPredicate(std::string_v
     if (predicate.name == name) return &predicate;
     names.emplace_back(predicate.name);
   }
-  const std::string nearest = base::NearestName(name, names);
-  return absl::NotFoundError(absl::StrCat("there is no predicate \"", base::LogSafe(name, 64), "\"; ",
-                                          nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(names, ", "))
-                                                          : absl::StrCat("the nearest is \"", nearest, "\"")));
+  return base::NoSuchName("predicate", name, names);
 }
 
 absl::StatusOr<TrainRules> TrainRules::Make(std::vector<TrainRule> rules) {
