@@ -23,8 +23,8 @@ TEST(NearestNameTest, SaysNothingWhenNothingIsNear) {
 TEST(NearestNameTest, TakesTheFirstOfEquals) { EXPECT_EQ(NearestName("bat", {"cat", "rat"}), "cat"); }
 
 TEST(NoSuchNameTest, SaysTheNearestOrAll) {
-  EXPECT_EQ(NoSuchName("animal", "bat\n", {"cat", "horse"}),
-            absl::NotFoundError("there is no animal \"bat\\x0a\"; expected one of cat, horse"));
+  EXPECT_EQ(NoSuchName("animal", "worm\n", {"cat", "horse"}),
+            absl::NotFoundError("there is no animal \"worm\\x0a\"; expected one of cat, horse"));
   EXPECT_EQ(NoSuchName("animal", "hrose", {"cat", "horse"}),
             absl::NotFoundError("there is no animal \"hrose\"; the nearest is \"horse\""));
 }
