@@ -157,7 +157,7 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::Algorith
     return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
   };
   if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
-    return KeyError(run.config, "algorithm.num_minibatches",
+    return KeyError(run.config, AlgorithmKey(run.config, of, "num_minibatches"),
                     "got a value besides algorithm.minibatch_size, expected one of the two");
   }
   if (algorithm.has_num_minibatches()) {

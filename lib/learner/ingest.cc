@@ -117,12 +117,23 @@ std::vector<CheckedFragment> Ingest::Take(int64_t iteration) {
 }
 
 bool Ingest::Holds(policy::PolicySlot policy) const {
-  for (const auto& [iteration, fragments] : held_) {
-    for (const CheckedFragment& fragment : fragments) {
-      for (const PolicyRowCount& rows : fragment.rows) {
-        if (rows.policy == policy.value()) return true;
+  const auto names = [policy](const CheckedFragment& fragment) {
+    for (const PolicyRowCount& rows : fragment.rows) {
+      if (rows.policy == policy.value()) return true;
+    }
+    // Returns are counted by them, and rules ask who played against whom.
+    for (const sample::FinishedEpisode& episode : fragment.batch->finished) {
+      if (std::count(episode.policies.begin(), episode.policies.end(), policy.value()) > 0) return true;
+    }
+    for (const sample::EpisodeEntry& episode : fragment.batch->episodes) {
+      for (const sample::AgentEntry& agent : episode.agents) {
+        if (agent.policy == policy) return true;
       }
     }
+    return false;
+  };
+  for (const auto& [iteration, fragments] : held_) {
+    if (std::any_of(fragments.begin(), fragments.end(), names)) return true;
   }
   return false;
 }

@@ -109,6 +109,7 @@ absl::Status Learner::ChangePolicies(const PolicyTablePtr& next, std::vector<New
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<PolicySlot> slots, NewSlots(*now->table, *next));
   TROUPE_RETURN_IF_ERROR(CheckAdded(*now->table, slots, added));
+  TROUPE_RETURN_IF_ERROR(policy::CheckSize(*next));
   const PolicyViewPtr view = MakePolicyView(next, config_.schema);
   TROUPE_RETURN_IF_ERROR(Assembler::CheckSchema(view->schema));
   std::vector<PolicySlot> order;
@@ -141,9 +142,10 @@ std::vector<PolicySlot> Learner::DrainedLocked() const {
     if (entry == nullptr || entry->active() || ingest_->Holds(SlotAt(p))) continue;
     const std::vector<sample::WorkerId> owners = scheduler_->OwnersOfOlderEpisodes(entry->removed);
     // What the fragments of an owner do not show, it may have said.
-    const bool may_come = std::any_of(owners.begin(), owners.end(), [&](sample::WorkerId owner) {
-      return registry_.workers().at(owner.value()).oldest_revision < entry->removed;
-    });
+    bool may_come = false;
+    for (const sample::WorkerId owner : owners) {
+      may_come = may_come || registry_.workers().at(owner.value()).oldest_revision < entry->removed;
+    }
     if (!may_come) drained.push_back(SlotAt(p));
   }
   return drained;

@@ -91,8 +91,15 @@ std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const P
   for (size_t i = 0; i < reports.size(); ++i) {
     if (reports[i].trained_rows == 0) continue;
     std::fill(rows.begin(), rows.end(), 0);
-    for (const TrainSegment& segment : batch.policies[i].segments) {
-      rows[static_cast<size_t>(segment.slot)] += segment.rows;
+    const PolicyTrainBatch& policy = batch.policies[i];
+    for (const TrainSegment& segment : policy.segments) {
+      int64_t& count = rows[static_cast<size_t>(segment.slot)];
+      if (policy.agent_mask.empty()) {
+        count += segment.rows;
+      } else {
+        const auto first = policy.agent_mask.begin() + segment.first_row;
+        count = std::accumulate(first, first + segment.rows, count);
+      }
     }
     for (size_t agent = 0; agent < rows.size(); ++agent) {
       if (rows[agent] == 0) continue;

@@ -77,5 +77,22 @@ TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
               ElementsAre(Pair("x/Loss/Policy loss", (30 * 1.0 + 10 * 5.0) / 40), Pair("y/Loss/Policy loss", 1.0)));
 }
 
+TEST(TrainingStatsTest, RowsThatAreMaskedOutAreNoPartOfAnAgentsLosses) {
+  TrainBatch batch;
+  batch.policies.resize(1);
+  PolicyTrainBatch& policy = batch.policies[0];
+  const std::vector<uint8_t> mask = {1, 1, 0, 0, 0};
+  policy.agent_mask = mask;
+  policy.segments.resize(2);
+  policy.segments[0].rows = 3;
+  policy.segments[1] = policy.segments[0];
+  policy.segments[1].first_row = 3;
+  policy.segments[1].rows = 2;
+  policy.segments[1].slot = 1;
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 2, 1, 0)};
+  const std::vector<std::string> agents = {"x", "y"};
+  EXPECT_THAT(AgentLosses(batch, reports, agents), ElementsAre(Pair("x/Loss/Policy loss", 1.0)));
+}
+
 }  // namespace
 }  // namespace troupe::learner

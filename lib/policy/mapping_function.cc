@@ -17,9 +17,12 @@ absl::StatusOr<PolicyId> RoundRobin(const MappingQuestion& question) {
 }
 
 absl::StatusOr<PolicyId> SelfPlay(const MappingQuestion& question) {
-  // Without the agent in the key all of them draw the same.
+  // Without the agent in the counter all of the rule's draw the same; no agent's slot has the highest bit.
+  constexpr uint32_t kRules = uint32_t{1} << 31;
   base::PhiloxSequence random(base::PhiloxKey::Make(question.episode.seed, base::RandomStream::kMapping),
-                              {.env_id = question.episode.env_id, .episode = question.episode.episode});
+                              {.env_id = question.episode.env_id,
+                               .episode = question.episode.episode,
+                               .slot = kRules | static_cast<uint32_t>(question.rule)});
   return question.policies[random.Below(static_cast<uint32_t>(question.policies.size()))];
 }
 

@@ -15,6 +15,7 @@ struct MappingQuestion {
   std::string_view agent_id;
   int32_t agent_slot = 0;
   const EpisodeInfo& episode;
+  int32_t rule = 0;                          ///< place of the rule that asks, from 0
   int32_t worker = 0;                        ///< index of the worker that plays the episode
   absl::Span<const PolicyId> policies = {};  ///< at least one, in the order of the configuration
 };

@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/policy/policy_table.h"
@@ -82,6 +83,20 @@ TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
   EXPECT_EQ(garbage->WhyNot("left", 0, Episode(0)),
             absl::InvalidArgumentError(
                 "mapping function \"testing/unknown_policy\": got policy \"../x\", expected one of a, b, c"));
+}
+
+TEST(MappingFunctionTest, RulesDrawSelfPlayIndependently) {
+  const std::vector<PolicyId> policies = {PolicyId("a"), PolicyId("b"), PolicyId("c"), PolicyId("d")};
+  const std::vector<MappingRule> rules = {{"left", {{policies[0]}, {policies[1]}}, "self_play"},
+                                          {"*", {{policies[2]}, {policies[3]}}, "self_play"}};
+  const auto mapping = MakeRuleMapping(rules, Agents(), policies);
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (uint32_t episode = 0; episode < 64; ++episode) {
+    seen.emplace((*mapping)->Map("left", 0, Episode(episode)).value(),
+                 (*mapping)->Map("right", 1, Episode(episode)).value());
+  }
+  EXPECT_EQ(seen.size(), 4u);
 }
 
 TEST(MappingFunctionTest, UnknownOnesAreRefused) {

@@ -25,6 +25,7 @@ struct Choice {
   std::vector<double> bounds;  ///< sums of the weights up to and with each policy
   const MappingFunction* function = nullptr;
   std::vector<PolicyId> ids;  ///< of `policies`, for the function
+  int32_t rule = 0;           ///< its place
 };
 
 /// Rules have no memory: which of them an agent has is known once for all.
@@ -61,7 +62,7 @@ class RuleMapping final : public PolicyMapping {
                                         const EpisodeInfo& episode) {
     const std::string function(choice.function->name);
     const absl::StatusOr<PolicyId> answer =
-        choice.function->map({agent_id, agent_slot, episode, episode.worker, choice.ids});
+        choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
     if (!answer.ok()) {
       return absl::Status(answer.status().code(),
                           absl::StrCat("mapping function \"", function,
@@ -77,8 +78,10 @@ class RuleMapping final : public PolicyMapping {
   const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
 };
 
-absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, absl::Span<const PolicyId> policies) {
+absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, int32_t place,
+                                                      absl::Span<const PolicyId> policies) {
   auto choice = std::make_shared<Choice>();
+  choice->rule = place;
   double sum = 0;
   for (const WeightedPolicy& weighted : rule.policies) {
     const auto found = std::find(policies.begin(), policies.end(), weighted.policy);
@@ -143,8 +146,8 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies) {
   std::vector<std::shared_ptr<const Choice>> choices;
-  for (const MappingRule& rule : rules) {
-    TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rule, policies));
+  for (size_t place = 0; place < rules.size(); ++place) {
+    TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rules[place], static_cast<int32_t>(place), policies));
   }
   std::vector<std::shared_ptr<const Choice>> by_agent_slot;
   for (const std::string& agent : agent_ids) {

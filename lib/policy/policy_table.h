@@ -107,5 +107,7 @@ std::string ToJson(const PolicyTable& table);
 /// INVALID_ARGUMENT for anything that ToJson could not have written; at most kMaxPolicyTableBytes.
 absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text);
 inline constexpr size_t kMaxPolicyTableBytes = 4 << 20;
+/// RESOURCE_EXHAUSTED for a table whose JSON, with a policy of each slot removed later on, might be larger.
+absl::Status CheckSize(const PolicyTable& table);
 
 }  // namespace troupe::policy

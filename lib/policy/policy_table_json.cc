@@ -245,6 +245,16 @@ std::string ToJson(const PolicyTable& table) {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+absl::Status CheckSize(const PolicyTable& table) {
+  // Revisions grow by digits, here and in each policy's `removed` and `replaced`.
+  constexpr size_t kGrowth = 32;
+  const size_t bytes = ToJson(table).size() + kGrowth * (table.num_slots() + 1);
+  if (bytes <= kMaxPolicyTableBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the policies and their mapping take ", bytes,
+                                                   " bytes as a table, expected at most ", kMaxPolicyTableBytes,
+                                                   "; have fewer policies, or fewer names in policy_mapping"));
+}
+
 absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
   if (text.size() > kMaxPolicyTableBytes) {
     return absl::InvalidArgumentError(

@@ -254,5 +254,16 @@ TEST(PolicyTableTest, ALaterRevisionHasTheSamePolicies) {
   EXPECT_TRUE(PolicyTableFromJson(ToJson(*later)).ok());
 }
 
+TEST(PolicyTableJsonTest, SaysWhenATableIsTooLarge) {
+  EXPECT_TRUE(CheckSize(*ThreePolicies()).ok());
+  std::vector<MappingRule> rules;
+  for (int i = 0; i < 40; ++i) rules.push_back({std::string(100000, 'x') + std::to_string(i), {{PolicyId("a")}}});
+  rules.push_back({"*", {{PolicyId("a")}}});
+  const absl::Status status = CheckSize(**ThreePolicies()->SetMapping(rules));
+  EXPECT_TRUE(status.ok()) << status;
+  rules.insert(rules.begin(), 2, MappingRule{std::string(100000, 'y'), {{PolicyId("a")}}});
+  EXPECT_EQ(CheckSize(**ThreePolicies()->SetMapping(rules)).code(), absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace troupe::policy

@@ -212,7 +212,9 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
     return absl::OkStatus();
   }
   lane.consecutive_errors = 0;
-  return absl::Status(status.code(), absl::StrCat(kMaxConsecutiveErrors, " times in a row: ", status.message()));
+  // ABORTED is what a grant that is over ends with.
+  const absl::StatusCode code = absl::IsAborted(status) ? absl::StatusCode::kInternal : status.code();
+  return absl::Status(code, absl::StrCat(kMaxConsecutiveErrors, " times in a row: ", status.message()));
 }
 
 absl::Status Collector::StartEpisodes(WeightSource& weights) {

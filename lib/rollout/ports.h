@@ -43,7 +43,8 @@ class WeightSource {
   virtual void Subscribe(policy::PolicySlot /*policy*/) {}
   virtual void Unsubscribe(policy::PolicySlot /*policy*/) {}
   /// The newest weights of `policy` that are current as of `min_version`, waiting for them up to `timeout`:
-  /// DEADLINE_EXCEEDED, or CANCELLED when closing. Subscribes to it.
+  /// DEADLINE_EXCEEDED, or CANCELLED when closing. Subscribes to it. ABORTED: the slot no longer has the policy that it
+  /// had by the policies of the grant that was taken last, which is over therefore.
   virtual absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
                                                       absl::Duration timeout) = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::rollout {
@@ -22,9 +23,15 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
   }
   const absl::Status prepared = collector_->PrepareGrant(*grant_, weights_, timeout);
   if (absl::IsDeadlineExceeded(prepared)) return false;
-  TROUPE_RETURN_IF_ERROR(prepared);
   const sample::Grant grant = *std::exchange(grant_, std::nullopt);
-  TROUPE_RETURN_IF_ERROR(collector_->RunGrant(grant, weights_, sink_));
+  const absl::Status status = prepared.ok() ? collector_->RunGrant(grant, weights_, sink_) : prepared;
+  if (absl::IsAborted(status)) {
+    // The learner has granted its environments again.
+    TROUPE_WARN("grant given up grant={} reason=\"{}\"", grant.id.value(),
+                base::LogSafe(std::string(status.message())));
+    return true;
+  }
+  TROUPE_RETURN_IF_ERROR(status);
   return true;
 }
 

@@ -21,7 +21,8 @@ class RolloutWorker {
   RolloutWorker(std::unique_ptr<Collector> collector, GrantSource& grants, WeightSource& weights, SampleSink& sink);
 
   /// One piece of work, blocking up to `timeout` in each wait: true when a grant was executed; false when there was no
-  /// grant or not yet the weights for it (the grant is kept). CANCELLED when a port closes; errors of RunGrant.
+  /// grant or not yet the weights for it (the grant is kept). A grant that is over, as a policy it needs is gone, is
+  /// given up. CANCELLED when a port closes; errors of RunGrant.
   absl::StatusOr<bool> Step(absl::Duration timeout);
 
   /// Steps until a port closes (OK) or something fails for good.

@@ -25,11 +25,13 @@ class FakeWeights final : public WeightSource {
  public:
   absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
                                               absl::Duration) override {
+    if (gone) return absl::AbortedError("the policy is gone");
     const policy::WeightSnapshotPtr& newest = weights.at(static_cast<size_t>(policy.value()));
     if (newest == nullptr || newest->version < min_version) return absl::DeadlineExceededError("no such weights yet");
     return CurrentWeights{newest, newest->version};
   }
   std::vector<policy::WeightSnapshotPtr> weights;
+  bool gone = false;
 };
 
 class RolloutWorkerTest : public testing::Test {
@@ -72,6 +74,18 @@ TEST_F(RolloutWorkerTest, AGrantWaitsForItsWeights) {
   weights_.weights = ScriptedWeights(config_, 4);
   EXPECT_TRUE(*worker_.Step(absl::ZeroDuration())) << "the grant was kept";
   EXPECT_EQ(sink_.fragments.at(0)->policies.at(0).version.n, 4);
+}
+
+TEST_F(RolloutWorkerTest, AGrantWhosePolicyIsGoneIsGivenUpForTheNext) {
+  grants_.queue.push_back(ScriptedGrant(2, 5));
+  weights_.gone = true;
+  EXPECT_TRUE(*worker_.Step(absl::ZeroDuration()));
+  EXPECT_TRUE(sink_.fragments.empty());
+  weights_.gone = false;
+  EXPECT_FALSE(*worker_.Step(absl::ZeroDuration())) << "it is not tried again";
+  grants_.queue.push_back(ScriptedGrant(2, 5));
+  EXPECT_TRUE(*worker_.Step(absl::ZeroDuration()));
+  EXPECT_EQ(sink_.fragments.size(), 1u);
 }
 
 TEST_F(RolloutWorkerTest, RunEndsWhenThePortsClose) {

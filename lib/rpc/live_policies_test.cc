@@ -153,6 +153,26 @@ TEST_F(LateWorkerTest, GetsWeightsOfATableThatCameBeforeItsConfigurationWasRead)
   EXPECT_EQ(FirstWeight(1, 0), 0.25f);
 }
 
+TEST_F(LivePoliciesTest, AGrantWhosePolicyIsGoneIsOver) {
+  const PolicyTablePtr first = *first_->Add(Spec("second"), true);
+  server_->weights().SetPolicies(first);
+  SendGrant(first);
+  EXPECT_EQ(NextRevision(), 1);
+  const auto in_time = client_->AwaitWeights(PolicySlot(1), {1, 0}, absl::Milliseconds(1));
+  EXPECT_EQ(in_time.status().code(), absl::StatusCode::kDeadlineExceeded);
+  // While its weights are waited for the slot gets another policy.
+  const PolicySlot freed[] = {PolicySlot(1)};
+  const PolicyTablePtr without = *(*first->Remove(PolicyId("second")))->Release(freed);
+  const PolicyTablePtr other = *without->Add(Spec("third"), true);
+  server_->weights().SetPolicies(other);
+  Publish(1, Spec("third"), 0, 0.75f);
+  SendGrant(other);
+  const auto gone = client_->AwaitWeights(PolicySlot(1), {1, 0}, absl::Seconds(10));
+  EXPECT_EQ(gone.status().code(), absl::StatusCode::kAborted) << gone.status();
+  EXPECT_EQ(NextRevision(), other->revision());
+  EXPECT_EQ(FirstWeight(1, 0), 0.75f);
+}
+
 TEST_F(LivePoliciesTest, WhatDidNotChangeIsCurrentAsOfTheAnnouncement) {
   Publish(0, schema_.policies[0], 0, 0.5f);
   server_->weights().AnnounceVersion({1, 0});

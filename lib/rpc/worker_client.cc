@@ -196,6 +196,12 @@ absl::StatusOr<std::optional<sample::Grant>> WorkerClient::AwaitGrant(absl::Dura
     if (!grants_.empty()) {
       std::optional<sample::Grant> grant(std::move(grants_.front()));
       grants_.pop_front();
+      if (grant->policies == table_) {
+        granted_ = policies_;
+      } else {
+        granted_ =
+            grant->policies == nullptr ? first_policies_ : std::make_shared<const SlotPolicies>(*grant->policies);
+      }
       return grant;
     }
     const absl::Duration left = deadline - absl::Now();
@@ -256,6 +262,11 @@ absl::StatusOr<rollout::CurrentWeights> WorkerClient::AwaitWeights(policy::Polic
   const Subscription& subscription = SubscriptionOf(policy);
   while (true) {
     if (ended_) return end_status_;
+    if (granted_ != nullptr && policies_ != granted_ &&
+        !policies_->SameIn(*granted_, static_cast<size_t>(policy.value()))) {
+      return absl::AbortedError(absl::StrCat("the policy that slot ", policy.value(),
+                                             " had by the grant's policies is gone: the grant is over"));
+    }
     if (subscription.snapshot != nullptr) {
       rollout::CurrentWeights current{subscription.snapshot, subscription.snapshot->version};
       // An announcement follows the weights it speaks of, so they are here.

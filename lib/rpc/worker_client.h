@@ -196,6 +196,7 @@ class WorkerClient final : public rollout::SampleSink,
   absl::Duration weight_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   SlotPoliciesPtr first_policies_ ABSL_GUARDED_BY(mutex_);  ///< as of the run's start; nullptr before SetPolicies
   SlotPoliciesPtr policies_ ABSL_GUARDED_BY(mutex_);        ///< as of table_
+  SlotPoliciesPtr granted_ ABSL_GUARDED_BY(mutex_);         ///< as of the grant that was taken last
   policy::PolicyTablePtr table_ ABSL_GUARDED_BY(mutex_);    ///< the newest of this learner epoch; nullptr: the start's
   uint64_t spec_hash_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Subscription> subscriptions_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot

@@ -79,14 +79,6 @@ void TrainRules::Bind(std::vector<PolicyOfRun> policies) {
   }
 }
 
-bool TrainRules::MayTrain(policy::PolicySlot policy) const {
-  const auto place = static_cast<size_t>(policy.value());
-  if (rules_.empty()) return true;
-  return std::any_of(bound_.begin(), bound_.end(), [place](const Bound& bound) {
-    return place < bound.policies.size() && bound.policies[place] != 0;
-  });
-}
-
 bool TrainRules::Holds(size_t rule, const Trajectory& trajectory) const {
   const Bound& bound = bound_[rule];
   const auto place = static_cast<size_t>(trajectory.policy.value());

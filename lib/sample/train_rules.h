@@ -62,8 +62,6 @@ class TrainRules {
   void Bind(std::vector<PolicyOfRun> policies);
 
   bool empty() const { return rules_.empty(); }
-  /// Whether any trajectory of the policy can be trained on.
-  bool MayTrain(policy::PolicySlot policy) const;
   /// Policies of slots that are not bound train on nothing.
   bool Trains(const Trajectory& trajectory) const;
 

@@ -30,7 +30,6 @@ TEST(TrainRulesTest, WithoutRulesEverythingTrains) {
   const TrainRules rules = Make({});
   EXPECT_TRUE(rules.empty());
   EXPECT_TRUE(Trains(rules, 0, 1));
-  EXPECT_TRUE(rules.MayTrain(PolicySlot(3)));
 }
 
 TEST(TrainRulesTest, OneRuleThatHoldsIsEnough) {
@@ -42,9 +41,6 @@ TEST(TrainRulesTest, OneRuleThatHoldsIsEnough) {
   EXPECT_FALSE(Trains(rules, 1, 2));
   EXPECT_FALSE(Trains(rules, 1, 3));
   EXPECT_FALSE(Trains(rules, 3, 0));
-  EXPECT_TRUE(rules.MayTrain(PolicySlot(2)));
-  EXPECT_FALSE(rules.MayTrain(PolicySlot(3)));
-  EXPECT_FALSE(rules.MayTrain(PolicySlot(4))) << "nobody";
 }
 
 TEST(TrainRulesTest, OnlyAgainstMeansAnotherAgent) {

@@ -42,7 +42,8 @@ absl::Status PolicyStore::CheckExchangeable(const std::vector<PolicySpec>& specs
   std::vector<PolicySpec> taken;
   std::vector<bool> use_value_norm;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].id.value().empty()) continue;
+    // Others have no networks of their own to exchange.
+    if (specs[i].id.value().empty() || !specs[i].policy_class.trainable()) continue;
     taken.push_back(specs[i]);
     use_value_norm.push_back(ppo[i].use_value_norm);
   }

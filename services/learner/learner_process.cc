@@ -154,7 +154,7 @@ absl::Status Process::MakePolicies() {
                                                                  run().mapping_rules, run().agent_ids()));
   }
   policy_map_cache_.SetPolicies(policies_);
-  return absl::OkStatus();
+  return policy::CheckSize(*policies_);
 }
 
 std::vector<training::PpoOptions> Process::PpoBySlot() const {

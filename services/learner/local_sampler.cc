@@ -111,6 +111,7 @@ absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Dura
   if (closed_) return absl::CancelledError("sampling ends");
   std::optional<sample::Grant> grant(std::move(grants_.front()));
   grants_.pop_front();
+  granted_ = grant->policies;
   return grant;
 }
 
@@ -121,6 +122,10 @@ absl::StatusOr<rollout::CurrentWeights> LocalSampler::AwaitWeights(policy::Polic
   const absl::Time deadline = absl::Now() + timeout;
   base::MutexLock lock(&mutex_);
   while (!closed_) {
+    const policy::PolicyEntry* const entry = granted_ == nullptr ? nullptr : granted_->Find(policy);
+    if (entry != nullptr && slot < weights_.size() && weights_[slot].since != entry->since) {
+      return absl::AbortedError(absl::StrCat("the policy that slot ", slot, " had by the grant's policies is gone"));
+    }
     if (slot < weights_.size() && weights_[slot].newest != nullptr) {
       const policy::WeightSnapshotPtr& newest = weights_[slot].newest;
       const policy::WeightVersion version = newest->version < announced_ ? announced_ : newest->version;

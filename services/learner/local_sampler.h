@@ -70,6 +70,7 @@ class LocalSampler final : public learner::WorkerPort,
   };
   std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
   policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
+  policy::PolicyTablePtr granted_ ABSL_GUARDED_BY(mutex_);  ///< of the grant that was taken last
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
