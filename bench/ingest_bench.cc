@@ -79,9 +79,11 @@ class NoTrainer final : public learner::Trainer {
   absl::Status ImportState(const policy::PolicyState&, policy::PolicySlot) override { return absl::OkStatus(); }
   absl::Status AddPolicy(policy::PolicySlot, const policy::PolicySpec&, policy::PolicyState,
                          policy::PolicySlot) override {
-    return absl::UnimplementedError("none");
+    return absl::UnimplementedError("the policies of this benchmark never change");
   }
-  absl::Status RemovePolicy(policy::PolicySlot) override { return absl::UnimplementedError("none"); }
+  absl::Status RemovePolicy(policy::PolicySlot) override {
+    return absl::UnimplementedError("the policies of this benchmark never change");
+  }
 
  private:
   const policy::PolicySpec spec_;
@@ -92,12 +94,12 @@ class NoControl final : public rpc::ControlHandler {
  public:
   v1::StatusReply GetStatus() override { return {}; }
   void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::UnimplementedError("none"));
+    done(absl::UnimplementedError("the policies of this benchmark never change"));
   }
   void RequestDrain(const std::string&) override {}
   policy::PolicyTablePtr Policies() override { return nullptr; }
   void ChangePolicies(policy::PolicyChange, std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::UnimplementedError("none"));
+    done(absl::UnimplementedError("the policies of this benchmark never change"));
   }
 };
 

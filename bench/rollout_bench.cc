@@ -20,13 +20,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/random_policy.h"
 #include "lib/base/philox.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/registry.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/envs/register_all.h"
 #include "lib/inference/actor.h"
-#include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/fixed_weights.h"
@@ -64,15 +64,6 @@ double Seconds(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec, uint32_t index = 0) {
-  auto weights = std::make_shared<policy::WeightSnapshot>();
-  weights->id = spec.id;
-  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
-  base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {.env_id = index});
-  for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
-  return weights;
 }
 
 /// One thing that is measured.

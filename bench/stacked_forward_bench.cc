@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/random_policy.h"
 #include "lib/base/philox.h"
 #include "lib/inference/actor.h"
-#include "lib/policy/parameter_layout.h"
 
 namespace troupe::inference {
 namespace {
@@ -29,22 +29,7 @@ void Check(const absl::Status& status) {
   std::exit(1);
 }
 
-policy::PolicySpec Spec(int index) {
-  policy::PolicySpec spec;
-  spec.id = policy::PolicyId(absl::StrCat("p", index));
-  spec.observation_space = *space::Space::Box(-100, 100, {18});
-  spec.action_space = *space::Space::Discrete(5);
-  return spec;
-}
-
-policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec, uint32_t index) {
-  auto weights = std::make_shared<policy::WeightSnapshot>();
-  weights->id = spec.id;
-  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
-  base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {.env_id = index});
-  for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
-  return weights;
-}
+policy::PolicySpec Spec(int index) { return SpreadSpec(policy::PolicyId(absl::StrCat("p", index))); }
 
 struct Leg {
   const char* name;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/random_policy.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/ppo_trainer.h"
 #include "lib/training/testing/random_batch.h"
@@ -29,13 +30,7 @@ constexpr int64_t kSegmentRows = 25;
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-policy::PolicySpec Spec(int index) {
-  policy::PolicySpec spec;
-  spec.id = policy::PolicyId(absl::StrCat("p", index));
-  spec.observation_space = *space::Space::Box(-100, 100, {18});
-  spec.action_space = *space::Space::Discrete(5);
-  return spec;
-}
+policy::PolicySpec Spec(int index) { return SpreadSpec(policy::PolicyId(absl::StrCat("p", index))); }
 
 /// A batch of each policy alone, and the batch of all.
 struct Batches {

@@ -417,7 +417,7 @@ TEST_P(ActorTest, ARowDoesNotDependOnItsBatch) {
 }
 
 TEST_P(ActorTest, AFewRowsGiveTheBitsOfMany) {
-  if (GetParam() == Backend::kEigen) GTEST_SKIP() << "Eigen blocks its sums by the shape";
+  const float tolerance = GetParam() == Backend::kEigen ? 1e-5f : 0.0f;  // Eigen blocks its sums by the shape
   for (const int64_t width : {5, 16, 40, 64, 100}) {
     PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {7}), *Space::Discrete(5));
     spec.model.actor_hidden_sizes = {width, width};
@@ -430,7 +430,9 @@ TEST_P(ActorTest, AFewRowsGiveTheBitsOfMany) {
     for (int64_t rows = 1; rows < most; ++rows) {
       std::vector<float> few(static_cast<size_t>(rows * 5));
       ASSERT_TRUE(actor->Forward({rows, obs.data(), nullptr, keys.data()}, absl::MakeSpan(few)).ok());
-      EXPECT_EQ(few, std::vector<float>(all.begin(), all.begin() + rows * 5)) << rows << " rows, width " << width;
+      for (size_t i = 0; i < few.size(); ++i) {
+        ASSERT_NEAR(few[i], all[i], tolerance) << rows << " rows, width " << width << ", output " << i;
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "lib/policy/testing/random_state.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/training/policy_store.h"
+#include "lib/training/testing/idle_backend.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,22 +17,6 @@ namespace {
 using policy::PolicySlot;
 using policy::PolicySpec;
 using policy::PolicyState;
-
-class IdleBackend final : public PpoBackend {
- public:
-  explicit IdleBackend(int* alive) : alive_(alive) { ++*alive_; }
-  ~IdleBackend() override { --*alive_; }
-  absl::Status Begin(const PreparedBatch&, FlatParameters*, int) override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<float>> Values() override { return std::vector<float>(); }
-  absl::Status BeginEpoch(absl::Span<const int32_t>) override { return absl::OkStatus(); }
-  absl::Status Step(int64_t, int64_t, const StepSettings&) override { return absl::OkStatus(); }
-  absl::StatusOr<StepTotals> TakeTotals() override { return StepTotals(); }
-  absl::Status End() override { return absl::OkStatus(); }
-  std::string_view name() const override { return "idle"; }
-
- private:
-  int* const alive_;
-};
 
 /// A store that begins with p0 and a free slot behind it.
 class PolicyStoreChangesTest : public testing::Test {

@@ -11,6 +11,7 @@
 #include "lib/policy/testing/fake_blob_store.h"
 #include "lib/policy/testing/random_state.h"
 #include "lib/policy/testing/same_bits.h"
+#include "lib/training/testing/idle_backend.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,18 +20,6 @@ namespace {
 
 using policy::PolicySlot;
 using policy::PolicyState;
-
-/// Networks that nobody asks to compute.
-class IdleBackend final : public PpoBackend {
- public:
-  absl::Status Begin(const PreparedBatch&, FlatParameters*, int) override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<float>> Values() override { return std::vector<float>(); }
-  absl::Status BeginEpoch(absl::Span<const int32_t>) override { return absl::OkStatus(); }
-  absl::Status Step(int64_t, int64_t, const StepSettings&) override { return absl::OkStatus(); }
-  absl::StatusOr<StepTotals> TakeTotals() override { return StepTotals(); }
-  absl::Status End() override { return absl::OkStatus(); }
-  std::string_view name() const override { return "idle"; }
-};
 
 constexpr uint64_t kSeed = 9;
 
