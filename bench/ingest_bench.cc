@@ -94,7 +94,7 @@ class NoControl final : public rpc::ControlHandler {
  public:
   v1::StatusReply GetStatus() override { return {}; }
   void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::UnimplementedError("the policies of this benchmark never change"));
+    done(absl::UnimplementedError("this benchmark writes no checkpoints"));
   }
   void RequestDrain(const std::string&) override {}
   policy::PolicyTablePtr Policies() override { return nullptr; }
