@@ -13,7 +13,6 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
-#include "lib/env/observation_function.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -63,37 +62,19 @@ std::map<std::string, env::ArgValue> ToArgValues(const Arguments& arguments) {
   return values;
 }
 
-/// The argument without which the environment could be made; empty when no single one is to blame.
-std::string CulpritArgument(const env::EnvRegistry& registry, std::string_view name, const env::EnvArgs& args) {
-  for (const auto& [argument, value] : args.values()) {
-    std::map<std::string, env::ArgValue> others = args.values();
-    others.erase(argument);
-    if (registry.Make(name, env::EnvArgs(others)).ok()) return argument;
-  }
-  return "";
-}
-
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env_name = env.name();
-  run->env_args = EnvArgsOf(run->config);
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = registry.Make(run->env_name, run->env_args);
+  run->env.name = env.name();
+  run->env.args = EnvArgsOf(run->config);
+  run->env.observation_fn = run->config.proto().multi_agent().observation_fn();
+  std::string key;
+  const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {
-    std::string key = "env.name";
-    if (made.status().code() != absl::StatusCode::kNotFound) {
-      const std::string culprit = CulpritArgument(registry, run->env_name, run->env_args);
-      key = culprit.empty() ? "env.args" : absl::StrCat("env.args.", base::LogSafe(culprit));
-    }
     return absl::Status(made.status().code(),
                         absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
-  }
-  run->observation_fn = run->config.proto().multi_agent().observation_fn();
-  made = env::WithObservationFunction(*std::move(made), run->observation_fn);
-  if (!made.ok()) {
-    return KeyError(run->config, "multi_agent.observation_fn", std::string(made.status().message()));
   }
   run->env_spec = (*made)->spec();
   return absl::OkStatus();

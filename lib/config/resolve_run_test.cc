@@ -167,7 +167,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
 )");
   EXPECT_EQ(run.seed, 9u);
   EXPECT_EQ(run.learner.seed, 9u);
-  EXPECT_EQ(std::get<int64_t>(run.env_args.values().at("N")), 4);
+  EXPECT_EQ(std::get<int64_t>(run.env.args.values().at("N")), 4);
   EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
   EXPECT_EQ(run.ppo[0].learning_rate.At(50), 5e-4);
   EXPECT_EQ(run.ppo[0].critic_learning_rate.initial, 2e-3);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/config/make_env.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
 #include "lib/env/env_args.h"
@@ -60,10 +61,8 @@ struct ResolvedRun {
   RunConfig config;
   uint64_t seed = 1;
 
-  std::string env_name;
-  env::EnvArgs env_args;
-  std::string observation_fn;  ///< an env::ObservationFunction; empty: none
-  env::EnvSpec env_spec;       ///< of the environment as policies see it, made once to see it
+  EnvSettings env;
+  env::EnvSpec env_spec;  ///< of the environment as policies see it, made once to see it
 
   Algorithm algorithm = Algorithm::kMappo;
   std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated

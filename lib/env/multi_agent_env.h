@@ -83,6 +83,18 @@ class MultiAgentEnv {
   virtual const EnvSpec& spec() const = 0;
   virtual absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) = 0;
   virtual absl::Status Step(ActionRows actions, StepWriter& out) = 0;
+
+  /// Whether the environment computes elsewhere, in a process of its own, so that several can at the same time. Reset
+  /// and Step may then be called in two halves: StartReset or StartStep sends the call off and never waits, Finish
+  /// waits for what came of it. Nothing else may be called between; `actions` need not outlive StartStep. A Start that
+  /// fails is over: no Finish follows. UNIMPLEMENTED where this is false.
+  virtual bool runs_elsewhere() const { return false; }
+  virtual absl::Status StartReset(const EpisodeSeed& /*seed*/) { return NotInHalves(); }
+  virtual absl::Status StartStep(ActionRows /*actions*/) { return NotInHalves(); }
+  virtual absl::Status Finish(StepWriter& /*out*/) { return NotInHalves(); }
+
+ private:
+  absl::Status NotInHalves() const;
 };
 
 }  // namespace troupe::env

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lib/base/status_macros.h"
-#include "lib/env/observation_function.h"
+#include "lib/config/make_env.h"
 #include "lib/policy/policy_mapping.h"
 
 namespace troupe::services {
@@ -17,13 +17,9 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.env_spec = run.env_spec;
   config.policies = run.policies;
   config.mapping = std::move(mapping);
-  config.env_factory = [&registry, name = run.env_name, args = run.env_args,
-                        function = run.observation_fn]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> env, registry.Make(name, args));
-    return env::WithObservationFunction(std::move(env), function);
-  };
+  config.env_factory = [&registry, env = run.env] { return config::MakeEnv(env, registry); };
   config.options = run.rollout;
-  for (const auto& [name, value] : run.env_args.values()) {
+  for (const auto& [name, value] : run.env.args.values()) {
     config.options.env_args.push_back({name, env::ArgText(value)});
   }
   return config;
