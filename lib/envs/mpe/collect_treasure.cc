@@ -15,8 +15,11 @@ namespace {
 
 constexpr int kMaxTypes = 6;     // as many colors as the original has
 constexpr double kArena = 0.95;  // treasures lie in [-0.95, 0.95)^2
-constexpr double kGone = 1e6;    // distance of a treasure that was picked up: behind all others
-constexpr int kNothing = -1;     // what a collector holds that holds no treasure
+constexpr double kCollectorSize = 0.05;
+constexpr double kDepositSize = 0.075;
+constexpr double kTreasureSize = 0.025;
+constexpr double kGone = 1e6;  // distance of a treasure that was picked up: behind all others
+constexpr int kNothing = -1;   // what a collector holds that holds no treasure
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Options {
@@ -37,7 +40,7 @@ ParticleLayout MakeLayout(const Options& options) {
     const bool collector = i < options.collectors;
     layout.agents.push_back(
         {.id = collector ? absl::StrCat("collector_", i) : absl::StrCat("deposit_", i - options.collectors),
-         .body = {.size = collector ? 0.05 : 0.075,
+         .body = {.size = collector ? kCollectorSize : kDepositSize,
                   .movable = true,
                   .collide = false,
                   .max_speed = 1,
@@ -46,12 +49,15 @@ ParticleLayout MakeLayout(const Options& options) {
          .observation_size = seen + (collector ? types : 0),
          .benchmark_columns = {collector ? 0 : 1, 2}});
   }
-  layout.landmarks.assign(options.treasures, EntityTraits{.size = 0.025, .collide = false});
+  layout.landmarks.assign(options.treasures, EntityTraits{.size = kTreasureSize, .collide = false});
   return layout;
 }
 
 /// Nobody pushes anybody here. In a step: bodies move, treasures are picked up or appear again, deposits are made, and
 /// only then rewards and observations follow.
+///
+/// Agents observe each other and the treasures by distance. These are compared by their squares, and their order is
+/// kept from step to step, since little changes in it.
 class CollectTreasure final : public ParticleEnv {
  public:
   CollectTreasure(const Options& options, const ParticleOptions& common)
@@ -61,11 +67,20 @@ class CollectTreasure final : public ParticleEnv {
         treasure_types_(options.treasures),
         alive_(options.treasures),
         holding_(options.collectors, kNothing),
-        agent_distances_(options.agents() * options.agents()),
-        treasure_distances_(options.agents() * options.treasures),
-        agent_codes_(options.agents() * 2 * types_),
-        treasure_codes_(options.treasures * types_),
-        order_(std::max(options.agents(), options.treasures)) {}
+        agents_squared_(options.agents() * options.agents()),
+        treasures_squared_(options.agents() * options.treasures),
+        agent_order_(options.agents() * (options.agents() - 1)),
+        treasure_order_(options.agents() * options.treasures),
+        codes_(options.agents() * 2 * types_),
+        treasure_codes_(options.treasures * types_) {
+    for (size_t d = 0; d < types_; ++d) Code(options.collectors + d)[d] = 1;
+    for (size_t a = 0; a < options.agents(); ++a) {
+      const absl::Span<size_t> others = AgentOrder(a);
+      for (size_t i = 0; i < others.size(); ++i) others[i] = i < a ? i : i + 1;
+      const absl::Span<size_t> treasures = TreasureOrder(a);
+      std::iota(treasures.begin(), treasures.end(), size_t{0});
+    }
+  }
 
   bool has_drawn() const override { return has_drawn_; }
 
@@ -73,44 +88,46 @@ class CollectTreasure final : public ParticleEnv {
   void Begin(const env::EpisodeSeed& seed, base::PhiloxSequence& random) override {
     dynamics_ = seed.Sequence(base::RandomStream::kDynamics);
     respawns_.clear();
+    next_respawn_ = 0;
     world().Scatter(0, num_agents(), 1, random);
     for (size_t t = 0; t < options_.treasures; ++t) {
-      treasure_types_[t] = static_cast<int>(random.Below(static_cast<uint32_t>(types_)));
+      const int type = static_cast<int>(random.Below(static_cast<uint32_t>(types_)));
       world().Scatter(Entity(t), 1, kArena, random);
-      alive_[t] = 1;
+      SetTreasure(t, type, true);
     }
-    std::fill(holding_.begin(), holding_.end(), kNothing);
-    Measure();
+    for (size_t c = 0; c < options_.collectors; ++c) SetHolding(c, kNothing);
+    MeasureAll();
   }
 
   absl::Status BeginFrom(const WorldState& state) override {
-    const auto check = [&](const WorldState::Entity& entity, int type, int least) {
+    const auto check = [&](const std::string& name, int type, int least) {
       if (type >= least && type < static_cast<int>(types_)) return absl::OkStatus();
-      return absl::InvalidArgumentError(absl::StrCat("world: ", base::LogSafe(entity.name), " has treasure type ", type,
+      return absl::InvalidArgumentError(absl::StrCat("world: ", base::LogSafe(name), " has treasure type ", type,
                                                      ", expected one in [", least, ", ", types_ - 1, "]"));
     };
     for (size_t t = 0; t < options_.treasures; ++t) {
       const WorldState::Entity& treasure = state.landmarks[t];
-      TROUPE_RETURN_IF_ERROR(check(treasure, treasure.type, 0));
-      treasure_types_[t] = treasure.type;
-      alive_[t] = treasure.alive ? 1 : 0;
+      TROUPE_RETURN_IF_ERROR(check(treasure.name, treasure.type, 0));
+      SetTreasure(t, treasure.type, treasure.alive);
     }
     for (size_t c = 0; c < options_.collectors; ++c) {
-      TROUPE_RETURN_IF_ERROR(check(state.agents[c], state.agents[c].holding, kNothing));
-      holding_[c] = state.agents[c].holding;
+      TROUPE_RETURN_IF_ERROR(check(state.agents[c].name, state.agents[c].holding, kNothing));
+      SetHolding(c, state.agents[c].holding);
     }
     for (const WorldState::Respawn& respawn : state.respawns) {
-      TROUPE_RETURN_IF_ERROR(check({.name = "a respawn"}, respawn.type, 0));
+      TROUPE_RETURN_IF_ERROR(check("a respawn", respawn.type, 0));
     }
     respawns_ = state.respawns;
     next_respawn_ = 0;
     has_drawn_ = false;
     dynamics_ = env::EpisodeSeed().Sequence(base::RandomStream::kDynamics);
-    Measure();
+    MeasureAll();
     return absl::OkStatus();
   }
 
   void Score(absl::Span<double> rewards) override {
+    MeasureAgents();
+    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
     double shared = 0;
     for (size_t t = 0; t < options_.treasures; ++t) {
       if (alive_[t] == 0) {
@@ -120,58 +137,59 @@ class CollectTreasure final : public ParticleEnv {
       }
     }
     for (size_t c = 0; c < options_.collectors; ++c) shared += Deliver(c) ? 5 : 0;
-    Measure();
-    for (size_t i = 0; i < rewards.size(); ++i) {
-      rewards[i] = (i < options_.collectors ? CollectorReward(i) : DepositReward(i)) + shared;
+    for (size_t a = 0; a < num_agents(); ++a) {
+      MendOrder(AgentsSquared(a), AgentOrder(a));
+      MendOrder(TreasuresSquared(a), TreasureOrder(a));
+      rewards[a] = (a < options_.collectors ? CollectorReward(a) : DepositReward(a)) + shared;
     }
   }
 
   /// The first collector that touches the treasure and has its hands free takes it.
   bool PickUp(size_t treasure) {
     for (size_t c = 0; c < options_.collectors; ++c) {
-      if (holding_[c] != kNothing || !world().Touch(Entity(treasure), c)) continue;
-      alive_[treasure] = 0;
-      holding_[c] = treasure_types_[treasure];
+      if (!Within(TreasuresSquared(c)[treasure], kCollectorSize + kTreasureSize) || holding_[c] != kNothing) continue;
+      SetHolding(c, treasure_types_[treasure]);
+      SetTreasure(treasure, treasure_types_[treasure], false);
+      MeasureTreasure(treasure);
       return true;
     }
     return false;
   }
 
   void Respawn(size_t treasure) {
+    int type = 0;
     if (next_respawn_ < respawns_.size()) {
       const WorldState::Respawn& respawn = respawns_[next_respawn_++];
       world().x[Entity(treasure)] = respawn.position[0];
       world().y[Entity(treasure)] = respawn.position[1];
-      treasure_types_[treasure] = respawn.type;
+      type = respawn.type;
     } else {
       world().Scatter(Entity(treasure), 1, kArena, dynamics_);
-      treasure_types_[treasure] = static_cast<int>(dynamics_.Below(static_cast<uint32_t>(types_)));
+      type = static_cast<int>(dynamics_.Below(static_cast<uint32_t>(types_)));
       has_drawn_ = true;
     }
-    alive_[treasure] = 1;
+    SetTreasure(treasure, type, true);
+    MeasureTreasure(treasure);
   }
 
   bool Deliver(size_t collector) {
     if (holding_[collector] == kNothing) return false;
-    if (!world().Touch(collector, options_.collectors + static_cast<size_t>(holding_[collector]))) return false;
-    holding_[collector] = kNothing;
+    const size_t deposit = options_.collectors + static_cast<size_t>(holding_[collector]);
+    if (!Within(AgentsSquared(collector)[deposit], kCollectorSize + kDepositSize)) return false;
+    SetHolding(collector, kNothing);
     return true;
   }
 
-  double CollectorReward(size_t agent) const {
-    const double* agents = AgentDistances(agent);
+  double CollectorReward(size_t agent) {
+    const double* agents = AgentsSquared(agent);
     int touches = 0;
-    for (size_t c = 0; c < options_.collectors; ++c) {
-      touches += c != agent && agents[c] < 2 * world().traits(agent).size ? 1 : 0;
-    }
+    for (size_t c = 0; c < options_.collectors; ++c) touches += Within(agents[c], 2 * kCollectorSize) ? 1 : 0;
+    touches -= 1;  // of itself
     double goal = 0;
     if (holding_[agent] != kNothing) {
-      goal = agents[options_.collectors + static_cast<size_t>(holding_[agent])];
-    } else if (num_alive_ > 0) {
-      goal = kInfinity;
-      for (size_t t = 0; t < options_.treasures; ++t) {
-        goal = std::min(goal, alive_[t] != 0 ? TreasureDistances(agent)[t] : kInfinity);
-      }
+      goal = std::sqrt(agents[options_.collectors + static_cast<size_t>(holding_[agent])]);
+    } else if (const size_t nearest = TreasureOrder(agent)[0]; alive_[nearest] != 0) {
+      goal = std::sqrt(TreasuresSquared(agent)[nearest]);
     }
     return -5.0 * touches - 0.1 * goal;
   }
@@ -183,11 +201,11 @@ class CollectTreasure final : public ParticleEnv {
     double x = 0;
     double y = 0;
     for (size_t c = 0; c < options_.collectors; ++c) {
-      nearest = std::min(nearest, holding_[c] == type ? AgentDistances(agent)[c] : kInfinity);
+      nearest = std::min(nearest, holding_[c] == type ? AgentsSquared(agent)[c] : kInfinity);
       x += world().x[c];
       y += world().y[c];
     }
-    if (nearest < kInfinity) return -0.1 * nearest;
+    if (nearest < kInfinity) return -0.1 * std::sqrt(nearest);
     x = x / static_cast<double>(options_.collectors) - world().x[agent];
     y = y / static_cast<double>(options_.collectors) - world().y[agent];
     return -0.1 * std::sqrt(x * x + y * y);
@@ -196,84 +214,103 @@ class CollectTreasure final : public ParticleEnv {
   void Benchmark(size_t agent, absl::Span<double> values) const override {
     const int type = static_cast<int>(agent) - static_cast<int>(options_.collectors);
     values[0] = type < 0 ? holding_[agent] : static_cast<double>(std::count(holding_.begin(), holding_.end(), type));
-    values[1] = static_cast<double>(num_alive_);
-  }
-
-  /// Distances and codes, which rewards and all observations share.
-  void Measure() {
-    const size_t agents = num_agents();
-    for (size_t a = 0; a < agents; ++a) {
-      agent_distances_[a * agents + a] = -1;  // before all others
-      for (size_t b = 0; b < a; ++b) {
-        const double distance = world().Distance(a, b);
-        agent_distances_[a * agents + b] = distance;
-        agent_distances_[b * agents + a] = distance;
-      }
-      for (size_t t = 0; t < options_.treasures; ++t) {
-        treasure_distances_[a * options_.treasures + t] = alive_[t] != 0 ? world().Distance(a, Entity(t)) : kGone;
-      }
-    }
-    // An agent's code: which type it accepts and which it holds, both one-hot.
-    std::fill(agent_codes_.begin(), agent_codes_.end(), 0.0);
-    for (size_t a = 0; a < agents; ++a) {
-      double* code = agent_codes_.data() + a * 2 * types_;
-      if (a >= options_.collectors) {
-        code[a - options_.collectors] = 1;
-      } else if (holding_[a] != kNothing) {
-        code[types_ + static_cast<size_t>(holding_[a])] = 1;
-      }
-    }
-    std::fill(treasure_codes_.begin(), treasure_codes_.end(), 0.0);
-    for (size_t t = 0; t < options_.treasures; ++t) {
-      if (alive_[t] != 0) treasure_codes_[t * types_ + static_cast<size_t>(treasure_types_[t])] = 1;
-    }
-    num_alive_ = std::accumulate(alive_.begin(), alive_.end(), size_t{0});
+    values[1] = static_cast<double>(std::count(alive_.begin(), alive_.end(), uint8_t{1}));
   }
 
   void Observe(size_t agent, ObservationRow& row) override {
     row.OwnPosition();
     row.OwnVelocity();
-    const auto agent_code = [&](size_t a) {
-      return absl::MakeConstSpan(agent_codes_.data() + a * 2 * types_, 2 * types_);
-    };
-    if (agent < options_.collectors) row.Values(agent_code(agent).subspan(types_));
-    // The agent itself comes first.
-    for (const size_t other : order_.Sort(AgentDistances(agent), num_agents(), num_agents()).subspan(1)) {
+    if (agent < options_.collectors) row.Copy(Code(agent) + types_, types_);
+    for (const size_t other : AgentOrder(agent)) {
       row.Relative(other);
       row.Velocity(other);
-      row.Values(agent_code(other));
+      row.Copy(Code(other), 2 * types_);
     }
-    for (const size_t t : order_.Sort(TreasureDistances(agent), options_.treasures, options_.treasures)) {
+    for (const size_t t : TreasureOrder(agent)) {
       if (alive_[t] != 0) {
         row.Relative(Entity(t));
       } else {
         row.Zeros(2);
       }
-      row.Values(absl::MakeConstSpan(treasure_codes_.data() + t * types_, types_));
+      row.Copy(treasure_codes_.data() + t * types_, types_);
     }
   }
 
+  void SetHolding(size_t collector, int type) {
+    holding_[collector] = type;
+    float* const held = Code(collector) + types_;
+    std::fill_n(held, types_, 0.0f);
+    if (type != kNothing) held[type] = 1;
+  }
+
+  /// A treasure that is not alive has no place and shows no type.
+  void SetTreasure(size_t treasure, int type, bool alive) {
+    treasure_types_[treasure] = type;
+    alive_[treasure] = alive ? 1 : 0;
+    float* const code = treasure_codes_.data() + treasure * types_;
+    std::fill_n(code, types_, 0.0f);
+    if (alive) code[type] = 1;
+  }
+
+  void MeasureAll() {
+    MeasureAgents();
+    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
+    for (size_t a = 0; a < num_agents(); ++a) {
+      SortByDistance(AgentsSquared(a), AgentOrder(a));
+      SortByDistance(TreasuresSquared(a), TreasureOrder(a));
+    }
+  }
+
+  void MeasureAgents() {
+    const size_t agents = num_agents();
+    for (size_t a = 0; a < agents; ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        const double squared = world().SquaredDistance(a, b);
+        agents_squared_[a * agents + b] = squared;
+        agents_squared_[b * agents + a] = squared;
+      }
+    }
+  }
+
+  void MeasureTreasure(size_t treasure) {
+    for (size_t a = 0; a < num_agents(); ++a) {
+      treasures_squared_[a * options_.treasures + treasure] =
+          alive_[treasure] != 0 ? world().SquaredDistance(a, Entity(treasure)) : kGone * kGone;
+    }
+  }
+
+  /// Whether bodies at this squared distance touch. The root decides, as in the original, but where it is far off.
+  static bool Within(double squared, double touch) {
+    return squared < touch * touch * 1.001 && std::sqrt(squared) < touch;
+  }
+
+  float* Code(size_t agent) { return codes_.data() + agent * 2 * types_; }
   size_t Entity(size_t treasure) const { return options_.agents() + treasure; }
-  const double* AgentDistances(size_t agent) const { return agent_distances_.data() + agent * options_.agents(); }
-  const double* TreasureDistances(size_t agent) const {
-    return treasure_distances_.data() + agent * options_.treasures;
+  const double* AgentsSquared(size_t agent) const { return agents_squared_.data() + agent * options_.agents(); }
+  const double* TreasuresSquared(size_t agent) const { return treasures_squared_.data() + agent * options_.treasures; }
+  absl::Span<size_t> AgentOrder(size_t agent) {
+    const size_t others = options_.agents() - 1;
+    return absl::MakeSpan(agent_order_.data() + agent * others, others);
+  }
+  absl::Span<size_t> TreasureOrder(size_t agent) {
+    return absl::MakeSpan(treasure_order_.data() + agent * options_.treasures, options_.treasures);
   }
 
   const Options options_;
   const size_t types_;
   std::vector<int> treasure_types_;
   std::vector<uint8_t> alive_;  ///< of every treasure: it lies there
-  size_t num_alive_ = 0;
-  std::vector<int> holding_;  ///< of every collector: a type or kNothing
+  std::vector<int> holding_;    ///< of every collector: a type or kNothing
   base::PhiloxSequence dynamics_ = env::EpisodeSeed().Sequence(base::RandomStream::kDynamics);
   std::vector<WorldState::Respawn> respawns_;  ///< that a recording gave
   size_t next_respawn_ = 0;
   bool has_drawn_ = false;
-  std::vector<double> agent_distances_;     ///< [agents, agents]
-  std::vector<double> treasure_distances_;  ///< [agents, treasures]
-  std::vector<double> agent_codes_;         ///< [agents, 2 * types]
-  std::vector<double> treasure_codes_;      ///< [treasures, types]
-  NearestOrder order_;
+  std::vector<double> agents_squared_;     ///< [agents, agents]
+  std::vector<double> treasures_squared_;  ///< [agents, treasures]
+  std::vector<size_t> agent_order_;        ///< [agents, agents - 1]: the others, nearest first
+  std::vector<size_t> treasure_order_;     ///< [agents, treasures]: nearest first, those that are gone last
+  std::vector<float> codes_;               ///< [agents, 2 * types]: what it accepts and what it holds, one-hot
+  std::vector<float> treasure_codes_;      ///< [treasures, types], one-hot, zeros of one that is gone
 };
 
 }  // namespace

@@ -8,7 +8,25 @@ namespace {
 
 constexpr size_t kFew = 24;  // up to here counting who is nearer beats sorting: it has no branches to guess
 
+/// Whether thing `a` comes before thing `b`.
+bool Before(const double* distances, size_t a, size_t b) {
+  return distances[a] < distances[b] || (distances[a] == distances[b] && a < b);
+}
+
 }  // namespace
+
+void SortByDistance(const double* distances, absl::Span<size_t> order) {
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return Before(distances, a, b); });
+}
+
+void MendOrder(const double* distances, absl::Span<size_t> order) {
+  for (size_t i = 1; i < order.size(); ++i) {
+    const size_t moved = order[i];
+    size_t place = i;
+    for (; place > 0 && Before(distances, moved, order[place - 1]); --place) order[place] = order[place - 1];
+    order[place] = moved;
+  }
+}
 
 NearestOrder::NearestOrder(size_t capacity) : order_(capacity), rank_(capacity) {}
 

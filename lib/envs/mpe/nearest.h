@@ -8,6 +8,11 @@
 
 namespace troupe::envs {
 
+/// Puts things in order of their distance, nearest first, equal ones by index. `order` holds every index once.
+void SortByDistance(const double* distances, absl::Span<size_t> order);
+/// The same, quick when `order` was right a moment ago and things have moved little: O(n) then, O(n^2) at worst.
+void MendOrder(const double* distances, absl::Span<size_t> order);
+
 /// Puts few distances in order, nearest first, equal ones as they came. Not thread-safe; no allocation after
 /// construction.
 class NearestOrder {

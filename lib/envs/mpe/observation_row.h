@@ -22,6 +22,11 @@ class ObservationRow {
   void Values(absl::Span<const double> values) {
     for (const double value : values) Value(value);
   }
+  /// Numbers that are float32 already.
+  void Copy(const float* values, size_t count) {
+    for (size_t i = 0; i < count; ++i) next_[i] = values[i];
+    next_ += count;
+  }
   void Zeros(size_t count) {
     for (size_t i = 0; i < count; ++i) next_[i] = 0;
     next_ += count;
