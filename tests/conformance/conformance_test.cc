@@ -32,7 +32,7 @@ env::ConformanceReport Check(const Case& c, const env::ConformanceOptions& optio
 TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  ASSERT_GE(registry.entries().size(), 5u);
+  ASSERT_GE(registry.entries().size(), 16u);
   for (const env::EnvRegistry::Entry& entry : registry.entries()) {
     for (const uint64_t seed : {0, 1, 12345}) {
       const env::ConformanceReport report = Check({entry.name, {}}, {.seed = seed, .num_envs = 6, .episodes = 10});
@@ -50,6 +50,28 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"mpe/simple_spread", {{"terminate_on_success", true}, {"N", int64_t{1}}, {"max_cycles", int64_t{400}}}},
       {"mpe/simple_spread", {{"num_agent_neighbors", int64_t{5}}, {"num_landmark_neighbors", int64_t{1}}}},
       {"mpe/simple_spread", {{"curriculum", true}, {"curriculum_stage", int64_t{1}}}},
+      {"mpe/simple", {{"continuous_actions", true}, {"benchmark_data", true}}},
+      {"mpe/simple_adversary", {{"N", int64_t{5}}, {"num_agent_neighbors", int64_t{7}}, {"benchmark_data", true}}},
+      {"mpe/simple_crypto", {{"continuous_actions", true}, {"benchmark_data", true}}},
+      {"mpe/simple_push", {{"continuous_actions", true}}},
+      {"mpe/simple_reference", {{"continuous_actions", true}, {"local_ratio", int64_t{1}}}},
+      {"mpe/simple_speaker_listener", {{"continuous_actions", true}, {"benchmark_data", true}}},
+      {"mpe/simple_tag", {{"num_good", int64_t{0}}, {"terminate_on_success", true}}},
+      {"mpe/simple_tag",
+       {{"num_good", int64_t{3}}, {"num_agent_neighbors", int64_t{2}}, {"num_landmark_neighbors", int64_t{1}}}},
+      {"mpe/simple_tag", {{"num_obstacles", int64_t{0}}, {"curriculum", true}, {"curriculum_stage", int64_t{2}}}},
+      {"mpe/simple_world_comm",
+       {{"num_adversaries", int64_t{0}}, {"num_obstacles", int64_t{0}}, {"num_forests", int64_t{0}}}},
+      {"mpe/simple_world_comm",
+       {{"num_forests", int64_t{64}}, {"continuous_actions", true}, {"max_cycles", int64_t{200}}}},
+      {"mpe/simple_formation", {{"N", int64_t{1}}, {"terminate_on_success", true}, {"max_cycles", int64_t{400}}}},
+      {"mpe/simple_formation", {{"N", int64_t{9}}, {"continuous_actions", true}}},
+      {"mpe/simple_line", {{"N", int64_t{1}}, {"terminate_on_success", true}, {"max_cycles", int64_t{400}}}},
+      {"mpe/simple_line", {{"N", int64_t{12}}}},
+      {"mpe/collect_treasure",
+       {{"num_collectors", int64_t{30}}, {"num_treasures", int64_t{40}}, {"max_cycles", int64_t{100}}}},
+      {"mpe/collect_treasure",
+       {{"num_collectors", int64_t{1}}, {"num_deposits", int64_t{6}}, {"num_treasures", int64_t{1}}}},
       {"cartpole", {{"num_agents", int64_t{1}}}},
       {"cartpole", {{"num_agents", int64_t{5}}, {"max_episode_steps", int64_t{12}}, {"sutton_barto_reward", true}}},
       {"rock_paper_scissors", {{"rounds", int64_t{1}}}},
