@@ -8,6 +8,7 @@
 #include "lib/env/env_args.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/env/registry.h"
+#include "lib/env/wrappers.h"
 
 namespace troupe::config {
 
@@ -16,7 +17,7 @@ namespace troupe::config {
 struct EnvSettings {
   std::string name;  ///< `env.name`
   env::EnvArgs args;
-  std::string observation_fn;  ///< an env::ObservationFunction; empty: none
+  env::WrapperOptions wrappers;
 };
 
 /// A new environment, as policies see it. Thread-safe. On an error `key`, where given, is the configuration's key that
