@@ -9,8 +9,10 @@ from troupe.env_adapters.core import AdapterCore
 
 
 class AecAdapter(AdapterCore):
-    """Only the agent whose turn it is gets observed. Rewards come as last() gives them: what an agent got since its last action, with its next
-    observation or its end. Agents that ended are stepped with None, as the AEC form wants, within the call in which their turn comes.
+    """Only the agent whose turn it is gets observed. Rewards come as last() gives them: what an agent got since its
+    last action, with its next
+    observation or its end. Agents that ended are stepped with None, as the AEC form wants, within the call in which
+    their turn comes.
     """
 
     kind = "PettingZoo AEC"
@@ -70,10 +72,13 @@ class AecAdapter(AdapterCore):
             self._end(i, not terminated)
             env.step(None)
         else:
-            raise self.error(f"agents that ended do not leave: still {', '.join(map(str, env.agents))} after a step with None for each")
+            raise self.error(
+                f"agents that ended do not leave: still {', '.join(map(str, env.agents))} after a step with None "
+                f"for each"
+            )
         if self._steps == 0:
             return
-        for i, key in enumerate(self._keys):
+        for i in range(len(self._keys)):
             if self._seen[i] and not self._done[i]:
                 # Left out of `agents` without an end of its own: the episode's end is its end.
                 any_terminated = True

@@ -7,7 +7,9 @@ from typing import Any, Hashable, Protocol
 
 
 class EnvAdapterError(Exception):
-    """An environment that cannot be used, or did what an environment must not. The message names environment, agent and step."""
+    """An environment that cannot be used, or did what an environment must not. The message names environment, agent and
+    step.
+    """
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,29 @@ class EnvDescription:
 class StepResult:
     """What a reset or step brought, by agent index. Used again by the next call: read it before.
 
-    observations: the value in the space's own form, None when the agent is not observed now. Who is observed and has not ended acts next.
+    observations: the value in the space's own form, None when the agent is not observed now. Who is observed and has
+    not ended acts next.
     action_masks: one-dimensional uint8, 1 allowed; None where there is no observation or no mask.
     rewards: 0.0 when there is none; also for agents that are not observed now, then for their last action.
-    terminated, truncated: true only in the call in which the agent ends. all_terminated, all_truncated: the episode ends for everybody left.
+    terminated, truncated: true only in the call in which the agent ends. all_terminated, all_truncated: the episode
+    ends for everybody left.
     agent_active: False keeps the agent's next action out of losses.
     states: per_env: [state]; per_agent: by agent; none: [].
     infos: the numbers of EnvDescription.info_columns by name, or None.
     """
 
-    __slots__ = ("observations", "action_masks", "rewards", "terminated", "truncated", "all_terminated", "all_truncated", "agent_active", "states", "infos")
+    __slots__ = (
+        "observations",
+        "action_masks",
+        "rewards",
+        "terminated",
+        "truncated",
+        "all_terminated",
+        "all_truncated",
+        "agent_active",
+        "states",
+        "infos",
+    )
 
     def __init__(self, agents: int, state_kind: str = "none"):
         self.observations: list[Any] = [None] * agents
@@ -69,7 +84,9 @@ class EnvAdapter(Protocol):
         """Starts an episode, also in mid-episode. 0 <= seed < 2**32."""
 
     def step(self, actions: list) -> StepResult:
-        """`actions` by agent index: the action in its space's own form for every agent that is ready, None for the others."""
+        """`actions` by agent index: the action in its space's own form for every agent that is ready, None for the
+        others.
+        """
 
     def close(self) -> None:
         """The environment's own close(), once however often this is called."""
@@ -81,7 +98,8 @@ class EnvAdapter(Protocol):
 def make_adapter(name: str, args: dict, global_state: bool = True) -> EnvAdapter:
     """The environment `name` (a configuration's `python:` name without that prefix) behind an adapter.
 
-    `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for (state_kind "none"). Plays one reset.
+    `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for
+    (state_kind "none"). Plays one reset.
     Raises EnvAdapterError, or what the environment's own code raises.
     """
     from troupe.env_adapters import recognize, resolve

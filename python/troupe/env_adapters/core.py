@@ -1,19 +1,29 @@
-"""What all adapters share: the agents' bookkeeping, Dict observations with masks and states, infos, seeds, ends and errors."""
+"""What all adapters share: the agents' bookkeeping, Dict observations with masks and states, infos, seeds, ends and
+errors.
+"""
 
 from __future__ import annotations
 
-import inspect
-import random
 import warnings
 from typing import Any, Callable, Hashable, Iterable
 
 import numpy as np
 
 from troupe.env_adapters import spaces
-from troupe.env_adapters.base import AgentDescription, EnvAdapterError, EnvDescription, StepResult
+from troupe.env_adapters.base import (
+    AgentDescription,
+    EnvAdapterError,
+    EnvDescription,
+    StepResult,
+)
+from troupe.env_adapters.observation_view import (
+    MASK_KEY,
+    STATE_KEY,
+    ObservationView,
+    float_rows,
+)
+from troupe.env_adapters.seeding import Seeding
 
-MASK_KEY = "action_mask"
-STATE_KEY = "state"
 AGENT_MASK_KEY = "agent_mask"
 TIME_LIMIT_KEY = "TimeLimit.truncated"
 ALL = "__all__"
@@ -21,56 +31,10 @@ ALL = "__all__"
 COMMON_KEYS = ("__common__", ALL)
 
 
-class ObservationView:
-    """How an agent's observation is read: a Dict's keys `action_mask` and `state` are no input of the actor.
-
-    What is left is the observation; a single key that is left (`observation`, `obs`) stands for itself. `plain`: nothing is taken out.
-    """
-
-    __slots__ = ("description", "state_description", "has_mask", "has_state", "plain", "_keys", "_only")
-
-    def __init__(self, space: Any, take_state: bool):
-        self.has_mask = self.has_state = False
-        self.state_description: dict | None = None
-        self._keys: list[str] = []
-        self._only: str | None = None
-        if spaces.kind(space) == "Dict":
-            self.has_mask = MASK_KEY in space.spaces
-            self.has_state = take_state and STATE_KEY in space.spaces and len(space.spaces) > 1 + self.has_mask
-        self.plain = not (self.has_mask or self.has_state)
-        if self.plain:
-            self.description = spaces.describe(space)
-            return
-        taken = ([MASK_KEY] if self.has_mask else []) + ([STATE_KEY] if self.has_state else [])
-        self._keys = [key for key in space.spaces if key not in taken]
-        if not self._keys:
-            raise spaces.SpaceError(f"a Dict of nothing but {' and '.join(taken)}: expected an observation, too")
-        if self.has_state:
-            self.state_description = float_rows(spaces.describe(space.spaces[STATE_KEY]))
-        if len(self._keys) == 1:
-            self._only = self._keys[0]
-            self.description = spaces.describe(space.spaces[self._only])
-        else:
-            whole = spaces.describe(space)
-            self.description = {"type": "Dict", "spaces": {k: d for k, d in whole["spaces"].items() if k in self._keys}}
-
-    def split(self, value: Any) -> tuple[Any, Any, Any]:
-        """(observation, mask or None, state or None). KeyError names a missing key."""
-        mask = value[MASK_KEY] if self.has_mask else None
-        state = value[STATE_KEY] if self.has_state else None
-        if self._only is not None:
-            return value[self._only], mask, state
-        return {key: value[key] for key in self._keys}, mask, state
-
-
-def float_rows(description: dict) -> dict:
-    """The description of a state: its rows are float32, also of a uint8 Box."""
-    return {**description, "dtype": "int32", "python": {"shape": description["shape"], "dtype": "uint8", **description.get("python", {})}} \
-        if description["type"] == "Box" and description["dtype"] == "uint8" else description
-
-
 class AdapterCore:
-    """Base of the adapters. A subclass finds agents and spaces, calls _set_agents and _probe, and fills the result in reset and step."""
+    """Base of the adapters. A subclass finds agents and spaces, calls _set_agents and _probe, and fills the result in
+    reset and step.
+    """
 
     #: How the kind is called in messages.
     kind = ""
@@ -84,7 +48,7 @@ class AdapterCore:
         self._steps = 0
         self._over = True
         self._warned: set[str] = set()
-        self._takes_seed = _takes_seed(env)
+        self._seeding = Seeding(env)
         self.description: EnvDescription = None  # type: ignore[assignment]  # made by _probe
 
     # Errors.
@@ -95,9 +59,14 @@ class AdapterCore:
 
     def _unknown(self, key: Hashable, where: str) -> EnvAdapterError:
         known = ", ".join(self._ids[:8]) + (", …" if len(self._ids) > 8 else "")
-        return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}")
+        hint = (
+            ""
+            if hasattr(self._env, "possible_agents")
+            else "; an environment that generates agents needs possible_agents, which names all that may come"
+        )
+        return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}{hint}")
 
-    def _warn(self, what: str) -> None:
+    def warn(self, what: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
             warnings.warn(f"environment {self.name}: {what}", stacklevel=3)
@@ -113,8 +82,12 @@ class AdapterCore:
 
     # Making.
 
-    def _set_agents(self, keys: Iterable[Hashable], space_of: Callable[[Hashable], tuple[Any, Any]], take_state: bool = True) -> None:
-        """`space_of` gives an agent's observation and action space; asked again at every reset, since they must not change."""
+    def _set_agents(
+        self, keys: Iterable[Hashable], space_of: Callable[[Hashable], tuple[Any, Any]], take_state: bool = True
+    ) -> None:
+        """`space_of` gives an agent's observation and action space; asked again at every reset, since they must not
+        change.
+        """
         self._keys = list(keys)
         self._ids = [str(key) for key in self._keys]
         count = len(self._keys)
@@ -124,14 +97,19 @@ class AdapterCore:
         texts: dict[str, Hashable] = {}
         for key, text in zip(self._keys, self._ids):
             if text in texts:
-                raise EnvAdapterError(f"environment {self.name}: the agents {texts[text]!r} and {key!r} have the same text {text!r}, expected different ones")
+                raise EnvAdapterError(
+                    f"environment {self.name}: the agents {texts[text]!r} and {key!r} have the same text {text!r}, "
+                    f"expected different ones"
+                )
             texts[text] = key
         self._space_of = space_of
         self._take_state = take_state and self._global_state
         self._raw_spaces = [self._spaces_of(key) for key in self._keys]
         self._views, self._action_spaces = [], []
         for key, (observation, action) in zip(self._keys, self._raw_spaces):
-            self._views.append(self._described(key, "observation", lambda space=observation: ObservationView(space, self._take_state)))
+            self._views.append(
+                self._described(key, "observation", lambda space=observation: ObservationView(space, self._take_state))
+            )
             self._action_spaces.append(self._described(key, "action", lambda space=action: spaces.describe(space)))
         self._action_codecs = [spaces.SpaceCodec(d) for d in self._action_spaces]
         self._plain = all(view.plain for view in self._views)
@@ -140,7 +118,9 @@ class AdapterCore:
         self._live = 0
         self._has_mask = [view.has_mask for view in self._views]
         self._has_agent_mask = False
-        self._state_source = "none"  # or "observation", "infos" (per agent), "common" (infos of the environment), "environment"
+        self._state_source = (
+            "none"  # or "observation", "infos" (per agent), "common" (infos of the environment), "environment"
+        )
         self._columns = _info_columns(self._env)
         self._probing = False
         self._probed: dict[str, Any] = {}
@@ -157,7 +137,9 @@ class AdapterCore:
         try:
             observation, action = self._space_of(key)
         except (KeyError, AttributeError, IndexError) as e:
-            raise EnvAdapterError(f"environment {self.name}, agent {key}: its spaces are missing ({type(e).__name__}: {e})") from e
+            raise EnvAdapterError(
+                f"environment {self.name}, agent {key}: its spaces are missing ({type(e).__name__}: {e})"
+            ) from e
         for what, space in (("observation", observation), ("action", action)):
             if space is None:
                 raise EnvAdapterError(f"environment {self.name}, agent {key}: its {what} space is missing")
@@ -180,11 +162,25 @@ class AdapterCore:
         self._has_mask = [has and codec.mask_size > 0 for has, codec in zip(masks, self._action_codecs)]
         self._any_mask = any(self._has_mask)
         self._has_agent_mask = AGENT_MASK_KEY in self._probed
-        state_kind = {"none": "none", "common": "per_env", "environment": "per_env"}.get(self._state_source, "per_agent")
-        agents = [AgentDescription(id=text, key=key, observation_space=view.description, action_space=action, has_action_mask=mask)
-                  for text, key, view, action, mask in zip(self._ids, self._keys, self._views, self._action_spaces, self._has_mask)]
-        self.description = EnvDescription(agents=agents, state_kind=state_kind, state_space=state_space, has_agent_mask=self._has_agent_mask,
-                                          info_columns=self._columns, max_episode_steps=self._max_episode_steps())
+        state_kind = {"none": "none", "common": "per_env", "environment": "per_env"}.get(
+            self._state_source, "per_agent"
+        )
+        agents = [
+            AgentDescription(
+                id=text, key=key, observation_space=view.description, action_space=action, has_action_mask=mask
+            )
+            for text, key, view, action, mask in zip(
+                self._ids, self._keys, self._views, self._action_spaces, self._has_mask
+            )
+        ]
+        self.description = EnvDescription(
+            agents=agents,
+            state_kind=state_kind,
+            state_space=state_space,
+            has_agent_mask=self._has_agent_mask,
+            info_columns=self._columns,
+            max_episode_steps=self._max_episode_steps(),
+        )
         self._result = StepResult(len(agents), state_kind)
         self._over = True
 
@@ -195,13 +191,22 @@ class AdapterCore:
         states = [view.state_description for view in self._views]
         if any(states):
             if any(state != states[0] for state in states):
-                raise EnvAdapterError(f"environment {self.name}: the key 'state' of the observation spaces differs between agents, expected one space for all")
+                raise EnvAdapterError(
+                    f"environment {self.name}: the key 'state' of the observation spaces differs between agents, "
+                    f"expected one space for all"
+                )
             self._state_source = "observation"
             return states[0]
         if STATE_KEY in self._probed:
             self._state_source, value = self._probed[STATE_KEY]
-            return {"type": "Box", "shape": list(np.shape(value)) or [1], "dtype": "float32", "low": "-inf", "high": "inf",
-                    "python": {"shape": list(np.shape(value)), "dtype": "float32"}}
+            return {
+                "type": "Box",
+                "shape": list(np.shape(value)) or [1],
+                "dtype": "float32",
+                "low": "-inf",
+                "high": "inf",
+                "python": {"shape": list(np.shape(value)), "dtype": "float32"},
+            }
         space, state = getattr(self._env, "state_space", None), getattr(self._env, "state", None)
         if space is None or not callable(state):
             return None
@@ -233,7 +238,9 @@ class AdapterCore:
         return result
 
     def _begin(self, result: StepResult) -> None:
-        """Empties what the last call left. The flags are false: they are set only in the call that ends an agent or the episode."""
+        """Empties what the last call left. The flags are false: they are set only in the call that ends an agent or the
+        episode.
+        """
         result.observations[:] = self._nothing
         result.rewards[:] = self._zeros
         if self._probing or self._any_mask:
@@ -267,7 +274,12 @@ class AdapterCore:
             try:
                 value, mask, state = view.split(value)
             except (KeyError, TypeError) as e:
-                raise self.error(f"the observation lacks the key {e}" if isinstance(e, KeyError) else f"the observation is no dict: {e}", i) from None
+                raise self.error(
+                    f"the observation lacks the key {e}"
+                    if isinstance(e, KeyError)
+                    else f"the observation is no dict: {e}",
+                    i,
+                ) from None
             if view.has_mask:
                 self._set_mask(i, mask)
             if view.has_state and not self._probing:
@@ -294,7 +306,10 @@ class AdapterCore:
             return
         if not self._acted[i]:
             self.dropped_rewards += 1
-            self._warn(f"agent {self._ids[i]} got the reward {value} before its first action: it belongs to no action and is left out, as all such ones")
+            self.warn(
+                f"agent {self._ids[i]} got the reward {value} before its first action: it belongs to no action and "
+                f"is left out, as all such ones"
+            )
         elif self._done[i]:
             raise self.error(f"the reward {value} came after its end", i)
         else:
@@ -326,7 +341,10 @@ class AdapterCore:
             elif self._has_mask[i]:
                 self._set_mask(i, info[MASK_KEY])
             elif self._action_codecs[i].mask_size:
-                raise self.error("infos hold an action_mask, but held none at the first reset: expected one with every observation", i)
+                raise self.error(
+                    "infos hold an action_mask, but held none at the first reset: expected one with every observation",
+                    i,
+                )
         if AGENT_MASK_KEY in info:
             self._agent_mask(i, info[AGENT_MASK_KEY])
         if STATE_KEY in info:
@@ -351,7 +369,9 @@ class AdapterCore:
             self._result.infos[i] = {**(self._result.infos[i] or {}), **values}
 
     def _common_info(self, key: Hashable, info: Any) -> None:
-        """An entry of infos that is no agent's: the state or agent masks of the whole environment; anything else is the environment's own affair."""
+        """An entry of infos that is no agent's: the state or agent masks of the whole environment; anything else is the
+        environment's own affair.
+        """
         if key == AGENT_MASK_KEY and isinstance(info, dict):
             for agent, active in info.items():
                 if agent not in self._index:
@@ -396,7 +416,9 @@ class AdapterCore:
         else:
             for i, observation in enumerate(result.observations):
                 if observation is not None and result.states[i] is None:
-                    raise self.error(f"the {'observation holds' if source == 'observation' else 'info holds'} no state", i)
+                    raise self.error(
+                        f"the {'observation holds' if source == 'observation' else 'info holds'} no state", i
+                    )
         return result
 
     def _finish_masks(self, result: StepResult) -> None:
@@ -413,52 +435,30 @@ class AdapterCore:
             allowed = mask.tobytes()
             for begin, end in codec.mask_leaves:
                 if 1 not in allowed[begin:end]:
-                    raise self.error(f"the action mask forbids everything in bytes {begin} to {end - 1}, expected a 1 there", i)
+                    raise self.error(
+                        f"the action mask forbids everything in bytes {begin} to {end - 1}, expected a 1 there", i
+                    )
 
     def _check_spaces(self) -> None:
         for i, (key, (observation, action)) in enumerate(zip(self._keys, self._raw_spaces)):
             now = self._spaces_of(key)
             if now[0] is observation and now[1] is action:
                 continue
-            view = self._described(key, "observation", lambda: ObservationView(now[0], self._take_state))
-            for what, before, after in (("observation", self._views[i].description, view.description),
-                                        ("action", self._action_spaces[i], self._described(key, "action", lambda: spaces.describe(now[1])))):
+            view = self._described(key, "observation", lambda s=now[0]: ObservationView(s, self._take_state))
+            for what, before, after in (
+                ("observation", self._views[i].description, view.description),
+                ("action", self._action_spaces[i], self._described(key, "action", lambda s=now[1]: spaces.describe(s))),
+            ):
                 if before != after:
-                    raise self.error(f"its {what} space changed from {spaces.to_text(before)} to {spaces.to_text(after)}, expected the same for ever", i)
+                    raise self.error(
+                        f"its {what} space changed from {spaces.to_text(before)} to {spaces.to_text(after)}, "
+                        f"expected the same for ever",
+                        i,
+                    )
             self._raw_spaces[i] = now
 
     def _reset_env(self, seed: int) -> Any:
-        """env.reset, seeded by whatever way the environment has: the argument, a method seed(), or the global generators."""
-        reset = self._env.reset
-        if self._takes_seed:
-            try:
-                return reset(seed=seed)
-            except TypeError as e:
-                if "unexpected keyword argument 'seed'" not in str(e):
-                    raise self.error(f"reset(seed={seed}) raised TypeError: {e}") from e
-                self._takes_seed = False  # an inner environment's reset takes none
-            except ValueError as e:
-                raise self.error(f"reset(seed={seed}) raised ValueError: {e}") from e
-        method = getattr(self._env, "seed", None)
-        if callable(method):
-            try:
-                method(seed)
-            except (TypeError, ValueError) as e:
-                raise self.error(f"seed({seed}) raised {type(e).__name__}: {e}") from e
-            return reset()
-        self._warn("its reset takes no seed and it has no method seed(): Python's and NumPy's global generators are seeded instead; episodes are reproducible "
-                   "only where it draws from these, with one environment to a process")
-        random.seed(seed)
-        np.random.seed(seed)
-        return reset()
-
-
-def _takes_seed(env: Any) -> bool:
-    try:
-        parameters = inspect.signature(env.reset).parameters
-    except (TypeError, ValueError):
-        return True
-    return "seed" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        return self._seeding.reset(self, self._env, seed)
 
 
 def _info_columns(env: Any) -> list[str]:

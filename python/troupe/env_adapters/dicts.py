@@ -78,8 +78,15 @@ class DictAdapter(AdapterCore):
             truncated = None
         else:
             got = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
-            raise self.error(f"step returned {got}, expected (observations, rewards, terminated, truncated, infos) or (observations, rewards, dones, infos)")
-        for what, value in (("observations", observations), ("rewards", rewards), ("terminated flags" if truncated is not None else "dones", terminated)):
+            raise self.error(
+                f"step returned {got}, expected (observations, rewards, terminated, truncated, infos) or "
+                f"(observations, rewards, dones, infos)"
+            )
+        for what, value in (
+            ("observations", observations),
+            ("rewards", rewards),
+            ("terminated flags" if truncated is not None else "dones", terminated),
+        ):
             if not isinstance(value, dict):
                 raise self.error(f"step's {what} are {type(value).__name__}, expected a dict by agent")
         if truncated is not None and not isinstance(truncated, dict):
@@ -168,14 +175,25 @@ class RllibAdapter(DictAdapter):
 
     def _ends(self, terminated: dict, truncated: Any, infos: dict) -> None:
         if ALL not in terminated:
-            raise self.error(f"{'dones' if truncated is None else 'terminated flags'} lack the key '{ALL}', expected True at the episode's end, else False")
+            raise self.error(
+                f"{'dones' if truncated is None else 'terminated flags'} lack the key '{ALL}', expected True at "
+                f"the episode's end, else False"
+            )
         if truncated is None:
             ended, cut = self._split_dones(terminated, infos)
             self._end_agents(ended, cut)
             if terminated[ALL]:
-                limits = [i for i in range(len(self._keys)) if self._seen[i] and not self._done[i] and self._time_limit(infos, i)]
+                limits = [
+                    i
+                    for i in range(len(self._keys))
+                    if self._seen[i] and not self._done[i] and self._time_limit(infos, i)
+                ]
                 self._end_agents([], limits)
-                common = any(isinstance(infos.get(key), dict) and infos[key].get(TIME_LIMIT_KEY) for key in COMMON_KEYS) if infos else False
+                common = (
+                    any(isinstance(infos.get(key), dict) and infos[key].get(TIME_LIMIT_KEY) for key in COMMON_KEYS)
+                    if infos
+                    else False
+                )
                 everybody = self._live == 0 and True in self._result.truncated and True not in self._result.terminated
                 self._end_all(truncated=bool(common) or everybody)
             return

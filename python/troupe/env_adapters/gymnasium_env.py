@@ -1,11 +1,16 @@
-"""Gymnasium's Env with one agent, and with lists: one space, observation, action and reward for each of several agents (lbforaging, rware)."""
+"""Gymnasium's Env with one agent, and with lists: one space, observation, action and reward for each of several agents
+(lbforaging, rware).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from troupe.env_adapters.base import StepResult
-from troupe.env_adapters.core import AGENT_MASK_KEY, STATE_KEY, TIME_LIMIT_KEY, AdapterCore
+from troupe.env_adapters.core import AGENT_MASK_KEY, TIME_LIMIT_KEY, AdapterCore
+from troupe.env_adapters.observation_view import STATE_KEY
 
 #: Attributes that say how many env steps an episode has at most.
 _LIMITS = ("max_episode_steps", "_max_episode_steps", "max_steps", "max_cycles")
@@ -49,7 +54,9 @@ class GymnasiumAdapter(AdapterCore):
 
 
 class ListAdapter(AdapterCore):
-    """Agents `agent_0`, `agent_1`, …, all of whom act in every step. A reward or flag that is no list is everybody's."""
+    """Agents `agent_0`, `agent_1`, …, all of whom act in every step. A reward or flag that is no list is
+    everybody's.
+    """
 
     kind = "Gymnasium with lists"
 
@@ -81,7 +88,9 @@ class ListAdapter(AdapterCore):
                 self._acted[i] = True
         # Who ended alone still has a place in the list: its first action, which an environment ignores.
         chosen = [self._filler(i) if action is None else action for i, action in enumerate(actions)]
-        observations, rewards, terminated, truncated, info = unpack(self, self._env.step(chosen if self._as_list else tuple(chosen)))
+        observations, rewards, terminated, truncated, info = unpack(
+            self, self._env.step(chosen if self._as_list else tuple(chosen))
+        )
         shared = not is_list(rewards)
         for i, reward in enumerate([rewards] * len(actions) if shared else self._each(rewards, "rewards")):
             if reward is not None and reward != 0 and not (shared and self._done[i]):
@@ -104,9 +113,14 @@ class ListAdapter(AdapterCore):
         try:
             count = len(values)
         except TypeError:
-            raise self.error(f"the {what} are {type(values).__name__}, expected a list of {len(self._keys)}, one an agent") from None
+            raise self.error(
+                f"the {what} are {type(values).__name__}, expected a list of {len(self._keys)}, one an agent"
+            ) from None
         if count != len(self._keys) or isinstance(values, dict):
-            raise self.error(f"the {what} are a {type(values).__name__} of {count}, expected a list of {len(self._keys)}, one an agent")
+            raise self.error(
+                f"the {what} are a {type(values).__name__} of {count}, expected a list of {len(self._keys)}, one "
+                f"an agent"
+            )
         return values
 
     def _filler(self, i: int) -> Any:
@@ -117,8 +131,6 @@ class ListAdapter(AdapterCore):
 
     @staticmethod
     def _filler_words(codec: Any) -> Any:
-        import numpy as np
-
         words = np.zeros(codec.action_words, dtype=np.int32)
         if codec.description["type"] == "Discrete":
             words[0] = codec.description["start"]
@@ -135,7 +147,9 @@ class ListAdapter(AdapterCore):
             self._end_all(truncated=True not in self._result.terminated)
 
     def _share_info(self, info: Any) -> None:
-        """Infos of the environment: a list by agent, or a dict whose lists are by agent and whose other values are everybody's."""
+        """Infos of the environment: a list by agent, or a dict whose lists are by agent and whose other values are
+        everybody's.
+        """
         count = len(self._keys)
         if not isinstance(info, dict):
             for i, own in enumerate(self._each(info, "infos")):
@@ -144,7 +158,11 @@ class ListAdapter(AdapterCore):
             return
         by_agent = [{} for _ in range(count)]
         for key, value in info.items():
-            if is_list(value) and len(value) == count and not (key == STATE_KEY and not isinstance(value, (list, tuple))):
+            if (
+                is_list(value)
+                and len(value) == count
+                and not (key == STATE_KEY and not isinstance(value, (list, tuple)))
+            ):
                 for own, element in zip(by_agent, value):
                     own[key] = element
             elif key in (STATE_KEY, AGENT_MASK_KEY):
@@ -169,7 +187,9 @@ def with_info(returned: Any) -> tuple[Any, Any]:
 
 
 def unpack(adapter: AdapterCore, returned: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """What step returned as (observation, reward, terminated, truncated, info); the older form's `done` is a time limit where its info says so."""
+    """What step returned as (observation, reward, terminated, truncated, info); the older form's `done` is a time limit
+    where its info says so.
+    """
     if isinstance(returned, tuple) and len(returned) == 5:
         return returned
     if isinstance(returned, tuple) and len(returned) == 4:
@@ -179,11 +199,16 @@ def unpack(adapter: AdapterCore, returned: Any) -> tuple[Any, Any, Any, Any, Any
             return observation, reward, [d and not limit for d in done], [d and limit for d in done], info
         return observation, reward, done and not limit, done and limit, info
     got = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
-    raise adapter.error(f"step returned {got}, expected (observation, reward, terminated, truncated, info) or (observation, reward, done, info)")
+    raise adapter.error(
+        f"step returned {got}, expected (observation, reward, terminated, truncated, info) or (observation, "
+        f"reward, done, info)"
+    )
 
 
 def max_episode_steps(env: Any) -> int:
     unwrapped = getattr(env, "unwrapped", env)
-    found = [getattr(getattr(env, "spec", None), "max_episode_steps", None)] + [getattr(unwrapped, attribute, None) for attribute in _LIMITS]
+    found = [getattr(getattr(env, "spec", None), "max_episode_steps", None)] + [
+        getattr(unwrapped, attribute, None) for attribute in _LIMITS
+    ]
     limits = [limit for limit in found if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0]
     return min(limits, default=0)

@@ -17,7 +17,9 @@ _AGENT_ATTRIBUTES = ("possible_agents", "get_agent_ids", "_agent_ids", "agents")
 
 
 def adapt(name: str, env: Any, global_state: bool = True) -> EnvAdapter:
-    """The adapter for an environment that was made. When there is none, or it cannot be used, the environment is closed."""
+    """The adapter for an environment that was made. When there is none, or it cannot be used, the environment is
+    closed.
+    """
     try:
         return _adapt(name, env, global_state)
     except BaseException:
@@ -29,7 +31,10 @@ def adapt(name: str, env: Any, global_state: bool = True) -> EnvAdapter:
 
 def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
     if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
-        raise EnvAdapterError(f"environment {name}: made {type(env).__name__}, which has no methods reset and step: no known kind of environment")
+        raise EnvAdapterError(
+            f"environment {name}: made {type(env).__name__}, which has no methods reset and step: no known kind of "
+            f"environment"
+        )
     if callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None)):
         return AecAdapter(name, env, global_state)
     multi_agent_env = any(cls.__name__ == "MultiAgentEnv" for cls in type(env).__mro__)
@@ -40,7 +45,11 @@ def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
         if _has_lists(env, observation, action):
             return ListAdapter(name, env, global_state)
     agents = _rllib_agents(env, observation, action)
-    if agents is None and multi_agent_env or (agents is None and not _is_gym(env) and spaces.kind(observation) not in (None, "Dict")):
+    if (
+        agents is None
+        and multi_agent_env
+        or (agents is None and not _is_gym(env) and spaces.kind(observation) not in (None, "Dict"))
+    ):
         agents = _agents_of_reset(env)
     if agents is not None:
         return RllibAdapter(name, env, agents, _rllib_spaces(env, agents), global_state)
@@ -48,12 +57,21 @@ def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
         return GymnasiumAdapter(name, env, global_state)
     for what, space in (("observation", observation), ("action", action)):
         if space is None:
-            raise EnvAdapterError(f"environment {name}: {type(env).__name__} has no {what} spaces: expected an attribute {what}_space (one space, or a dict by agent) "
-                                  f"or a method {what}_space(agent)")
+            raise EnvAdapterError(
+                f"environment {name}: {type(env).__name__} has no {what} spaces: expected an attribute "
+                f"{what}_space (one space, or a dict by agent) "
+                f"or a method {what}_space(agent)"
+            )
         if not callable(space) and spaces.kind(space) is None:
-            raise EnvAdapterError(f"environment {name}: the {what} space is {type(space).__name__}, which is not supported, expected a Gymnasium space or a dict by agent")
-    raise EnvAdapterError(f"environment {name}: {type(env).__name__} is no known kind of environment, expected PettingZoo's ParallelEnv or AECEnv, Gymnasium's Env "
-                          "(one agent, or lists), or dicts by agent as RLlib's MultiAgentEnv")
+            raise EnvAdapterError(
+                f"environment {name}: the {what} space is {type(space).__name__}, which is not supported, expected "
+                f"a Gymnasium space or a dict by agent"
+            )
+    raise EnvAdapterError(
+        f"environment {name}: {type(env).__name__} is no known kind of environment, expected PettingZoo's "
+        f"ParallelEnv or AECEnv, Gymnasium's Env "
+        "(one agent, or lists), or dicts by agent as RLlib's MultiAgentEnv"
+    )
 
 
 def _is_gym(env: Any) -> bool:
@@ -63,7 +81,11 @@ def _is_gym(env: Any) -> bool:
 def _has_lists(env: Any, observation: Any, action: Any) -> bool:
     if isinstance(observation, list) and isinstance(action, list):
         return len(observation) == len(action) > 0
-    if spaces.kind(observation) != "Tuple" or spaces.kind(action) != "Tuple" or len(observation.spaces) != len(action.spaces):
+    if (
+        spaces.kind(observation) != "Tuple"
+        or spaces.kind(action) != "Tuple"
+        or len(observation.spaces) != len(action.spaces)
+    ):
         return False
     unwrapped = getattr(env, "unwrapped", env)
     return any(hasattr(unwrapped, attribute) for attribute in _SEVERAL)

@@ -1,4 +1,6 @@
-"""From an environment's name and arguments to the environment: imports, looks up, calls. What cannot be found is said with what is near."""
+"""From an environment's name and arguments to the environment: imports, looks up, calls. What cannot be found is said
+with what is near.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ CONFIG_PARAMETERS = ("config", "env_config", "env_context")
 
 
 def make_environment(name: str, args: dict) -> Any:
-    """`name`: "module", "module:attribute", "path/file.py[:attribute]", or "module:Id" with an id that Gymnasium knows once the module is imported."""
+    """`name`: "module", "module:attribute", "path/file.py[:attribute]", or "module:Id" with an id that Gymnasium knows
+    once the module is imported.
+    """
     module_name, _, attribute = name.partition(":")
     if not module_name:
-        raise EnvAdapterError(f"environment {name}: the module is missing, expected module, module:attribute or gymnasium:Id")
+        raise EnvAdapterError(
+            f"environment {name}: the module is missing, expected module, module:attribute or gymnasium:Id"
+        )
     if name.endswith(":"):
         raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
     module = _load_file(name, module_name) if module_name.endswith(".py") else _import(name, module_name)
@@ -31,9 +37,15 @@ def make_environment(name: str, args: dict) -> Any:
         for candidate in MODULE_ATTRIBUTES:
             if callable(getattr(module, candidate, None)):
                 return _call(name, getattr(module, candidate), args)
-        near = [n for n in dir(module) if not n.startswith("_") and inspect.isclass(getattr(module, n)) and hasattr(getattr(module, n), "step")]
-        raise EnvAdapterError(f"environment {name}: module {module_name} has none of {', '.join(MODULE_ATTRIBUTES)}, expected one, or a name after a colon"
-                              + (f" ({name}:{near[0]}?)" if near else ""))
+        near = [
+            n
+            for n in dir(module)
+            if not n.startswith("_") and inspect.isclass(getattr(module, n)) and hasattr(getattr(module, n), "step")
+        ]
+        raise EnvAdapterError(
+            f"environment {name}: module {module_name} has none of {', '.join(MODULE_ATTRIBUTES)}, expected one, "
+            f"or a name after a colon" + (f" ({name}:{near[0]}?)" if near else "")
+        )
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
@@ -42,7 +54,10 @@ def make_environment(name: str, args: dict) -> Any:
     if callable(found):
         return _call(name, found, args)
     if found is not None:
-        raise EnvAdapterError(f"environment {name}: {attribute} of module {module_name} is {type(found).__name__}, expected a class or function that makes an environment")
+        raise EnvAdapterError(
+            f"environment {name}: {attribute} of module {module_name} is {type(found).__name__}, expected a class "
+            f"or function that makes an environment"
+        )
     registry = _gymnasium_registry()
     if attribute in registry:
         gymnasium = sys.modules["gymnasium"]
@@ -51,7 +66,10 @@ def make_environment(name: str, args: dict) -> Any:
     public = [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))]
     near = difflib.get_close_matches(attribute, public + list(registry), n=3)
     also = " and no id that Gymnasium knows" if registry else ""
-    raise EnvAdapterError(f"environment {name}: {attribute!r} is no attribute of module {module_name}{also}" + (f", did you mean {' or '.join(near)}?" if near else ""))
+    raise EnvAdapterError(
+        f"environment {name}: {attribute!r} is no attribute of module {module_name}{also}"
+        + (f", did you mean {' or '.join(near)}?" if near else "")
+    )
 
 
 def _import(name: str, module_name: str) -> Any:
@@ -59,9 +77,15 @@ def _import(name: str, module_name: str) -> Any:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name is None or not (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise EnvAdapterError(f"environment {name}: importing {module_name} failed: it needs the module {e.name}, which {sys.executable} does not find") from e
+            raise EnvAdapterError(
+                f"environment {name}: importing {module_name} failed: it needs the module {e.name}, which "
+                f"{sys.executable} does not find"
+            ) from e
         near = difflib.get_close_matches(e.name, _siblings(e.name), n=3)
-        raise EnvAdapterError(f"environment {name}: there is no module {e.name} for {sys.executable}" + (f", did you mean {' or '.join(near)}?" if near else "")) from None
+        raise EnvAdapterError(
+            f"environment {name}: there is no module {e.name} for {sys.executable}"
+            + (f", did you mean {' or '.join(near)}?" if near else "")
+        ) from None
     except Exception as e:
         raise EnvAdapterError(f"environment {name}: importing {module_name} failed: {type(e).__name__}: {e}") from e
 
@@ -100,14 +124,20 @@ def _gymnasium_registry() -> dict:
 
 
 def _call(name: str, maker: Any, args: dict) -> Any:
-    """maker(**args), or maker(args) for makers that take one dict. What the environment's own code raises is its own affair."""
+    """maker(**args), or maker(args) for makers that take one dict. What the environment's own code raises is its own
+    affair.
+    """
     try:
         signature = inspect.signature(maker)
     except (TypeError, ValueError):
         return maker(**args)
     parameters = list(signature.parameters.values())
-    if len(parameters) == 1 and parameters[0].name in CONFIG_PARAMETERS and parameters[0].name not in args \
-            and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+    if (
+        len(parameters) == 1
+        and parameters[0].name in CONFIG_PARAMETERS
+        and parameters[0].name not in args
+        and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ):
         return maker(dict(args))
     try:
         signature.bind(**args)

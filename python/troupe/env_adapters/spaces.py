@@ -1,10 +1,13 @@
 """Spaces of Python environments: as JSON, as flat rows, and actions back from words.
 
-The layout is that of lib/space: a Box as it is, Discrete and MultiDiscrete one-hot, MultiBinary 0/1, Dict (keys in the order of their bytes) and
-Tuple concatenated; uint8 rows for a uint8 Box, float32 for everything else. Actions are 4-byte words, int32 for discrete leaves and float32 for
+The layout is that of lib/space: a Box as it is, Discrete and MultiDiscrete one-hot, MultiBinary 0/1, Dict (keys in the
+order of their bytes) and
+Tuple concatenated; uint8 rows for a uint8 Box, float32 for everything else. Actions are 4-byte words, int32 for
+discrete leaves and float32 for
 continuous ones. Masks have a byte for every category of every discrete leaf, two a bit for MultiBinary.
 
-Spaces are recognized by the names of their classes and their attributes, so that Gymnasium's, Gym's and a user's own work alike.
+Spaces are recognized by the names of their classes and their attributes, so that Gymnasium's, Gym's and a user's own
+work alike.
 """
 
 import math
@@ -22,8 +25,20 @@ _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 _FLOAT32 = np.dtype(np.float32)
 _UINT8 = np.dtype(np.uint8)
 #: A Box's dtype -> the nearest that lib/space knows.
-_DTYPES = {"float16": "float32", "float32": "float32", "float64": "float64", "int8": "int32", "int16": "int32", "int32": "int32", "int64": "int64",
-           "bool": "int32", "uint8": "uint8", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+_DTYPES = {
+    "float16": "float32",
+    "float32": "float32",
+    "float64": "float64",
+    "int8": "int32",
+    "int16": "int32",
+    "int32": "int32",
+    "int64": "int64",
+    "bool": "int32",
+    "uint8": "uint8",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "int64",
+}
 
 
 class SpaceError(ValueError):
@@ -31,7 +46,7 @@ class SpaceError(ValueError):
 
 
 def kind(space: Any) -> Optional[str]:
-    """"Box", "Discrete", … of a space object; None when it is none of these."""
+    """ "Box", "Discrete", … of a space object; None when it is none of these."""
     for cls in type(space).__mro__:
         if cls.__name__ in _KINDS:
             return cls.__name__
@@ -39,11 +54,15 @@ def kind(space: Any) -> Optional[str]:
 
 
 def describe(space: Any) -> dict:
-    """The space as a dict that JSON can hold. Unsupported kinds, empty ones and bounds that make no sense are a SpaceError."""
+    """The space as a dict that JSON can hold. Unsupported kinds, empty ones and bounds that make no sense are a
+    SpaceError.
+    """
     description = _describe(space, 0)
     size = SpaceCodec(description)
     if max(size.flat_size, size.mask_size) > MAX_ELEMENTS:
-        raise SpaceError(f"the space is too large: {max(size.flat_size, size.mask_size)} elements, expected at most {MAX_ELEMENTS}")
+        raise SpaceError(
+            f"the space is too large: {max(size.flat_size, size.mask_size)} elements, expected at most {MAX_ELEMENTS}"
+        )
     return description
 
 
@@ -56,7 +75,9 @@ def _describe(space: Any, depth: int) -> dict:
     if name == "Discrete":
         n, start = int(space.n), int(getattr(space, "start", 0))
         if n < 1 or start < -(1 << 31) or start + n > 1 << 31:
-            raise SpaceError(f"Discrete({n}, start={start}): expected at least one value, and all of them 32-bit integers")
+            raise SpaceError(
+                f"Discrete({n}, start={start}): expected at least one value, and all of them 32-bit integers"
+            )
         return {"type": "Discrete", "n": n, "start": start}
     if name == "MultiDiscrete":
         nvec = np.asarray(space.nvec)
@@ -64,8 +85,15 @@ def _describe(space: Any, depth: int) -> dict:
             raise SpaceError(f"MultiDiscrete({nvec.tolist()}): expected at least one component, and each at least 1")
         start = np.asarray(getattr(space, "start", 0))
         start = np.broadcast_to(start, nvec.shape).reshape(-1)
-        return {"type": "MultiDiscrete", "nvec": [int(n) for n in nvec.reshape(-1)],
-                "python": {"shape": list(nvec.shape), "dtype": str(getattr(space, "dtype", None) or "int64"), "start": [int(s) for s in start]}}
+        return {
+            "type": "MultiDiscrete",
+            "nvec": [int(n) for n in nvec.reshape(-1)],
+            "python": {
+                "shape": list(nvec.shape),
+                "dtype": str(getattr(space, "dtype", None) or "int64"),
+                "start": [int(s) for s in start],
+            },
+        }
     if name == "MultiBinary":
         shape = [int(d) for d in np.atleast_1d(space.n)]
         if not shape or min(shape) < 1:
@@ -75,10 +103,15 @@ def _describe(space: Any, depth: int) -> dict:
         for key in space.spaces:
             if not isinstance(key, str):
                 raise SpaceError(f"Dict with the key {key!r} ({type(key).__name__}): expected strings")
-        return {"type": "Dict", "spaces": _children({key: space.spaces[key] for key in _sorted_keys(space.spaces)}.items(), name, depth)}
+        return {
+            "type": "Dict",
+            "spaces": _children({key: space.spaces[key] for key in _sorted_keys(space.spaces)}.items(), name, depth),
+        }
     if name == "Tuple":
         return {"type": "Tuple", "spaces": list(_children(enumerate(space.spaces), name, depth).values())}
-    raise SpaceError(f"a space of kind {type(space).__name__} is not supported, expected {', '.join(_KINDS[:-1])} or {_KINDS[-1]}")
+    raise SpaceError(
+        f"a space of kind {type(space).__name__} is not supported, expected {', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
+    )
 
 
 def _children(items: Any, name: str, depth: int) -> Dict[Any, dict]:
@@ -105,14 +138,24 @@ def _describe_box(space: Any) -> dict:
     if shape and min(shape) < 1:
         raise SpaceError(f"a Box of shape {tuple(shape)}: expected dimensions of at least 1")
     if math.prod(shape) > MAX_ELEMENTS:
-        raise SpaceError(f"the space is too large: a Box of {math.prod(shape)} elements, expected at most {MAX_ELEMENTS}")
-    bounds = [np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).reshape(-1) for bound in (space.low, space.high)]
+        raise SpaceError(
+            f"the space is too large: a Box of {math.prod(shape)} elements, expected at most {MAX_ELEMENTS}"
+        )
+    bounds = [
+        np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).reshape(-1) for bound in (space.low, space.high)
+    ]
     if np.isnan(bounds).any() or (bounds[0] > bounds[1]).any():
         raise SpaceError("a Box with bounds that are NaN or cross: expected low <= high")
     limit = float(1 << 63)
     if dtype.kind == "u" and dtype.itemsize == 8:
         bounds = [np.clip(bound, -limit, limit) for bound in bounds]
-    description = {"type": "Box", "shape": shape or [1], "dtype": _DTYPES[dtype.name], "low": _bounds(bounds[0]), "high": _bounds(bounds[1])}
+    description = {
+        "type": "Box",
+        "shape": shape or [1],
+        "dtype": _DTYPES[dtype.name],
+        "low": _bounds(bounds[0]),
+        "high": _bounds(bounds[1]),
+    }
     if not shape or description["dtype"] != dtype.name:
         description["python"] = {"shape": shape, "dtype": dtype.name}
     return description
@@ -133,12 +176,18 @@ def to_text(description: dict) -> str:
     """The space as lib/space's ParseSpace reads it, for messages: "Box(-1, 1, [3])", "Dict{a: Discrete(2)}"."""
     name = description["type"]
     if name == "Box":
+
         def bound(value: Any) -> str:
             return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+
         dtype = "" if description["dtype"] == "float32" else ", " + description["dtype"]
         return f"Box({bound(description['low'])}, {bound(description['high'])}, {description['shape']}{dtype})"
     if name == "Discrete":
-        return f"Discrete({description['n']}, {description['start']})" if description["start"] else f"Discrete({description['n']})"
+        return (
+            f"Discrete({description['n']}, {description['start']})"
+            if description["start"]
+            else f"Discrete({description['n']})"
+        )
     if name == "MultiDiscrete":
         return f"MultiDiscrete({description['nvec']})"
     if name == "MultiBinary":
@@ -149,22 +198,43 @@ def to_text(description: dict) -> str:
 
 
 class SpaceCodec:
-    """Flattens values of one space and rebuilds its actions. Made once from a description, then used for every row; immutable.
+    """Flattens values of one space and rebuilds its actions. Made once from a description, then used for every row;
+    immutable.
 
-    flat_size: elements of an observation row; flat_dtype: "float32" or "uint8". action_words: words of an action row. mask_size: bytes of a mask.
-    flatten_into(value, out): writes the whole row, out being one-dimensional of flat_size elements; SpaceError says what does not fit.
-    unflatten_action(words): the action in the space's own form, from int32 words (continuous ones hold float32 bits). Owns its memory.
-    flatten_mask(mask): a uint8 row of mask_size from a flat array, or from arrays nested as the space is (None: everything allowed).
+    flat_size: elements of an observation row; flat_dtype: "float32" or "uint8". action_words: words of an action row.
+    mask_size: bytes of a mask.
+    flatten_into(value, out): writes the whole row, out being one-dimensional of flat_size elements; SpaceError says
+    what does not fit.
+    unflatten_action(words): the action in the space's own form, from int32 words (continuous ones hold float32 bits).
+    Owns its memory.
+    flatten_mask(mask): a uint8 row of mask_size from a flat array, or from arrays nested as the space is (None:
+    everything allowed).
     mask_leaves: (first byte, end) of every discrete leaf.
     """
 
-    __slots__ = ("description", "flat_size", "flat_dtype", "action_words", "mask_size", "mask_leaves", "flatten_into", "unflatten_action", "_nested_mask")
+    __slots__ = (
+        "description",
+        "flat_size",
+        "flat_dtype",
+        "action_words",
+        "mask_size",
+        "mask_leaves",
+        "flatten_into",
+        "unflatten_action",
+        "_nested_mask",
+    )
 
     def __init__(self, description: dict):
         self.description = description
         self.flat_dtype = "float32"
-        make = {"Box": self._box, "Discrete": self._discrete, "MultiDiscrete": self._multi_discrete, "MultiBinary": self._multi_binary,
-                "Dict": self._composite, "Tuple": self._composite}[description["type"]]
+        make = {
+            "Box": self._box,
+            "Discrete": self._discrete,
+            "MultiDiscrete": self._multi_discrete,
+            "MultiBinary": self._multi_binary,
+            "Dict": self._composite,
+            "Tuple": self._composite,
+        }[description["type"]]
         self.flatten_into: Callable[[Any, np.ndarray], None]
         self.unflatten_action: Callable[[np.ndarray], Any]
         self._nested_mask: Callable[[Any, np.ndarray], None]
@@ -249,7 +319,10 @@ class SpaceCodec:
             bad = (categories < 0) | (categories >= nvec)
             if bad.any():
                 i = int(bad.argmax())
-                raise SpaceError(f"component {i} is {categories[i] + start[i]}, expected an integer in [{start[i]}, {start[i] + nvec[i] - 1}]")
+                raise SpaceError(
+                    f"component {i} is {categories[i] + start[i]}, expected an integer in [{start[i]}, "
+                    f"{start[i] + nvec[i] - 1}]"
+                )
             out.fill(0)
             out[first + categories] = 1
 
@@ -260,7 +333,10 @@ class SpaceCodec:
             if mask is None:
                 return
             if not isinstance(mask, (tuple, list)) or len(mask) != len(leaves):
-                raise SpaceError(f"the action mask is {_shown(mask)}, expected {len(out)} bytes, or {len(leaves)} arrays, one a component")
+                raise SpaceError(
+                    f"the action mask is {_shown(mask)}, expected {len(out)} bytes, or {len(leaves)} arrays, one a "
+                    f"component"
+                )
             for part, (begin, end) in zip(mask, leaves):
                 _flat_mask(part, out[begin:end])
 
@@ -292,7 +368,18 @@ class SpaceCodec:
         leaves: list = []
         for key in keys:
             child = SpaceCodec(d["spaces"][key])
-            parts.append((key, child, flat, flat + child.flat_size, word, word + child.action_words, mask_end, mask_end + child.mask_size))
+            parts.append(
+                (
+                    key,
+                    child,
+                    flat,
+                    flat + child.flat_size,
+                    word,
+                    word + child.action_words,
+                    mask_end,
+                    mask_end + child.mask_size,
+                )
+            )
             leaves.extend((mask_end + begin, mask_end + end) for begin, end in child.mask_leaves)
             flat, word, mask_end = flat + child.flat_size, word + child.action_words, mask_end + child.mask_size
         self.flat_size, self.action_words, self.mask_size, self.mask_leaves = flat, word, mask_end, tuple(leaves)
@@ -333,7 +420,9 @@ class SpaceCodec:
 
 
 def _box_array(value: Any, dtype: np.dtype, whole: bool) -> np.ndarray:
-    """`value` as an array whose elements the Box can take: any real numbers for a float one, whole ones of the dtype's range for an integer one."""
+    """`value` as an array whose elements the Box can take: any real numbers for a float one, whole ones of the dtype's
+    range for an integer one.
+    """
     try:
         array = np.asarray(value)
     except ValueError:
