@@ -17,6 +17,7 @@ struct HostOptions {
   int64_t max_restarts = 100;                        ///< of all processes together, within restart_window
   absl::Duration restart_window = absl::Minutes(10);
   std::vector<std::string> path;  ///< searched for modules before everything else
+  bool global_state = true;       ///< ask environments for their global state, which may cost them time
 
   friend bool operator==(const HostOptions&, const HostOptions&) = default;
 };

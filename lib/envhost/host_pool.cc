@@ -64,12 +64,13 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
   order.start_timeout = options.start_timeout;
   order.step_timeout = options.step_timeout;
-  const std::string python_name(absl::StripPrefix(name, kPythonPrefix));
+  const std::string python_name(name.substr(absl::StartsWith(name, kPythonPrefix) ? sizeof(kPythonPrefix) - 1 : 0));
   order.start_message = nlohmann::json({{"op", "start"},
                                         {"version", kLayoutVersion},
                                         {"name", python_name},
                                         {"args", ArgsJson(args)},
-                                        {"path", options.path}})
+                                        {"path", options.path},
+                                        {"global_state", options.global_state}})
                             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order)));
 }
