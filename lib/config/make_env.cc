@@ -5,8 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 #include "lib/env/wrappers.h"
 
 namespace troupe::config {
@@ -40,16 +42,39 @@ std::string KeyOf(env::WrapperOption option) {
   return "env";
 }
 
+bool IsPython(const EnvSettings& settings) { return absl::StartsWith(settings.name, envhost::kPythonPrefix); }
+
+absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakePythonEnv(const EnvSettings& settings,
+                                                                  std::shared_ptr<envhost::HostPool> pool,
+                                                                  std::string* key) {
+  if (pool == nullptr) {
+    EnvSettings alone = settings;
+    alone.python.processes = 1;
+    TROUPE_ASSIGN_OR_RETURN(pool, MakeHostPool(alone, key));
+  }
+  if (key != nullptr) *key = "env.name";
+  return pool->MakeEnv();
+}
+
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key) {
+  if (!IsPython(settings)) return nullptr;
+  if (key != nullptr) *key = "env.python";
+  return envhost::HostPool::Create(settings.python, settings.name, settings.args);
+}
+
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,
-                                                            const env::EnvRegistry& registry, std::string* key) {
+                                                            const env::EnvRegistry& registry, std::string* key,
+                                                            std::shared_ptr<envhost::HostPool> pool) {
   const auto blame = [key](std::string culprit) {
     if (key != nullptr) *key = std::move(culprit);
   };
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = registry.Make(settings.name, settings.args);
+  const bool is_python = IsPython(settings);
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env =
+      is_python ? MakePythonEnv(settings, std::move(pool), key) : registry.Make(settings.name, settings.args);
   if (!env.ok()) {
-    if (key == nullptr) return env;
+    if (key == nullptr || is_python) return env;
     if (absl::IsNotFound(env.status())) {
       blame("env.name");
     } else {

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/overrides.h"
@@ -99,6 +100,19 @@ absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
   return wrappers;
 }
 
+envhost::HostOptions PythonOptionsOf(const v1::PythonConfig& python) {
+  envhost::HostOptions options;
+  options.interpreter = python.interpreter();
+  options.processes = python.processes();
+  options.start_timeout = absl::Seconds(python.start_timeout_s());
+  options.step_timeout = absl::Seconds(python.step_timeout_s());
+  options.max_restarts = python.max_restarts();
+  options.restart_window = absl::Seconds(python.restart_window_s());
+  options.path = absl::StrSplit(python.path(), ':', absl::SkipEmpty());
+  options.global_state = python.global_state();
+  return options;
+}
+
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
@@ -107,6 +121,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   run->env.name = env.name();
   run->env.args = EnvArgsOf(run->config);
   TROUPE_ASSIGN_OR_RETURN(run->env.wrappers, WrappersOf(run->config));
+  run->env.python = PythonOptionsOf(env.python());
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {
