@@ -3,12 +3,15 @@
 #include "lib/env/conformance.h"
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/registry.h"
+#include "lib/env/wrappers.h"
 #include "lib/envs/register_all.h"
 
 namespace troupe {
@@ -39,6 +42,26 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
       EXPECT_TRUE(report.ok()) << entry.name << ", seed " << seed << "\n" << report.ToString();
       EXPECT_EQ(report.episodes, 60);
     }
+  }
+}
+
+TEST(ConformanceTest, EveryRegisteredEnvironmentBehindWrappers) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  env::WrapperOptions options;
+  options.max_episode_steps = 5;
+  options.rewards = {.scale = -0.5, .low = -1, .high = 2};
+  options.frame_stack = 3;
+  for (const env::EnvRegistry::Entry& entry : registry.entries()) {
+    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      auto env = registry.Make(entry.name, env::EnvArgs());
+      if (!env.ok()) return env;
+      return env::WithWrappers(*std::move(env), options);
+    };
+    const env::ConformanceReport report = env::CheckConformance(make);
+    EXPECT_TRUE(report.ok()) << entry.name << "\n" << report.ToString();
+    EXPECT_GT(report.env_steps, 0);
+    EXPECT_LE(report.env_steps, 5 * report.episodes) << entry.name;
   }
 }
 
