@@ -65,6 +65,20 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentBehindWrappers) {
   }
 }
 
+TEST(ConformanceTest, MasksAndStatesInDicts) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  for (const bool hybrid : {false, true}) {
+    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      auto env = registry.Make("testing/signals", env::EnvArgs({{"dict", true}, {"hybrid", hybrid}}));
+      if (!env.ok()) return env;
+      return env::WithWrappers(*std::move(env), {});
+    };
+    const env::ConformanceReport report = env::CheckConformance(make);
+    EXPECT_TRUE(report.ok()) << report.ToString();  // an action that the mask forbids is an error
+  }
+}
+
 TEST(ConformanceTest, EnvironmentsWithOptions) {
   const std::vector<Case> cases = {
       {"mpe/simple_spread", {{"N", int64_t{1}}}},
@@ -80,7 +94,6 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"testing/turn_based", {{"state", std::string("none")}}},
       {"testing/turn_based", {{"state", std::string("per_agent")}, {"length", int64_t{1}}}},
       {"testing/signals", {{"hybrid", true}}},
-      {"testing/signals", {{"dict", true}, {"hybrid", true}}},
       {"testing/turn_based", {{"length", int64_t{2}}}},
       {"testing/turn_based", {{"length", int64_t{3}}}},
       {"testing/turn_based", {{"length", int64_t{31}}}},
