@@ -39,6 +39,7 @@ env:
       agents: [wolf_0, wolf_1]
       obs_space: "Tuple(Box(-9, 9, [3]), Box(-9, 9, [3]))"
       act_space: "Tuple(Discrete(5), Discrete(5))"
+algorithm: {use_parameter_sharing: false}
 )yaml";
   const ResolvedRun run = Resolve(kYaml);
   EXPECT_EQ(run.env_spec.possible_agents[0].observation_space.ToString(), "Tuple(Box(-9, 9, [3]), Box(-9, 9, [3]))");
