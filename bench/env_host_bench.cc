@@ -2,9 +2,10 @@
 //
 //   env_host_bench ENV ARGS [--interpreter PYTHON] [--path FOLDER] [--processes N] [--envs N] [--seconds S]
 //
-// ENV is python:module:attribute, ARGS a JSON object. Prints one line of JSON: env steps a second in rounds (all environments are
-// sent off, then all are finished, as a worker does) and pipelined (an environment is sent off as soon as it is finished), and
-// the bytes of observations that crossed a second. bench/env_host_bench.py compares this with bare loops and with other vector environments.
+// ENV is python:module:attribute, ARGS a JSON object. Prints one line of JSON: env steps a second in rounds (all
+// environments are sent off, then all are finished, as a worker does) and pipelined (an environment is sent off as soon
+// as it is finished), and the bytes of observations that crossed a second. bench/env_host_bench.py compares this with
+// bare loops and with other vector environments.
 
 #include <cstdio>
 #include <cstring>

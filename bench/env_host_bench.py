@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Python environments through Troupe's host beside the same environments in a bare loop, and beside Gymnasium's and SuperSuit's vector
-environments, in one run: figures 2 and 4 of docs/environments.md.
+"""Python environments through Troupe's host beside the same environments in a bare loop, and beside Gymnasium's and
+SuperSuit's vector environments, in one run.
 
-    PYTHON bench/env_host_bench.py [--binary build/release/bench/env_host_bench] [--seconds 3] [--repeat 3] [--only CASE …]
+    PYTHON bench/env_host_bench.py [--binary FILE] [--processes 1] [--seconds 3] [--repeat 3] [--only CASE …]
 
-PYTHON is an interpreter with numpy; cases whose packages it lacks (mpe2, lbforaging, gymnasium, supersuit) are reported as missing. Each
-repetition runs every contender of a case once, in turn; the table shows the median, and the lowest and highest ratio of a repetition.
+PYTHON is an interpreter with numpy; cases whose packages it lacks (mpe2, lbforaging, gymnasium, supersuit) are reported
+as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and the lowest and
+highest ratio of a repetition.
 """
 
 import argparse
@@ -27,7 +28,11 @@ def host(arguments, env, args, processes, envs):
     command = [arguments.binary, "python:" + env, json.dumps(args), "--interpreter", sys.executable, "--path", TESTING]
     command += ["--processes", str(processes), "--envs", str(envs), "--seconds", str(arguments.seconds)]
     result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return result["env_steps_per_s_rounds"], result["env_steps_per_s_pipelined"], result["observation_gb_per_s_pipelined"]
+    return (
+        result["env_steps_per_s_rounds"],
+        result["env_steps_per_s_pipelined"],
+        result["observation_gb_per_s_pipelined"],
+    )
 
 
 def bare_parallel(make, seconds):
@@ -66,7 +71,7 @@ def bare_foraging(name, seconds):
 
 
 def gym_dummy(microseconds):
-    """The dummy as one agent, for Gymnasium's vector environment: the same computing, both agents' numbers in one observation."""
+    """The dummy as one agent, for Gymnasium's vector environment: the same computing, both agents' numbers together."""
     import gymnasium
     import numpy as np
 
@@ -155,7 +160,7 @@ def concat_vec(microseconds, processes, envs, seconds):
 
 
 def cases(arguments):
-    """name -> (needed packages, {contender: function}, floor of the first contender against the second)."""
+    """name -> (needed packages, {contender: function})."""
     import host_test_envs
 
     def spread():
@@ -194,7 +199,9 @@ def cases(arguments):
         f"dummy of 5 us, {processes} process(es) each": (
             ["gymnasium", "supersuit"],
             {
-                "host, rounds": lambda: host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, processes, 16 * processes)[0],
+                "host, rounds": lambda: host(
+                    arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, processes, 16 * processes
+                )[0],
                 "AsyncVectorEnv": lambda: async_vector(5.0, processes, seconds),
                 "concat_vec_envs": lambda: concat_vec(5.0, processes, 16 * processes, seconds),
             },
@@ -232,7 +239,11 @@ def main():
             ratios = [a / b for a, b in zip(rates[first], values)]
             median = statistics.median(values)
             text = f"{median:,.0f}" if median > 100 else f"{median:.2f}"
-            versus = "" if contender == first else f"  {first} / this: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            versus = (
+                ""
+                if contender == first
+                else f"  {first} / this: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            )
             print(f"  {contender:16} {text:>12}{versus}", flush=True)
 
 

@@ -18,13 +18,14 @@ namespace troupe::config {
 struct EnvSettings {
   std::string name;  ///< `env.name`
   env::EnvArgs args;
-  std::string observation_fn;  ///< an env::ObservationFunction; empty: none
+  std::string observation_fn;   ///< an env::ObservationFunction; empty: none
   envhost::HostOptions python;  ///< `env.python`, where the name begins with "python:"
 };
 
-/// The processes for the Python environments of `settings`, to be shared by all that one worker (or evaluation) makes; null
-/// where the environment is none of Python's. Starts nothing yet. Errors as MakeEnv's.
-absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key = nullptr);
+/// The processes for the Python environments of `settings`, to be shared by all that one worker (or evaluation) makes;
+/// null where the environment is none of Python's. Starts nothing yet. Errors as MakeEnv's.
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings,
+                                                                std::string* key = nullptr);
 
 /// A new environment, as policies see it. Thread-safe. On an error `key`, where given, is the configuration's key that
 /// is to blame ("env.args.N"): NOT_FOUND for an unknown name, INVALID_ARGUMENT for what does not fit, or the

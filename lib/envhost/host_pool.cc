@@ -91,7 +91,7 @@ HostPool::~HostPool() {
     spare_ = nullptr;  // it has no environment that anybody used
   }
   for (const std::shared_ptr<HostProcess>& process : leaving) process->AskToLeave();
-  const absl::Time deadline = absl::Now() + kLeaveTimeout;
+  const absl::Time deadline = absl::Now() + options_.leave_timeout;
   std::vector<std::shared_ptr<HostProcess>> late;
   for (const std::shared_ptr<HostProcess>& process : leaving) {
     if (!process->AwaitEnd(deadline)) late.push_back(process);

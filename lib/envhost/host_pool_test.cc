@@ -1,8 +1,10 @@
 #include "lib/envhost/host_pool.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/base/log.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 
@@ -51,9 +54,7 @@ class Player {
   explicit Player(HostPool& pool, uint32_t env_id = 0)
       : env_(MakeOrDie(pool)), buffers_(env_.spec(), 1), env_id_(env_id) {}
 
-  absl::Status Reset() {
-    return env_.Reset({1, env_id_, episode_++}, buffers_.BeginStep(0));
-  }
+  absl::Status Reset() { return env_.Reset({1, env_id_, episode_++}, buffers_.BeginStep(0)); }
   /// Everybody who is ready takes this action.
   absl::Status Step(int32_t action) {
     std::vector<space::ActionWord> words(env_.spec().possible_agents.size());
@@ -328,8 +329,8 @@ TEST(HostPoolTest, RestartsHaveABudget) {
   }
   const absl::Status status = player.Reset();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("restarted 2 times"), HasSubstr("max_restarts"),
-                                                   HasSubstr("exited with 3")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("restarted 2 times"), HasSubstr("max_restarts"), HasSubstr("exited with 3")));
 }
 
 TEST(HostPoolTest, AClosedEnvironmentIsMadeAnewAfterAnException) {
@@ -358,13 +359,81 @@ TEST(HostPoolTest, SpacesThatDifferBetweenProcessesAreAnError) {
   EXPECT_TRUE(first.Step(0).ok());
 }
 
+TEST(HostPoolTest, AProcessThatDoesNotLeaveIsKilled) {
+  HostOptions options = Options(2);
+  options.leave_timeout = absl::Milliseconds(200);
+  auto pool = MakePool("counter", options, {{"close_seconds", int64_t{1000}}});
+  ASSERT_TRUE(pool.ok());
+  pid_t pid = 0;
+  {
+    Player first(**pool, 0), second(**pool, 1);
+    ASSERT_TRUE(first.Reset().ok());
+    ASSERT_TRUE(second.Reset().ok());
+    pid = (*pool)->PidsForTesting()[0];
+  }
+  const absl::Time begin = absl::Now();
+  *pool = nullptr;
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20)) << "an environment's close is waited for without end";
+  EXPECT_NE(kill(pid, 0), 0) << "it lives, or is a zombie";
+}
+
+/// Whether the process is there and no zombie.
+bool Lives(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  return std::getline(file, line) && !absl::StrContains(line, ") Z ") && !absl::StrContains(line, ") X ");
+}
+
+TEST(HostPoolTest, ProcessesDieWithTheWorker) {
+  int pids[2];
+  ASSERT_EQ(pipe(pids), 0);
+  const pid_t worker = fork();
+  if (worker == 0) {
+    // One process is in the middle of an endless step, another one waits for requests.
+    auto pool = MakePool("Faulty", Options(2), {{"faults", "hang"}, {"at_step", int64_t{1}}});
+    auto first = (*pool)->MakeEnv(), second = (*pool)->MakeEnv();
+    env::SlotBuffers buffers((*first)->spec(), 1);
+    if (!(*first)->Reset({1, 0, 0}, buffers.BeginStep(0)).ok()) _exit(1);
+    if (!(*second)->Reset({1, 1, 0}, buffers.BeginStep(0)).ok()) _exit(1);
+    space::ActionWord word;
+    word.i32 = 0;
+    const std::vector<const space::ActionWord*> rows = {&word, &word};
+    if (!(*first)->StartStep(rows).ok()) _exit(1);
+    for (const pid_t pid : (*pool)->PidsForTesting()) {
+      if (write(pids[1], &pid, sizeof(pid)) != sizeof(pid)) _exit(1);
+    }
+    kill(getpid(), SIGKILL);
+  }
+  pid_t children[2] = {0, 0};
+  ASSERT_EQ(read(pids[0], children, sizeof(children[0])), static_cast<ssize_t>(sizeof(children[0])));
+  ASSERT_EQ(read(pids[0], children + 1, sizeof(children[1])), static_cast<ssize_t>(sizeof(children[1])));
+  int status = 0;
+  ASSERT_EQ(waitpid(worker, &status, 0), worker);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while ((Lives(children[0]) || Lives(children[1])) && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_FALSE(Lives(children[0]));
+  EXPECT_FALSE(Lives(children[1]));
+  close(pids[0]);
+  close(pids[1]);
+}
+
 TEST(HostPoolTest, OutputDoesNotBlockAndIsBounded) {
   // 400 lines of 2 KB a step are far more than a pipe holds.
   auto pool = MakePool("printing", Options(1), {{"lines", int64_t{400}}, {"width", int64_t{2000}}});
   ASSERT_TRUE(pool.ok());
   Player player(**pool);
   ASSERT_TRUE(player.Reset().ok());
+  testing::internal::CaptureStdout();
   for (int step = 0; step < 5; ++step) ASSERT_TRUE(player.Step(0).ok());
+  spdlog::default_logger()->flush();
+  const std::string log = testing::internal::GetCapturedStdout();
+  int lines = 0;
+  for (size_t at = log.find("process 0 pid="); at != std::string::npos; at = log.find("process 0 pid=", at + 1))
+    ++lines;
+  EXPECT_GT(lines, 0);
+  // 2,000 lines were printed; a second period may have begun.
+  EXPECT_LE(lines, 2 * PythonChild::kLogLines + 1);
 }
 
 TEST(HostPoolTest, ManyThreadsShareAPool) {

@@ -1,11 +1,12 @@
 """Runs Python environments for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
 
-File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a pipe that closes
-when the worker dies. What environments print goes to the worker's log.
+File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
+pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path}; one environment is made and described. The worker answers with {"op": "layout"} and
-then {"op": "map"} for every environment that the process is to hold. From then on requests come through the ring. An exception costs
-its environment the episode: it is closed, and made anew at the next reset.
+The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. The worker
+answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
+requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
+reset.
 """
 
 import fcntl
@@ -119,7 +120,9 @@ class EnvHost:
     def close(self) -> None:
         """Closes every environment that is open."""
         spare, self._spare = self._spare, None
-        for close in [environment.close for environment in self._environments.values()] + ([spare.close] if spare is not None else []):
+        for close in [environment.close for environment in self._environments.values()] + (
+            [spare.close] if spare is not None else []
+        ):
             try:
                 close()
             except BaseException:

@@ -1,6 +1,6 @@
-// A thousand faults of Python environments, drawn at random in one step of a thousand: crashes, exits, exceptions, garbage and hangs. What is
-// here is a worker's loop: environments in halves, an error ends an episode, Reset begins the next. Nothing but the episodes of the
-// struck process may be lost, and every fault is counted.
+// A thousand faults of Python environments, drawn at random in one step of a thousand: crashes, exits, exceptions,
+// garbage and hangs. What is here is a worker's loop: environments in halves, an error ends an episode, Reset begins
+// the next. Nothing but the episodes of the struck process may be lost, and every fault is counted.
 
 #include <algorithm>
 #include <cstdlib>
@@ -109,7 +109,8 @@ TEST(EnvHostFaultsTest, AThousandFaultsAreCountedAndCostNobodyElse) {
   std::string folder = absl::StrCat(std::filesystem::temp_directory_path().string(), "/env_faults_XXXXXX");
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string log = folder + "/log", healthy_log = folder + "/healthy";
-  // Process deaths cost Python's start, so that most faults are of the other kinds: each of them is told apart in what is counted.
+  // Process deaths cost Python's start, so that most faults are of the other kinds: each of them is told apart in what
+  // is counted.
   const auto deadly = Pool("crash,exit,hang", 1000, log);
   const auto survived = Pool("exception,shape,dtype,unknown_agent,missing_all,reward", 1000, log);
   const auto healthy = Pool("", 0, healthy_log);
