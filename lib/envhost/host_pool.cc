@@ -36,7 +36,7 @@ nlohmann::json ArgsJson(const env::EnvArgs& args) {
 
 absl::Status CheckOptions(const HostOptions& options) {
   const auto wrong = [](const char* what, const auto& got, const char* expected) {
-    return absl::InvalidArgumentError(absl::StrCat("env.python.", what, ": got ", got, ", expected ", expected));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": got ", got, ", expected ", expected));
   };
   if (options.processes < 0 || options.processes > 1024) return wrong("processes", options.processes, "0 to 1024");
   if (options.start_timeout <= absl::ZeroDuration()) {
@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   ProcessOrder order;
   const absl::StatusOr<std::string> interpreter = FindInterpreter(options.interpreter);
   if (!interpreter.ok()) {
-    return absl::NotFoundError(absl::StrCat("env.python.interpreter: ", std::string(interpreter.status().message())));
+    return absl::NotFoundError(absl::StrCat("interpreter: ", std::string(interpreter.status().message())));
   }
   order.interpreter = *interpreter;
   TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
