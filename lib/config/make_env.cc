@@ -1,6 +1,7 @@
 #include "lib/config/make_env.h"
 
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -8,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/env/observation_function.h"
+#include "lib/env/wrappers.h"
 
 namespace troupe::config {
 namespace {
@@ -21,6 +22,24 @@ std::string CulpritArgument(const env::EnvRegistry& registry, std::string_view n
     if (registry.Make(name, env::EnvArgs(others)).ok()) return argument;
   }
   return "";
+}
+
+std::string KeyOf(env::WrapperOption option) {
+  switch (option) {
+    case env::WrapperOption::kMaxEpisodeSteps:
+      return "env.max_episode_steps";
+    case env::WrapperOption::kDictKeys:
+      return "env";  // the text names the Dict's key
+    case env::WrapperOption::kGroups:
+      return "env.groups";
+    case env::WrapperOption::kRewards:
+      return "env.reward_scale";  // ranges of reward_clip were checked when they were read
+    case env::WrapperOption::kFrameStack:
+      return "env.frame_stack";
+    case env::WrapperOption::kObservationFn:
+      return "multi_agent.observation_fn";
+  }
+  return "env";
 }
 
 bool IsPython(const EnvSettings& settings) { return absl::StartsWith(settings.name, envhost::kPythonPrefix); }
@@ -64,8 +83,9 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
     }
     return env;
   }
-  env = env::WithObservationFunction(*std::move(env), settings.observation_fn);
-  if (!env.ok()) blame("multi_agent.observation_fn");
+  std::optional<env::WrapperOption> culprit;
+  env = env::WithWrappers(*std::move(env), settings.wrappers, &culprit);
+  if (culprit.has_value()) blame(KeyOf(*culprit));
   return env;
 }
 

@@ -8,6 +8,7 @@
 #include "lib/env/env_args.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/env/registry.h"
+#include "lib/env/wrappers.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/host_pool.h"
 
@@ -18,7 +19,7 @@ namespace troupe::config {
 struct EnvSettings {
   std::string name;  ///< `env.name`
   env::EnvArgs args;
-  std::string observation_fn;   ///< an env::ObservationFunction; empty: none
+  env::WrapperOptions wrappers;
   envhost::HostOptions python;  ///< `env.python`, where the name begins with "python:"
 };
 

@@ -122,6 +122,8 @@ class AdapterCore:
             "none"  # or "observation", "infos" (per agent), "common" (infos of the environment), "environment"
         )
         self._columns = _info_columns(self._env)
+        self._agents_ended = False  # the last call set flags of agents
+        self._simple = False  # observations, rewards and flags are all there is
         self._probing = False
         self._probed: dict[str, Any] = {}
 
@@ -182,6 +184,7 @@ class AdapterCore:
             max_episode_steps=self._max_episode_steps(),
         )
         self._result = StepResult(len(agents), state_kind)
+        self._simple = not (self._any_mask or self._has_agent_mask or self._columns or self._result.states)
         self._over = True
 
     def _find_state(self) -> dict | None:
@@ -243,6 +246,8 @@ class AdapterCore:
         """
         result.observations[:] = self._nothing
         result.rewards[:] = self._zeros
+        if self._simple:
+            return
         if self._probing or self._any_mask:
             result.action_masks[:] = self._nothing
         if self._has_agent_mask:
@@ -257,9 +262,14 @@ class AdapterCore:
             raise self.error("step after the end of the episode (or before reset), expected reset")
         self._steps += 1
         result = self._result
-        if True in result.terminated or True in result.truncated:
+        if self._agents_ended:
+            self._agents_ended = False
             result.terminated[:] = result.truncated[:] = self._false
-        self._begin(result)
+        if self._simple:  # as _begin
+            result.observations[:] = self._nothing
+            result.rewards[:] = self._zeros
+        else:
+            self._begin(result)
         return result
 
     def _observe(self, i: int, value: Any) -> None:
@@ -323,6 +333,7 @@ class AdapterCore:
         if not self._seen[i]:
             return
         self._live -= 1
+        self._agents_ended = True
         (self._result.truncated if truncated else self._result.terminated)[i] = True
 
     def _end_all(self, truncated: bool) -> None:
@@ -401,7 +412,7 @@ class AdapterCore:
 
     def _finish(self, result: StepResult) -> StepResult:
         """What can be said only when everything is in: masks that forbid everything, states."""
-        if self._probing:
+        if self._simple or self._probing:
             return result
         if self._any_mask:
             self._finish_masks(result)

@@ -48,7 +48,10 @@ class DictAdapter(AdapterCore):
                 i = index.get(key)
                 if i is None:
                     raise self._unknown(key, "rewards")
-                self._reward(i, reward)
+                if isinstance(reward, float) and acted[i] and not done[i] and reward - reward == 0.0:
+                    result.rewards[i] = float(reward)
+                else:
+                    self._reward(i, reward)
         if self._plain:
             seen, out = self._seen, result.observations
             for key, value in observations.items():
@@ -73,6 +76,13 @@ class DictAdapter(AdapterCore):
         """observations, rewards, terminated, truncated (None: the old form, in which terminated holds dones), infos."""
         if isinstance(returned, tuple) and len(returned) == 5:
             observations, rewards, terminated, truncated, infos = returned
+            if (
+                isinstance(observations, dict)
+                and isinstance(rewards, dict)
+                and isinstance(terminated, dict)
+                and isinstance(truncated, dict)
+            ):
+                return returned
         elif isinstance(returned, tuple) and len(returned) == 4:
             observations, rewards, terminated, infos = returned
             truncated = None

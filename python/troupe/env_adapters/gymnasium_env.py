@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from troupe.env_adapters import spaces
 from troupe.env_adapters.base import StepResult
 from troupe.env_adapters.core import AGENT_MASK_KEY, TIME_LIMIT_KEY, AdapterCore
 from troupe.env_adapters.observation_view import STATE_KEY
@@ -41,7 +42,10 @@ class GymnasiumAdapter(AdapterCore):
     def step(self, actions: list) -> StepResult:
         result = self._begin_step()
         self._acted[0] = True
-        observation, reward, terminated, truncated, info = unpack(self, self._env.step(actions[0]))
+        returned = self._env.step(actions[0])
+        if type(returned) is not tuple or len(returned) != 5:
+            returned = unpack(self, returned)
+        observation, reward, terminated, truncated, info = returned
         if reward is not None and reward != 0:
             self._reward(0, reward)
         self._observe(0, observation)
@@ -83,22 +87,29 @@ class ListAdapter(AdapterCore):
 
     def step(self, actions: list) -> StepResult:
         result = self._begin_step()
-        for i, done in enumerate(self._done):
-            if not done:
-                self._acted[i] = True
-        # Who ended alone still has a place in the list: its first action, which an environment ignores.
-        chosen = [self._filler(i) if action is None else action for i, action in enumerate(actions)]
-        observations, rewards, terminated, truncated, info = unpack(
-            self, self._env.step(chosen if self._as_list else tuple(chosen))
-        )
-        shared = not is_list(rewards)
-        for i, reward in enumerate([rewards] * len(actions) if shared else self._each(rewards, "rewards")):
-            if reward is not None and reward != 0 and not (shared and self._done[i]):
-                self._reward(i, reward)
-        done = self._done
-        for i, observation in enumerate(self._each(observations, "observations")):
-            if not done[i]:
-                self._observe(i, observation)
+        done, acted = self._done, self._acted
+        # Who ended alone still has a place in the list: an action that the environment ignores.
+        chosen = actions[:] if self._live == len(actions) else [self._filler(i, a) for i, a in enumerate(actions)]
+        if False in acted:
+            acted[:] = [a or not d for a, d in zip(acted, done)]
+        returned = self._env.step(chosen if self._as_list else tuple(chosen))
+        if type(returned) is not tuple or len(returned) != 5:
+            returned = unpack(self, returned)
+        observations, rewards, terminated, truncated, info = returned
+        if is_list(rewards):
+            for i, reward in enumerate(self._each(rewards, "rewards")):
+                if reward is not None and reward != 0:
+                    self._reward(i, reward)
+        elif rewards is not None and rewards != 0:
+            for i, ended in enumerate(done):
+                if not ended:
+                    self._reward(i, rewards)
+        if self._plain and self._live == len(actions):
+            self._take_all(result, observations)
+        else:
+            for i, observation in enumerate(self._each(observations, "observations")):
+                if not done[i]:
+                    self._observe(i, observation)
         if info:
             self._share_info(info)
         if is_list(terminated) or is_list(truncated):
@@ -108,6 +119,13 @@ class ListAdapter(AdapterCore):
                 self._end(i, not terminated)
             self._end_all(truncated=not terminated)
         return self._finish(result)
+
+    def _take_all(self, result: StepResult, observations: Any) -> None:
+        """_observe for everybody, where all are in play and nothing is to be taken out of the observations."""
+        result.observations[:] = self._each(observations, "observations")
+        for i, observation in enumerate(result.observations):
+            if observation is None:
+                self._observe(i, None)
 
     def _each(self, values: Any, what: str) -> Any:
         try:
@@ -123,18 +141,11 @@ class ListAdapter(AdapterCore):
             )
         return values
 
-    def _filler(self, i: int) -> Any:
-        if not self._done[i]:
-            raise self.error("got no action, though it is ready", i)
-        codec = self._action_codecs[i]
-        return codec.unflatten_action(self._filler_words(codec))
-
-    @staticmethod
-    def _filler_words(codec: Any) -> Any:
-        words = np.zeros(codec.action_words, dtype=np.int32)
-        if codec.description["type"] == "Discrete":
-            words[0] = codec.description["start"]
-        return words
+    def _filler(self, i: int, action: Any) -> Any:
+        if action is None and self._done[i]:
+            codec = self._action_codecs[i]
+            return codec.unflatten_action(np.array(_first_words(codec.description), dtype=np.int32))
+        return action
 
     def _end_each(self, terminated: Any, truncated: Any) -> None:
         count = len(self._keys)
@@ -176,7 +187,23 @@ class ListAdapter(AdapterCore):
 
 
 def is_list(value: Any) -> bool:
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return True
+    if kind is bool or kind is float:
+        return False
     return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1
+
+
+def _first_words(description: dict) -> list[int]:
+    """The words of an action with the first value of every discrete leaf, and 0 for continuous ones."""
+    if description["type"] == "Discrete":
+        return [description["start"]]
+    if description["type"] in ("Dict", "Tuple"):
+        children = description["spaces"]
+        ordered = [children[key] for key in spaces.sorted_keys(children)] if isinstance(children, dict) else children
+        return [word for child in ordered for word in _first_words(child)]
+    return [0] * spaces.action_words(description)
 
 
 def with_info(returned: Any) -> tuple[Any, Any]:

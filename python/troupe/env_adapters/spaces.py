@@ -105,7 +105,7 @@ def _describe(space: Any, depth: int) -> dict:
                 raise SpaceError(f"Dict with the key {key!r} ({type(key).__name__}): expected strings")
         return {
             "type": "Dict",
-            "spaces": _children({key: space.spaces[key] for key in _sorted_keys(space.spaces)}.items(), name, depth),
+            "spaces": _children({key: space.spaces[key] for key in sorted_keys(space.spaces)}.items(), name, depth),
         }
     if name == "Tuple":
         return {"type": "Tuple", "spaces": list(_children(enumerate(space.spaces), name, depth).values())}
@@ -126,7 +126,8 @@ def _children(items: Any, name: str, depth: int) -> Dict[Any, dict]:
     return described
 
 
-def _sorted_keys(keys: Any) -> List[str]:
+def sorted_keys(keys: Any) -> List[str]:
+    """The keys of a Dict in the order of its rows."""
     return sorted(keys, key=lambda key: key.encode())
 
 
@@ -362,7 +363,7 @@ class SpaceCodec:
 
     def _composite(self, d: dict) -> None:
         named = d["type"] == "Dict"
-        keys = _sorted_keys(d["spaces"]) if named else range(len(d["spaces"]))
+        keys = sorted_keys(d["spaces"]) if named else range(len(d["spaces"]))
         flat = word = mask_end = 0
         parts = []
         leaves: list = []
