@@ -9,6 +9,7 @@ requests come through the ring. An exception costs its environment the episode: 
 reset.
 """
 
+import copy
 import fcntl
 import faulthandler
 import json
@@ -91,7 +92,7 @@ class EnvHost:
         if self._spare is not None:
             adapter, self._spare = self._spare, None
             return adapter
-        adapter = make_adapter(self._name, dict(self._args), self._global_state)
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state)
         if self.description and self._describe(adapter) != self.description:
             text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
             adapter.close()
