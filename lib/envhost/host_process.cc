@@ -67,28 +67,28 @@ absl::StatusOr<std::string> HostProcess::AwaitDescription() {
                                  : "";
       if (op == "failed") {
         const auto error = message.find("error");
-        return DieLocked(
-            absl::StatusCode::kInvalidArgument,
-            error != message.end() && error->is_string() ? error->get<std::string>() : "it failed", false);
+        return DieLocked(absl::StatusCode::kInvalidArgument,
+                         error != message.end() && error->is_string() ? error->get<std::string>() : "it failed", false);
       }
       if (op != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
-        return DieLocked(absl::StatusCode::kInvalidArgument,
-                         absl::StrCat("the process said ", base::LogSafe(described_, 200),
-                                      ", expected a description in version ", kLayoutVersion,
-                                      ": is its Python package of another version?"),
-                         false);
+        return DieLocked(
+            absl::StatusCode::kInvalidArgument,
+            absl::StrCat("the process said ", base::LogSafe(described_, 200), ", expected a description in version ",
+                         kLayoutVersion, ": is its Python package of another version?"),
+            false);
       }
     } else if (child_->Ended()) {
-      std::string why = absl::StrCat("the Python process ", child_->HowItEnded(), " while it started; it printed: ",
-                                     child_->LastOutput());
-      if (absl::StrContains(why, "No module named")) absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
+      std::string why = absl::StrCat("the Python process ", child_->HowItEnded(),
+                                     " while it started; it printed: ", child_->LastOutput());
+      if (absl::StrContains(why, "No module named"))
+        absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
       return DieLocked(absl::StatusCode::kUnavailable, why, false);
     } else if (absl::Now() > deadline) {
-      return DieLocked(absl::StatusCode::kDeadlineExceeded,
-                       absl::StrCat("the Python process did not start within ",
-                                    absl::FormatDuration(order_.start_timeout), " (env.python.start_timeout_s); it printed: ",
-                                    child_->LastOutput()),
-                       true);
+      return DieLocked(
+          absl::StatusCode::kDeadlineExceeded,
+          absl::StrCat("the Python process did not start within ", absl::FormatDuration(order_.start_timeout),
+                       " (env.python.start_timeout_s); it printed: ", child_->LastOutput()),
+          true);
     }
   }
   return described_;
@@ -155,8 +155,9 @@ absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
       return slot;
     }
     if (blocks_.size() == static_cast<size_t>(kMaxEnvsPerProcess)) {
-      return absl::ResourceExhaustedError(absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
-                                                       " environments, expected at most as many (env.python.processes)"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
+                       " environments, expected at most as many (env.python.processes)"));
     }
     TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(layout_->block_bytes));
     slot.number = static_cast<int>(blocks_.size());
@@ -197,9 +198,9 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
 
 uint32_t HostProcess::BatchEndLocked(Ticket ticket) {
   const uint32_t done = page().done.load(std::memory_order_relaxed);
-  batch_ends_.erase(std::remove_if(batch_ends_.begin(), batch_ends_.end(),
-                                   [done](uint32_t end) { return AtOrAfter(done, end); }),
-                    batch_ends_.end());
+  batch_ends_.erase(
+      std::remove_if(batch_ends_.begin(), batch_ends_.end(), [done](uint32_t end) { return AtOrAfter(done, end); }),
+      batch_ends_.end());
   for (const uint32_t end : batch_ends_) {
     if (AtOrAfter(end, ticket)) return end;
   }
