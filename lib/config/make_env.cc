@@ -1,24 +1,38 @@
 #include "lib/config/make_env.h"
 
+#include <cstdlib>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 #include "lib/env/observation_function.h"
+#include "lib/env/plugin_env.h"
 
 namespace troupe::config {
 namespace {
 
 /// The argument without which the environment could be made; empty when no single one is to blame.
-std::string CulpritArgument(const env::EnvRegistry& registry, std::string_view name, const env::EnvArgs& args) {
+std::string CulpritArgument(
+    const std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>(env::EnvArgs)>& make,
+    const env::EnvArgs& args) {
   for (const auto& [argument, value] : args.values()) {
     std::map<std::string, env::ArgValue> others = args.values();
     others.erase(argument);
-    if (registry.Make(name, env::EnvArgs(others)).ok()) return argument;
+    if (make(env::EnvArgs(others)).ok()) return argument;
   }
   return "";
+}
+
+/// The plug-in of the settings; null where the environment is built in.
+absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadPlugin(const EnvSettings& settings) {
+  if (settings.plugin.empty()) return std::shared_ptr<const env::EnvPlugin>();
+  const char* const search = std::getenv("TROUPE_PLUGIN_PATH");
+  TROUPE_ASSIGN_OR_RETURN(const std::string path, env::FindEnvPlugin(settings.plugin, search == nullptr ? "" : search));
+  return env::EnvPlugin::Load(path);
 }
 
 }  // namespace
@@ -28,13 +42,21 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
   const auto blame = [key](std::string culprit) {
     if (key != nullptr) *key = std::move(culprit);
   };
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = registry.Make(settings.name, settings.args);
+  const absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> plugin = LoadPlugin(settings);
+  if (!plugin.ok()) {
+    blame("env.plugin");
+    return plugin.status();
+  }
+  const auto make = [&](const env::EnvArgs& args) {
+    return *plugin != nullptr ? (*plugin)->Make(settings.name, args) : registry.Make(settings.name, args);
+  };
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = make(settings.args);
   if (!env.ok()) {
     if (key == nullptr) return env;
     if (absl::IsNotFound(env.status())) {
       blame("env.name");
     } else {
-      const std::string culprit = CulpritArgument(registry, settings.name, settings.args);
+      const std::string culprit = CulpritArgument(make, settings.args);
       blame(culprit.empty() ? "env.args" : absl::StrCat("env.args.", base::LogSafe(culprit)));
     }
     return env;

@@ -16,6 +16,7 @@ namespace troupe::config {
 struct EnvSettings {
   std::string name;  ///< `env.name`
   env::EnvArgs args;
+  std::string plugin;          ///< the shared library that has it; empty: the registry
   std::string observation_fn;  ///< an env::ObservationFunction; empty: none
 };
 

@@ -67,9 +67,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env.name = env.name();
-  run->env.args = EnvArgsOf(run->config);
-  run->env.observation_fn = run->config.proto().multi_agent().observation_fn();
+  run->env = EnvSettingsOf(run->config);
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {
@@ -444,6 +442,15 @@ int32_t TotalEnvs(const RunConfig& config) {
 }
 
 env::EnvArgs EnvArgsOf(const RunConfig& config) { return env::EnvArgs(ToArgValues(config.proto().env().args())); }
+
+EnvSettings EnvSettingsOf(const RunConfig& config) {
+  EnvSettings settings;
+  settings.name = config.proto().env().name();
+  settings.args = EnvArgsOf(config);
+  settings.plugin = config.proto().env().plugin();
+  settings.observation_fn = config.proto().multi_agent().observation_fn();
+  return settings;
+}
 
 std::string MakeExperimentName(Algorithm algorithm, absl::Time now) {
   const absl::TimeZone zone = absl::LocalTimeZone();
