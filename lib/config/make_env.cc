@@ -27,28 +27,30 @@ std::string CulpritArgument(
   return "";
 }
 
-/// The plug-in of the settings; null where the environment is built in.
-absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadPlugin(const EnvSettings& settings) {
-  if (settings.plugin.empty()) return std::shared_ptr<const env::EnvPlugin>();
-  const char* const search = std::getenv("TROUPE_PLUGIN_PATH");
-  TROUPE_ASSIGN_OR_RETURN(const std::string path, env::FindEnvPlugin(settings.plugin, search == nullptr ? "" : search));
-  return env::EnvPlugin::Load(path);
-}
-
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::string& path) {
+  const char* const search = std::getenv("TROUPE_PLUGIN_PATH");
+  TROUPE_ASSIGN_OR_RETURN(const std::string found, env::FindEnvPlugin(path, search == nullptr ? "" : search));
+  return env::EnvPlugin::Load(found);
+}
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,
                                                             const env::EnvRegistry& registry, std::string* key) {
   const auto blame = [key](std::string culprit) {
     if (key != nullptr) *key = std::move(culprit);
   };
-  const absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> plugin = LoadPlugin(settings);
-  if (!plugin.ok()) {
-    blame("env.plugin");
-    return plugin.status();
+  std::shared_ptr<const env::EnvPlugin> plugin;  // null: the environment is built in
+  if (!settings.plugin.empty()) {
+    absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> loaded = LoadEnvPlugin(settings.plugin);
+    if (!loaded.ok()) {
+      blame("env.plugin");
+      return std::move(loaded).status();
+    }
+    plugin = *std::move(loaded);
   }
   const auto make = [&](const env::EnvArgs& args) {
-    return *plugin != nullptr ? (*plugin)->Make(settings.name, args) : registry.Make(settings.name, args);
+    return plugin != nullptr ? plugin->Make(settings.name, args) : registry.Make(settings.name, args);
   };
   absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = make(settings.args);
   if (!env.ok()) {

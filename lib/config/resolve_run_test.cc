@@ -162,7 +162,7 @@ device: cpu
 learner_threads: 2
 stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
 evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false}
-experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p}}
+experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
 learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
 )");
   EXPECT_EQ(run.seed, 9u);
@@ -191,6 +191,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
   EXPECT_EQ(run.experiment.keep_checkpoints, 2);
   EXPECT_EQ(run.experiment.directory, "out");
   EXPECT_EQ(std::get<std::string>(run.experiment.wandb_kwargs.at("project")), "p");
+  EXPECT_EQ(env::ArgText(run.experiment.wandb_kwargs.at("config")), R"({"sizes":[1,2.5,null]})");
   EXPECT_EQ(run.evaluation.interval_env_steps, 100);
   EXPECT_EQ(run.evaluation.episodes, 7);
   EXPECT_EQ(run.evaluation.num_workers, 2);

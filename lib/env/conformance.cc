@@ -210,8 +210,9 @@ class Checker {
 
 }  // namespace
 
-bool ConformanceReport::ok() const {
-  return std::all_of(lines.begin(), lines.end(), [](const ConformanceLine& line) { return line.ok; });
+const ConformanceLine* ConformanceReport::first_broken() const {
+  const auto broken = std::find_if(lines.begin(), lines.end(), [](const ConformanceLine& line) { return !line.ok; });
+  return broken == lines.end() ? nullptr : &*broken;
 }
 
 std::string ConformanceReport::ToString() const {

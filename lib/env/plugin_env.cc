@@ -262,12 +262,12 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> EnvPlugin::Make(std::string_view 
                                                 : absl::StrCat("did you mean '", nearest, "'?")));
   }
   const std::string where = absl::StrCat("plug-in ", path_, ", environment ", std::string(name), ": ");
+  TROUPE_ASSIGN_OR_RETURN(const std::string args_json, ArgsJson(args.values()));
   TroupeEnv* env = nullptr;
   TroupeEnvError error;
   error.text[0] = 0;
   const std::string env_name(name);
-  const absl::Status made =
-      StatusOf(table_->make(env_name.c_str(), EnvArgsJson(args).c_str(), &env, &error), error, "make");
+  const absl::Status made = StatusOf(table_->make(env_name.c_str(), args_json.c_str(), &env, &error), error, "make");
   if (!made.ok()) return absl::Status(made.code(), absl::StrCat(where, std::string(made.message())));
   if (env == nullptr) return absl::InvalidArgumentError(absl::StrCat(where, "make returned 0 and no environment"));
   std::unique_ptr<TroupeEnv, void (*)(TroupeEnv*)> owned(env, table_->destroy);

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 
 #include "gmock/gmock.h"
@@ -23,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Args = std::map<std::string, ArgValue>;
+using Args = ArgMap;
 
 std::string PluginPath(const std::string& name) {
   return std::string(TROUPE_PLUGINS_DIR) + "/libtroupe_" + name + "_plugin.so";
@@ -292,14 +291,13 @@ TEST_F(TableTest, EnvironmentsThatCannotBe) {
   };
   EXPECT_THAT(Error(), HasSubstr("spec is too long, expected at most 16777215 bytes"));
   table.spec = [](TroupeEnv*) {
-    return R"({"agents": [{"id": "a", "observation_space": "Box(0, 1, [1])", "action_space" : "Discrete(2)"}]
-})";
-};
-const auto made = (*EnvPlugin::FromTable(&table, "libone.so")) -> Make("one", EnvArgs());
-ASSERT_TRUE(made.ok()) << made.status();
-SlotBuffers buffers((*made)->spec(), 1);
-const absl::Status reset = (*made)->Reset({}, buffers.BeginStep(0));
-EXPECT_EQ(reset, absl::InternalError("reset returned -3 and no text"));
+    return R"json({"agents": [{"id": "a", "observation_space": "Box(0, 1, [1])", "action_space": "Discrete(2)"}]})json";
+  };
+  const auto made = (*EnvPlugin::FromTable(&table, "libone.so"))->Make("one", EnvArgs());
+  ASSERT_TRUE(made.ok()) << made.status();
+  SlotBuffers buffers((*made)->spec(), 1);
+  const absl::Status reset = (*made)->Reset({}, buffers.BeginStep(0));
+  EXPECT_EQ(reset, absl::InternalError("reset returned -3 and no text"));
 }
 
 }  // namespace

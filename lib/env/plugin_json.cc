@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -117,24 +116,35 @@ absl::StatusOr<AgentSpec> ParseAgent(const Json& json, size_t place) {
   return agent;
 }
 
-struct ArgJson {
-  Json operator()(std::monostate) const { return nullptr; }
-  template <typename T>
-  Json operator()(const T& value) const {
-    return value;
-  }
-};
+constexpr int kMaxArgDepth = 16;
 
-absl::StatusOr<ArgValue> ParseArg(const std::string& name, const Json& json) {
+absl::StatusOr<ArgValue> ParseArg(const std::string& name, const Json& json, int depth) {
+  if (depth > kMaxArgDepth) {
+    return absl::InvalidArgumentError(absl::StrCat("argument ", base::LogSafe(name, 64), " is nested deeper than ",
+                                                   kMaxArgDepth, " lists or mappings"));
+  }
   if (json.is_null()) return ArgValue();
   if (json.is_boolean()) return ArgValue(json.get<bool>());
   if (json.is_string()) return ArgValue(json.get<std::string>());
+  if (json.is_array()) {
+    ArgList list;
+    for (const Json& item : json) {
+      TROUPE_ASSIGN_OR_RETURN(ArgValue value, ParseArg(name, item, depth + 1));
+      list.push_back(std::move(value));
+    }
+    return ArgValue(std::move(list));
+  }
+  if (json.is_object()) {
+    ArgMap map;
+    for (const auto& [key, item] : json.items()) {
+      TROUPE_ASSIGN_OR_RETURN(map[key], ParseArg(name, item, depth + 1));
+    }
+    return ArgValue(std::move(map));
+  }
   const bool too_large =
       json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (json.is_number_integer() && !too_large) return ArgValue(json.get<int64_t>());
-  if (json.is_number()) return ArgValue(json.get<double>());
-  return absl::InvalidArgumentError(absl::StrCat("argument ", base::LogSafe(name, 64), " is ", Got(json),
-                                                 ", expected a number, a text, true, false or null"));
+  return ArgValue(json.get<double>());
 }
 
 }  // namespace
@@ -196,18 +206,12 @@ std::string PluginSpecJson(const EnvSpec& spec) {
   return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string EnvArgsJson(const EnvArgs& args) {
-  Json json = Json::object();
-  for (const auto& [name, value] : args.values()) json[name] = std::visit(ArgJson(), value);
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
-
 absl::StatusOr<EnvArgs> ParseEnvArgsJson(std::string_view json) {
   if (json.empty()) return EnvArgs();
   TROUPE_ASSIGN_OR_RETURN(const Json object, ParseObject(json, "arguments"));
-  std::map<std::string, ArgValue> values;
+  ArgMap values;
   for (const auto& [name, value] : object.items()) {
-    TROUPE_ASSIGN_OR_RETURN(values[name], ParseArg(name, value));
+    TROUPE_ASSIGN_OR_RETURN(values[name], ParseArg(name, value, 0));
   }
   return EnvArgs(std::move(values));
 }

@@ -17,10 +17,8 @@ absl::StatusOr<EnvSpec> ParsePluginSpec(std::string_view name, std::string_view 
 /// The JSON that ParsePluginSpec reads.
 std::string PluginSpecJson(const EnvSpec& spec);
 
-/// The arguments as one JSON object.
-std::string EnvArgsJson(const EnvArgs& args);
-/// Its inverse; empty text is {}. A number is an integer when it is written as one. INVALID_ARGUMENT for what EnvArgs
-/// cannot hold.
+/// The inverse of ArgsJson; empty text is {}. A number is an integer when it is written as one. INVALID_ARGUMENT for
+/// what is no JSON object, and for lists and mappings nested more than 16 deep.
 absl::StatusOr<EnvArgs> ParseEnvArgsJson(std::string_view json);
 
 }  // namespace troupe::env

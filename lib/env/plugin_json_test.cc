@@ -1,7 +1,6 @@
 #include "lib/env/plugin_json.h"
 
 #include <limits>
-#include <map>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -13,8 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kAgent[] = R"({"id": "a", "observation_space": "Box(0, 1, [1])", "action_space" : "Discrete(2)"
-})";
+constexpr char kAgent[] =
+    R"json({"id": "a", "observation_space": "Box(0, 1, [1])", "action_space": "Discrete(2)"})json";
 
 std::string SpecError(const std::string& json) {
   const absl::StatusOr<EnvSpec> spec = ParsePluginSpec("mine", json);
@@ -61,35 +60,40 @@ TEST(PluginJsonTest, WrongSpecsAreErrorsWithTheKey) {
   EXPECT_THAT(SpecError(R"({"agents": [5]})"), HasSubstr("spec: agents[0] is 5, expected an object"));
   EXPECT_THAT(SpecError(R"({"agents": [{}]})"), HasSubstr("spec: agents[0].id is missing, expected a text"));
   EXPECT_THAT(SpecError(R"({"agents": [{"id": 7}]})"), HasSubstr("spec: agents[0].id is 7, expected a text"));
-  EXPECT_THAT(SpecError(R"({"agents": [{"id": "a", "observation_space": "Bx(3)", "action_space": "Discrete(2)"
-}]
-})"),
-              HasSubstr("spec: agents[0].observation_space is 'Bx(3)': "));
-EXPECT_THAT(SpecError(std::string(R"({"agents": [)") + kAgent + ", " + kAgent + "]}"), HasSubstr("'a' is there twice"));
-EXPECT_THAT(SpecError(agents + R"(, "state": "global"})"),
-            HasSubstr("spec: state is 'global', expected none, per_env"));
-EXPECT_THAT(SpecError(agents + R"(, "state": "per_env"})"), HasSubstr("expected both or neither"));
-EXPECT_THAT(SpecError(agents + R"(, "agent_mask": 1})"), HasSubstr("spec: agent_mask is 1, expected true or false"));
-EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": 2.5})"),
-            HasSubstr("max_episode_steps is 2.5, expected an integer"));
-EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": 18446744073709551615})"), HasSubstr("expected at most"));
-EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": -1})"), HasSubstr("max_episode_steps is -1"));
-EXPECT_THAT(SpecError(agents + R"(, "info_columns": [1]})"), HasSubstr("spec: info_columns holds 1"));
-EXPECT_THAT(SpecError(agents + R"(, "info_columns": ["x", "x"]})"), HasSubstr("info columns must have different"));
-EXPECT_THAT(SpecError(agents + R"(, "info_colums": []})"),
-            HasSubstr("spec: info_colums is unknown, did you mean 'info_columns'?"));
+  EXPECT_THAT(
+      SpecError(R"json({"agents": [{"id": "a", "observation_space": "Bx(3)", "action_space": "Discrete(2)"}]})json"),
+      HasSubstr("spec: agents[0].observation_space is 'Bx(3)': "));
+  EXPECT_THAT(SpecError(std::string(R"({"agents": [)") + kAgent + ", " + kAgent + "]}"),
+              HasSubstr("'a' is there twice"));
+  EXPECT_THAT(SpecError(agents + R"(, "state": "global"})"),
+              HasSubstr("spec: state is 'global', expected none, per_env"));
+  EXPECT_THAT(SpecError(agents + R"(, "state": "per_env"})"), HasSubstr("expected both or neither"));
+  EXPECT_THAT(SpecError(agents + R"(, "agent_mask": 1})"), HasSubstr("spec: agent_mask is 1, expected true or false"));
+  EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": 2.5})"),
+              HasSubstr("max_episode_steps is 2.5, expected an integer"));
+  EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": 18446744073709551615})"), HasSubstr("expected at most"));
+  EXPECT_THAT(SpecError(agents + R"(, "max_episode_steps": -1})"), HasSubstr("max_episode_steps is -1"));
+  EXPECT_THAT(SpecError(agents + R"(, "info_columns": [1]})"), HasSubstr("spec: info_columns holds 1"));
+  EXPECT_THAT(SpecError(agents + R"(, "info_columns": ["x", "x"]})"), HasSubstr("info columns must have different"));
+  EXPECT_THAT(SpecError(agents + R"(, "info_colums": []})"),
+              HasSubstr("spec: info_colums is unknown, did you mean 'info_columns'?"));
 }
 
 TEST(PluginJsonTest, ArgumentsComeThroughWithTheirTypes) {
-  const std::map<std::string, ArgValue> values = {
-      {"flag", true},  {"least", std::numeric_limits<int64_t>::min()}, {"nothing", ArgValue()},
-      {"number", 0.1}, {"text", std::string("\"\\\n\xc3\xa9")},        {"whole", 2.0}};
-  const absl::StatusOr<EnvArgs> read = ParseEnvArgsJson(EnvArgsJson(EnvArgs(values)));
+  const ArgMap values = {{"flag", true},
+                         {"least", std::numeric_limits<int64_t>::min()},
+                         {"nested", ArgMap{{"list", ArgList{int64_t{1}, 2.0, ArgList{}, ArgMap{}, ArgValue()}}}},
+                         {"nothing", ArgValue()},
+                         {"number", 0.1},
+                         {"text", std::string("\"\\\n\xc3\xa9")},
+                         {"whole", 2.0}};
+  const absl::StatusOr<EnvArgs> read = ParseEnvArgsJson(*ArgsJson(values));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->values(), values);
   EXPECT_TRUE(ParseEnvArgsJson("")->values().empty());
-  EXPECT_EQ(EnvArgsJson(EnvArgs()), "{}");
-  for (const std::string json : {"3", "{", "{\"a\": [1]}"}) {
+  const std::string deep(16, '['), deep_end(16, ']');
+  EXPECT_TRUE(ParseEnvArgsJson("{\"a\": " + deep + deep_end + "}").ok());
+  for (const std::string& json : {std::string("3"), std::string("{"), "{\"a\": [" + deep + deep_end + "]}"}) {
     EXPECT_EQ(ParseEnvArgsJson(json).status().code(), absl::StatusCode::kInvalidArgument) << json;
   }
 }

@@ -4,9 +4,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name):
-    """`troupe.env` and its kind, whose module needs numpy, when they are asked for."""
-    if name in ("env", "aec_env", "parallel_env", "environments"):
-        from troupe import envs
+    """`troupe.envs`, which needs numpy, and what comes from it, when they are asked for."""
+    if name in ("envs", "env", "aec_env", "parallel_env", "environments"):
+        import importlib
 
-        return getattr(envs, name)
+        envs = importlib.import_module("troupe.envs")
+        return envs if name == "envs" else getattr(envs, name)
     raise AttributeError(f"module 'troupe' has no attribute '{name}'")

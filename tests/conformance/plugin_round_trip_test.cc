@@ -1,6 +1,5 @@
 // Every registered environment, once native and once through libtroupe_envs.so and the plug-in loader: the same bytes.
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@ namespace {
 
 using env::ArgValue;
 using ::testing::HasSubstr;
-using Args = std::map<std::string, ArgValue>;
+using Args = env::ArgMap;
 
 env::EnvRegistry Registry() {
   env::EnvRegistry registry;

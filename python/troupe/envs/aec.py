@@ -12,8 +12,8 @@ from troupe.envs.native import OBSERVED, READY
 
 class TroupeAECEnv(NativeBase, AECEnv):
     """Agents act one after another, in the order of possible_agents where several are ready at once; the environment steps when
-    the last of them has acted. An agent is in `agents` from its first observation on. What an agent that waits observes is what it
-    observed last."""
+    the last of them has acted. All possible agents are in `agents` from the start, as in PettingZoo's own games. An agent that
+    waits observes what it observed last; before its first observation zeros."""
 
     def __init__(self, name: str, *, plugin: str | None = None, render_mode: str | None = None, args: dict[str, Any] | None = None):
         super().__init__()
@@ -36,6 +36,12 @@ class TroupeAECEnv(NativeBase, AECEnv):
         """Starts an episode: that of `seed`, or the next one. `options` is taken and has no meaning."""
         self._clear()
         self._start_episode(seed)
+        self.agents = list(self.possible_agents)
+        for slot, agent in enumerate(self.agents):
+            self._observations[agent] = self._nothing(slot)
+            self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
+            self.terminations[agent] = self.truncations[agent] = False
+            self.infos[agent] = {}
         self._take()
         self.agent_selection = self._pending[0]
 
@@ -65,9 +71,7 @@ class TroupeAECEnv(NativeBase, AECEnv):
         self._deads_step_first()
 
     def observe(self, agent: str) -> Any:
-        """What the agent observed last. ValueError before its first observation."""
-        if agent not in self._observations:
-            raise ValueError(f"environment {self._native.name}: agent {agent} has not been observed yet")
+        """What the agent observed last."""
         return self._observations[agent]
 
     def _take(self) -> None:
@@ -75,15 +79,15 @@ class TroupeAECEnv(NativeBase, AECEnv):
         flags = self._native.flags.tolist()
         given = self._native.rewards.tolist()
         for slot, agent in enumerate(self.possible_agents):
-            if flags[OBSERVED][slot]:
+            observed = flags[OBSERVED][slot]
+            if observed:
                 self._observations[agent] = self._readers[slot]()
-                if agent not in self.terminations:
-                    self.agents.append(agent)
-                    self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
-                    self.terminations[agent] = self.truncations[agent] = False
             if agent not in self.terminations or self.terminations[agent] or self.truncations[agent]:
                 continue
             self.rewards[agent] += given[slot]
             self.terminations[agent], self.truncations[agent] = self._ends(flags, slot)
-            self.infos[agent] = self._info(slot, self._agent_mask(flags, slot))
+            if observed:
+                self.infos[agent] = self._info(slot, self._agent_mask(flags, slot))
+            elif self._columns:
+                self.infos[agent] = {**self.infos[agent], **dict(zip(self._columns, self._native.infos[slot].tolist()))}
         self._pending = [agent for slot, agent in enumerate(self.possible_agents) if flags[READY][slot]]

@@ -72,6 +72,13 @@ class NativeBase:
         mask, action_space = self._native.action_masks[slot], self._native.action_spaces[slot]
         return lambda: {"observation": read(), "action_mask": action_space.mask(mask)}
 
+    def _nothing(self, slot: int) -> Any:
+        """What an agent observes before its first observation: zeros."""
+        nothing = self._native.observation_spaces[slot].nothing()
+        if not self._masked[slot] or self._native.action_spaces[slot].gymnasium_mask() is None:
+            return nothing
+        return {"observation": nothing, "action_mask": self._native.action_spaces[slot].mask(np.zeros_like(self._native.action_masks[slot]))}
+
     def _writer(self, slot: int) -> Callable[[Any], None]:
         """A function that writes the agent's action into its row."""
         words, floats, space = self._native.actions[slot], self._native.actions_float[slot], self._native.action_spaces[slot]

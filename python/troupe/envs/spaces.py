@@ -67,6 +67,14 @@ class Space:
         parts = self._split(row, [child.flat_size for child in self.children])
         return self._compose([child.unflatten(part) for child, part in zip(self.children, parts)])
 
+    def nothing(self) -> Any:
+        """An observation of zeros, or what the space has that is nearest: for who has not observed anything yet."""
+        if self.kind == "Box":
+            return np.clip(np.zeros(self.shape), self._bound(self.low, np.dtype(float)), self._bound(self.high, np.dtype(float))).astype(self.dtype)
+        if self.kind in ("Dict", "Tuple"):
+            return self._compose([child.nothing() for child in self.children])
+        return self.unflatten(np.zeros(self.flat_size, dtype=np.float32))
+
     def encode(self, action: Any, words: np.ndarray, floats: np.ndarray) -> None:
         """Writes an action of Gymnasium's form into an action row, given as int32 and, the same memory, as float32. ValueError or
         TypeError when it has another form; whether it is inside the space the environment checks."""
