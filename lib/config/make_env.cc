@@ -3,14 +3,17 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/env/observation_function.h"
 #include "lib/env/plugin_env.h"
+#include "lib/env/plugin_file.h"
+#include "lib/env/wrappers.h"
 
 namespace troupe::config {
 namespace {
@@ -27,6 +30,38 @@ std::string CulpritArgument(
   return "";
 }
 
+std::string KeyOf(env::WrapperOption option) {
+  switch (option) {
+    case env::WrapperOption::kMaxEpisodeSteps:
+      return "env.max_episode_steps";
+    case env::WrapperOption::kDictKeys:
+      return "env";  // the text names the Dict's key
+    case env::WrapperOption::kGroups:
+      return "env.groups";
+    case env::WrapperOption::kRewards:
+      return "env.reward_scale";  // ranges of reward_clip were checked when they were read
+    case env::WrapperOption::kFrameStack:
+      return "env.frame_stack";
+    case env::WrapperOption::kObservationFn:
+      return "multi_agent.observation_fn";
+  }
+  return "env";
+}
+
+bool IsPython(const EnvSettings& settings) { return absl::StartsWith(settings.name, envhost::kPythonPrefix); }
+
+absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakePythonEnv(const EnvSettings& settings,
+                                                                  std::shared_ptr<envhost::HostPool> pool,
+                                                                  std::string* key) {
+  if (pool == nullptr) {
+    EnvSettings alone = settings;
+    alone.python.processes = 1;
+    TROUPE_ASSIGN_OR_RETURN(pool, MakeHostPool(alone, key));
+  }
+  if (key != nullptr) *key = "env.name";
+  return pool->MakeEnv();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::string& path) {
@@ -35,14 +70,26 @@ absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::s
   return env::EnvPlugin::Load(found);
 }
 
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key) {
+  if (!IsPython(settings)) return nullptr;
+  if (key != nullptr) *key = "env.python";
+  return envhost::HostPool::Create(settings.python, settings.name, settings.args);
+}
+
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,
-                                                            const env::EnvRegistry& registry, std::string* key) {
+                                                            const env::EnvRegistry& registry, std::string* key,
+                                                            std::shared_ptr<envhost::HostPool> pool) {
   const auto blame = [key](std::string culprit) {
     if (key != nullptr) *key = std::move(culprit);
   };
+  const bool is_python = IsPython(settings);
   std::shared_ptr<const env::EnvPlugin> plugin;  // null: the environment is built in
   if (!settings.plugin.empty()) {
-    absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> loaded = LoadEnvPlugin(settings.plugin);
+    absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> loaded =
+        is_python ? absl::InvalidArgumentError(absl::StrCat("is '", base::LogSafe(settings.plugin),
+                                                            "', but the environment ", base::LogSafe(settings.name),
+                                                            " is in Python; expected one of the two"))
+                  : LoadEnvPlugin(settings.plugin);
     if (!loaded.ok()) {
       blame("env.plugin");
       return std::move(loaded).status();
@@ -52,9 +99,10 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
   const auto make = [&](const env::EnvArgs& args) {
     return plugin != nullptr ? plugin->Make(settings.name, args) : registry.Make(settings.name, args);
   };
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = make(settings.args);
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env =
+      is_python ? MakePythonEnv(settings, std::move(pool), key) : make(settings.args);
   if (!env.ok()) {
-    if (key == nullptr) return env;
+    if (key == nullptr || is_python) return env;
     if (absl::IsNotFound(env.status())) {
       blame("env.name");
     } else {
@@ -63,8 +111,9 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
     }
     return env;
   }
-  env = env::WithObservationFunction(*std::move(env), settings.observation_fn);
-  if (!env.ok()) blame("multi_agent.observation_fn");
+  std::optional<env::WrapperOption> culprit;
+  env = env::WithWrappers(*std::move(env), settings.wrappers, &culprit);
+  if (culprit.has_value()) blame(KeyOf(*culprit));
   return env;
 }
 

@@ -76,7 +76,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env = EnvSettingsOf(run->config);
+  TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {
@@ -451,15 +451,6 @@ int32_t TotalEnvs(const RunConfig& config) {
 }
 
 env::EnvArgs EnvArgsOf(const RunConfig& config) { return env::EnvArgs(ToArgValues(config.proto().env().args())); }
-
-EnvSettings EnvSettingsOf(const RunConfig& config) {
-  EnvSettings settings;
-  settings.name = config.proto().env().name();
-  settings.args = EnvArgsOf(config);
-  settings.plugin = config.proto().env().plugin();
-  settings.observation_fn = config.proto().multi_agent().observation_fn();
-  return settings;
-}
 
 std::string MakeExperimentName(Algorithm algorithm, absl::Time now) {
   const absl::TimeZone zone = absl::LocalTimeZone();

@@ -81,7 +81,7 @@ absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& 
     // An override places the keys it sets, not the sections around them.
     const KeyForm form = FormOf(*field);
     const bool is_group = form == KeyForm::kSection || form == KeyForm::kArguments || form == KeyForm::kPolicies ||
-                          form == KeyForm::kAgents;
+                          form == KeyForm::kAgents || form == KeyForm::kGroups;
     if (fixed_place_.empty() || !is_group) places_[key] = Place(entry.second);
     TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *field, message));
   }
@@ -110,6 +110,10 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadPolicyMapping(node, key, field, message);
     case KeyForm::kAgents:
       return LoadAgents(node, key, field, message);
+    case KeyForm::kGroups:
+      return LoadGroups(node, key, field, message);
+    case KeyForm::kRange:
+      return LoadRange(node, key, field, message);
     case KeyForm::kPoliciesToTrain:
       return LoadPoliciesToTrain(node, key, field, message);
   }

@@ -55,6 +55,11 @@ class YamlLoader {
   absl::Status LoadArgument(const YAML::Node& node, const std::string& key, int depth, v1::Argument* argument);
   absl::Status TooManyValues(const YAML::Node& node, const std::string& key) const;
 
+  // Of env; in yaml_env.cc.
+  absl::Status LoadGroups(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadGroup(const YAML::Node& node, const std::string& key, v1::AgentGroup* group);
+  absl::Status LoadRange(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+
   // Of multi_agent; in yaml_multi_agent.cc.
   absl::Status LoadPolicy(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);
   absl::Status LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);

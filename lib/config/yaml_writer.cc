@@ -137,6 +137,16 @@ std::string TrainRuleText(const v1::TrainRule& rule) {
   return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
 }
 
+std::string GroupText(const v1::AgentGroup& group) {
+  const std::string agents = NamesText(group.agents());
+  if (group.obs_space().empty() && group.act_space().empty()) return agents;
+  const auto space = [](const char* name, const std::string& text) {
+    return text.empty() ? "" : absl::StrCat(", ", name, ": ", StringText(text));
+  };
+  return absl::StrCat("{agents: ", agents, space("obs_space", group.obs_space()), space("act_space", group.act_space()),
+                      "}");
+}
+
 /// Whether a policy or agent is more than its name.
 bool SaysMore(const v1::PolicyConfig& policy) {
   return policy.has_model() || policy.has_algorithm() || !policy.class_().empty() ||
@@ -189,6 +199,12 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
     }
     case KeyForm::kAgents:
       return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kGroups:
+      return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kRange: {
+      const auto& range = static_cast<const v1::RewardClip&>(reflection.GetMessage(message, &field));
+      return absl::StrCat("[", DoubleText(range.low()), ", ", DoubleText(range.high()), "]");
+    }
     case KeyForm::kPoliciesToTrain: {
       const auto& trains = static_cast<const v1::PoliciesToTrain&>(reflection.GetMessage(message, &field));
       std::vector<std::string> entries;
@@ -274,6 +290,11 @@ class Writer {
         for (const v1::AgentConfig& agent : reflection.GetRepeatedFieldRef<v1::AgentConfig>(message, &field)) {
           Line(indent, absl::StrCat(StringText(agent.agents()), SaysMore(agent) ? ":" : ": {}"));
           Overrides(agent, indent + 1);
+        }
+        return;
+      case KeyForm::kGroups:
+        for (const v1::AgentGroup& group : reflection.GetRepeatedFieldRef<v1::AgentGroup>(message, &field)) {
+          Line(indent, absl::StrCat(StringText(group.name()), ": ", GroupText(group)));
         }
         return;
       case KeyForm::kPolicyMapping: {

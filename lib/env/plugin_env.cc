@@ -11,11 +11,11 @@
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/env_rule.h"
+#include "lib/env/plugin_file.h"
 #include "lib/env/plugin_json.h"
 
 namespace troupe::env {
@@ -196,12 +196,11 @@ class PluginEnv final : public MultiAgentEnv {
 
 absl::StatusOr<std::shared_ptr<const EnvPlugin>> EnvPlugin::Load(const std::string& path) {
   const std::string shown = base::LogSafe(path);
-  std::error_code error;
+  const absl::Status file = CheckPluginFile(path);
+  if (!file.ok()) return absl::Status(file.code(), absl::StrCat("plug-in ", shown, ": ", std::string(file.message())));
   // dlopen searches the system's folders for a name without a slash: never what a configuration means.
+  std::error_code error;
   const std::string full = std::filesystem::absolute(path, error).string();
-  if (error || !std::filesystem::exists(full, error)) {
-    return absl::NotFoundError(absl::StrCat("plug-in ", shown, ": there is no such file"));
-  }
   // NODELETE: code of the library may run until the process ends (destructors, threads), so it stays.
   void* const library = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
@@ -282,23 +281,6 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> EnvPlugin::Make(std::string_view 
   absl::StatusOr<EnvSpec> spec = ParsePluginSpec(name, text);
   if (!spec.ok()) return absl::Status(spec.status().code(), absl::StrCat(where, std::string(spec.status().message())));
   return std::make_unique<PluginEnv>(shared_from_this(), table_, owned.release(), *std::move(spec));
-}
-
-absl::StatusOr<std::string> FindEnvPlugin(const std::string& path, std::string_view search) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return path;
-  const std::string file = std::filesystem::path(path).filename().string();
-  const std::vector<std::string> folders = absl::StrSplit(std::string(search), ':', absl::SkipEmpty());
-  for (const std::string& folder : folders) {
-    const std::string candidate = (std::filesystem::path(folder) / file).string();
-    if (std::filesystem::exists(candidate, error)) return candidate;
-  }
-  return absl::NotFoundError(
-      absl::StrCat("there is no file ", base::LogSafe(path),
-                   search.empty() ? "" : absl::StrCat(", nor ", base::LogSafe(file), " in ", base::LogSafe(search)),
-                   "; a plug-in must be on every machine that runs its environments, at the same path or in a folder "
-                   "of TROUPE_PLUGIN_PATH",
-                   search.empty() ? " (not set)" : ""));
 }
 
 }  // namespace troupe::env

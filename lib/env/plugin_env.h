@@ -26,7 +26,7 @@ class EnvPlugin : public std::enable_shared_from_this<EnvPlugin> {
     std::string description;
   };
 
-  /// Loads the library at `path` (FindEnvPlugin has been asked). NOT_FOUND: no file there. INVALID_ARGUMENT: not a
+  /// Loads the library at `path` (see FindEnvPlugin). NOT_FOUND: no file there. INVALID_ARGUMENT: not a
   /// shared library for this machine, something it needs is missing, or not a Troupe plug-in. FAILED_PRECONDITION:
   /// another ABI version.
   static absl::StatusOr<std::shared_ptr<const EnvPlugin>> Load(const std::string& path);
@@ -48,10 +48,5 @@ class EnvPlugin : public std::enable_shared_from_this<EnvPlugin> {
   const TroupeEnvPlugin* const table_;
   std::vector<Entry> entries_;
 };
-
-/// Where a plug-in's file is on this machine: `path` itself, or, when there is no such file, one of the same file name
-/// in the folders of `search` (separated by colons; the environment variable TROUPE_PLUGIN_PATH, for workers on other
-/// machines). NOT_FOUND says where it was looked for.
-absl::StatusOr<std::string> FindEnvPlugin(const std::string& path, std::string_view search);
 
 }  // namespace troupe::env

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/conformance.h"
+#include "lib/env/plugin_file.h"
 #include "lib/env/slot_buffers.h"
 
 namespace troupe::env {
@@ -177,16 +178,27 @@ TEST_F(PluginFileTest, FilesThatAreNoPlugin) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("none.so: there is no such file"));
 
-  std::string other_machine = Bytes(PluginPath("test"));
-  ASSERT_GT(other_machine.size(), 64u);
-  other_machine[18] = static_cast<char>(other_machine[18] == 0x3e ? 0xb7 : 0x3e);  // e_machine: x86-64 or AArch64
-  for (const std::string& path :
-       {Write("text.so", "not a library\n"), Write("empty.so", ""), folder_.string(),
-        Write("machine.so", other_machine), Write("half.so", Bytes(PluginPath("test")).substr(0, 5000))}) {
+  const std::string whole = Bytes(PluginPath("test"));
+  ASSERT_GT(whole.size(), 10000u);
+  const auto error = [&](const std::string& path) {
     const absl::Status status = LoadError(path);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("plug-in " + path + " cannot be loaded: "), HasSubstr("expected a shared library")));
+                AllOf(StartsWith("plug-in " + path + ": "), HasSubstr(", expected a shared library for ")));
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error(Write("text.so", "not a library\n")), HasSubstr("not an ELF file"));
+  EXPECT_THAT(error(Write("empty.so", "")), HasSubstr("not an ELF file"));
+  EXPECT_THAT(error(folder_.string()), HasSubstr("is no file"));
+  std::string changed = whole;
+  changed[18] = '\xf3';  // e_machine
+  EXPECT_THAT(error(Write("machine.so", changed)), HasSubstr("is for RISC-V"));
+  changed = whole;
+  changed[16] = 1;  // e_type: an object file
+  EXPECT_THAT(error(Write("object.o", changed)), HasSubstr("is no shared library (ELF type 1)"));
+  for (const size_t bytes : {70, 5000}) {
+    EXPECT_THAT(error(Write("half.so", whole.substr(0, bytes))),
+                HasSubstr("is cut off after " + std::to_string(bytes)));
   }
 }
 

@@ -84,11 +84,12 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
   TROUPE_RETURN_IF_ERROR(config::MakeEnv(settings, registry).status());
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
   const env::ConformanceReport report =
-      env::CheckConformance([&] { return config::MakeEnv(settings, registry); }, options);
+      env::CheckConformance([&] { return config::MakeEnv(settings, registry, nullptr, pool); }, options);
   const env::ConformanceLine* const broken = report.first_broken();
   const std::string advice = broken == nullptr ? "" : std::string(env::EnvRuleAdvice(broken->rule));
   if (flags.json) {
@@ -163,9 +164,11 @@ absl::StatusOr<int> Replay(const EnvFlags& flags) {
 absl::StatusOr<int> Bench(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   std::vector<std::unique_ptr<env::MultiAgentEnv>> environments;
   for (int i = 0; i < flags.num_envs; ++i) {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> environment, config::MakeEnv(settings, registry));
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> environment,
+                            config::MakeEnv(settings, registry, nullptr, pool));
     environments.push_back(std::move(environment));
   }
   env::VectorEnv::Options options;

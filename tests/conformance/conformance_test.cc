@@ -56,6 +56,8 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"rock_paper_scissors", {{"rounds", int64_t{33}}}},
       {"testing/turn_based", {{"state", std::string("none")}}},
       {"testing/turn_based", {{"state", std::string("per_agent")}, {"length", int64_t{1}}}},
+      {"testing/signals", {{"hybrid", true}}},
+      {"testing/signals", {{"dict", true}, {"hybrid", true}}},
       {"testing/turn_based", {{"length", int64_t{2}}}},
       {"testing/turn_based", {{"length", int64_t{3}}}},
       {"testing/turn_based", {{"length", int64_t{31}}}},

@@ -100,7 +100,9 @@ class CustomEnvTest(harness.TroupeTestCase):
         self.assertIn("TROUPE_PLUGIN_PATH", done.stderr)
         self.write("text.so", "no library")
         done = self.troupe("train", config, "--set", "env.plugin=text.so", ok=False)
-        self.assertIn("--set env.plugin=text.so: env.plugin: plug-in " + self.path("text.so") + " cannot be loaded", done.stderr)
+        self.assertIn("--set env.plugin=text.so: env.plugin: plug-in " + self.path("text.so") + ": is no shared library", done.stderr)
+        done = self.troupe("envs", "check", "python:math", "--plugin", "text.so", ok=False)
+        self.assertIn("the environment python:math is in Python; expected one of the two", done.stderr)
 
     def test_an_environment_in_c(self):
         source = self.write("solo.c", C_PLUGIN)

@@ -25,7 +25,7 @@ int32_t AtBorder(TroupeEnvError* error, const Body& body) noexcept {
     if (status.ok()) return TROUPE_ENV_OK;
     return failed(static_cast<int32_t>(status.code()), std::string(status.message()).c_str());
   } catch (const std::exception& thrown) {
-    return failed(TROUPE_ENV_INTERNAL, thrown.what());
+    return failed(TROUPE_ENV_INTERNAL, (std::string("threw ") + thrown.what()).c_str());
   } catch (...) {
     return failed(TROUPE_ENV_INTERNAL, "threw something that is no std::exception");
   }

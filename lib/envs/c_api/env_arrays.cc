@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/plugin_env.h"
+#include "lib/env/plugin_file.h"
 #include "lib/env/plugin_json.h"
 #include "lib/envs/c_api/border.h"
 #include <nlohmann/json.hpp>
