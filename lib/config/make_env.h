@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/env/env_args.h"
 #include "lib/env/multi_agent_env.h"
+#include "lib/env/plugin_env.h"
 #include "lib/env/registry.h"
 #include "lib/env/wrappers.h"
 #include "lib/envhost/host_options.h"
@@ -19,6 +20,7 @@ namespace troupe::config {
 struct EnvSettings {
   std::string name;  ///< `env.name`
   env::EnvArgs args;
+  std::string plugin;  ///< the shared library that has it; empty: the registry
   env::WrapperOptions wrappers;
   envhost::HostOptions python;  ///< `env.python`, where the name begins with "python:"
 };
@@ -27,6 +29,10 @@ struct EnvSettings {
 /// null where the environment is none of Python's. Starts nothing yet. Errors as MakeEnv's.
 absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings,
                                                                 std::string* key = nullptr);
+
+/// The plug-in at `path`, or where TROUPE_PLUGIN_PATH has one of its name. Errors are those of env::FindEnvPlugin and
+/// env::EnvPlugin::Load. Thread-safe.
+absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::string& path);
 
 /// A new environment, as policies see it. Thread-safe. On an error `key`, where given, is the configuration's key that
 /// is to blame ("env.args.N"): NOT_FOUND for an unknown name, INVALID_ARGUMENT for what does not fit, or the

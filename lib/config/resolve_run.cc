@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/overrides.h"
@@ -72,56 +71,12 @@ env::ArgValue ToArgValue(const v1::Argument& argument) {
   }
 }
 
-/// What stands between the environment and the policies.
-absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
-  const v1::EnvConfig& env = config.proto().env();
-  env::WrapperOptions wrappers;
-  wrappers.max_episode_steps = env.max_episode_steps();
-  wrappers.dict_keys = {.state = env.state_key(), .action_mask = env.action_mask_key()};
-  for (const v1::AgentGroup& from : env.groups()) {
-    env::AgentGroup& group = wrappers.groups.emplace_back();
-    group.name = from.name();
-    group.agents = {from.agents().begin(), from.agents().end()};
-    // The text was checked when it was read.
-    if (!from.obs_space().empty()) {
-      TROUPE_ASSIGN_OR_RETURN(group.observation_space, space::ParseSpace(from.obs_space()));
-    }
-    if (!from.act_space().empty()) {
-      TROUPE_ASSIGN_OR_RETURN(group.action_space, space::ParseSpace(from.act_space()));
-    }
-  }
-  wrappers.rewards.scale = env.reward_scale();
-  if (env.has_reward_clip()) {
-    wrappers.rewards.low = env.reward_clip().low();
-    wrappers.rewards.high = env.reward_clip().high();
-  }
-  wrappers.frame_stack = env.frame_stack();
-  wrappers.observation_fn = config.proto().multi_agent().observation_fn();
-  return wrappers;
-}
-
-envhost::HostOptions PythonOptionsOf(const v1::PythonConfig& python) {
-  envhost::HostOptions options;
-  options.interpreter = python.interpreter();
-  options.processes = python.processes();
-  options.start_timeout = absl::Seconds(python.start_timeout_s());
-  options.step_timeout = absl::Seconds(python.step_timeout_s());
-  options.max_restarts = python.max_restarts();
-  options.restart_window = absl::Seconds(python.restart_window_s());
-  options.path = absl::StrSplit(python.path(), ':', absl::SkipEmpty());
-  options.global_state = python.global_state();
-  return options;
-}
-
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env.name = env.name();
-  run->env.args = EnvArgsOf(run->config);
-  TROUPE_ASSIGN_OR_RETURN(run->env.wrappers, WrappersOf(run->config));
-  run->env.python = PythonOptionsOf(env.python());
+  TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {

@@ -390,14 +390,14 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "learner_threads=1", "learner.join_timeout_s=1",
+                       "device=cpu", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
                        "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
                   .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, learner_threads, learner, "
+            "change stop, num_workers, evaluation, experiment, device, env.plugin, learner_threads, learner, "
             "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
             "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "
             "multi_agent.policy_states_are_swappable");

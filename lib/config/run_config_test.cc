@@ -1,6 +1,7 @@
 #include "lib/config/run_config.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -389,6 +390,26 @@ TEST(RunConfigTest, NestedArgumentErrorsNameTheElement) {
   EXPECT_EQ(ErrorOf("env: {name: a, args: {N: {b: 1, b: 2}}}"), "run.yaml:1:33: key \"env.args.N.b\" is there twice");
   EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [{[1]: 2}]}}"),
             "run.yaml:1:28: got a list as a key in env.args.N[0], expected a name");
+}
+
+TEST(RunConfigTest, APluginsPathIsRelativeToWhereItIsWritten) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "troupe_plugin_path";
+  fs::create_directories(folder / "runs");
+  const auto plugin_of = [&](const std::string& text, const std::vector<std::string>& overrides) {
+    const fs::path path = folder / "runs" / "run.yaml";
+    std::ofstream(path) << text;
+    const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path.string(), overrides);
+    EXPECT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(*RunConfig::FromYaml(config->ToYaml(), "welcome"), *config) << "a worker reads the same path";
+    return config->proto().env().plugin();
+  };
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: ../lib/a.so}", {}), folder / "lib" / "a.so");
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: /opt/a.so}", {}), "/opt/a.so");
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: x.so}", {"env.plugin=lib/a.so"}), fs::current_path() / "lib" / "a.so");
+  EXPECT_EQ(plugin_of("env: {name: a}", {}), "");
+  EXPECT_EQ(RunConfig::FromYaml("env: {name: a, plugin: a.so}", "text")->proto().env().plugin(), "a.so");
+  fs::remove_all(folder);
 }
 
 TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
