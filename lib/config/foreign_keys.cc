@@ -29,6 +29,12 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"env_id", kXuance, "env.name", ""},
       {"env_name", kXuance, "env.name", ""},
       {"scenario_name", kOnPolicy, "env.name", ""},
+      {"horizon", kRllib, "env.max_episode_steps", ""},
+      {"clip_rewards", kRllib, "env.reward_clip", "a number c or [low, high]"},
+      {"framestack", kRllib, "env.frame_stack", "a number of observations"},
+      {"num_stack", kXuance, "env.frame_stack", ""},
+      {"with_agent_groups", kRllib, "env.groups", ""},
+      {"rewards_shaper", kSkrl, "env.reward_scale", "a factor"},
       {"env_seed", kXuance, "seed", "one seed for everything"},
       // Policies and agents.
       {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping",

@@ -40,6 +40,15 @@ absl::Status KeyError(const RunConfig& config, const std::string& key, const std
   return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
 }
 
+env::ArgValue ToArgValue(const v1::Argument& argument);
+
+template <typename Arguments>
+env::ArgMap ToArgValues(const Arguments& arguments) {
+  env::ArgMap values;
+  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
+  return values;
+}
+
 env::ArgValue ToArgValue(const v1::Argument& argument) {
   switch (argument.value_case()) {
     case v1::Argument::kBoolValue:
@@ -50,16 +59,16 @@ env::ArgValue ToArgValue(const v1::Argument& argument) {
       return argument.double_value();
     case v1::Argument::kStringValue:
       return argument.string_value();
+    case v1::Argument::kListValue: {
+      env::ArgList list;
+      for (const v1::Argument& value : argument.list_value().values()) list.push_back(ToArgValue(value));
+      return list;
+    }
+    case v1::Argument::kMapValue:
+      return ToArgValues(argument.map_value().entries());
     default:
       return std::monostate();
   }
-}
-
-template <typename Arguments>
-std::map<std::string, env::ArgValue> ToArgValues(const Arguments& arguments) {
-  std::map<std::string, env::ArgValue> values;
-  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
-  return values;
 }
 
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
@@ -67,9 +76,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env.name = env.name();
-  run->env.args = EnvArgsOf(run->config);
-  run->env.observation_fn = run->config.proto().multi_agent().observation_fn();
+  TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {

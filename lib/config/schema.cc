@@ -97,6 +97,8 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
   if (type == v1::PolicyMapping::descriptor()) return KeyForm::kPolicyMapping;
   if (type == v1::AgentConfig::descriptor()) return KeyForm::kAgents;
+  if (type == v1::AgentGroup::descriptor()) return KeyForm::kGroups;
+  if (type == v1::RewardClip::descriptor()) return KeyForm::kRange;
   if (type == v1::PoliciesToTrain::descriptor()) return KeyForm::kPoliciesToTrain;
   return KeyForm::kSection;
 }
@@ -139,7 +141,7 @@ std::string Expectation(const FieldDescriptor& field) {
       text = absl::StrCat("a number", Range(rule), " or {initial, final, env_steps}");
       break;
     case KeyForm::kArguments:
-      text = "a mapping of names to numbers, strings, booleans or null";
+      text = "a mapping of names to numbers, strings, booleans, null, and lists and mappings of these";
       break;
     case KeyForm::kPolicies:
       text = "a list of policy ids or a mapping from policy id to overrides";
@@ -149,6 +151,12 @@ std::string Expectation(const FieldDescriptor& field) {
       break;
     case KeyForm::kAgents:
       text = "a mapping from globs over agent ids to overrides";
+      break;
+    case KeyForm::kGroups:
+      text = "a mapping from names of groups to lists of agent ids (or to {agents, obs_space, act_space})";
+      break;
+    case KeyForm::kRange:
+      text = "[low, high] with low <= 0 <= high and low < high, or a number > 0";
       break;
     case KeyForm::kPoliciesToTrain:
       text = "a list of policy ids and {policies, only_against, only_newest, function}";

@@ -21,6 +21,8 @@ enum class KeyForm {
   kPolicies,         ///< a list of ids or a mapping from id to overrides
   kAgents,           ///< a mapping from glob over agent ids to overrides
   kPolicyMapping,    ///< an ordered mapping from glob to policy id, per_agent, or {function: NAME}
+  kGroups,           ///< a mapping from name to a list of agent ids or {agents, obs_space, act_space}
+  kRange,            ///< [low, high], or a number for [-number, number]
   kPoliciesToTrain,  ///< [id, {only_against: [id]}], which may be empty
 };
 KeyForm FormOf(const google::protobuf::FieldDescriptor& field);

@@ -67,6 +67,7 @@ std::string StringText(const std::string& text) {
   return quoted + "\"";
 }
 
+/// In YAML's flow form, so that a value takes one line.
 std::string ArgumentText(const v1::Argument& argument) {
   switch (argument.value_case()) {
     case v1::Argument::kBoolValue:
@@ -77,6 +78,18 @@ std::string ArgumentText(const v1::Argument& argument) {
       return DoubleText(argument.double_value());
     case v1::Argument::kStringValue:
       return StringText(argument.string_value());
+    case v1::Argument::kListValue: {
+      std::vector<std::string> values;
+      for (const v1::Argument& value : argument.list_value().values()) values.push_back(ArgumentText(value));
+      return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
+    }
+    case v1::Argument::kMapValue: {
+      std::vector<std::string> entries;
+      for (const v1::Argument& entry : argument.map_value().entries()) {
+        entries.push_back(absl::StrCat(StringText(entry.name()), ": ", ArgumentText(entry)));
+      }
+      return absl::StrCat("{", absl::StrJoin(entries, ", "), "}");
+    }
     default:
       return "null";
   }
@@ -122,6 +135,16 @@ std::string TrainRuleText(const v1::TrainRule& rule) {
   if (rule.only_newest() > 0) parts.push_back(absl::StrCat("only_newest: ", rule.only_newest()));
   if (!rule.function().empty()) parts.push_back(absl::StrCat("function: ", StringText(rule.function())));
   return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+}
+
+std::string GroupText(const v1::AgentGroup& group) {
+  const std::string agents = NamesText(group.agents());
+  if (group.obs_space().empty() && group.act_space().empty()) return agents;
+  const auto space = [](const char* name, const std::string& text) {
+    return text.empty() ? "" : absl::StrCat(", ", name, ": ", StringText(text));
+  };
+  return absl::StrCat("{agents: ", agents, space("obs_space", group.obs_space()), space("act_space", group.act_space()),
+                      "}");
 }
 
 /// Whether a policy or agent is more than its name.
@@ -176,6 +199,12 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
     }
     case KeyForm::kAgents:
       return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kGroups:
+      return reflection.FieldSize(message, &field) == 0 ? "{}" : "";
+    case KeyForm::kRange: {
+      const auto& range = static_cast<const v1::RewardClip&>(reflection.GetMessage(message, &field));
+      return absl::StrCat("[", DoubleText(range.low()), ", ", DoubleText(range.high()), "]");
+    }
     case KeyForm::kPoliciesToTrain: {
       const auto& trains = static_cast<const v1::PoliciesToTrain&>(reflection.GetMessage(message, &field));
       std::vector<std::string> entries;
@@ -261,6 +290,11 @@ class Writer {
         for (const v1::AgentConfig& agent : reflection.GetRepeatedFieldRef<v1::AgentConfig>(message, &field)) {
           Line(indent, absl::StrCat(StringText(agent.agents()), SaysMore(agent) ? ":" : ": {}"));
           Overrides(agent, indent + 1);
+        }
+        return;
+      case KeyForm::kGroups:
+        for (const v1::AgentGroup& group : reflection.GetRepeatedFieldRef<v1::AgentGroup>(message, &field)) {
+          Line(indent, absl::StrCat(StringText(group.name()), ": ", GroupText(group)));
         }
         return;
       case KeyForm::kPolicyMapping: {

@@ -30,6 +30,18 @@ size_t FirstNotFinite(const float* row, size_t count) {
   return count;
 }
 
+/// `call`'s status, or what it threw as one.
+template <typename Call>
+absl::Status Guarded(Call call) {
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    return absl::InternalError(absl::StrCat("threw ", e.what()));
+  } catch (...) {
+    return absl::InternalError("threw something that is no std::exception");
+  }
+}
+
 }  // namespace
 
 struct CheckedEnv::Slot {
@@ -269,7 +281,8 @@ CheckedEnv::CheckedEnv(std::unique_ptr<MultiAgentEnv> env, Options options) : en
 
 CheckedEnv::~CheckedEnv() = default;
 
-absl::Status CheckedEnv::Reset(const EpisodeSeed& seed, StepWriter& out) {
+absl::Status CheckedEnv::BeginReset(const EpisodeSeed& seed) {
+  if (in_flight_ != InFlight::kNone) return NotFinished();
   seed_ = seed;
   step_ = 0;
   running_ = false;
@@ -279,23 +292,18 @@ absl::Status CheckedEnv::Reset(const EpisodeSeed& seed, StepWriter& out) {
     slot.state = SlotState::kUnseen;
     slot.acted = false;
   }
-  writer_->Begin(out, /*reset=*/true);
-  absl::Status status;
-  try {
-    status = env_->Reset(seed, *writer_);
-  } catch (const std::exception& e) {
-    status = absl::InternalError(absl::StrCat("threw ", e.what()));
-  } catch (...) {
-    status = absl::InternalError("threw something that is no std::exception");
-  }
-  if (!status.ok()) return FailedInside(status);
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::FinishReset(StepWriter& out) {
   TROUPE_RETURN_IF_ERROR(FinishCall(out));
   if (live_ == 0) return Fail(Broken(EnvRule::kReset, -1, "Reset observed no agent, expected at least one"));
   running_ = true;
   return absl::OkStatus();
 }
 
-absl::Status CheckedEnv::Step(ActionRows actions, StepWriter& out) {
+absl::Status CheckedEnv::BeginStep(ActionRows actions) {
+  if (in_flight_ != InFlight::kNone) return NotFinished();
   if (!running_) {
     return WithEnvRule(absl::FailedPreconditionError(
                            absl::StrCat(Where(-1), failed_      ? "Step after an error, expected Reset"
@@ -304,18 +312,57 @@ absl::Status CheckedEnv::Step(ActionRows actions, StepWriter& out) {
                        EnvRule::kActions);
   }
   ++step_;
-  TROUPE_RETURN_IF_ERROR(CheckActions(actions));
+  return CheckActions(actions);
+}
+
+absl::Status CheckedEnv::Reset(const EpisodeSeed& seed, StepWriter& out) {
+  TROUPE_RETURN_IF_ERROR(BeginReset(seed));
+  writer_->Begin(out, /*reset=*/true);
+  const absl::Status status = Guarded([&] { return env_->Reset(seed, *writer_); });
+  if (!status.ok()) return FailedInside(status);
+  return FinishReset(out);
+}
+
+absl::Status CheckedEnv::Step(ActionRows actions, StepWriter& out) {
+  TROUPE_RETURN_IF_ERROR(BeginStep(actions));
   writer_->Begin(out, /*reset=*/false);
-  absl::Status status;
-  try {
-    status = env_->Step(actions, *writer_);
-  } catch (const std::exception& e) {
-    status = absl::InternalError(absl::StrCat("threw ", e.what()));
-  } catch (...) {
-    status = absl::InternalError("threw something that is no std::exception");
-  }
+  const absl::Status status = Guarded([&] { return env_->Step(actions, *writer_); });
   if (!status.ok()) return FailedInside(status);
   return FinishCall(out);
+}
+
+absl::Status CheckedEnv::StartReset(const EpisodeSeed& seed) {
+  TROUPE_RETURN_IF_ERROR(BeginReset(seed));
+  const absl::Status status = Guarded([&] { return env_->StartReset(seed); });
+  if (!status.ok()) return FailedInside(status);
+  in_flight_ = InFlight::kReset;
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::StartStep(ActionRows actions) {
+  TROUPE_RETURN_IF_ERROR(BeginStep(actions));
+  const absl::Status status = Guarded([&] { return env_->StartStep(actions); });
+  if (!status.ok()) return FailedInside(status);
+  in_flight_ = InFlight::kStep;
+  return absl::OkStatus();
+}
+
+absl::Status CheckedEnv::Finish(StepWriter& out) {
+  const InFlight call = std::exchange(in_flight_, InFlight::kNone);
+  if (call == InFlight::kNone) {
+    return WithEnvRule(absl::FailedPreconditionError(absl::StrCat(Where(-1), "Finish, but no call was started")),
+                       EnvRule::kActions);
+  }
+  writer_->Begin(out, call == InFlight::kReset);
+  const absl::Status status = Guarded([&] { return env_->Finish(*writer_); });
+  if (!status.ok()) return FailedInside(status);
+  return call == InFlight::kReset ? FinishReset(out) : FinishCall(out);
+}
+
+absl::Status CheckedEnv::NotFinished() const {
+  return WithEnvRule(
+      absl::FailedPreconditionError(absl::StrCat(Where(-1), "a call was started and not finished, expected Finish")),
+      EnvRule::kActions);
 }
 
 absl::Status CheckedEnv::CheckActions(ActionRows actions) {

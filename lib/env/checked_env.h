@@ -36,6 +36,12 @@ class CheckedEnv final : public MultiAgentEnv {
   absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) override;
   absl::Status Step(ActionRows actions, StepWriter& out) override;
 
+  bool runs_elsewhere() const override { return env_->runs_elsewhere(); }
+  absl::Status StartReset(const EpisodeSeed& seed) override;
+  absl::Status StartStep(ActionRows actions) override;
+  /// FAILED_PRECONDITION without a Start that worked.
+  absl::Status Finish(StepWriter& out) override;
+
   /// Episodes that this ended because `__all__` was missing, since it was made.
   int64_t missing_all_count() const { return missing_all_count_; }
   MultiAgentEnv& inner() { return *env_; }
@@ -46,11 +52,18 @@ class CheckedEnv final : public MultiAgentEnv {
   enum class SlotState : uint8_t { kUnseen, kReady, kWaiting, kDone };
   struct Slot;
 
+  /// Which call of the environment waits for its Finish.
+  enum class InFlight : uint8_t { kNone, kReset, kStep };
+
+  absl::Status BeginReset(const EpisodeSeed& seed);
+  absl::Status BeginStep(ActionRows actions);
+  absl::Status FinishReset(StepWriter& out);
   absl::Status CheckActions(ActionRows actions);
   /// What can be said only when the environment has returned; moves the slots on.
   absl::Status FinishCall(StepWriter& out);
   absl::Status CheckObserved(int32_t index);
   absl::Status CheckState(const float* row, const char* whose);
+  absl::Status NotFinished() const;
   absl::Status Fail(absl::Status status);
   /// Fail with what the environment itself returned or threw.
   absl::Status FailedInside(const absl::Status& status);
@@ -66,7 +79,8 @@ class CheckedEnv final : public MultiAgentEnv {
   int64_t step_ = 0;
   bool running_ = false;  ///< between a Reset that worked and the episode's end or an error
   bool failed_ = false;   ///< the last call returned an error
-  int32_t live_ = 0;      ///< agents that were observed and are not done
+  InFlight in_flight_ = InFlight::kNone;
+  int32_t live_ = 0;  ///< agents that were observed and are not done
   int64_t missing_all_count_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/env/testing/elsewhere_env.h"
 #include "lib/env/testing/scripted_env.h"
 
 namespace troupe::env {
@@ -399,6 +400,43 @@ TEST(CheckedEnvTest, ExceptionsAndErrorsOfTheEnvironment) {
   status = play([](int64_t, ActionRows, StepWriter&) { return absl::UnavailableError("simulator gone"); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("step 0: simulator gone"));
+}
+
+TEST(CheckedEnvTest, HalvesAreHeldToTheContractToo) {
+  const ScriptedEnv::Script script = [](int64_t t, ActionRows, StepWriter& out) {
+    if (t == 2) out.AddReward(AgentSlot(0), std::numeric_limits<float>::quiet_NaN());
+    ObserveAs(out, 0, 0);
+    return absl::OkStatus();
+  };
+  testing::ElsewhereEnv::Calls calls;
+  CheckedEnv env(std::make_unique<testing::ElsewhereEnv>(std::make_unique<ScriptedEnv>(SmallSpec(1), script), calls));
+  ASSERT_TRUE(env.runs_elsewhere());
+  SlotBuffers buffers(env.spec(), 1);
+  const space::ActionWord action{.i32 = 1};
+  const space::ActionWord* const rows[] = {&action};
+  const space::ActionWord outside{.i32 = 7};
+  const space::ActionWord* const bad_rows[] = {&outside};
+
+  EXPECT_EQ(env.Finish(buffers.BeginStep(0)).code(), absl::StatusCode::kFailedPrecondition) << "nothing was started";
+  EXPECT_EQ(env.StartStep(rows).code(), absl::StatusCode::kFailedPrecondition) << "before Reset";
+  ASSERT_TRUE(env.StartReset({.seed = 1}).ok());
+  EXPECT_THAT(std::string(env.StartReset({.seed = 1}).message()), HasSubstr("expected Finish"));
+  EXPECT_THAT(std::string(env.StartStep(rows).message()), HasSubstr("expected Finish"));
+  ASSERT_TRUE(env.Finish(buffers.BeginStep(0)).ok());
+  EXPECT_EQ(env.StartStep(bad_rows).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(calls.in_flight, 0) << "a bad action does not reach the environment";
+  ASSERT_TRUE(env.Reset({.seed = 1}, buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(env.StartStep(rows).ok());
+  ASSERT_TRUE(env.Finish(buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(env.StartStep(rows).ok());
+  const absl::Status nan = env.Finish(buffers.BeginStep(0));
+  EXPECT_EQ(EnvRuleOf(nan), EnvRule::kReward) << nan;
+  EXPECT_EQ(calls.out_of_order, 0);
+
+  ScriptedEnv here(SmallSpec(1), script);
+  EXPECT_EQ(here.StartReset({}).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(here.StartStep(rows).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(here.Finish(buffers.BeginStep(0)).code(), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

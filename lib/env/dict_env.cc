@@ -58,6 +58,7 @@ class SlotsOverDict final : public MultiAgentEnv {
     TROUPE_RETURN_IF_ERROR(CheckIds(step.rewards, "rewards"));
     TROUPE_RETURN_IF_ERROR(CheckIds(step.terminateds, "terminateds"));
     TROUPE_RETURN_IF_ERROR(CheckIds(step.truncateds, "truncateds"));
+    TROUPE_RETURN_IF_ERROR(CheckIds(step.dones, "dones"));
     TROUPE_RETURN_IF_ERROR(CheckIds(step.infos, "infos"));
     if (!reset) {
       for (const auto& [id, reward] : step.rewards) {
@@ -70,24 +71,47 @@ class SlotsOverDict final : public MultiAgentEnv {
     if (spec().state_kind == StateKind::kPerEnv)
       TROUPE_RETURN_IF_ERROR(WriteState(AgentSlot(0), DictStep::kAll, step, out));
     WriteInfos(step, out);
-    if (reset) return absl::OkStatus();
+    if (!reset) WriteEnds(step, out);
+    return absl::OkStatus();
+  }
+
+  void WriteEnds(const DictStep& step, StepWriter& out) {
+    bool any_limit = false;
+    bool all_limits = true;
     for (const auto& [id, slot] : slots_) {
       uint8_t& done = done_[static_cast<size_t>(slot.value())];
       if (done != 0) continue;
+      const bool old_style = ValueOr(step.dones, id, false);
+      const bool limit = old_style && IsTimeLimit(step, id);
+      any_limit = any_limit || limit;
+      all_limits = all_limits && (limit || !old_style);
       if (ValueOr(step.terminateds, id, false)) {
         out.TerminateAgent(slot);
         done = 1;
-      } else if (ValueOr(step.truncateds, id, false)) {
+      } else if (ValueOr(step.truncateds, id, false) || limit) {
         out.TruncateAgent(slot);
+        done = 1;
+      } else if (old_style) {
+        out.TerminateAgent(slot);
         done = 1;
       }
     }
+    const bool old_style = ValueOr(step.dones, DictStep::kAll, false);
+    const bool limit = old_style && any_limit && all_limits;
     if (ValueOr(step.terminateds, DictStep::kAll, false)) {
       out.TerminateAll();
-    } else if (ValueOr(step.truncateds, DictStep::kAll, false)) {
+    } else if (ValueOr(step.truncateds, DictStep::kAll, false) || limit) {
       out.TruncateAll();
+    } else if (old_style) {
+      out.TerminateAll();
     }
-    return absl::OkStatus();
+  }
+
+  static bool IsTimeLimit(const DictStep& step, const std::string& id) {
+    const auto infos = step.infos.find(id);
+    if (infos == step.infos.end()) return false;
+    const auto value = infos->second.find(DictStep::kTimeLimit);
+    return value != infos->second.end() && value->second != 0;
   }
 
   absl::Status WriteObservation(const std::string& id, const std::vector<float>& row, const DictStep& step,
@@ -151,7 +175,7 @@ class SlotsOverDict final : public MultiAgentEnv {
   template <typename Map>
   absl::Status CheckIds(const Map& map, std::string_view what) const {
     for (const auto& [id, value] : map) {
-      const bool flag = what == "terminateds" || what == "truncateds";
+      const bool flag = what == "terminateds" || what == "truncateds" || what == "dones";
       if (slots_.count(id) == 0 && !(flag && id == DictStep::kAll)) {
         return absl::InternalError(
             absl::StrCat(std::string(what), " hold the unknown agent '", base::LogSafe(id), "'"));

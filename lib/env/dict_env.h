@@ -13,14 +13,20 @@ namespace troupe::env {
 /// What an environment in RLlib's form gives: maps from agent id. Agents that are not ready are absent.
 struct DictStep {
   static constexpr char kAll[] = "__all__";
+  static constexpr char kTimeLimit[] = "TimeLimit.truncated";
 
   std::map<std::string, std::vector<float>> observations;  ///< flattened; elements of a uint8 row as whole numbers
-  std::map<std::string, double> rewards;                   ///< absent: nothing
+  std::map<std::string, double> rewards;                   ///< absent (Python's None): nothing
   std::map<std::string, bool> terminateds;                 ///< may hold kAll; absent: false
   std::map<std::string, bool> truncateds;
+  /// Of environments older than terminateds and truncateds: terminated, or truncated where the agent's infos have
+  /// kTimeLimit other than 0. kAll is truncated when every agent that ends in this step is, and any does. Beside the
+  /// two maps above these are looked at last.
+  std::map<std::string, bool> dones;
   std::map<std::string, std::map<std::string, double>>
-      infos;  ///< agent -> declared info column -> value; others are ignored
-  std::map<std::string, std::vector<uint8_t>> action_masks;
+      infos;  ///< agent -> declared info column, or kTimeLimit -> value; others are ignored
+  std::map<std::string, std::vector<uint8_t>>
+      action_masks;                                  ///< what RLlib's environments have in infos or observations
   std::map<std::string, bool> agent_masks;           ///< absent: active
   std::map<std::string, std::vector<float>> states;  ///< by agent (kPerAgent), or one under kAll (kPerEnv)
 };
@@ -39,7 +45,7 @@ class DictEnv {
 };
 
 /// A DictEnv behind the slot interface. Unknown agents and rows of wrong length are INTERNAL errors of the environment.
-/// Ids of agents that are done already may stay in terminateds, truncateds and, with 0, in rewards, as RLlib's
+/// Ids of agents that are done already may stay in terminateds, truncateds, dones and, with 0, in rewards, as RLlib's
 /// environments do.
 std::unique_ptr<MultiAgentEnv> MakeMultiAgentEnv(std::unique_ptr<DictEnv> env);
 

@@ -163,5 +163,77 @@ TEST(DictEnvTest, BadMapsAreErrorsOfTheEnvironment) {
               HasSubstr("state of __all__ has 0 elements, expected 1"));
 }
 
+/// One env step for two agents; `change` says what it brings.
+SlotBuffers* StepOnce(const Traffic::Change& change, std::unique_ptr<SlotBuffers>* got) {
+  CheckedEnv env(MakeMultiAgentEnv(std::make_unique<Traffic>([change](int64_t t, DictStep& step) {
+    step.terminateds.clear();
+    step.truncateds.clear();
+    step.rewards.clear();
+    step.observations = {{"agent_0", {0, 0}}, {"agent_1", {0, 0}}};
+    step.action_masks["agent_1"] = {0, 1, 1};
+    if (t == 1) change(t, step);
+  })));
+  static const EnvSpec* const spec = new EnvSpec(env.spec());
+  *got = std::make_unique<SlotBuffers>(*spec, 1);
+  EXPECT_TRUE(env.Reset({}, (*got)->BeginStep(0)).ok());
+  const space::ActionWord one{.i32 = 1};
+  const absl::Status status = env.Step(std::vector<const space::ActionWord*>{&one, &one}, (*got)->BeginStep(0));
+  EXPECT_TRUE(status.ok()) << status;
+  return got->get();
+}
+
+TEST(DictEnvTest, OldStyleDones) {
+  std::unique_ptr<SlotBuffers> got;
+  StepOnce([](int64_t, DictStep& s) { s.dones = {{"agent_0", true}, {"agent_1", false}, {"__all__", false}}; }, &got);
+  EXPECT_TRUE(got->terminated(0, 0));
+  EXPECT_FALSE(got->done(0, 1));
+  EXPECT_FALSE(got->all_done(0));
+  StepOnce(
+      [](int64_t, DictStep& s) {
+        s.dones = {{"agent_0", true}, {"agent_1", true}, {"__all__", true}};
+        s.infos["agent_0"][DictStep::kTimeLimit] = 1;
+        s.infos["agent_1"][DictStep::kTimeLimit] = 1;
+      },
+      &got);
+  EXPECT_TRUE(got->truncated(0, 0));
+  EXPECT_TRUE(got->all_truncated(0));
+  EXPECT_FALSE(got->all_terminated(0));
+  // One of them came to an end of its own: the episode did.
+  StepOnce(
+      [](int64_t, DictStep& s) {
+        s.dones = {{"agent_0", true}, {"agent_1", true}, {"__all__", true}};
+        s.infos["agent_1"][DictStep::kTimeLimit] = 1;
+      },
+      &got);
+  EXPECT_TRUE(got->terminated(0, 0));
+  EXPECT_TRUE(got->truncated(0, 1));
+  EXPECT_TRUE(got->all_terminated(0));
+  StepOnce([](int64_t, DictStep& s) { s.dones = {{"__all__", true}}; }, &got);
+  EXPECT_TRUE(got->all_terminated(0));
+}
+
+TEST(DictEnvTest, AbsentRewardsAndAgentsThatNeverAct) {
+  // agent_1 is observed and done in the same step; nobody gets a reward.
+  CheckedEnv env(MakeMultiAgentEnv(std::make_unique<Traffic>([](int64_t t, DictStep& step) {
+    step.rewards.clear();
+    step.terminateds = {{"agent_1", t == 1}, {"__all__", t == 2}};
+    step.truncateds.clear();
+    step.observations = {{"agent_0", {0, 0}}};
+    if (t == 1) step.observations["agent_1"] = {0.5f, 0.5f};
+  })));
+  SlotBuffers got(env.spec(), 1);
+  const space::ActionWord one{.i32 = 1};
+  const std::vector<const space::ActionWord*> actions = {&one, nullptr};
+  ASSERT_TRUE(env.Reset({}, got.BeginStep(0)).ok());
+  ASSERT_TRUE(env.Step(actions, got.BeginStep(0)).ok());
+  EXPECT_TRUE(got.observed(0, 1));
+  EXPECT_TRUE(got.terminated(0, 1));
+  EXPECT_FALSE(got.ready(0, 1));
+  EXPECT_EQ(got.reward(0, 0), 0.0f);
+  const absl::Status last = env.Step(actions, got.BeginStep(0));
+  ASSERT_TRUE(last.ok()) << last;
+  EXPECT_TRUE(got.all_terminated(0));
+}
+
 }  // namespace
 }  // namespace troupe::env

@@ -9,7 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
-#include "lib/env/checked_env.h"
+#include "lib/env/env_wrapper.h"
 
 namespace troupe::env {
 namespace {
@@ -42,70 +42,51 @@ constexpr ObservationFunction kFunctions[] = {
     {"joint_observation", JointSpaces, Joint},
 };
 
-/// Keeps the environment's observations and passes the rest on, in the order of the calls.
-class Interceptor final : public StepWriter {
- public:
-  Interceptor(StepWriter& kept, StepWriter& out, std::vector<float*>& rows) : kept_(kept), out_(out), rows_(rows) {}
-
-  void* Observe(AgentSlot slot) override {
-    rows_[static_cast<size_t>(slot.value())] = out_.ObserveFloat(slot);
-    return kept_.Observe(slot);
-  }
-  uint8_t* ActionMask(AgentSlot slot) override { return out_.ActionMask(slot); }
-  float* State(AgentSlot slot) override { return out_.State(slot); }
-  void AddReward(AgentSlot slot, float reward) override { out_.AddReward(slot, reward); }
-  void TerminateAgent(AgentSlot slot) override { out_.TerminateAgent(slot); }
-  void TruncateAgent(AgentSlot slot) override { out_.TruncateAgent(slot); }
-  void TerminateAll() override { out_.TerminateAll(); }
-  void TruncateAll() override { out_.TruncateAll(); }
-  void SetAgentMask(AgentSlot slot, bool active) override { out_.SetAgentMask(slot, active); }
-  void SetInfo(AgentSlot slot, int column, double value) override { out_.SetInfo(slot, column, value); }
-
- private:
-  StepWriter& kept_;
-  StepWriter& out_;
-  std::vector<float*>& rows_;
-};
-
-class ObservedEnv final : public MultiAgentEnv {
+class ObservedEnv final : public EnvWrapper {
  public:
   ObservedEnv(std::unique_ptr<MultiAgentEnv> env, EnvSpec spec, const ObservationFunction& function)
-      : inner_(std::move(env)),
-        spec_(std::move(spec)),
+      : EnvWrapper(std::move(env), std::move(spec)),
         function_(function),
-        observations_(inner_.spec(), 1),
-        rows_(spec_.possible_agents.size()) {}
-
-  const EnvSpec& spec() const override { return spec_; }
-  absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) override {
-    Interceptor interceptor = Begin(out);
-    TROUPE_RETURN_IF_ERROR(inner_.Reset(seed, interceptor));
-    Write();
-    return absl::OkStatus();
-  }
-  absl::Status Step(ActionRows actions, StepWriter& out) override {
-    Interceptor interceptor = Begin(out);
-    TROUPE_RETURN_IF_ERROR(inner_.Step(actions, interceptor));
-    Write();
-    return absl::OkStatus();
-  }
+        observations_(inner_spec(), 1),
+        writer_(inner_spec().possible_agents.size()) {}
 
  private:
-  Interceptor Begin(StepWriter& out) {
-    std::fill(rows_.begin(), rows_.end(), nullptr);
-    return Interceptor(observations_.BeginStep(0), out, rows_);
-  }
-  void Write() {
-    for (size_t slot = 0; slot < rows_.size(); ++slot) {
-      if (rows_[slot] != nullptr) function_.observe(observations_, AgentSlot(static_cast<int32_t>(slot)), rows_[slot]);
+  /// Keeps the environment's observations and passes the rest on.
+  class Writer final : public ForwardingWriter {
+   public:
+    explicit Writer(size_t num_agents) : rows_(num_agents) {}
+    void Begin(StepWriter& kept, StepWriter& out) {
+      ForwardingWriter::Begin(out);
+      kept_ = &kept;
+      std::fill(rows_.begin(), rows_.end(), nullptr);
     }
+    void* Observe(AgentSlot slot) override {
+      rows_[static_cast<size_t>(slot.value())] = out().ObserveFloat(slot);
+      return kept_->Observe(slot);
+    }
+    /// Of the call, by agent slot: where policies look; nullptr for those who observe nothing.
+    const std::vector<float*>& rows() const { return rows_; }
+
+   private:
+    StepWriter* kept_ = nullptr;
+    std::vector<float*> rows_;
+  };
+
+  StepWriter& BeginCall(StepWriter& out) override {
+    writer_.Begin(observations_.BeginStep(0), out);
+    return writer_;
+  }
+  absl::Status EndCall(StepWriter& /*out*/) override {
+    const std::vector<float*>& rows = writer_.rows();
+    for (size_t slot = 0; slot < rows.size(); ++slot) {
+      if (rows[slot] != nullptr) function_.observe(observations_, AgentSlot(static_cast<int32_t>(slot)), rows[slot]);
+    }
+    return absl::OkStatus();
   }
 
-  CheckedEnv inner_;
-  const EnvSpec spec_;
   const ObservationFunction& function_;
   SlotBuffers observations_;
-  std::vector<float*> rows_;  ///< of the call in progress, by agent slot: where policies look
+  Writer writer_;
 };
 
 }  // namespace
@@ -123,7 +104,18 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithObservationFunction(std::uniq
                                                                        const ObservationFunction& function) {
   EnvSpec spec = env->spec();
   TROUPE_ASSIGN_OR_RETURN(std::vector<space::Space> spaces, function.spaces(spec));
+  const std::string whose = absl::StrCat("observation function ", std::string(function.name));
+  if (spaces.size() != spec.possible_agents.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(whose, " declares ", spaces.size(),
+                                                   " spaces, expected one for each of ", spec.possible_agents.size(),
+                                                   " agents"));
+  }
   for (size_t slot = 0; slot < spaces.size(); ++slot) {
+    if (spaces[slot].flat_dtype() != tensor::DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(whose, " declares ", spaces[slot].ToString(), " for agent \"",
+                                                     base::LogSafe(spec.possible_agents[slot].id.value()),
+                                                     "\", expected a space with float rows"));
+    }
     spec.possible_agents[slot].observation_space = std::move(spaces[slot]);
   }
   TROUPE_RETURN_IF_ERROR(spec.Validate());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/env/checked_env.h"
+#include "lib/env/slot_buffers.h"
 #include "lib/env/testing/scripted_env.h"
 #include <gtest/gtest.h>
 
@@ -78,6 +79,51 @@ TEST(ObservationFunctionTest, ErrorsAreClear) {
                                            **FindObservationFunction("joint_observation"));
   EXPECT_EQ(env.status(), absl::InvalidArgumentError("joint_observation: agent \"agent_1\" observes Box(0, 255, [2], "
                                                      "uint8), expected spaces with float rows"));
+}
+
+absl::StatusOr<std::vector<space::Space>> TooFew(const EnvSpec&) { return std::vector<space::Space>(1); }
+absl::StatusOr<std::vector<space::Space>> Bytes(const EnvSpec& spec) {
+  return std::vector<space::Space>(spec.possible_agents.size(), *space::Space::Box(0, 255, {1}, tensor::DType::kUint8));
+}
+
+TEST(ObservationFunctionTest, DeclaredSpacesMustBeServable) {
+  const auto error = [](const ObservationFunction& function) {
+    return std::string(
+        WithObservationFunction(std::make_unique<ScriptedEnv>(SmallSpec(2), nullptr), function).status().message());
+  };
+  EXPECT_EQ(error({"mine", TooFew, nullptr}),
+            "observation function mine declares 1 spaces, expected one for each of 2 agents");
+  EXPECT_EQ(error({"mine", Bytes, nullptr}),
+            "observation function mine declares Box(0, 255, [1], uint8) for agent \"agent_0\", expected a space with "
+            "float rows");
+}
+
+/// A function of one's own over images: their mean, as a float.
+void MeanByte(const SlotBuffers& all, AgentSlot slot, float* row) {
+  const absl::Span<const uint8_t> image = all.observation_uint8(0, slot.value());
+  *row = 0;
+  for (const uint8_t element : image) *row += static_cast<float>(element) / static_cast<float>(image.size());
+}
+absl::StatusOr<std::vector<space::Space>> OneFloat(const EnvSpec& spec) {
+  return std::vector<space::Space>(spec.possible_agents.size(), *space::Space::Box(0, 255, {1}));
+}
+
+TEST(ObservationFunctionTest, MayReadBytes) {
+  EnvSpec spec = SmallSpec(1);
+  spec.possible_agents[0].observation_space = *space::Space::Box(0, 255, {2}, tensor::DType::kUint8);
+  const ObservationFunction function{"mean", OneFloat, MeanByte};
+  CheckedEnv env(*WithObservationFunction(std::make_unique<ScriptedEnv>(spec,
+                                                                        [](int64_t, ActionRows, StepWriter& out) {
+                                                                          auto* row = static_cast<uint8_t*>(
+                                                                              out.Observe(AgentSlot(0)));
+                                                                          row[0] = 10;
+                                                                          row[1] = 30;
+                                                                          return absl::OkStatus();
+                                                                        }),
+                                          function));
+  SlotBuffers buffers(env.spec(), 1);
+  ASSERT_TRUE(env.Reset({}, buffers.BeginStep(0)).ok());
+  EXPECT_EQ(Row(buffers, 0), std::vector<float>{20});
 }
 
 }  // namespace

@@ -65,20 +65,43 @@ absl::Status VectorEnv::Step(absl::Span<const space::ActionWord> actions) {
   }
   num_finished_ = 0;
   const size_t block = actions.size() / envs_.size();
-  for (size_t i = 0; i < envs_.size(); ++i)
-    TROUPE_RETURN_IF_ERROR(StepOne(static_cast<int>(i), actions.subspan(i * block, block)));
-  return absl::OkStatus();
+  if (!envs_[0]->runs_elsewhere()) {
+    for (size_t i = 0; i < envs_.size(); ++i) {
+      const int env = static_cast<int>(i);
+      FillActionRows(env, actions.subspan(i * block, block));
+      TROUPE_RETURN_IF_ERROR(envs_[i]->Step(action_rows_, buffers_->BeginStep(env)));
+      TROUPE_RETURN_IF_ERROR(CountStep(env));
+    }
+    return absl::OkStatus();
+  }
+  // All at the same time. What was started must be finished, whatever happens to another one.
+  absl::Status first;
+  size_t started = 0;
+  for (; started < envs_.size() && first.ok(); ++started) {
+    FillActionRows(static_cast<int>(started), actions.subspan(started * block, block));
+    first = envs_[started]->StartStep(action_rows_);
+    if (!first.ok()) break;
+  }
+  for (size_t i = 0; i < started; ++i) {
+    const int env = static_cast<int>(i);
+    first.Update(envs_[i]->Finish(buffers_->BeginStep(env)));
+    if (first.ok()) first = CountStep(env);
+  }
+  return first;
 }
 
-absl::Status VectorEnv::StepOne(int env, absl::Span<const space::ActionWord> actions) {
-  Lane& lane = lanes_[static_cast<size_t>(env)];
+void VectorEnv::FillActionRows(int env, absl::Span<const space::ActionWord> actions) {
   const int32_t agents = static_cast<int32_t>(action_rows_.size());
   for (int32_t slot = 0; slot < agents; ++slot) {
     const bool ready = buffers_->ready(env, slot);
     action_rows_[static_cast<size_t>(slot)] = ready ? actions.data() + slot * action_stride_ : nullptr;
     agent_steps_ += ready ? 1 : 0;
   }
-  TROUPE_RETURN_IF_ERROR(envs_[static_cast<size_t>(env)]->Step(action_rows_, buffers_->BeginStep(env)));
+}
+
+absl::Status VectorEnv::CountStep(int env) {
+  Lane& lane = lanes_[static_cast<size_t>(env)];
+  const int32_t agents = static_cast<int32_t>(action_rows_.size());
   ++env_steps_;
   ++lane.length;
   for (int32_t slot = 0; slot < agents; ++slot) lane.returns[static_cast<size_t>(slot)] += buffers_->reward(env, slot);

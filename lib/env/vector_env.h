@@ -12,8 +12,8 @@
 
 namespace troupe::env {
 
-/// K environments of one spec, stepped one after another, with dense arrays and automatic reset: for evaluation, random
-/// play and people who want arrays. Owns the environments. Not thread-safe.
+/// K environments of one spec, stepped one after another (at the same time where they run elsewhere), with dense arrays
+/// and automatic reset: for evaluation, random play and people who want arrays. Owns the environments. Not thread-safe.
 ///
 /// When an episode ends in a Step, the next episode of that environment starts in the same Step: rewards and the flags
 /// of the end are those of the episode that ended, observations, masks, states and readiness those of the new one. What
@@ -72,7 +72,9 @@ class VectorEnv {
   };
 
   VectorEnv(std::vector<std::unique_ptr<MultiAgentEnv>> envs, Options options);
-  absl::Status StepOne(int env, absl::Span<const space::ActionWord> actions);
+  void FillActionRows(int env, absl::Span<const space::ActionWord> actions);
+  /// After an environment's step: counts it and, where the episode ended, starts the next one.
+  absl::Status CountStep(int env);
 
   const std::vector<std::unique_ptr<MultiAgentEnv>> envs_;
   const Options options_;

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/random_rollout.h"
+#include "lib/env/testing/elsewhere_env.h"
 #include "lib/env/testing/scripted_env.h"
 
 namespace troupe::env {
@@ -109,6 +110,32 @@ TEST(VectorEnvTest, RandomActionsDoNotDependOnTheBatch) {
   EXPECT_EQ(play({3, 8}, 1)[1], play({8}, 1)[0]);
   EXPECT_NE(play({3, 8}, 1)[0], play({8}, 1)[0]);
   EXPECT_NE(play({8}, 2)[0], play({8}, 1)[0]);
+}
+
+TEST(VectorEnvTest, EnvironmentsElsewhereStepAtTheSameTimeAndBringTheSame) {
+  testing::ElsewhereEnv::Calls calls;
+  const auto play = [&calls](bool elsewhere) {
+    std::vector<std::unique_ptr<MultiAgentEnv>> made = Counters({5, 3, 4});
+    for (auto& env : made) {
+      if (elsewhere) env = std::make_unique<testing::ElsewhereEnv>(std::move(env), calls);
+    }
+    auto envs = *VectorEnv::Make(std::move(made), {.seed = 4});
+    std::vector<space::ActionWord> actions(envs->action_size());
+    std::vector<float> seen;
+    EXPECT_TRUE(envs->Reset().ok());
+    for (int i = 0; i < 20; ++i) {
+      envs->SampleActions(absl::MakeSpan(actions));
+      EXPECT_TRUE(envs->Step(actions).ok());
+      seen.insert(seen.end(), envs->buffers().rewards().begin(), envs->buffers().rewards().end());
+      seen.insert(seen.end(), envs->buffers().observations().begin(), envs->buffers().observations().end());
+      seen.push_back(static_cast<float>(envs->finished().size()));
+    }
+    return seen;
+  };
+  EXPECT_EQ(play(true), play(false));
+  EXPECT_EQ(calls.most_in_flight, 3);
+  EXPECT_EQ(calls.in_flight, 0);
+  EXPECT_EQ(calls.out_of_order, 0);
 }
 
 TEST(RandomRolloutTest, CountsAndTimes) {

@@ -139,6 +139,13 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   return absl::OkStatus();
 }
 
+bool Actor::TakeOver(const policy::PolicySpec& spec) {
+  // The shape decides everything that was made from the spec but its names.
+  spec_ = spec;
+  weights_ = nullptr;
+  return true;
+}
+
 void Actor::PackLayer(size_t index) {
   DenseLayer& layer = layers_[index];
   const float* raw = weights_->actor.data() + weight_offset_[index];

@@ -41,6 +41,7 @@ class Actor final : public PolicyActor {
 
   /// Takes new weights and packs them. INVALID_ARGUMENT when they do not fit; the old ones stay then.
   absl::Status SetWeights(policy::WeightSnapshotPtr weights) override;
+  bool TakeOver(const policy::PolicySpec& spec) override;
 
   /// Writes actions [rows, action_words] as sampled (before bounding; discrete words include `start`) and their
   /// log-probabilities [rows]. FAILED_PRECONDITION without weights; INVALID_ARGUMENT names the first row whose mask
@@ -72,7 +73,7 @@ class Actor final : public PolicyActor {
   void SampleGaussian(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;
   void EnsureRows(int64_t rows);
 
-  const policy::PolicySpec spec_;
+  policy::PolicySpec spec_;
   const KernelTable* const kernels_;
   const uint64_t seed_;
   int64_t obs_size_ = 0;

@@ -1,6 +1,7 @@
 #include "lib/inference/actor.h"
 
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "lib/base/philox.h"
@@ -324,6 +325,34 @@ TEST_P(ActorTest, AMaskThatForbidsEverythingIsAnError) {
     EXPECT_NE(std::string(status.message()).find("env 12, episode 34, agent slot 5, step 67"), std::string::npos)
         << status;
   }
+}
+
+TEST_P(ActorTest, TakenOverItIsAsANewOne) {
+  PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {5}), *Space::Discrete(4), {16, 8});
+  spec.normalize_observations = true;
+  PolicySpec other = spec;
+  other.id = policy::PolicyId("other");
+  const int64_t rows = 37;
+  const std::vector<float> obs = RandomRows(rows * 5, 1.0);
+  const std::vector<RowKey> keys = Keys(rows, 1);
+  std::vector<ActionWord> actions(static_cast<size_t>(rows)), expected(actions);
+  std::vector<float> logp(static_cast<size_t>(rows)), expected_logp(logp);
+  const ActInput input = {rows, obs.data(), nullptr, keys.data()};
+
+  auto actor = MakeActor(spec, GetParam(), 1.0);
+  ASSERT_TRUE(actor->Act(input, actions.data(), logp.data()).ok());
+  ASSERT_TRUE(actor->TakeOver(other));
+  EXPECT_EQ(actor->weights(), nullptr);
+  const absl::Status without = actor->Act(input, actions.data(), logp.data());
+  EXPECT_EQ(without.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(without.message().find("other"), absl::string_view::npos) << without;
+  ASSERT_TRUE(actor->SetWeights(RandomWeights(other, 3.0)).ok());
+  ASSERT_TRUE(actor->Act(input, actions.data(), logp.data()).ok());
+
+  auto fresh = MakeActor(other, GetParam(), 3.0);
+  ASSERT_TRUE(fresh->Act(input, expected.data(), expected_logp.data()).ok());
+  EXPECT_EQ(std::memcmp(actions.data(), expected.data(), actions.size() * sizeof(ActionWord)), 0);
+  EXPECT_EQ(logp, expected_logp);
 }
 
 TEST_P(ActorTest, GaussianSamplesHaveTheRightMomentsAndLogProbability) {

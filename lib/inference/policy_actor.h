@@ -35,6 +35,9 @@ class PolicyActor {
   /// Takes new weights. INVALID_ARGUMENT when they do not fit; the old ones stay then. FAILED_PRECONDITION for a class
   /// without weights.
   virtual absl::Status SetWeights(policy::WeightSnapshotPtr weights) = 0;
+  /// Becomes the actor of another policy, which has the same class and policy::ShapeOf, and has no weights then. False,
+  /// and nothing has changed, where the class cannot; what was allocated for batches stays.
+  virtual bool TakeOver(const policy::PolicySpec& /*spec*/) { return false; }
   /// Writes actions [rows, action_words] as sampled (before bounding; discrete words include `start`) and their
   /// log-probabilities [rows] (0 for a class without weights). FAILED_PRECONDITION without weights where they are
   /// needed; INVALID_ARGUMENT names the first row whose mask forbids every category of a leaf; INTERNAL for an action

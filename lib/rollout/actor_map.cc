@@ -1,6 +1,7 @@
 #include "lib/rollout/actor_map.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "lib/base/check.h"
 
@@ -22,6 +23,19 @@ void ActorMap::Erase(int32_t slot) {
   resident_.erase(std::find(resident_.begin(), resident_.end(), slot));
 }
 
+std::unique_ptr<ResidentActor> ActorMap::TakeSpare(int32_t shape, const policy::PolicySpec& spec) {
+  // The one that was dropped last is the likeliest to be in the cache.
+  for (auto it = spares_.rbegin(); it != spares_.rend(); ++it) {
+    if ((*it)->shape != shape || !(*it)->actor->TakeOver(spec)) continue;
+    std::unique_ptr<ResidentActor> spare = std::move(*it);
+    spares_.erase(std::next(it).base());
+    spare->last_used = 0;
+    spare->adopted_in = 0;
+    return spare;
+  }
+  return nullptr;
+}
+
 void ActorMap::Trim(std::vector<int32_t>& dropped) {
   if (resident_.size() <= capacity_) return;
   idle_.clear();
@@ -33,7 +47,9 @@ void ActorMap::Trim(std::vector<int32_t>& dropped) {
   const auto leaving = static_cast<std::ptrdiff_t>(idle_.size() - capacity_);
   std::partial_sort(idle_.begin(), idle_.begin() + leaving, idle_.end());
   for (auto it = idle_.begin(); it != idle_.begin() + leaving; ++it) {
-    Erase(it->second);
+    std::unique_ptr<ResidentActor> leaver = std::move(actors_[static_cast<size_t>(it->second)]);
+    resident_.erase(std::find(resident_.begin(), resident_.end(), it->second));
+    if (leaver->shape >= 0 && spares_.size() < kMaxSpares) spares_.push_back(std::move(leaver));
     dropped.push_back(it->second);
   }
 }

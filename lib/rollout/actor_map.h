@@ -18,6 +18,7 @@ struct ResidentActor {
   inference::ActionBounds bounds;
   size_t action_words = 0;
   bool has_weights = false;
+  int32_t shape = -1;      ///< number of the policy's shape; of one shape actors can take over from each other
   uint64_t last_used = 0;  ///< the round in which it acted last
   int64_t adopted_in = 0;  ///< the grant whose weights it has
   uint64_t held_by = 0;    ///< see ActorMap::Hold
@@ -32,6 +33,10 @@ struct ResidentActor {
 /// does everything. Made and used by the Collector; not thread-safe.
 class ActorMap {
  public:
+  /// Actors that were dropped and wait to be used again, at most: an update's worth of misses. Each keeps its buffers,
+  /// and its last weights until it is used: some 100 KB for the usual small networks.
+  static constexpr size_t kMaxSpares = 64;
+
   explicit ActorMap(int64_t capacity) : capacity_(static_cast<size_t>(capacity)) {}
 
   /// nullptr when it is not resident.
@@ -41,6 +46,8 @@ class ActorMap {
   }
   ResidentActor& Insert(int32_t slot, std::unique_ptr<ResidentActor> actor);
   void Erase(int32_t slot);
+  /// One that was dropped, for a policy of this shape, with no weights; nullptr when there is none.
+  std::unique_ptr<ResidentActor> TakeSpare(int32_t shape, const policy::PolicySpec& spec);
 
   /// Lets everybody go; then Hold those that are in use; then Trim.
   void BeginHolding() { ++holding_; }
@@ -48,7 +55,7 @@ class ActorMap {
     if (ResidentActor* const actor = Find(slot)) actor->held_by = holding_;
   }
   /// Drops the least recently used of those that are not held, the lower slot first where two acted last in one round,
-  /// until `capacity` of them are left. Adds their slots to `dropped`.
+  /// until `capacity` of them are left. Adds their slots to `dropped`. Their actors become spares.
   void Trim(std::vector<int32_t>& dropped);
 
   const std::vector<int32_t>& resident() const { return resident_; }
@@ -57,6 +64,7 @@ class ActorMap {
   const size_t capacity_;
   std::vector<std::unique_ptr<ResidentActor>> actors_;  ///< by slot
   std::vector<int32_t> resident_;
+  std::vector<std::unique_ptr<ResidentActor>> spares_;
   std::vector<std::pair<uint64_t, int32_t>> idle_;  ///< while trimming: when it was used, slot
   uint64_t holding_ = 0;
 };

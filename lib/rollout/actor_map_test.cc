@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "lib/policy/testing.h"
@@ -29,6 +30,70 @@ TEST(ActorMapTest, WhatIsHeldStaysBeyondTheCapacity) {
   EXPECT_EQ(map.Find(0), nullptr);
   EXPECT_EQ(map.Find(-1), nullptr);
   EXPECT_EQ(map.Find(99), nullptr);
+}
+
+struct FakeActor final : inference::PolicyActor {
+  absl::Status SetWeights(policy::WeightSnapshotPtr) override { return absl::OkStatus(); }
+  bool TakeOver(const policy::PolicySpec& spec) override {
+    if (able) id = spec.id.value();
+    return able;
+  }
+  absl::Status Act(const inference::ActInput&, space::ActionWord*, float*) override { return absl::OkStatus(); }
+
+  bool able = true;
+  std::string id = "first";
+};
+
+TEST(ActorMapTest, WhatIsDroppedIsUsedAgainForItsShape) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.id = policy::PolicyId("second");
+  ActorMap map(0);
+  FakeActor* fakes[4];
+  for (int32_t slot = 0; slot < 4; ++slot) {
+    auto actor = std::make_unique<FakeActor>();
+    actor->able = slot != 2;
+    fakes[slot] = actor.get();
+    ResidentActor& resident = map.Insert(slot, SomeActor());
+    resident.actor = std::move(actor);
+    resident.shape = slot == 3 ? -1 : slot / 2;
+    resident.last_used = static_cast<uint64_t>(slot);
+    resident.adopted_in = 7;
+  }
+  EXPECT_EQ(map.TakeSpare(0, spec), nullptr) << "nothing was dropped yet";
+  map.BeginHolding();
+  std::vector<int32_t> dropped;
+  map.Trim(dropped);
+  ASSERT_EQ(dropped, std::vector<int32_t>({0, 1, 2, 3}));
+  EXPECT_TRUE(map.resident().empty());
+  const std::unique_ptr<ResidentActor> last = map.TakeSpare(0, spec);
+  ASSERT_NE(last, nullptr);
+  EXPECT_EQ(last->actor.get(), fakes[1]) << "the one dropped last";
+  EXPECT_EQ(fakes[1]->id, "second");
+  EXPECT_EQ(last->last_used, 0U) << "of what the other policy did nothing is left";
+  EXPECT_EQ(last->adopted_in, 0);
+  const std::unique_ptr<ResidentActor> first = map.TakeSpare(0, spec);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->actor.get(), fakes[0]);
+  EXPECT_EQ(map.TakeSpare(0, spec), nullptr);
+  EXPECT_EQ(map.TakeSpare(1, spec), nullptr) << "an actor that cannot is left alone";
+  EXPECT_EQ(map.TakeSpare(-1, spec), nullptr);
+}
+
+TEST(ActorMapTest, KeepsSoManySparesAndNoMore) {
+  ActorMap map(0);
+  const auto count = static_cast<int32_t>(ActorMap::kMaxSpares) + 10;
+  for (int32_t slot = 0; slot < count; ++slot) {
+    ResidentActor& resident = map.Insert(slot, SomeActor());
+    resident.actor = std::make_unique<FakeActor>();
+    resident.shape = 0;
+  }
+  map.BeginHolding();
+  std::vector<int32_t> dropped;
+  map.Trim(dropped);
+  EXPECT_EQ(dropped.size(), static_cast<size_t>(count));
+  size_t spares = 0;
+  while (map.TakeSpare(0, policy::SmallSpecForTesting()) != nullptr) ++spares;
+  EXPECT_EQ(spares, ActorMap::kMaxSpares);
 }
 
 // A plain model beside the map: the same ones leave, in every history.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/env/slot_buffers.h"
 
 namespace troupe::rollout {
 
@@ -23,6 +24,9 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
   // A policy that cannot play is said at the start.
   for (const policy::PolicySpec& spec : collector->config_.policies) {
     TROUPE_RETURN_IF_ERROR(collector->MakeActor(spec).status());
+  }
+  for (size_t slot = 0; slot < collector->config_.policies.size(); ++slot) {
+    collector->NumberShape(static_cast<int32_t>(slot), collector->config_.policies[slot]);
   }
   TROUPE_RETURN_IF_ERROR(collector->CheckRoundFits());
   return collector;
@@ -132,6 +136,7 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
     absl::Status status = RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count),
                                    first + count == granted_.size(), weights, sink);
     if (!status.ok()) {
+      AbandonCalls();
       // A fragment that was not finished is lost, and with it the episodes that it was part of.
       if (builder_.begun()) {
         builder_.Abandon();
@@ -146,38 +151,44 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
 absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
                                  WeightSource& weights, SampleSink& sink) {
   active_.assign(lanes.begin(), lanes.end());
+  elsewhere_ = !active_.empty() && active_[0]->env->runs_elsewhere();
+  for (size_t i = 0; i < active_.size(); ++i) active_[i]->group = elsewhere_ && i >= (active_.size() + 1) / 2 ? 1 : 0;
+  ready_ = active_;
   builder_.Begin(grant, versions_, active_);
   int64_t rounds = 0;  // in the fragment
+  int next = 0;        // the group whose steps are finished next
   while (!active_.empty()) {
     TROUPE_RETURN_IF_ERROR(StartEpisodes(weights));
     const absl::Status at_hand = AdoptOpen(weights);
     if (absl::IsCancelled(at_hand)) {
       // Lanes are cut in the reverse order of their last calls: those that just began were called after the others.
-      std::stable_partition(active_.begin(), active_.end(), [](const Lane* lane) { return !lane->began; });
+      std::stable_partition(ready_.begin(), ready_.end(), [](const Lane* lane) { return !lane->began; });
+      TROUPE_RETURN_IF_ERROR(Drain(grant));
       TROUPE_RETURN_IF_ERROR(Submit(/*last_of_grant=*/false, sink));
     }
     TROUPE_RETURN_IF_ERROR(at_hand);
-    builder_.Decide(active_);
+    builder_.Decide(ready_);
     TROUPE_RETURN_IF_ERROR(ActForAll());
     builder_.CloseRound();
-    size_t kept = 0;
-    for (Lane* lane : active_) {
-      TROUPE_ASSIGN_OR_RETURN(const bool stepped, StepLane(*lane));
-      if (stepped) ++lane->steps_taken;
-      const bool enough = lane->steps_taken >= lane->steps_wanted && !(grant.complete_episodes && lane->in_episode);
-      if (!enough) {
-        active_[kept++] = lane;
-      } else if (lane->in_episode) {
-        builder_.CutLane(*lane);
-      }
-    }
-    active_.resize(kept);
-    ++rounds;
+    StartSteps();
+    ready_.clear();
+    const auto steps = [this](int group) {
+      return std::any_of(active_.begin(), active_.end(), [group](const Lane* lane) { return lane->group == group; });
+    };
+    if (!steps(next)) next = 1 - next;
+    // Between two rounds all lanes have taken as many steps, but for those in flight, which are about to.
+    const bool between_rounds = next == 0 || !steps(0);
+    TROUPE_RETURN_IF_ERROR(StepGroup(grant, next));
+    next = elsewhere_ ? 1 - next : 0;
+    rounds += static_cast<int64_t>(between_rounds);
     const bool stop = stop_.load(std::memory_order_relaxed);
-    if (stop || (!active_.empty() && FragmentFull(rounds))) {
+    if (stop || (between_rounds && !active_.empty() && FragmentFull(rounds))) {
+      TROUPE_RETURN_IF_ERROR(Drain(grant));
       TROUPE_RETURN_IF_ERROR(Submit(active_.empty() && last_group, sink));
       if (stop) return absl::CancelledError("the rollout was told to stop");
+      if (active_.empty()) return absl::OkStatus();
       builder_.Begin(grant, versions_, active_);
+      ready_ = active_;
       rounds = 0;
     }
   }
@@ -185,15 +196,67 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
   return Submit(last_group, sink);
 }
 
+void Collector::StartSteps() {
+  if (!elsewhere_) return;
+  for (Lane* lane : ready_) {
+    GatherActions(*lane);
+    lane->start_status = lane->env->StartStep(lane->actions);
+    lane->in_flight = true;
+  }
+}
+
+absl::Status Collector::StepGroup(const sample::Grant& grant, int group) {
+  size_t kept = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Lane* const lane = active_[i];
+    if (lane->group == group) {
+      TROUPE_ASSIGN_OR_RETURN(const bool stepped, StepLane(*lane));
+      if (stepped) ++lane->steps_taken;
+      if (lane->steps_taken >= lane->steps_wanted && !(grant.complete_episodes && lane->in_episode)) {
+        if (lane->in_episode) builder_.CutLane(*lane);
+        continue;
+      }
+      ready_.push_back(lane);
+    }
+    active_[kept++] = lane;
+  }
+  active_.resize(kept);
+  return absl::OkStatus();
+}
+
+absl::Status Collector::Drain(const sample::Grant& grant) {
+  for (const int group : {0, 1}) {
+    const bool in_flight = std::any_of(active_.begin(), active_.end(),
+                                       [group](const Lane* lane) { return lane->group == group && lane->in_flight; });
+    if (in_flight) TROUPE_RETURN_IF_ERROR(StepGroup(grant, group));
+  }
+  return absl::OkStatus();
+}
+
+void Collector::AbandonCalls() {
+  std::unique_ptr<env::SlotBuffers> nowhere;
+  for (Lane* lane : granted_) {
+    if (!std::exchange(lane->in_flight, false)) continue;
+    lane->in_episode = false;
+    if (!lane->start_status.ok()) continue;
+    if (nowhere == nullptr) nowhere = std::make_unique<env::SlotBuffers>(config_.env_spec, 1);
+    const absl::Status status = lane->env->Finish(nowhere->BeginStep(0));
+    if (!status.ok()) ++stats_.env_errors;
+  }
+}
+
 bool Collector::FragmentFull(int64_t rounds) const {
   const RolloutOptions& options = config_.options;
   if (options.max_fragment_env_steps > 0 && rounds >= options.max_fragment_env_steps) return true;
-  const int64_t next_round = static_cast<int64_t>(active_.size()) * builder_.RoundBytesBound();
+  // Lanes in flight may bring a round before the next look, besides the one that all take.
+  const auto in_flight =
+      std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_flight; });
+  const int64_t next_round = (static_cast<int64_t>(active_.size()) + in_flight) * builder_.RoundBytesBound();
   return builder_.BytesIfCut() + next_round > options.max_fragment_bytes;
 }
 
 absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
-  for (auto lane = active_.rbegin(); lane != active_.rend(); ++lane) {
+  for (auto lane = ready_.rbegin(); lane != ready_.rend(); ++lane) {
     if ((*lane)->in_episode) builder_.CutLane(**lane);
   }
   stats_.env_steps += builder_.env_steps();
@@ -219,11 +282,17 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
 
 absl::Status Collector::StartEpisodes(WeightSource& weights) {
   bool began = false;
-  for (Lane* lane : active_) {
+  for (Lane* lane : ready_) {
     lane->began = !lane->in_episode;
+    if (!lane->began || !elsewhere_) continue;
+    builder_.StartEpisode(*lane);
+    lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
+    lane->in_flight = true;
+  }
+  for (Lane* lane : ready_) {
     if (!lane->began) continue;
     began = true;
-    while (!lane->in_episode) TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+    while (lane->in_flight || !lane->in_episode) TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
     LookAhead(*lane, weights);
   }
   if (began) TrimPolicies(weights);
@@ -231,9 +300,15 @@ absl::Status Collector::StartEpisodes(WeightSource& weights) {
 }
 
 absl::Status Collector::StartEpisode(Lane& lane) {
-  builder_.StartEpisode(lane);
+  const bool started = std::exchange(lane.in_flight, false);
+  if (!started) builder_.StartEpisode(lane);
   env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/false);
-  absl::Status status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode}, writer);
+  absl::Status status;
+  if (started) {
+    status = lane.start_status.ok() ? lane.env->Finish(writer) : lane.start_status;
+  } else {
+    status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode}, writer);
+  }
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) return status;
   builder_.AbortCall(lane);
@@ -253,7 +328,7 @@ absl::Status Collector::ActForAll() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
+void Collector::GatherActions(Lane& lane) {
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     const AgentState& agent = lane.agents[slot];
     lane.actions[slot] = nullptr;
@@ -267,8 +342,17 @@ absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
     }
     lane.actions[slot] = action;
   }
-  env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
-  absl::Status status = lane.env->Step(lane.actions, writer);
+}
+
+absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
+  absl::Status status;
+  if (std::exchange(lane.in_flight, false)) {
+    env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
+    status = lane.start_status.ok() ? lane.env->Finish(writer) : lane.start_status;
+  } else {
+    GatherActions(lane);
+    status = lane.env->Step(lane.actions, builder_.BeginCall(lane, /*is_step=*/true));
+  }
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) {
     lane.consecutive_errors = 0;

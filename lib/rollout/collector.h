@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,6 +69,9 @@ struct RolloutStats {
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
 /// end the grant with its error.
 ///
+/// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
+/// in which does not depend on how long anything takes, so that fragments are the same every time.
+///
 /// Made and used by one thread (the stepping thread) but for RequestStop. Blocks in the sink's Submit, for weights of a
 /// policy that is first needed in the middle of a grant, and as long as environments do. No heap allocation in the
 /// steady state, where no policy comes or goes, but two or three per fragment.
@@ -109,6 +113,8 @@ class Collector {
   /// Whether the episode in progress may go on with the policies as they are now; `since` by slot, -1: free.
   bool MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const;
   absl::StatusOr<std::unique_ptr<ResidentActor>> MakeActor(const policy::PolicySpec& spec) const;
+  /// The slot has a policy of this spec now.
+  void NumberShape(int32_t slot, const policy::PolicySpec& spec);
   /// Makes the policy resident with weights for the grant in progress.
   absl::Status Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout);
   /// Adopts what the first steps of the grant need.
@@ -124,14 +130,26 @@ class Collector {
   /// Samples `lanes` (a group whose rounds fit a fragment) to the end of the grant.
   absl::Status RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
                         WeightSource& weights, SampleSink& sink);
+  /// The lanes that are ready: those without an episode begin one.
   absl::Status StartEpisodes(WeightSource& weights);
   absl::Status StartEpisode(Lane& lane);
   absl::Status ActForAll();
+  /// Starts the steps of the lanes that are ready; nothing where environments compute in this thread.
+  void StartSteps();
+  /// Finishes the steps of the lanes of one group, takes those that have done enough out of active_, and adds the rest
+  /// to ready_.
+  absl::Status StepGroup(const sample::Grant& grant, int group);
+  /// StepGroup for all groups in flight.
+  absl::Status Drain(const sample::Grant& grant);
+  /// After an error: no lane is in flight any more, whatever comes of it.
+  void AbandonCalls();
+  /// The actions of the agents that act, as the environment gets them.
+  void GatherActions(Lane& lane);
   /// False when the environment failed and the step must be taken again.
   absl::StatusOr<bool> StepLane(Lane& lane);
   absl::Status CountError(Lane& lane, const absl::Status& status);
   bool FragmentFull(int64_t rounds) const;
-  /// Cuts the lanes that still run, finishes the fragment and submits it.
+  /// Cuts the lanes that still run (none is in flight), finishes the fragment and submits it.
   absl::Status Submit(bool last_of_grant, SampleSink& sink);
 
   int64_t OldestRevision() const;
@@ -140,12 +158,16 @@ class Collector {
   FragmentBuilder builder_;                          ///< has the policies as they are now
   std::map<uint32_t, std::unique_ptr<Lane>> lanes_;  // by global env id
   std::vector<Lane*> granted_;                       // of the current grant
-  std::vector<Lane*> active_;                        // of the current group, with steps left
+  std::vector<Lane*> active_;                        // of the current fragment, with steps left
+  std::vector<Lane*> ready_;                         // of them, those not in flight, in the order of their last calls
+  bool elsewhere_ = false;                           // environments compute elsewhere: two groups take turns
 
   // Policies. By slot where not said otherwise.
   ActorMap actors_;
   std::vector<int64_t> since_;  ///< revision that brought the policy; -1: free
   uint64_t learner_epoch_ = 0;  ///< whose table it is
+  std::vector<int32_t> shape_;  ///< number of the policy's shape; -1: actors of its class are always made anew
+  std::map<std::string, int32_t> shapes_;  ///< policy::ShapeOf -> number
   std::vector<policy::WeightVersion> versions_;
   std::vector<int64_t> adopted_in_;  ///< the last grant that adopted it
   std::vector<int64_t> sought_in_;   ///< the last grant that looked for it

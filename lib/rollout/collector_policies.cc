@@ -26,6 +26,14 @@ absl::StatusOr<std::unique_ptr<ResidentActor>> Collector::MakeActor(const policy
                                                        .has_weights = spec.policy_class.has_weights()});
 }
 
+void Collector::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
+  const auto place = static_cast<size_t>(slot);
+  if (place >= shape_.size()) shape_.resize(place + 1, -1);
+  shape_[place] = -1;
+  if (!spec.policy_class.has_weights()) return;
+  shape_[place] = shapes_.try_emplace(policy::ShapeOf(spec), static_cast<int32_t>(shapes_.size())).first->second;
+}
+
 bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
   for (size_t agent = 0; agent < lane.agents.size(); ++agent) {
     int32_t slot = lane.agents[agent].policy;
@@ -78,6 +86,9 @@ absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& 
     }
   }
   const size_t slots = std::max(since.size(), since_.size());
+  for (size_t slot = 0; slot < specs.size(); ++slot) {
+    if (changed(slot) && since[slot] >= 0) NumberShape(static_cast<int32_t>(slot), specs[slot]);
+  }
   for (size_t slot = 0; slot < since_.size(); ++slot) {
     if (!changed(slot)) continue;
     actors_.Erase(static_cast<int32_t>(slot));
@@ -124,7 +135,11 @@ absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duratio
   sought_in_[place] = grants_;
   if (actor == nullptr) {
     ++stats_.policy_misses;
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ResidentActor> made, MakeActor(builder_.policies()[place]));
+    std::unique_ptr<ResidentActor> made = actors_.TakeSpare(shape_[place], builder_.policies()[place]);
+    if (made == nullptr) {
+      TROUPE_ASSIGN_OR_RETURN(made, MakeActor(builder_.policies()[place]));
+      made->shape = shape_[place];
+    }
     actor = &actors_.Insert(slot, std::move(made));
   } else if (first_try) {
     ++stats_.policy_hits;

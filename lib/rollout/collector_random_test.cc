@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "lib/env/testing/elsewhere_env.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gtest/gtest.h>
@@ -96,6 +97,28 @@ std::map<TruthKey, Truth> Replay(const ScriptedLog& log) {
   return all;
 }
 
+/// Whether environments compute in the collector's thread, or elsewhere.
+class CollectorRandomTest : public testing::TestWithParam<bool> {
+ protected:
+  RolloutConfig Config(const ScriptedOptions& options, const EnvFactory& factory, int policies = 1) {
+    if (!GetParam()) return ScriptedConfig(options, factory, policies);
+    const auto elsewhere = [this, factory]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      return std::make_unique<env::testing::ElsewhereEnv>(*factory(), calls_);
+    };
+    return ScriptedConfig(options, elsewhere, policies);
+  }
+  void TearDown() override {
+    EXPECT_EQ(calls_.in_flight, 0);
+    EXPECT_EQ(calls_.out_of_order, 0);
+    EXPECT_EQ(calls_.most_in_flight > 1, GetParam());
+  }
+
+  env::testing::ElsewhereEnv::Calls calls_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, CollectorRandomTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Elsewhere" : "Here"; });
+
 struct FuzzCase {
   ScriptedOptions options;
   int policies;
@@ -114,12 +137,12 @@ std::vector<FuzzCase> FuzzCases() {
   return cases;
 }
 
-TEST(CollectorRandomTest, RandomEpisodesArriveExactlyAsTheyHappened) {
+TEST_P(CollectorRandomTest, RandomEpisodesArriveExactlyAsTheyHappened) {
   for (const FuzzCase& c : FuzzCases()) {
     SCOPED_TRACE(absl::StrCat("agents ", c.options.agents, " policies ", c.policies, " fragment steps ",
                               c.max_fragment_env_steps));
     ScriptedLog log;
-    RolloutConfig config = ScriptedConfig(
+    RolloutConfig config = Config(
         c.options, [&] { return MakeRandomEnv(c.options, &log); }, c.policies);
     config.options.max_fragment_env_steps = c.max_fragment_env_steps;
     Rig rig(config);
@@ -144,10 +167,10 @@ TEST(CollectorRandomTest, RandomEpisodesArriveExactlyAsTheyHappened) {
   }
 }
 
-TEST(CollectorRandomTest, WithFailuresNoTransitionIsInventedOrTwice) {
+TEST_P(CollectorRandomTest, WithFailuresNoTransitionIsInventedOrTwice) {
   const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerEnv};
   ScriptedLog log;
-  RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, &log, 0.1); });
+  RolloutConfig config = Config(options, [&] { return MakeRandomEnv(options, &log, 0.1); });
   config.options.max_fragment_env_steps = 3;
   Rig rig(config);
   for (int g = 0; g < 6; ++g) ASSERT_TRUE(rig.Run(ScriptedGrant(6, 10), 5 + g).ok());
@@ -168,12 +191,12 @@ TEST(CollectorRandomTest, WithFailuresNoTransitionIsInventedOrTwice) {
   for (const auto& [key, t] : truth) EXPECT_FALSE(t.done) << "a complete transition is missing";
 }
 
-TEST(CollectorRandomTest, CutsChangeNothing) {
+TEST_P(CollectorRandomTest, CutsChangeNothing) {
   // The same grant in one fragment, in fragments of some steps, and in fragments that the byte limit makes.
   const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerEnv, .action_mask = true};
   std::vector<SeenRow> uncut;
   for (const int64_t steps : {0, 1, 3, -1}) {
-    RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
+    RolloutConfig config = Config(options, [&] { return MakeRandomEnv(options, nullptr); });
     if (steps >= 0) {
       config.options.max_fragment_env_steps = steps;
     } else {
@@ -197,10 +220,10 @@ TEST(CollectorRandomTest, CutsChangeNothing) {
   }
 }
 
-TEST(CollectorRandomTest, FragmentsKeepTheByteLimit) {
+TEST_P(CollectorRandomTest, FragmentsKeepTheByteLimit) {
   const ScriptedOptions options = {.agents = 4, .state_kind = env::StateKind::kPerAgent, .action_mask = true};
   for (const int64_t limit : {9000, 30000}) {
-    RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
+    RolloutConfig config = Config(options, [&] { return MakeRandomEnv(options, nullptr); });
     config.options.max_fragment_bytes = limit;
     Rig rig(config);
     ASSERT_TRUE(rig.Run(ScriptedGrant(40, 30)).ok());
@@ -222,14 +245,14 @@ TEST(CollectorRandomTest, FragmentsKeepTheByteLimit) {
   }
 }
 
-TEST(CollectorRandomTest, EnvironmentsDoNotDependOnTheirCompany) {
+TEST_P(CollectorRandomTest, EnvironmentsDoNotDependOnTheirCompany) {
   const ScriptedOptions options = {.agents = 4};
   const auto factory = [&] { return MakeRandomEnv(options, nullptr); };
-  Rig together(ScriptedConfig(options, factory));
+  Rig together(Config(options, factory));
   for (int g = 0; g < 3; ++g) ASSERT_TRUE(together.Run(ScriptedGrant(6, 15)).ok());
   std::vector<SeenRow> alone;
   for (uint32_t e = 0; e < 6; ++e) {
-    Rig rig(ScriptedConfig(options, factory));
+    Rig rig(Config(options, factory));
     for (int g = 0; g < 3; ++g) ASSERT_TRUE(rig.Run(ScriptedGrant(1, 15, e)).ok());
     const std::vector<SeenRow> rows = RowsOf(rig.sink.fragments);
     alone.insert(alone.end(), rows.begin(), rows.end());
@@ -243,6 +266,25 @@ TEST(CollectorRandomTest, EnvironmentsDoNotDependOnTheirCompany) {
     alone[i].logp = rows[i].logp;
     EXPECT_TRUE(rows[i] == alone[i]) << "env " << rows[i].env_id << " step " << rows[i].step;
   }
+}
+
+TEST_P(CollectorRandomTest, AnEnvironmentThatNeverWorksLeavesNoCallBehind) {
+  const ScriptedOptions options = {.agents = 2};
+  const Script fails = {{.observe = {0}, .fail = true}};
+  int made = 0;
+  Rig rig(
+      Config(options, [&] { return ++made == 2 ? MakeScriptedEnv(options, fails) : MakeRandomEnv(options, nullptr); }));
+  const absl::Status status = rig.Run(ScriptedGrant(5, 10));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_EQ(calls_.in_flight, 0);
+  // The others go on.
+  sample::Grant others = ScriptedGrant(5, 10);
+  others.lanes.erase(others.lanes.begin() + 1);
+  const size_t before = rig.sink.fragments.size();
+  ASSERT_TRUE(rig.Run(others).ok());
+  int64_t steps = 0;
+  for (size_t i = before; i < rig.sink.fragments.size(); ++i) steps += rig.sink.fragments[i]->num_env_steps;
+  EXPECT_EQ(steps, 4 * 10);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::rollout {
@@ -66,6 +67,8 @@ struct Evaluator::Place {
   std::vector<double> returns;
   std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
   std::vector<const space::ActionWord*> actions;
+  int tries = 0;        // of its episode that failed
+  absl::Status status;  // of what was started in this round
 };
 
 struct Evaluator::Rows {
@@ -122,10 +125,16 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
 absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed) {
   Place& p = *places_[place];
   p.number = number;
+  p.tries = 0;
+  return BeginAgain(place, ResetPlace(place, seed), seed);
+}
+
+absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
+  Place& p = *places_[place];
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), -1);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
-  return envs_[place]->Reset({seed, EnvId(number), 0}, buffers_.BeginStep(static_cast<int>(place)));
+  return envs_[place]->Reset({seed, EnvId(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
 }
 
 absl::Status Evaluator::Gather(size_t place) {
@@ -177,9 +186,41 @@ absl::Status Evaluator::Gather(size_t place) {
                                           ", step ", p.step, ": no agent is ready, but the episode goes on"));
 }
 
-absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes) {
+absl::Status Evaluator::StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed) {
+  // Where environments compute elsewhere, all at the same time. What was started is finished, whatever happens.
+  const bool elsewhere = envs_[0]->runs_elsewhere();
+  absl::Status first;
+  for (size_t place = 0; place < places_.size(); ++place) {
+    Place& p = *places_[place];
+    p.status = absl::OkStatus();
+    if (p.number < 0) continue;
+    GatherActions(place);
+    if (elsewhere) p.status = envs_[place]->StartStep(p.actions);
+    if (!elsewhere) first.Update(StepPlace(place, episodes, seed));
+    if (!first.ok()) return first;
+  }
+  for (size_t place = 0; elsewhere && place < places_.size(); ++place) {
+    if (places_[place]->number >= 0) first.Update(StepPlace(place, episodes, seed));
+  }
+  return first;
+}
+
+absl::Status Evaluator::BeginAgain(size_t place, absl::Status status, uint64_t seed) {
   Place& p = *places_[place];
-  const int env = static_cast<int>(place);
+  while (!status.ok()) {
+    if (++p.tries >= kMaxTries) {
+      return absl::Status(status.code(), absl::StrCat("evaluation episode ", p.number, " failed ", kMaxTries,
+                                                      " times, the last time: ", std::string(status.message())));
+    }
+    TROUPE_WARN("evaluation episode begins again episode={} try={} error={}", p.number, p.tries + 1,
+                base::LogSafe(status.ToString()));
+    status = ResetPlace(place, seed);
+  }
+  return status;
+}
+
+void Evaluator::GatherActions(size_t place) {
+  Place& p = *places_[place];
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     if (p.row[slot] < 0) continue;
     const auto policy = static_cast<size_t>(p.policy[slot]);
@@ -189,7 +230,18 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
     p.actions[slot] = action.data();
   }
-  TROUPE_RETURN_IF_ERROR(envs_[place]->Step(p.actions, buffers_.BeginStep(env)));
+}
+
+absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed) {
+  Place& p = *places_[place];
+  const int env = static_cast<int>(place);
+  env::CheckedEnv& environment = *envs_[place];
+  env::StepWriter& writer = buffers_.BeginStep(env);
+  absl::Status status = p.status;
+  if (status.ok()) {
+    status = environment.runs_elsewhere() ? environment.Finish(writer) : environment.Step(p.actions, writer);
+  }
+  if (!status.ok()) return BeginAgain(place, std::move(status), seed);
   ++p.step;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     p.returns[slot] += buffers_.reward(env, static_cast<int32_t>(slot));
@@ -251,9 +303,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       input.deterministic = request.deterministic;
       TROUPE_RETURN_IF_ERROR(rows.actor->Act(input, rows.actions.data(), rows.logp.data()));
     }
-    for (size_t place = 0; place < places_.size(); ++place) {
-      if (places_[place]->number >= 0) TROUPE_RETURN_IF_ERROR(StepPlace(place, episodes));
-    }
+    TROUPE_RETURN_IF_ERROR(StepAll(episodes, seed));
   } while (running > 0);
   return Aggregate(config_.env_spec, std::move(episodes));
 }

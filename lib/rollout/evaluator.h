@@ -62,13 +62,16 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 /// Made and used by one thread; blocks as long as the environments do.
 class Evaluator {
  public:
+  /// So often an episode is begun in all when its environment fails.
+  static constexpr int kMaxTries = 3;
+
   /// `num_envs` environments step side by side. Errors as Collector::Create, or of the factory.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(RolloutConfig config, int num_envs = 64);
 
   ~Evaluator();
 
   /// `weights` by policy slot; those of a class without are not looked at. INVALID_ARGUMENT for weights that do not fit
-  /// or no episodes; an environment's error ends the evaluation.
+  /// or no episodes; an error that an environment gives in each of an episode's kMaxTries tries ends the evaluation.
   absl::StatusOr<EvaluationResult> Run(const EvaluationRequest& request,
                                        absl::Span<const policy::WeightSnapshotPtr> weights);
 
@@ -80,7 +83,13 @@ class Evaluator {
 
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
   absl::Status Gather(size_t place);
-  absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes);
+  absl::Status ResetPlace(size_t place, uint64_t seed);
+  /// After a Reset or Step that failed with `status`: plays the episode once more from its beginning, kMaxTries times
+  /// in all. OK at once for an OK `status`.
+  absl::Status BeginAgain(size_t place, absl::Status status, uint64_t seed);
+  void GatherActions(size_t place);
+  absl::Status StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
+  absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
 
   /// The env id that stands for the `index`-th episode of this Run.
   uint32_t EnvId(int64_t index) const { return static_cast<uint32_t>(first_episode_ + index); }

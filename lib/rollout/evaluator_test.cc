@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lib/env/testing/elsewhere_env.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -122,6 +123,40 @@ TEST(EvaluatorTest, DeterministicPlayIgnoresTheActionStream) {
   };
   EXPECT_EQ(distinct_first_actions(sampled), 3u);
   EXPECT_LE(distinct_first_actions(deterministic), 2u) << "the observation's env id is the episode's number";
+}
+
+TEST(EvaluatorTest, WhatFailsOnceIsPlayedAgain) {
+  const Script fine = {{.observe = {0, 1}}, {.observe = {0, 1}, .rewards = {{0, 1.0f}}, .terminate_all = true}};
+  const Script fails = {{.observe = {0, 1}}, {.observe = {0, 1}, .rewards = {{0, 9.0f}}, .fail = true}};
+  for (const bool elsewhere : {false, true}) {
+    // Works in every second of its episodes.
+    class Shaky final : public env::MultiAgentEnv {
+     public:
+      Shaky(std::unique_ptr<env::MultiAgentEnv> good, std::unique_ptr<env::MultiAgentEnv> bad)
+          : good_(std::move(good)), bad_(std::move(bad)) {}
+      const env::EnvSpec& spec() const override { return good_->spec(); }
+      absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override {
+        std::swap(good_, bad_);
+        return good_->Reset(seed, out);
+      }
+      absl::Status Step(env::ActionRows actions, env::StepWriter& out) override { return good_->Step(actions, out); }
+
+     private:
+      std::unique_ptr<env::MultiAgentEnv> good_, bad_;
+    };
+    env::testing::ElsewhereEnv::Calls calls;
+    const RolloutConfig config = ScriptedConfig({}, [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      auto shaky = std::make_unique<Shaky>(MakeScriptedEnv({}, fine), MakeScriptedEnv({}, fails));
+      if (!elsewhere) return shaky;
+      return std::make_unique<env::testing::ElsewhereEnv>(std::move(shaky), calls);
+    });
+    const EvaluationResult result = Evaluate(config, 3, {.episodes = 7});
+    EXPECT_EQ(result.episodes, 7);
+    EXPECT_EQ(result.return_sum.mean, 1) << "nothing of the tries that failed";
+    EXPECT_EQ(result.return_sum.std, 0);
+    EXPECT_EQ(calls.out_of_order, 0);
+    EXPECT_EQ(calls.most_in_flight, elsewhere ? 3 : 0);
+  }
 }
 
 TEST(EvaluatorTest, AnEnvironmentErrorEndsIt) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "lib/env/checked_env.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
@@ -74,6 +75,9 @@ struct Lane {
   // The grant in progress.
   int64_t steps_wanted = 0;
   int64_t steps_taken = 0;
+  int group = 0;              ///< of those that step at the same time, see Collector::RunLanes
+  bool in_flight = false;     ///< its environment computes elsewhere, and its call was started
+  absl::Status start_status;  ///< what starting the call came to
 
   // The fragment being filled.
   int32_t episode_index = -1;  ///< in its episode table

@@ -228,18 +228,21 @@ TEST_P(PpoTrainerTest, SchedulesFollowTrainedEnvSteps) {
 }
 
 TEST_P(PpoTrainerTest, InactiveRowsDoNotCount) {
-  RandomBatch batch(Spec(), kSegments, 1, /*inactive_rows=*/true);
-  const auto a = Make({Spec()}, Options());
+  policy::PolicySpec spec = Spec();
+  spec.normalize_observations = true;
+  RandomBatch batch(spec, kSegments, 1, /*inactive_rows=*/true);
+  const auto a = Make({spec}, Options());
   const learner::PolicyUpdateReport report = Update(a.get(), batch.batch, Context(0));
   EXPECT_EQ(report.trained_rows, std::count(batch.agent_mask.begin(), batch.agent_mask.end(), 1));
   EXPECT_LT(report.trained_rows, 55);
-  // What an inactive agent saw and did is of no weight (its reward still reaches the steps before).
+  // What an inactive agent saw and did is of no weight, to normalizers neither (its reward still reaches the steps
+  // before).
   for (size_t row = 0; row < batch.agent_mask.size(); ++row) {
     if (batch.agent_mask[row] != 0) continue;
     batch.logp[row] -= 1;
     for (int c = 0; c < 3; ++c) batch.obs[row * 3 + c] += 5;
   }
-  const auto b = Make({Spec()}, Options());
+  const auto b = Make({spec}, Options());
   Update(b.get(), batch.batch, Context(0));
   policy::ExpectSameBits(*a->ExportState(kSlot), *b->ExportState(kSlot));
 }

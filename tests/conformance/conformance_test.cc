@@ -3,12 +3,15 @@
 #include "lib/env/conformance.h"
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/registry.h"
+#include "lib/env/wrappers.h"
 #include "lib/envs/register_all.h"
 
 namespace troupe {
@@ -39,6 +42,40 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
       EXPECT_TRUE(report.ok()) << entry.name << ", seed " << seed << "\n" << report.ToString();
       EXPECT_EQ(report.episodes, 60);
     }
+  }
+}
+
+TEST(ConformanceTest, EveryRegisteredEnvironmentBehindWrappers) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  env::WrapperOptions options;
+  options.max_episode_steps = 5;
+  options.rewards = {.scale = -0.5, .low = -1, .high = 2};
+  options.frame_stack = 3;
+  for (const env::EnvRegistry::Entry& entry : registry.entries()) {
+    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      auto env = registry.Make(entry.name, env::EnvArgs());
+      if (!env.ok()) return env;
+      return env::WithWrappers(*std::move(env), options);
+    };
+    const env::ConformanceReport report = env::CheckConformance(make);
+    EXPECT_TRUE(report.ok()) << entry.name << "\n" << report.ToString();
+    EXPECT_GT(report.env_steps, 0);
+    EXPECT_LE(report.env_steps, 5 * report.episodes) << entry.name;
+  }
+}
+
+TEST(ConformanceTest, MasksAndStatesInDicts) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  for (const bool hybrid : {false, true}) {
+    const auto make = [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      auto env = registry.Make("testing/signals", env::EnvArgs({{"dict", true}, {"hybrid", hybrid}}));
+      if (!env.ok()) return env;
+      return env::WithWrappers(*std::move(env), {});
+    };
+    const env::ConformanceReport report = env::CheckConformance(make);
+    EXPECT_TRUE(report.ok()) << report.ToString();  // an action that the mask forbids is an error
   }
 }
 
@@ -78,6 +115,7 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"rock_paper_scissors", {{"rounds", int64_t{33}}}},
       {"testing/turn_based", {{"state", std::string("none")}}},
       {"testing/turn_based", {{"state", std::string("per_agent")}, {"length", int64_t{1}}}},
+      {"testing/signals", {{"hybrid", true}}},
       {"testing/turn_based", {{"length", int64_t{2}}}},
       {"testing/turn_based", {{"length", int64_t{3}}}},
       {"testing/turn_based", {{"length", int64_t{31}}}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ class RecordingTrainer final : public learner::Trainer {
 
   struct Recorded {
     bool train = false;
+    double reward_mean = 0;
     std::vector<std::string> rows;
     std::vector<std::vector<float>> obs;  ///< by row
   };
@@ -46,6 +48,8 @@ class RecordingTrainer final : public learner::Trainer {
       if (update.policies.size() <= slot) update.policies.resize(slot + 1);
       update.policies[slot].train = rows.train;
       const size_t width = rows.obs.size() / static_cast<size_t>(rows.rows);
+      const double reward_sum = std::accumulate(rows.rewards.begin(), rows.rewards.end(), 0.0);
+      update.policies[slot].reward_mean = reward_sum / static_cast<double>(rows.rows);
       for (const learner::TrainSegment& segment : rows.segments) {
         for (int64_t r = segment.first_row; r < segment.first_row + segment.rows; ++r) {
           const char* const agents[] = {"alice", "bob", "carol"};

@@ -144,5 +144,22 @@ TEST_F(WholePathTest, CompleteEpisodes) { Train(Resolve({"batch_mode=complete_ep
 
 TEST_F(WholePathTest, ContinuousActions) { Train(Resolve({"env.args={continuous_actions: true}"}), 2, 4); }
 
+TEST_F(WholePathTest, BytesMasksAndMixedActions) {
+  const config::ResolvedRun run = Resolve({"env.name=testing/signals", "env.args={hybrid: true}"});
+  EXPECT_EQ(run.policies[0].observation_space.flat_dtype(), tensor::DType::kUint8);
+  EXPECT_EQ(run.policies[0].mask_size(), 3 + 4);
+  EXPECT_EQ(Train(run, 1, 4), Train(run, 2, 4));
+}
+
+TEST_F(WholePathTest, GroupsStacksOfFramesAndStatesOfDicts) {
+  const config::ResolvedRun run =
+      Resolve({"env.name=testing/signals", "env.args={dict: true}", "env.groups={both: [agent_1, agent_0]}",
+               "env.frame_stack=2", "env.max_episode_steps=5", "algorithm.use_global_state=true"});
+  EXPECT_EQ(run.agent_ids(), std::vector<std::string>{"both"});
+  EXPECT_EQ(run.policies[0].observation_size(), 2 * 2 * 24);
+  EXPECT_EQ(run.policies[0].critic_state_size, 4);
+  Train(run, 2, 4);
+}
+
 }  // namespace
 }  // namespace troupe::integration

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lib/envs/testing/faulty.h"
+#include "lib/envs/testing/signals.h"
 #include "lib/envs/testing/turn_based.h"
 
 namespace troupe::envs {
@@ -17,6 +18,11 @@ void RegisterTesting(env::EnvRegistry& registry) {
                      .description = "for tests: breaks the contract on order",
                      .factory = [](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
                        return Faulty::Make(std::move(args));
+                     }});
+  registry.Register({.name = "testing/signals",
+                     .description = "for tests: images of bytes, masks and mixed actions",
+                     .factory = [](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+                       return Signals::Make(std::move(args));
                      }});
 }
 

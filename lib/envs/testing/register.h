@@ -4,7 +4,7 @@
 
 namespace troupe::envs {
 
-/// Adds `testing/turn_based` and `testing/faulty`.
+/// Adds `testing/turn_based`, `testing/faulty` and `testing/signals`.
 void RegisterTesting(env::EnvRegistry& registry);
 
 }  // namespace troupe::envs

@@ -1,0 +1,137 @@
+// Masks at every discrete leaf of an action space of many parts, for every back end.
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "lib/base/philox.h"
+#include "lib/inference/actor.h"
+#include "lib/policy/parameter_layout.h"
+#include <gtest/gtest.h>
+
+namespace troupe::inference {
+namespace {
+
+using space::ActionWord;
+using space::Space;
+
+constexpr int64_t kRows = 400;
+constexpr int64_t kMask = 3 + 6 + 4;  ///< categories
+constexpr int64_t kWords = 7;
+
+/// Sorted by key: a Box first, then leaves of 3, 2 + 4 categories and two bits.
+policy::PolicySpec MixedSpec() {
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId("p");
+  spec.observation_space = *Space::Box(-1, 1, {4});
+  spec.action_space = *Space::Dict({{"b", *Space::Discrete(3, 5)},
+                                    {"c", *Space::MultiDiscrete({2, 4})},
+                                    {"d", *Space::MultiBinary(2)},
+                                    {"a", *Space::Box(-1, 1, {2})}});
+  spec.model.actor_hidden_sizes = {16};
+  spec.has_action_mask = true;
+  return spec;
+}
+
+class ActorMaskTest : public testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    if (!FindKernels(GetParam()).ok()) GTEST_SKIP() << "this processor has no such instructions";
+    weights_->id = spec_.id;
+    weights_->version = {1, 5};
+    weights_->actor.resize(static_cast<size_t>(layout_.actor_size()));
+    for (float& weight : weights_->actor) weight = static_cast<float>(0.5 * random_.Normal());
+    actor_ = *Actor::Create(spec_, 3, GetParam());
+    ASSERT_TRUE(actor_->SetWeights(weights_).ok());
+    for (float& element : obs_) element = static_cast<float>(random_.Uniform(-1, 1));
+    for (uint8_t& allowed : mask_) allowed = random_.Below(2) == 0 ? 0 : 1;
+    for (int64_t r = 0; r < kRows; ++r) {
+      keys_.push_back({static_cast<uint32_t>(r), 0, 0, 7});
+      for (const space::ActionLeaf& leaf : leaves_) {
+        if (leaf.kind != space::ActionLeaf::Kind::kCategorical) continue;
+        MaskOf(r, leaf)[random_.Below(static_cast<uint32_t>(leaf.categories))] = 1;
+      }
+    }
+  }
+
+  uint8_t* MaskOf(int64_t row, const space::ActionLeaf& leaf) { return mask_.data() + row * kMask + leaf.mask_offset; }
+  ActInput Input(bool deterministic) const { return {kRows, obs_.data(), mask_.data(), keys_.data(), deterministic}; }
+  float LogStd(int64_t word) const {
+    return weights_->actor[static_cast<size_t>(layout_.Find("actor.log_std")->offset + word)];
+  }
+
+  const policy::PolicySpec spec_ = MixedSpec();
+  const policy::ParameterLayout layout_ = policy::ParameterLayout::For(spec_);
+  const std::vector<space::ActionLeaf> leaves_ = space::ActionLeaves(spec_.action_space);
+  base::PhiloxSequence random_{base::PhiloxKey::Make(4, base::RandomStream::kTest), {}};
+  const std::shared_ptr<policy::WeightSnapshot> weights_ = std::make_shared<policy::WeightSnapshot>();
+  std::unique_ptr<Actor> actor_;
+  std::vector<float> obs_ = std::vector<float>(kRows * 4);
+  std::vector<uint8_t> mask_ = std::vector<uint8_t>(kRows * kMask);
+  std::vector<RowKey> keys_;
+};
+
+TEST_P(ActorMaskTest, NoLeafTakesWhatItsMaskForbidsAndLogpIsOfTheRest) {
+  ASSERT_EQ(spec_.mask_size(), kMask);
+  ASSERT_EQ(spec_.action_words(), kWords);
+  std::vector<float> outputs(static_cast<size_t>(kRows * (kMask + 2)));
+  ASSERT_TRUE(actor_->Forward(Input(false), absl::MakeSpan(outputs)).ok());
+  for (const bool deterministic : {false, true}) {
+    std::vector<ActionWord> actions(static_cast<size_t>(kRows * kWords));
+    std::vector<float> logp(static_cast<size_t>(kRows));
+    ASSERT_TRUE(actor_->Act(Input(deterministic), actions.data(), logp.data()).ok());
+    for (int64_t r = 0; r < kRows; ++r) {
+      const float* logits = &outputs[static_cast<size_t>(r * (kMask + 2))];
+      const float* means = logits + kMask;
+      const ActionWord* action = &actions[static_cast<size_t>(r * kWords)];
+      double expected = 0;
+      for (const space::ActionLeaf& leaf : leaves_) {
+        if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
+          for (int64_t w = 0; w < leaf.words; ++w) {
+            const double log_std = double{LogStd(w)};
+            const double z = (double{action[leaf.word + w].f32} - double{means[w]}) / std::exp(log_std);
+            expected -= 0.5 * z * z + log_std + 0.5 * std::log(2 * M_PI);
+          }
+          continue;
+        }
+        const uint8_t* allowed = MaskOf(r, leaf);
+        const int64_t category = action[leaf.word].i32 - leaf.start;
+        ASSERT_TRUE(category >= 0 && category < leaf.categories);
+        ASSERT_EQ(allowed[category], 1) << "row " << r << ", word " << leaf.word;
+        double total = 0;
+        for (int64_t c = 0; c < leaf.categories; ++c) {
+          if (allowed[c] != 0) total += std::exp(double{logits[leaf.mask_offset + c]});
+          if (deterministic && allowed[c] != 0) {
+            EXPECT_LE(logits[leaf.mask_offset + c], logits[leaf.mask_offset + category]) << "not the best allowed one";
+          }
+        }
+        expected += double{logits[leaf.mask_offset + category]} - std::log(total);
+      }
+      ASSERT_NEAR(logp[static_cast<size_t>(r)], expected, 1e-4) << "row " << r;
+    }
+  }
+}
+
+TEST_P(ActorMaskTest, OneLeafWithoutAnAllowedCategoryIsAnError) {
+  for (const space::ActionLeaf& leaf : leaves_) {
+    if (leaf.kind != space::ActionLeaf::Kind::kCategorical) continue;
+    const std::vector<uint8_t> before = mask_;
+    std::fill_n(MaskOf(17, leaf), leaf.categories, uint8_t{0});
+    std::vector<ActionWord> actions(static_cast<size_t>(kRows * kWords));
+    std::vector<float> logp(static_cast<size_t>(kRows));
+    const absl::Status status = actor_->Act(Input(false), actions.data(), logp.data());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << "word " << leaf.word;
+    EXPECT_NE(status.message().find("env 17, episode 0, agent slot 0, step 7"), std::string::npos) << status;
+    mask_ = before;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ActorMaskTest, testing::Values(Backend::kEigen, Backend::kAvx2, Backend::kAvx512),
+                         [](const auto& info) {
+                           return info.param == Backend::kEigen  ? "Eigen"
+                                  : info.param == Backend::kAvx2 ? "Avx2"
+                                                                 : "Avx512";
+                         });
+
+}  // namespace
+}  // namespace troupe::inference
