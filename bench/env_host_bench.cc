@@ -7,13 +7,17 @@
 // as it is finished), and the bytes of observations that crossed a second. bench/env_host_bench.py compares this with
 // bare loops and with other vector environments.
 
+#include <unistd.h>
+
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
@@ -55,6 +59,25 @@ struct Bench {
  private:
   std::vector<space::ActionWord> words_;
   std::vector<const space::ActionWord*> rows_;
+};
+
+/// CPU seconds that the processes have used: what they could do each on a core of its own, whatever else runs here.
+double CpuSeconds(const std::vector<pid_t>& pids) {
+  double ticks = 0;
+  for (const pid_t pid : pids) {
+    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+    std::string word;
+    for (int field = 1; file >> word && field < 15; ++field) {
+      if (field == 14) ticks += std::atof(word.c_str());
+    }
+    ticks += std::atof(word.c_str());  // 15: in the kernel
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+struct Rate {
+  double per_s = 0;
+  double per_cpu_s = 0;
 };
 
 absl::StatusOr<double> Rounds(Bench& bench, absl::Duration time) {
@@ -139,15 +162,24 @@ absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
              static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
   }
   TROUPE_RETURN_IF_ERROR(Rounds(bench, absl::Seconds(0.3)).status());  // warm
-  TROUPE_ASSIGN_OR_RETURN(const double rounds, Rounds(bench, absl::Seconds(seconds)));
-  TROUPE_ASSIGN_OR_RETURN(const double pipelined, Pipelined(bench, absl::Seconds(seconds)));
+  const auto measure = [&](auto&& run) -> absl::StatusOr<Rate> {
+    const double cpu = CpuSeconds(pool->PidsForTesting());
+    const absl::Time begin = absl::Now();
+    TROUPE_ASSIGN_OR_RETURN(const double per_s, run(bench, absl::Seconds(seconds)));
+    const double steps = per_s * absl::ToDoubleSeconds(absl::Now() - begin);
+    return Rate{per_s, steps / (CpuSeconds(pool->PidsForTesting()) - cpu)};
+  };
+  TROUPE_ASSIGN_OR_RETURN(const Rate rounds, measure(Rounds));
+  TROUPE_ASSIGN_OR_RETURN(const Rate pipelined, measure(Pipelined));
   return Json{{"env", words[0]},
               {"processes", options.processes},
               {"envs", num_envs},
-              {"env_steps_per_s_rounds", rounds},
-              {"env_steps_per_s_pipelined", pipelined},
+              {"env_steps_per_s_rounds", rounds.per_s},
+              {"env_steps_per_cpu_s_rounds", rounds.per_cpu_s},
+              {"env_steps_per_s_pipelined", pipelined.per_s},
+              {"env_steps_per_cpu_s_pipelined", pipelined.per_cpu_s},
               {"observation_bytes_per_step", bytes},
-              {"observation_gb_per_s_pipelined", pipelined * static_cast<double>(bytes) / 1e9}};
+              {"observation_gb_per_s_pipelined", pipelined.per_s * static_cast<double>(bytes) / 1e9}};
 }
 
 }  // namespace

@@ -5,8 +5,9 @@ SuperSuit's vector environments, in one run.
     PYTHON bench/env_host_bench.py [--binary FILE] [--processes 1] [--seconds 3] [--repeat 3] [--only CASE …]
 
 PYTHON is an interpreter with numpy; cases whose packages it lacks (mpe2, lbforaging, gymnasium, supersuit) are reported
-as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and the lowest and
-highest ratio of a repetition.
+as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and of the
+repetitions' ratios the median, lowest and highest. Rates are by the clock, and by the CPU time of the host's process or
+of the bare loop: what a core of its own would give, whatever else runs on the machine.
 """
 
 import argparse
@@ -24,15 +25,15 @@ sys.path[:0] = [TESTING, os.path.join(ROOT, "python")]
 
 
 def host(arguments, env, args, processes, envs):
-    """The host's (steps in rounds a second, steps pipelined a second, GB/s)."""
+    """What the host's bench says, as a dict."""
     command = [arguments.binary, "python:" + env, json.dumps(args), "--interpreter", sys.executable, "--path", TESTING]
     command += ["--processes", str(processes), "--envs", str(envs), "--seconds", str(arguments.seconds)]
-    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return (
-        result["env_steps_per_s_rounds"],
-        result["env_steps_per_s_pipelined"],
-        result["observation_gb_per_s_pipelined"],
-    )
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def per_second(result, how):
+    """(steps a second, steps a CPU second) of the host."""
+    return result[f"env_steps_per_s_{how}"], result[f"env_steps_per_cpu_s_{how}"]
 
 
 def bare_parallel(make, seconds):
@@ -41,14 +42,14 @@ def bare_parallel(make, seconds):
     env.reset(seed=1)
     spaces = {agent: env.action_space(agent).n for agent in env.possible_agents}
     table = [{agent: (i * 7 + j) % n for j, (agent, n) in enumerate(spaces.items())} for i in range(1009)]
-    steps, begin = 0, time.perf_counter()
+    steps, begin, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - begin < seconds:
         for _ in range(50):
             if not env.agents:
                 env.reset()
             env.step(table[steps % 1009])
             steps += 1
-    return steps / (time.perf_counter() - begin)
+    return steps / (time.perf_counter() - begin), steps / (time.process_time() - cpu)
 
 
 def bare_foraging(name, seconds):
@@ -60,14 +61,14 @@ def bare_foraging(name, seconds):
     env.reset(seed=1)
     sizes = [space.n for space in env.action_space]
     table = [tuple((i * 7 + j) % n for j, n in enumerate(sizes)) for i in range(1009)]
-    steps, begin = 0, time.perf_counter()
+    steps, begin, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - begin < seconds:
         for _ in range(50):
             _, _, terminated, truncated, _ = env.step(table[steps % 1009])
             steps += 1
             if terminated or truncated:
                 env.reset()
-    return steps / (time.perf_counter() - begin)
+    return steps / (time.perf_counter() - begin), steps / (time.process_time() - cpu)
 
 
 def gym_dummy(microseconds):
@@ -133,7 +134,7 @@ def async_vector(microseconds, processes, seconds):
         while time.perf_counter() - begin < seconds:
             envs.step(actions)
             steps += processes
-        return steps / (time.perf_counter() - begin)
+        return steps / (time.perf_counter() - begin), 0
     finally:
         envs.close()
 
@@ -154,7 +155,7 @@ def concat_vec(microseconds, processes, envs, seconds):
         while time.perf_counter() - begin < seconds:
             vector.step(actions)
             steps += vector.num_envs // agents
-        return steps / (time.perf_counter() - begin)
+        return steps / (time.perf_counter() - begin), 0
     finally:
         vector.close()
 
@@ -175,40 +176,49 @@ def cases(arguments):
         "mpe2 simple_spread_v3, one process": (
             ["mpe2"],
             {
-                "host, rounds": lambda: host(arguments, "mpe2.simple_spread_v3", {}, 1, 16)[0],
-                "host, pipelined": lambda: host(arguments, "mpe2.simple_spread_v3", {}, 1, 16)[1],
+                "host, rounds": lambda: per_second(host(arguments, "mpe2.simple_spread_v3", {}, 1, 16), "rounds"),
+                "host, pipelined": lambda: per_second(host(arguments, "mpe2.simple_spread_v3", {}, 1, 16), "pipelined"),
                 "bare loop": lambda: bare_parallel(spread, seconds),
             },
         ),
         f"lbforaging {forage}, one process": (
             ["lbforaging"],
             {
-                "host, rounds": lambda: host(arguments, "lbforaging:" + forage, {}, 1, 16)[0],
-                "host, pipelined": lambda: host(arguments, "lbforaging:" + forage, {}, 1, 16)[1],
+                "host, rounds": lambda: per_second(host(arguments, "lbforaging:" + forage, {}, 1, 16), "rounds"),
+                "host, pipelined": lambda: per_second(host(arguments, "lbforaging:" + forage, {}, 1, 16), "pipelined"),
                 "bare loop": lambda: bare_foraging(forage, seconds),
             },
         ),
         "dummy of 5 us, two agents, one process": (
             [],
             {
-                "host, rounds": lambda: host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, 1, 16)[0],
-                "host, pipelined": lambda: host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, 1, 16)[1],
+                "host, rounds": lambda: per_second(
+                    host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, 1, 16), "rounds"
+                ),
+                "host, pipelined": lambda: per_second(
+                    host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, 1, 16), "pipelined"
+                ),
                 "bare loop": lambda: bare_parallel(lambda: host_test_envs.Dummy(5.0), seconds),
             },
         ),
         f"dummy of 5 us, {processes} process(es) each": (
             ["gymnasium", "supersuit"],
             {
-                "host, rounds": lambda: host(
-                    arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, processes, 16 * processes
-                )[0],
+                "host, rounds": lambda: per_second(
+                    host(arguments, "host_test_envs:Dummy", {"microseconds": 5.0}, processes, 16 * processes), "rounds"
+                ),
                 "AsyncVectorEnv": lambda: async_vector(5.0, processes, seconds),
                 "concat_vec_envs": lambda: concat_vec(5.0, processes, 16 * processes, seconds),
             },
         ),
         "84x84x4 uint8, four agents (GB/s)": (
             [],
-            {"host, pipelined": lambda: host(arguments, "host_test_envs:Images", {}, 1, 8)[2]},
+            {
+                "host, pipelined": lambda: (
+                    host(arguments, "host_test_envs:Images", {}, 1, 8)["observation_gb_per_s_pipelined"],
+                    0,
+                )
+            },
         ),
     }
 
@@ -236,15 +246,26 @@ def main():
                 rates[contender].append(run())
         first = next(iter(rates))
         for contender, values in rates.items():
-            ratios = [a / b for a, b in zip(rates[first], values)]
-            median = statistics.median(values)
-            text = f"{median:,.0f}" if median > 100 else f"{median:.2f}"
-            versus = (
-                ""
-                if contender == first
-                else f"  {first} / this: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            )
-            print(f"  {contender:16} {text:>12}{versus}", flush=True)
+            text = f"  {contender:16} {shown(values, 0):>10} /s"
+            if contender != first:
+                text += f"; {first} / this: {ratio(rates[first], values, 0)}"
+            if values[0][1]:
+                text += f"; {shown(values, 1)} / CPU s"
+                if contender != first:
+                    text += f", ratio {ratio(rates[first], values, 1)}"
+            print(text, flush=True)
+
+
+def shown(values, column):
+    """The median."""
+    median = statistics.median(value[column] for value in values)
+    return f"{median:,.0f}" if median > 100 else f"{median:.2f}"
+
+
+def ratio(firsts, values, column):
+    """Median, lowest and highest of the repetitions' ratios."""
+    ratios = [first[column] / value[column] for first, value in zip(firsts, values)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 if __name__ == "__main__":
