@@ -5,9 +5,9 @@ SuperSuit's vector environments, in one run.
     PYTHON bench/env_host_bench.py [--binary FILE] [--processes 1] [--seconds 3] [--repeat 3] [--only CASE …]
 
 PYTHON is an interpreter with numpy; cases whose packages it lacks (mpe2, lbforaging, gymnasium, supersuit) are reported
-as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and the median, lowest
-and highest ratio of the repetitions. Rates are by the clock, and by the CPU time of the host's process or of the bare
-loop: what a core of its own would give, whatever else runs on the machine.
+as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and of the
+repetitions' ratios the median, lowest and highest. Rates are by the clock, and by the CPU time of the host's process or
+of the bare loop: what a core of its own would give, whatever else runs on the machine.
 """
 
 import argparse

@@ -33,8 +33,8 @@ class HostEnv final : public env::MultiAgentEnv {
   absl::Status StartStep(env::ActionRows actions) override;
   absl::Status Finish(env::StepWriter& out) override;
 
-  /// Whether Finish would return without waiting.
-  bool Answered() const { return process_ == nullptr || process_->dead() || process_->Answered(ticket_); }
+  /// Whether Finish would return at once, so that a caller need not wait for a process that starts anew. Never waits.
+  bool Settled() { return process_ == nullptr || process_->Settled(ticket_); }
 
  private:
   /// A place in a process that lives.

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/envhost/host_env.h"
 #include "lib/envhost/host_pool.h"
 #include "lib/envhost/testing/player.h"
 
@@ -90,6 +91,39 @@ TEST(HostFaultsTest, AKilledChildIsReplaced) {
   EXPECT_EQ((*pool)->stats().deaths, 1);
   EXPECT_EQ((*pool)->stats().restarts, 1);
   EXPECT_EQ((*pool)->stats().errors, 2);
+}
+
+TEST(HostFaultsTest, ACallerNeedNotWaitForARestart) {
+  HostOptions options = Options(2);
+  options.step_timeout = absl::Milliseconds(200);
+  auto pool = MakePool("Faulty", options, {{"faults", "hang"}, {"at_step", int64_t{3}}});
+  ASSERT_TRUE(pool.ok());
+  auto made = (*pool)->MakeEnv();
+  ASSERT_TRUE(made.ok());
+  auto& env = dynamic_cast<HostEnv&>(**made);
+  Player other(**pool, 1);
+  env::SlotBuffers buffers(env.spec(), 1);
+  space::ActionWord word;
+  word.i32 = 1;
+  const std::vector<const space::ActionWord*> rows = {&word, &word};
+  // The other environment begins episode after episode until the first one has something to say.
+  const auto play_other_until_settled = [&] {
+    int64_t calls = 0;
+    while (!env.Settled()) {
+      EXPECT_TRUE(other.Reset().ok());
+      ++calls;
+    }
+    return calls;
+  };
+  ASSERT_TRUE(other.Reset().ok());
+  ASSERT_TRUE(env.Reset({1, 0, 0}, buffers.BeginStep(0)).ok());
+  for (int step = 0; step < 2; ++step) ASSERT_TRUE(env.Step(rows, buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(env.StartStep(rows).ok());
+  EXPECT_GT(play_other_until_settled(), 0);
+  EXPECT_EQ(env.Finish(buffers.BeginStep(0)).code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(env.StartReset({1, 0, 1}).ok());
+  EXPECT_GT(play_other_until_settled(), 0) << "another process was started, which takes longer than a step";
+  EXPECT_TRUE(env.Finish(buffers.BeginStep(0)).ok());
 }
 
 TEST(HostFaultsTest, RestartsHaveABudget) {
