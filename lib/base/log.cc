@@ -1,7 +1,5 @@
 #include "lib/base/log.h"
 
-#include <cstdio>
-
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 namespace troupe::base {
@@ -15,25 +13,6 @@ void InitLogging(std::string_view process_name, std::string_view level) {
   logger->set_level(known ? spdlog::level::from_str(name) : spdlog::level::info);
   logger->flush_on(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
-}
-
-std::string LogSafe(std::string_view text, size_t max_chars) {
-  std::string out;
-  for (const char c : text) {
-    if (out.size() >= max_chars) {
-      out += "...";
-      break;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      out.push_back(c);
-    } else {
-      char escaped[5];
-      std::snprintf(escaped, sizeof(escaped), "\\x%02x", byte);
-      out += escaped;
-    }
-  }
-  return out;
 }
 
 }  // namespace troupe::base

@@ -11,9 +11,9 @@
 namespace troupe::config {
 namespace {
 
-std::vector<std::string> Examples() {
+std::vector<std::string> Examples(const std::string& folder = TROUPE_SOURCE_DIR "/examples") {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(TROUPE_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   }
   return paths;
@@ -40,6 +40,17 @@ TEST(ExamplesTest, EveryExampleResolvesAndItsCanonicalTextIsTheSameRun) {
     const absl::StatusOr<ResolvedRun> worker = ResolveRun(*again, registry);
     ASSERT_TRUE(worker.ok()) << worker.status();
     EXPECT_EQ(worker->schema.Hash(), run->schema.Hash()) << "a worker would be refused";
+  }
+}
+
+// Resolving them takes the packages of their environments; reading them does not.
+TEST(ExamplesTest, PythonExamplesAreRead) {
+  const std::vector<std::string> paths = Examples(TROUPE_SOURCE_DIR "/examples/python");
+  EXPECT_GE(paths.size(), 6u);
+  for (const std::string& path : paths) {
+    const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path, {});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_NE(config->ToYaml().find("python:"), std::string::npos) << path;
   }
 }
 

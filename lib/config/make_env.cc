@@ -1,23 +1,31 @@
 #include "lib/config/make_env.h"
 
+#include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/env/plugin_env.h"
+#include "lib/env/plugin_file.h"
 #include "lib/env/wrappers.h"
 
 namespace troupe::config {
 namespace {
 
 /// The argument without which the environment could be made; empty when no single one is to blame.
-std::string CulpritArgument(const env::EnvRegistry& registry, std::string_view name, const env::EnvArgs& args) {
+std::string CulpritArgument(
+    const std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>(env::EnvArgs)>& make,
+    const env::EnvArgs& args) {
   for (const auto& [argument, value] : args.values()) {
     std::map<std::string, env::ArgValue> others = args.values();
     others.erase(argument);
-    if (registry.Make(name, env::EnvArgs(others)).ok()) return argument;
+    if (make(env::EnvArgs(others)).ok()) return argument;
   }
   return "";
 }
@@ -40,20 +48,65 @@ std::string KeyOf(env::WrapperOption option) {
   return "env";
 }
 
+bool IsPython(const EnvSettings& settings) { return absl::StartsWith(settings.name, envhost::kPythonPrefix); }
+
+absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakePythonEnv(const EnvSettings& settings,
+                                                                  std::shared_ptr<envhost::HostPool> pool,
+                                                                  std::string* key) {
+  if (pool == nullptr) {
+    EnvSettings alone = settings;
+    alone.python.processes = 1;
+    TROUPE_ASSIGN_OR_RETURN(pool, MakeHostPool(alone, key));
+  }
+  if (key != nullptr) *key = "env.name";
+  return pool->MakeEnv();
+}
+
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::string& path) {
+  const char* const search = std::getenv("TROUPE_PLUGIN_PATH");
+  TROUPE_ASSIGN_OR_RETURN(const std::string found, env::FindEnvPlugin(path, search == nullptr ? "" : search));
+  return env::EnvPlugin::Load(found);
+}
+
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key) {
+  if (!IsPython(settings)) return nullptr;
+  if (key != nullptr) *key = "env.python";
+  return envhost::HostPool::Create(settings.python, settings.name, settings.args);
+}
+
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,
-                                                            const env::EnvRegistry& registry, std::string* key) {
+                                                            const env::EnvRegistry& registry, std::string* key,
+                                                            std::shared_ptr<envhost::HostPool> pool) {
   const auto blame = [key](std::string culprit) {
     if (key != nullptr) *key = std::move(culprit);
   };
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = registry.Make(settings.name, settings.args);
+  const bool is_python = IsPython(settings);
+  std::shared_ptr<const env::EnvPlugin> plugin;  // null: the environment is built in
+  if (!settings.plugin.empty()) {
+    absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> loaded =
+        is_python ? absl::InvalidArgumentError(absl::StrCat("is '", base::LogSafe(settings.plugin),
+                                                            "', but the environment ", base::LogSafe(settings.name),
+                                                            " is in Python; expected one of the two"))
+                  : LoadEnvPlugin(settings.plugin);
+    if (!loaded.ok()) {
+      blame("env.plugin");
+      return std::move(loaded).status();
+    }
+    plugin = *std::move(loaded);
+  }
+  const auto make = [&](const env::EnvArgs& args) {
+    return plugin != nullptr ? plugin->Make(settings.name, args) : registry.Make(settings.name, args);
+  };
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env =
+      is_python ? MakePythonEnv(settings, std::move(pool), key) : make(settings.args);
   if (!env.ok()) {
-    if (key == nullptr) return env;
+    if (key == nullptr || is_python) return env;
     if (absl::IsNotFound(env.status())) {
       blame("env.name");
     } else {
-      const std::string culprit = CulpritArgument(registry, settings.name, settings.args);
+      const std::string culprit = CulpritArgument(make, settings.args);
       blame(culprit.empty() ? "env.args" : absl::StrCat("env.args.", base::LogSafe(culprit)));
     }
     return env;

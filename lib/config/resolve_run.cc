@@ -40,6 +40,15 @@ absl::Status KeyError(const RunConfig& config, const std::string& key, const std
   return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
 }
 
+env::ArgValue ToArgValue(const v1::Argument& argument);
+
+template <typename Arguments>
+env::ArgMap ToArgValues(const Arguments& arguments) {
+  env::ArgMap values;
+  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
+  return values;
+}
+
 env::ArgValue ToArgValue(const v1::Argument& argument) {
   switch (argument.value_case()) {
     case v1::Argument::kBoolValue:
@@ -50,44 +59,16 @@ env::ArgValue ToArgValue(const v1::Argument& argument) {
       return argument.double_value();
     case v1::Argument::kStringValue:
       return argument.string_value();
+    case v1::Argument::kListValue: {
+      env::ArgList list;
+      for (const v1::Argument& value : argument.list_value().values()) list.push_back(ToArgValue(value));
+      return list;
+    }
+    case v1::Argument::kMapValue:
+      return ToArgValues(argument.map_value().entries());
     default:
       return std::monostate();
   }
-}
-
-template <typename Arguments>
-std::map<std::string, env::ArgValue> ToArgValues(const Arguments& arguments) {
-  std::map<std::string, env::ArgValue> values;
-  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
-  return values;
-}
-
-/// What stands between the environment and the policies.
-absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
-  const v1::EnvConfig& env = config.proto().env();
-  env::WrapperOptions wrappers;
-  wrappers.max_episode_steps = env.max_episode_steps();
-  wrappers.dict_keys = {.state = env.state_key(), .action_mask = env.action_mask_key()};
-  for (const v1::AgentGroup& from : env.groups()) {
-    env::AgentGroup& group = wrappers.groups.emplace_back();
-    group.name = from.name();
-    group.agents = {from.agents().begin(), from.agents().end()};
-    // The text was checked when it was read.
-    if (!from.obs_space().empty()) {
-      TROUPE_ASSIGN_OR_RETURN(group.observation_space, space::ParseSpace(from.obs_space()));
-    }
-    if (!from.act_space().empty()) {
-      TROUPE_ASSIGN_OR_RETURN(group.action_space, space::ParseSpace(from.act_space()));
-    }
-  }
-  wrappers.rewards.scale = env.reward_scale();
-  if (env.has_reward_clip()) {
-    wrappers.rewards.low = env.reward_clip().low();
-    wrappers.rewards.high = env.reward_clip().high();
-  }
-  wrappers.frame_stack = env.frame_stack();
-  wrappers.observation_fn = config.proto().multi_agent().observation_fn();
-  return wrappers;
 }
 
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
@@ -95,9 +76,7 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
-  run->env.name = env.name();
-  run->env.args = EnvArgsOf(run->config);
-  TROUPE_ASSIGN_OR_RETURN(run->env.wrappers, WrappersOf(run->config));
+  TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {

@@ -162,7 +162,7 @@ device: cpu
 learner_threads: 2
 stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
 evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false}
-experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p}}
+experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
 learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
 )");
   EXPECT_EQ(run.seed, 9u);
@@ -191,6 +191,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
   EXPECT_EQ(run.experiment.keep_checkpoints, 2);
   EXPECT_EQ(run.experiment.directory, "out");
   EXPECT_EQ(std::get<std::string>(run.experiment.wandb_kwargs.at("project")), "p");
+  EXPECT_EQ(env::ArgText(run.experiment.wandb_kwargs.at("config")), R"({"sizes":[1,2.5,null]})");
   EXPECT_EQ(run.evaluation.interval_env_steps, 100);
   EXPECT_EQ(run.evaluation.episodes, 7);
   EXPECT_EQ(run.evaluation.num_workers, 2);
@@ -389,14 +390,14 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "learner_threads=1", "learner.join_timeout_s=1",
+                       "device=cpu", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
                        "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
                   .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, learner_threads, learner, "
+            "change stop, num_workers, evaluation, experiment, device, env.plugin, learner_threads, learner, "
             "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
             "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "
             "multi_agent.policy_states_are_swappable");

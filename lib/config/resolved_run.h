@@ -96,6 +96,9 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
 /// env.args of a configuration, for those who need an environment and no run.
 env::EnvArgs EnvArgsOf(const RunConfig& config);
 
+/// The environment that the configuration describes, not made yet.
+absl::StatusOr<EnvSettings> EnvSettingsOf(const RunConfig& config);
+
 /// Environments of the whole run.
 int32_t TotalEnvs(const RunConfig& config);
 

@@ -24,6 +24,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "evaluation",
                                                                 "experiment",
                                                                 "device",
+                                                                "env.plugin",
                                                                 "learner_threads",
                                                                 "learner",
                                                                 "multi_agent.policies_to_train",

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
@@ -98,7 +99,9 @@ absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std
     return absl::NotFoundError(absl::StrCat(path, ": is a directory, expected a YAML file"));
   }
   text << file.rdbuf();
-  return FromYaml(text.str(), path, overrides);
+  TROUPE_ASSIGN_OR_RETURN(RunConfig config, FromYaml(text.str(), path, overrides));
+  config.AnchorPaths(path);
+  return config;
 }
 
 absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string_view source,
@@ -120,6 +123,19 @@ absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string
   config.proto_ = proto;
   config.places_ = places;
   return config;
+}
+
+void RunConfig::AnchorPaths(const std::string& file) {
+  const std::filesystem::path plugin = proto_->env().plugin();
+  if (plugin.empty()) return;
+  const bool in_file = absl::StartsWith(Where("env.plugin"), absl::StrCat(file, ":"));
+  std::error_code error;
+  const std::filesystem::path base = in_file ? std::filesystem::path(file).parent_path() : std::filesystem::path();
+  const std::filesystem::path full = std::filesystem::absolute(base / plugin, error);
+  if (error) return;  // no working directory: the path stays as it was written
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  proto->mutable_env()->set_plugin(full.lexically_normal().string());
+  proto_ = std::move(proto);
 }
 
 std::string RunConfig::experiment_directory() const { return proto_->experiment().directory(); }

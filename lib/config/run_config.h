@@ -27,6 +27,8 @@ class RunConfig {
   RunConfig();
 
   /// The file at `path`, then `overrides` ("algorithm.lr=1e-3", the value in YAML) in order. An empty file is an error.
+  /// A relative env.plugin becomes absolute: in the file it is relative to the file's folder, in an override to the
+  /// working directory.
   static absl::StatusOr<RunConfig> FromFile(const std::string& path, const std::vector<std::string>& overrides = {});
   /// The same from text; `source` stands for the file's name in errors.
   static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
@@ -51,6 +53,8 @@ class RunConfig {
 
  private:
   struct Places;
+
+  void AnchorPaths(const std::string& file);
 
   std::shared_ptr<const v1::RunConfig> proto_;
   std::shared_ptr<const Places> places_;

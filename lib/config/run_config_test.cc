@@ -1,6 +1,7 @@
 #include "lib/config/run_config.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -148,8 +149,9 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
   EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  name: ippo\n  gamma:\n"),
             "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1]");
   EXPECT_EQ(ErrorOf("env: {name: [a]}"), "run.yaml:1:13: env.name: got a list, expected a string");
-  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [1]}}"),
-            "run.yaml:1:26: env.args.N: got a list, expected a number, a string, a boolean or null");
+  EXPECT_EQ(ErrorOf("env: {name: a, args: [1]}"),
+            "run.yaml:1:22: env.args: got a list, expected a mapping of names to numbers, strings, booleans, null, and "
+            "lists and mappings of these");
   EXPECT_EQ(ErrorOf("algorithm: {critic_lr: x}"),
             "run.yaml:1:24: algorithm.critic_lr: got \"x\", expected a number in [0, 1000] or {initial, final, "
             "env_steps}, or auto");
@@ -320,6 +322,96 @@ TEST(RunConfigTest, OverridesGoTheSameWay) {
   EXPECT_EQ(config.Where("device"), "default");
 }
 
+TEST(RunConfigTest, ArgumentsNest) {
+  const RunConfig config =
+      Parse("env: {name: a, args: {t: [[1, 2.5], [x, null, []]], m: {b: {c: true}, a: 1, '3': {}}}}",
+            {"env.args.u=[[1,2],[3,4]]", "env.args.m.b.d=2", "env.args.m.a=[5]", "env.args.n.k=1"});
+  const auto& args = config.proto().env().args();
+  ASSERT_EQ(args.size(), 4);
+  EXPECT_EQ(args[0].name(), "m");  // merged with what --set gave, entry by entry
+  ASSERT_EQ(args[0].map_value().entries_size(), 3);
+  EXPECT_EQ(args[0].map_value().entries(0).name(), "3");
+  EXPECT_TRUE(args[0].map_value().entries(0).has_map_value());
+  EXPECT_EQ(args[0].map_value().entries(1).list_value().values(0).int_value(), 5);
+  const v1::Argument& b = args[0].map_value().entries(2);
+  ASSERT_EQ(b.map_value().entries_size(), 2);
+  EXPECT_TRUE(b.map_value().entries(0).bool_value());
+  EXPECT_EQ(b.map_value().entries(1).int_value(), 2);
+  EXPECT_EQ(args[1].map_value().entries(0).name(), "k");
+  const v1::ArgumentList& t = args[2].list_value();
+  ASSERT_EQ(t.values_size(), 2);
+  EXPECT_EQ(t.values(0).list_value().values(1).double_value(), 2.5);
+  EXPECT_EQ(t.values(1).list_value().values(0).string_value(), "x");
+  EXPECT_TRUE(t.values(1).list_value().values(1).has_null_value());
+  EXPECT_EQ(t.values(1).list_value().values(2).list_value().values_size(), 0);
+  EXPECT_EQ(args[3].list_value().values(1).list_value().values(0).int_value(), 3);
+  const std::string yaml = config.ToYaml();
+  EXPECT_NE(yaml.find("    t: [[1, 2.5], [x, null, []]]\n"), std::string::npos) << yaml;
+  EXPECT_NE(yaml.find("    m: {\"3\": {}, a: [5], b: {c: true, d: 2}}\n"), std::string::npos) << yaml;
+  EXPECT_EQ(Parse(yaml), config);
+  EXPECT_EQ(config.Where("env.args.m"), "--set env.args.m.a=[5]");
+  EXPECT_EQ(config.Where("env.args.t[0]"), config.Where("env.args"));
+}
+
+std::string Nested(int depth) { return std::string(depth, '[') + "1" + std::string(depth, ']'); }
+
+TEST(RunConfigTest, NestedArgumentsHaveLimits) {
+  const std::string head = "env: {name: a, args: {N: ";
+  EXPECT_EQ(ErrorOf(head + Nested(16) + "}}"), "OK");
+  EXPECT_EQ(Parse(Parse(head + Nested(16) + "}}").ToYaml()), Parse(head + Nested(16) + "}}"));
+  EXPECT_EQ(ErrorOf(head + Nested(17) + "}}"),
+            "run.yaml:1:42: env.args.N[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]: got a list inside 16 lists and "
+            "mappings, expected values nested at most 16 deep");
+  std::string maps = "1";
+  for (int i = 0; i < 17; ++i) maps = "{k: " + maps + "}";
+  EXPECT_NE(ErrorOf(head + maps + "}}").find("got a mapping inside 16 lists and mappings"), std::string::npos);
+  std::string most = "[";
+  for (int i = 0; i < 65535; ++i) most += "0,";
+  EXPECT_EQ(ErrorOf(head + most + "]}}"), "OK");
+  EXPECT_EQ(
+      ErrorOf(head + most + "0]}}"),
+      "run.yaml:1:131097: env.args.N[65535]: got more than 65536 values (lists and mappings count, too), expected "
+      "at most so many");
+  EXPECT_EQ(
+      ErrorOf(head + most + "]}}", {"env.args.M=1"}),
+      "--set env.args.M=1: env.args: got more than 65536 values (lists and mappings count, too), expected at most "
+      "so many");
+  EXPECT_EQ(ErrorOf(head + most + "]}}", {"env.args.N=1"}), "OK") << "replaced values do not count";
+  // 10^8 values in a line.
+  EXPECT_NE(ErrorOf("env: {name: a, args: {a: &a [0,0,0,0,0,0,0,0,0,0], b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a], c: &c "
+                    "[*b,*b,*b,*b,*b,*b,*b,*b,*b,*b], d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c], e: &e "
+                    "[*d,*d,*d,*d,*d,*d,*d,*d,*d,*d], f: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e], g: "
+                    "[*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]}}")
+                .find("got more than 65536 values"),
+            std::string::npos);
+}
+
+TEST(RunConfigTest, NestedArgumentErrorsNameTheElement) {
+  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: {b: 1, b: 2}}}"), "run.yaml:1:33: key \"env.args.N.b\" is there twice");
+  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [{[1]: 2}]}}"),
+            "run.yaml:1:28: got a list as a key in env.args.N[0], expected a name");
+}
+
+TEST(RunConfigTest, APluginsPathIsRelativeToWhereItIsWritten) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "troupe_plugin_path";
+  fs::create_directories(folder / "runs");
+  const auto plugin_of = [&](const std::string& text, const std::vector<std::string>& overrides) {
+    const fs::path path = folder / "runs" / "run.yaml";
+    std::ofstream(path) << text;
+    const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path.string(), overrides);
+    EXPECT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(*RunConfig::FromYaml(config->ToYaml(), "welcome"), *config) << "a worker reads the same path";
+    return config->proto().env().plugin();
+  };
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: ../lib/a.so}", {}), folder / "lib" / "a.so");
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: /opt/a.so}", {}), "/opt/a.so");
+  EXPECT_EQ(plugin_of("env: {name: a, plugin: x.so}", {"env.plugin=lib/a.so"}), fs::current_path() / "lib" / "a.so");
+  EXPECT_EQ(plugin_of("env: {name: a}", {}), "");
+  EXPECT_EQ(RunConfig::FromYaml("env: {name: a, plugin: a.so}", "text")->proto().env().plugin(), "a.so");
+  fs::remove_all(folder);
+}
+
 TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma=2"}),
             "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]");
@@ -335,7 +427,7 @@ TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
 
 TEST(RunConfigTest, CanonicalTextReadsBack) {
   const RunConfig config = Parse(R"(
-env: {name: "weird name: #", args: {"1": 1.0, "true": "true", a: "null", b: "1e3", c: "x\ny\"\\", d: 1e300, e: -0.1, f: "", g: "nan", h: "ä"}}
+env: {name: "weird name: #", args: {"1": 1.0, "true": "true", a: "null", b: "1e3", c: "x\ny\"\\", d: 1e300, e: -0.1, f: "", g: "nan", h: "ä", i: [[1.0, "2", "x, y"], {"a: b": "]", c: []}]}}
 multi_agent:
   policies: {"0": {model: {critic_hidden_sizes: [1, 2, 3]}}, b: {model: {}}, c: null}
   policy_mapping: {"a*?": "0", "*": c}

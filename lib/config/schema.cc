@@ -141,7 +141,7 @@ std::string Expectation(const FieldDescriptor& field) {
       text = absl::StrCat("a number", Range(rule), " or {initial, final, env_steps}");
       break;
     case KeyForm::kArguments:
-      text = "a mapping of names to numbers, strings, booleans or null";
+      text = "a mapping of names to numbers, strings, booleans, null, and lists and mappings of these";
       break;
     case KeyForm::kPolicies:
       text = "a list of policy ids or a mapping from policy id to overrides";

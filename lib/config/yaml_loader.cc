@@ -18,15 +18,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-void SetArgument(const YAML::Node& node, v1::Argument* argument) {
-  if (node.IsNull()) return argument->set_null_value(true);
-  if (const std::optional<bool> flag = ParseBool(node)) return argument->set_bool_value(*flag);
-  int64_t integer = 0;
-  if (IsPlain(node) && absl::SimpleAtoi(node.Scalar(), &integer)) return argument->set_int_value(integer);
-  if (const std::optional<double> real = ParseDouble(node)) return argument->set_double_value(*real);
-  argument->set_string_value(node.Scalar());
-}
-
 }  // namespace
 
 std::string Describe(const YAML::Node& node) {
@@ -224,32 +215,6 @@ absl::Status YamlLoader::LoadSchedule(const YAML::Node& node, const std::string&
     schedule.set_final(*value);
   }
   message->GetReflection()->MutableMessage(message, &field)->CopyFrom(schedule);
-  return absl::OkStatus();
-}
-
-absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string& key, const Field& field,
-                                       Message* message) {
-  if (node.IsNull()) return absl::OkStatus();
-  if (!node.IsMap()) return WrongValue(node, key, field);
-  const google::protobuf::Reflection& reflection = *message->GetReflection();
-  std::map<std::string, v1::Argument> merged;
-  for (const v1::Argument& argument : reflection.GetRepeatedFieldRef<v1::Argument>(*message, &field)) {
-    merged[argument.name()] = argument;
-  }
-  Seen seen;
-  for (const auto& entry : node) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
-    if (!entry.second.IsScalar() && !entry.second.IsNull()) {
-      return Error(entry.second, absl::StrCat(base::LogSafe(JoinKey(key, name), 128), ": got ", Describe(entry.second),
-                                              ", expected a number, a string, a boolean or null"));
-    }
-    places_[JoinKey(key, name)] = Place(entry.second);
-    v1::Argument& argument = merged[name];
-    argument.set_name(name);
-    SetArgument(entry.second, &argument);
-  }
-  reflection.ClearField(message, &field);
-  for (const auto& [name, argument] : merged) reflection.AddMessage(message, &field)->CopyFrom(argument);
   return absl::OkStatus();
 }
 

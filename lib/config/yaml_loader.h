@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -23,8 +24,8 @@ class YamlLoader {
   YamlLoader(std::string source, std::string fixed_place, PlaceMap* places)
       : source_(std::move(source)), fixed_place_(std::move(fixed_place)), places_(*places) {}
 
-  /// Sets the keys that `node` has; what it does not name stays as it is. Free mappings and policies are merged entry
-  /// by entry, lists and policy_mapping are replaced.
+  /// Sets the keys that `node` has; what it does not name stays as it is. Free mappings (also inside each other)
+  /// and policies are merged entry by entry, lists and policy_mapping are replaced.
   absl::Status Load(const YAML::Node& node, v1::RunConfig* config);
   /// Sets one field of a section to what its rule gives as default.
   absl::Status LoadDefault(const YAML::Node& node, const google::protobuf::FieldDescriptor& field,
@@ -44,6 +45,15 @@ class YamlLoader {
   absl::Status LoadArguments(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+
+  // Of free mappings; in yaml_arguments.cc.
+  using Arguments = std::map<std::string, v1::Argument>;
+  static constexpr int kMaxArgumentDepth = 16;
+  static constexpr int64_t kMaxArgumentValues = 65536;  ///< of one free mapping; lists and mappings count, too
+  /// Merges the entries of a mapping into `merged`. `depth`: lists and mappings around the mapping.
+  absl::Status MergeArguments(const YAML::Node& node, const std::string& key, int depth, Arguments* merged);
+  absl::Status LoadArgument(const YAML::Node& node, const std::string& key, int depth, v1::Argument* argument);
+  absl::Status TooManyValues(const YAML::Node& node, const std::string& key) const;
 
   // Of env; in yaml_env.cc.
   absl::Status LoadGroups(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
@@ -87,7 +97,8 @@ class YamlLoader {
   const std::string source_;
   const std::string fixed_place_;
   PlaceMap& places_;
-  std::string key_place_;  ///< of the last key read
+  std::string key_place_;        ///< of the last key read
+  int64_t argument_values_ = 0;  ///< read so far of the free mapping at hand
 };
 
 /// Gives every key of a section that has a default its default; recurses into sections.

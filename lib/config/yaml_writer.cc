@@ -67,6 +67,7 @@ std::string StringText(const std::string& text) {
   return quoted + "\"";
 }
 
+/// In YAML's flow form, so that a value takes one line.
 std::string ArgumentText(const v1::Argument& argument) {
   switch (argument.value_case()) {
     case v1::Argument::kBoolValue:
@@ -77,6 +78,18 @@ std::string ArgumentText(const v1::Argument& argument) {
       return DoubleText(argument.double_value());
     case v1::Argument::kStringValue:
       return StringText(argument.string_value());
+    case v1::Argument::kListValue: {
+      std::vector<std::string> values;
+      for (const v1::Argument& value : argument.list_value().values()) values.push_back(ArgumentText(value));
+      return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
+    }
+    case v1::Argument::kMapValue: {
+      std::vector<std::string> entries;
+      for (const v1::Argument& entry : argument.map_value().entries()) {
+        entries.push_back(absl::StrCat(StringText(entry.name()), ": ", ArgumentText(entry)));
+      }
+      return absl::StrCat("{", absl::StrJoin(entries, ", "), "}");
+    }
     default:
       return "null";
   }

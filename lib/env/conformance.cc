@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "lib/base/check.h"
 #include "lib/env/checked_env.h"
+#include "lib/env/guarded_writer.h"
 #include "lib/env/slot_buffers.h"
 
 namespace troupe::env {
@@ -17,7 +18,10 @@ namespace {
 class Player {
  public:
   Player(std::unique_ptr<MultiAgentEnv> env, uint8_t fill)
-      : env_(std::move(env), CheckedEnv::Options{.check_bounds = true}), buffers_(env_.spec(), 1), fill_(fill) {
+      : env_(std::move(env), CheckedEnv::Options{.check_bounds = true}),
+        buffers_(env_.spec(), 1),
+        guard_(env_.spec()),
+        fill_(fill) {
     for (const AgentSpec& agent : spec().possible_agents)
       actions_.emplace_back(static_cast<size_t>(agent.action_space.action_words()));
     rows_.resize(actions_.size());
@@ -25,7 +29,9 @@ class Player {
 
   absl::Status Reset(const EpisodeSeed& seed) {
     buffers_.Fill(fill_);
-    return env_.Reset(seed, buffers_.BeginStep(0));
+    seed_ = seed;
+    step_ = 0;
+    return Finish(env_.Reset(seed, guard_.Begin(buffers_.BeginStep(0))));
   }
 
   /// Draws an action for every ready agent; how many acted.
@@ -45,7 +51,8 @@ class Player {
 
   absl::Status Step(ActionRows actions) {
     buffers_.Fill(fill_);
-    return env_.Step(actions, buffers_.BeginStep(0));
+    ++step_;
+    return Finish(env_.Step(actions, guard_.Begin(buffers_.BeginStep(0))));
   }
 
   ActionRows rows() const { return rows_; }
@@ -54,8 +61,20 @@ class Player {
   const CheckedEnv& env() const { return env_; }
 
  private:
+  /// What the rows' guards add to a call's status.
+  absl::Status Finish(absl::Status status) {
+    const absl::Status guards = guard_.End();
+    if (!status.ok() || guards.ok()) return status;
+    return WithEnvRule(absl::Status(guards.code(), absl::StrCat("env ", seed_.env_id, ", episode ", seed_.episode,
+                                                                ", step ", step_, ": ", guards.message())),
+                       EnvRuleOf(guards).value_or(EnvRule::kNoError));
+  }
+
   CheckedEnv env_;
   SlotBuffers buffers_;
+  GuardedWriter guard_;
+  EpisodeSeed seed_;
+  int64_t step_ = 0;
   const uint8_t fill_;
   std::vector<std::vector<space::ActionWord>> actions_;
   std::vector<const space::ActionWord*> rows_;
@@ -191,8 +210,9 @@ class Checker {
 
 }  // namespace
 
-bool ConformanceReport::ok() const {
-  return std::all_of(lines.begin(), lines.end(), [](const ConformanceLine& line) { return line.ok; });
+const ConformanceLine* ConformanceReport::first_broken() const {
+  const auto broken = std::find_if(lines.begin(), lines.end(), [](const ConformanceLine& line) { return !line.ok; });
+  return broken == lines.end() ? nullptr : &*broken;
 }
 
 std::string ConformanceReport::ToString() const {

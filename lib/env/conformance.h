@@ -31,7 +31,9 @@ struct ConformanceReport {
   int64_t env_steps = 0;
   int64_t agent_steps = 0;
 
-  bool ok() const;
+  bool ok() const { return first_broken() == nullptr; }
+  /// The rule that ended the check; null when all hold.
+  const ConformanceLine* first_broken() const;
   /// "ok   observation_value  observations are …" a line, for `troupe envs check`.
   std::string ToString() const;
 };

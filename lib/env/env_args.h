@@ -9,21 +9,44 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace troupe::env {
 
-/// One environment argument as configuration gives it; monostate is YAML's null (Python's None).
-using ArgValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
+struct ArgValue;
+using ArgList = std::vector<ArgValue>;
+using ArgMap = std::map<std::string, ArgValue>;
 
-/// The value as text: null, true, 3, 0.5, abc.
+/// One environment argument as configuration gives it, a list or mapping of such values among them; monostate is YAML's
+/// null (Python's None). Used as the variant that it is (std::get_if, std::visit).
+struct ArgValue : std::variant<std::monostate, bool, int64_t, double, std::string, ArgList, ArgMap> {
+  using variant::variant;
+};
+
+/// The value as text: null, true, 3, 0.5, abc; a list or mapping as compact JSON, [1,[2.5,"abc"]] or {"a":null}, in
+/// which null stands for a number that is not finite, and U+FFFD for bytes that are not UTF-8.
 std::string ArgText(const ArgValue& value);
+
+/// The arguments as one JSON object, for another process or language to read: integers and strings exactly, reals with
+/// the digits that read back as the same double and always with a point or an exponent. INVALID_ARGUMENT names the
+/// argument that JSON cannot hold: a number that is not finite, a text that is not UTF-8.
+absl::StatusOr<std::string> ArgsJson(const ArgMap& values);
+
+/// Numbers from nested lists, in the order they are written.
+struct NumberTable {
+  std::vector<int64_t> shape;  ///< length of the lists at each depth
+  std::vector<double> values;  ///< row-major
+};
 
 /// `env.args` of a configuration, read by an environment's factory with types, ranges and a check that nothing is left
 /// over. Each getter marks the name as known. Not thread-safe.
 class EnvArgs {
  public:
+  /// In a shape: lists of any length from 1, all equally long.
+  static constexpr int64_t kAnyLength = -1;
+
   EnvArgs() = default;
-  explicit EnvArgs(std::map<std::string, ArgValue> values) : values_(std::move(values)) {}
+  explicit EnvArgs(ArgMap values) : values_(std::move(values)) {}
 
   /// The value or, when absent, `fallback`. INVALID_ARGUMENT with what, got and expected for another type or outside
   /// [low, high].
@@ -33,14 +56,18 @@ class EnvArgs {
   absl::StatusOr<std::string> GetString(std::string_view name, std::string fallback);
   /// Like GetInt, but absent and null give -1 (Python's None).
   absl::StatusOr<int64_t> GetOptionalInt(std::string_view name, int64_t low, int64_t high);
+  /// Numbers in [low, high] in lists nested as `shape` says, as {2, kAnyLength} for two equally long rows; an empty
+  /// shape takes any depth from 1. The error names the element, as payoffs[0][1].
+  absl::StatusOr<NumberTable> GetNumbers(std::string_view name, NumberTable fallback, absl::Span<const int64_t> shape,
+                                         double low, double high);
 
   /// INVALID_ARGUMENT when an argument was given that no getter asked for; names the nearest one that was.
   absl::Status CheckAllKnown(std::string_view env_name) const;
 
-  const std::map<std::string, ArgValue>& values() const { return values_; }
+  const ArgMap& values() const { return values_; }
 
  private:
-  std::map<std::string, ArgValue> values_;
+  ArgMap values_;
   std::vector<std::string> known_;
 };
 

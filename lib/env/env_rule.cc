@@ -75,6 +75,40 @@ std::string_view EnvRuleDescription(EnvRule rule) {
   return "unknown";
 }
 
+std::string_view EnvRuleAdvice(EnvRule rule) {
+  switch (rule) {
+    case EnvRule::kSpec:
+      return "Check the environment's name and arguments, and that its agents and spaces are the same whenever it is "
+             "made.";
+    case EnvRule::kReset:
+      return "Let reset forget the episode before and observe every agent that acts first.";
+    case EnvRule::kActions:
+      return "Ask for actions by observing agents, and accept every action of their action space.";
+    case EnvRule::kObservedAgents:
+      return "Observe an agent once a step, only with an id of the spec, and never after its end.";
+    case EnvRule::kObservationValue:
+      return "Write every element of the observation, or widen the observation space to what the environment gives.";
+    case EnvRule::kActionMask:
+      return "Give every observed agent a mask with one 0 or 1 for each discrete choice, at least one of them 1.";
+    case EnvRule::kState:
+      return "Give the global state in every reset and step (for each observed agent when it is per agent), or declare "
+             "none.";
+    case EnvRule::kReward:
+      return "Reward agents that have acted and are not done, before their observation, with finite numbers.";
+    case EnvRule::kDone:
+      return "End an agent once, and only one that was observed in the episode.";
+    case EnvRule::kEpisodeEnd:
+      return "End the episode for all agents (__all__) when the last one is done, and within max_episode_steps.";
+    case EnvRule::kInfo:
+      return "Declare info columns and agent masks in the spec before giving them.";
+    case EnvRule::kNoError:
+      return "Find what failed in the message; the step's actions were all inside their spaces.";
+    case EnvRule::kDeterminism:
+      return "Draw every random number from the reset's seed, and keep nothing from one episode to the next.";
+  }
+  return "";
+}
+
 absl::Status WithEnvRule(absl::Status status, EnvRule rule) {
   status.SetPayload(kPayloadUrl, absl::Cord(std::string(EnvRuleName(rule))));
   return status;

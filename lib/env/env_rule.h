@@ -38,6 +38,9 @@ std::string_view EnvRuleName(EnvRule rule);
 /// One sentence for people.
 std::string_view EnvRuleDescription(EnvRule rule);
 
+/// What whoever wrote the environment can do about a broken rule, one sentence.
+std::string_view EnvRuleAdvice(EnvRule rule);
+
 /// `status` with the rule attached as a payload.
 absl::Status WithEnvRule(absl::Status status, EnvRule rule);
 /// The rule that WithEnvRule attached, if any.

@@ -14,56 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-EnvArgs Args() {
-  return EnvArgs(
-      {{"flag", true}, {"count", int64_t{3}}, {"ratio", 0.5}, {"name", std::string("x")}, {"none", std::monostate()}});
-}
-
-TEST(EnvArgsTest, ReadsTypesAndFallsBack) {
-  EnvArgs args = Args();
-  EXPECT_TRUE(*args.GetBool("flag", false));
-  EXPECT_EQ(*args.GetInt("count", 1, 1, 3), 3);
-  EXPECT_EQ(*args.GetDouble("ratio", 0, 0, 1), 0.5);
-  EXPECT_EQ(*args.GetDouble("count", 0, 0, 5), 3.0);  // an integer is a number too
-  EXPECT_EQ(*args.GetString("name", ""), "x");
-  EXPECT_EQ(*args.GetOptionalInt("none", 1, 5), -1);
-  EXPECT_EQ(*args.GetOptionalInt("count", 1, 5), 3);
-  EXPECT_TRUE(args.CheckAllKnown("env").ok());
-  EXPECT_EQ(*args.GetInt("absent", 7, 0, 1), 7);
-  EXPECT_EQ(*args.GetOptionalInt("absent", 1, 5), -1);
-  EXPECT_EQ(*args.GetString("absent", "y"), "y");
-}
-
-TEST(EnvArgsTest, SaysWhatIsWrong) {
-  EnvArgs args = Args();
-  EXPECT_THAT(std::string(args.GetInt("count", 1, 4, 9).status().message()),
-              HasSubstr("argument count is 3, expected an integer in [4, 9]"));
-  EXPECT_THAT(std::string(args.GetInt("ratio", 1, 0, 9).status().message()),
-              HasSubstr("argument ratio is 0.5, expected an integer"));
-  EXPECT_THAT(std::string(args.GetInt("none", 1, 0, 9).status().message()), HasSubstr("argument none is null"));
-  EXPECT_THAT(std::string(args.GetBool("name", true).status().message()),
-              HasSubstr("argument name is 'x', expected true or false"));
-  EXPECT_THAT(std::string(args.GetDouble("flag", 0, 0, 1).status().message()),
-              HasSubstr("argument flag is true, expected a number in [0, 1]"));
-  EXPECT_THAT(std::string(args.GetString("count", "").status().message()), HasSubstr("expected a text"));
-  EXPECT_THAT(std::string(args.GetOptionalInt("ratio", 1, 2).status().message()),
-              HasSubstr("expected an integer in [1, 2] or null"));
-  EnvArgs nan(std::map<std::string, ArgValue>{{"ratio", std::nan("")}});
-  EXPECT_FALSE(nan.GetDouble("ratio", 0, 0, 1).ok());
-}
-
-TEST(EnvArgsTest, NamesTheNearestKnownArgument) {
-  EnvArgs args(std::map<std::string, ArgValue>{{"local_ration", 0.5}});
-  EXPECT_THAT(std::string(args.CheckAllKnown("spread").message()),
-              HasSubstr("spread has no argument 'local_ration', it takes none"));
-  ASSERT_TRUE(args.GetDouble("local_ratio", 0.5, 0, 1).ok());
-  ASSERT_TRUE(args.GetInt("N", 3, 1, 5).ok());
-  EXPECT_THAT(std::string(args.CheckAllKnown("spread").message()), HasSubstr("did you mean 'local_ratio'?"));
-  EnvArgs far(std::map<std::string, ArgValue>{{"zzzzzzzz", true}});
-  ASSERT_TRUE(far.GetInt("N", 3, 1, 5).ok());
-  EXPECT_THAT(std::string(far.CheckAllKnown("spread").message()), HasSubstr("expected one of N"));
-}
-
 EnvRegistry::Entry Entry(std::string name, int agents) {
   return {.name = std::move(name),
           .description = "d",

@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/conformance.h"
+#include "lib/env/plugin_env.h"
 #include "lib/env/random_rollout.h"
 #include "lib/envs/mpe/replay.h"
 #include "lib/envs/register_all.h"
@@ -23,7 +25,9 @@ using Json = nlohmann::ordered_json;
 
 struct EnvFlags {
   std::string name;
-  std::vector<std::string> args;  // "N=3"
+  std::vector<std::string> args;       // "N=3"
+  std::vector<std::string> overrides;  // "env.x=y"
+  std::string plugin;
   int64_t seed = 0;
   bool json = false;
   // check
@@ -42,22 +46,31 @@ env::EnvRegistry AllEnvs() {
   return registry;
 }
 
-/// The arguments as a configuration reads them, so that types and errors are the same.
-absl::StatusOr<env::EnvArgs> ReadArgs(const EnvFlags& flags) {
-  std::vector<std::string> overrides;
+/// The environment as a configuration would describe it, so that types, paths and errors are the same.
+absl::StatusOr<config::EnvSettings> ReadSettings(const EnvFlags& flags) {
+  std::vector<std::string> overrides = {absl::StrCat("env.name=", Json(flags.name).dump())};
+  if (!flags.plugin.empty()) overrides.push_back(absl::StrCat("env.plugin=", Json(flags.plugin).dump()));
   for (const std::string& arg : flags.args) overrides.push_back(absl::StrCat("env.args.", arg));
+  overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
                           config::RunConfig::FromYaml("{env: {}}", "arguments", overrides));
-  return config::EnvArgsOf(config);
+  return config::EnvSettingsOf(config);
 }
 
-absl::StatusOr<int> Ls(bool json) {
-  const env::EnvRegistry registry = AllEnvs();
+absl::StatusOr<int> Ls(const std::string& plugin, bool json) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows;
-  for (const env::EnvRegistry::Entry& entry : registry.entries()) {
-    list.push_back({{"name", entry.name}, {"description", entry.description}});
-    rows.push_back({entry.name, entry.description});
+  const auto show = [&](const auto& entries) {
+    for (const auto& entry : entries) {
+      list.push_back({{"name", entry.name}, {"description", entry.description}});
+      rows.push_back({entry.name, entry.description});
+    }
+  };
+  if (plugin.empty()) {
+    show(AllEnvs().entries());
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<const env::EnvPlugin> loaded, config::LoadEnvPlugin(plugin));
+    show(loaded->entries());
   }
   if (json) {
     PrintJson(list);
@@ -69,24 +82,33 @@ absl::StatusOr<int> Ls(bool json) {
 
 absl::StatusOr<int> Check(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
-  TROUPE_ASSIGN_OR_RETURN(const env::EnvArgs args, ReadArgs(flags));
-  TROUPE_RETURN_IF_ERROR(registry.Make(flags.name, args).status());
+  TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
+  TROUPE_RETURN_IF_ERROR(config::MakeEnv(settings, registry).status());
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
-  const env::ConformanceReport report = env::CheckConformance([&] { return registry.Make(flags.name, args); }, options);
+  const env::ConformanceReport report =
+      env::CheckConformance([&] { return config::MakeEnv(settings, registry, nullptr, pool); }, options);
+  const env::ConformanceLine* const broken = report.first_broken();
+  const std::string advice = broken == nullptr ? "" : std::string(env::EnvRuleAdvice(broken->rule));
   if (flags.json) {
     Json rules = Json::object();
     for (const env::ConformanceLine& line : report.lines) {
       rules[std::string(env::EnvRuleName(line.rule))] = {{"ok", line.ok}, {"detail", line.detail}};
     }
-    PrintJson({{"name", flags.name},
-               {"ok", report.ok()},
-               {"rules", rules},
-               {"episodes", report.episodes},
-               {"env_steps", report.env_steps}});
+    Json out = {{"name", flags.name},
+                {"ok", report.ok()},
+                {"rules", rules},
+                {"episodes", report.episodes},
+                {"env_steps", report.env_steps}};
+    if (broken != nullptr) {
+      out["broken"] = {{"rule", env::EnvRuleName(broken->rule)}, {"error", broken->detail}, {"advice", advice}};
+    }
+    PrintJson(out);
   } else {
     std::fputs(report.ToString().c_str(), stdout);
+    if (broken != nullptr) std::printf("what to do: %s\n", advice.c_str());
   }
   return report.ok() ? 0 : 1;
 }
@@ -141,10 +163,12 @@ absl::StatusOr<int> Replay(const EnvFlags& flags) {
 
 absl::StatusOr<int> Bench(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
-  TROUPE_ASSIGN_OR_RETURN(const env::EnvArgs args, ReadArgs(flags));
+  TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   std::vector<std::unique_ptr<env::MultiAgentEnv>> environments;
   for (int i = 0; i < flags.num_envs; ++i) {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> environment, registry.Make(flags.name, args));
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> environment,
+                            config::MakeEnv(settings, registry, nullptr, pool));
     environments.push_back(std::move(environment));
   }
   env::VectorEnv::Options options;
@@ -175,23 +199,29 @@ absl::StatusOr<int> Bench(const EnvFlags& flags) {
 }
 
 void AddCommonFlags(CLI::App* command, EnvFlags* flags) {
-  command->add_option("name", flags->name, "environment, as `troupe envs ls` shows it")->required();
+  command->add_option("name", flags->name, "environment, as `env.name` of a configuration says it")->required();
+  command->add_option("--plugin", flags->plugin, "shared library that has it (env.plugin)");
   command->add_option("--arg", flags->args, "an argument of the environment: N=3 (repeat)")->allow_extra_args(false);
+  command->add_option("--set", flags->overrides, "any other key of a configuration: env.x=y (repeat)")
+      ->allow_extra_args(false);
   command->add_option("--seed", flags->seed, "seed")->capture_default_str()->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace
 
 void AddEnvsCommand(CLI::App& app, Action* action) {
-  CLI::App* envs = app.add_subcommand("envs", "The native environments: list, check, replay, measure.");
+  CLI::App* envs =
+      app.add_subcommand("envs", "Environments, native, of plug-ins and in Python: list, check, replay, measure.");
   envs->require_subcommand(1);
   envs->footer("Example: troupe envs check mpe/simple_spread --arg N=5");
 
   const auto ls_json = std::make_shared<bool>(false);
+  const auto ls_plugin = std::make_shared<std::string>();
   CLI::App* ls = envs->add_subcommand("ls", "Which environments there are.");
+  ls->add_option("--plugin", *ls_plugin, "those of this shared library instead of those built in");
   ls->add_flag("--json", *ls_json, "one line: [{\"name\", \"description\"}]");
   ls->footer("Example: troupe envs ls");
-  ls->callback([=] { *action = [=] { return Ls(*ls_json); }; });
+  ls->callback([=] { *action = [=] { return Ls(*ls_plugin, *ls_json); }; });
 
   const auto check_flags = std::make_shared<EnvFlags>();
   CLI::App* check = envs->add_subcommand("check", "Play random episodes and check every rule of the contract.");
@@ -199,9 +229,13 @@ void AddEnvsCommand(CLI::App& app, Action* action) {
   check->add_option("--episodes", check_flags->episodes, "episodes of each environment id")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  check->add_flag("--json", check_flags->json,
-                  "one line: {\"name\", \"ok\", \"rules\": {RULE: {\"ok\", \"detail\"}}, \"episodes\", \"env_steps\"}");
-  check->footer("Example: troupe envs check mpe/simple_spread --arg N=5");
+  check->add_flag(
+      "--json", check_flags->json,
+      "one line: {\"name\", \"ok\", \"rules\": {RULE: {\"ok\", \"detail\"}}, \"episodes\", \"env_steps\", and "
+      "where a rule is broken \"broken\": {\"rule\", \"error\", \"advice\"}}");
+  check->footer(
+      "Example: troupe envs check mpe/simple_spread --arg N=5\n"
+      "         troupe envs check mine --plugin libmine.so");
   check->callback([=] { *action = [=] { return Check(*check_flags); }; });
 
   const auto replay_flags = std::make_shared<EnvFlags>();

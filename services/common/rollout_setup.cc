@@ -17,7 +17,10 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.env_spec = run.env_spec;
   config.policies = run.policies;
   config.mapping = std::move(mapping);
-  config.env_factory = [&registry, env = run.env] { return config::MakeEnv(env, registry); };
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
+  config.env_factory = [&registry, env = run.env, pool = std::move(pool)] {
+    return config::MakeEnv(env, registry, nullptr, pool);
+  };
   config.options = run.rollout;
   for (const auto& [name, value] : run.env.args.values()) {
     config.options.env_args.push_back({name, env::ArgText(value)});

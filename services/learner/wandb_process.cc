@@ -7,31 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include <nlohmann/json.hpp>
+#include "lib/base/status_macros.h"
+#include "lib/env/env_args.h"
 
 namespace troupe::services {
 namespace {
-
-std::string KwargsJson(const config::ExperimentOptions& experiment) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [name, value] : experiment.wandb_kwargs) {
-    std::visit(
-        [&json, &name = name](const auto& v) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>) {
-            json[name] = nullptr;
-          } else {
-            json[name] = v;
-          }
-        },
-        value);
-  }
-  return json.dump();
-}
 
 /// The package beside a build in its source tree; an installed one is found by Python itself.
 std::string PythonPath() {
@@ -51,8 +34,9 @@ std::string PythonPath() {
 }  // namespace
 
 absl::Status StartWandbFollower(const std::string& run_directory, const config::ExperimentOptions& experiment) {
-  std::vector<std::string> arguments = {"python3",       "-m",       "troupe.wandb_follow", run_directory,
-                                        "--with-parent", "--kwargs", KwargsJson(experiment)};
+  TROUPE_ASSIGN_OR_RETURN(const std::string kwargs, env::ArgsJson(experiment.wandb_kwargs));
+  std::vector<std::string> arguments = {"python3",  "-m",  "troupe.wandb_follow", run_directory, "--with-parent",
+                                        "--kwargs", kwargs};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "PYTHONPATH=", 11) != 0) environment.emplace_back(*entry);

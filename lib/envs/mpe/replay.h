@@ -10,9 +10,10 @@ namespace troupe::envs {
 
 /// How far a native environment is from a recorded episode of the original.
 struct ReplayReport {
-  std::string env;  ///< the original's name
-  int64_t steps = 0;
-  double max_obs_diff = 0;  ///< largest absolute difference of an observation element
+  std::string env;             ///< the original's name
+  int64_t steps = 0;           ///< that were compared
+  int64_t steps_left_out = 0;  ///< that were not, from the first one in which a random number decided something
+  double max_obs_diff = 0;     ///< largest absolute difference of an observation element
   double max_reward_diff = 0;
   double max_info_diff = 0;  ///< of benchmark data, where the trace has it
   bool flags_equal = true;   ///< terminations, truncations and the set of agents

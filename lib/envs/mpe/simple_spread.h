@@ -4,12 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/env/env_args.h"
-#include "lib/env/env_spec.h"
-#include "lib/envs/mpe/mpe_env.h"
-#include "lib/envs/mpe/world.h"
+#include "lib/envs/mpe/nearest.h"
+#include "lib/envs/mpe/particle_env.h"
 
 namespace troupe::envs {
 
@@ -19,14 +16,12 @@ namespace troupe::envs {
 ///
 /// Observation of an agent, float32: own velocity (2), own position (2), positions of landmarks and then of other
 /// agents relative to it (2 each), what the others say (2 each; they are silent: 0). With neighbour limits only the
-/// nearest, nearest first, padded with 0. Actions: Discrete(5) = none, left, right, down, up; or Box(0, 1, [5]) with
-/// the force 5 (a2 - a1, a4 - a3), clipped to the box first. Reward of agent i: (1 - local_ratio) * -(sum over
-/// landmarks of the distance to the nearest agent)
-///                    + local_ratio * -(number of agents that it touches).
-/// Global state: all observations, one after another (PettingZoo's state()).
+/// nearest, nearest first, padded with 0. Reward of agent i: (1 - local_ratio) * -(sum over landmarks of the distance
+/// to the nearest agent) + local_ratio * -(number of agents that it touches). A stage that is set counts from the next
+/// step on.
 ///
 /// Not thread-safe. No heap allocation in Step.
-class SimpleSpread final : public MpeEnv {
+class SimpleSpread final : public ParticleEnv {
  public:
   struct Options {
     int num_agents = 3;        ///< N, also of landmarks
@@ -45,42 +40,22 @@ class SimpleSpread final : public MpeEnv {
   /// Reads mpe2's arguments (see docs/environments.md). INVALID_ARGUMENT names the bad one.
   static absl::StatusOr<std::unique_ptr<SimpleSpread>> Make(env::EnvArgs args);
 
-  const env::EnvSpec& spec() const override { return spec_; }
-  absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override;
-  absl::Status ResetTo(const WorldState& state, env::StepWriter& out) override;
-  absl::Status Step(env::ActionRows actions, env::StepWriter& out) override;
-
-  int curriculum_stage() const { return curriculum_stage_; }
-  /// The next stage; nothing happens in the last one.
-  void AdvanceCurriculum() { SetCurriculumStage(curriculum_stage_ + 1); }
-  /// Brought into [0, 1].
-  void SetCurriculumStage(int stage);
-
  private:
-  /// An entity as one agent sees it, for neighbour limits.
-  struct Neighbour {
-    double distance = 0;
-    int entity = 0;
-  };
+  void Begin(const env::EpisodeSeed& seed, base::PhiloxSequence& random) override;
+  void Score(absl::Span<double> rewards) override;
+  bool Succeeded() const override;
+  void Observe(size_t agent, ObservationRow& row) override;
+  void Benchmark(size_t agent, absl::Span<double> values) const override;
 
-  absl::Status ApplyActions(env::ActionRows actions);
   void CountTouches();
   void MeasureLandmarks();
-  void WriteRewards(env::StepWriter& out);
-  void WriteObservations(env::StepWriter& out);
-  /// Relative positions of the entities [first, first + count) but `self`, nearest `limit` (-1: all); where the row
-  /// goes on.
-  float* WriteRelative(int self, int first, int count, int limit, float* row);
 
   const Options options_;
-  const env::EnvSpec spec_;
-  const size_t observation_size_;
-  World world_;
-  int curriculum_stage_ = 0;
-  int64_t cycle_ = 0;
-  std::vector<int> touches_;           ///< of every agent
-  std::vector<double> nearest_;        ///< of every landmark: distance to the nearest agent
-  std::vector<Neighbour> neighbours_;  ///< scratch
+  double covered_ = 0;           ///< minus the sum of nearest_
+  std::vector<double> touches_;  ///< of every agent
+  std::vector<double> nearest_;  ///< of every landmark: distance to the nearest agent
+  Neighbours landmarks_;
+  Neighbours others_;
 };
 
 }  // namespace troupe::envs

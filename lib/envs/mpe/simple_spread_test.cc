@@ -94,7 +94,7 @@ TEST(SimpleSpreadTest, ReadsArgumentsAsMpe2NamesThem) {
   EXPECT_THAT(error({{"render_mode", std::string("human")}}), HasSubstr("native environments do not draw"));
   EXPECT_THAT(error({{"curriculum_stage", int64_t{1}}}), HasSubstr("without curriculum: true"));
   EXPECT_THAT(error({{"max_cycle", int64_t{5}}}), HasSubstr("did you mean 'max_cycles'?"));
-  EXPECT_EQ(MakeMpeEnv("simple_tag_v3", {}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(MakeMpeEnv("simple_tug_v3", {}).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(SimpleSpreadTest, ResetsAreUniformAndFollowTheSeed) {

@@ -1,5 +1,6 @@
 #include "lib/envs/mpe/world.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lib/base/check.h"
@@ -18,38 +19,48 @@ double LogOnePlusExp(double x) { return x <= 0 ? std::log1p(std::exp(x)) : x + s
 
 }  // namespace
 
-World::World(const std::vector<EntityTraits>& agents, const std::vector<EntityTraits>& landmarks)
-    : num_agents_(static_cast<int>(agents.size())), traits_(Concatenate(agents, landmarks)) {
+World::World(const std::vector<EntityTraits>& agents, const std::vector<EntityTraits>& landmarks, size_t channels)
+    : num_agents_(agents.size()),
+      channels_(channels),
+      traits_(Concatenate(agents, landmarks)),
+      said_(agents.size() * channels) {
   const size_t count = traits_.size();
   for (std::vector<double>* column : {&x, &y, &vx, &vy, &fx, &fy}) column->assign(count, 0.0);
   for (size_t a = 0; a < count; ++a) {
-    if (traits_[a].movable) movable_.push_back(static_cast<int>(a));
+    if (traits_[a].movable) movable_.push_back(a);
     speed_limits_ = speed_limits_ || std::isfinite(traits_[a].max_speed);
+    masses_ = masses_ || traits_[a].mass != 1;
     for (size_t b = a + 1; b < count; ++b) {
       if (!traits_[a].collide || !traits_[b].collide || (!traits_[a].movable && !traits_[b].movable)) continue;
       const double touch = traits_[a].size + traits_[b].size;
       // Beyond 45 margins the force is below 100 * 0.001 * exp(-45) = 3e-21: nothing beside a control force, and 1e-20
       // of speed without.
       const double reach = touch + 45 * kContactMargin;
-      contacts_.push_back(Contact{static_cast<int>(a), static_cast<int>(b), touch, reach * reach});
+      contacts_.push_back(Contact{a, b, touch, reach * reach});
     }
   }
 }
 
-void World::ResetUniform(base::PhiloxSequence& random) {
-  for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = random.Uniform(-1, 1);
-    y[i] = random.Uniform(-1, 1);
-    vx[i] = 0;
-    vy[i] = 0;
-    fx[i] = 0;
-    fy[i] = 0;
+void World::SetPower(size_t agent, double accel, double max_speed) {
+  traits_[agent].accel = accel;
+  traits_[agent].max_speed = max_speed;
+  speed_limits_ = speed_limits_ || std::isfinite(max_speed);
+}
+
+void World::Rest() {
+  for (std::vector<double>* column : {&vx, &vy, &fx, &fy, &said_}) std::fill(column->begin(), column->end(), 0.0);
+}
+
+void World::Scatter(size_t first, size_t count, double bound, base::PhiloxSequence& random) {
+  for (size_t i = first; i < first + count; ++i) {
+    x[i] = random.Uniform(-bound, bound);
+    y[i] = random.Uniform(-bound, bound);
   }
 }
 
 void World::AddContactForce(const Contact& contact) {
-  const size_t a = static_cast<size_t>(contact.a);
-  const size_t b = static_cast<size_t>(contact.b);
+  const size_t a = contact.a;
+  const size_t b = contact.b;
   const double dx = x[a] - x[b];
   const double dy = y[a] - y[b];
   const double distance = std::sqrt(dx * dx + dy * dy);
@@ -66,12 +77,15 @@ void World::AddContactForce(const Contact& contact) {
 
 void World::Step() {
   for (const Contact& contact : contacts_) {
-    const double dx = x[static_cast<size_t>(contact.a)] - x[static_cast<size_t>(contact.b)];
-    const double dy = y[static_cast<size_t>(contact.a)] - y[static_cast<size_t>(contact.b)];
-    if (dx * dx + dy * dy < contact.reach_squared) AddContactForce(contact);
+    if (SquaredDistance(contact.a, contact.b) < contact.reach_squared) AddContactForce(contact);
   }
-  for (const int entity : movable_) {
-    const size_t i = static_cast<size_t>(entity);
+  if (masses_) {
+    for (const size_t i : movable_) {
+      fx[i] /= traits_[i].mass;
+      fy[i] /= traits_[i].mass;
+    }
+  }
+  for (const size_t i : movable_) {
     x[i] += vx[i] * kTimeStep;
     y[i] += vy[i] * kTimeStep;
     vx[i] = vx[i] * (1 - kDamping) + fx[i] * kTimeStep;
@@ -79,9 +93,11 @@ void World::Step() {
   }
   for (double& force : fx) force = 0;
   for (double& force : fy) force = 0;
-  if (!speed_limits_) return;
-  for (const int entity : movable_) {
-    const size_t i = static_cast<size_t>(entity);
+  if (speed_limits_) LimitSpeeds();
+}
+
+void World::LimitSpeeds() {
+  for (const size_t i : movable_) {
     const double speed = std::sqrt(vx[i] * vx[i] + vy[i] * vy[i]);
     if (speed <= traits_[i].max_speed) continue;
     vx[i] = vx[i] / speed * traits_[i].max_speed;
@@ -90,17 +106,17 @@ void World::Step() {
 }
 
 void World::Set(const WorldState& state) {
-  TROUPE_CHECK(static_cast<int>(state.agents.size()) == num_agents() &&
-               static_cast<int>(state.landmarks.size()) == num_landmarks());
+  TROUPE_CHECK(state.agents.size() == num_agents() && state.landmarks.size() == num_landmarks());
+  Rest();
   for (size_t i = 0; i < x.size(); ++i) {
-    const size_t agents = state.agents.size();
-    const WorldState::Entity& entity = i < agents ? state.agents[i] : state.landmarks[i - agents];
+    const WorldState::Entity& entity = i < num_agents_ ? state.agents[i] : state.landmarks[i - num_agents_];
     x[i] = entity.position[0];
     y[i] = entity.position[1];
     vx[i] = entity.velocity[0];
     vy[i] = entity.velocity[1];
-    fx[i] = 0;
-    fy[i] = 0;
+    if (i < num_agents_ && entity.said.size() == channels_) {
+      std::copy(entity.said.begin(), entity.said.end(), said_.begin() + static_cast<std::ptrdiff_t>(i * channels_));
+    }
   }
 }
 

@@ -1,0 +1,139 @@
+#include "lib/envhost/host_env.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::envhost {
+
+HostEnv::HostEnv(std::shared_ptr<HostPool> pool, std::shared_ptr<const HostPool::Kind> kind, int seat)
+    : pool_(std::move(pool)), kind_(std::move(kind)), layout_(*kind_->layout), seat_(seat) {}
+
+HostEnv::~HostEnv() {
+  if (process_ != nullptr) process_->ReleaseSlot(slot_);
+}
+
+absl::Status HostEnv::Reset(const env::EpisodeSeed& seed, env::StepWriter& out) {
+  TROUPE_RETURN_IF_ERROR(StartReset(seed));
+  return Finish(out);
+}
+
+absl::Status HostEnv::Step(env::ActionRows actions, env::StepWriter& out) {
+  TROUPE_RETURN_IF_ERROR(StartStep(actions));
+  return Finish(out);
+}
+
+absl::Status HostEnv::Attach() {
+  if (process_ != nullptr && !process_->dead()) return absl::OkStatus();
+  process_ = nullptr;
+  made_ = false;
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<HostProcess> process, pool_->ProcessFor(seat_));
+  TROUPE_ASSIGN_OR_RETURN(slot_, process->AcquireSlot());
+  process_ = std::move(process);
+  return absl::OkStatus();
+}
+
+absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
+  absl::Status status = Attach();
+  if (!status.ok()) return Lose(std::move(status));
+  slot_.block->seed = seed.Sequence(base::RandomStream::kReset)() >> 1;
+  return Post(RequestKind::kReset);
+}
+
+absl::Status HostEnv::StartStep(env::ActionRows actions) {
+  if (process_ == nullptr || process_->dead()) {
+    return Lose(absl::UnavailableError(
+        absl::StrCat("its Python process ended",
+                     process_ == nullptr ? "" : absl::StrCat(": ", std::string(process_->death().message())))));
+  }
+  uint8_t* acts = At<uint8_t>(layout_.acts);
+  for (size_t i = 0; i < layout_.agents.size(); ++i) {
+    const BlockLayout::Agent& agent = layout_.agents[i];
+    acts[i] = actions[i] != nullptr ? 1 : 0;
+    if (actions[i] == nullptr) continue;
+    std::memcpy(At<std::byte>(agent.action), actions[i], agent.action_words * sizeof(space::ActionWord));
+  }
+  return Post(RequestKind::kStep);
+}
+
+absl::Status HostEnv::Post(RequestKind kind) {
+  is_step_ = kind == RequestKind::kStep;
+  absl::StatusOr<HostProcess::Ticket> ticket = process_->Post(slot_, kind, /*makes=*/!made_);
+  if (!ticket.ok()) return Lose(ticket.status());
+  ticket_ = *ticket;
+  return absl::OkStatus();
+}
+
+absl::Status HostEnv::Finish(env::StepWriter& out) {
+  absl::Status status = process_->Await(ticket_);
+  if (!status.ok()) return Lose(std::move(status));
+  if (slot_.block->status != static_cast<uint32_t>(AnswerStatus::kOk)) return ReadError();
+  made_ = true;
+  ReadAnswer(out);
+  return absl::OkStatus();
+}
+
+absl::Status HostEnv::Lose(absl::Status status) {
+  pool_->counters_.errors.fetch_add(1, std::memory_order_relaxed);
+  if (process_ != nullptr && process_->dead()) process_ = nullptr;
+  return status;
+}
+
+absl::Status HostEnv::ReadError() {
+  made_ = false;  // it was closed
+  HostPool::Counters& counters = pool_->counters_;
+  counters.errors.fetch_add(1, std::memory_order_relaxed);
+  const bool raised = slot_.block->status == static_cast<uint32_t>(AnswerStatus::kFailed);
+  (raised ? counters.exceptions : counters.bad_outputs).fetch_add(1, std::memory_order_relaxed);
+  const size_t bytes = std::min<size_t>(slot_.block->error_bytes, sizeof(slot_.block->error));
+  return absl::InternalError(absl::StrCat(is_step_ ? "step: " : "reset: ", std::string(slot_.block->error, bytes)));
+}
+
+void HostEnv::ReadAnswer(env::StepWriter& out) const {
+  const uint8_t* flags = At<uint8_t>(layout_.agent_flags);
+  const float* rewards = At<float>(layout_.rewards);
+  const uint32_t all = slot_.block->flags;
+  const env::EnvSpec& spec = kind_->spec;
+  const size_t columns = spec.info_columns.size();
+  if (spec.state_kind == env::StateKind::kPerEnv && (all & kHasEnvState) != 0) {
+    std::memcpy(out.State(env::AgentSlot(0)), At<float>(layout_.states[0]), layout_.state_size * sizeof(float));
+  }
+  for (size_t i = 0; i < layout_.agents.size(); ++i) {
+    const BlockLayout::Agent& agent = layout_.agents[i];
+    const env::AgentSlot slot(static_cast<int32_t>(i));
+    const uint8_t flag = flags[i];
+    const float reward = rewards[i];
+    if (reward != 0.0f) out.AddReward(slot, reward);
+    if ((flag & kObserved) != 0) {
+      std::memcpy(out.Observe(slot), At<std::byte>(agent.observation), agent.observation_bytes());
+      if ((flag & kHasMask) != 0 && agent.mask_size != 0) {
+        std::memcpy(out.ActionMask(slot), At<uint8_t>(agent.mask), agent.mask_size);
+      }
+      if ((flag & kHasState) != 0 && spec.state_kind == env::StateKind::kPerAgent) {
+        std::memcpy(out.State(slot), At<float>(layout_.states[i]), layout_.state_size * sizeof(float));
+      }
+      if ((flag & kInactive) != 0) out.SetAgentMask(slot, false);
+    }
+    if ((flag & kTerminated) != 0) {
+      out.TerminateAgent(slot);
+    } else if ((flag & kTruncated) != 0) {
+      out.TruncateAgent(slot);
+    }
+    if ((flag & kHasInfo) == 0) continue;
+    for (size_t column = 0; column < columns; ++column) {
+      const double value = At<double>(layout_.infos)[i * columns + column];
+      if (!std::isnan(value)) out.SetInfo(slot, static_cast<int>(column), value);
+    }
+  }
+  if ((all & kAllTerminated) != 0) {
+    out.TerminateAll();
+  } else if ((all & kAllTruncated) != 0) {
+    out.TruncateAll();
+  }
+}
+
+}  // namespace troupe::envhost

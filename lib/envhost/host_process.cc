@@ -1,0 +1,343 @@
+#include "lib/envhost/host_process.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/envhost/python_program.h"
+
+namespace troupe::envhost {
+namespace {
+
+/// A waiter looks after so long whether the process lives, whatever wakes it.
+constexpr absl::Duration kLook = absl::Milliseconds(5);
+constexpr int kMinSpins = 16;
+constexpr int kMaxSpins = 2000;
+/// Of control lines, which a living process reads as soon as it has served what was posted before.
+constexpr absl::Duration kSendTimeout = absl::Seconds(5);
+
+void Relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Whether counter `a` is at or after `b`.
+bool AtOrAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, std::string name) {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
+                          PythonChild::Start(order.interpreter, order.package_folder, memory->fd(), std::move(name)));
+  // The socket holds this line before the process reads it.
+  TROUPE_RETURN_IF_ERROR(child->Send(order.start_message, absl::Now() + kSendTimeout));
+  return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
+}
+
+HostProcess::HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory> memory,
+                         std::unique_ptr<PythonChild> child)
+    : order_(order),
+      pid_(child->pid()),
+      started_at_(absl::Now()),
+      memory_(std::move(memory)),
+      child_(std::move(child)),
+      makes_(kRingCapacity) {}
+
+HostProcess::~HostProcess() = default;
+
+absl::StatusOr<std::string> HostProcess::AwaitDescription() {
+  base::MutexLock start(&start_mutex_);
+  const absl::Time deadline = started_at_ + order_.start_timeout;
+  while (described_.empty()) {
+    base::MutexLock lock(&child_mutex_);
+    if (!death_.ok()) return death_;
+    absl::StatusOr<std::optional<std::string>> line = child_->TryReceive(absl::Milliseconds(10));
+    if (!line.ok()) return DieLocked(line.status().code(), std::string(line.status().message()), false);
+    if (line->has_value()) {
+      described_ = **std::move(line);
+      const nlohmann::json message = nlohmann::json::parse(described_, nullptr, /*allow_exceptions=*/false);
+      const std::string op = message.is_object() && message.contains("op") && message["op"].is_string()
+                                 ? message["op"].get<std::string>()
+                                 : "";
+      if (op == "failed") {
+        const auto error = message.find("error");
+        return DieLocked(absl::StatusCode::kInvalidArgument,
+                         error != message.end() && error->is_string() ? error->get<std::string>() : "it failed", false);
+      }
+      if (op != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
+        return DieLocked(
+            absl::StatusCode::kInvalidArgument,
+            absl::StrCat("the process said ", base::LogSafe(described_, 200), ", expected a description in version ",
+                         kLayoutVersion, ": is its Python package of another version?"),
+            false);
+      }
+    } else if (child_->Ended()) {
+      std::string why = absl::StrCat("the Python process ", child_->HowItEnded(),
+                                     " while it started; it printed: ", child_->LastOutput());
+      if (absl::StrContains(why, "No module named"))
+        absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
+      return DieLocked(absl::StatusCode::kUnavailable, why, false);
+    } else if (absl::Now() > deadline) {
+      return DieLocked(
+          absl::StatusCode::kDeadlineExceeded,
+          absl::StrCat("the Python process did not start within ", absl::FormatDuration(order_.start_timeout),
+                       " (env.python.start_timeout_s); it printed: ", child_->LastOutput()),
+          true);
+    }
+  }
+  return described_;
+}
+
+void HostProcess::Expect(std::string description, std::shared_ptr<const BlockLayout> layout) {
+  base::MutexLock lock(&mutex_);
+  expected_ = std::move(description);
+  layout_ = std::move(layout);
+}
+
+absl::Status HostProcess::EnsureReady() {
+  if (ready_.load(std::memory_order_acquire)) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const std::string description, AwaitDescription());
+  std::string expected;
+  std::shared_ptr<const BlockLayout> layout;
+  {
+    base::MutexLock lock(&mutex_);
+    expected = expected_;
+    layout = layout_;
+  }
+  base::MutexLock lock(&child_mutex_);
+  if (ready_.load(std::memory_order_acquire)) return absl::OkStatus();
+  if (!death_.ok()) return death_;
+  if (description != expected) {
+    return DieLocked(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("its spaces changed between processes: got ", base::LogSafe(description, 400),
+                                  ", expected ", base::LogSafe(expected, 400)),
+                     false);
+  }
+  nlohmann::json message = layout->ToJson();
+  message["op"] = "layout";
+  const absl::Time deadline = absl::Now() + kSendTimeout;
+  absl::Status sent = child_->Send(message.dump(), deadline);
+  for (const std::string& line : unsent_) sent.Update(child_->Send(line, deadline));
+  unsent_.clear();
+  if (!sent.ok()) return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
+  ready_.store(true, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status HostProcess::SendLocked(std::string line) {
+  if (!death_.ok()) return death_;
+  if (!ready_.load(std::memory_order_acquire)) {
+    unsent_.push_back(std::move(line));
+    return absl::OkStatus();
+  }
+  const absl::Status sent = child_->Send(line, absl::Now() + kSendTimeout);
+  if (sent.ok()) return sent;
+  return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
+}
+
+absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
+  base::MutexLock child_lock(&child_mutex_);
+  if (!death_.ok()) return death_;
+  Slot slot;
+  std::string map;
+  {
+    base::MutexLock lock(&mutex_);
+    if (!free_slots_.empty()) {
+      slot.number = free_slots_.back();
+      free_slots_.pop_back();
+      slot.block = blocks_[static_cast<size_t>(slot.number)];
+      return slot;
+    }
+    if (blocks_.size() == static_cast<size_t>(kMaxEnvsPerProcess)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
+                       " environments, expected at most as many (env.python.processes)"));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(layout_->block_bytes));
+    slot.number = static_cast<int>(blocks_.size());
+    slot.block = block.header;
+    blocks_.push_back(block.header);
+    map = nlohmann::json({{"op", "map"}, {"slot", slot.number}, {"offset", block.offset}}).dump();
+  }
+  TROUPE_RETURN_IF_ERROR(SendLocked(std::move(map)));
+  TROUPE_RETURN_IF_ERROR(PostEntry(kControlEntry, false).status());
+  return slot;
+}
+
+void HostProcess::ReleaseSlot(const Slot& slot) {
+  if (!PostEntry(RingEntry(RequestKind::kClose, slot.number), false).ok()) return;
+  base::MutexLock lock(&mutex_);
+  free_slots_.push_back(slot.number);
+}
+
+absl::StatusOr<HostProcess::Ticket> HostProcess::Post(const Slot& slot, RequestKind kind, bool makes) {
+  return PostEntry(RingEntry(kind, slot.number), makes);
+}
+
+absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool makes) {
+  if (dead()) return death();
+  base::MutexLock lock(&mutex_);
+  ControlPage& page = this->page();
+  if (head_ - page.done.load(std::memory_order_relaxed) >= kRingCapacity) {
+    return absl::ResourceExhaustedError("the ring of a Python process is full: closes that it has not answered");
+  }
+  page.ring[head_ % kRingCapacity] = entry;
+  makes_[head_ % kRingCapacity] = makes ? 1 : 0;
+  ++head_;
+  // Sequentially consistent against the child, which says that it sleeps and then looks at head.
+  page.head.store(head_, std::memory_order_seq_cst);
+  if (page.sleeps.load(std::memory_order_seq_cst) != 0 && page.sleeps.exchange(0) != 0) FutexWake(page.head);
+  return head_;
+}
+
+uint32_t HostProcess::BatchEndLocked(Ticket ticket) {
+  const uint32_t done = page().done.load(std::memory_order_relaxed);
+  batch_ends_.erase(
+      std::remove_if(batch_ends_.begin(), batch_ends_.end(), [done](uint32_t end) { return AtOrAfter(done, end); }),
+      batch_ends_.end());
+  for (const uint32_t end : batch_ends_) {
+    if (AtOrAfter(end, ticket)) return end;
+  }
+  batch_ends_.push_back(head_);
+  return head_;
+}
+
+void HostProcess::SetWakeLocked() {
+  ControlPage& page = this->page();
+  if (waiters_.empty()) {
+    page.waits.store(0, std::memory_order_relaxed);
+    return;
+  }
+  uint32_t first = waiters_[0];
+  for (const uint32_t at : waiters_) {
+    if (AtOrAfter(first, at)) first = at;
+  }
+  page.wake_at.store(first, std::memory_order_seq_cst);
+  page.waits.store(1, std::memory_order_seq_cst);
+}
+
+bool HostProcess::Spin(Ticket ticket) {
+  const int spins = spins_.load(std::memory_order_relaxed);
+  for (int i = 0; i < spins; ++i) {
+    if (Answered(ticket)) {
+      if (i > 0) spins_.store(std::min(kMaxSpins, 2 * spins), std::memory_order_relaxed);
+      return true;
+    }
+    Relax();
+  }
+  spins_.store(std::max(kMinSpins, spins / 2), std::memory_order_relaxed);
+  return false;
+}
+
+absl::Status HostProcess::Await(Ticket ticket) {
+  TROUPE_RETURN_IF_ERROR(EnsureReady());
+  if (Spin(ticket)) return absl::OkStatus();
+  uint32_t target;
+  {
+    base::MutexLock lock(&mutex_);
+    target = BatchEndLocked(ticket);
+    waiters_.push_back(target);
+    SetWakeLocked();
+  }
+  ControlPage& page = this->page();
+  absl::Status status;
+  uint32_t done = page.done.load(std::memory_order_acquire);
+  absl::Time progress = absl::Now();
+  while (true) {
+    const uint32_t seen = page.wake_seq.load(std::memory_order_seq_cst);
+    if (AtOrAfter(page.done.load(std::memory_order_seq_cst), ticket)) break;
+    FutexWait(page.wake_seq, seen, kLook);
+    const uint32_t now_done = page.done.load(std::memory_order_acquire);
+    if (AtOrAfter(now_done, ticket)) break;
+    status = CheckAlive();
+    // An answer that came before the end counts.
+    if (!status.ok()) {
+      if (Answered(ticket)) status = absl::OkStatus();
+      break;
+    }
+    const absl::Time now = absl::Now();
+    if (now_done != done) {
+      done = now_done;
+      progress = now;
+    }
+    const absl::Duration patience = PatienceFor(done);
+    if (now - progress > patience) {
+      base::MutexLock lock(&child_mutex_);
+      status = DieLocked(absl::StatusCode::kDeadlineExceeded,
+                         absl::StrCat("an environment of Python process ", pid_, " did not answer within ",
+                                      absl::FormatDuration(patience), "; the process was killed"),
+                         true);
+      break;
+    }
+  }
+  base::MutexLock lock(&mutex_);
+  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), target));
+  SetWakeLocked();
+  return status;
+}
+
+absl::Duration HostProcess::PatienceFor(uint32_t position) {
+  base::MutexLock lock(&mutex_);
+  return makes_[position % kRingCapacity] != 0 ? order_.start_timeout : order_.step_timeout;
+}
+
+absl::Status HostProcess::CheckAlive() {
+  base::MutexLock lock(&child_mutex_);
+  if (!death_.ok()) return death_;
+  child_->DrainOutput();
+  if (!child_->Ended()) return absl::OkStatus();
+  return DieLocked(absl::StatusCode::kUnavailable,
+                   absl::StrCat("Python process ", pid_, " ", child_->HowItEnded(),
+                                child_->LastOutput().empty() ? "" : "; it printed: ", child_->LastOutput()),
+                   false);
+}
+
+absl::Status HostProcess::DieLocked(absl::StatusCode code, const std::string& why, bool timed_out) {
+  if (!death_.ok()) return death_;
+  child_->Kill();
+  death_ = absl::Status(code, why);
+  timed_out_.store(timed_out, std::memory_order_relaxed);
+  dead_.store(true, std::memory_order_release);
+  return death_;
+}
+
+absl::Status HostProcess::death() const {
+  base::MutexLock lock(&child_mutex_);
+  return death_;
+}
+
+void HostProcess::AskToLeave() {
+  base::MutexLock lock(&child_mutex_);
+  if (!death_.ok()) return;
+  if (!ready_.load(std::memory_order_acquire)) {
+    DieLocked(absl::StatusCode::kCancelled, "it was not needed any more", false).IgnoreError();
+    return;
+  }
+  if (SendLocked(R"({"op": "exit"})").ok()) PostEntry(kControlEntry, false).status().IgnoreError();
+}
+
+bool HostProcess::AwaitEnd(absl::Time deadline) {
+  while (true) {
+    {
+      base::MutexLock lock(&child_mutex_);
+      if (!death_.ok()) return true;
+      child_->DrainOutput();
+      if (child_->Ended()) return true;
+    }
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+void HostProcess::Terminate() {
+  base::MutexLock lock(&child_mutex_);
+  child_->Terminate();
+}
+
+}  // namespace troupe::envhost

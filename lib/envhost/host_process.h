@@ -1,0 +1,141 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/base/mutex.h"
+#include "lib/envhost/python_child.h"
+#include "lib/envhost/shared_layout.h"
+#include "lib/envhost/shared_memory.h"
+
+namespace troupe::envhost {
+
+/// What a process is to run, and within which time. Plain value.
+struct ProcessOrder {
+  std::string interpreter;     ///< a program
+  std::string package_folder;  ///< for PYTHONPATH; may be empty
+  std::string start_message;   ///< the first line of the control channel
+  absl::Duration start_timeout;
+  absl::Duration step_timeout;
+};
+
+/// One process of Python environments: starts it, gives it requests through the ring in shared memory and waits for
+/// answers. States: starting -> ready -> dead; starting -> dead. A dead one stays dead: its environments move to
+/// another.
+///
+/// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
+/// requests of its batch are answered, so that it is woken once. A batch ends when somebody waits.
+///
+/// Thread-safe: environments of one process may belong to several threads. Post never waits. Await and AwaitDescription
+/// block; a process that does not answer one request within its deadline, or ends, is dead for all of them.
+/// The destructor kills a process that still runs; AskToLeave and AwaitEnd let it close its environments before.
+class HostProcess {
+ public:
+  /// A position in the ring: answered when so many requests are.
+  using Ticket = uint32_t;
+  /// An environment's place. The block lives as long as the process object.
+  struct Slot {
+    int number = -1;
+    BlockHeader* block = nullptr;
+  };
+
+  /// Starts the process and does not wait for it. `name` is how the log calls it.
+  static absl::StatusOr<std::shared_ptr<HostProcess>> Start(const ProcessOrder& order, std::string name);
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+  ~HostProcess();
+
+  /// Waits for the description of the environments, a line of JSON. INVALID_ARGUMENT: the environment could not be
+  /// made, with Python's error. UNAVAILABLE or DEADLINE_EXCEEDED: the process is dead.
+  absl::StatusOr<std::string> AwaitDescription();
+  /// What its environments are expected to be like: the description of another process, and the layout that follows
+  /// from it. Before the first AcquireSlot. Requests may be posted from then on, also while the process starts.
+  void Expect(std::string description, std::shared_ptr<const BlockLayout> layout);
+
+  /// A place for one more environment. RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE: dead.
+  absl::StatusOr<Slot> AcquireSlot();
+  /// The environment in it is closed once what was posted before is answered; the slot is free at once.
+  void ReleaseSlot(const Slot& slot);
+
+  /// Posts what the block says (kind, seed, actions). `makes`: the environment may have to be made first, which takes
+  /// start_timeout. UNAVAILABLE: dead.
+  absl::StatusOr<Ticket> Post(const Slot& slot, RequestKind kind, bool makes);
+  /// Waits until the request is answered. DEADLINE_EXCEEDED or UNAVAILABLE: the process was killed for not answering,
+  /// or ended; INVALID_ARGUMENT: its environments are not what was expected.
+  absl::Status Await(Ticket ticket);
+  bool Answered(Ticket ticket) const {
+    return static_cast<int32_t>(page().done.load(std::memory_order_acquire) - ticket) >= 0;
+  }
+
+  bool dead() const { return dead_.load(std::memory_order_acquire); }
+  /// Whether it was killed because a deadline passed.
+  bool timed_out() const { return timed_out_.load(std::memory_order_relaxed); }
+  /// Why it is dead.
+  absl::Status death() const;
+  pid_t pid() const { return pid_; }
+
+  /// Posts that it shall close its environments and end.
+  void AskToLeave();
+  /// True when it ended before `deadline`.
+  bool AwaitEnd(absl::Time deadline);
+  void Terminate();
+
+ private:
+  HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory> memory, std::unique_ptr<PythonChild> child);
+
+  ControlPage& page() const { return memory_->page(); }
+  /// Finishes the start: takes the description, compares it, sends the layout.
+  absl::Status EnsureReady();
+  absl::StatusOr<Ticket> PostEntry(uint32_t entry, bool makes);
+  /// The end of the batch that the ticket belongs to.
+  uint32_t BatchEndLocked(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetWakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Looks for the answer for a short while, without sleeping.
+  bool Spin(Ticket ticket);
+  /// Sends a control line, or keeps it until the process is ready.
+  absl::Status SendLocked(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
+  /// Kills it, if that was not done yet. The status with which everything fails from now on.
+  absl::Status DieLocked(absl::StatusCode code, const std::string& why, bool timed_out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
+  /// Logs output and notices an end. OK while it lives.
+  absl::Status CheckAlive();
+  absl::Duration PatienceFor(uint32_t position);
+
+  const ProcessOrder order_;
+  const pid_t pid_;
+  const absl::Time started_at_;
+  const std::unique_ptr<SharedMemory> memory_;
+  std::atomic<bool> dead_{false};
+  std::atomic<bool> timed_out_{false};
+  std::atomic<bool> ready_{false};
+  std::atomic<int> spins_{64};  ///< looks before a waiter sleeps; adapts
+
+  // Lock order: start_mutex_, child_mutex_, mutex_.
+  base::Mutex start_mutex_;  ///< held while the start is awaited
+  std::string described_ ABSL_GUARDED_BY(start_mutex_);
+
+  mutable base::Mutex child_mutex_;
+  const std::unique_ptr<PythonChild> child_ ABSL_PT_GUARDED_BY(child_mutex_);
+  absl::Status death_ ABSL_GUARDED_BY(child_mutex_);
+  std::vector<std::string> unsent_ ABSL_GUARDED_BY(child_mutex_);  ///< control lines, until it is ready
+
+  mutable base::Mutex mutex_;
+  std::string expected_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const BlockLayout> layout_ ABSL_GUARDED_BY(mutex_);
+  std::vector<BlockHeader*> blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> free_slots_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint8_t> makes_ ABSL_GUARDED_BY(mutex_);     ///< by place in the ring
+  std::vector<uint32_t> waiters_ ABSL_GUARDED_BY(mutex_);  ///< what they wait for
+  uint32_t head_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<uint32_t> batch_ends_ ABSL_GUARDED_BY(mutex_);  ///< of batches that are not answered, in order
+};
+
+}  // namespace troupe::envhost

@@ -1,0 +1,79 @@
+#include "lib/envhost/python_program.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "lib/base/log.h"
+
+namespace troupe::envhost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kModule[] = "troupe/env_host.py";
+constexpr char kVariable[] = "TROUPE_PYTHON";
+
+bool IsProgram(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
+bool HoldsPackage(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kModule, error);
+}
+
+fs::path OwnFolder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter) {
+  const std::string shown = base::LogSafe(interpreter);
+  std::error_code error;
+  if (fs::is_directory(interpreter, error)) {
+    const fs::path program = fs::path(interpreter) / "bin/python";
+    if (IsProgram(program)) return program.string();
+    return absl::NotFoundError(absl::StrCat("got the folder ", shown,
+                                            ", which has no bin/python, expected a virtual environment or a program"));
+  }
+  if (interpreter.find('/') != std::string::npos) {
+    if (IsProgram(interpreter)) return interpreter;
+    return absl::NotFoundError(
+        absl::StrCat("got ", shown, ", which is no program, expected a Python interpreter or a virtual environment"));
+  }
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder :
+       std::vector<std::string>(absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty()))) {
+    if (IsProgram(fs::path(folder) / interpreter)) return (fs::path(folder) / interpreter).string();
+  }
+  return absl::NotFoundError(absl::StrCat("got ", shown, ", which is not on the PATH, expected a Python interpreter"));
+}
+
+absl::StatusOr<std::string> FindPackage() {
+  if (const char* told = std::getenv(kVariable); told != nullptr && *told != '\0') {
+    if (HoldsPackage(told)) return std::string(told);
+    return absl::NotFoundError(absl::StrCat(kVariable, " is ", base::LogSafe(told), ", which holds no ", kModule,
+                                            ", expected the folder that does"));
+  }
+  for (fs::path folder = OwnFolder(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (HoldsPackage(folder / "python")) return (folder / "python").string();
+  }
+  const fs::path installed = OwnFolder().parent_path() / "share/troupe/python";
+  return HoldsPackage(installed) ? installed.string() : "";
+}
+
+std::string PackagePlaces() {
+  return absl::StrCat("$", kVariable, ", python/ in the folders above ", OwnFolder().string(), ", ",
+                      (OwnFolder().parent_path() / "share/troupe/python").string(),
+                      " and the interpreter's own packages");
+}
+
+}  // namespace troupe::envhost

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lib/env/env_spec.h"
+#include <nlohmann/json.hpp>
+
+/// What a worker and a process of Python environments share; python/troupe/_shm_host.py is its other half. A change of
+/// anything here is a new kLayoutVersion.
+namespace troupe::envhost {
+
+inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kMagic = 0x54524548;
+/// Entries of the ring of requests: a power of two.
+inline constexpr uint32_t kRingCapacity = 4096;
+/// Environments of one process at most: each has one request under way, and perhaps a close and a control entry.
+inline constexpr int kMaxEnvsPerProcess = 1024;
+/// A ring entry that says: read a line from the control channel. Others are a RequestKind and an environment's slot.
+inline constexpr uint32_t kControlEntry = 0xFFFFFFFF;
+
+/// The head of the shared memory. Words are counters that wrap, each written by one side; `head` and `wake_seq` are
+/// futexes. Everything that the child writes is data to be checked, never trusted.
+struct ControlPage {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t capacity;
+  alignas(64) std::atomic<uint32_t> head;    ///< requests posted; the child waits on it
+  alignas(64) std::atomic<uint32_t> done;    ///< requests answered, in order
+  std::atomic<uint32_t> wake_seq;            ///< the worker waits on it
+  alignas(64) std::atomic<uint32_t> sleeps;  ///< the child waits
+  alignas(64) std::atomic<uint32_t> waits;   ///< the worker waits,
+  std::atomic<uint32_t> wake_at;             ///< until so many requests are answered
+  alignas(4096) uint32_t ring[kRingCapacity];
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+static_assert(offsetof(ControlPage, head) == 64 && offsetof(ControlPage, done) == 128 &&
+              offsetof(ControlPage, sleeps) == 192 && offsetof(ControlPage, waits) == 256 &&
+              offsetof(ControlPage, ring) == 4096);
+
+enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3 };
+inline uint32_t RingEntry(RequestKind kind, int slot) {
+  return static_cast<uint32_t>(kind) << 24 | static_cast<uint32_t>(slot);
+}
+enum class AnswerStatus : uint32_t {
+  kOk = 0,
+  kFailed = 1,     ///< the environment raised an exception
+  kBadOutput = 2,  ///< what it gave does not fit what it declared
+};
+inline constexpr uint32_t kAllTerminated = 1, kAllTruncated = 2, kHasEnvState = 4;  // BlockHeader::flags
+inline constexpr uint8_t kObserved = 1, kTerminated = 2, kTruncated = 4, kInactive = 8, kHasMask = 16, kHasState = 32,
+                         kHasInfo = 64;  // of an agent
+
+/// The head of an environment's block.
+struct BlockHeader {
+  uint32_t seed;  ///< of the next reset
+  uint32_t status;
+  uint32_t flags;
+  uint32_t error_bytes;
+  alignas(64) char error[4032];  ///< what happened, UTF-8
+};
+static_assert(sizeof(BlockHeader) == 4096);
+
+/// Where everything of an environment lies in its block: the same for every environment of a spec. Offsets in bytes
+/// from the block's begin; rows as StepWriter wants them, so that an answer is copied once. Immutable value.
+struct BlockLayout {
+  explicit BlockLayout(const env::EnvSpec& spec);
+
+  nlohmann::json ToJson() const;
+
+  struct Agent {
+    size_t action = 0;
+    size_t action_words = 0;
+    size_t observation = 0;
+    size_t observation_size = 0;  ///< elements
+    bool observation_uint8 = false;
+    size_t mask = 0;
+    size_t mask_size = 0;  ///< 0 without mask
+    size_t observation_bytes() const { return observation_size * (observation_uint8 ? 1 : sizeof(float)); }
+  };
+  std::vector<Agent> agents;
+  size_t acts = 0;             ///< a byte an agent: it acts in this step
+  size_t agent_flags = 0;      ///< a byte an agent
+  size_t rewards = 0;          ///< a float an agent
+  size_t infos = 0;            ///< [agents, columns] doubles, NaN where not given
+  size_t state_size = 0;       ///< floats
+  std::vector<size_t> states;  ///< none, one, or one an agent
+  size_t block_bytes = 0;      ///< whole pages
+};
+
+}  // namespace troupe::envhost

@@ -1,0 +1,85 @@
+"""PettingZoo's AECEnv: agents take turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from troupe.env_adapters.base import StepResult
+from troupe.env_adapters.core import AdapterCore
+
+
+class AecAdapter(AdapterCore):
+    """Only the agent whose turn it is gets observed. Rewards come as last() gives them: what an agent got since its
+    last action, with its next
+    observation or its end. Agents that ended are stepped with None, as the AEC form wants, within the call in which
+    their turn comes.
+    """
+
+    kind = "PettingZoo AEC"
+
+    def __init__(self, name: str, env: Any, global_state: bool = True):
+        super().__init__(name, env, global_state)
+        self._selected = 0
+        self._set_agents(self._possible_agents(), lambda key: (env.observation_space(key), env.action_space(key)))
+        self._probe()
+
+    def reset(self, seed: int) -> StepResult:
+        result = self._begin_reset()
+        self._check_spaces()
+        self._reset_env(seed)
+        self._next_turn(result)
+        if self._live == 0:
+            raise self.error("reset observed no agent, expected at least one")
+        return self._finish(result)
+
+    def step(self, actions: list) -> StepResult:
+        result = self._begin_step()
+        action = actions[self._selected]
+        if action is None:
+            raise self.error("got no action, though it is its turn", self._selected)
+        self._acted[self._selected] = True
+        self._env.step(action)
+        self._next_turn(result)
+        return self._finish(result)
+
+    def _next_turn(self, result: StepResult) -> None:
+        """Lets the agents that ended leave, then observes the one whose turn it is."""
+        env, index = self._env, self._index
+        any_terminated = False
+        for _ in range(2 * len(self._keys) + 2):
+            if not env.agents:
+                break
+            key = env.agent_selection
+            i = index.get(key)
+            if i is None:
+                raise self._unknown(key, "the turns")
+            observation, reward, terminated, truncated, info = env.last()
+            if reward is not None and reward != 0:
+                self._reward(i, reward)
+            if not terminated and not truncated:
+                self._observe(i, observation)
+                if info:
+                    self._info(i, info)
+                self._selected = i
+                return
+            if self._done[i]:
+                raise self.error("has its turn again after its end", i)
+            if observation is not None and self._seen[i]:
+                self._observe(i, observation)
+                if info:
+                    self._info(i, info)
+            any_terminated = any_terminated or bool(terminated)
+            self._end(i, not terminated)
+            env.step(None)
+        else:
+            raise self.error(
+                f"agents that ended do not leave: still {', '.join(map(str, env.agents))} after a step with None "
+                f"for each"
+            )
+        if self._steps == 0:
+            return
+        for i in range(len(self._keys)):
+            if self._seen[i] and not self._done[i]:
+                # Left out of `agents` without an end of its own: the episode's end is its end.
+                any_terminated = True
+        self._end_all(truncated=True in result.truncated and not any_terminated)

@@ -1,0 +1,482 @@
+"""What all adapters share: the agents' bookkeeping, Dict observations with masks and states, infos, seeds, ends and
+errors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, Hashable, Iterable
+
+import numpy as np
+
+from troupe.env_adapters import spaces
+from troupe.env_adapters.base import (
+    AgentDescription,
+    EnvAdapterError,
+    EnvDescription,
+    StepResult,
+)
+from troupe.env_adapters.observation_view import (
+    MASK_KEY,
+    STATE_KEY,
+    ObservationView,
+    float_rows,
+)
+from troupe.env_adapters.seeding import Seeding
+
+AGENT_MASK_KEY = "agent_mask"
+TIME_LIMIT_KEY = "TimeLimit.truncated"
+ALL = "__all__"
+#: Keys of infos that stand for the whole environment.
+COMMON_KEYS = ("__common__", ALL)
+
+
+class AdapterCore:
+    """Base of the adapters. A subclass finds agents and spaces, calls _set_agents and _probe, and fills the result in
+    reset and step.
+    """
+
+    #: How the kind is called in messages.
+    kind = ""
+
+    def __init__(self, name: str, env: Any, global_state: bool):
+        self.name = name
+        self.dropped_rewards = 0  # nonzero rewards for agents that had not acted yet: they belong to no action
+        self._env = env
+        self._global_state = global_state
+        self._closed = False
+        self._steps = 0
+        self._over = True
+        self._warned: set[str] = set()
+        self._seeding = Seeding(env)
+        self.description: EnvDescription = None  # type: ignore[assignment]  # made by _probe
+
+    # Errors.
+
+    def error(self, what: str, agent_index: int | None = None) -> EnvAdapterError:
+        agent = "" if agent_index is None else f", agent {self._ids[agent_index]}"
+        return EnvAdapterError(f"environment {self.name}{agent}, step {self._steps}: {what}")
+
+    def _unknown(self, key: Hashable, where: str) -> EnvAdapterError:
+        known = ", ".join(self._ids[:8]) + (", …" if len(self._ids) > 8 else "")
+        hint = (
+            ""
+            if hasattr(self._env, "possible_agents")
+            else "; an environment that generates agents needs possible_agents, which names all that may come"
+        )
+        return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}{hint}")
+
+    def warn(self, topic: str, what: str) -> None:
+        """Says `what` once for each topic."""
+        if topic not in self._warned:
+            self._warned.add(topic)
+            warnings.warn(f"environment {self.name}: {what}", stacklevel=3)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._over = True
+        close = getattr(self._env, "close", None)
+        if callable(close):
+            close()
+
+    # Making.
+
+    def _set_agents(
+        self, keys: Iterable[Hashable], space_of: Callable[[Hashable], tuple[Any, Any]], take_state: bool = True
+    ) -> None:
+        """`space_of` gives an agent's observation and action space; asked again at every reset, since they must not
+        change.
+        """
+        self._keys = list(keys)
+        self._ids = [str(key) for key in self._keys]
+        count = len(self._keys)
+        if count == 0:
+            raise EnvAdapterError(f"environment {self.name}: it has no agents, expected at least one")
+        self._index = {key: i for i, key in enumerate(self._keys)}
+        texts: dict[str, Hashable] = {}
+        for key, text in zip(self._keys, self._ids):
+            if text in texts:
+                raise EnvAdapterError(
+                    f"environment {self.name}: the agents {texts[text]!r} and {key!r} have the same text {text!r}, "
+                    f"expected different ones"
+                )
+            texts[text] = key
+        self._space_of = space_of
+        self._take_state = take_state
+        self._raw_spaces = [self._spaces_of(key) for key in self._keys]
+        self._views, self._action_spaces = [], []
+        for key, (observation, action) in zip(self._keys, self._raw_spaces):
+            self._views.append(
+                self._described(key, "observation", lambda space=observation: ObservationView(space, self._take_state))
+            )
+            self._action_spaces.append(self._described(key, "action", lambda space=action: spaces.describe(space)))
+        self._action_codecs = [spaces.SpaceCodec(d) for d in self._action_spaces]
+        self._plain = all(view.plain for view in self._views)
+        self._nothing, self._zeros, self._false = [None] * count, [0.0] * count, [False] * count
+        self._seen, self._acted, self._done = self._false[:], self._false[:], self._false[:]
+        self._live = 0
+        self._has_mask = [view.has_mask for view in self._views]
+        self._has_agent_mask = False
+        # "none", "observation", "infos" (those of an agent), "common" (infos of the environment) or
+        # "environment".
+        self._state_source = "none"
+        self._columns = _info_columns(self._env)
+        self._agents_ended = False  # the last call set flags of agents
+        self._simple = False  # observations, rewards and flags are all there is
+        self._probing = False
+        self._probed: dict[str, Any] = {}
+
+    def _possible_agents(self) -> list:
+        """The agents that may take part; those after a first reset where the environment does not say."""
+        agents = getattr(self._env, "possible_agents", None)
+        if agents is None:
+            self._reset_env(0)
+            agents = self._env.agents
+        return list(agents)
+
+    def _spaces_of(self, key: Hashable) -> tuple[Any, Any]:
+        try:
+            observation, action = self._space_of(key)
+        except (KeyError, AttributeError, IndexError) as e:
+            raise EnvAdapterError(
+                f"environment {self.name}, agent {key}: its spaces are missing ({type(e).__name__}: {e})"
+            ) from e
+        for what, space in (("observation", observation), ("action", action)):
+            if space is None:
+                raise EnvAdapterError(f"environment {self.name}, agent {key}: its {what} space is missing")
+        return observation, action
+
+    def _described(self, key: Hashable, what: str, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except spaces.SpaceError as e:
+            raise EnvAdapterError(f"environment {self.name}, agent {key}, {what} space: {e}") from None
+
+    def _probe(self) -> None:
+        """Plays one reset to see what infos hold (nothing else declares it), and makes the description."""
+        self._result = StepResult(len(self._keys))
+        self._probing = True
+        self.reset(0)
+        self._probing = False
+        state_space = self._find_state()
+        masks = [has or MASK_KEY in self._probed for has in self._has_mask]
+        self._has_mask = [has and codec.mask_size > 0 for has, codec in zip(masks, self._action_codecs)]
+        self._any_mask = any(self._has_mask)
+        self._has_agent_mask = AGENT_MASK_KEY in self._probed
+        state_kind = {"none": "none", "common": "per_env", "environment": "per_env"}.get(
+            self._state_source, "per_agent"
+        )
+        agents = [
+            AgentDescription(
+                id=text, key=key, observation_space=view.description, action_space=action, has_action_mask=mask
+            )
+            for text, key, view, action, mask in zip(
+                self._ids, self._keys, self._views, self._action_spaces, self._has_mask
+            )
+        ]
+        self.description = EnvDescription(
+            agents=agents,
+            state_kind=state_kind,
+            state_space=state_space,
+            has_agent_mask=self._has_agent_mask,
+            info_columns=self._columns,
+            max_episode_steps=self._max_episode_steps(),
+        )
+        self._result = StepResult(len(agents), state_kind)
+        self._simple = not (self._any_mask or self._has_agent_mask or self._columns or self._result.states)
+        self._over = True
+
+    def _find_state(self) -> dict | None:
+        """Sets where the state comes from: Dict observations, else infos, else the environment's state()."""
+        if not self._global_state:
+            return None
+        states = [view.state_description for view in self._views]
+        if any(states):
+            if any(state != states[0] for state in states):
+                raise EnvAdapterError(
+                    f"environment {self.name}: the key 'state' of the observation spaces differs between agents, "
+                    f"expected one space for all"
+                )
+            self._state_source = "observation"
+            return states[0]
+        if STATE_KEY in self._probed:
+            self._state_source, value = self._probed[STATE_KEY]
+            return {
+                "type": "Box",
+                "shape": list(np.shape(value)) or [1],
+                "dtype": "float32",
+                "low": "-inf",
+                "high": "inf",
+                "python": {"shape": list(np.shape(value)), "dtype": "float32"},
+            }
+        space, state = getattr(self._env, "state_space", None), getattr(self._env, "state", None)
+        if space is None or not callable(state):
+            return None
+        self._state_source = "environment"
+        try:
+            return float_rows(spaces.describe(space))
+        except spaces.SpaceError as e:
+            raise EnvAdapterError(f"environment {self.name}, state space: {e}") from None
+
+    def _max_episode_steps(self) -> int:
+        return 0
+
+    # Reset and step.
+
+    def reset(self, seed: int) -> StepResult:
+        raise NotImplementedError
+
+    def _begin_reset(self) -> StepResult:
+        result = self._result
+        if self._closed:
+            raise EnvAdapterError(f"environment {self.name}: reset after close")
+        self._steps = 0
+        self._live = 0
+        self._over = False
+        self._seen[:] = self._acted[:] = self._done[:] = self._false
+        result.terminated[:] = result.truncated[:] = self._false
+        result.all_terminated = result.all_truncated = False
+        self._begin(result)
+        return result
+
+    def _begin(self, result: StepResult) -> None:
+        """Empties what the last call left. The flags are false: they are set only in the call that ends an agent or the
+        episode.
+        """
+        result.observations[:] = self._nothing
+        result.rewards[:] = self._zeros
+        if self._simple:
+            return
+        if self._probing or self._any_mask:
+            result.action_masks[:] = self._nothing
+        if self._has_agent_mask:
+            result.agent_active[:] = [True] * len(self._keys)
+        if self._columns:
+            result.infos[:] = self._nothing
+        if result.states:
+            result.states[:] = [None] * len(result.states)
+
+    def _begin_step(self) -> StepResult:
+        if self._over:
+            raise self.error("step after the end of the episode (or before reset), expected reset")
+        self._steps += 1
+        result = self._result
+        if self._agents_ended:
+            self._agents_ended = False
+            result.terminated[:] = result.truncated[:] = self._false
+        if self._simple:  # as _begin
+            result.observations[:] = self._nothing
+            result.rewards[:] = self._zeros
+        else:
+            self._begin(result)
+        return result
+
+    def _observe(self, i: int, value: Any) -> None:
+        """The agent is observed: takes mask and state out of a Dict observation."""
+        if self._done[i]:
+            raise self.error("returned after its end: expected no further observation", i)
+        if not self._seen[i]:
+            self._seen[i] = True
+            self._live += 1
+        view = self._views[i]
+        if not view.plain:
+            try:
+                value, mask, state = view.split(value)
+            except (KeyError, TypeError) as e:
+                raise self.error(
+                    f"the observation lacks the key {e}"
+                    if isinstance(e, KeyError)
+                    else f"the observation is no dict: {e}",
+                    i,
+                ) from None
+            if view.has_mask:
+                self._set_mask(i, mask)
+            if self._state_source == "observation":
+                self._result.states[i] = state
+        if value is None:
+            raise self.error("the observation is None", i)
+        self._result.observations[i] = value
+
+    def _set_mask(self, i: int, mask: Any) -> None:
+        try:
+            self._result.action_masks[i] = self._action_codecs[i].flatten_mask(mask)
+        except spaces.SpaceError as e:
+            raise self.error(str(e), i) from None
+
+    def _reward(self, i: int, reward: Any) -> None:
+        """Notes a nonzero reward. None never gets here."""
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise self.error(f"the reward is {reward!r}, expected a number or None", i) from None
+        if value - value != 0.0:
+            raise self.error(f"the reward is {value}, expected a finite number", i)
+        if value == 0.0:
+            return
+        if not self._acted[i]:
+            self.dropped_rewards += 1
+            self.warn(
+                "reward",
+                f"agent {self._ids[i]} got the reward {value} before its first action: it belongs to no action and "
+                f"is left out, as all such ones",
+            )
+        elif self._done[i]:
+            raise self.error(f"the reward {value} came after its end", i)
+        else:
+            self._result.rewards[i] += value
+
+    def _end(self, i: int, truncated: bool) -> None:
+        """The agent ends now; once. An agent that was never observed has no trajectory to end."""
+        if self._done[i]:
+            return
+        self._done[i] = True
+        if not self._seen[i]:
+            return
+        self._live -= 1
+        self._agents_ended = True
+        (self._result.truncated if truncated else self._result.terminated)[i] = True
+
+    def _end_all(self, truncated: bool) -> None:
+        self._over = True
+        if truncated:
+            self._result.all_truncated = True
+        else:
+            self._result.all_terminated = True
+
+    def _info(self, i: int, info: Any) -> None:
+        """An agent's info, which is not empty."""
+        result = self._result
+        if MASK_KEY in info and not self._views[i].has_mask:
+            if self._probing:
+                self._probed[MASK_KEY] = True
+            elif self._has_mask[i]:
+                self._set_mask(i, info[MASK_KEY])
+            elif self._action_codecs[i].mask_size:
+                raise self.error(
+                    "infos hold an action_mask, but held none at the first reset: expected one with every observation",
+                    i,
+                )
+        if AGENT_MASK_KEY in info:
+            self._agent_mask(i, info[AGENT_MASK_KEY])
+        if STATE_KEY in info:
+            if self._probing:
+                self._probed.setdefault(STATE_KEY, ("infos", info[STATE_KEY]))
+            elif self._state_source == "infos":
+                result.states[i] = info[STATE_KEY]
+        if self._columns:
+            self._info_values(i, info)
+
+    def _info_values(self, i: int, info: Any) -> None:
+        values = {}
+        for column in self._columns:
+            value = info.get(column)
+            if value is None:
+                continue
+            try:
+                values[column] = float(value)
+            except (TypeError, ValueError):
+                raise self.error(f"info {column} is {value!r}, expected a number", i) from None
+        if values:
+            self._result.infos[i] = {**(self._result.infos[i] or {}), **values}
+
+    def _common_info(self, key: Hashable, info: Any) -> None:
+        """An entry of infos that is no agent's: the state or agent masks of the whole environment; anything else is the
+        environment's own affair.
+        """
+        if key == AGENT_MASK_KEY and isinstance(info, dict):
+            for agent, active in info.items():
+                if agent not in self._index:
+                    raise self._unknown(agent, "the agent masks of infos")
+                self._agent_mask(self._index[agent], active)
+        elif key == STATE_KEY and not isinstance(info, dict):
+            self._common_state(info)
+        elif key in COMMON_KEYS and isinstance(info, dict):
+            if info.get(STATE_KEY) is not None:
+                self._common_state(info[STATE_KEY])
+            if AGENT_MASK_KEY in info:
+                self._common_info(AGENT_MASK_KEY, info[AGENT_MASK_KEY])
+
+    def _common_state(self, state: Any) -> None:
+        if self._probing:
+            self._probed[STATE_KEY] = ("common", state)
+        elif self._state_source == "common":
+            self._result.states[0] = state
+
+    def _agent_mask(self, i: int, active: Any) -> None:
+        if self._probing:
+            self._probed[AGENT_MASK_KEY] = True
+        elif self._has_agent_mask:
+            self._result.agent_active[i] = bool(active)
+        elif not active:
+            raise self.error("infos hold an agent_mask, but held none at the first reset", i)
+
+    def _finish(self, result: StepResult) -> StepResult:
+        """What can be said only when everything is in: masks that forbid everything, states."""
+        if self._simple or self._probing:
+            return result
+        if self._any_mask:
+            self._finish_masks(result)
+        source = self._state_source
+        if source == "none":
+            return result
+        if source == "environment":
+            result.states[0] = self._env.state()
+        elif source == "common":
+            if result.states[0] is None:
+                raise self.error("infos hold no state, but held one at the first reset")
+        else:
+            for i, observation in enumerate(result.observations):
+                if observation is not None and result.states[i] is None:
+                    raise self.error(
+                        f"the {'observation holds' if source == 'observation' else 'info holds'} no state", i
+                    )
+        return result
+
+    def _finish_masks(self, result: StepResult) -> None:
+        for i, has in enumerate(self._has_mask):
+            if not has or result.observations[i] is None:
+                continue
+            mask = result.action_masks[i]
+            codec = self._action_codecs[i]
+            if mask is None:  # from infos, which may say it only where something is forbidden
+                result.action_masks[i] = np.ones(codec.mask_size, dtype=np.uint8)
+                continue
+            if self._over or self._done[i]:
+                continue
+            allowed = mask.tobytes()
+            for begin, end in codec.mask_leaves:
+                if 1 not in allowed[begin:end]:
+                    raise self.error(
+                        f"the action mask forbids everything in bytes {begin} to {end - 1}, expected a 1 there", i
+                    )
+
+    def _check_spaces(self) -> None:
+        for i, (key, (observation, action)) in enumerate(zip(self._keys, self._raw_spaces)):
+            now = self._spaces_of(key)
+            if now[0] is observation and now[1] is action:
+                continue
+            view = self._described(key, "observation", lambda s=now[0]: ObservationView(s, self._take_state))
+            for what, before, after in (
+                ("observation", self._views[i].description, view.description),
+                ("action", self._action_spaces[i], self._described(key, "action", lambda s=now[1]: spaces.describe(s))),
+            ):
+                if before != after:
+                    raise self.error(
+                        f"its {what} space changed from {spaces.to_text(before)} to {spaces.to_text(after)}, "
+                        f"expected the same for ever",
+                        i,
+                    )
+            self._raw_spaces[i] = now
+
+    def _reset_env(self, seed: int) -> Any:
+        return self._seeding.reset(self, self._env, seed)
+
+
+def _info_columns(env: Any) -> list[str]:
+    columns = getattr(env, "info_columns", None)
+    if columns is None:
+        metadata = getattr(env, "metadata", None)
+        columns = metadata.get("info_columns", ()) if isinstance(metadata, dict) else ()
+    return [str(column) for column in columns]

@@ -1,0 +1,142 @@
+"""Which kind an environment is: by what it offers, not by what it inherits, except where two kinds look alike."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Hashable
+
+from troupe.env_adapters import spaces
+from troupe.env_adapters.aec import AecAdapter
+from troupe.env_adapters.base import EnvAdapter, EnvAdapterError
+from troupe.env_adapters.dicts import ParallelAdapter, RllibAdapter
+from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter
+
+#: Attributes of environments with lists that tell them from one agent whose spaces are Tuples.
+_SEVERAL = ("n_agents", "num_agents", "players", "agents", "possible_agents")
+#: Where RLlib-style environments name their agents, in this order.
+_AGENT_ATTRIBUTES = ("possible_agents", "get_agent_ids", "_agent_ids", "agents")
+
+
+def adapt(name: str, env: Any, global_state: bool = True) -> EnvAdapter:
+    """The adapter for an environment that was made. When there is none, or it cannot be used, the environment is
+    closed.
+    """
+    try:
+        return _adapt(name, env, global_state)
+    except BaseException:
+        close = getattr(env, "close", None)
+        if callable(close):
+            close()
+        raise
+
+
+def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
+    if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
+        raise EnvAdapterError(
+            f"environment {name}: made {type(env).__name__}, which has no methods reset and step: no known kind of "
+            f"environment"
+        )
+    if callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None)):
+        return AecAdapter(name, env, global_state)
+    multi_agent_env = any(cls.__name__ == "MultiAgentEnv" for cls in type(env).__mro__)
+    observation, action = getattr(env, "observation_space", None), getattr(env, "action_space", None)
+    if not multi_agent_env:
+        if callable(observation) and callable(action):
+            return ParallelAdapter(name, env, global_state)
+        if _has_lists(env, observation, action):
+            return ListAdapter(name, env, global_state)
+    agents = _rllib_agents(env, observation, action)
+    if (
+        agents is None
+        and multi_agent_env
+        or (agents is None and not _is_gym(env) and spaces.kind(observation) not in (None, "Dict"))
+    ):
+        agents = _agents_of_reset(env)
+    if agents is not None:
+        return RllibAdapter(name, env, agents, _rllib_spaces(env, agents), global_state)
+    if spaces.kind(observation) is not None and spaces.kind(action) is not None:
+        return GymnasiumAdapter(name, env, global_state)
+    for what, space in (("observation", observation), ("action", action)):
+        if space is None:
+            raise EnvAdapterError(
+                f"environment {name}: {type(env).__name__} has no {what} spaces: expected an attribute "
+                f"{what}_space (one space, or a dict by agent) "
+                f"or a method {what}_space(agent)"
+            )
+        if not callable(space) and spaces.kind(space) is None:
+            raise EnvAdapterError(
+                f"environment {name}: the {what} space is {type(space).__name__}, which is not supported, expected "
+                f"a Gymnasium space or a dict by agent"
+            )
+    raise EnvAdapterError(
+        f"environment {name}: {type(env).__name__} is no known kind of environment, expected PettingZoo's "
+        f"ParallelEnv or AECEnv, Gymnasium's Env "
+        "(one agent, or lists), or dicts by agent as RLlib's MultiAgentEnv"
+    )
+
+
+def _is_gym(env: Any) -> bool:
+    return any(cls.__name__ in ("Env", "Wrapper") for cls in type(env).__mro__)
+
+
+def _has_lists(env: Any, observation: Any, action: Any) -> bool:
+    if isinstance(observation, list) and isinstance(action, list):
+        return len(observation) == len(action) > 0
+    if (
+        spaces.kind(observation) != "Tuple"
+        or spaces.kind(action) != "Tuple"
+        or len(observation.spaces) != len(action.spaces)
+    ):
+        return False
+    unwrapped = getattr(env, "unwrapped", env)
+    return any(hasattr(unwrapped, attribute) for attribute in _SEVERAL)
+
+
+def _children(space: Any) -> dict | None:
+    """The spaces by key of a plain dict or a Dict space; None for anything else."""
+    if isinstance(space, dict):
+        return space
+    return space.spaces if spaces.kind(space) == "Dict" else None
+
+
+def _rllib_agents(env: Any, observation: Any, action: Any) -> list | None:
+    for attribute in _AGENT_ATTRIBUTES:
+        found = getattr(env, attribute, None)
+        if callable(found):
+            found = found()
+        if isinstance(found, (set, frozenset)):  # its order differs between processes
+            found = sorted(found, key=lambda key: (len(str(key)), str(key)))
+        if isinstance(found, (list, tuple)) and found:
+            return list(found)
+    for by_agent in (getattr(env, "observation_spaces", None), observation):
+        children, actions = _children(by_agent), _children(getattr(env, "action_spaces", None) or action)
+        if children and (isinstance(by_agent, dict) or (actions is not None and set(actions) == set(children))):
+            return list(children)
+    return None
+
+
+def _agents_of_reset(env: Any) -> list | None:
+    """The agents of an environment that names them nowhere but in its first observations."""
+    returned = env.reset()
+    observations = returned[0] if isinstance(returned, tuple) and returned else returned
+    return list(observations) if isinstance(observations, dict) and observations else None
+
+
+def _rllib_spaces(env: Any, agents: list) -> Callable[[Hashable], tuple[Any, Any]]:
+    def space_of(what: str, key: Hashable) -> Any:
+        own = _children(getattr(env, f"{what}_spaces", None))
+        if own is not None and key in own:
+            return own[key]
+        space = getattr(env, f"{what}_space", None)
+        children = _children(space)
+        if children is not None and all(agent in children for agent in agents):
+            return children[key]
+        if isinstance(space, dict):
+            return space[key]
+        if callable(space):
+            return space(key)
+        get = getattr(env, f"get_{what}_space", None)
+        if space is None and callable(get):
+            return get(key)
+        return space
+
+    return lambda key: (space_of("observation", key), space_of("action", key))

@@ -1,0 +1,147 @@
+"""From an environment's name and arguments to the environment: imports, looks up, calls. What cannot be found is said
+with what is near.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import sys
+from typing import Any
+
+from troupe.env_adapters.base import EnvAdapterError
+
+#: What a module is asked for when the name holds no attribute, in this order.
+MODULE_ATTRIBUTES = ("parallel_env", "env", "raw_env", "make_env")
+#: Names of the one parameter of makers that take a dict, as RLlib's do.
+CONFIG_PARAMETERS = ("config", "env_config", "env_context")
+
+
+def make_environment(name: str, args: dict) -> Any:
+    """`name`: "module", "module:attribute", "path/file.py[:attribute]", or "module:Id" with an id that Gymnasium knows
+    once the module is imported.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise EnvAdapterError(
+            f"environment {name}: the module is missing, expected module, module:attribute or gymnasium:Id"
+        )
+    if name.endswith(":"):
+        raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
+    module = _load_file(name, module_name) if module_name.endswith(".py") else _import(name, module_name)
+    if not attribute:
+        for candidate in MODULE_ATTRIBUTES:
+            if callable(getattr(module, candidate, None)):
+                return _call(name, getattr(module, candidate), args)
+        near = [
+            n
+            for n in dir(module)
+            if not n.startswith("_") and inspect.isclass(getattr(module, n)) and hasattr(getattr(module, n), "step")
+        ]
+        raise EnvAdapterError(
+            f"environment {name}: module {module_name} has none of {', '.join(MODULE_ATTRIBUTES)}, expected one, "
+            f"or a name after a colon" + (f" ({name}:{near[0]}?)" if near else "")
+        )
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            break
+    if callable(found):
+        return _call(name, found, args)
+    if found is not None:
+        raise EnvAdapterError(
+            f"environment {name}: {attribute} of module {module_name} is {type(found).__name__}, expected a class "
+            f"or function that makes an environment"
+        )
+    registry = _gymnasium_registry()
+    if attribute in registry:
+        gymnasium = sys.modules["gymnasium"]
+        # The checker compares rewards and observations with one agent's, and costs time in every step.
+        return gymnasium.make(attribute, disable_env_checker=True, **args)
+    public = [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))]
+    near = difflib.get_close_matches(attribute, public + list(registry), n=3)
+    also = " and no id that Gymnasium knows" if registry else ""
+    raise EnvAdapterError(
+        f"environment {name}: {attribute!r} is no attribute of module {module_name}{also}"
+        + (f", did you mean {' or '.join(near)}?" if near else "")
+    )
+
+
+def _import(name: str, module_name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not (module_name == e.name or module_name.startswith(e.name + ".")):
+            raise EnvAdapterError(
+                f"environment {name}: importing {module_name} failed: it needs the module {e.name}, which "
+                f"{sys.executable} does not find"
+            ) from e
+        near = difflib.get_close_matches(e.name, _siblings(e.name), n=3)
+        raise EnvAdapterError(
+            f"environment {name}: there is no module {e.name} for {sys.executable}"
+            + (f", did you mean {' or '.join(near)}?" if near else "")
+        ) from None
+    except Exception as e:
+        raise EnvAdapterError(f"environment {name}: importing {module_name} failed: {type(e).__name__}: {e}") from e
+
+
+def _siblings(module_name: str) -> list[str]:
+    parent, _, _ = module_name.rpartition(".")
+    if not parent:
+        return [m.name for m in pkgutil.iter_modules()]
+    try:
+        return [f"{parent}.{m.name}" for m in pkgutil.iter_modules(importlib.import_module(parent).__path__)]
+    except (ImportError, AttributeError):
+        return []
+
+
+def _load_file(name: str, path: str) -> Any:
+    if not os.path.isfile(path):
+        raise EnvAdapterError(f"environment {name}: there is no file {os.path.abspath(path)}")
+    module_name = "troupe_env_" + "".join(c if c.isalnum() else "_" for c in os.path.abspath(path))
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        del sys.modules[module_name]
+        raise EnvAdapterError(f"environment {name}: importing {path} failed: {type(e).__name__}: {e}") from e
+    return module
+
+
+def _gymnasium_registry() -> dict:
+    """Gymnasium's ids, where something imported it."""
+    module = sys.modules.get("gymnasium")
+    return getattr(module, "registry", None) or {} if module is not None else {}
+
+
+def _call(name: str, maker: Any, args: dict) -> Any:
+    """maker(**args), or maker(args) for makers that take one dict. What the environment's own code raises is its own
+    affair.
+    """
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):
+        return maker(**args)
+    parameters = list(signature.parameters.values())
+    if (
+        len(parameters) == 1
+        and parameters[0].name in CONFIG_PARAMETERS
+        and parameters[0].name not in args
+        and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ):
+        return maker(dict(args))
+    try:
+        signature.bind(**args)
+    except TypeError as e:
+        takes = ", ".join(str(p) for p in parameters) or "none"
+        raise EnvAdapterError(f"environment {name}: {e}; it takes the arguments: {takes}") from None
+    return maker(**args)

@@ -1,0 +1,215 @@
+"""Runs Python environments for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
+
+File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
+pipe that closes when the worker dies. What environments print goes to the worker's log.
+
+The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. The worker
+answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
+requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
+reset.
+"""
+
+import copy
+import fcntl
+import faulthandler
+import json
+import os
+import random
+import select
+import signal
+import sys
+import traceback
+from typing import Any, Dict
+
+import numpy as np
+
+from troupe import _shm_host as shm
+from troupe._shm_env import BadOutput, Environment, Stop, describe_error
+from troupe.env_adapters import make_adapter
+
+CONTROL_FD, MEMORY_FD, LIFELINE_FD = 3, 4, 5
+
+
+class ControlChannel:
+    """Lines over the control socket."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._buffer = b""
+
+    def readline(self) -> bytes:
+        while b"\n" not in self._buffer:
+            data = os.read(self._fd, 1 << 16)
+            if not data:
+                return b""
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+
+class EnvHost:
+    """The environments of one process."""
+
+    def __init__(self, control: ControlChannel, page: shm.ControlPage) -> None:
+        self._control = control
+        self._page = page
+        self._environments: Dict[int, Environment] = {}
+        self._spare: Any = None  # made to be described, and given to the first environment
+        self._seeded = False
+        self._name = ""
+        self._args: Dict[str, Any] = {}
+        self._global_state = True
+        self.memory_fd = MEMORY_FD
+        self.description: Dict[str, Any] = {}
+        self.layout: Dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Makes an environment and tells the worker what it is like."""
+        message = self._receive("start")
+        if message["version"] != shm.LAYOUT_VERSION:
+            raise RuntimeError(f"the worker speaks version {message['version']}, expected {shm.LAYOUT_VERSION}")
+        sys.path[:0] = message["path"]
+        self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
+        try:
+            self._spare = self.make_adapter()
+            self.description = self._describe(self._spare)
+        except Stop:
+            raise
+        except BaseException as error:
+            traceback.print_exc()
+            self._send({"op": "failed", "error": describe_error(error)})
+            raise SystemExit(1) from error
+        self._send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
+        self.layout = self._receive("layout")
+
+    def make_adapter(self) -> Any:
+        """A new environment, or the one that was made to be described."""
+        if self._spare is not None:
+            adapter, self._spare = self._spare, None
+            return adapter
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state)
+        if self.description and self._describe(adapter) != self.description:
+            text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
+            adapter.close()
+            raise BadOutput(text)
+        return adapter
+
+    def seed_globals(self, seed: int) -> None:
+        """Seeds `random` and numpy's global generator, once, for environments that draw from them."""
+        if not self._seeded:
+            self._seeded = True
+            random.seed(seed)
+            np.random.seed(seed)
+
+    def run(self) -> None:
+        """Answers requests until the worker says that it is enough."""
+        page, environments = self._page, self._environments
+        await_entry, finish_entry = page.await_entry, page.finish_entry
+        while True:
+            entry = await_entry()
+            if entry != shm.CONTROL_ENTRY:
+                environments[entry & 0xFFFFFF].serve(entry >> 24)
+            elif not self._obey():
+                return
+            finish_entry()
+
+    def close(self) -> None:
+        """Closes every environment that is open."""
+        spare, self._spare = self._spare, None
+        for close in [environment.close for environment in self._environments.values()] + (
+            [spare.close] if spare is not None else []
+        ):
+            try:
+                close()
+            except BaseException:
+                traceback.print_exc()
+
+    def _obey(self) -> bool:
+        message = self._receive("")
+        if message["op"] == "map":
+            self._environments[message["slot"]] = Environment(self, message["offset"])
+            return True
+        if message["op"] == "exit":
+            return False
+        raise RuntimeError(f"the worker said {message['op']}, expected map or exit")
+
+    @staticmethod
+    def _describe(adapter: Any) -> Dict[str, Any]:
+        description = adapter.description
+        return {
+            "agents": [
+                {
+                    "id": agent.id,
+                    "observation_space": agent.observation_space,
+                    "action_space": agent.action_space,
+                    "has_action_mask": bool(agent.has_action_mask),
+                }
+                for agent in description.agents
+            ],
+            "state_kind": description.state_kind,
+            "state_space": description.state_space,
+            "has_agent_mask": bool(description.has_agent_mask),
+            "info_columns": list(description.info_columns),
+            "max_episode_steps": int(description.max_episode_steps),
+        }
+
+    def _receive(self, op: str) -> Dict[str, Any]:
+        line = self._control.readline()
+        if not line:
+            raise SystemExit(0)  # the worker is gone
+        message = json.loads(line)
+        if op and message["op"] != op:
+            raise RuntimeError(f"the worker said {message['op']}, expected {op}")
+        return message
+
+    def _send(self, message: Dict[str, Any]) -> None:
+        self._control.write(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
+
+
+def die_with_worker() -> None:
+    """Has the kernel end this process when the worker dies, also in mid-step: the lifeline's end is a signal."""
+    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETFL, fcntl.fcntl(LIFELINE_FD, fcntl.F_GETFL) | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(LIFELINE_FD, select.POLLIN)
+    if poll.poll(0):
+        raise SystemExit(0)  # it died before
+
+
+def _on_sigterm(_signal: int, _frame: Any) -> None:
+    raise Stop()
+
+
+def main() -> int:
+    """The process."""
+    die_with_worker()
+    faulthandler.enable()
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    host = EnvHost(ControlChannel(CONTROL_FD), shm.ControlPage(MEMORY_FD))
+    code = 0
+    try:
+        host.start()
+        host.run()
+    except Stop:
+        pass
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    host.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Environments may have left threads behind, for which an interpreter that ends by itself would wait.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
