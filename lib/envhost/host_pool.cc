@@ -147,7 +147,8 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
   } else {
     TROUPE_ASSIGN_OR_RETURN(place.process, StartProcessLocked());
   }
-  TROUPE_ASSIGN_OR_RETURN(spare_, StartProcessLocked());
+  absl::StatusOr<std::shared_ptr<HostProcess>> spare = StartProcessLocked();
+  spare_ = spare.ok() ? *std::move(spare) : nullptr;  // without it the next restart takes longer
   return place.process;
 }
 
