@@ -39,6 +39,7 @@ env:
       agents: [wolf_0, wolf_1]
       obs_space: "Tuple(Box(-9, 9, [3]), Box(-9, 9, [3]))"
       act_space: "Tuple(Discrete(5), Discrete(5))"
+algorithm: {use_parameter_sharing: false}
 )yaml";
   const ResolvedRun run = Resolve(kYaml);
   EXPECT_EQ(run.env_spec.possible_agents[0].observation_space.ToString(), "Tuple(Box(-9, 9, [3]), Box(-9, 9, [3]))");
@@ -85,8 +86,10 @@ TEST_F(EnvWrappersTest, KeysOfDictsAreStatesAndMasks) {
 }
 
 TEST_F(EnvWrappersTest, AnOverrideReplacesAGroupAndKeepsTheOthers) {
-  const ResolvedRun run = Resolve("env: {name: team, groups: {g: [agent_0], h: [agent_1]}}",
-                                  {"env.groups.g=[agent_2]", "env.max_episode_steps=9"});
+  const ResolvedRun run = Resolve(
+      "env: {name: team, groups: {g: [agent_0], h: [agent_1]}}\n"
+      "algorithm: {use_parameter_sharing: false}",
+      {"env.groups.g=[agent_2]", "env.max_episode_steps=9"});
   ASSERT_EQ(run.env.wrappers.groups.size(), 2u);
   EXPECT_THAT(run.env.wrappers.groups[0].agents, ElementsAre("agent_2"));
   EXPECT_THAT(run.env.wrappers.groups[1].agents, ElementsAre("agent_1"));
@@ -96,8 +99,7 @@ TEST_F(EnvWrappersTest, AnOverrideReplacesAGroupAndKeepsTheOthers) {
 TEST_F(EnvWrappersTest, ErrorsNameTheKey) {
   const auto error = [this](const std::string& keys) { return ErrorOf("env: {name: team, " + keys + "}"); };
   EXPECT_EQ(error("groups: {g: [agent_7]}"),
-            "run.yaml:1:27: env.groups: group \"g\": there is no agent \"agent_7\"; expected one of agent_0, agent_1, "
-            "agent_2");
+            "run.yaml:1:27: env.groups: group \"g\": there is no agent \"agent_7\"; the nearest is \"agent_0\"");
   EXPECT_THAT(error("groups: {g: [agent_0, agent_0]}"), HasSubstr("\"env.groups.g.agent_0\" is there twice"));
   EXPECT_THAT(error("groups: {g: [agent_0], h: [agent_0]}"), HasSubstr("\"agent_0\" is in group \"g\", too"));
   EXPECT_THAT(error("groups: {g: []}"), HasSubstr("env.groups.g: got a list of 0, expected a list of 1 to 1024 agent"));

@@ -35,6 +35,17 @@ absl::Status Refuse(const AgentSpec& agent, const std::string& key, const std::s
                                                  "\" ", what));
 }
 
+/// Bytes that are no image would be divided by 255 like one: they become integers in float rows.
+absl::StatusOr<space::Space> Alone(const space::Space& space) {
+  const auto is = [](double bound) { return [bound](double value) { return value == bound; }; };
+  const bool bytes = space.flat_dtype() == tensor::DType::kUint8;
+  const bool image = bytes && std::all_of(space.low().begin(), space.low().end(), is(0)) &&
+                     std::all_of(space.high().begin(), space.high().end(), is(255));
+  if (!bytes || image) return space;
+  return space::Space::Box({space.low().begin(), space.low().end()}, {space.high().begin(), space.high().end()},
+                           {space.shape().begin(), space.shape().end()}, tensor::DType::kInt32);
+}
+
 /// `agent` becomes what policies see; `state` is the space of its state, if it has one.
 absl::StatusOr<Plan> MakePlan(const DictKeys& keys, AgentSpec* agent, space::Space* state) {
   Plan plan;
@@ -68,7 +79,7 @@ absl::StatusOr<Plan> MakePlan(const DictKeys& keys, AgentSpec* agent, space::Spa
   if (!plan.changes) return plan;
   if (rest.empty()) return Refuse(*agent, dict.keys()[0], "is no observation, and no other key is there");
   if (rest.size() == 1) {
-    agent->observation_space = rest[0].second;
+    TROUPE_ASSIGN_OR_RETURN(agent->observation_space, Alone(rest[0].second));
   } else {
     TROUPE_ASSIGN_OR_RETURN(agent->observation_space, space::Space::Dict(std::move(rest)));
   }

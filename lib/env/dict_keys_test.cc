@@ -107,6 +107,10 @@ TEST(DictKeysTest, ImagesStayBytes) {
   EXPECT_EQ(env.spec().possible_agents[0].observation_space.ToString(), kImage);
   ASSERT_TRUE(env.Reset().ok());
   EXPECT_THAT(env.got().observation_uint8(0, 1), ElementsAre(200, 200));
+  Called board(*WithDictKeys(DictRows(DictSpec("Box(0, 1, [2], uint8)"), 1), {}));
+  EXPECT_EQ(board.spec().possible_agents[0].observation_space.ToString(), "Box(0, 1, [2], int32)") << "no image";
+  ASSERT_TRUE(board.Reset().ok());
+  EXPECT_THAT(board.Row(0), ElementsAre(1, 1));
   Called wrong(*WithDictKeys(DictRows(DictSpec(kImage), 256), {}));
   const absl::Status status = wrong.Reset({.env_id = 2});
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

@@ -16,9 +16,9 @@ using Json = nlohmann::json;
 constexpr int kMaxDepth = 32;
 
 absl::Status Wrong(const std::string& what, const Json& got, const char* expected) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, " is ", base::LogSafe(got.dump(-1, ' ', true, Json::error_handler_t::replace), 64), ", expected ",
-      expected));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is ", base::LogSafe(got.dump(-1, ' ', true, Json::error_handler_t::replace), 64),
+                   ", expected ", expected));
 }
 
 /// The member, or null.

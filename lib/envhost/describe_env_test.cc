@@ -20,8 +20,12 @@ Json Agent(const char* id) {
 }
 
 Json Description() {
-  return {{"agents", {Agent("a"), Agent("b")}}, {"state_kind", "none"},         {"state_space", nullptr},
-          {"has_agent_mask", false},            {"info_columns", Json::array()}, {"max_episode_steps", 25}};
+  return {{"agents", {Agent("a"), Agent("b")}},
+          {"state_kind", "none"},
+          {"state_space", nullptr},
+          {"has_agent_mask", false},
+          {"info_columns", Json::array()},
+          {"max_episode_steps", 25}};
 }
 
 TEST(ReadSpaceTest, EveryKind) {
@@ -31,8 +35,9 @@ TEST(ReadSpaceTest, EveryKind) {
   EXPECT_EQ(text(R"({"type": "Discrete", "n": 4, "start": 2})"), "Discrete(4, 2)");
   EXPECT_EQ(text(R"({"type": "MultiDiscrete", "nvec": [2, 3], "python": {"shape": [2]}})"), "MultiDiscrete([2, 3])");
   EXPECT_EQ(text(R"({"type": "MultiBinary", "n": 6})"), "MultiBinary(6)");
-  EXPECT_EQ(text(R"({"type": "Dict", "spaces": {"b": {"type": "Discrete", "n": 2}, "a": {"type": "MultiBinary", "n": 1}}})"),
-            "Dict{a: MultiBinary(1), b: Discrete(2)}");
+  EXPECT_EQ(
+      text(R"({"type": "Dict", "spaces": {"b": {"type": "Discrete", "n": 2}, "a": {"type": "MultiBinary", "n": 1}}})"),
+      "Dict{a: MultiBinary(1), b: Discrete(2)}");
   EXPECT_EQ(text(R"({"type": "Tuple", "spaces": [{"type": "Discrete", "n": 2}]})"), "Tuple(Discrete(2))");
 }
 
@@ -92,7 +97,8 @@ TEST(BlockLayoutTest, RowsDoNotOverlapAndBeginCacheLines) {
   const auto spec = ReadDescription("python:x", description);
   ASSERT_TRUE(spec.ok());
   const BlockLayout layout(*spec);
-  std::vector<std::pair<size_t, size_t>> places = {{layout.acts, 2}, {layout.agent_flags, 2}, {layout.rewards, 8}, {layout.infos, 16}};
+  std::vector<std::pair<size_t, size_t>> places = {
+      {layout.acts, 2}, {layout.agent_flags, 2}, {layout.rewards, 8}, {layout.infos, 16}};
   for (const BlockLayout::Agent& agent : layout.agents) {
     EXPECT_EQ(agent.observation % 64, 0u);
     places.emplace_back(agent.observation, agent.observation_bytes());

@@ -47,7 +47,8 @@ absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
 absl::Status HostEnv::StartStep(env::ActionRows actions) {
   if (process_ == nullptr || process_->dead()) {
     return Lose(absl::UnavailableError(
-        absl::StrCat("its Python process ended", process_ == nullptr ? "" : absl::StrCat(": ", std::string(process_->death().message())))));
+        absl::StrCat("its Python process ended",
+                     process_ == nullptr ? "" : absl::StrCat(": ", std::string(process_->death().message())))));
   }
   uint8_t* acts = At<uint8_t>(layout_.acts);
   for (size_t i = 0; i < layout_.agents.size(); ++i) {

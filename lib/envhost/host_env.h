@@ -12,12 +12,13 @@ namespace troupe::envhost {
 
 /// One Python environment in a process of its pool. Made by HostPool. Not thread-safe, like every environment.
 ///
-/// Errors: INTERNAL: the environment raised an exception (with Python's error and traceback) or gave what does not fit its
-/// spaces; it is closed and made anew at the next reset. UNAVAILABLE: its process ended; DEADLINE_EXCEEDED: its process was
-/// killed because nothing came in time; both also strike the other environments of that process. RESOURCE_EXHAUSTED: the
-/// restarts are used up. After each of them but the last, Reset works again.
+/// Errors: INTERNAL: the environment raised an exception (with Python's error and traceback) or gave what does not fit
+/// its spaces; it is closed and made anew at the next reset. UNAVAILABLE: its process ended; DEADLINE_EXCEEDED: its
+/// process was killed because nothing came in time; both also strike the other environments of that process.
+/// RESOURCE_EXHAUSTED: the restarts are used up. After each of them but the last, Reset works again.
 ///
-/// The reset's seed is 31 bits of Philox over (run seed, env id, episode): environments and episodes differ by construction.
+/// The reset's seed is 31 bits of Philox over (run seed, env id, episode): environments and episodes differ by
+/// construction.
 class HostEnv final : public env::MultiAgentEnv {
  public:
   HostEnv(std::shared_ptr<HostPool> pool, std::shared_ptr<const HostPool::Kind> kind, int seat);
@@ -32,8 +33,8 @@ class HostEnv final : public env::MultiAgentEnv {
   absl::Status StartStep(env::ActionRows actions) override;
   absl::Status Finish(env::StepWriter& out) override;
 
-  /// Whether Finish would return without waiting.
-  bool Answered() const { return process_ == nullptr || process_->dead() || process_->Answered(ticket_); }
+  /// Whether Finish would return at once, so that a caller need not wait for a process that starts anew. Never waits.
+  bool Settled() { return process_ == nullptr || process_->Settled(ticket_); }
 
  private:
   /// A place in a process that lives.

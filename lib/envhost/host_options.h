@@ -16,16 +16,17 @@ struct HostOptions {
   absl::Duration step_timeout = absl::Seconds(30);   ///< of a step, and of a reset but the first
   int64_t max_restarts = 100;                        ///< of all processes together, within restart_window
   absl::Duration restart_window = absl::Minutes(10);
-  std::vector<std::string> path;  ///< searched for modules before everything else
-  bool global_state = true;       ///< ask environments for their global state, which may cost them time
+  std::vector<std::string> path;                    ///< searched for modules before everything else
+  absl::Duration leave_timeout = absl::Seconds(5);  ///< of closing all environments at the end, before SIGTERM
+  bool global_state = true;  ///< ask environments for their global state, which may cost them time
 
   friend bool operator==(const HostOptions&, const HostOptions&) = default;
 };
 
 /// Totals of a pool since it was made.
 struct HostStats {
-  int64_t errors = 0;      ///< calls of environments that failed, whatever the cause; each cost an episode
-  int64_t exceptions = 0;  ///< of these: the environment raised an exception
+  int64_t errors = 0;       ///< calls of environments that failed, whatever the cause; each cost an episode
+  int64_t exceptions = 0;   ///< of these: the environment raised an exception
   int64_t bad_outputs = 0;  ///< of these: what it gave does not fit what it declared
   int64_t timeouts = 0;     ///< processes that were killed because nothing came within a deadline
   int64_t deaths = 0;       ///< processes that ended unasked, those that were killed included

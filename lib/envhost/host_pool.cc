@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <thread>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,25 +16,9 @@
 namespace troupe::envhost {
 namespace {
 
-nlohmann::json ArgsJson(const env::EnvArgs& args) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [name, value] : args.values()) {
-    std::visit(
-        [&json, &name = name](const auto& v) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>) {
-            json[name] = nullptr;
-          } else {
-            json[name] = v;
-          }
-        },
-        value);
-  }
-  return json;
-}
-
 absl::Status CheckOptions(const HostOptions& options) {
   const auto wrong = [](const char* what, const auto& got, const char* expected) {
-    return absl::InvalidArgumentError(absl::StrCat("env.python.", what, ": got ", got, ", expected ", expected));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": got ", got, ", expected ", expected));
   };
   if (options.processes < 0 || options.processes > 1024) return wrong("processes", options.processes, "0 to 1024");
   if (options.start_timeout <= absl::ZeroDuration()) {
@@ -58,17 +40,18 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   ProcessOrder order;
   const absl::StatusOr<std::string> interpreter = FindInterpreter(options.interpreter);
   if (!interpreter.ok()) {
-    return absl::NotFoundError(absl::StrCat("env.python.interpreter: ", std::string(interpreter.status().message())));
+    return absl::NotFoundError(absl::StrCat("interpreter: ", std::string(interpreter.status().message())));
   }
   order.interpreter = *interpreter;
   TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
   order.start_timeout = options.start_timeout;
   order.step_timeout = options.step_timeout;
+  TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
   const std::string python_name(name.substr(absl::StartsWith(name, kPythonPrefix) ? sizeof(kPythonPrefix) - 1 : 0));
   order.start_message = nlohmann::json({{"op", "start"},
                                         {"version", kLayoutVersion},
                                         {"name", python_name},
-                                        {"args", ArgsJson(args)},
+                                        {"args", nlohmann::json::parse(args_json)},
                                         {"path", options.path},
                                         {"global_state", options.global_state}})
                             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -91,7 +74,7 @@ HostPool::~HostPool() {
     spare_ = nullptr;  // it has no environment that anybody used
   }
   for (const std::shared_ptr<HostProcess>& process : leaving) process->AskToLeave();
-  const absl::Time deadline = absl::Now() + kLeaveTimeout;
+  const absl::Time deadline = absl::Now() + options_.leave_timeout;
   std::vector<std::shared_ptr<HostProcess>> late;
   for (const std::shared_ptr<HostProcess>& process : leaving) {
     if (!process->AwaitEnd(deadline)) late.push_back(process);

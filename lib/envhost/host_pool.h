@@ -22,19 +22,20 @@ namespace troupe::envhost {
 /// Names of Python environments begin with it.
 inline constexpr char kPythonPrefix[] = "python:";
 
-/// The Python environments of one kind (name and arguments) of a worker: several processes, several environments in each.
-/// Made by whoever makes environments, shared with the environments that it made; the last one to go ends the processes,
-/// which close their environments: within kLeaveTimeout, else SIGTERM, and SIGKILL after kTermTimeout.
+/// The Python environments of one kind (name and arguments) of a worker: several processes, several environments in
+/// each. Made by whoever makes environments, shared with the environments that it made; the last one to go ends the
+/// processes, which close their environments: within HostOptions::leave_timeout, else SIGTERM, and SIGKILL after
+/// kTermTimeout.
 ///
-/// The first process describes the environment; every other must describe the same. A process that ends or does not answer in
-/// time costs the episodes of its environments; another takes its place when one of them is reset, at most
-/// HostOptions::max_restarts times within restart_window, after which resets fail with RESOURCE_EXHAUSTED and the last cause.
-/// After the first restart one process is kept ready, so that the next restart need not wait for Python's imports.
+/// The first process describes the environment; every other must describe the same. A process that ends or does not
+/// answer in time costs the episodes of its environments; another takes its place when one of them is reset, at most
+/// HostOptions::max_restarts times within restart_window, after which resets fail with RESOURCE_EXHAUSTED and the last
+/// cause. After the first restart one process is kept ready, so that the next restart need not wait for Python's
+/// imports.
 ///
 /// Thread-safe. MakeEnv may block up to start_timeout.
 class HostPool : public std::enable_shared_from_this<HostPool> {
  public:
-  static constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
   static constexpr absl::Duration kTermTimeout = absl::Seconds(1);
 
   /// `name` with its prefix. Starts nothing yet. NOT_FOUND for an interpreter or package folder that is not there,
@@ -45,8 +46,9 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   HostPool& operator=(const HostPool&) = delete;
   ~HostPool();
 
-  /// One more environment, in the next process in turn. The first call waits for the description; later ones do not wait,
-  /// so that the processes start side by side. INVALID_ARGUMENT with Python's error when the environment cannot be made.
+  /// One more environment, in the next process in turn. The first call waits for the description; later ones do not
+  /// wait, so that the processes start side by side. INVALID_ARGUMENT with Python's error when the environment cannot
+  /// be made.
   absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv();
 
   HostStats stats() const;
@@ -87,10 +89,10 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   std::shared_ptr<const Kind> kind_ ABSL_GUARDED_BY(mutex_);
   std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HostProcess> spare_ ABSL_GUARDED_BY(mutex_);
-  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;     ///< environments
-  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  ///< processes
+  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;                 ///< environments
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;              ///< processes
   std::deque<absl::Time> restarts_ ABSL_GUARDED_BY(mutex_);  ///< within the window
-  HostStats totals_ ABSL_GUARDED_BY(mutex_);     ///< of processes that were replaced
+  HostStats totals_ ABSL_GUARDED_BY(mutex_);                 ///< of processes that were replaced
 };
 
 }  // namespace troupe::envhost

@@ -47,51 +47,57 @@ HostProcess::HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory
       started_at_(absl::Now()),
       memory_(std::move(memory)),
       child_(std::move(child)),
-      makes_(kRingCapacity) {}
+      slow_(kRingCapacity),
+      progress_at_(started_at_) {}
 
 HostProcess::~HostProcess() = default;
 
 absl::StatusOr<std::string> HostProcess::AwaitDescription() {
   base::MutexLock start(&start_mutex_);
-  const absl::Time deadline = started_at_ + order_.start_timeout;
-  while (described_.empty()) {
-    base::MutexLock lock(&child_mutex_);
-    if (!death_.ok()) return death_;
-    absl::StatusOr<std::optional<std::string>> line = child_->TryReceive(absl::Milliseconds(10));
-    if (!line.ok()) return DieLocked(line.status().code(), std::string(line.status().message()), false);
-    if (line->has_value()) {
-      described_ = **std::move(line);
-      const nlohmann::json message = nlohmann::json::parse(described_, nullptr, /*allow_exceptions=*/false);
-      const std::string op = message.is_object() && message.contains("op") && message["op"].is_string()
-                                 ? message["op"].get<std::string>()
-                                 : "";
-      if (op == "failed") {
-        const auto error = message.find("error");
-        return DieLocked(
-            absl::StatusCode::kInvalidArgument,
-            error != message.end() && error->is_string() ? error->get<std::string>() : "it failed", false);
-      }
-      if (op != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
-        return DieLocked(absl::StatusCode::kInvalidArgument,
-                         absl::StrCat("the process said ", base::LogSafe(described_, 200),
-                                      ", expected a description in version ", kLayoutVersion,
-                                      ": is its Python package of another version?"),
-                         false);
-      }
-    } else if (child_->Ended()) {
-      std::string why = absl::StrCat("the Python process ", child_->HowItEnded(), " while it started; it printed: ",
-                                     child_->LastOutput());
-      if (absl::StrContains(why, "No module named")) absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
-      return DieLocked(absl::StatusCode::kUnavailable, why, false);
-    } else if (absl::Now() > deadline) {
-      return DieLocked(absl::StatusCode::kDeadlineExceeded,
-                       absl::StrCat("the Python process did not start within ",
-                                    absl::FormatDuration(order_.start_timeout), " (env.python.start_timeout_s); it printed: ",
-                                    child_->LastOutput()),
-                       true);
-    }
-  }
+  while (described_.empty()) TROUPE_RETURN_IF_ERROR(TakeDescription(absl::Milliseconds(10)));
   return described_;
+}
+
+absl::Status HostProcess::TakeDescription(absl::Duration wait) {
+  base::MutexLock lock(&child_mutex_);
+  if (!death_.ok()) return death_;
+  absl::StatusOr<std::optional<std::string>> line = child_->TryReceive(wait);
+  if (!line.ok()) return DieLocked(line.status().code(), std::string(line.status().message()), false);
+  if (line->has_value()) {
+    const nlohmann::json message = nlohmann::json::parse(**line, nullptr, /*allow_exceptions=*/false);
+    const auto text = [&message](const char* key) -> std::string {
+      const auto found = message.find(key);
+      return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    if (text("op") == "failed") {
+      return DieLocked(absl::StatusCode::kInvalidArgument, absl::StrCat("it failed: ", text("error")), false);
+    }
+    if (text("op") != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
+      return DieLocked(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("the process said ", base::LogSafe(**line, 200), ", expected a description in version ",
+                       kLayoutVersion, ": is its Python package of another version?"),
+          false);
+    }
+    described_ = **std::move(line);
+    return absl::OkStatus();
+  }
+  if (child_->Ended()) {
+    std::string why = absl::StrCat("the Python process ", child_->HowItEnded(),
+                                   " while it started; it printed: ", child_->LastOutput());
+    if (absl::StrContains(why, "No module named 'troupe'")) {
+      absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
+    }
+    return DieLocked(absl::StatusCode::kUnavailable, why, false);
+  }
+  if (absl::Now() > started_at_ + order_.start_timeout) {
+    return DieLocked(
+        absl::StatusCode::kDeadlineExceeded,
+        absl::StrCat("the Python process did not start within ", absl::FormatDuration(order_.start_timeout),
+                     " (env.python.start_timeout_s); it printed: ", child_->LastOutput()),
+        true);
+  }
+  return absl::OkStatus();
 }
 
 void HostProcess::Expect(std::string description, std::shared_ptr<const BlockLayout> layout) {
@@ -126,6 +132,8 @@ absl::Status HostProcess::EnsureReady() {
   for (const std::string& line : unsent_) sent.Update(child_->Send(line, deadline));
   unsent_.clear();
   if (!sent.ok()) return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
+  base::MutexLock ring_lock(&mutex_);
+  progress_at_ = absl::Now();
   ready_.store(true, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -155,8 +163,9 @@ absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
       return slot;
     }
     if (blocks_.size() == static_cast<size_t>(kMaxEnvsPerProcess)) {
-      return absl::ResourceExhaustedError(absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
-                                                       " environments, expected at most as many (env.python.processes)"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
+                       " environments, expected at most as many (env.python.processes)"));
     }
     TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(layout_->block_bytes));
     slot.number = static_cast<int>(blocks_.size());
@@ -165,12 +174,12 @@ absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
     map = nlohmann::json({{"op", "map"}, {"slot", slot.number}, {"offset", block.offset}}).dump();
   }
   TROUPE_RETURN_IF_ERROR(SendLocked(std::move(map)));
-  TROUPE_RETURN_IF_ERROR(PostEntry(kControlEntry, false).status());
+  TROUPE_RETURN_IF_ERROR(PostEntry(kControlEntry, /*slow=*/true).status());
   return slot;
 }
 
 void HostProcess::ReleaseSlot(const Slot& slot) {
-  if (!PostEntry(RingEntry(RequestKind::kClose, slot.number), false).ok()) return;
+  if (!PostEntry(RingEntry(RequestKind::kClose, slot.number), /*slow=*/true).ok()) return;
   base::MutexLock lock(&mutex_);
   free_slots_.push_back(slot.number);
 }
@@ -179,15 +188,16 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::Post(const Slot& slot, RequestK
   return PostEntry(RingEntry(kind, slot.number), makes);
 }
 
-absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool makes) {
+absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool slow) {
   if (dead()) return death();
   base::MutexLock lock(&mutex_);
   ControlPage& page = this->page();
   if (head_ - page.done.load(std::memory_order_relaxed) >= kRingCapacity) {
     return absl::ResourceExhaustedError("the ring of a Python process is full: closes that it has not answered");
   }
+  if (head_ == page.done.load(std::memory_order_relaxed)) progress_at_ = absl::Now();  // it has nothing else to do
   page.ring[head_ % kRingCapacity] = entry;
-  makes_[head_ % kRingCapacity] = makes ? 1 : 0;
+  slow_[head_ % kRingCapacity] = slow ? 1 : 0;
   ++head_;
   // Sequentially consistent against the child, which says that it sleeps and then looks at head.
   page.head.store(head_, std::memory_order_seq_cst);
@@ -197,9 +207,9 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
 
 uint32_t HostProcess::BatchEndLocked(Ticket ticket) {
   const uint32_t done = page().done.load(std::memory_order_relaxed);
-  batch_ends_.erase(std::remove_if(batch_ends_.begin(), batch_ends_.end(),
-                                   [done](uint32_t end) { return AtOrAfter(done, end); }),
-                    batch_ends_.end());
+  batch_ends_.erase(
+      std::remove_if(batch_ends_.begin(), batch_ends_.end(), [done](uint32_t end) { return AtOrAfter(done, end); }),
+      batch_ends_.end());
   for (const uint32_t end : batch_ends_) {
     if (AtOrAfter(end, ticket)) return end;
   }
@@ -246,34 +256,15 @@ absl::Status HostProcess::Await(Ticket ticket) {
   }
   ControlPage& page = this->page();
   absl::Status status;
-  uint32_t done = page.done.load(std::memory_order_acquire);
-  absl::Time progress = absl::Now();
   while (true) {
     const uint32_t seen = page.wake_seq.load(std::memory_order_seq_cst);
     if (AtOrAfter(page.done.load(std::memory_order_seq_cst), ticket)) break;
     FutexWait(page.wake_seq, seen, kLook);
-    const uint32_t now_done = page.done.load(std::memory_order_acquire);
-    if (AtOrAfter(now_done, ticket)) break;
-    status = CheckAlive();
-    // An answer that came before the end counts.
-    if (!status.ok()) {
-      if (Answered(ticket)) status = absl::OkStatus();
-      break;
-    }
-    const absl::Time now = absl::Now();
-    if (now_done != done) {
-      done = now_done;
-      progress = now;
-    }
-    const absl::Duration patience = PatienceFor(done);
-    if (now - progress > patience) {
-      base::MutexLock lock(&child_mutex_);
-      status = DieLocked(absl::StatusCode::kDeadlineExceeded,
-                         absl::StrCat("an environment of Python process ", pid_, " did not answer within ",
-                                      absl::FormatDuration(patience), "; the process was killed"),
-                         true);
-      break;
-    }
+    if (Answered(ticket)) break;
+    status = Look(/*often=*/false);
+    if (status.ok()) continue;
+    if (Answered(ticket)) status = absl::OkStatus();  // an answer that came before the end counts
+    break;
   }
   base::MutexLock lock(&mutex_);
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), target));
@@ -281,9 +272,39 @@ absl::Status HostProcess::Await(Ticket ticket) {
   return status;
 }
 
-absl::Duration HostProcess::PatienceFor(uint32_t position) {
-  base::MutexLock lock(&mutex_);
-  return makes_[position % kRingCapacity] != 0 ? order_.start_timeout : order_.step_timeout;
+bool HostProcess::Settled(Ticket ticket) {
+  if (dead() || Answered(ticket)) return true;
+  if (!ready_.load(std::memory_order_acquire)) {
+    {
+      base::MutexLock start(&start_mutex_);
+      if (described_.empty() && !TakeDescription(absl::ZeroDuration()).ok()) return true;
+      if (described_.empty()) return false;
+    }
+    if (!EnsureReady().ok()) return true;
+  }
+  return !Look(/*often=*/true).ok() || Answered(ticket);
+}
+
+absl::Status HostProcess::Look(bool often) {
+  const absl::Time now = absl::Now();
+  absl::Duration patience;
+  {
+    base::MutexLock lock(&mutex_);
+    if (often && now - looked_at_ < kLook) return absl::OkStatus();
+    looked_at_ = now;
+    const uint32_t done = page().done.load(std::memory_order_acquire);
+    if (done != progress_done_ || done == head_) progress_at_ = now;
+    progress_done_ = done;
+    patience = slow_[done % kRingCapacity] != 0 ? order_.start_timeout : order_.step_timeout;
+    if (now - progress_at_ <= patience) patience = absl::InfiniteDuration();
+  }
+  TROUPE_RETURN_IF_ERROR(CheckAlive());
+  if (patience == absl::InfiniteDuration()) return absl::OkStatus();
+  base::MutexLock lock(&child_mutex_);
+  return DieLocked(absl::StatusCode::kDeadlineExceeded,
+                   absl::StrCat("an environment of Python process ", pid_, " did not answer within ",
+                                absl::FormatDuration(patience), "; the process was killed"),
+                   true);
 }
 
 absl::Status HostProcess::CheckAlive() {
@@ -318,7 +339,7 @@ void HostProcess::AskToLeave() {
     DieLocked(absl::StatusCode::kCancelled, "it was not needed any more", false).IgnoreError();
     return;
   }
-  if (SendLocked(R"({"op": "exit"})").ok()) PostEntry(kControlEntry, false).status().IgnoreError();
+  if (SendLocked(R"({"op": "exit"})").ok()) PostEntry(kControlEntry, /*slow=*/true).status().IgnoreError();
 }
 
 bool HostProcess::AwaitEnd(absl::Time deadline) {

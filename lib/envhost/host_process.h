@@ -27,8 +27,9 @@ struct ProcessOrder {
   absl::Duration step_timeout;
 };
 
-/// One process of Python environments: starts it, gives it requests through the ring in shared memory and waits for answers.
-/// States: starting -> ready -> dead; starting -> dead. A dead one stays dead: its environments move to another.
+/// One process of Python environments: starts it, gives it requests through the ring in shared memory and waits for
+/// answers. States: starting -> ready -> dead; starting -> dead. A dead one stays dead: its environments move to
+/// another.
 ///
 /// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
 /// requests of its batch are answered, so that it is woken once. A batch ends when somebody waits.
@@ -52,11 +53,11 @@ class HostProcess {
   HostProcess& operator=(const HostProcess&) = delete;
   ~HostProcess();
 
-  /// Waits for the description of the environments, a line of JSON. INVALID_ARGUMENT: the environment could not be made, with
-  /// Python's error. UNAVAILABLE or DEADLINE_EXCEEDED: the process is dead.
+  /// Waits for the description of the environments, a line of JSON. INVALID_ARGUMENT: the environment could not be
+  /// made, with Python's error. UNAVAILABLE or DEADLINE_EXCEEDED: the process is dead.
   absl::StatusOr<std::string> AwaitDescription();
-  /// What its environments are expected to be like: the description of another process, and the layout that follows from it.
-  /// Before the first AcquireSlot. Requests may be posted from then on, also while the process starts.
+  /// What its environments are expected to be like: the description of another process, and the layout that follows
+  /// from it. Before the first AcquireSlot. Requests may be posted from then on, also while the process starts.
   void Expect(std::string description, std::shared_ptr<const BlockLayout> layout);
 
   /// A place for one more environment. RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE: dead.
@@ -67,9 +68,12 @@ class HostProcess {
   /// Posts what the block says (kind, seed, actions). `makes`: the environment may have to be made first, which takes
   /// start_timeout. UNAVAILABLE: dead.
   absl::StatusOr<Ticket> Post(const Slot& slot, RequestKind kind, bool makes);
-  /// Waits until the request is answered. DEADLINE_EXCEEDED or UNAVAILABLE: the process was killed for not answering, or ended;
-  /// INVALID_ARGUMENT: its environments are not what was expected.
+  /// Waits until the request is answered. DEADLINE_EXCEEDED or UNAVAILABLE: the process was killed for not answering,
+  /// or ended; INVALID_ARGUMENT: its environments are not what was expected.
   absl::Status Await(Ticket ticket);
+  /// Whether Await would return at once. Also does, without waiting, what Await does meanwhile: brings the start
+  /// forward, notices an end and a deadline that passed. For a caller that does something else until then.
+  bool Settled(Ticket ticket);
   bool Answered(Ticket ticket) const {
     return static_cast<int32_t>(page().done.load(std::memory_order_acquire) - ticket) >= 0;
   }
@@ -91,9 +95,11 @@ class HostProcess {
   HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory> memory, std::unique_ptr<PythonChild> child);
 
   ControlPage& page() const { return memory_->page(); }
+  /// Reads the description, if it comes within `wait`; an error when the process is dead.
+  absl::Status TakeDescription(absl::Duration wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(start_mutex_);
   /// Finishes the start: takes the description, compares it, sends the layout.
   absl::Status EnsureReady();
-  absl::StatusOr<Ticket> PostEntry(uint32_t entry, bool makes);
+  absl::StatusOr<Ticket> PostEntry(uint32_t entry, bool slow);
   /// The end of the batch that the ticket belongs to.
   uint32_t BatchEndLocked(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetWakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -106,7 +112,9 @@ class HostProcess {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
   /// Logs output and notices an end. OK while it lives.
   absl::Status CheckAlive();
-  absl::Duration PatienceFor(uint32_t position);
+  /// CheckAlive, and kills a process that has worked on one request for too long. `often`: does nothing when that was
+  /// done a moment ago.
+  absl::Status Look(bool often);
 
   const ProcessOrder order_;
   const pid_t pid_;
@@ -131,9 +139,12 @@ class HostProcess {
   std::shared_ptr<const BlockLayout> layout_ ABSL_GUARDED_BY(mutex_);
   std::vector<BlockHeader*> blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> free_slots_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint8_t> makes_ ABSL_GUARDED_BY(mutex_);       ///< by place in the ring
-  std::vector<uint32_t> waiters_ ABSL_GUARDED_BY(mutex_);    ///< what they wait for
+  std::vector<uint8_t> slow_ ABSL_GUARDED_BY(mutex_);      ///< by place in the ring: it may take start_timeout
+  std::vector<uint32_t> waiters_ ABSL_GUARDED_BY(mutex_);  ///< what they wait for
   uint32_t head_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t progress_done_ ABSL_GUARDED_BY(mutex_) = 0;  ///< answered at the last Look,
+  absl::Time progress_at_ ABSL_GUARDED_BY(mutex_);      ///< and since when it works on the next
+  absl::Time looked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<uint32_t> batch_ends_ ABSL_GUARDED_BY(mutex_);  ///< of batches that are not answered, in order
 };
 

@@ -46,8 +46,8 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Our environment with the package's folder first on PYTHONPATH. Libraries with thread pools of their own get one thread where
-/// the user said nothing: there is a process a core already.
+/// Our environment with the package's folder first on PYTHONPATH. Libraries with thread pools of their own get one
+/// thread where the user said nothing: there is a process a core already.
 std::vector<std::string> ChildEnvironment(const std::string& package_folder) {
   std::vector<std::string> entries;
   std::string python_path = package_folder;
@@ -95,7 +95,8 @@ absl::StatusOr<std::unique_ptr<PythonChild>> PythonChild::Start(const std::strin
   if (pipe2(lifeline, O_CLOEXEC) != 0) return SystemError("pipe", errno);
   Fd child_lifeline(lifeline[0]), hold_lifeline(lifeline[1]);
   Fd memory(fcntl(memory_fd, F_DUPFD_CLOEXEC, 16));
-  for (const Fd* fd : {&control, &child_control, &read_output, &child_output, &child_lifeline, &hold_lifeline, &memory}) {
+  for (const Fd* fd :
+       {&control, &child_control, &read_output, &child_output, &child_lifeline, &hold_lifeline, &memory}) {
     if (fd->get() < 0) return SystemError("no file descriptor is left", EMFILE);
   }
   fcntl(control.get(), F_SETFL, O_NONBLOCK);
@@ -129,8 +130,8 @@ absl::StatusOr<std::unique_ptr<PythonChild>> PythonChild::Start(const std::strin
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) return SystemError(absl::StrCat("cannot start ", base::LogSafe(interpreter)), error);
-  return std::unique_ptr<PythonChild>(new PythonChild(pid, control.Release(), read_output.Release(),
-                                                      hold_lifeline.Release(), std::move(name)));
+  return std::unique_ptr<PythonChild>(
+      new PythonChild(pid, control.Release(), read_output.Release(), hold_lifeline.Release(), std::move(name)));
 }
 
 PythonChild::PythonChild(pid_t pid, int control_fd, int output_fd, int lifeline_fd, std::string name)
@@ -232,7 +233,8 @@ void PythonChild::Reaped(int status) {
 bool PythonChild::Ended() {
   if (ended_) return true;
   siginfo_t info = {};
-  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid_) return false;
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid_)
+    return false;
   Kill();  // what it started and left behind; not yet reaped, its group is still its own
   return true;
 }

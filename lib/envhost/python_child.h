@@ -37,8 +37,8 @@ class PythonChild {
 
   /// A line to the control channel. UNAVAILABLE when the child reads no more, DEADLINE_EXCEEDED when it does not read.
   absl::Status Send(absl::string_view line, absl::Time deadline);
-  /// The next line, if it is there within `wait`; also returns early when the child prints or ends. RESOURCE_EXHAUSTED: a
-  /// line longer than kMaxLineBytes.
+  /// The next line, if it is there within `wait`; also returns early when the child prints or ends. RESOURCE_EXHAUSTED:
+  /// a line longer than kMaxLineBytes.
   absl::StatusOr<std::optional<std::string>> TryReceive(absl::Duration wait);
   static constexpr size_t kMaxLineBytes = size_t{1} << 28;
 

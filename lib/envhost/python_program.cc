@@ -60,8 +60,8 @@ absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter) {
 absl::StatusOr<std::string> FindPackage() {
   if (const char* told = std::getenv(kVariable); told != nullptr && *told != '\0') {
     if (HoldsPackage(told)) return std::string(told);
-    return absl::NotFoundError(
-        absl::StrCat(kVariable, " is ", base::LogSafe(told), ", which holds no ", kModule, ", expected the folder that does"));
+    return absl::NotFoundError(absl::StrCat(kVariable, " is ", base::LogSafe(told), ", which holds no ", kModule,
+                                            ", expected the folder that does"));
   }
   for (fs::path folder = OwnFolder(); folder.has_relative_path(); folder = folder.parent_path()) {
     if (HoldsPackage(folder / "python")) return (folder / "python").string();

@@ -6,13 +6,13 @@
 
 namespace troupe::envhost {
 
-/// The program for `env.python.interpreter`: a virtual environment's folder gives its bin/python, a name without a slash is
-/// looked up on the PATH. NOT_FOUND says where it was looked for.
+/// The program for `env.python.interpreter`: a virtual environment's folder gives its bin/python, a name without a
+/// slash is looked up on the PATH. NOT_FOUND says where it was looked for.
 absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter);
 
-/// The folder that holds the Python package `troupe`, for PYTHONPATH: $TROUPE_PYTHON; else python/ beside a build in its
-/// source tree; else share/troupe/python beside an installed bin/. Empty: none of them, and the interpreter has it installed or
-/// it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
+/// The folder that holds the Python package `troupe`, for PYTHONPATH: $TROUPE_PYTHON; else python/ beside a build in
+/// its source tree; else share/troupe/python beside an installed bin/. Empty: none of them, and the interpreter has it
+/// installed or it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
 absl::StatusOr<std::string> FindPackage();
 
 /// Where FindPackage looks, for the error of a process that did not find it.

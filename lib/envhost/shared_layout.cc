@@ -53,11 +53,11 @@ BlockLayout::BlockLayout(const env::EnvSpec& spec) {
 }
 
 nlohmann::json BlockLayout::ToJson() const {
-  nlohmann::json json = {
-      {"block_bytes", block_bytes}, {"acts", acts},     {"agent_flags", agent_flags}, {"rewards", rewards},
-      {"infos", infos},             {"states", states}, {"state_size", state_size}};
-  for (const char* key : {"actions", "action_words", "observations", "observation_sizes", "observation_uint8", "masks",
-                          "mask_sizes"}) {
+  nlohmann::json json = {{"block_bytes", block_bytes}, {"acts", acts},   {"agent_flags", agent_flags},
+                         {"rewards", rewards},         {"infos", infos}, {"states", states},
+                         {"state_size", state_size}};
+  for (const char* key :
+       {"actions", "action_words", "observations", "observation_sizes", "observation_uint8", "masks", "mask_sizes"}) {
     json[key] = nlohmann::json::array();
   }
   for (const Agent& agent : agents) {

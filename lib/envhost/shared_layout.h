@@ -27,9 +27,9 @@ struct ControlPage {
   uint32_t magic;
   uint32_t version;
   uint32_t capacity;
-  alignas(64) std::atomic<uint32_t> head;  ///< requests posted; the child waits on it
-  alignas(64) std::atomic<uint32_t> done;  ///< requests answered, in order
-  std::atomic<uint32_t> wake_seq;          ///< the worker waits on it
+  alignas(64) std::atomic<uint32_t> head;    ///< requests posted; the child waits on it
+  alignas(64) std::atomic<uint32_t> done;    ///< requests answered, in order
+  std::atomic<uint32_t> wake_seq;            ///< the worker waits on it
   alignas(64) std::atomic<uint32_t> sleeps;  ///< the child waits
   alignas(64) std::atomic<uint32_t> waits;   ///< the worker waits,
   std::atomic<uint32_t> wake_at;             ///< until so many requests are answered
@@ -81,11 +81,11 @@ struct BlockLayout {
     size_t observation_bytes() const { return observation_size * (observation_uint8 ? 1 : sizeof(float)); }
   };
   std::vector<Agent> agents;
-  size_t acts = 0;         ///< a byte an agent: it acts in this step
-  size_t agent_flags = 0;  ///< a byte an agent
-  size_t rewards = 0;      ///< a float an agent
-  size_t infos = 0;        ///< [agents, columns] doubles, NaN where not given
-  size_t state_size = 0;   ///< floats
+  size_t acts = 0;             ///< a byte an agent: it acts in this step
+  size_t agent_flags = 0;      ///< a byte an agent
+  size_t rewards = 0;          ///< a float an agent
+  size_t infos = 0;            ///< [agents, columns] doubles, NaN where not given
+  size_t state_size = 0;       ///< floats
   std::vector<size_t> states;  ///< none, one, or one an agent
   size_t block_bytes = 0;      ///< whole pages
 };

@@ -16,8 +16,8 @@ namespace troupe::envhost {
 namespace {
 
 absl::Status NoMemory(const char* what) {
-  return absl::ResourceExhaustedError(absl::StrCat("shared memory for Python environments: ", what, ": ",
-                                                   std::strerror(errno)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("shared memory for Python environments: ", what, ": ", std::strerror(errno)));
 }
 
 }  // namespace

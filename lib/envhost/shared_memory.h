@@ -11,9 +11,9 @@
 
 namespace troupe::envhost {
 
-/// An anonymous file in memory with the control page at its head and blocks of environments after it. It can grow and never
-/// shrink (sealed), so that no child can take away pages that we read. Not thread-safe but for page(); what it gave lives
-/// as long as it does.
+/// An anonymous file in memory with the control page at its head and blocks of environments after it. It can grow and
+/// never shrink (sealed), so that no child can take away pages that we read. Not thread-safe but for page(); what it
+/// gave lives as long as it does.
 class SharedMemory {
  public:
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create();

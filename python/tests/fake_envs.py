@@ -77,10 +77,13 @@ class Gym(Scripted, Env):
 
 
 class Lists(Scripted):
-    def __init__(self, script, agents=2, lists=False):
+    def __init__(self, script, agents=2, lists=False, action=None):
         super().__init__(script)
         several = list if lists else fake.Tuple
-        self.observation_space, self.action_space = several([BOX] * agents), several([fake.Discrete(3, 1)] * agents)
+        self.observation_space, self.action_space = (
+            several([BOX] * agents),
+            several([action or fake.Discrete(3, 1)] * agents),
+        )
         self.n_agents = agents
 
 

@@ -176,8 +176,11 @@ class RllibTest(unittest.TestCase):
             "x", Dicts(steps, agents=("a",), space=space, action=fake.MultiDiscrete([2, 3])), global_state=False
         )
         self.assertEqual(
-            (without.description.state_kind, without.description.agents[0].observation_space["type"]), ("none", "Dict")
+            (without.description.state_kind, without.description.agents[0].observation_space["type"]),
+            ("none", "Box"),
+            "a state that nobody asks for is no observation either",
         )
+        self.assertEqual((without.reset(1).observations[0].tolist(), without.reset(1).states), ([1, 2], []))
 
     def test_masks_states_and_agent_masks_in_infos(self):
         both = {"a": obs(1), "b": obs(2)}
@@ -254,6 +257,20 @@ class GymnasiumTest(unittest.TestCase):
         adapter = adapt("x", Lists([((obs(1), obs(2)), {}), ([obs(3), obs(4)], 1.0, False, True, {})]))
         adapter.reset(1)
         self.assertEqual(shown(adapter.step([1, 1])), row([3, 4], [1, 1], ["C", "C"], "C"))
+
+    def test_who_ended_alone_keeps_a_place_in_the_list(self):
+        action = fake.Dict(
+            {"b": fake.Discrete(2, 5), "a": fake.MultiDiscrete([2, 2], [1, 3]), "c": fake.Box(-1, 1, (1,))}
+        )
+        both = (obs(1), obs(2))
+        env = Lists([(both, {}), (both, 0, [True, False], False, {}), (both, 0, False, False, {})], action=action)
+        adapter = adapt("x", env)
+        adapter.reset(1)
+        adapter.step(["mine", "yours"])
+        adapter.step([None, "yours"])
+        filler = env.actions[-1][0]
+        self.assertEqual((filler["a"].tolist(), filler["b"], filler["c"].tolist()), ([1, 3], 5, [0.0]))
+        self.assertEqual(env.actions[-1][1], "yours")
 
     def test_infos_of_lists(self):
         first = (obs(1), obs(2))

@@ -251,6 +251,34 @@ class GymnasiumTest(PackageTest):
             make_adapter("gymnasium:CartPol-v1", {})
 
 
+@installed("numpy", "gymnasium")
+class ExampleTest(PackageTest):
+    def test_corridor(self):
+        """examples/python/corridor.py: two walkers who go straight to their goals, the second enters a step later."""
+        adapter = self.adapter(
+            os.path.join(HERE, "../../examples/python/corridor.py:Corridor"), num_walkers=2, length=3
+        )
+        result = adapter.reset(1)
+        entered, ended, total = [], [], 0.0
+        for step in range(5):
+            ready = [i for i, o in enumerate(result.observations) if o is not None and not result.terminated[i]]
+            entered += [(i, step) for i in ready if i not in [agent for agent, _ in entered]]
+            cells = [result.observations[i][:2] if i in ready else None for i in range(2)]
+            actions = [None if cell is None else 1 + int(np.sign(cell[1] - cell[0])) for cell in cells]
+            distance = [0 if cell is None else round(2 * abs(cell[1] - cell[0])) for cell in cells]
+            result = adapter.step(actions)
+            total += sum(result.rewards)
+            for i in ready:
+                self.assertEqual(result.terminated[i], distance[i] == 1)
+                self.assertIn(round(result.rewards[i], 3), (0.9, 0.4) if distance[i] == 1 else (-0.1, -0.6))
+                if result.terminated[i]:
+                    ended.append(i)
+            if result.all_terminated:
+                break
+        self.assertTrue(result.all_terminated)
+        self.assertEqual((entered, sorted(ended)), ([(0, 0), (1, 1)], [0, 1]))
+
+
 class ListPackage:
     """A package whose environments have lists, beside the bare environment."""
 

@@ -123,7 +123,11 @@ class Environment:
         self._masks: Optional[List[Optional[memoryview]]] = None
         if any(agent["has_action_mask"] for agent in agents):
             self._masks = [
-                view[layout["masks"][i] : layout["masks"][i] + layout["mask_sizes"][i]] if agent["has_action_mask"] else None
+                (
+                    view[layout["masks"][i] : layout["masks"][i] + layout["mask_sizes"][i]]
+                    if agent["has_action_mask"]
+                    else None
+                )
                 for i, agent in enumerate(agents)
             ]
         self._has_agent_mask = bool(host.description["has_agent_mask"])
@@ -176,7 +180,9 @@ class Environment:
         status = shm.STATUS_BAD_OUTPUT if isinstance(error, (BadOutput, EnvAdapterError)) else shm.STATUS_FAILED
         try:
             text = describe_error(error)
-            sys.stderr.write("environment failed\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+            sys.stderr.write(
+                "environment failed\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            )
         except Exception:  # an error whose own text fails
             text = f"{type(error).__name__} without a readable text"
         data = text.encode("utf-8", "replace")[: shm.BLOCK_ERROR_CAPACITY]

@@ -1,8 +1,8 @@
 """The memory that a worker and its Python environments share, as lib/envhost/shared_layout.h describes it.
 
-One control page with a ring of requests per process, and one block per environment: what it is asked (reset or step, seed, actions) and
-what it answers (observations, masks, rewards, flags, states, infos), each at an offset that the worker gives. Nobody makes a system call
-while both sides are awake; who finds nothing to do waits on a word of the control page (futex).
+One control page with a ring of requests per process, and one block per environment: what it is asked (seed, actions)
+and what it answers (observations, masks, rewards, flags, states, infos), each at an offset that the worker gives. Nobody
+makes a system call while both sides are awake; who finds nothing to do waits on a word of the control page (futex).
 """
 
 import ctypes
@@ -32,7 +32,8 @@ BLOCK_ERROR, BLOCK_ERROR_CAPACITY = 64, 4032  # bytes
 KIND_RESET, KIND_STEP, KIND_CLOSE = 1, 2, 3
 STATUS_OK, STATUS_FAILED, STATUS_BAD_OUTPUT = 0, 1, 2
 FLAG_ALL_TERMINATED, FLAG_ALL_TRUNCATED, FLAG_ENV_STATE = 1, 2, 4
-AGENT_OBSERVED, AGENT_TERMINATED, AGENT_TRUNCATED, AGENT_INACTIVE, AGENT_MASK, AGENT_STATE, AGENT_INFO = 1, 2, 4, 8, 16, 32, 64
+AGENT_OBSERVED, AGENT_TERMINATED, AGENT_TRUNCATED, AGENT_INACTIVE = 1, 2, 4, 8
+AGENT_MASK, AGENT_STATE, AGENT_INFO = 16, 32, 64
 
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
@@ -70,11 +71,16 @@ class ControlPage:
         base = ctypes.addressof(ctypes.c_uint32.from_buffer(self._memory))
         null = ctypes.c_void_p(None)
         self._second = Timespec(1, 0)
-        self._wake_call = (number, ctypes.c_void_p(base + 4 * WORD_WAKE_SEQ), ctypes.c_int(_FUTEX_WAKE), ctypes.c_int(1 << 30))
+        self._wake_call = (
+            number,
+            ctypes.c_void_p(base + 4 * WORD_WAKE_SEQ),
+            ctypes.c_int(_FUTEX_WAKE),
+            ctypes.c_int(1 << 30),
+        )
         self._wait_head = (number, ctypes.c_void_p(base + 4 * WORD_HEAD), ctypes.c_int(_FUTEX_WAIT))
         self._wait_rest = (ctypes.byref(self._second), null, ctypes.c_int(0))
-        # A lock taken and given back is the fence that the language has: what was written before it is visible to the worker
-        # before what is read after it.
+        # A lock taken and given back is the fence that the language has: what was written before it is visible to the
+        # worker before what is read after it.
         lock = threading.Lock()
         self._acquire, self._release = lock.acquire, lock.release
 

@@ -1,13 +1,15 @@
 """Runs Python environments for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
 
-File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a pipe that closes
-when the worker dies. What environments print goes to the worker's log.
+File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
+pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path}; one environment is made and described. The worker answers with {"op": "layout"} and
-then {"op": "map"} for every environment that the process is to hold. From then on requests come through the ring. An exception costs
-its environment the episode: it is closed, and made anew at the next reset.
+The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. The worker
+answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
+requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
+reset.
 """
 
+import copy
 import fcntl
 import faulthandler
 import json
@@ -90,7 +92,7 @@ class EnvHost:
         if self._spare is not None:
             adapter, self._spare = self._spare, None
             return adapter
-        adapter = make_adapter(self._name, dict(self._args), self._global_state)
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state)
         if self.description and self._describe(adapter) != self.description:
             text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
             adapter.close()
@@ -119,7 +121,9 @@ class EnvHost:
     def close(self) -> None:
         """Closes every environment that is open."""
         spare, self._spare = self._spare, None
-        for close in [environment.close for environment in self._environments.values()] + ([spare.close] if spare is not None else []):
+        for close in [environment.close for environment in self._environments.values()] + (
+            [spare.close] if spare is not None else []
+        ):
             try:
                 close()
             except BaseException:

@@ -128,4 +128,5 @@ def main():
         print(json.dumps(record(*case)))
 
 
-main()
+if __name__ == "__main__":
+    main()

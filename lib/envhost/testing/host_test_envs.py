@@ -41,11 +41,11 @@ def note(path, text):
 class Counter:
     """Two agents whose observations tell seed, step and own last action; the reward is the action. As RLlib's dicts."""
 
-    def __init__(self, length=5, log="", agent_type="str"):
+    def __init__(self, length=5, log="", agent_type="str", close_seconds=0):
         self.possible_agents = {"str": ["a", "b"], "int": [7, 3], "tuple": [("x", 0), ("x", 1)]}[agent_type]
         self.observation_spaces = {agent: Box(-1, 2.0**31, (3,)) for agent in self.possible_agents}
         self.action_spaces = {agent: Discrete(5) for agent in self.possible_agents}
-        self.length, self.log = length, log
+        self.length, self.log, self.close_seconds = length, log, close_seconds
         self.seed = self.steps = 0
         self.last = {agent: -1 for agent in self.possible_agents}
         note(log, f"made {os.getpid()}")
@@ -69,15 +69,15 @@ class Counter:
         return self.observations(), rewards, {"__all__": False}, {"__all__": over}, {}
 
     def close(self):
-        """Says so."""
+        """Says so, and takes its time when told to."""
         note(self.log, "closed")
-
-
-FAULTS = ("crash", "exit", "exception", "nan", "shape", "dtype", "unknown_agent", "missing_all", "hang", "system_exit", "reward")
+        time.sleep(self.close_seconds)
 
 
 class Faulty(Counter):
-    """A Counter that does what `faults` say (joined by commas, drawn at random), once every so many steps on average, or at a step."""
+    """A Counter that does what `faults` say (joined by commas, drawn at random): at a step, or at random once in so
+    many.
+    """
 
     def __init__(self, faults="exception", at_step=0, one_in=0, length=100, log=""):
         super().__init__(length, log)
@@ -120,7 +120,7 @@ class Faulty(Counter):
 
 
 class Images:
-    """Four agents that each see an image, which is drawn anew in every step (or not, when only the crossing is of interest)."""
+    """Agents that each see an image, of which a step changes the first and the last number."""
 
     def __init__(self, agents=4, shape=(84, 84, 4), length=1000):
         self.possible_agents = [f"agent_{i}" for i in range(agents)]
@@ -153,7 +153,8 @@ class Everything:
         self.possible_agents = ["early", "late"]
         mask = Box(0, 1, (3,), np.int8)
         self.observation_spaces = {
-            agent: Dict({"action_mask": mask, "observation": Box(0, 10, (2, 2)), "state": Box(0, 10, (4,))}) for agent in self.possible_agents
+            agent: Dict({"action_mask": mask, "observation": Box(0, 10, (2, 2)), "state": Box(0, 10, (4,))})
+            for agent in self.possible_agents
         }
         self.action_spaces = {agent: Discrete(3, start=1) for agent in self.possible_agents}
         self.steps = 0
@@ -179,12 +180,13 @@ class Everything:
             infos = {"early": {"agent_mask": False, "score": 1.5}}
             return observations, {"early": 2.0}, {"__all__": False}, {}, infos
         if self.steps == 2:
-            return {"early": self.one([1, 1, 1]), "late": self.one([0, 1, 0])}, {"early": -1.0, "late": None}, {"early": True, "__all__": False}, {}, {}
+            observations = {"early": self.one([1, 1, 1]), "late": self.one([0, 1, 0])}
+            return observations, {"early": -1.0, "late": None}, {"early": True, "__all__": False}, {}, {}
         return {"late": self.one([1, 1, 1])}, {"late": 3.0}, {"__all__": True}, {}, {}
 
 
 class Dummy:
-    """`agents` agents that see 4 numbers; a step takes `microseconds` of computing. As PettingZoo's parallel environments."""
+    """Agents that see 4 numbers; a step takes `microseconds` of computing. As PettingZoo's parallel environments."""
 
     metadata: dict = {"name": "dummy"}
 
@@ -269,5 +271,7 @@ def printing(lines, width=100, **args):
 def globals_only():
     """A Counter whose observations come from the global generators."""
     env = Counter()
-    env.observations = lambda: {a: np.array([random.random(), np.random.rand(), 0], np.float32) for a in env.possible_agents}
+    env.observations = lambda: {
+        a: np.array([random.random(), np.random.rand(), 0], np.float32) for a in env.possible_agents
+    }
     return env

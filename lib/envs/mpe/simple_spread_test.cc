@@ -223,26 +223,5 @@ TEST(SimpleSpreadTest, RefusesBadActionsAndWorlds) {
   EXPECT_FALSE(play.env.ResetTo(Places({{0, 0}}, {{0, 0}}), play.buffers.BeginStep(0)).ok());
 }
 
-TEST(WorldTest, SpeedLimitsHold) {
-  World world({EntityTraits{.movable = true, .max_speed = 0.5}}, {});
-  world.fx[0] = 30;
-  world.fy[0] = 40;
-  world.Step();
-  EXPECT_NEAR(world.vx[0], 0.3, 1e-15);
-  EXPECT_NEAR(world.vy[0], 0.4, 1e-15);
-  EXPECT_EQ(world.fx[0], 0);
-}
-
-TEST(WorldTest, OnlyCollidingAndMovableBodiesAreMoved) {
-  World world(
-      {EntityTraits{.size = 0.1, .movable = true}, EntityTraits{.size = 0.1, .movable = true, .collide = false}},
-      {EntityTraits{.size = 0.1, .movable = false, .collide = true}});
-  world.x = {0, 0.05, 0.1};
-  world.Step();
-  EXPECT_LT(world.vx[0], 0);  // pushed by the landmark
-  EXPECT_EQ(world.vx[1], 0);  // touches nothing
-  EXPECT_EQ(world.vx[2], 0);
-}
-
 }  // namespace
 }  // namespace troupe::envs

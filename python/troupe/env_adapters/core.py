@@ -66,9 +66,10 @@ class AdapterCore:
         )
         return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}{hint}")
 
-    def warn(self, what: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
+    def warn(self, topic: str, what: str) -> None:
+        """Says `what` once for each topic."""
+        if topic not in self._warned:
+            self._warned.add(topic)
             warnings.warn(f"environment {self.name}: {what}", stacklevel=3)
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ class AdapterCore:
                 )
             texts[text] = key
         self._space_of = space_of
-        self._take_state = take_state and self._global_state
+        self._take_state = take_state
         self._raw_spaces = [self._spaces_of(key) for key in self._keys]
         self._views, self._action_spaces = [], []
         for key, (observation, action) in zip(self._keys, self._raw_spaces):
@@ -118,9 +119,9 @@ class AdapterCore:
         self._live = 0
         self._has_mask = [view.has_mask for view in self._views]
         self._has_agent_mask = False
-        self._state_source = (
-            "none"  # or "observation", "infos" (per agent), "common" (infos of the environment), "environment"
-        )
+        # "none", "observation", "infos" (those of an agent), "common" (infos of the environment) or
+        # "environment".
+        self._state_source = "none"
         self._columns = _info_columns(self._env)
         self._agents_ended = False  # the last call set flags of agents
         self._simple = False  # observations, rewards and flags are all there is
@@ -292,7 +293,7 @@ class AdapterCore:
                 ) from None
             if view.has_mask:
                 self._set_mask(i, mask)
-            if view.has_state and not self._probing:
+            if self._state_source == "observation":
                 self._result.states[i] = state
         if value is None:
             raise self.error("the observation is None", i)
@@ -317,8 +318,9 @@ class AdapterCore:
         if not self._acted[i]:
             self.dropped_rewards += 1
             self.warn(
+                "reward",
                 f"agent {self._ids[i]} got the reward {value} before its first action: it belongs to no action and "
-                f"is left out, as all such ones"
+                f"is left out, as all such ones",
             )
         elif self._done[i]:
             raise self.error(f"the reward {value} came after its end", i)

@@ -35,9 +35,10 @@ class Seeding:
                 raise adapter.error(f"seed({seed}) raised {type(e).__name__}: {e}") from e
             return reset()
         adapter.warn(
+            "seed",
             "its reset takes no seed and it has no method seed(): Python's and NumPy's global generators are "
             "seeded instead; episodes are reproducible "
-            "only where it draws from these, with one environment to a process"
+            "only where it draws from these, with one environment to a process",
         )
         random.seed(seed)
         np.random.seed(seed)

@@ -1,0 +1,146 @@
+"""The Python half of lib/envhost without its C++ half: ring, rows and errors. The two together: lib/envhost/*_test.cc."""
+
+import os
+import sys
+import threading
+import time
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+if np is not None:
+    from troupe import _shm_env, _shm_host
+    from troupe.env_adapters import EnvAdapterError
+
+
+def make_page(version=None):
+    """A control page and the shared memory's file descriptor."""
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 4 * _shm_host.WORD_RING + 4 * 16)
+    words = memoryview(_shm_host.map_block(fd, 0, 4 * _shm_host.WORD_RING + 4 * 16)).cast("I")
+    words[_shm_host.WORD_MAGIC] = _shm_host.MAGIC
+    words[_shm_host.WORD_VERSION] = _shm_host.LAYOUT_VERSION if version is None else version
+    words[_shm_host.WORD_CAPACITY] = 16
+    return _shm_host.ControlPage(fd), words
+
+
+@unittest.skipIf(np is None, "needs numpy")
+class ControlPageTest(unittest.TestCase):
+    """The ring."""
+
+    def test_entries_come_in_order_and_wrap(self):
+        page, words = make_page()
+        words[_shm_host.WORD_HEAD] = words[_shm_host.WORD_DONE] = page.tail = 0xFFFFFFF8  # counters wrap, too
+        for number in range(40):
+            head = words[_shm_host.WORD_HEAD]
+            words[_shm_host.WORD_RING + head % 16] = number
+            words[_shm_host.WORD_HEAD] = (head + 1) & 0xFFFFFFFF
+            self.assertEqual(page.await_entry(), number)
+            page.finish_entry()
+            self.assertEqual(words[_shm_host.WORD_DONE], words[_shm_host.WORD_HEAD])
+
+    def test_the_worker_is_woken_once_and_when_it_wants(self):
+        page, words = make_page()
+        words[_shm_host.WORD_WAITS], words[_shm_host.WORD_WAKE_AT] = 1, 3
+        woken = []
+        for _ in range(5):
+            page.finish_entry()
+            woken.append(words[_shm_host.WORD_WAKE_SEQ])
+        self.assertEqual(woken, [0, 0, 1, 1, 1])
+
+    def test_it_sleeps_until_there_is_something(self):
+        page, words = make_page()
+
+        def post():
+            while not words[_shm_host.WORD_SLEEPS]:
+                time.sleep(0.001)
+            words[_shm_host.WORD_RING] = 7
+            words[_shm_host.WORD_HEAD] = 1
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        self.assertEqual(page.await_entry(), 7)
+        thread.join()
+        self.assertEqual(words[_shm_host.WORD_SLEEPS], 0)
+
+    def test_another_version_is_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "layout version 99, expected"):
+            make_page(version=99)
+
+
+@unittest.skipIf(np is None, "needs numpy")
+class RowsTest(unittest.TestCase):
+    """Rows of the shared memory."""
+
+    @staticmethod
+    def writer(space, size, uint8=False):
+        """A row and its writer."""
+        memory = bytearray(256)
+        write = _shm_env._row_writer(memory, 64, size, uint8, space)
+        return np.frombuffer(memory, np.uint8 if uint8 else np.float32, size, 64), write
+
+    def test_boxes(self):
+        row, write = self.writer({"type": "Box", "shape": [2, 2], "dtype": "float32", "low": 0, "high": 1}, 4)
+        write(np.array([[1, 2], [3, 4]], np.float32))
+        self.assertEqual(row.tolist(), [1, 2, 3, 4])
+        write(np.array([[5, 6], [7, 8]], np.float64))
+        self.assertEqual(row.tolist(), [5, 6, 7, 8])
+        write([[1, 1], [2, 2]])
+        self.assertEqual(row.tolist(), [1, 1, 2, 2])
+        for wrong in (np.zeros(4, np.float32), np.zeros((2, 1), np.float32), np.float32(3), "text", None):
+            with self.assertRaises((ValueError, TypeError)):
+                write(wrong)
+
+    def test_other_spaces(self):
+        row, write = self.writer({"type": "Discrete", "n": 3, "start": 1}, 3)
+        write(2)
+        self.assertEqual(row.tolist(), [0, 1, 0])
+        image = {"type": "Box", "shape": [3], "dtype": "uint8", "low": 0, "high": 255}
+        row, write = self.writer(image, 3, uint8=True)
+        write(np.array([1, 2, 255], np.uint8))
+        self.assertEqual(row.tolist(), [1, 2, 255])
+        with self.assertRaises((ValueError, TypeError)):
+            write(np.array([0.5, 0.5, 0.5]))
+
+    def test_actions(self):
+        memory = bytearray(64)
+        words = np.frombuffer(memory, np.int32)
+        read = _shm_env._action_reader(memory, 4, 1, {"type": "Discrete", "n": 5, "start": -2})
+        words[1] = -2
+        self.assertEqual(read(), -2)
+        box = {"type": "Box", "shape": [2, 1], "dtype": "float32", "low": 0, "high": 1}
+        read = _shm_env._action_reader(memory, 8, 2, box)
+        words[2:4].view(np.float32)[:] = [0.25, 0.5]
+        action = read()
+        self.assertEqual(action.tolist(), [[0.25], [0.5]])
+        words[2] = 0
+        self.assertEqual(action.tolist(), [[0.25], [0.5]], "the environment may keep its action")
+
+
+@unittest.skipIf(np is None, "needs numpy")
+class DescribeErrorTest(unittest.TestCase):
+    """What the worker is told."""
+
+    def test_says_what_and_where(self):
+        try:
+            os.stat("/no/such/file")
+        except OSError as error:
+            text = _shm_env.describe_error(error)
+        self.assertRegex(text, r"^FileNotFoundError: .*no/such/file.* \(at .*test_env_host.py:\d+ in test_says")
+        self.assertIn('os.stat("/no/such/file")', text)
+
+    def test_an_environments_error_speaks_for_itself(self):
+        self.assertEqual(_shm_env.describe_error(EnvAdapterError("agent a: wrong")), "agent a: wrong")
+
+    def test_no_text(self):
+        try:
+            sys.exit()
+        except SystemExit as error:
+            self.assertRegex(_shm_env.describe_error(error), r"^SystemExit: no message \(at ")
+
+
+if __name__ == "__main__":
+    unittest.main()
