@@ -119,7 +119,7 @@ absl::StatusOr<AgentSpec> ParseAgent(const Json& json, size_t place) {
 constexpr int kMaxArgDepth = 16;
 
 absl::StatusOr<ArgValue> ParseArg(const std::string& name, const Json& json, int depth) {
-  if (depth > kMaxArgDepth) {
+  if (json.is_structured() && depth >= kMaxArgDepth) {
     return absl::InvalidArgumentError(absl::StrCat("argument ", base::LogSafe(name, 64), " is nested deeper than ",
                                                    kMaxArgDepth, " lists or mappings"));
   }

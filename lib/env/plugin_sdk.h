@@ -74,7 +74,7 @@ class Args {
   }
   /// Whatever was given; nullptr when nothing was. For lists and mappings.
   const Json* Find(const std::string& name) {
-    known_.push_back(name);
+    if (std::find(known_.begin(), known_.end(), name) == known_.end()) known_.push_back(name);
     for (const auto& [key, value] : object_.members) {
       if (key == name) return &value;
     }
