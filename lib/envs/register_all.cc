@@ -1,8 +1,8 @@
 #include "lib/envs/register_all.h"
 
 #include "lib/envs/cartpole/cartpole.h"
+#include "lib/envs/games/register.h"
 #include "lib/envs/mpe/register.h"
-#include "lib/envs/rock_paper_scissors/rock_paper_scissors.h"
 #include "lib/envs/testing/register.h"
 
 namespace troupe::envs {
@@ -10,7 +10,7 @@ namespace troupe::envs {
 void RegisterAllEnvs(env::EnvRegistry& registry) {
   RegisterMpe(registry);
   RegisterCartpole(registry);
-  RegisterRockPaperScissors(registry);
+  RegisterGames(registry);
   RegisterTesting(registry);
 }
 

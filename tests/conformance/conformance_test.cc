@@ -35,7 +35,7 @@ env::ConformanceReport Check(const Case& c, const env::ConformanceOptions& optio
 TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  ASSERT_GE(registry.entries().size(), 16u);
+  ASSERT_GE(registry.entries().size(), 22u);
   for (const env::EnvRegistry::Entry& entry : registry.entries()) {
     for (const uint64_t seed : {0, 1, 12345}) {
       const env::ConformanceReport report = Check({entry.name, {}}, {.seed = seed, .num_envs = 6, .episodes = 10});
@@ -113,6 +113,10 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"cartpole", {{"num_agents", int64_t{5}}, {"max_episode_steps", int64_t{12}}, {"sutton_barto_reward", true}}},
       {"rock_paper_scissors", {{"rounds", int64_t{1}}}},
       {"rock_paper_scissors", {{"rounds", int64_t{33}}}},
+      {"matching_pennies", {{"rounds", int64_t{3}}}},
+      {"matrix_game",
+       {{"kind", std::string("zero_sum")},
+        {"payoffs", env::ArgList{env::ArgList{1.0, -2.0, int64_t{0}}, env::ArgList{0.5, int64_t{3}, -1.0}}}}},
       {"testing/turn_based", {{"state", std::string("none")}}},
       {"testing/turn_based", {{"state", std::string("per_agent")}, {"length", int64_t{1}}}},
       {"testing/signals", {{"hybrid", true}}},
