@@ -65,7 +65,7 @@ TEST(MakePythonEnvTest, WhatIsWrongIsSaidWithItsPlace) {
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.interpreter=/no/such"}).status().message()),
               AllOf(HasSubstr("env.python: interpreter: got /no/such"), HasSubstr("expected a Python interpreter")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.step_timeout_s=0"}).status().message()),
-              AllOf(HasSubstr("env.python.step_timeout_s: got 0"), HasSubstr("expected a number > 0")));
+              AllOf(HasSubstr("env.python.step_timeout_s: got 0"), HasSubstr("expected a number in (0, 86400]")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.processes=2000"}).status().message()),
               HasSubstr("env.python.processes: got 2000"));
 }

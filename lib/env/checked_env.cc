@@ -3,8 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
@@ -512,9 +515,13 @@ absl::Status CheckedEnv::Fail(absl::Status status) {
 }
 
 absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
-  return Fail(WithEnvRule(
-      absl::Status(status.code(), absl::StrCat(Where(-1), base::LogSafe(std::string(status.message()), 1000))),
-      EnvRule::kNoError));
+  const std::optional<EnvRule> rule = EnvRuleOf(status);
+  std::string text = base::LogSafe(std::string(status.message()), 1000);
+  // A wrapper's environment was checked inside, and what came of it says where already.
+  if (!rule.has_value() || !absl::StartsWith(text, absl::StrCat("environment ", spec().name, " ("))) {
+    text = absl::StrCat(Where(-1), text);
+  }
+  return Fail(WithEnvRule(absl::Status(status.code(), text), rule.value_or(EnvRule::kNoError)));
 }
 
 std::string CheckedEnv::Where(int32_t slot) const {

@@ -402,6 +402,31 @@ TEST(CheckedEnvTest, ExceptionsAndErrorsOfTheEnvironment) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("step 0: simulator gone"));
 }
 
+TEST(CheckedEnvTest, KeepsTheRuleOfWhatWasCheckedInside) {
+  // Where it happened is said once.
+  auto inner = std::make_unique<CheckedEnv>(
+      std::make_unique<ScriptedEnv>(SmallSpec(1), [](int64_t, ActionRows, StepWriter& out) {
+        out.ObserveFloat(AgentSlot(0))[0] = std::numeric_limits<float>::quiet_NaN();
+        return absl::OkStatus();
+      }));
+  CheckedEnv outer(std::move(inner));
+  SlotBuffers buffers(outer.spec(), 1);
+  const absl::Status status = outer.Reset({.seed = 1}, buffers.BeginStep(0));
+  EXPECT_EQ(EnvRuleOf(status), EnvRule::kObservationValue);
+  const std::string text(status.message());
+  EXPECT_EQ(text.find("environment test/scripted ("), 0u) << text;
+  EXPECT_EQ(text.find("environment", 1), std::string::npos) << text;
+
+  // A rule alone, as plug-ins give it, gets its place.
+  CheckedEnv bare(std::make_unique<ScriptedEnv>(SmallSpec(1), [](int64_t, ActionRows, StepWriter&) {
+    return WithEnvRule(absl::InternalError("slot 9 does not exist"), EnvRule::kObservedAgents);
+  }));
+  const absl::Status refused = bare.Reset({.seed = 1}, buffers.BeginStep(0));
+  EXPECT_EQ(EnvRuleOf(refused), EnvRule::kObservedAgents);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("environment test/scripted ("));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("slot 9 does not exist"));
+}
+
 TEST(CheckedEnvTest, HalvesAreHeldToTheContractToo) {
   const ScriptedEnv::Script script = [](int64_t t, ActionRows, StepWriter& out) {
     if (t == 2) out.AddReward(AgentSlot(0), std::numeric_limits<float>::quiet_NaN());
