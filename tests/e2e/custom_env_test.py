@@ -12,10 +12,10 @@ import harness
 
 C_PLUGIN = """
 #include "lib/env/plugin_abi.h"
+#include <stdlib.h>
 #include <string.h>
 
 struct TroupeEnv { int step; };
-static struct TroupeEnv one;
 
 static int32_t make(const char* name, const char* args, TroupeEnv** env, TroupeEnvError* error) {
   if (strcmp(args, "{}") != 0) {
@@ -23,8 +23,10 @@ static int32_t make(const char* name, const char* args, TroupeEnv** env, TroupeE
     return TROUPE_ENV_INVALID_ARGUMENT;
   }
   (void)name;
-  *env = &one + 0;
-  return TROUPE_ENV_OK;
+  *env = calloc(1, sizeof(struct TroupeEnv));
+  if (*env != 0) return TROUPE_ENV_OK;
+  strcpy(error->text, "no memory");
+  return TROUPE_ENV_INTERNAL;
 }
 static const char* spec(TroupeEnv* env) {
   (void)env;
@@ -46,7 +48,7 @@ static int32_t step(TroupeEnv* env, const TroupeActionWord* const* actions, cons
   if (env->step == 3) out->terminate_all(out->context);
   return TROUPE_ENV_OK;
 }
-static void destroy(TroupeEnv* env) { (void)env; }
+static void destroy(TroupeEnv* env) { free(env); }
 
 static const TroupeEnvEntry entries[] = {{"c/solo", "an agent in C"}};
 static const TroupeEnvPlugin plugin = {TROUPE_ENV_ABI_VERSION, 1, entries, make, spec, reset, step, destroy};
