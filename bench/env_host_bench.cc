@@ -35,11 +35,15 @@ struct Bench {
   std::unique_ptr<env::SlotBuffers> buffers;
   std::vector<uint32_t> episodes;
   uint32_t random = 1;
+  int64_t steps = 0;
 
+  /// Counts steps; an episode's reset is none.
   absl::Status Start(size_t i) {
     const env::EnvSpec& spec = envs[i]->spec();
     const int env = static_cast<int>(i);
-    if (episodes[i] == 0 || buffers->all_done(env)) {
+    const bool reset = episodes[i] == 0 || buffers->all_done(env);
+    steps += reset ? 0 : 1;
+    if (reset) {
       return envs[i]->StartReset({1, static_cast<uint32_t>(i), episodes[i]++});
     }
     std::vector<space::ActionWord>& words = words_;
@@ -82,27 +86,25 @@ struct Rate {
 
 absl::StatusOr<double> Rounds(Bench& bench, absl::Duration time) {
   const absl::Time begin = absl::Now();
-  int64_t steps = 0;
+  const int64_t before = bench.steps;
   while (absl::Now() - begin < time) {
     for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Start(i));
     for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Finish(i));
-    steps += static_cast<int64_t>(bench.envs.size());
   }
-  return static_cast<double>(steps) / absl::ToDoubleSeconds(absl::Now() - begin);
+  return static_cast<double>(bench.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
 absl::StatusOr<double> Pipelined(Bench& bench, absl::Duration time) {
   for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Start(i));
   const absl::Time begin = absl::Now();
-  int64_t steps = 0;
+  const int64_t before = bench.steps;
   while (absl::Now() - begin < time) {
     for (size_t i = 0; i < bench.envs.size(); ++i) {
       TROUPE_RETURN_IF_ERROR(bench.Finish(i));
       TROUPE_RETURN_IF_ERROR(bench.Start(i));
     }
-    steps += static_cast<int64_t>(bench.envs.size());
   }
-  const double rate = static_cast<double>(steps) / absl::ToDoubleSeconds(absl::Now() - begin);
+  const double rate = static_cast<double>(bench.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
   for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Finish(i));
   return rate;
 }

@@ -3,7 +3,7 @@
 
     PYTHONPATH=python python3 bench/random_play.py NAME [--args '{"max_cycles": 25}'] [--episodes 500] [--seed 1]
 
-Every allowed action is equally likely. Prints the mean return of an episode, summed over the agents and for each, with
+For discrete action spaces: every allowed action is equally likely. Prints the mean return of an episode, summed over the agents and for each, with
 the standard error.
 """
 
@@ -17,10 +17,10 @@ from troupe.env_adapters.spaces import SpaceCodec
 
 
 def random_words(codec, mask, random):
-    """A row of action words: uniform over what is allowed; continuous ones uniform in [-1, 1], which environments
-    clip.
-    """
-    words = random.uniform(-1, 1, codec.action_words).astype(np.float32).view(np.int32)
+    """A row of action words: uniform over what is allowed."""
+    if codec.description["type"] not in ("Discrete", "MultiDiscrete", "MultiBinary"):
+        raise SystemExit(f"random_play: got the action space {codec.description}, expected Discrete, MultiDiscrete or MultiBinary")
+    words = np.zeros(codec.action_words, dtype=np.int32)
     word = 0
     for begin, end in codec.mask_leaves:
         allowed = np.arange(end - begin) if mask is None else np.flatnonzero(mask[begin:end])

@@ -386,6 +386,17 @@ TEST(RunConfigTest, NestedArgumentsHaveLimits) {
             std::string::npos);
 }
 
+TEST(RunConfigTest, AliasesDoNotMultiplyALongText) {
+  const auto aliases = [](int count) {
+    std::string text = "env: {name: a, args: {a: &a \"" + std::string(1 << 10, 'x') + "\", b: [";
+    for (int i = 0; i < count; ++i) text += "*a,";
+    return text + "]}}";
+  };
+  EXPECT_EQ(ErrorOf(aliases(511)), "OK") << "with the text itself 512 KiB";
+  EXPECT_EQ(Parse(Parse(aliases(511)).ToYaml()), Parse(aliases(511))) << "as workers read it";
+  EXPECT_NE(ErrorOf(aliases(512)).find("env.args.b[511]: got more than 524288 bytes of values"), std::string::npos);
+}
+
 TEST(RunConfigTest, NestedArgumentErrorsNameTheElement) {
   EXPECT_EQ(ErrorOf("env: {name: a, args: {N: {b: 1, b: 2}}}"), "run.yaml:1:33: key \"env.args.N.b\" is there twice");
   EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [{[1]: 2}]}}"),

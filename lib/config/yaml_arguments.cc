@@ -44,6 +44,11 @@ absl::Status YamlLoader::LoadArgument(const YAML::Node& node, const std::string&
                                       v1::Argument* argument) {
   if (++argument_values_ > kMaxArgumentValues) return TooManyValues(node, key);  // aliases can make a short text long
   if (!node.IsSequence() && !node.IsMap()) {
+    if (node.IsScalar()) argument_bytes_ += static_cast<int64_t>(node.Scalar().size());
+    if (argument_bytes_ > kMaxArgumentBytes) {
+      return Error(node, absl::StrCat(base::LogSafe(key, kMaxKeyText), ": got more than ", kMaxArgumentBytes,
+                                      " bytes of values (an alias counts each time), expected at most so many"));
+    }
     SetScalar(node, argument);
     return absl::OkStatus();
   }
@@ -92,6 +97,7 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
     merged[argument.name()] = argument;
   }
   argument_values_ = 0;
+  argument_bytes_ = 0;
   TROUPE_RETURN_IF_ERROR(MergeArguments(node, key, 0, &merged));
   int64_t values = 0;
   for (const auto& [name, argument] : merged) values += CountValues(argument);

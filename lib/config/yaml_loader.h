@@ -49,7 +49,8 @@ class YamlLoader {
   // Of free mappings; in yaml_arguments.cc.
   using Arguments = std::map<std::string, v1::Argument>;
   static constexpr int kMaxArgumentDepth = 16;
-  static constexpr int64_t kMaxArgumentValues = 65536;  ///< of one free mapping; lists and mappings count, too
+  static constexpr int64_t kMaxArgumentBytes = 512 << 10;  ///< of one free mapping: written out again it can be read
+  static constexpr int64_t kMaxArgumentValues = 65536;     ///< of one free mapping; lists and mappings count, too
   /// Merges the entries of a mapping into `merged`. `depth`: lists and mappings around the mapping.
   absl::Status MergeArguments(const YAML::Node& node, const std::string& key, int depth, Arguments* merged);
   absl::Status LoadArgument(const YAML::Node& node, const std::string& key, int depth, v1::Argument* argument);
@@ -98,6 +99,7 @@ class YamlLoader {
   const std::string fixed_place_;
   PlaceMap& places_;
   std::string key_place_;        ///< of the last key read
+  int64_t argument_bytes_ = 0;   ///< of the texts of those values
   int64_t argument_values_ = 0;  ///< read so far of the free mapping at hand
 };
 

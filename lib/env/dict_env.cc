@@ -78,17 +78,18 @@ class SlotsOverDict final : public MultiAgentEnv {
   void WriteEnds(const DictStep& step, StepWriter& out) {
     bool any_limit = false;
     bool all_limits = true;
+    const bool all_old_style = ValueOr(step.dones, DictStep::kAll, false);
     for (const auto& [id, slot] : slots_) {
       uint8_t& done = done_[static_cast<size_t>(slot.value())];
       if (done != 0) continue;
       const bool old_style = ValueOr(step.dones, id, false);
-      const bool limit = old_style && IsTimeLimit(step, id);
+      const bool limit = (old_style || all_old_style) && IsTimeLimit(step, id);
       any_limit = any_limit || limit;
-      all_limits = all_limits && (limit || !old_style);
+      all_limits = all_limits && (limit || !(old_style || all_old_style));
       if (ValueOr(step.terminateds, id, false)) {
         out.TerminateAgent(slot);
         done = 1;
-      } else if (ValueOr(step.truncateds, id, false) || limit) {
+      } else if (ValueOr(step.truncateds, id, false) || (old_style && limit)) {
         out.TruncateAgent(slot);
         done = 1;
       } else if (old_style) {
@@ -96,13 +97,12 @@ class SlotsOverDict final : public MultiAgentEnv {
         done = 1;
       }
     }
-    const bool old_style = ValueOr(step.dones, DictStep::kAll, false);
-    const bool limit = old_style && any_limit && all_limits;
+    const bool limit = all_old_style && any_limit && all_limits;
     if (ValueOr(step.terminateds, DictStep::kAll, false)) {
       out.TerminateAll();
     } else if (ValueOr(step.truncateds, DictStep::kAll, false) || limit) {
       out.TruncateAll();
-    } else if (old_style) {
+    } else if (all_old_style) {
       out.TerminateAll();
     }
   }

@@ -210,6 +210,16 @@ TEST(DictEnvTest, OldStyleDones) {
   EXPECT_TRUE(got->all_terminated(0));
   StepOnce([](int64_t, DictStep& s) { s.dones = {{"__all__", true}}; }, &got);
   EXPECT_TRUE(got->all_terminated(0));
+  // The limit may be said of agents that `dones` does not name.
+  StepOnce(
+      [](int64_t, DictStep& s) {
+        s.dones = {{"__all__", true}};
+        s.infos["agent_0"][DictStep::kTimeLimit] = 1;
+        s.infos["agent_1"][DictStep::kTimeLimit] = 1;
+      },
+      &got);
+  EXPECT_TRUE(got->all_truncated(0));
+  EXPECT_FALSE(got->all_terminated(0));
 }
 
 TEST(DictEnvTest, AbsentRewardsAndAgentsThatNeverAct) {

@@ -181,8 +181,12 @@ class DictKeysEnv final : public EnvWrapper {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithDictKeys(std::unique_ptr<MultiAgentEnv> env, const DictKeys& keys) {
+absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithDictKeys(std::unique_ptr<MultiAgentEnv> env,
+                                                            const DictKeys& all_keys) {
   EnvSpec spec = env->spec();
+  DictKeys keys = all_keys;
+  // What one agent alone calls its state is what it observes.
+  if (spec.possible_agents.size() == 1) keys.state.clear();
   std::vector<Plan> plans;
   std::vector<space::Space> states(spec.possible_agents.size());
   bool changes = false;

@@ -1,5 +1,6 @@
 #include "lib/env/dict_keys.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -65,6 +66,18 @@ TEST(DictKeysTest, StateAndMaskLeaveTheObservation) {
   EXPECT_THAT(env.State(1), ElementsAre(1, 1));
   const ConformanceReport report = CheckConformance([] { return *WithDictKeys(DictRows(), {}); });
   EXPECT_TRUE(report.ok()) << report.ToString();
+}
+
+TEST(DictKeysTest, OneAgentAloneObservesItsState) {
+  EnvSpec spec = SmallSpec(1);
+  spec.possible_agents[0].observation_space = Parsed("Dict{pixels: Box(-1, 1, [2]), state: Box(-1, 1, [1])}");
+  auto env = *WithDictKeys(std::make_unique<ScriptedEnv>(spec,
+                                                         [](int64_t, ActionRows, StepWriter& out) {
+                                                           std::fill_n(out.ObserveFloat(AgentSlot(0)), 3, 0.0f);
+                                                           return absl::OkStatus();
+                                                         }),
+                           {});
+  EXPECT_EQ(env->spec().ToString(), spec.ToString());
 }
 
 TEST(DictKeysTest, OnlyTheKeysThatAreAskedFor) {

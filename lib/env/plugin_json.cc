@@ -22,6 +22,9 @@ constexpr const char* kStateNames[] = {"none", "per_env", "per_agent"};
 
 /// What stands there instead of what was expected.
 std::string Got(const Json& value) {
+  // Not what is inside: dumping goes as deep as that is nested.
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
   return base::LogSafe(value.dump(-1, ' ', true, Json::error_handler_t::replace), 64);
 }
 

@@ -53,7 +53,7 @@ TEST(PluginJsonTest, WhatMayBeLeftOut) {
 TEST(PluginJsonTest, WrongSpecsAreErrorsWithTheKey) {
   const std::string agents = std::string(R"({"agents": [)") + kAgent + "]";
   EXPECT_THAT(SpecError(""), HasSubstr("spec: not valid JSON"));
-  EXPECT_THAT(SpecError("[1, 2]"), HasSubstr("spec: expected an object, got [1,2]"));
+  EXPECT_THAT(SpecError("[1, 2]"), HasSubstr("spec: expected an object, got a list"));
   EXPECT_THAT(SpecError("{}"), HasSubstr("spec: agents is missing, expected a list of"));
   EXPECT_THAT(SpecError(R"({"agents": 3})"), HasSubstr("spec: agents is 3, expected a list"));
   EXPECT_THAT(SpecError(R"({"agents": []})"), HasSubstr("has no agents"));

@@ -62,6 +62,8 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
   base::MutexLock lock(&child_mutex_);
   if (!death_.ok()) return death_;
   absl::StatusOr<std::optional<std::string>> line = child_->TryReceive(wait);
+  // What it said last may have come since.
+  if (line.ok() && !line->has_value() && child_->Ended()) line = child_->TryReceive(absl::ZeroDuration());
   if (!line.ok()) return DieLocked(line.status().code(), std::string(line.status().message()), false);
   if (line->has_value()) {
     const nlohmann::json message = nlohmann::json::parse(**line, nullptr, /*allow_exceptions=*/false);

@@ -10,6 +10,17 @@
 
 namespace troupe::rollout {
 
+namespace {
+
+/// An environment's error that ends a grant. ABORTED, DEADLINE_EXCEEDED and CANCELLED would say something of the grant
+/// itself: that it is over, that weights are not there yet, that the rollout stops.
+absl::Status EndsGrant(const absl::Status& status) {
+  const bool of_grants = absl::IsAborted(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+  return of_grants ? absl::InternalError(status.message()) : status;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig config) {
   TROUPE_RETURN_IF_ERROR(config.env_spec.Validate());
   if (config.policies.empty()) return absl::InvalidArgumentError("a rollout needs at least one policy");
@@ -74,7 +85,9 @@ absl::StatusOr<Lane*> Collector::FindLane(uint32_t env_id) {
     builder_.InitLane(*place);
   }
   if (place->env == nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> env, config_.env_factory());
+    absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = config_.env_factory();
+    if (!made.ok()) return EndsGrant(made.status());
+    std::unique_ptr<env::MultiAgentEnv> env = *std::move(made);
     if (env->spec().ToString() != config_.env_spec.ToString()) {
       return absl::InvalidArgumentError(absl::StrCat("the environment of env ", env_id, " is ", env->spec().ToString(),
                                                      ", expected ", config_.env_spec.ToString()));
@@ -158,8 +171,8 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
   int64_t rounds = 0;  // in the fragment
   int next = 0;        // the group whose steps are finished next
   while (!active_.empty()) {
-    TROUPE_RETURN_IF_ERROR(StartEpisodes(weights));
-    const absl::Status at_hand = AdoptOpen(weights);
+    absl::Status at_hand = StartEpisodes(weights);
+    if (at_hand.ok()) at_hand = AdoptOpen(weights);
     if (absl::IsCancelled(at_hand)) {
       // Lanes are cut in the reverse order of their last calls: those that just began were called after the others.
       std::stable_partition(ready_.begin(), ready_.end(), [](const Lane* lane) { return !lane->began; });
@@ -190,6 +203,7 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
       builder_.Begin(grant, versions_, active_);
       ready_ = active_;
       rounds = 0;
+      next = 0;
     }
   }
   // Groups share nothing, so every group but the last ends with a fragment of its own.
@@ -275,9 +289,8 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
     return absl::OkStatus();
   }
   lane.consecutive_errors = 0;
-  // ABORTED is what a grant that is over ends with.
-  const absl::StatusCode code = absl::IsAborted(status) ? absl::StatusCode::kInternal : status.code();
-  return absl::Status(code, absl::StrCat(kMaxConsecutiveErrors, " times in a row: ", status.message()));
+  return EndsGrant(
+      absl::Status(status.code(), absl::StrCat(kMaxConsecutiveErrors, " times in a row: ", status.message())));
 }
 
 absl::Status Collector::StartEpisodes(WeightSource& weights) {
@@ -289,14 +302,22 @@ absl::Status Collector::StartEpisodes(WeightSource& weights) {
     lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
     lane->in_flight = true;
   }
+  bool cancelled = false;
   for (Lane* lane : ready_) {
     if (!lane->began) continue;
     began = true;
-    while (lane->in_flight || !lane->in_episode) TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
-    LookAhead(*lane, weights);
+    bool stopped = false;
+    while (lane->in_flight || !lane->in_episode) {
+      // An environment that fails again and again must not keep a worker that is to stop.
+      stopped = !lane->in_flight && lane->consecutive_errors > 0 && stop_.load(std::memory_order_relaxed);
+      if (stopped) break;
+      TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+    }
+    cancelled = cancelled || stopped;
+    if (!stopped) LookAhead(*lane, weights);
   }
   if (began) TrimPolicies(weights);
-  return absl::OkStatus();
+  return cancelled ? absl::CancelledError("the rollout was told to stop") : absl::OkStatus();
 }
 
 absl::Status Collector::StartEpisode(Lane& lane) {

@@ -215,6 +215,9 @@ TEST_P(CollectorRandomTest, CutsChangeNothing) {
       EXPECT_EQ(rows, uncut);
     }
     for (size_t i = 0; i < rig.sink.fragments.size(); ++i) {
+      if (steps > 0) {
+        EXPECT_LE(rig.sink.fragments[i]->num_env_steps, 6 * steps);
+      }
       EXPECT_EQ(rig.sink.fragments[i]->last_of_grant, i + 1 == rig.sink.fragments.size());
     }
   }
@@ -265,6 +268,44 @@ TEST_P(CollectorRandomTest, EnvironmentsDoNotDependOnTheirCompany) {
     EXPECT_NEAR(rows[i].logp, alone[i].logp, 1e-5);
     alone[i].logp = rows[i].logp;
     EXPECT_TRUE(rows[i] == alone[i]) << "env " << rows[i].env_id << " step " << rows[i].step;
+  }
+}
+
+TEST_P(CollectorRandomTest, FragmentsHaveTheStepsOfEveryEnvironment) {
+  const ScriptedOptions options = {.agents = 2};
+  const Script long_episode(100, ScriptedCall{.observe = {0, 1}});
+  RolloutConfig config = Config(options, [&] { return MakeScriptedEnv(options, long_episode); });
+  config.options.max_fragment_env_steps = 2;
+  Rig rig(config);
+  ASSERT_TRUE(rig.Run(ScriptedGrant(5, 9)).ok());
+  ASSERT_EQ(rig.sink.fragments.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(rig.sink.fragments[i]->num_env_steps, i < 4 ? 5 * 2 : 5);
+}
+
+TEST_P(CollectorRandomTest, StopsThoughAnEnvironmentCannotBegin) {
+  const ScriptedOptions options = {.agents = 2};
+  const Script fails = {{.observe = {0}, .fail = true}};
+  int made = 0;
+  Rig rig(
+      Config(options, [&] { return ++made == 2 ? MakeScriptedEnv(options, fails) : MakeRandomEnv(options, nullptr); }));
+  rig.collector->RequestStop();
+  EXPECT_EQ(rig.Run(ScriptedGrant(5, 10)).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(rig.collector->stats().env_errors, 1);
+  EXPECT_EQ(rig.sink.fragments.size(), 1u) << "what there is is handed in";
+}
+
+TEST_P(CollectorRandomTest, AnEnvironmentThatCannotBeMadeInTimeEndsTheGrantAndIsNotWaitedFor) {
+  // DEADLINE_EXCEEDED alone would mean that weights are not there yet.
+  const ScriptedOptions options = {.agents = 2};
+  Rig good(Config(options, [&] { return MakeRandomEnv(options, nullptr); }));
+  ASSERT_TRUE(good.Run(ScriptedGrant(3, 5)).ok());
+  RolloutConfig config = good.config;
+  for (const absl::Status& status : {absl::DeadlineExceededError("no start"), absl::AbortedError("no start")}) {
+    config.env_factory = [&status]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> { return status; };
+    Rig rig(config);
+    const absl::Status ended = rig.Run(ScriptedGrant(1, 5));
+    EXPECT_EQ(ended.code(), absl::StatusCode::kInternal) << ended;
+    EXPECT_EQ(ended.message(), "no start");
   }
 }
 

@@ -56,6 +56,19 @@ class ParallelTest(unittest.TestCase):
         adapter.close()
         self.assertEqual(env.closes, 1)
 
+    def test_all_ends_the_episode_in_this_form_too(self):
+        seen = {"a": obs(1), "b": obs(2)}
+        for terminated, truncated, end in [
+            ({**NO, "__all__": True}, NO, "T"),
+            (NO, {**NO, "__all__": True}, "C"),
+            (NO, {"__all__": True}, "C"),
+        ]:
+            with self.subTest(end=end, truncated=truncated):
+                adapter = adapt("x", Parallel([seen, (seen, {}, terminated, truncated, {})]))
+                adapter.reset(1)
+                result = adapter.step([0, 0])
+                self.assertEqual((result.all_terminated, result.all_truncated), (end == "T", end == "C"))
+
     def test_agents_come_late_wait_and_end_without_acting(self):
         env = Parallel(
             [
@@ -109,6 +122,15 @@ class ParallelTest(unittest.TestCase):
             EnvAdapterError, "environment x, agent a, step 2: info goals is 'many', expected a number"
         ):
             adapter.step([0, 0])
+
+    def test_infos_may_be_any_kind_of_dict(self):
+        class Info(dict):
+            pass
+
+        env = Parallel([({"a": obs(1)}, {"a": Info(action_mask=np.array([1, 0, 1], np.int8))})], agents=("a",))
+        adapter = adapt("x", env)
+        self.assertTrue(adapter.description.agents[0].has_action_mask)
+        self.assertEqual(adapter.reset(1).action_masks[0].tolist(), [1, 0, 1])
 
     def test_state_of_the_environment(self):
         class WithState(Parallel):

@@ -236,6 +236,8 @@ class SpacesTest(unittest.TestCase):
         for space, value, message in [
             (fake.Discrete(3), [1, 0], "expected 3 bytes"),
             (fake.Discrete(3), [1, 2, 0], "zeros and ones"),
+            (fake.Discrete(3), np.array([256, 1, 0]), "zeros and ones"),
+            (fake.Discrete(3), np.array([-1, 1, 0], np.int8), "zeros and ones"),
             (fake.Discrete(3), "abc", "expected 3 bytes"),
             (fake.MultiDiscrete([2, 3]), ([1, 0],), "or 2 arrays"),
             (nested, {"moved": [0, 1]}, "key 'moved'"),

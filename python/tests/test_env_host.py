@@ -116,6 +116,8 @@ class RowsTest(unittest.TestCase):
         words[2:4].view(np.float32)[:] = [0.25, 0.5]
         action = read()
         self.assertEqual(action.tolist(), [[0.25], [0.5]])
+        read = _shm_env._action_reader(memory, 8, 1, {**box, "shape": [1], "python": {"shape": (), "dtype": "float16"}})
+        self.assertEqual((read().shape, read().dtype), ((), np.float16), "the space's own form")
         words[2] = 0
         self.assertEqual(action.tolist(), [[0.25], [0.5]], "the environment may keep its action")
 

@@ -191,6 +191,25 @@ class SpacesTest(unittest.TestCase):
         np.testing.assert_array_equal(mask["b"][1], [0, 1])
         self.assertIsNone(mask["c"])
 
+    def test_actions_of_another_form_are_refused(self):
+        for text, action in [
+            ("MultiDiscrete([3, 3])", 1),
+            ("MultiDiscrete([3, 3])", [1]),
+            ("MultiDiscrete([3, 3])", [2**32 + 1, 1]),
+            ("MultiDiscrete([3, 3])", [1.9, 1]),
+            ("Discrete(3)", 1.9),
+            ("Box(-1, 1, [5])", [0.5]),
+        ]:
+            with self.subTest(text, action=action), self.assertRaises((TypeError, ValueError)):
+                space = spaces.parse(text)
+                words = np.zeros(space.action_words, dtype=np.int32)
+                space.encode(action, words, words.view(np.float32))
+        space = spaces.parse("Discrete(3)")
+        words = np.zeros(1, dtype=np.int32)
+        for action in (2, np.int64(2), np.array(2), np.array([2])):
+            space.encode(action, words, words.view(np.float32))
+            self.assertEqual(words[0], 2)
+
 
 if __name__ == "__main__":
     unittest.main()

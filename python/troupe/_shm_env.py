@@ -74,7 +74,7 @@ def _action_reader(memory: Any, offset: int, words: int, space: dict) -> Callabl
     if space["type"] == "Discrete":
         word = memoryview(memory)[offset : offset + 4].cast("i")
         return lambda: word[0]
-    if space["type"] == "Box" and space["dtype"] == "float32":
+    if space["type"] == "Box" and space["dtype"] == "float32" and "python" not in space:
         row = np.frombuffer(memory, np.float32, words, offset).reshape(tuple(space["shape"]))
         return row.copy
     row = np.frombuffer(memory, np.int32, words, offset)

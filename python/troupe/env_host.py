@@ -172,8 +172,9 @@ class EnvHost:
 
 
 def die_with_worker() -> None:
-    """Has the kernel end this process when the worker dies, also in mid-step: the lifeline's end is a signal."""
-    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, os.getpid())
+    """Has the kernel end this process and what it started when the worker dies, also in mid-step: the lifeline's end is a signal to the
+    process group, of which this process is the first."""
+    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())
     fcntl.fcntl(LIFELINE_FD, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(LIFELINE_FD, fcntl.F_SETFL, fcntl.fcntl(LIFELINE_FD, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()

@@ -48,8 +48,11 @@ env::EnvRegistry AllEnvs() {
 
 /// The environment as a configuration would describe it, so that types, paths and errors are the same.
 absl::StatusOr<config::EnvSettings> ReadSettings(const EnvFlags& flags) {
-  std::vector<std::string> overrides = {absl::StrCat("env.name=", Json(flags.name).dump())};
-  if (!flags.plugin.empty()) overrides.push_back(absl::StrCat("env.plugin=", Json(flags.plugin).dump()));
+  const auto quoted = [](const std::string& text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);  // whatever a shell gives
+  };
+  std::vector<std::string> overrides = {absl::StrCat("env.name=", quoted(flags.name))};
+  if (!flags.plugin.empty()) overrides.push_back(absl::StrCat("env.plugin=", quoted(flags.plugin)));
   for (const std::string& arg : flags.args) overrides.push_back(absl::StrCat("env.args.", arg));
   overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
@@ -83,13 +86,25 @@ absl::StatusOr<int> Ls(const std::string& plugin, bool json) {
 absl::StatusOr<int> Check(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
-  TROUPE_RETURN_IF_ERROR(config::MakeEnv(settings, registry).status());
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
+                          config::MakeEnv(settings, registry, nullptr, pool));
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
-  const env::ConformanceReport report =
-      env::CheckConformance([&] { return config::MakeEnv(settings, registry, nullptr, pool); }, options);
+  const auto check = [&](const config::EnvSettings& of) {
+    return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, options);
+  };
+  // First without what stands between it and the policies: wrappers keep rows, and what is wrong with those is seen
+  // only where nothing does.
+  config::EnvSettings bare = settings;
+  bare.wrappers = {};
+  bare.wrappers.dict_keys = {"", ""};
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> inner,
+                          config::MakeEnv(bare, registry, nullptr, pool));
+  const bool wrapped = inner->spec().ToString() != made->spec().ToString();
+  env::ConformanceReport report = check(wrapped ? bare : settings);
+  if (wrapped && report.ok()) report = check(settings);
   const env::ConformanceLine* const broken = report.first_broken();
   const std::string advice = broken == nullptr ? "" : std::string(env::EnvRuleAdvice(broken->rule));
   if (flags.json) {

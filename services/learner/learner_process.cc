@@ -260,6 +260,7 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   TROUPE_RETURN_IF_ERROR(learner_->Start());
   if (sampler_ != nullptr) TROUPE_RETURN_IF_ERROR(sampler_->Start(*rollout_config_, learner_.get()));
   ticker_ = std::make_unique<Ticker>([this] {
+    if (sampler_ != nullptr) sampler_->KeepAlive();
     learner_->Tick();
     if (server_ != nullptr) server_->Tick();
   });

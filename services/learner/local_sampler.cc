@@ -23,6 +23,10 @@ absl::Status LocalSampler::Start(const rollout::RolloutConfig& config, learner::
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(config));
   learner_ = learner;
   TROUPE_ASSIGN_OR_RETURN(ticket_, learner->Join(learner::WorkerHello{}, shared_from_this()));
+  {
+    base::MutexLock lock(&mutex_);
+    runs_ = true;
+  }
   thread_ = std::thread([this, collector = std::move(collector)]() mutable {
     rollout::RolloutWorker worker(std::move(collector), *this, *this, *this);
     const absl::Status status = worker.Run();
@@ -31,6 +35,7 @@ absl::Status LocalSampler::Start(const rollout::RolloutConfig& config, learner::
       learner_->RequestDrain("sampling failed");
     }
     base::MutexLock lock(&mutex_);
+    runs_ = false;
     status_ = status;
   });
   return absl::OkStatus();
@@ -43,6 +48,14 @@ void LocalSampler::Stop() {
     changed_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
+}
+
+void LocalSampler::KeepAlive() {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!runs_) return;
+  }
+  learner_->Heartbeat(ticket_).IgnoreError();  // who was given up hears of it when it submits
 }
 
 absl::Status LocalSampler::status() const {

@@ -36,6 +36,9 @@ class LocalSampler final : public learner::WorkerPort,
   absl::Status Start(const rollout::RolloutConfig& config, learner::Learner* learner);
   /// Ends the thread after the environment steps in progress. Idempotent.
   void Stop();
+  /// A sign of life while the thread runs, however long an environment takes: what a worker's I/O thread gives. Called
+  /// now and then once started.
+  void KeepAlive();
   /// Why sampling ended by itself; OK while it goes on or after a drain.
   absl::Status status() const;
 
@@ -71,6 +74,7 @@ class LocalSampler final : public learner::WorkerPort,
   std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
   policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr granted_ ABSL_GUARDED_BY(mutex_);  ///< of the grant that was taken last
+  bool runs_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

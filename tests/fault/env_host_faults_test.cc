@@ -89,12 +89,14 @@ class Group {
   int64_t errors_ = 0, calls_ = 0;
 };
 
-std::shared_ptr<envhost::HostPool> Pool(const std::string& faults, int one_in, const std::string& log) {
+/// `timeout`: short only where hangs are to be found, because a busy machine may keep a process from the processor.
+std::shared_ptr<envhost::HostPool> Pool(const std::string& faults, int one_in, const std::string& log,
+                                        absl::Duration timeout = absl::Seconds(30)) {
   envhost::HostOptions options;
   options.interpreter = TROUPE_TEST_PYTHON;
   options.path = {TROUPE_SOURCE_DIR "/lib/envhost/testing"};
   options.processes = 1;
-  options.step_timeout = absl::Milliseconds(200);
+  options.step_timeout = timeout;
   options.max_restarts = 1000;
   std::map<std::string, env::ArgValue> args = {{"log", log}};
   if (one_in > 0) args["faults"] = faults;
@@ -111,7 +113,7 @@ TEST(EnvHostFaultsTest, AThousandFaultsAreCountedAndCostNobodyElse) {
   const std::string log = folder + "/log", healthy_log = folder + "/healthy";
   // Process deaths cost Python's start, so that most faults are of the other kinds: each of them is told apart in what
   // is counted.
-  const auto deadly = Pool("crash,exit,hang", 1000, log);
+  const auto deadly = Pool("crash,exit,hang", 1000, log, absl::Milliseconds(200));
   const auto survived = Pool("exception,shape,dtype,unknown_agent,missing_all,reward", 1000, log);
   const auto healthy = Pool("", 0, healthy_log);
   Group deadly_group(deadly, kPerKind), survived_group(survived, kPerKind), healthy_group(healthy, 1);
@@ -142,15 +144,17 @@ TEST(EnvHostFaultsTest, AThousandFaultsAreCountedAndCostNobodyElse) {
     EXPECT_GT(count, 0);
   }
   EXPECT_EQ(noted.size(), 9u) << "a kind of fault never happened";
-  EXPECT_EQ(deadly->stats().deaths, deaths);
-  EXPECT_EQ(deadly->stats().timeouts, noted.at("hang"));
+  // Who is kept waiting for 200 ms is taken for one that hangs, and noted nothing.
+  const int64_t kept_waiting = deadly->stats().timeouts - noted.at("hang");
+  EXPECT_GE(kept_waiting, 0);
+  EXPECT_EQ(deadly->stats().deaths, deaths + kept_waiting);
   EXPECT_EQ(survived->stats().exceptions, exceptions);
   EXPECT_EQ(survived->stats().bad_outputs, bad_outputs);
   EXPECT_EQ(survived->stats().deaths, 0);
   // What was counted is what the loop saw, and a process that dies costs at most its environments' episodes.
   EXPECT_EQ(survived_group.errors(), survived->stats().errors);
   EXPECT_EQ(deadly_group.errors(), deadly->stats().errors);
-  EXPECT_LE(deadly_group.errors(), deaths * kPerKind);
+  EXPECT_LE(deadly_group.errors(), deadly->stats().deaths * kPerKind);
   EXPECT_EQ(healthy_group.errors(), 0);
   EXPECT_EQ(healthy->stats().deaths, 0);
   EXPECT_EQ(healthy_group.calls(), rounds);

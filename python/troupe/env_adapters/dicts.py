@@ -108,7 +108,7 @@ class DictAdapter(AdapterCore):
     def _infos(self, infos: Any) -> None:
         index = self._index
         for key, info in infos.items():
-            if type(info) is dict:
+            if isinstance(info, dict):
                 if not info:
                     continue
                 i = index.get(key)
@@ -169,7 +169,9 @@ class ParallelAdapter(DictAdapter):
         else:
             ended, cut = self._flagged(terminated, "terminations"), self._flagged(truncated, "truncations")
         self._end_agents(ended, cut)
-        if not self._env.agents or self._live == 0:
+        if terminated.get(ALL) or (truncated and truncated.get(ALL)):
+            self._end_all(truncated=not terminated.get(ALL))
+        elif not self._env.agents or self._live == 0:
             self._end_all(truncated=True in self._result.truncated and True not in self._result.terminated)
 
 

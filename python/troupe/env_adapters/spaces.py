@@ -243,6 +243,8 @@ class SpaceCodec:
 
     def flatten_mask(self, mask: Any) -> np.ndarray:
         if type(mask) is np.ndarray and mask.ndim == 1 and mask.size == self.mask_size and mask.dtype.kind in "uib":
+            if mask.dtype.kind != "b" and mask.size and (mask.max() > 1 or mask.min() < 0):
+                raise SpaceError(f"got {mask.tolist()}, expected zeros and ones")
             return mask if mask.dtype is _UINT8 else mask.astype(np.uint8)
         flat = np.ones(self.mask_size, dtype=np.uint8)
         array = None if isinstance(mask, dict) else _mask_array(mask)

@@ -53,6 +53,8 @@ class TroupeAECEnv(NativeBase, AECEnv):
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
+        if not self._pending:
+            raise ValueError(f"environment {self._native.name}: the last step failed, expected reset")
         self._writers[self._slots[agent]](action)
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()

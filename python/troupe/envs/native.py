@@ -81,7 +81,9 @@ class NativeEnv:
                 return np.zeros(shape, dtype)
             size = count * np.dtype(dtype).itemsize
             address = ctypes.cast(pointer, ctypes.c_void_p).value
-            return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype).reshape(shape)
+            memory = (ctypes.c_uint8 * size).from_address(address)
+            memory.owner = self  # the environment lives as long as somebody has one of its arrays
+            return np.frombuffer(memory, dtype).reshape(shape)
 
         rows = array(view.observations, np.uint8, (view.observation_offsets[view.num_agents],))
         masks = array(view.action_masks, np.uint8, (view.action_mask_offsets[view.num_agents],))

@@ -44,8 +44,8 @@ class TroupeParallelEnv(NativeBase, ParallelEnv):
         flags = self._native.flags.tolist()
         observed, ready = flags[OBSERVED], flags[READY]
         given = self._native.rewards.tolist()
-        if sum(observed) != len(self.agents):
-            there = set(self.agents)
+        there = set(self.agents)
+        if any(seen and agent not in there for seen, agent in zip(observed, self.possible_agents)):
             self.agents = [agent for slot, agent in enumerate(self.possible_agents) if agent in there or observed[slot]]
         observations, rewards, terminations, truncations, infos = {}, {}, {}, {}, {}
         for agent in self.agents:

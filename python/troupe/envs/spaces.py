@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from typing import Any
 
@@ -79,11 +80,16 @@ class Space:
         """Writes an action of Gymnasium's form into an action row, given as int32 and, the same memory, as float32. ValueError or
         TypeError when it has another form; whether it is inside the space the environment checks."""
         if self.kind == "Box":
-            floats[:] = np.asarray(action, dtype=np.float32).reshape(-1)
+            floats[:] = self._sized(np.asarray(action, dtype=np.float32), floats.size)
         elif self.kind == "Discrete":
-            words[0] = int(action)
+            words[0] = operator.index(action.item() if isinstance(action, np.ndarray) else action)
         elif self.kind in ("MultiDiscrete", "MultiBinary"):
-            words[:] = np.asarray(action).reshape(-1)
+            numbers = self._sized(np.asarray(action), words.size)
+            if numbers.dtype.kind not in "iub":
+                raise TypeError(f"got elements of type {numbers.dtype}, expected integers")
+            if any(number != word for number, word in zip(numbers.tolist(), numbers.astype(np.int32).tolist())):
+                raise ValueError(f"got {numbers.tolist()}, expected numbers of 32 bits")
+            words[:] = numbers
         else:
             if len(action) != len(self.children):
                 raise ValueError(f"got {len(action)} parts, expected {len(self.children)}")
@@ -92,6 +98,13 @@ class Space:
                 end = offset + child.action_words
                 child.encode(action[key], words[offset:end], floats[offset:end])
                 offset = end
+
+    @staticmethod
+    def _sized(values: np.ndarray, size: int) -> np.ndarray:
+        """The values in a row; assigning would repeat a single one."""
+        if values.size != size:
+            raise ValueError(f"got {values.size} elements, expected {size}")
+        return values.reshape(-1)
 
     def mask(self, row: np.ndarray) -> Any:
         """An action mask as Gymnasium's `sample(mask)` takes it, a copy; None for continuous parts."""
