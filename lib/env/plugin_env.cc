@@ -94,14 +94,14 @@ class PluginEnv final : public MultiAgentEnv {
   absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) override {
     const TroupeEpisodeSeed plain = {.seed = seed.seed, .env_id = seed.env_id, .episode = seed.episode};
     Begin(out);
-    return Finish(table_->reset(env_, &plain, &writer_, &error_), "reset");
+    return End(table_->reset(env_, &plain, &writer_, &error_), "reset");
   }
 
   absl::Status Step(ActionRows actions, StepWriter& out) override {
     Begin(out);
     // The two unions are the same words; only their names differ.
     const auto* rows = reinterpret_cast<const TroupeActionWord* const*>(actions.data());
-    return Finish(table_->step(env_, rows, &writer_, &error_), "step");
+    return End(table_->step(env_, rows, &writer_, &error_), "step");
   }
 
  private:
@@ -111,7 +111,7 @@ class PluginEnv final : public MultiAgentEnv {
     error_.text[0] = 0;
   }
 
-  absl::Status Finish(int32_t code, std::string_view call) {
+  absl::Status End(int32_t code, std::string_view call) {
     out_ = nullptr;
     TROUPE_RETURN_IF_ERROR(StatusOf(code, error_, call));
     return std::move(refused_);
