@@ -7,11 +7,8 @@
 // as it is finished), and the bytes of observations that crossed a second. bench/env_host_bench.py compares this with
 // bare loops and with other vector environments.
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bench/cpu_seconds.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/slot_buffers.h"
@@ -65,47 +63,33 @@ struct Bench {
   std::vector<const space::ActionWord*> rows_;
 };
 
-/// CPU seconds that the processes have used: what they could do each on a core of its own, whatever else runs here.
-double CpuSeconds(const std::vector<pid_t>& pids) {
-  double ticks = 0;
-  for (const pid_t pid : pids) {
-    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-    std::string word;
-    for (int field = 1; file >> word && field < 15; ++field) {
-      if (field == 14) ticks += std::atof(word.c_str());
-    }
-    ticks += std::atof(word.c_str());  // 15: in the kernel
-  }
-  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 struct Rate {
   double per_s = 0;
   double per_cpu_s = 0;
 };
 
-absl::StatusOr<double> Rounds(Bench& bench, absl::Duration time) {
+absl::StatusOr<double> Rounds(Bench& loop, absl::Duration time) {
   const absl::Time begin = absl::Now();
-  const int64_t before = bench.steps;
+  const int64_t before = loop.steps;
   while (absl::Now() - begin < time) {
-    for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Start(i));
-    for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Finish(i));
+    for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Start(i));
+    for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Finish(i));
   }
-  return static_cast<double>(bench.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
+  return static_cast<double>(loop.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
-absl::StatusOr<double> Pipelined(Bench& bench, absl::Duration time) {
-  for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Start(i));
+absl::StatusOr<double> Pipelined(Bench& loop, absl::Duration time) {
+  for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Start(i));
   const absl::Time begin = absl::Now();
-  const int64_t before = bench.steps;
+  const int64_t before = loop.steps;
   while (absl::Now() - begin < time) {
-    for (size_t i = 0; i < bench.envs.size(); ++i) {
-      TROUPE_RETURN_IF_ERROR(bench.Finish(i));
-      TROUPE_RETURN_IF_ERROR(bench.Start(i));
+    for (size_t i = 0; i < loop.envs.size(); ++i) {
+      TROUPE_RETURN_IF_ERROR(loop.Finish(i));
+      TROUPE_RETURN_IF_ERROR(loop.Start(i));
     }
   }
-  const double rate = static_cast<double>(bench.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
-  for (size_t i = 0; i < bench.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(bench.Finish(i));
+  const double rate = static_cast<double>(loop.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
+  for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Finish(i));
   return rate;
 }
 
@@ -149,27 +133,27 @@ absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
   }
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool,
                           envhost::HostPool::Create(options, words[0], env::EnvArgs(args)));
-  Bench bench;
+  Bench loop;
   for (int i = 0; i < num_envs; ++i) {
-    TROUPE_ASSIGN_OR_RETURN(bench.envs.emplace_back(), pool->MakeEnv());
+    TROUPE_ASSIGN_OR_RETURN(loop.envs.emplace_back(), pool->MakeEnv());
   }
-  bench.buffers = std::make_unique<env::SlotBuffers>(bench.envs[0]->spec(), num_envs);
-  bench.episodes.assign(static_cast<size_t>(num_envs), 0);
+  loop.buffers = std::make_unique<env::SlotBuffers>(loop.envs[0]->spec(), num_envs);
+  loop.episodes.assign(static_cast<size_t>(num_envs), 0);
   int64_t bytes = 0;
-  for (const env::AgentSpec& agent : bench.envs[0]->spec().possible_agents) {
+  for (const env::AgentSpec& agent : loop.envs[0]->spec().possible_agents) {
     if (agent.action_space.kind() != space::SpaceKind::kDiscrete) {
       return absl::InvalidArgumentError("expected Discrete actions");
     }
     bytes += agent.observation_space.flat_size() *
              static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
   }
-  TROUPE_RETURN_IF_ERROR(Rounds(bench, absl::Seconds(0.3)).status());  // warm
+  TROUPE_RETURN_IF_ERROR(Rounds(loop, absl::Seconds(0.3)).status());  // warm
   const auto measure = [&](auto&& run) -> absl::StatusOr<Rate> {
-    const double cpu = CpuSeconds(pool->PidsForTesting());
+    const double cpu = bench::CpuSeconds(pool->PidsForTesting());
     const absl::Time begin = absl::Now();
-    TROUPE_ASSIGN_OR_RETURN(const double per_s, run(bench, absl::Seconds(seconds)));
+    TROUPE_ASSIGN_OR_RETURN(const double per_s, run(loop, absl::Seconds(seconds)));
     const double steps = per_s * absl::ToDoubleSeconds(absl::Now() - begin);
-    return Rate{per_s, steps / (CpuSeconds(pool->PidsForTesting()) - cpu)};
+    return Rate{per_s, steps / (bench::CpuSeconds(pool->PidsForTesting()) - cpu)};
   };
   TROUPE_ASSIGN_OR_RETURN(const Rate rounds, measure(Rounds));
   TROUPE_ASSIGN_OR_RETURN(const Rate pipelined, measure(Pipelined));

@@ -12,8 +12,9 @@ class Kind:
     venv: str | None
     title: str
     environment: str
-    role: str  # "troupe", "peer" (a framework), "script" (plain PyTorch), "floor"
+    role: str  # "troupe", "troupe_python" (with the peers' environment), "peer" (a framework), "script" (plain PyTorch), "floor"
     iteration_lag: str  # how old the rows trained on may be
+    fixed: tuple[str, ...] = ()  # arguments of the program
 
 
 MPE2 = "mpe2 1.1.1, Python, one object per env"
@@ -24,6 +25,15 @@ NATIVE = "Troupe's native C++ mpe/simple_spread"
 
 KINDS = {
     "troupe": Kind("troupe_leg.py", None, "Troupe", NATIVE, "troupe", "0"),
+    "troupe_mpe2": Kind(
+        "troupe_leg.py",
+        "rllib",
+        "Troupe with mpe2",
+        MPE2,
+        "troupe_python",
+        "0",
+        ("--env", "python:mpe2.simple_spread_v3"),
+    ),
     "rllib": Kind("rllib_leg.py", "rllib", "RLlib PPO, new API stack", MPE2, "peer", "0"),
     "sample_factory": Kind(
         "sample_factory_leg.py", "sample_factory", "Sample Factory APPO", PZ_124, "peer", "as reported"
@@ -37,6 +47,7 @@ KINDS = {
 # Each peer in the best of the settings tried on two cores; README.md says how to try others.
 DEFAULT_LEGS = (
     "troupe",
+    "troupe_mpe2",
     "rllib:runners=2,envs=40",
     "sample_factory:workers=2,envs=8",
     "xuance:algorithm=mappo,envs=8",
@@ -55,12 +66,13 @@ class Leg:
     options: tuple[tuple[str, str], ...]
 
     def arguments(self):
-        return [part for key, value in self.options for part in ("--" + key.replace("_", "-"), value)]
+        options = [part for key, value in self.options for part in ("--" + key.replace("_", "-"), value)]
+        return [*self.kind.fixed, *options]
 
 
 def parse_leg(text: str) -> Leg:
     """`KIND` or `KIND:key=value,key=value`; the text is the row's name. ValueError says what is wrong."""
-    match = re.fullmatch(r"([a-z_]+)(?::((?:[a-z_]+=[^,=\s]+)(?:,[a-z_]+=[^,=\s]+)*))?", text)
+    match = re.fullmatch(r"([a-z_0-9]+)(?::((?:[a-z_]+=[^,=\s]+)(?:,[a-z_]+=[^,=\s]+)*))?", text)
     if not match:
         raise ValueError(f"leg {text!r}: expected KIND or KIND:key=value,key=value")
     if match[1] not in KINDS:

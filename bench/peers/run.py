@@ -64,7 +64,7 @@ def select_legs(args):
         kind = leg.name.partition(":")[0]
         if kind in args.skip:
             continue
-        if kind == "troupe" and not args.troupe.exists() and not args.setup_only:
+        if leg.kind.role.startswith("troupe") and not args.troupe.exists() and not args.setup_only:
             print(f"left out: {leg.name}: no {args.troupe}")
         elif kind == "reference" and not (args.reference / "ppo.py").exists():
             print(f"left out: {leg.name}: no ppo.py in {args.reference}; name its folder with --reference")
@@ -78,7 +78,7 @@ def select_legs(args):
 def command_of(leg, args, pythons, seed):
     command = [pythons.get(leg.kind.venv, sys.executable), HERE / "legs" / leg.kind.script]
     command += ["--seconds", args.seconds, "--seed", seed, *leg.arguments()]
-    if leg.kind.role == "troupe":
+    if leg.kind.role.startswith("troupe"):
         command += ["--troupe", args.troupe.resolve(), "--config", args.troupe_config.resolve()]
     if leg.kind.role == "script":
         command += ["--reference", args.reference.resolve()]
@@ -157,7 +157,7 @@ def main():
         return 0
     allowed = sorted(os.sched_getaffinity(0))
     cpus = {int(c) for c in args.cpus.split(",")} if args.cpus else set(allowed[:2])
-    if any(leg.kind.role == "troupe" for leg in chosen):
+    if any(leg.kind.role.startswith("troupe") for leg in chosen):
         # Any build that the entry script still has to do happens here, outside the figures.
         subprocess.run([args.troupe.resolve(), "version"], check=True)
     measure.become_subreaper()

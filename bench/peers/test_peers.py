@@ -80,6 +80,11 @@ class ReportTest(unittest.TestCase):
         self.assertIn("10.00x", report.table(records))
         self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, True, False, True])
 
+    def test_with_the_peers_environment_the_bars_are_others(self):
+        records = [record("troupe_mpe2", 6000, "troupe_python"), record("rllib:runners=2", 2500)]
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [False, True])
+        self.assertIn("Troupe with the peers' environment: 2.40 times RLlib", report.verdicts(records)[0][1])
+
     def test_what_makes_a_repetition_doubtful_is_said(self):
         self.assertEqual(report.notes(record("x", 1)), [])
         self.assertEqual(len(report.notes(record("x", 1, foreign_cpu_share=0.04, stolen_cpu_share=0.04))), 1)

@@ -76,6 +76,10 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSetting
   return envhost::HostPool::Create(settings.python, settings.name, settings.args);
 }
 
+std::shared_ptr<envhost::PythonFunctions> MakePythonFunctions(const EnvSettings& settings) {
+  return envhost::PythonFunctions::Create(settings.python);
+}
+
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,
                                                             const env::EnvRegistry& registry, std::string* key,
                                                             std::shared_ptr<envhost::HostPool> pool) {

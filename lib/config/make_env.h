@@ -12,6 +12,7 @@
 #include "lib/env/wrappers.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/host_pool.h"
+#include "lib/envhost/python_functions.h"
 
 namespace troupe::config {
 
@@ -29,6 +30,10 @@ struct EnvSettings {
 /// null where the environment is none of Python's. Starts nothing yet. Errors as MakeEnv's.
 absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings,
                                                                 std::string* key = nullptr);
+
+/// Where mapping functions and policies in Python are asked: `env.python`, whatever the environment is. Starts nothing
+/// before it is used.
+std::shared_ptr<envhost::PythonFunctions> MakePythonFunctions(const EnvSettings& settings);
 
 /// The plug-in at `path`, or where TROUPE_PLUGIN_PATH has one of its name. Errors are those of env::FindEnvPlugin and
 /// env::EnvPlugin::Load. Thread-safe.

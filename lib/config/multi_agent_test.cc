@@ -252,8 +252,10 @@ TEST_F(MultiAgentTest, MappingByFunction) {
   EXPECT_EQ(ErrorOf(start + "{\"*\": {function: self_play, plicies: [a]}}"),
             "run.yaml:4:47: unknown key \"multi_agent.policy_mapping.*.plicies\"; beside a function there may be "
             "policies only");
-  EXPECT_EQ(ErrorOf(start + "{\"*\": {function: [a]}}"),
-            "run.yaml:4:36: multi_agent.policy_mapping.*.function: got a list, expected the name of a function in C++");
+  EXPECT_EQ(
+      ErrorOf(start + "{\"*\": {function: [a]}}"),
+      "run.yaml:4:36: multi_agent.policy_mapping.*.function: got a list, expected the name of a function, at most 1024 "
+      "characters");
 }
 
 TEST_F(MultiAgentTest, ObservationFunction) {

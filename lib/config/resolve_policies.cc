@@ -13,7 +13,7 @@
 #include "lib/config/overrides.h"
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/config/schema.h"
-#include "lib/inference/scripted_actor.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
 #include "proto/troupe/v1/config.pb.h"
@@ -210,8 +210,8 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
   for (const MappingRule& rule : names.rules) {
     const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
     if (!rule.function.empty()) {
-      if (const auto function = policy::FindMappingFunction(rule.function); !function.ok()) {
-        return KeyError(config, JoinKey(key, "function"), std::string(function.status().message()));
+      if (const absl::Status known = policy::CheckMappingFunction(rule.function); !known.ok()) {
+        return KeyError(config, JoinKey(key, "function"), std::string(known.message()));
       }
     }
     double sum = 0;
@@ -462,8 +462,8 @@ absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, 
   spec->agent_id_size = 0;
   spec->critic_agent_id = false;
   spec->action_bound_method = policy::ActionBoundMethod::kNone;
-  if (const auto actor = inference::ScriptedActor::Create(*spec, 0); !actor.ok()) {
-    return KeyError(config, JoinKey(key, "class"), std::string(actor.status().message()));
+  if (const absl::Status plays = inference::CheckWithoutWeights(*spec); !plays.ok()) {
+    return KeyError(config, JoinKey(key, "class"), std::string(plays.message()));
   }
   return absl::OkStatus();
 }

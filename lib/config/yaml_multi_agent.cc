@@ -12,6 +12,7 @@
 #include "lib/config/yaml_scalars.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/python_callable.h"
 #include "lib/space/space.h"
 #include <google/protobuf/reflection.h>
 
@@ -256,8 +257,9 @@ absl::Status YamlLoader::LoadMappingFunction(const YAML::Node& node, const std::
 
 absl::StatusOr<std::string> YamlLoader::LoadFunctionName(const YAML::Node& node, const std::string& key) {
   const std::string where = base::LogSafe(key, 128);
-  if (!node.IsScalar() || node.Scalar().empty() || node.Scalar().size() > kMaxGlobLength) {
-    return Error(node, absl::StrCat(where, ": got ", Describe(node), ", expected the name of a function in C++"));
+  if (!node.IsScalar() || node.Scalar().empty() || node.Scalar().size() > policy::kMaxPythonNameLength) {
+    return Error(node, absl::StrCat(where, ": got ", Describe(node), ", expected the name of a function, at most ",
+                                    policy::kMaxPythonNameLength, " characters"));
   }
   places_[key] = Place(node);
   return node.Scalar();

@@ -32,7 +32,7 @@ absl::Status HostEnv::Attach() {
   process_ = nullptr;
   made_ = false;
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<HostProcess> process, pool_->ProcessFor(seat_));
-  TROUPE_ASSIGN_OR_RETURN(slot_, process->AcquireSlot());
+  TROUPE_ASSIGN_OR_RETURN(slot_, process->AcquireSlot(layout_.block_bytes));
   process_ = std::move(process);
   return absl::OkStatus();
 }

@@ -11,50 +11,16 @@
 #include "lib/base/status_macros.h"
 #include "lib/envhost/describe_env.h"
 #include "lib/envhost/host_env.h"
-#include "lib/envhost/python_program.h"
 
 namespace troupe::envhost {
-namespace {
-
-absl::Status CheckOptions(const HostOptions& options) {
-  const auto wrong = [](const char* what, const auto& got, const char* expected) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": got ", got, ", expected ", expected));
-  };
-  if (options.processes < 0 || options.processes > 1024) return wrong("processes", options.processes, "0 to 1024");
-  if (options.start_timeout <= absl::ZeroDuration()) {
-    return wrong("start_timeout_s", absl::ToDoubleSeconds(options.start_timeout), "a number > 0");
-  }
-  if (options.step_timeout <= absl::ZeroDuration()) {
-    return wrong("step_timeout_s", absl::ToDoubleSeconds(options.step_timeout), "a number > 0");
-  }
-  if (options.max_restarts < 0) return wrong("max_restarts", options.max_restarts, "at least 0");
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
                                                            const env::EnvArgs& args) {
-  TROUPE_RETURN_IF_ERROR(CheckOptions(options));
-  if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  ProcessOrder order;
-  const absl::StatusOr<std::string> interpreter = FindInterpreter(options.interpreter);
-  if (!interpreter.ok()) {
-    return absl::NotFoundError(absl::StrCat("interpreter: ", std::string(interpreter.status().message())));
-  }
-  order.interpreter = *interpreter;
-  TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
-  order.start_timeout = options.start_timeout;
-  order.step_timeout = options.step_timeout;
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
   const std::string python_name(name.substr(absl::StartsWith(name, kPythonPrefix) ? sizeof(kPythonPrefix) - 1 : 0));
-  order.start_message = nlohmann::json({{"op", "start"},
-                                        {"version", kLayoutVersion},
-                                        {"name", python_name},
-                                        {"args", nlohmann::json::parse(args_json)},
-                                        {"path", options.path},
-                                        {"global_state", options.global_state}})
-                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", python_name},
+                                                                           {"args", nlohmann::json::parse(args_json)},
+                                                                           {"global_state", options.global_state}}));
+  if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order)));
 }
 
@@ -62,6 +28,7 @@ HostPool::HostPool(HostOptions options, std::string name, ProcessOrder order)
     : options_(std::move(options)),
       name_(std::move(name)),
       order_(std::move(order)),
+      budget_(options_),
       seats_(static_cast<size_t>(options_.processes)) {}
 
 HostPool::~HostPool() {
@@ -73,17 +40,7 @@ HostPool::~HostPool() {
     }
     spare_ = nullptr;  // it has no environment that anybody used
   }
-  for (const std::shared_ptr<HostProcess>& process : leaving) process->AskToLeave();
-  const absl::Time deadline = absl::Now() + options_.leave_timeout;
-  std::vector<std::shared_ptr<HostProcess>> late;
-  for (const std::shared_ptr<HostProcess>& process : leaving) {
-    if (!process->AwaitEnd(deadline)) late.push_back(process);
-  }
-  for (const std::shared_ptr<HostProcess>& process : late) process->Terminate();
-  const absl::Time last = absl::Now() + kTermTimeout;
-  for (const std::shared_ptr<HostProcess>& process : late) {
-    if (!process->AwaitEnd(last)) TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
-  }
+  EndProcesses(leaving, options_.leave_timeout);
 }
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> HostPool::MakeEnv() {
@@ -112,7 +69,7 @@ absl::Status HostPool::LearnKindLocked() {
   const nlohmann::json description = nlohmann::json::parse(kind->description, nullptr, /*allow_exceptions=*/false);
   TROUPE_ASSIGN_OR_RETURN(kind->spec, ReadDescription(name_, description));
   kind->layout = std::make_shared<BlockLayout>(kind->spec);
-  process->Expect(kind->description, kind->layout);
+  process->Expect(kind->description, kind->layout->ToJson());
   kind_ = std::move(kind);
   seats_[0].process = std::move(process);
   return absl::OkStatus();
@@ -122,7 +79,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::StartProcessLocked() {
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<HostProcess> process,
                           HostProcess::Start(order_, absl::StrCat(name_, " process ", started_)));
   ++started_;
-  if (kind_ != nullptr) process->Expect(kind_->description, kind_->layout);
+  if (kind_ != nullptr) process->Expect(kind_->description, kind_->layout->ToJson());
   return process;
 }
 
@@ -135,7 +92,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
     TROUPE_ASSIGN_OR_RETURN(place.process, StartProcessLocked());
     return place.process;
   }
-  TROUPE_RETURN_IF_ERROR(SpendRestartLocked(place.process->death()));
+  TROUPE_RETURN_IF_ERROR(budget_.Spend(place.process->death()));
   ++totals_.deaths;
   if (place.process->timed_out()) ++totals_.timeouts;
   ++totals_.restarts;
@@ -150,19 +107,6 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
   absl::StatusOr<std::shared_ptr<HostProcess>> spare = StartProcessLocked();
   spare_ = spare.ok() ? *std::move(spare) : nullptr;  // without it the next restart takes longer
   return place.process;
-}
-
-absl::Status HostPool::SpendRestartLocked(const absl::Status& death) {
-  const absl::Time now = absl::Now();
-  while (!restarts_.empty() && now - restarts_.front() > options_.restart_window) restarts_.pop_front();
-  if (static_cast<int64_t>(restarts_.size()) >= options_.max_restarts) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "its Python processes were restarted ", restarts_.size(), " times within ",
-        absl::FormatDuration(options_.restart_window), ", expected at most ", options_.max_restarts,
-        " (env.python.max_restarts, restart_window_s); the last ended so: ", std::string(death.message())));
-  }
-  restarts_.push_back(now);
-  return absl::OkStatus();
 }
 
 HostStats HostPool::stats() const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "lib/env/multi_agent_env.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/host_process.h"
+#include "lib/envhost/restart_budget.h"
 #include "lib/envhost/shared_layout.h"
 
 namespace troupe::envhost {
@@ -36,8 +36,6 @@ inline constexpr char kPythonPrefix[] = "python:";
 /// Thread-safe. MakeEnv may block up to start_timeout.
 class HostPool : public std::enable_shared_from_this<HostPool> {
  public:
-  static constexpr absl::Duration kTermTimeout = absl::Seconds(1);
-
   /// `name` with its prefix. Starts nothing yet. NOT_FOUND for an interpreter or package folder that is not there,
   /// INVALID_ARGUMENT for options out of range.
   static absl::StatusOr<std::shared_ptr<HostPool>> Create(HostOptions options, const std::string& name,
@@ -78,7 +76,6 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   absl::StatusOr<std::shared_ptr<HostProcess>> ProcessFor(int seat);
   absl::StatusOr<std::shared_ptr<HostProcess>> StartProcessLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnKindLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status SpendRestartLocked(const absl::Status& death) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const HostOptions options_;
   const std::string name_;
@@ -86,13 +83,13 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   Counters counters_;
 
   mutable base::Mutex mutex_;
+  RestartBudget budget_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Kind> kind_ ABSL_GUARDED_BY(mutex_);
   std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HostProcess> spare_ ABSL_GUARDED_BY(mutex_);
-  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;                 ///< environments
-  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;              ///< processes
-  std::deque<absl::Time> restarts_ ABSL_GUARDED_BY(mutex_);  ///< within the window
-  HostStats totals_ ABSL_GUARDED_BY(mutex_);                 ///< of processes that were replaced
+  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;     ///< environments
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  ///< processes
+  HostStats totals_ ABSL_GUARDED_BY(mutex_);     ///< of processes that were replaced
 };
 
 }  // namespace troupe::envhost

@@ -29,7 +29,38 @@ void Relax() {
 /// Whether counter `a` is at or after `b`.
 bool AtOrAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
 
+absl::Status CheckOptions(const HostOptions& options) {
+  const auto wrong = [](const char* what, const auto& got, const char* expected) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": got ", got, ", expected ", expected));
+  };
+  if (options.processes < 0 || options.processes > 1024) return wrong("processes", options.processes, "0 to 1024");
+  if (options.start_timeout <= absl::ZeroDuration()) {
+    return wrong("start_timeout_s", absl::ToDoubleSeconds(options.start_timeout), "a number > 0");
+  }
+  if (options.step_timeout <= absl::ZeroDuration()) {
+    return wrong("step_timeout_s", absl::ToDoubleSeconds(options.step_timeout), "a number > 0");
+  }
+  if (options.max_restarts < 0) return wrong("max_restarts", options.max_restarts, "at least 0");
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<ProcessOrder> ProcessOrder::Make(const HostOptions& options, nlohmann::json start) {
+  TROUPE_RETURN_IF_ERROR(CheckOptions(options));
+  ProcessOrder order;
+  const absl::StatusOr<std::string> interpreter = FindInterpreter(options.interpreter);
+  if (!interpreter.ok()) {
+    return absl::NotFoundError(absl::StrCat("interpreter: ", std::string(interpreter.status().message())));
+  }
+  order.interpreter = *interpreter;
+  TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
+  order.start_timeout = options.start_timeout;
+  order.step_timeout = options.step_timeout;
+  start.update({{"op", "start"}, {"version", kLayoutVersion}, {"path", options.path}});
+  order.start_message = start.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return order;
+}
 
 absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, std::string name) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
@@ -102,7 +133,7 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
   return absl::OkStatus();
 }
 
-void HostProcess::Expect(std::string description, std::shared_ptr<const BlockLayout> layout) {
+void HostProcess::Expect(std::string description, nlohmann::json layout) {
   base::MutexLock lock(&mutex_);
   expected_ = std::move(description);
   layout_ = std::move(layout);
@@ -112,11 +143,11 @@ absl::Status HostProcess::EnsureReady() {
   if (ready_.load(std::memory_order_acquire)) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const std::string description, AwaitDescription());
   std::string expected;
-  std::shared_ptr<const BlockLayout> layout;
+  nlohmann::json message;
   {
     base::MutexLock lock(&mutex_);
     expected = expected_;
-    layout = layout_;
+    message = layout_;
   }
   base::MutexLock lock(&child_mutex_);
   if (ready_.load(std::memory_order_acquire)) return absl::OkStatus();
@@ -127,7 +158,6 @@ absl::Status HostProcess::EnsureReady() {
                                   ", expected ", base::LogSafe(expected, 400)),
                      false);
   }
-  nlohmann::json message = layout->ToJson();
   message["op"] = "layout";
   const absl::Time deadline = absl::Now() + kSendTimeout;
   absl::Status sent = child_->Send(message.dump(), deadline);
@@ -151,7 +181,7 @@ absl::Status HostProcess::SendLocked(std::string line) {
   return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
 }
 
-absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
+absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot(size_t block_bytes, nlohmann::json what) {
   base::MutexLock child_lock(&child_mutex_);
   if (!death_.ok()) return death_;
   Slot slot;
@@ -169,11 +199,12 @@ absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot() {
           absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
                        " environments, expected at most as many (env.python.processes)"));
     }
-    TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(layout_->block_bytes));
+    TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(block_bytes));
     slot.number = static_cast<int>(blocks_.size());
     slot.block = block.header;
     blocks_.push_back(block.header);
-    map = nlohmann::json({{"op", "map"}, {"slot", slot.number}, {"offset", block.offset}}).dump();
+    what.update({{"op", "map"}, {"slot", slot.number}, {"offset", block.offset}, {"block_bytes", block_bytes}});
+    map = what.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   TROUPE_RETURN_IF_ERROR(SendLocked(std::move(map)));
   TROUPE_RETURN_IF_ERROR(PostEntry(kControlEntry, /*slow=*/true).status());
@@ -360,6 +391,20 @@ bool HostProcess::AwaitEnd(absl::Time deadline) {
 void HostProcess::Terminate() {
   base::MutexLock lock(&child_mutex_);
   child_->Terminate();
+}
+
+void EndProcesses(const std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration leave_timeout) {
+  for (const std::shared_ptr<HostProcess>& process : processes) process->AskToLeave();
+  const absl::Time deadline = absl::Now() + leave_timeout;
+  std::vector<std::shared_ptr<HostProcess>> late;
+  for (const std::shared_ptr<HostProcess>& process : processes) {
+    if (!process->AwaitEnd(deadline)) late.push_back(process);
+  }
+  for (const std::shared_ptr<HostProcess>& process : late) process->Terminate();
+  const absl::Time last = absl::Now() + kTermTimeout;
+  for (const std::shared_ptr<HostProcess>& process : late) {
+    if (!process->AwaitEnd(last)) TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
+  }
 }
 
 }  // namespace troupe::envhost

@@ -12,9 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/base/mutex.h"
+#include "lib/envhost/host_options.h"
 #include "lib/envhost/python_child.h"
 #include "lib/envhost/shared_layout.h"
 #include "lib/envhost/shared_memory.h"
+#include <nlohmann/json.hpp>
 
 namespace troupe::envhost {
 
@@ -25,6 +27,10 @@ struct ProcessOrder {
   std::string start_message;   ///< the first line of the control channel
   absl::Duration start_timeout;
   absl::Duration step_timeout;
+
+  /// What `options` say, and `start` as the message. NOT_FOUND for an interpreter or package folder that is not there,
+  /// INVALID_ARGUMENT for options out of range.
+  static absl::StatusOr<ProcessOrder> Make(const HostOptions& options, nlohmann::json start);
 };
 
 /// One process of Python environments: starts it, gives it requests through the ring in shared memory and waits for
@@ -58,10 +64,12 @@ class HostProcess {
   absl::StatusOr<std::string> AwaitDescription();
   /// What its environments are expected to be like: the description of another process, and the layout that follows
   /// from it. Before the first AcquireSlot. Requests may be posted from then on, also while the process starts.
-  void Expect(std::string description, std::shared_ptr<const BlockLayout> layout);
+  void Expect(std::string description, nlohmann::json layout);
 
-  /// A place for one more environment. RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE: dead.
-  absl::StatusOr<Slot> AcquireSlot();
+  /// A place of so many bytes (whole pages) for one more environment, or for what the object `what` says it is. One
+  /// that was released is given again, whatever its size: who releases asks for one size.
+  /// RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE: dead.
+  absl::StatusOr<Slot> AcquireSlot(size_t block_bytes, nlohmann::json what = nlohmann::json::object());
   /// The environment in it is closed once what was posted before is answered; the slot is free at once.
   void ReleaseSlot(const Slot& slot);
 
@@ -136,7 +144,7 @@ class HostProcess {
 
   mutable base::Mutex mutex_;
   std::string expected_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const BlockLayout> layout_ ABSL_GUARDED_BY(mutex_);
+  nlohmann::json layout_ ABSL_GUARDED_BY(mutex_);
   std::vector<BlockHeader*> blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> free_slots_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint8_t> slow_ ABSL_GUARDED_BY(mutex_);      ///< by place in the ring: it may take start_timeout
@@ -147,5 +155,10 @@ class HostProcess {
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<uint32_t> batch_ends_ ABSL_GUARDED_BY(mutex_);  ///< of batches that are not answered, in order
 };
+
+/// Has all of them close their environments and end: within `leave_timeout`, else SIGTERM, and after kTermTimeout more
+/// they are left to their destructors, which kill.
+void EndProcesses(const std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration leave_timeout);
+inline constexpr absl::Duration kTermTimeout = absl::Seconds(1);
 
 }  // namespace troupe::envhost

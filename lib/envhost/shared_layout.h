@@ -12,7 +12,7 @@
 /// anything here is a new kLayoutVersion.
 namespace troupe::envhost {
 
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
@@ -40,7 +40,7 @@ static_assert(offsetof(ControlPage, head) == 64 && offsetof(ControlPage, done) =
               offsetof(ControlPage, sleeps) == 192 && offsetof(ControlPage, waits) == 256 &&
               offsetof(ControlPage, ring) == 4096);
 
-enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3 };
+enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kCall = 4 };
 inline uint32_t RingEntry(RequestKind kind, int slot) {
   return static_cast<uint32_t>(kind) << 24 | static_cast<uint32_t>(slot);
 }
@@ -53,15 +53,19 @@ inline constexpr uint32_t kAllTerminated = 1, kAllTruncated = 2, kHasEnvState = 
 inline constexpr uint8_t kObserved = 1, kTerminated = 2, kTruncated = 4, kInactive = 8, kHasMask = 16, kHasState = 32,
                          kHasInfo = 64;  // of an agent
 
-/// The head of an environment's block.
+/// The head of an environment's or a function's block.
 struct BlockHeader {
   uint32_t seed;  ///< of the next reset
   uint32_t status;
   uint32_t flags;
   uint32_t error_bytes;
+  uint64_t call_seed;   ///< of a call: the run's
+  uint32_t call_count;  ///< rows of a policy, bytes of a mapping function's question and answer; 0: only make it
+  uint32_t call_deterministic;
   alignas(64) char error[4032];  ///< what happened, UTF-8
 };
-static_assert(sizeof(BlockHeader) == 4096);
+static_assert(sizeof(BlockHeader) == 4096 && offsetof(BlockHeader, call_seed) == 16 &&
+              offsetof(BlockHeader, error) == 64);
 
 /// Where everything of an environment lies in its block: the same for every environment of a spec. Offsets in bytes
 /// from the block's begin; rows as StepWriter wants them, so that an answer is copied once. Immutable value.

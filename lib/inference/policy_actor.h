@@ -26,11 +26,14 @@ struct ActInput {
   bool deterministic = false;            ///< the distribution's mode instead of a sample
 };
 
-/// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without. Made and used by one thread
-/// (the stepping thread); never blocks.
+/// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without, or what an ActorHost made. Made
+/// and used by one thread (the stepping thread); never blocks unless it runs elsewhere.
 class PolicyActor {
  public:
   virtual ~PolicyActor() = default;
+
+  /// Its code lives in another process: Act blocks and may fail, which costs the episodes of its rows and no more.
+  virtual bool runs_elsewhere() const { return false; }
 
   /// Takes new weights. INVALID_ARGUMENT when they do not fit; the old ones stay then. FAILED_PRECONDITION for a class
   /// without weights.

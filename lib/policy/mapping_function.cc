@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/philox.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::policy {
 namespace {
@@ -61,6 +62,10 @@ absl::StatusOr<const MappingFunction*> FindMappingFunction(std::string_view name
     if (!absl::StartsWith(known, kTesting)) names.push_back(known);
   }
   return base::NoSuchName("mapping function", name, names);
+}
+
+absl::Status CheckMappingFunction(std::string_view name) {
+  return IsPythonName(name) ? ValidatePythonName(name) : FindMappingFunction(name).status();
 }
 
 }  // namespace troupe::policy

@@ -30,10 +30,12 @@ struct MappingFunction {
 
 /// A registered function; NOT_FOUND gives the nearest name, or all:
 ///   round_robin  the agent in slot s plays policy (environment + episode + s) mod n: policies change places from
-///   episode
-///                to episode
+///                episode to episode
 ///   self_play    one policy for all agents of an episode, drawn anew for each, all alike
 ///   by_worker    policy (worker mod n): every worker samples for a policy of its own
 absl::StatusOr<const MappingFunction*> FindMappingFunction(std::string_view name);
+
+/// Whether a rule may name it: a registered function, or one in Python, of which only the form of the name is known.
+absl::Status CheckMappingFunction(std::string_view name);
 
 }  // namespace troupe::policy

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/testing.h"
 #include <gtest/gtest.h>
@@ -44,21 +45,21 @@ TEST(MappingFunctionTest, RoundRobinChangesPlaces) {
   std::vector<int32_t> slots;
   for (uint32_t episode = 0; episode < 4; ++episode) {
     for (int32_t agent = 0; agent < 2; ++agent) {
-      slots.push_back(all->Map(Agents()[static_cast<size_t>(agent)], agent, Episode(episode)).value());
+      slots.push_back(all->Map(Agents()[static_cast<size_t>(agent)], agent, Episode(episode))->value());
     }
   }
   EXPECT_EQ(slots, (std::vector<int32_t>{0, 2, 2, 3, 3, 0, 0, 2})) << "slot 1 is free";
   const auto some = Make("round_robin", {{PolicyId("c")}, {PolicyId("a")}});
-  EXPECT_EQ(some->Map("left", 0, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
-  EXPECT_EQ(some->Map("right", 1, Episode(0)), PolicySlot(3));
+  EXPECT_EQ(*some->Map("left", 0, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
+  EXPECT_EQ(*some->Map("right", 1, Episode(0)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
   const auto mapping = Make("self_play");
   std::set<int32_t> drawn;
   for (uint32_t episode = 0; episode < 50; ++episode) {
-    const PolicySlot left = mapping->Map("left", 0, Episode(episode));
-    EXPECT_EQ(mapping->Map("right", 1, Episode(episode)), left);
+    const PolicySlot left = *mapping->Map("left", 0, Episode(episode));
+    EXPECT_EQ(*mapping->Map("right", 1, Episode(episode)), left);
     drawn.insert(left.value());
   }
   EXPECT_EQ(drawn, (std::set<int32_t>{0, 2, 3}));
@@ -66,21 +67,18 @@ TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
 
 TEST(MappingFunctionTest, ByWorker) {
   const auto mapping = Make("by_worker");
-  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 0)), PolicySlot(0));
-  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 1)), PolicySlot(2));
-  EXPECT_EQ(mapping->Map("left", 0, Episode(9, 5)), PolicySlot(3));
+  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 0)), PolicySlot(0));
+  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 1)), PolicySlot(2));
+  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 5)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
   const auto raises = Make("testing/raises");
-  EXPECT_EQ(raises->Map("left", 0, Episode(1)), PolicySlot(0));
-  EXPECT_TRUE(raises->WhyNot("left", 0, Episode(1)).ok());
-  EXPECT_LT(raises->Map("left", 0, Episode(0)).value(), 0);
-  EXPECT_EQ(raises->WhyNot("left", 0, Episode(0)),
+  EXPECT_EQ(*raises->Map("left", 0, Episode(1)), PolicySlot(0));
+  EXPECT_EQ(raises->Map("left", 0, Episode(0)).status(),
             absl::InternalError("mapping function \"testing/raises\": there is nobody to play"));
   const auto garbage = Make("testing/unknown_policy");
-  EXPECT_LT(garbage->Map("left", 0, Episode(0)).value(), 0);
-  EXPECT_EQ(garbage->WhyNot("left", 0, Episode(0)),
+  EXPECT_EQ(garbage->Map("left", 0, Episode(0)).status(),
             absl::InvalidArgumentError(
                 "mapping function \"testing/unknown_policy\": got policy \"../x\", expected one of a, b, c"));
 }
@@ -93,8 +91,8 @@ TEST(MappingFunctionTest, RulesDrawSelfPlayIndependently) {
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   std::set<std::pair<int32_t, int32_t>> seen;
   for (uint32_t episode = 0; episode < 64; ++episode) {
-    seen.emplace((*mapping)->Map("left", 0, Episode(episode)).value(),
-                 (*mapping)->Map("right", 1, Episode(episode)).value());
+    seen.emplace((*mapping)->Map("left", 0, Episode(episode))->value(),
+                 (*mapping)->Map("right", 1, Episode(episode))->value());
   }
   EXPECT_EQ(seen.size(), 4u);
 }
@@ -111,6 +109,45 @@ TEST(MappingFunctionTest, UnknownOnesAreRefused) {
       << "a free slot has an empty id, which nobody may name";
 }
 
+/// Writes down what it is asked, and answers with the last of the policies.
+class RecordingHost final : public MappingHost {
+ public:
+  absl::StatusOr<PolicyId> Ask(const HostedQuestion& question) override {
+    asked_ = absl::StrCat(std::string(question.function), " ", std::string(question.agent_id), "/", question.agent_slot,
+                          " of ", question.policies.size(), ":");
+    for (const auto& [agent, policy] : question.mapped) {
+      absl::StrAppend(&asked_, " ", std::string(agent), "=", std::string(policy));
+    }
+    if (question.episode.episode == 9) return absl::UnavailableError("gone");
+    return question.policies.back();
+  }
+  const std::string& asked() const { return asked_; }
+
+ private:
+  std::string asked_;
+};
+
+TEST(MappingFunctionTest, OneInAnotherProcessIsAskedThere) {
+  const auto mapping = Make("python:mine:choose");
+  EXPECT_FALSE(mapping->KnownAhead(0));
+  EXPECT_TRUE(Make("round_robin")->KnownAhead(0));
+  EpisodeInfo episode = Episode(1);
+  EXPECT_EQ(mapping->Map("left", 0, episode).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "there is nobody to ask";
+  RecordingHost host;
+  episode.host = &host;
+  const MappedAgent mapped = {0, PolicySlot(2)};
+  episode.agents = absl::MakeConstSpan(&mapped, 1);
+  EXPECT_EQ(*mapping->Map("right", 1, episode), PolicySlot(3));
+  EXPECT_EQ(host.asked(), "python:mine:choose right/1 of 3: left=b");
+  episode.episode = 9;
+  EXPECT_EQ(mapping->Map("right", 1, episode).status(),
+            absl::UnavailableError("mapping function \"python:mine:choose\": gone"));
+  const std::vector<MappingRule> rules = {{"*", {}, "python:mine"}};
+  EXPECT_EQ(MakeRuleMapping(rules, Agents(), Policies()).status(),
+            absl::InvalidArgumentError("policy_mapping: \"*\": got \"python:mine\", expected python:MODULE:NAME"));
+}
+
 TEST(MappingFunctionTest, APolicyTableCarriesIt) {
   PolicySpec a = SmallSpecForTesting();
   a.id = PolicyId("a");
@@ -123,11 +160,11 @@ TEST(MappingFunctionTest, APolicyTableCarriesIt) {
   const auto back = PolicyTableFromJson(ToJson(**table));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ((*back)->rules()[1].function, "round_robin");
-  EXPECT_EQ((*back)->mapping().Map("right", 1, Episode(1)), PolicySlot(1));
+  EXPECT_EQ(*(*back)->mapping().Map("right", 1, Episode(1)), PolicySlot(1));
   // One that is gone is no longer chosen.
   const auto removed = (*table)->Remove(PolicyId("b"));
   ASSERT_TRUE(removed.ok()) << removed.status();
-  EXPECT_EQ((*removed)->mapping().Map("right", 1, Episode(0)), PolicySlot(0));
+  EXPECT_EQ(*(*removed)->mapping().Map("right", 1, Episode(0)), PolicySlot(0));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::policy {
 namespace {
@@ -21,17 +22,19 @@ struct KindWord {
   const char* word;
   const char* argument;  // what stands after the colon; empty: nothing may
 };
-constexpr std::array<KindWord, 4> kWords = {{
+constexpr std::array<KindWord, 5> kWords = {{
     {Kind::kPpo, "ppo", ""},
     {Kind::kRandom, "random", ""},
     {Kind::kScripted, "scripted", "NAME"},
     {Kind::kCheckpoint, "checkpoint", "PATH"},
+    {Kind::kPython, "python", "MODULE:NAME"},
 }};
 
 absl::Status Invalid(std::string_view text, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "got \"", base::LogSafe(text, 64), "\", ", why,
-      "expected ppo, random, scripted:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)"));
+      "expected ppo, random, scripted:NAME, python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of "
+      "another id)"));
 }
 
 }  // namespace
@@ -46,6 +49,8 @@ std::string PolicyClass::ToString() const {
       return absl::StrCat("scripted:", name);
     case Kind::kCheckpoint:
       return absl::StrCat("checkpoint:", path, source.value().empty() ? "" : "#", source.value());
+    case Kind::kPython:
+      return name;
   }
   return "unknown";
 }
@@ -64,6 +69,10 @@ absl::StatusOr<PolicyClass> ParsePolicyClass(std::string_view text) {
     PolicyClass parsed;
     parsed.kind = known.kind;
     if (known.kind == Kind::kScripted) parsed.name = argument;
+    if (known.kind == Kind::kPython) {
+      TROUPE_RETURN_IF_ERROR(ValidatePythonName(text));
+      parsed.name = std::string(text);
+    }
     if (known.kind == Kind::kCheckpoint) {
       const size_t hash = argument.rfind('#');
       parsed.path = argument.substr(0, hash);

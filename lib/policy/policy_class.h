@@ -16,10 +16,11 @@ struct PolicyClass {
     kRandom = 2,    ///< "random": uniform over the action space, within masks
     kScripted = 3,  ///< "scripted:NAME": a registered C++ function
     kCheckpoint =
-        4,  ///< "checkpoint:PATH" or "checkpoint:PATH#ID": networks with the weights of a checkpoint, for ever
+        4,        ///< "checkpoint:PATH" or "checkpoint:PATH#ID": networks with the weights of a checkpoint, for ever
+    kPython = 5,  ///< "python:MODULE:NAME": a function or class in Python, in a process of its own
   };
   Kind kind = Kind::kPpo;
-  std::string name;      ///< of kScripted: the function
+  std::string name;      ///< of kScripted: the function; of kPython: all of it, "python:MODULE:NAME"
   std::string path;      ///< of kCheckpoint: a checkpoint directory, or a run folder, whose latest is meant
   PolicyId source = {};  ///< of kCheckpoint: the policy there; empty: the one of the same id
 

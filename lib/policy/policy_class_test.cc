@@ -39,7 +39,7 @@ TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
   EXPECT_TRUE(PolicyClass{}.has_weights());
   EXPECT_TRUE(ParsePolicyClass("checkpoint:runs/a")->has_weights());
   EXPECT_FALSE(ParsePolicyClass("checkpoint:runs/a")->trainable());
-  for (const char* text : {"random", "scripted:x"}) {
+  for (const char* text : {"random", "scripted:x", "python:mine:act"}) {
     EXPECT_FALSE(ParsePolicyClass(text)->has_weights()) << text;
     EXPECT_FALSE(ParsePolicyClass(text)->trainable()) << text;
   }
@@ -47,11 +47,14 @@ TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
 
 TEST(PolicyClassTest, RefusesInWords) {
   EXPECT_EQ(ErrorOf("radnom"),
-            "got \"radnom\", the nearest is \"random\"; expected ppo, random, scripted:NAME, or checkpoint:PATH "
-            "(checkpoint:PATH#ID for a policy of another id)");
+            "got \"radnom\", the nearest is \"random\"; expected ppo, random, scripted:NAME, "
+            "python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
   EXPECT_THAT(ErrorOf(""), HasSubstr("got \"\", expected ppo"));
   EXPECT_THAT(ErrorOf("random:x"), HasSubstr("which takes no argument"));
   EXPECT_THAT(ErrorOf("scripted"), HasSubstr("without its NAME"));
+  EXPECT_THAT(ErrorOf("python"), HasSubstr("without its MODULE:NAME"));
+  EXPECT_THAT(ErrorOf("python:mine"), HasSubstr("got \"python:mine\", expected python:MODULE:NAME"));
+  EXPECT_EQ(ParsePolicyClass("python:mine:act")->ToString(), "python:mine:act");
   EXPECT_THAT(ErrorOf("checkpoint:"), HasSubstr("without its PATH"));
   EXPECT_THAT(ErrorOf("checkpoint:#main"), HasSubstr("without its PATH"));
   EXPECT_THAT(ErrorOf("checkpoint:runs/a#../b"), HasSubstr("policy id"));

@@ -11,6 +11,7 @@
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/mapping_function.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::policy {
 namespace {
@@ -22,24 +23,26 @@ std::string IdText(absl::Span<const PolicyId> ids) {
 /// What a rule's policies are drawn from.
 struct Choice {
   std::vector<PolicySlot> policies;
-  std::vector<double> bounds;  ///< sums of the weights up to and with each policy
-  const MappingFunction* function = nullptr;
-  std::vector<PolicyId> ids;  ///< of `policies`, for the function
-  int32_t rule = 0;           ///< its place
+  std::vector<double> bounds;                 ///< sums of the weights up to and with each policy
+  std::string function_name;                  ///< empty: one is drawn
+  const MappingFunction* function = nullptr;  ///< null where it is in another process
+  std::vector<PolicyId> ids;                  ///< of `policies`, for the function
+  int32_t rule = 0;                           ///< its place
 };
 
 /// Rules have no memory: which of them an agent has is known once for all.
 class RuleMapping final : public PolicyMapping {
  public:
-  explicit RuleMapping(std::vector<std::shared_ptr<const Choice>> by_agent_slot)
-      : by_agent_slot_(std::move(by_agent_slot)) {}
+  RuleMapping(std::vector<std::shared_ptr<const Choice>> by_agent_slot, absl::Span<const std::string> agent_ids,
+              absl::Span<const PolicyId> policies)
+      : by_agent_slot_(std::move(by_agent_slot)),
+        agent_ids_(agent_ids.begin(), agent_ids.end()),
+        policies_(policies.begin(), policies.end()) {}
 
-  PolicySlot Map(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const override {
+  absl::StatusOr<PolicySlot> Map(std::string_view agent_id, int32_t agent_slot,
+                                 const EpisodeInfo& episode) const override {
     const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
-    if (choice.function != nullptr) {
-      const absl::StatusOr<PolicySlot> answer = Ask(choice, agent_id, agent_slot, episode);
-      return answer.ok() ? *answer : PolicySlot(-1);
-    }
+    if (!choice.function_name.empty()) return Ask(choice, agent_id, agent_slot, episode);
     if (choice.policies.size() == 1) return choice.policies[0];
     base::PhiloxSequence random(
         base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
@@ -51,31 +54,46 @@ class RuleMapping final : public PolicyMapping {
     return choice.policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
   }
 
-  absl::Status WhyNot(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const override {
+  bool KnownAhead(int32_t agent_slot) const override {
     const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
-    if (choice.function == nullptr) return absl::OkStatus();
-    return Ask(choice, agent_id, agent_slot, episode).status();
+    return choice.function_name.empty() || choice.function != nullptr;
   }
 
  private:
-  static absl::StatusOr<PolicySlot> Ask(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
-                                        const EpisodeInfo& episode) {
-    const std::string function(choice.function->name);
+  absl::StatusOr<PolicySlot> Ask(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
+                                 const EpisodeInfo& episode) const {
     const absl::StatusOr<PolicyId> answer =
-        choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
+        choice.function == nullptr
+            ? AskHost(choice, agent_id, agent_slot, episode)
+            : choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
     if (!answer.ok()) {
       return absl::Status(answer.status().code(),
-                          absl::StrCat("mapping function \"", function,
-                                       "\": ", base::LogSafe(std::string(answer.status().message()), 256)));
+                          absl::StrCat("mapping function \"", choice.function_name,
+                                       "\": ", base::LogSafe(std::string(answer.status().message()), 2048)));
     }
     const auto found = std::find(choice.ids.begin(), choice.ids.end(), *answer);
     if (found != choice.ids.end()) return choice.policies[static_cast<size_t>(found - choice.ids.begin())];
-    return absl::InvalidArgumentError(absl::StrCat("mapping function \"", function, "\": got policy \"",
+    return absl::InvalidArgumentError(absl::StrCat("mapping function \"", choice.function_name, "\": got policy \"",
                                                    base::LogSafe(answer->value(), 64), "\", expected one of ",
                                                    IdText(choice.ids)));
   }
 
+  absl::StatusOr<PolicyId> AskHost(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
+                                   const EpisodeInfo& episode) const {
+    if (episode.host == nullptr) {
+      return absl::FailedPreconditionError("there is no Python process to ask; expected a worker or an evaluation");
+    }
+    std::vector<std::pair<std::string_view, std::string_view>> mapped;
+    for (const MappedAgent& agent : episode.agents) {
+      mapped.emplace_back(agent_ids_[static_cast<size_t>(agent.slot)],
+                          policies_[static_cast<size_t>(agent.policy.value())].value());
+    }
+    return episode.host->Ask({choice.function_name, agent_id, agent_slot, episode, choice.ids, mapped});
+  }
+
   const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
+  const std::vector<std::string> agent_ids_;
+  const std::vector<PolicyId> policies_;  ///< by slot
 };
 
 absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, int32_t place,
@@ -99,12 +117,12 @@ absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, i
     choice->ids.push_back(weighted.policy);
   }
   if (!rule.function.empty()) {
-    const absl::StatusOr<const MappingFunction*> function = FindMappingFunction(rule.function);
-    if (!function.ok()) {
-      return absl::NotFoundError(
-          absl::StrCat("policy_mapping: \"", rule.agent_glob, "\": ", std::string(function.status().message())));
+    if (const absl::Status known = CheckMappingFunction(rule.function); !known.ok()) {
+      return absl::Status(known.code(),
+                          absl::StrCat("policy_mapping: \"", rule.agent_glob, "\": ", std::string(known.message())));
     }
-    choice->function = *function;
+    choice->function_name = rule.function;
+    if (!IsPythonName(rule.function)) choice->function = *FindMappingFunction(rule.function);
     for (size_t i = 0; rule.policies.empty() && i < policies.size(); ++i) {
       if (policies[i].value().empty()) continue;
       choice->policies.emplace_back(static_cast<int32_t>(i));
@@ -159,7 +177,7 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
     }
     by_agent_slot.push_back(choices[static_cast<size_t>(rule - rules.begin())]);
   }
-  return std::make_unique<RuleMapping>(std::move(by_agent_slot));
+  return std::make_unique<RuleMapping>(std::move(by_agent_slot), agent_ids, policies);
 }
 
 }  // namespace troupe::policy

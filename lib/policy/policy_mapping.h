@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/mapping_host.h"
 
 namespace troupe::policy {
 
@@ -34,20 +35,18 @@ struct EpisodeInfo {
   int32_t worker = 0;                           ///< index of the worker that plays it
   absl::Span<const EnvArgument> env_args = {};  ///< by name
   absl::Span<const MappedAgent> agents = {};    ///< mapped so far; none where weights are fetched ahead
+  MappingHost* host = nullptr;                  ///< for functions in another process; null: there is none
 };
 
-/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Pure, so that it may
-/// be asked ahead and again. Thread-safe; never blocks.
+/// Says which policy plays an agent; asked once per agent and episode, at its first observation. Thread-safe.
 class PolicyMapping {
  public:
   virtual ~PolicyMapping() = default;
-  /// A slot below 0 where nobody can be said: WhyNot knows more.
-  virtual PolicySlot Map(std::string_view agent_id, int32_t agent_slot, const EpisodeInfo& episode) const = 0;
-  /// The error behind a slot below 0; OK for every other.
-  virtual absl::Status WhyNot(std::string_view /*agent_id*/, int32_t /*agent_slot*/,
-                              const EpisodeInfo& /*episode*/) const {
-    return absl::OkStatus();
-  }
+  /// An error costs the episode that asked. Blocks only where KnownAhead says no.
+  virtual absl::StatusOr<PolicySlot> Map(std::string_view agent_id, int32_t agent_slot,
+                                         const EpisodeInfo& episode) const = 0;
+  /// Whether Map is pure for this agent, so that it may be asked before the episode begins, and again.
+  virtual bool KnownAhead(int32_t /*agent_slot*/) const { return true; }
 };
 
 /// A policy and how likely it is to be drawn, relative to the others of its rule.
@@ -61,8 +60,8 @@ struct WeightedPolicy {
 struct MappingRule {
   std::string agent_glob;
   std::vector<WeightedPolicy> policies;
-  /// A MappingFunction that is asked instead of drawing, and chooses from `policies` (their weights are nothing to it),
-  /// or from all of the run where there are none; empty: none.
+  /// A MappingFunction, or one in Python (IsPythonName), that is asked instead of drawing, and chooses from `policies`
+  /// (their weights are nothing to it), or from all of the run where there are none; empty: none.
   std::string function = {};
 };
 

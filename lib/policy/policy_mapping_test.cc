@@ -30,9 +30,9 @@ TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {
       {"pred_1", {{PolicyId("prey")}}}, {"pred_*", {{PolicyId("hunters")}}}, {"*", {{PolicyId("prey")}}}};
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   ASSERT_TRUE(mapping.ok()) << mapping.status();
-  EXPECT_EQ((*mapping)->Map("pred_0", 0, {}), PolicySlot(0));
-  EXPECT_EQ((*mapping)->Map("pred_1", 1, {}), PolicySlot(1));
-  EXPECT_EQ((*mapping)->Map("prey_0", 2, {}), PolicySlot(1));
+  EXPECT_EQ(*(*mapping)->Map("pred_0", 0, {}), PolicySlot(0));
+  EXPECT_EQ(*(*mapping)->Map("pred_1", 1, {}), PolicySlot(1));
+  EXPECT_EQ(*(*mapping)->Map("prey_0", 2, {}), PolicySlot(1));
 }
 
 TEST_F(RuleMappingTest, UnknownPolicyIsNotFound) {
@@ -59,18 +59,18 @@ TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {
   int hunters = 0, equal = 0;
   for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
     const EpisodeInfo info = {7, 3, episode};
-    const PolicySlot first = (*mapping)->Map("pred_0", 0, info);
-    EXPECT_EQ(first, (*mapping)->Map("pred_0", 0, info));
+    const PolicySlot first = *(*mapping)->Map("pred_0", 0, info);
+    EXPECT_EQ(first, *(*mapping)->Map("pred_0", 0, info));
     hunters += first == PolicySlot(0) ? 1 : 0;
-    equal += first == (*mapping)->Map("pred_1", 1, info) ? 1 : 0;
-    EXPECT_EQ((*mapping)->Map("prey_0", 2, info), PolicySlot(1));
+    equal += first == *(*mapping)->Map("pred_1", 1, info) ? 1 : 0;
+    EXPECT_EQ(*(*mapping)->Map("prey_0", 2, info), PolicySlot(1));
   }
   // Four standard deviations of a binomial distribution: the draws are fixed, so this holds always or never.
   EXPECT_NEAR(hunters, 0.75 * kEpisodes, 4 * 61.2);
   EXPECT_NEAR(equal, 0.625 * kEpisodes, 4 * 68.5);
   int differ = 0;
   for (uint32_t env = 0; env < 100; ++env) {
-    differ += (*mapping)->Map("pred_0", 0, {7, env, 0}) != (*mapping)->Map("pred_0", 0, {8, env, 0}) ? 1 : 0;
+    differ += *(*mapping)->Map("pred_0", 0, {7, env, 0}) != *(*mapping)->Map("pred_0", 0, {8, env, 0}) ? 1 : 0;
   }
   EXPECT_GT(differ, 10) << "another seed draws others";
 }

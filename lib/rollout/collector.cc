@@ -46,7 +46,10 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
       builder_(RolloutSchema{config_.env_spec, config_.policies}, config_.mapping,
-               {config_.options.seed, 0, 0, config_.options.worker, config_.options.env_args}),
+               {.seed = config_.options.seed,
+                .worker = config_.options.worker,
+                .env_args = config_.options.env_args,
+                .host = config_.mapping_host.get()}),
       actors_(config_.options.policy_map_capacity),
       since_(config_.policies.size(), 0),
       versions_(since_.size()),
@@ -213,6 +216,7 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
 void Collector::StartSteps() {
   if (!elsewhere_) return;
   for (Lane* lane : ready_) {
+    if (!lane->act_status.ok()) continue;
     GatherActions(*lane);
     lane->start_status = lane->env->StartStep(lane->actions);
     lane->in_flight = true;
@@ -250,6 +254,7 @@ absl::Status Collector::Drain(const sample::Grant& grant) {
 void Collector::AbandonCalls() {
   std::unique_ptr<env::SlotBuffers> nowhere;
   for (Lane* lane : granted_) {
+    lane->act_status = absl::OkStatus();
     if (!std::exchange(lane->in_flight, false)) continue;
     lane->in_episode = false;
     if (!lane->start_status.ok()) continue;
@@ -344,9 +349,24 @@ absl::Status Collector::ActForAll() {
     input.deterministic = !config_.options.explore;
     ResidentActor& actor = *actors_.Find(builder_.PolicyAt(place));
     actor.last_used = rounds_;
-    TROUPE_RETURN_IF_ERROR(actor.actor->Act(input, builder_.OpenActions(place), builder_.OpenLogp(place)));
+    absl::Status status = actor.actor->Act(input, builder_.OpenActions(place), builder_.OpenLogp(place));
+    if (status.ok()) continue;
+    if (!actor.actor->runs_elsewhere() || absl::IsResourceExhausted(status)) return status;
+    FailToAct(place, status);
   }
   return absl::OkStatus();
+}
+
+void Collector::FailToAct(size_t place, const absl::Status& status) {
+  const int32_t slot = builder_.PolicyAt(place);
+  const auto rows = static_cast<size_t>(builder_.OpenRows(place).rows);
+  std::fill_n(builder_.OpenActions(place), rows * actors_.Find(slot)->action_words, space::ActionWord());
+  std::fill_n(builder_.OpenLogp(place), rows, 0.0f);
+  for (Lane* lane : ready_) {
+    const bool plays = std::any_of(lane->agents.begin(), lane->agents.end(),
+                                   [slot](const AgentState& agent) { return agent.acts && agent.policy == slot; });
+    if (plays) lane->act_status = status;
+  }
 }
 
 void Collector::GatherActions(Lane& lane) {
@@ -371,8 +391,12 @@ absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
     env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
     status = lane.start_status.ok() ? lane.env->Finish(writer) : lane.start_status;
   } else {
-    GatherActions(lane);
-    status = lane.env->Step(lane.actions, builder_.BeginCall(lane, /*is_step=*/true));
+    env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
+    status = std::exchange(lane.act_status, absl::OkStatus());
+    if (status.ok()) {
+      GatherActions(lane);
+      status = lane.env->Step(lane.actions, writer);
+    }
   }
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) {

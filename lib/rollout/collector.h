@@ -33,6 +33,8 @@ struct RolloutConfig {
   EnvFactory env_factory;
   RolloutOptions options;
   inference::Backend backend = inference::Backend::kAuto;
+  std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
+  std::shared_ptr<inference::ActorHost> actor_host = nullptr;   ///< for policies in another process
 };
 
 /// Totals since the collector was made.
@@ -67,7 +69,8 @@ struct RolloutStats {
 ///
 /// An environment that fails ends its episode: what was complete is kept and cut as truncated, the failure is counted,
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
-/// end the grant with its error.
+/// end the grant with its error. A policy that runs elsewhere and fails to act counts as a failure of the environments
+/// for which it was to act.
 ///
 /// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
 /// in which does not depend on how long anything takes, so that fragments are the same every time.
@@ -134,6 +137,8 @@ class Collector {
   absl::Status StartEpisodes(WeightSource& weights);
   absl::Status StartEpisode(Lane& lane);
   absl::Status ActForAll();
+  /// A policy could not act: its rows, which are dropped with their episodes, get actions that nobody takes.
+  void FailToAct(size_t place, const absl::Status& status);
   /// Starts the steps of the lanes that are ready; nothing where environments compute in this thread.
   void StartSteps();
   /// Finishes the steps of the lanes of one group, takes those that have done enough out of active_, and adds the rest

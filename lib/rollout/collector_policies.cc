@@ -18,8 +18,9 @@ constexpr absl::Duration kWeightWait = absl::Milliseconds(100);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ResidentActor>> Collector::MakeActor(const policy::PolicySpec& spec) const {
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::PolicyActor> actor,
-                          inference::MakePolicyActor(spec, config_.options.seed, config_.backend));
+  TROUPE_ASSIGN_OR_RETURN(
+      std::unique_ptr<inference::PolicyActor> actor,
+      inference::MakePolicyActor(spec, config_.options.seed, config_.backend, config_.actor_host.get()));
   return std::make_unique<ResidentActor>(ResidentActor{.actor = std::move(actor),
                                                        .bounds = inference::ActionBounds(spec),
                                                        .action_words = static_cast<size_t>(spec.action_words()),
@@ -39,10 +40,15 @@ bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const
     int32_t slot = lane.agents[agent].policy;
     if (slot < 0) {
       // It may still appear, and is mapped as the episode's others then.
+      const auto agent_slot = static_cast<int32_t>(agent);
+      if (!lane.mapping->KnownAhead(agent_slot)) return false;
       const std::string& id = config_.env_spec.possible_agents[agent].id.value();
-      slot = lane.mapping->Map(id, static_cast<int32_t>(agent), builder_.EpisodeOf(lane.env_id, lane.episode)).value();
+      const absl::StatusOr<policy::PolicySlot> mapped =
+          lane.mapping->Map(id, agent_slot, builder_.EpisodeOf(lane.env_id, lane.episode));
+      if (!mapped.ok()) return false;
+      slot = mapped->value();
     }
-    if (static_cast<size_t>(slot) >= since.size()) return false;
+    if (slot < 0 || static_cast<size_t>(slot) >= since.size()) return false;
     const int64_t brought = since[static_cast<size_t>(slot)];
     if (brought < 0 || brought > lane.revision) return false;
   }

@@ -157,8 +157,9 @@ absl::Status Evaluator::Gather(size_t place) {
         mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(p.policy[other])});
       }
       episode.agents = mapped_;
-      const int32_t policy = config_.mapping->Map(agent.id.value(), index, episode).value();
-      if (policy < 0) TROUPE_RETURN_IF_ERROR(config_.mapping->WhyNot(agent.id.value(), index, episode));
+      episode.host = config_.mapping_host.get();
+      TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot mapped, config_.mapping->Map(agent.id.value(), index, episode));
+      const int32_t policy = mapped.value();
       if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
           config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
           config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {
@@ -192,10 +193,9 @@ absl::Status Evaluator::StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_
   absl::Status first;
   for (size_t place = 0; place < places_.size(); ++place) {
     Place& p = *places_[place];
-    p.status = absl::OkStatus();
     if (p.number < 0) continue;
     GatherActions(place);
-    if (elsewhere) p.status = envs_[place]->StartStep(p.actions);
+    if (elsewhere && p.status.ok()) p.status = envs_[place]->StartStep(p.actions);
     if (!elsewhere) first.Update(StepPlace(place, episodes, seed));
     if (!first.ok()) return first;
   }
@@ -217,6 +217,16 @@ absl::Status Evaluator::BeginAgain(size_t place, absl::Status status, uint64_t s
     status = ResetPlace(place, seed);
   }
   return status;
+}
+
+void Evaluator::FailToAct(int32_t policy, const absl::Status& status) {
+  Rows& rows = *rows_[static_cast<size_t>(policy)];
+  std::fill(rows.actions.begin(), rows.actions.end(), space::ActionWord());
+  for (const auto& place : places_) {
+    for (size_t slot = 0; slot < place->policy.size(); ++slot) {
+      if (place->number >= 0 && place->row[slot] >= 0 && place->policy[slot] == policy) place->status = status;
+    }
+  }
 }
 
 void Evaluator::GatherActions(size_t place) {
@@ -268,7 +278,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
   first_episode_ = request.first_episode;
   const uint64_t seed = EvaluationSeed(request.seed);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::MakePolicyActor(config_.policies[i], seed, config_.backend));
+    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::MakePolicyActor(config_.policies[i], seed, config_.backend,
+                                                                        config_.actor_host.get()));
     if (config_.policies[i].policy_class.has_weights()) TROUPE_RETURN_IF_ERROR(rows_[i]->actor->SetWeights(weights[i]));
   }
   std::vector<EvaluatedEpisode> episodes(static_cast<size_t>(request.episodes));
@@ -289,6 +300,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
         TROUPE_RETURN_IF_ERROR(StartEpisode(place, started++, seed));
       }
       ++running;
+      places_[place]->status = absl::OkStatus();
       TROUPE_RETURN_IF_ERROR(Gather(place));
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -301,7 +313,10 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       input.action_mask = config_.policies[i].mask_size() > 0 ? rows.mask.data() : nullptr;
       input.keys = rows.keys.data();
       input.deterministic = request.deterministic;
-      TROUPE_RETURN_IF_ERROR(rows.actor->Act(input, rows.actions.data(), rows.logp.data()));
+      const absl::Status acted = rows.actor->Act(input, rows.actions.data(), rows.logp.data());
+      if (acted.ok()) continue;
+      if (!rows.actor->runs_elsewhere() || absl::IsResourceExhausted(acted)) return acted;
+      FailToAct(static_cast<int32_t>(i), acted);
     }
     TROUPE_RETURN_IF_ERROR(StepAll(episodes, seed));
   } while (running > 0);

@@ -62,7 +62,7 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 /// Made and used by one thread; blocks as long as the environments do.
 class Evaluator {
  public:
-  /// So often an episode is begun in all when its environment fails.
+  /// So often an episode is begun in all when its environment, or a policy in another process, fails.
   static constexpr int kMaxTries = 3;
 
   /// `num_envs` environments step side by side. Errors as Collector::Create, or of the factory.
@@ -87,6 +87,8 @@ class Evaluator {
   /// After a Reset or Step that failed with `status`: plays the episode once more from its beginning, kMaxTries times
   /// in all. OK at once for an OK `status`.
   absl::Status BeginAgain(size_t place, absl::Status status, uint64_t seed);
+  /// A policy that runs elsewhere could not act: the episodes that it plays in begin again.
+  void FailToAct(int32_t policy, const absl::Status& status);
   void GatherActions(size_t place);
   absl::Status StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
   absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed);

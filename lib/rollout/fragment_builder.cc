@@ -87,8 +87,10 @@ void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, uint32_t 
   const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
   for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
-    policies.push_back(
-        mapping.Map(schema_.env.possible_agents[slot].id.value(), static_cast<int32_t>(slot), info).value());
+    const auto agent = static_cast<int32_t>(slot);
+    absl::StatusOr<policy::PolicySlot> policy = policy::PolicySlot(-1);
+    if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id.value(), agent, info);
+    policies.push_back(policy.ok() ? policy->value() : -1);
   }
 }
 

@@ -95,6 +95,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   /// Asks for the agent's policy in this episode; false when there is none that fits.
   bool Map(size_t slot, AgentState& agent) {
+    if (!call_status_.ok()) return false;  // the episode is over already
     const env::AgentSpec& spec = builder_.schema_.env.possible_agents[slot];
     policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode);
     mapped_.clear();
@@ -104,15 +105,15 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     }
     episode.agents = mapped_;
     const auto agent_slot = static_cast<int32_t>(slot);
-    const int32_t policy = lane_->mapping->Map(spec.id.value(), agent_slot, episode).value();
+    const absl::StatusOr<policy::PolicySlot> answer = lane_->mapping->Map(spec.id.value(), agent_slot, episode);
+    const int32_t policy = answer.ok() ? answer->value() : -1;
     const size_t num_policies = builder_.schema_.policies.size();
     const bool known = policy >= 0 && static_cast<size_t>(policy) < num_policies;
     if (known && builder_.fits_[slot * num_policies + static_cast<size_t>(policy)] != 0) {
       agent.policy = policy;
       return true;
     }
-    if (!call_status_.ok()) return false;
-    absl::Status why = lane_->mapping->WhyNot(spec.id.value(), agent_slot, episode);
+    absl::Status why = answer.status();
     if (why.ok()) {
       why = absl::InvalidArgumentError(
           known ? absl::StrCat("got policy \"", builder_.schema_.policies[static_cast<size_t>(policy)].id.value(),

@@ -78,6 +78,7 @@ struct Lane {
   int group = 0;              ///< of those that step at the same time, see Collector::RunLanes
   bool in_flight = false;     ///< its environment computes elsewhere, and its call was started
   absl::Status start_status;  ///< what starting the call came to
+  absl::Status act_status;    ///< an agent's policy could not act: the step is not taken
 
   // The fragment being filled.
   int32_t episode_index = -1;  ///< in its episode table

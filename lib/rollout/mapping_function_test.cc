@@ -52,7 +52,7 @@ TEST(MappingFunctionRolloutTest, AFailureCostsItsEpisodeAndNothingElse) {
 class BadMapping final : public policy::PolicyMapping {
  public:
   explicit BadMapping(int32_t slot) : slot_(slot) {}
-  policy::PolicySlot Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(slot_);
   }
 
@@ -85,7 +85,8 @@ TEST(MappingFunctionRolloutTest, OneThatAlwaysFailsEndsTheGrantWithItsError) {
 /// Keeps what it is told.
 class Recorder final : public policy::PolicyMapping {
  public:
-  policy::PolicySlot Map(std::string_view agent, int32_t slot, const policy::EpisodeInfo& episode) const override {
+  absl::StatusOr<policy::PolicySlot> Map(std::string_view agent, int32_t slot,
+                                         const policy::EpisodeInfo& episode) const override {
     if (slot == 1 && !episode.agents.empty()) {
       told_.insert(absl::StrCat(std::string(agent), " seed ", episode.seed, " worker ", episode.worker, " ",
                                 episode.env_args[0].name, "=", episode.env_args[0].value, " after agent ",

@@ -1,5 +1,7 @@
 // Policies of every class side by side, through collector, worker and evaluator.
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -154,6 +156,83 @@ TEST(PolicyClassesTest, AnEvaluationPlaysThem) {
     EXPECT_EQ(one->episodes, 20);
     EXPECT_EQ(one->return_sum.mean, many->return_sum.mean) << "random numbers are of the decision, not of the batch";
   }
+}
+
+/// Policies in another process, as far as a rollout can tell: they fail `failures` times, in every other episode after
+/// its first step.
+class FakeHost final : public inference::ActorHost {
+ public:
+  FakeHost(absl::Status failure, int failures) : failure_(std::move(failure)), failures_(failures) {}
+
+  absl::StatusOr<std::unique_ptr<inference::PolicyActor>> MakeActor(const policy::PolicySpec& spec,
+                                                                    uint64_t /*seed*/) override {
+    class FakeActor final : public inference::PolicyActor {
+     public:
+      FakeActor(FakeHost& host, int64_t words) : host_(host), words_(words) {}
+      bool runs_elsewhere() const override { return true; }
+      absl::Status SetWeights(policy::WeightSnapshotPtr) override { return absl::FailedPreconditionError("none"); }
+      absl::Status Act(const inference::ActInput& input, space::ActionWord* actions, float* logp) override {
+        for (int64_t row = 0; row < input.rows; ++row) {
+          const inference::RowKey& key = input.keys[row];
+          if ((key.env_id + key.episode) % 2 == 1 && key.env_step >= 1 && host_.failures_-- > 0) return host_.failure_;
+        }
+        std::fill_n(actions, input.rows * words_, space::ActionWord{.i32 = 1});
+        std::fill_n(logp, input.rows, 0.0f);
+        return absl::OkStatus();
+      }
+
+     private:
+      FakeHost& host_;
+      const int64_t words_;
+    };
+    return std::make_unique<FakeActor>(*this, spec.action_words());
+  }
+
+ private:
+  const absl::Status failure_;
+  int failures_;
+};
+
+TEST(PolicyClassesTest, OneInAnotherProcessThatFailsCostsItsEpisodes) {
+  RolloutConfig config = Against("python:mine:act");
+  EXPECT_EQ(Collector::Create(config).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "there is no process to play it";
+  config.actor_host = std::make_shared<FakeHost>(absl::UnavailableError("its process ended"), 10);
+  auto collector = *Collector::Create(config);
+  CollectingSink sink(ScriptedSchema(config));
+  ASSERT_TRUE(RunGrant(*collector, ScriptedGrant(3, 200), Weights(config, 0, 0), sink).ok());
+  const RolloutStats stats = collector->stats();
+  EXPECT_EQ(stats.env_steps, 3 * 200) << "the grant is full";
+  EXPECT_GE(stats.env_errors, 10) << "a failure is one of each environment that the policy was to act in";
+  EXPECT_GT(stats.episodes, 3);
+  int64_t rows_of_it = 0;
+  for (const SeenRow& row : RowsOf(sink.fragments)) {
+    if (row.policy != 1) continue;
+    ++rows_of_it;
+    EXPECT_EQ(row.action[0], 1) << "what was filled in for a failure is dropped";
+  }
+  EXPECT_GT(rows_of_it, 100);
+}
+
+TEST(PolicyClassesTest, OneWhoseProcessesAreUsedUpEndsTheGrant) {
+  RolloutConfig config = Against("python:mine:act");
+  config.actor_host = std::make_shared<FakeHost>(absl::ResourceExhaustedError("restarted too often"), 1);
+  auto collector = *Collector::Create(config);
+  CollectingSink sink(ScriptedSchema(config));
+  EXPECT_EQ(RunGrant(*collector, ScriptedGrant(3, 200), Weights(config, 0, 0), sink),
+            absl::ResourceExhaustedError("restarted too often"));
+}
+
+TEST(PolicyClassesTest, AnEvaluationBeginsItsEpisodesAgain) {
+  RolloutConfig config = Against("python:mine:act");
+  config.actor_host = std::make_shared<FakeHost>(absl::UnavailableError("its process ended"), 2);
+  const auto result = (*Evaluator::Create(config, 4))->Run({.episodes = 8}, Weights(config, 0, 0));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->episodes, 8);
+  config.actor_host = std::make_shared<FakeHost>(absl::UnavailableError("its process ended"), 1000);
+  const absl::Status failed = (*Evaluator::Create(config, 4))->Run({.episodes = 8}, Weights(config, 0, 0)).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("failed 3 times, the last time: its process ended"));
 }
 
 }  // namespace

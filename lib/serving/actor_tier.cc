@@ -37,7 +37,8 @@ absl::StatusOr<policy::PolicyTier::Value> ActorTier::Load(policy::PolicySlot slo
   }
   auto resident = std::make_shared<ServingActor>();
   base::MutexLock lock(&resident->mutex);  // nobody else has it yet
-  TROUPE_ASSIGN_OR_RETURN(resident->actor, inference::MakePolicyActor(policy->spec(), actor_seed_, backend_));
+  TROUPE_ASSIGN_OR_RETURN(resident->actor,
+                          inference::MakePolicyActor(policy->spec(), actor_seed_, backend_, actor_host_.get()));
   if (policy->spec().policy_class.has_weights()) {
     TROUPE_ASSIGN_OR_RETURN(resident->acting, WeightsOf(*policy));
     TROUPE_RETURN_IF_ERROR(resident->actor->SetWeights(resident->acting));

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -8,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
 #include "lib/inference/actor.h"
+#include "lib/inference/actor_host.h"
 #include "lib/policy/policy_map.h"
 #include "lib/serving/served_policy.h"
 #include "lib/serving/weight_source.h"
@@ -18,9 +21,11 @@ namespace troupe::serving {
 /// that its policy does not: evicted means dropped. Thread-safe; Load may block on the source.
 class ActorTier final : public policy::PolicyTier {
  public:
-  /// `source` may be nullptr: then weights must have been offered. It outlives the tier.
-  ActorTier(uint64_t actor_seed, inference::Backend backend, WeightSource* source)
-      : actor_seed_(actor_seed), backend_(backend), source_(source) {}
+  /// `source` may be nullptr: then weights must have been offered. It outlives the tier. Without `actor_host` policies
+  /// in another process cannot be asked.
+  ActorTier(uint64_t actor_seed, inference::Backend backend, WeightSource* source,
+            std::shared_ptr<inference::ActorHost> actor_host)
+      : actor_seed_(actor_seed), backend_(backend), source_(source), actor_host_(std::move(actor_host)) {}
 
   /// Who is in the slot; whoever acquires it keeps the policy alive meanwhile.
   void SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy);
@@ -40,6 +45,7 @@ class ActorTier final : public policy::PolicyTier {
   const uint64_t actor_seed_;
   const inference::Backend backend_;
   WeightSource* const source_;
+  const std::shared_ptr<inference::ActorHost> actor_host_;
   base::Mutex mutex_;
   std::vector<const ServedPolicy*> policies_ ABSL_GUARDED_BY(mutex_);  ///< by slot
 };

@@ -54,7 +54,7 @@ class QueryEngine::ReaderLease {
 
 QueryEngine::QueryEngine(const Options& options)
     : options_(options),
-      tier_(ActorSeed(options.seed), options.backend, options.source),
+      tier_(ActorSeed(options.seed), options.backend, options.source, options.actor_host),
       next_request_(options.first_request),
       routes_(std::make_shared<const Routes>()) {}
 

@@ -51,6 +51,7 @@ class QueryEngine final : public ActionQueries {
     inference::Backend backend = inference::Backend::kAuto;
     int64_t policy_map_capacity = 100;  ///< actors in memory, at least 1
     WeightSource* source = nullptr;     ///< of weights that were not handed in; outlives the engine
+    std::shared_ptr<inference::ActorHost> actor_host = nullptr;  ///< for policies in another process
   };
 
   /// INVALID_ARGUMENT: a spec is invalid, two have one id, an option is out of range.

@@ -82,6 +82,36 @@ def _action_reader(memory: Any, offset: int, words: int, space: dict) -> Callabl
     return lambda: unflatten_action(row.copy())
 
 
+class Block:
+    """The memory of one environment or function: a header, and what follows it."""
+
+    def __init__(self, fd: int, offset: int, size: int) -> None:
+        self.memory = shm.map_block(fd, offset, size)
+        self.view = memoryview(self.memory)
+        self.header = self.view[:64].cast("I")
+        self._error = self.view[shm.BLOCK_ERROR : shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY]
+
+    def begin(self) -> None:
+        """Before a request is answered."""
+        self.header[shm.BLOCK_STATUS] = shm.STATUS_OK
+        self.header[shm.BLOCK_FLAGS] = 0
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """The answer is an error."""
+        status = shm.STATUS_BAD_OUTPUT if isinstance(error, (BadOutput, EnvAdapterError)) else shm.STATUS_FAILED
+        try:
+            text = describe_error(error)
+            sys.stderr.write(
+                f"{what} failed\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            )
+        except Exception:  # an error whose own text fails
+            text = f"{type(error).__name__} without a readable text"
+        data = text.encode("utf-8", "replace")[: shm.BLOCK_ERROR_CAPACITY]
+        self._error[: len(data)] = data
+        self.header[shm.BLOCK_ERROR_BYTES] = len(data)
+        self.header[shm.BLOCK_STATUS] = status
+
+
 class Environment:
     """One environment of a process and its block. `host` is the EnvHost."""
 
@@ -90,11 +120,10 @@ class Environment:
         self._adapter: Any = None
         layout = host.layout
         agents = host.description["agents"]
-        memory = shm.map_block(host.memory_fd, offset, layout["block_bytes"])
-        view = memoryview(memory)
+        self._block = Block(host.memory_fd, offset, layout["block_bytes"])
+        memory, view = self._block.memory, self._block.view
         self._memory = memory
-        self.header = view[:64].cast("I")
-        self._error = view[shm.BLOCK_ERROR : shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY]
+        self.header = self._block.header
         count = len(agents)
         self._ids = [agent["id"] for agent in agents]
         self._acts = view[layout["acts"] : layout["acts"] + count]
@@ -141,9 +170,7 @@ class Environment:
 
     def serve(self, kind: int) -> None:
         """Answers a request of this kind."""
-        header = self.header
-        header[shm.BLOCK_STATUS] = shm.STATUS_OK
-        header[shm.BLOCK_FLAGS] = 0
+        self._block.begin()
         try:
             if kind == shm.KIND_STEP:
                 acts = self._acts
@@ -157,7 +184,7 @@ class Environment:
             elif kind == shm.KIND_RESET:
                 if self._adapter is None:
                     self._adapter = self._host.make_adapter()
-                seed = header[shm.BLOCK_SEED]
+                seed = self.header[shm.BLOCK_SEED]
                 self._host.seed_globals(seed)
                 self._publish(self._adapter.reset(seed))
             elif kind == shm.KIND_CLOSE:
@@ -176,19 +203,7 @@ class Environment:
             adapter.close()
 
     def _fail(self, error: BaseException) -> None:
-        header = self.header
-        status = shm.STATUS_BAD_OUTPUT if isinstance(error, (BadOutput, EnvAdapterError)) else shm.STATUS_FAILED
-        try:
-            text = describe_error(error)
-            sys.stderr.write(
-                "environment failed\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            )
-        except Exception:  # an error whose own text fails
-            text = f"{type(error).__name__} without a readable text"
-        data = text.encode("utf-8", "replace")[: shm.BLOCK_ERROR_CAPACITY]
-        self._error[: len(data)] = data
-        header[shm.BLOCK_ERROR_BYTES] = len(data)
-        header[shm.BLOCK_STATUS] = status
+        self._block.fail("environment", error)
         try:
             self.close()
         except Stop:

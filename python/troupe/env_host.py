@@ -1,10 +1,10 @@
-"""Runs Python environments for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
+"""Runs Python environments and functions for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
 
 File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. The worker
-answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
+The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. (A process of
+functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
 requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
 reset.
 """
@@ -19,13 +19,14 @@ import select
 import signal
 import sys
 import traceback
-from typing import Any, Dict
+from typing import Any, Dict, Union
 
 import numpy as np
 
 from troupe import _shm_host as shm
 from troupe._shm_env import BadOutput, Environment, Stop, describe_error
 from troupe.env_adapters import make_adapter
+from troupe.function_host import Function, make_function
 
 CONTROL_FD, MEMORY_FD, LIFELINE_FD = 3, 4, 5
 
@@ -58,7 +59,7 @@ class EnvHost:
     def __init__(self, control: ControlChannel, page: shm.ControlPage) -> None:
         self._control = control
         self._page = page
-        self._environments: Dict[int, Environment] = {}
+        self._environments: Dict[int, Union[Environment, Function]] = {}
         self._spare: Any = None  # made to be described, and given to the first environment
         self._seeded = False
         self._name = ""
@@ -74,7 +75,13 @@ class EnvHost:
         if message["version"] != shm.LAYOUT_VERSION:
             raise RuntimeError(f"the worker speaks version {message['version']}, expected {shm.LAYOUT_VERSION}")
         sys.path[:0] = message["path"]
-        self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
+        if not message.get("functions"):
+            self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
+            self._make_first()
+        self._send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
+        self.layout = self._receive("layout")
+
+    def _make_first(self) -> None:
         try:
             self._spare = self.make_adapter()
             self.description = self._describe(self._spare)
@@ -84,8 +91,6 @@ class EnvHost:
             traceback.print_exc()
             self._send({"op": "failed", "error": describe_error(error)})
             raise SystemExit(1) from error
-        self._send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
-        self.layout = self._receive("layout")
 
     def make_adapter(self) -> Any:
         """A new environment, or the one that was made to be described."""
@@ -132,7 +137,9 @@ class EnvHost:
     def _obey(self) -> bool:
         message = self._receive("")
         if message["op"] == "map":
-            self._environments[message["slot"]] = Environment(self, message["offset"])
+            is_function = "mapping" in message or "policy" in message
+            made = make_function(self, message) if is_function else Environment(self, message["offset"])
+            self._environments[message["slot"]] = made
             return True
         if message["op"] == "exit":
             return False

@@ -6,6 +6,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::services {
 
@@ -21,6 +22,13 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.env_factory = [&registry, env = run.env, pool = std::move(pool)] {
     return config::MakeEnv(env, registry, nullptr, pool);
   };
+  const std::shared_ptr<envhost::PythonFunctions> functions = config::MakePythonFunctions(run.env);
+  for (const policy::MappingRule& rule : run.mapping_rules) {
+    // What is wrong with a function is said here, not by every episode.
+    if (policy::IsPythonName(rule.function)) TROUPE_RETURN_IF_ERROR(functions->Prepare(rule.function));
+  }
+  config.mapping_host = functions;
+  config.actor_host = functions;
   config.options = run.rollout;
   for (const auto& [name, value] : run.env.args.values()) {
     config.options.env_args.push_back({name, env::ArgText(value)});

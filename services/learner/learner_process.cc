@@ -15,6 +15,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/make_env.h"
 #include "lib/learner/learner.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
@@ -225,7 +226,8 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(
       queries_, serving::QueryEngine::Create(run().policies, {.seed = run().seed,
                                                               .first_request = setup_.folder->learner_epoch() << 40,
-                                                              .policy_map_capacity = run().policy_map.capacity}));
+                                                              .policy_map_capacity = run().policy_map.capacity,
+                                                              .actor_host = config::MakePythonFunctions(run().env)}));
   query_publisher_ = std::make_unique<QueryPublisher>(queries_.get());
   publishers_.Add(query_publisher_.get());
   options.queries = queries_.get();

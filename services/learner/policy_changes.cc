@@ -10,7 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
-#include "lib/inference/scripted_actor.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_class.h"
 #include "lib/training/policy_store.h"
 
@@ -109,7 +109,7 @@ absl::StatusOr<PolicySpec> SpecOf(const policy::AddPolicy& add, const PolicySpec
   spec.normalize_observations = false;
   spec.action_scaling = false;
   spec.action_bound_method = policy::ActionBoundMethod::kNone;
-  TROUPE_RETURN_IF_ERROR(inference::ScriptedActor::Create(spec, 0).status());
+  TROUPE_RETURN_IF_ERROR(inference::CheckWithoutWeights(spec));
   return spec;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/make_env.h"
 #include "lib/rpc/query_server.h"
 #include "lib/serving/query_engine.h"
 #include "lib/storage/checkpoint_weights.h"
@@ -63,8 +64,10 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags, const env::EnvRegis
   CheckpointSource source(std::move(weights));
   TROUPE_ASSIGN_OR_RETURN(
       const std::unique_ptr<serving::QueryEngine> engine,
-      serving::QueryEngine::Create(
-          policies, {.seed = flags.seed.value_or(DrawSeed()), .policy_map_capacity = capacity, .source = &source}));
+      serving::QueryEngine::Create(policies, {.seed = flags.seed.value_or(DrawSeed()),
+                                              .policy_map_capacity = capacity,
+                                              .source = &source,
+                                              .actor_host = config::MakePythonFunctions(found.run.env)}));
   if (static_cast<int64_t>(policies.size()) <= capacity) {
     // All of them will be in memory: what is wrong with the checkpoint is better said now.
     TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::WeightSnapshotPtr> all, LoadWeights(found));

@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "space": ["tensor"],
     "env": ["space"],
     "envs": ["env"],
-    "envhost": ["env"],
+    "envhost": ["env", "inference"],
     "policy": ["space"],
     "sample": ["policy"],
     "inference": ["policy"],

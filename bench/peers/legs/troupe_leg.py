@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import probe
@@ -35,7 +36,7 @@ class Progress:
 
 def main():
     args = probe.parse_args(
-        __doc__, troupe="./troupe", config="", workers=2, stop_env_steps=100_000_000, set=""
+        __doc__, troupe="./troupe", config="", workers=2, stop_env_steps=100_000_000, set="", env="", processes=1
     )
     run_dir = os.environ.get("PEERS_TMP") or "/tmp"
     overrides = [
@@ -43,6 +44,13 @@ def main():
         f"stop.env_steps={args.stop_env_steps}",
         f"experiment.directory={run_dir}",
     ] + [item for item in args.set.split(",") if item]
+    if args.env:
+        # An environment in Python, run by the interpreter that runs this program.
+        overrides += [
+            f"env.name={args.env}",
+            f"env.python.interpreter={sys.executable}",
+            f"env.python.processes={args.processes}",
+        ]
     command = [args.troupe, "train", args.config, "--workers", str(args.workers)]
     for item in overrides:
         command += ["--set", item]

@@ -179,7 +179,7 @@ class RandomEnv final : public LoggingEnv {
 class AllToOne final : public policy::PolicyMapping {
  public:
   explicit AllToOne(int policies) : policies_(policies) {}
-  policy::PolicySlot Map(std::string_view, int32_t slot, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t slot, const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(slot % policies_);
   }
 

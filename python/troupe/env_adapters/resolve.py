@@ -32,7 +32,7 @@ def make_environment(name: str, args: dict) -> Any:
         )
     if name.endswith(":"):
         raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
-    module = _load_file(name, module_name) if module_name.endswith(".py") else _import(name, module_name)
+    module = _module(f"environment {name}", module_name)
     if not attribute:
         for candidate in MODULE_ATTRIBUTES:
             if callable(getattr(module, candidate, None)):
@@ -46,11 +46,7 @@ def make_environment(name: str, args: dict) -> Any:
             f"environment {name}: module {module_name} has none of {', '.join(MODULE_ATTRIBUTES)}, expected one, "
             f"or a name after a colon" + (f" ({name}:{near[0]}?)" if near else "")
         )
-    found: Any = module
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
-        if found is None:
-            break
+    found = _attribute(module, attribute)
     if callable(found):
         return _call(name, found, args)
     if found is not None:
@@ -72,22 +68,53 @@ def make_environment(name: str, args: dict) -> Any:
     )
 
 
-def _import(name: str, module_name: str) -> Any:
+def find_callable(what: str, name: str) -> Any:
+    """What `name`, "module:attribute" or "path/file.py:attribute", is; `what` begins the messages of errors."""
+    module_name, _, attribute = name.rpartition(":")
+    module = _module(f"{what} {name}", module_name)
+    found = _attribute(module, attribute)
+    if callable(found):
+        return found
+    if found is not None:
+        raise EnvAdapterError(
+            f"{what} {name}: {attribute} of module {module_name} is {type(found).__name__}, expected a function or class"
+        )
+    near = difflib.get_close_matches(attribute, [n for n in dir(module) if callable(getattr(module, n))], n=3)
+    raise EnvAdapterError(
+        f"{what} {name}: {attribute!r} is no attribute of module {module_name}"
+        + (f", did you mean {' or '.join(near)}?" if near else "")
+    )
+
+
+def _attribute(module: Any, attribute: str) -> Any:
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            break
+    return found
+
+
+def _module(what: str, module_name: str) -> Any:
+    return _load_file(what, module_name) if module_name.endswith(".py") else _import(what, module_name)
+
+
+def _import(what: str, module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name is None or not (module_name == e.name or module_name.startswith(e.name + ".")):
             raise EnvAdapterError(
-                f"environment {name}: importing {module_name} failed: it needs the module {e.name}, which "
+                f"{what}: importing {module_name} failed: it needs the module {e.name}, which "
                 f"{sys.executable} does not find"
             ) from e
         near = difflib.get_close_matches(e.name, _siblings(e.name), n=3)
         raise EnvAdapterError(
-            f"environment {name}: there is no module {e.name} for {sys.executable}"
+            f"{what}: there is no module {e.name} for {sys.executable}"
             + (f", did you mean {' or '.join(near)}?" if near else "")
         ) from None
     except Exception as e:
-        raise EnvAdapterError(f"environment {name}: importing {module_name} failed: {type(e).__name__}: {e}") from e
+        raise EnvAdapterError(f"{what}: importing {module_name} failed: {type(e).__name__}: {e}") from e
 
 
 def _siblings(module_name: str) -> list[str]:
@@ -100,9 +127,9 @@ def _siblings(module_name: str) -> list[str]:
         return []
 
 
-def _load_file(name: str, path: str) -> Any:
+def _load_file(what: str, path: str) -> Any:
     if not os.path.isfile(path):
-        raise EnvAdapterError(f"environment {name}: there is no file {os.path.abspath(path)}")
+        raise EnvAdapterError(f"{what}: there is no file {os.path.abspath(path)}")
     module_name = "troupe_env_" + "".join(c if c.isalnum() else "_" for c in os.path.abspath(path))
     if module_name in sys.modules:
         return sys.modules[module_name]
@@ -113,7 +140,7 @@ def _load_file(name: str, path: str) -> Any:
         spec.loader.exec_module(module)
     except Exception as e:
         del sys.modules[module_name]
-        raise EnvAdapterError(f"environment {name}: importing {path} failed: {type(e).__name__}: {e}") from e
+        raise EnvAdapterError(f"{what}: importing {path} failed: {type(e).__name__}: {e}") from e
     return module
 
 

@@ -68,6 +68,13 @@ class Space:
         parts = self._split(row, [child.flat_size for child in self.children])
         return self._compose([child.unflatten(part) for child, part in zip(self.children, parts)])
 
+    def unflatten_rows(self, rows: np.ndarray) -> Any:
+        """The observations of flattened rows, a copy: an array with a row each, or a list where the space is a Dict or Tuple."""
+        if self.kind == "Box":
+            return rows.reshape(len(rows), *self.shape).astype(self.dtype)
+        observations = [self.unflatten(row) for row in rows]
+        return observations if self.kind in ("Dict", "Tuple") else np.array(observations)
+
     def nothing(self) -> Any:
         """An observation of zeros, or what the space has that is nearest: for who has not observed anything yet."""
         if self.kind == "Box":

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "lib/base/mutex.h"
+#include "lib/envhost/host_process.h"
+#include "lib/envhost/shared_layout.h"
+#include "lib/policy/ids.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::envhost {
+
+class PythonFunctions;
+
+/// One function and its block in the process, wherever that is now. Owned by PythonFunctions, which outlives every
+/// call. Thread-safe: calls take turns.
+class PythonFunction {
+ public:
+  /// What a call may use. The payload is what follows the header.
+  struct Block {
+    BlockHeader& header;
+    std::byte* payload;
+  };
+
+  /// `what` is sent to the process when the function's place is made there.
+  PythonFunction(nlohmann::json what, size_t payload_bytes);
+
+  /// Has `fill` write the request, the process answer it, and `read` take the answer. Errors are PythonFunctions', and
+  /// what `read` says.
+  absl::Status Call(PythonFunctions& functions, absl::FunctionRef<void(Block)> fill,
+                    absl::FunctionRef<absl::Status(Block)> read);
+
+ private:
+  /// A place in the process that lives.
+  absl::Status Attach(PythonFunctions& functions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const nlohmann::json what_;
+  const size_t block_bytes_;
+  base::Mutex mutex_;
+  std::shared_ptr<HostProcess> process_ ABSL_GUARDED_BY(mutex_);
+  HostProcess::Slot slot_ ABSL_GUARDED_BY(mutex_);
+  bool made_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace troupe::envhost

@@ -1,0 +1,158 @@
+#include "lib/envhost/python_functions.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/envhost/host_pool.h"
+#include "lib/envhost/python_actor.h"
+#include "lib/envhost/python_function.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/python_callable.h"
+
+namespace troupe::envhost {
+namespace {
+
+std::string WithoutPrefix(std::string_view name) {
+  return std::string(policy::IsPythonName(name) ? name.substr(policy::kPythonPrefix.size()) : name);
+}
+
+std::string ToText(const policy::HostedQuestion& question) {
+  const policy::EpisodeInfo& episode = question.episode;
+  nlohmann::json mapped = nlohmann::json::object();
+  for (const auto& [agent, policy] : question.mapped) mapped[std::string(agent)] = std::string(policy);
+  nlohmann::json policies = nlohmann::json::array();
+  for (const policy::PolicyId& id : question.policies) policies.push_back(id.value());
+  nlohmann::json args = nlohmann::json::object();
+  for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
+  const nlohmann::json message = {{"agent_id", std::string(question.agent_id)},
+                                  {"env_id", episode.env_id},
+                                  {"episode", episode.episode},
+                                  {"worker", episode.worker},
+                                  {"env_args", std::move(args)},
+                                  {"mapped", std::move(mapped)},
+                                  {"policies", std::move(policies)}};
+  return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::shared_ptr<PythonFunctions> PythonFunctions::Create(HostOptions options) {
+  return std::shared_ptr<PythonFunctions>(new PythonFunctions(std::move(options)));
+}
+
+PythonFunctions::PythonFunctions(HostOptions options) : options_(std::move(options)), budget_(options_) {}
+
+PythonFunctions::~PythonFunctions() {
+  base::MutexLock lock(&mutex_);
+  if (process_ != nullptr) EndProcesses({process_}, options_.leave_timeout);
+}
+
+absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::StartLocked() {
+  TROUPE_ASSIGN_OR_RETURN(const ProcessOrder order, ProcessOrder::Make(options_, {{"functions", true}}));
+  return HostProcess::Start(order, "Python functions");
+}
+
+absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::Process() {
+  base::MutexLock lock(&mutex_);
+  if (process_ != nullptr && !process_->dead()) return process_;
+  if (process_ != nullptr) {
+    const absl::Status death = process_->death();
+    TROUPE_RETURN_IF_ERROR(budget_.Spend(death));
+    ++totals_.deaths;
+    ++totals_.restarts;
+    if (process_->timed_out()) ++totals_.timeouts;
+    TROUPE_WARN("Python process of functions restarted pid={} restarts={} cause={}", process_->pid(), totals_.restarts,
+                base::LogSafe(std::string(death.message()), 500));
+  }
+  TROUPE_ASSIGN_OR_RETURN(process_, StartLocked());
+  // There is nothing that could differ from one process to the next.
+  TROUPE_ASSIGN_OR_RETURN(std::string description, process_->AwaitDescription());
+  process_->Expect(std::move(description), nlohmann::json::object());
+  return process_;
+}
+
+void PythonFunctions::CountError(bool raised, bool bad_output) {
+  base::MutexLock lock(&mutex_);
+  ++totals_.errors;
+  totals_.exceptions += static_cast<int64_t>(raised);
+  totals_.bad_outputs += static_cast<int64_t>(bad_output);
+}
+
+HostStats PythonFunctions::stats() const {
+  base::MutexLock lock(&mutex_);
+  HostStats stats = totals_;
+  if (process_ != nullptr && process_->dead()) {
+    ++stats.deaths;
+    if (process_->timed_out()) ++stats.timeouts;
+  }
+  return stats;
+}
+
+std::shared_ptr<PythonFunction> PythonFunctions::MappingFunction(std::string_view function) {
+  const std::string key = absl::StrCat("mapping ", std::string(function));
+  base::MutexLock lock(&mutex_);
+  std::shared_ptr<PythonFunction>& place = functions_[key];
+  if (place == nullptr) {
+    place = std::make_shared<PythonFunction>(nlohmann::json{{"mapping", WithoutPrefix(function)}}, kMaxTextBytes);
+  }
+  return place;
+}
+
+absl::Status PythonFunctions::Prepare(std::string_view function) {
+  return MappingFunction(function)->Call(
+      *this, [](PythonFunction::Block block) { block.header.call_count = 0; },
+      [](PythonFunction::Block) { return absl::OkStatus(); });
+}
+
+absl::StatusOr<policy::PolicyId> PythonFunctions::Ask(const policy::HostedQuestion& question) {
+  const std::string text = ToText(question);
+  if (text.size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the question has ", text.size(),
+                                                   " bytes (agents, policies, arguments of the environment), expected "
+                                                   "at most ",
+                                                   kMaxTextBytes));
+  }
+  std::string answer;
+  TROUPE_RETURN_IF_ERROR(MappingFunction(question.function)
+                             ->Call(
+                                 *this,
+                                 [&](PythonFunction::Block block) {
+                                   std::memcpy(block.payload, text.data(), text.size());
+                                   block.header.call_count = static_cast<uint32_t>(text.size());
+                                   block.header.call_seed = question.episode.seed;
+                                 },
+                                 [&answer](PythonFunction::Block block) {
+                                   const size_t bytes = std::min<size_t>(block.header.call_count, kMaxTextBytes);
+                                   answer.assign(reinterpret_cast<const char*>(block.payload), bytes);
+                                   return absl::OkStatus();
+                                 }));
+  return policy::PolicyId(std::move(answer));
+}
+
+absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeActor(const policy::PolicySpec& spec,
+                                                                                   uint64_t seed) {
+  TROUPE_RETURN_IF_ERROR(spec.Validate());
+  const PythonActor::Layout layout(spec);
+  const std::string key = absl::StrCat("policy ", spec.id.value(), " ", spec.ToString());
+  std::shared_ptr<PythonFunction> function;
+  {
+    base::MutexLock lock(&mutex_);
+    std::shared_ptr<PythonFunction>& place = functions_[key];
+    if (place == nullptr) {
+      place = std::make_shared<PythonFunction>(layout.ToJson(spec, WithoutPrefix(spec.policy_class.name)),
+                                               layout.payload_bytes);
+    }
+    function = place;
+  }
+  auto actor = std::make_unique<PythonActor>(shared_from_this(), std::move(function), spec, layout, seed);
+  TROUPE_RETURN_IF_ERROR(actor->Make());
+  return actor;
+}
+
+}  // namespace troupe::envhost

@@ -1,0 +1,235 @@
+"""Mapping functions and policies in Python, as a worker asks them (lib/envhost/python_functions.h).
+
+A mapping function, `policy_mapping: {function: "python:module:name"}`, is called once for every agent and episode, when
+the agent is first observed, and answers with the id of a policy:
+
+    def choose(agent_id, episode, worker):
+        return "main" if agent_id == "player_0" else random.choice(worker.policies)
+
+`episode` is an Episode, `worker` a Worker. Functions that take fewer parameters, `(agent_id, episode)` or `(agent_id)`,
+get as many. `random` and numpy's global generator are seeded from the run's seed and the worker.
+
+A policy, `class: "python:module:name"`, is called with the observations of all its agents that act, and answers with
+their actions, both as arrays with a row an agent (lists of rows where the space is a Dict or Tuple):
+
+    def act(observations, rows):
+        return rows.rng.integers(5, size=len(observations))
+
+`rows` is a Rows; a function with one parameter gets the observations alone. A class is made once, with those of
+`observation_space`, `action_space` (Gymnasium's) and `policy_id` that its constructor names, and then called.
+"""
+
+import hashlib
+import inspect
+import json
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+
+from troupe import _shm_host as shm
+from troupe._shm_env import BadOutput, Block, Stop
+from troupe.env_adapters.resolve import find_callable
+from troupe.envs.spaces import Space, parse
+
+
+class Episode:
+    """What a mapping function knows of an episode.
+
+    episode_id: a number of 63 bits, the same for the same seed, environment and episode, without order. env_id: the
+    environment's number in the run. episode: how many episodes that environment has played before. env_args: its
+    arguments, as text. agent_policies: agent id -> policy id of the agents that have their policy.
+    """
+
+    __slots__ = ("episode_id", "env_id", "episode", "env_args", "agent_policies")
+
+    def __init__(self, seed: int, question: Dict[str, Any]) -> None:
+        self.env_id: int = question["env_id"]
+        self.episode: int = question["episode"]
+        self.env_args: Dict[str, str] = question["env_args"]
+        self.agent_policies: Dict[str, str] = question["mapped"]
+        digest = hashlib.blake2b(f"{seed} {self.env_id} {self.episode}".encode(), digest_size=8).digest()
+        self.episode_id = int.from_bytes(digest, "little") >> 1
+
+    def policy_for(self, agent_id: str) -> str:
+        """The policy of an agent that has one in this episode; KeyError for others."""
+        return self.agent_policies[agent_id]
+
+
+class Worker:
+    """Who asks. worker_index: its number, from 0. policies: the ids that may be answered."""
+
+    __slots__ = ("worker_index", "policies")
+
+    def __init__(self, question: Dict[str, Any]) -> None:
+        self.worker_index: int = question["worker"]
+        self.policies: List[str] = question["policies"]
+
+
+class Rows:
+    """What a policy knows of the rows it acts for, besides their observations.
+
+    env_ids, episodes, agent_slots, env_steps: [rows] uint32. action_mask: [rows, categories] uint8, 1 allowed, or None.
+    deterministic: the best action is wanted, not a sample. rng: a numpy Generator that follows from the run's seed and
+    these rows.
+    """
+
+    def __init__(self, keys: np.ndarray, action_mask: Any, deterministic: bool, seed: int) -> None:
+        self.env_ids, self.episodes, self.agent_slots, self.env_steps = keys.T
+        self.action_mask = action_mask
+        self.deterministic = deterministic
+        self._seed = seed
+
+    @property
+    def rng(self) -> np.random.Generator:
+        if not hasattr(self, "_rng"):
+            first = [int(column[0]) for column in (self.env_ids, self.episodes, self.agent_slots, self.env_steps)]
+            self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([self._seed, *first])))
+        return self._rng
+
+
+def _count_arguments(what: str, function: Callable[..., Any], most: int) -> int:
+    """How many positional arguments, of `most`, the function takes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return most
+    for count in range(most, 0, -1):
+        try:
+            signature.bind(*range(count))
+            return count
+        except TypeError:
+            pass
+    raise BadOutput(f"{what} takes {signature}, expected 1 to {most} positional parameters")
+
+
+class Function:
+    """A function and its block. `host` is the EnvHost."""
+
+    what, key, most_arguments = "", "", 0
+
+    def __init__(self, host: Any, message: Dict[str, Any]) -> None:
+        self._host = host
+        self._message = message
+        self._block = Block(host.memory_fd, message["offset"], message["block_bytes"])
+        self._payload = self._block.view[shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY :]
+        self._function: Any = None
+        self._count = 0
+
+    def ask(self, *arguments: Any) -> Any:
+        """Calls the function with as many of the arguments as it takes."""
+        return self._function(*arguments[: self._count])
+
+    def serve(self, kind: int) -> None:
+        """Answers a request of this kind."""
+        header = self._block.header
+        self._block.begin()
+        try:
+            if kind != shm.KIND_CALL:
+                raise RuntimeError(f"request {kind} is none of a function")
+            if self._function is None:
+                self._function, self._count = self._make()
+            if header[shm.BLOCK_CALL_COUNT] > 0:
+                self.call(header, header[shm.BLOCK_CALL_SEED_LOW] | header[shm.BLOCK_CALL_SEED_HIGH] << 32)
+        except Stop:
+            raise
+        except BaseException as error:  # also SystemExit: a function does not end its neighbours
+            self._block.fail(self.what, error)
+
+    def _make(self) -> Tuple[Callable[..., Any], int]:
+        function = self.find()
+        return function, _count_arguments(f"{self.what} {self._message[self.key]}", function, self.most_arguments)
+
+    def find(self) -> Callable[..., Any]:
+        """The function that the worker's message names."""
+        return find_callable(self.what, self._message[self.key])
+
+    def call(self, header: Any, seed: int) -> None:
+        """Calls it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes what has a close()."""
+        function, self._function = self._function, None
+        close = getattr(function, "close", None)
+        if callable(close):
+            close()
+
+
+class MappingFunction(Function):
+    """Text in, text out."""
+
+    what, key, most_arguments = "mapping function", "mapping", 3
+
+    def call(self, header: Any, seed: int) -> None:
+        question = json.loads(bytes(self._payload[: header[shm.BLOCK_CALL_COUNT]]))
+        worker = Worker(question)
+        self._host.seed_globals((seed + worker.worker_index) & 0x7FFFFFFF)
+        answer = self.ask(question["agent_id"], Episode(seed, question), worker)
+        if not isinstance(answer, str):
+            raise BadOutput(f"got {answer!r:.100} ({type(answer).__name__}), expected a policy's id, a str")
+        data = answer.encode("utf-8", "replace")[:1024]
+        self._payload[: len(data)] = data
+        header[shm.BLOCK_CALL_COUNT] = len(data)
+
+
+class Policy(Function):
+    """Rows in, actions out."""
+
+    what, key, most_arguments = "policy", "policy", 2
+
+    def __init__(self, host: Any, message: Dict[str, Any]) -> None:
+        super().__init__(host, message)
+        self._observations: Space = parse(message["observation_space"])
+        self._actions: Space = parse(message["action_space"])
+        count, payload = message["rows"], self._payload
+        self._keys = np.frombuffer(payload, np.uint32, 4 * count, message["keys"]).reshape(count, 4)
+        size = self._observations.flat_size
+        self._obs = np.frombuffer(payload, self._observations.flat_dtype, size * count, message["obs"]).reshape(count, size)
+        self._mask = None
+        if message["mask_size"]:
+            size = message["mask_size"]
+            self._mask = np.frombuffer(payload, np.uint8, size * count, message["mask"]).reshape(count, size)
+        size = self._actions.action_words
+        self._words = np.frombuffer(payload, np.int32, size * count, message["actions"]).reshape(count, size)
+        self._floats = self._words.view(np.float32)
+
+    def find(self) -> Callable[..., Any]:
+        found = super().find()
+        if inspect.isclass(found):
+            offered = {
+                "observation_space": self._observations.gymnasium,
+                "action_space": self._actions.gymnasium,
+                "policy_id": lambda: self._message["policy_id"],
+            }
+            taken = inspect.signature(found).parameters
+            found = found(**{key: offer() for key, offer in offered.items() if key in taken})
+            if not callable(found):
+                raise BadOutput(
+                    f"{self.what} {self._message[self.key]}: its objects cannot be called, expected a method __call__"
+                )
+        return found
+
+    def call(self, header: Any, seed: int) -> None:
+        count = header[shm.BLOCK_CALL_COUNT]
+        self._host.seed_globals(seed & 0x7FFFFFFF)
+        mask = None if self._mask is None else self._mask[:count].copy()
+        rows = Rows(self._keys[:count].copy(), mask, bool(header[shm.BLOCK_CALL_DETERMINISTIC]), seed)
+        self._write(self.ask(self._observations.unflatten_rows(self._obs[:count]), rows), count)
+
+    def _write(self, actions: Any, count: int) -> None:
+        try:
+            given = len(actions)
+        except TypeError:
+            raise BadOutput(f"got {type(actions).__name__}, expected actions, one a row") from None
+        if given != count:
+            raise BadOutput(f"got {given} actions, expected {count}, one a row")
+        for row in range(count):
+            try:
+                self._actions.encode(actions[row], self._words[row], self._floats[row])
+            except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+                raise BadOutput(f"row {row}: action {actions[row]!r:.100}: {error}") from error
+
+
+def make_function(host: Any, message: Dict[str, Any]) -> Function:
+    """What a "map" message of the worker describes."""
+    return (MappingFunction if "mapping" in message else Policy)(host, message)

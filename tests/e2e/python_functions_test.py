@@ -1,0 +1,112 @@
+"""Mapping functions and policies in Python: trained against, played in evaluations, asked over the network, and killed."""
+
+import json
+import os
+import subprocess
+
+import harness
+
+GAME = """
+env:
+  name: rock_paper_scissors
+  python: {interpreter: PYTHON, path: PATH, step_timeout_s: 5}
+algorithm: {name: ppo, train_batch_size: 500, minibatch_size: 250, num_epochs: 10, lr: 3.0e-3}
+model: {actor_hidden_sizes: [32], critic_hidden_sizes: [32]}
+num_workers: WORKERS
+num_envs_per_worker: 10
+learner_threads: 2
+seed: 5
+experiment: {checkpoint_interval: 1000}
+evaluation: {episodes: 100}
+multi_agent:
+  policies: {main: {}, other: {class: "python:opponents:OPPONENT"}}
+  policy_mapping: {function: "python:opponents:choose"}
+stop: {env_steps: STEPS}
+"""
+
+OPPONENTS = """
+import os
+import signal
+
+import numpy as np
+
+calls = 0
+
+
+def choose(agent_id, episode, worker):
+    return "main" if agent_id == "player_0" else next(name for name in worker.policies if name != "main")
+
+
+def paper(observations, rows):
+    assert observations.shape == (len(observations), 7) and rows.agent_slots.tolist() == [1] * len(observations)
+    return np.ones(len(observations), np.int64)
+
+
+def mortal(observations, rows):
+    global calls
+    calls += 1
+    if calls == 150:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return paper(observations, rows)
+
+
+def angry(observations, rows):
+    raise RuntimeError("I do not play")
+"""
+
+
+class PythonFunctionsTest(harness.RunningTestCase):
+    def game(self, opponent, steps, workers):
+        self.write("opponents.py", OPPONENTS)
+        text = GAME.replace("PYTHON", os.environ["TROUPE_TEST_PYTHON"]).replace("PATH", self.folder)
+        return self.write(f"{opponent}.yaml", text.replace("OPPONENT", opponent).replace("STEPS", str(steps))
+                          .replace("WORKERS", str(workers)))
+
+    def test_trains_against_a_python_policy_that_a_python_function_maps(self):
+        self.troupe("train", self.game("paper", 8000, 1), "--name", "run")
+        summary = self.summary("run")
+        self.assertGreater(summary["evaluation"]["agents"]["player_0"]["mean"], 5, "chance gives 0")
+        self.assertEqual(summary["rows"]["trained"], 2 * 8000, "rows of both are counted")
+        self.assert_rows_add_up(summary["rows"])
+        result = json.loads(self.troupe("evaluate", "runs/run", "--episodes", "20", "--json").stdout.splitlines()[-1])
+        self.assertGreater(result["agents"]["player_0"]["mean"], 5)
+        self.assertEqual(self.tensors_of("other"), [], "there is nothing to keep of it")
+
+        socket = f"unix:{self.path('serve.sock')}"
+        self.log = open(self.path("log"), "w+")
+        self.addCleanup(self.log.close)
+        server = subprocess.Popen([self.program, "serve", "runs/run", "--listen", socket], cwd=self.folder, stderr=self.log)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
+        with self.subTest("a Python policy answers queries, too"):
+            answer = self.troupe("query", socket, "--policy", "other", "--obs", "[0, 0, 0, 0, 0, 0, 0]", "--agent-slot", "1", "--json")
+            self.assertEqual(json.loads(answer.stdout.splitlines()[-1])["actions"], [1])
+
+    def tensors_of(self, policy):
+        return [name for name, _ in self.tensors("runs", "run", "checkpoints", "8000") if name.startswith(f"{policy}/")]
+
+    def test_a_process_that_dies_costs_episodes_and_no_more(self):
+        self.troupe("train", self.game("mortal", 6000, 2), "--name", "run", "--set", "evaluation.at_end=false")
+        summary = self.summary("run")
+        self.assertEqual(summary["env_steps"], 6000)
+        self.assert_rows_add_up(summary["rows"])
+
+    def test_what_is_wrong_is_said_at_once(self):
+        config = self.game("paper", 1000, 0)
+        for key, value, text in (
+            ("multi_agent.policy_mapping.function", "python:opponents:chose", "'chose' is no attribute of module opponents, did you mean choose"),
+            ("multi_agent.policy_mapping.function", "python:opponents", 'got "python:opponents", expected python:MODULE:NAME'),
+            ("multi_agent.policies.other.class", "python:nobody:paper", "there is no module nobody"),
+            ("env.python.interpreter", "no_python", "no_python, which is not on the PATH"),
+        ):
+            done = self.troupe("train", config, "--name", "bad", "--set", f"{key}={value}", ok=False)
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertIn(text, done.stderr)
+        done = self.troupe("train", self.game("angry", 1000, 0), "--name", "angry", ok=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("RuntimeError: I do not play", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
