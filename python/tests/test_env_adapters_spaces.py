@@ -275,6 +275,39 @@ class SpacesTest(unittest.TestCase):
                     self.assertEqual(bits[first + category], 1)
 
     @unittest.skipUnless(importlib.util.find_spec("gymnasium"), "gymnasium is not installed")
+    def test_native_environments_spaces_are_the_same_the_other_way_round(self):
+        for text in (
+            "Box(-1, 1, [2, 3])",
+            "Box(0, 255, [2, 2, 1], uint8)",
+            "Box([0, -5], [1, 5], [2], int32)",
+            "Discrete(4, -2)",
+            "MultiDiscrete([3, 2])",
+            "MultiBinary(3)",
+            "Dict{z: Box(-1, 1, [2]), a: Tuple(Discrete(4, 2), MultiDiscrete([3, 2])), m: MultiBinary(3)}",
+        ):
+            space = native.parse(text)
+            gym = space.gymnasium()
+            gym.seed(5)
+            description = spaces.describe(gym)
+            codec = SpaceCodec(description)
+            with self.subTest(text):
+                self.assertEqual(native.parse(spaces.to_text(description)), space)
+                self.assertEqual(
+                    (codec.flat_size, codec.flat_dtype, codec.action_words, codec.mask_size),
+                    (space.flat_size, np.dtype(space.flat_dtype).name, space.action_words, space.mask_size),
+                )
+                for _ in range(20):
+                    value = gym.sample()
+                    row = np.empty(codec.flat_size, codec.flat_dtype)
+                    codec.flatten_into(value, row)
+                    again = np.empty_like(row)
+                    codec.flatten_into(space.unflatten(row), again)
+                    np.testing.assert_array_equal(again, row)
+                    words = np.zeros(space.action_words, np.int32)
+                    space.encode(value, words, words.view(np.float32))
+                    np.testing.assert_equal(codec.unflatten_action(words), value)
+
+    @unittest.skipUnless(importlib.util.find_spec("gymnasium"), "gymnasium is not installed")
     def test_rows_are_gymnasiums(self):
         from gymnasium import spaces as gym
 

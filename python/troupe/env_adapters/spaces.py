@@ -1,4 +1,5 @@
-"""Spaces of Python environments: as JSON, as flat rows, and actions back from words.
+"""Spaces of Python environments: as JSON, as flat rows, and actions back from words. The other way round, for native
+environments in Python: troupe.envs.spaces.
 
 The layout is that of lib/space: a Box as it is, Discrete and MultiDiscrete one-hot, MultiBinary 0/1, Dict (keys in the
 order of their bytes) and
