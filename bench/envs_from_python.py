@@ -64,16 +64,18 @@ def parallel(env):
 def aec(env):
     env.reset(seed=0)
     draws = [{agent: env.action_space(agent).sample() for agent in env.possible_agents} for _ in range(97)]
-    agents = len(env.possible_agents)
 
     def play() -> int:
         env.reset()
-        turns = 0
+        acted = dict.fromkeys(env.possible_agents, 0)
         for agent in env.agent_iter():
             _, _, terminated, truncated, _ = env.last()
-            env.step(None if terminated or truncated else draws[turns % 97][agent])
-            turns += 1
-        return turns // agents - 1
+            if terminated or truncated:
+                env.step(None)
+            else:
+                env.step(draws[acted[agent] % 97][agent])
+                acted[agent] += 1
+        return max(acted.values())  # who is there longest acts in every env step
 
     return play
 

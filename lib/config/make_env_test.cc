@@ -2,11 +2,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
+#include "lib/env/slot_buffers.h"
 
 namespace troupe::config {
 namespace {
@@ -68,6 +72,52 @@ TEST(MakePythonEnvTest, WhatIsWrongIsSaidWithItsPlace) {
               AllOf(HasSubstr("env.python.step_timeout_s: got 0"), HasSubstr("expected a number in (0, 86400]")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.processes=2000"}).status().message()),
               HasSubstr("env.python.processes: got 2000"));
+}
+
+/// The agents' observation space, mask and state after a reset of an environment of dict_observations.py. `options`:
+/// further keys of `env`.
+std::string Shown(const std::string& kind, const std::string& keys, const std::string& options = "") {
+  const std::string yaml =
+      absl::StrCat("env: {name: \"python:dict_observations:", kind, "\", args: {keys: \"", keys,
+                   "\"}, python: {interpreter: " TROUPE_TEST_PYTHON ", path: " TROUPE_SOURCE_DIR "/lib/config/testing}",
+                   options, "}");
+  const absl::StatusOr<ResolvedRun> run = Resolve(yaml);
+  if (!run.ok()) return run.status().ToString();
+  const auto env = MakeEnv(run->env, env::EnvRegistry());
+  if (!env.ok()) return env.status().ToString();
+  const env::EnvSpec& spec = (*env)->spec();
+  env::SlotBuffers got(spec, 1);
+  const absl::Status reset = (*env)->Reset({}, got.BeginStep(0));
+  if (!reset.ok()) return reset.ToString();
+  std::string text;
+  for (int32_t slot = 0; slot < spec.num_agents(); ++slot) {
+    const env::AgentSpec& agent = spec.possible_agents[static_cast<size_t>(slot)];
+    absl::StrAppend(&text, slot > 0 ? "; " : "", agent.observation_space.ToString());
+    if (agent.has_action_mask) absl::StrAppend(&text, " mask ", absl::StrJoin(got.action_mask(0, slot), " "));
+    if (spec.state_kind != env::StateKind::kNone) {
+      absl::StrAppend(&text, " state ", absl::StrJoin(got.state(0, slot), " "));
+    }
+  }
+  return text;
+}
+
+TEST(MakePythonEnvTest, KeysOfDictObservations) {
+  const std::string box = "Box(0, 1, [2])";
+  const std::string masked = box + " mask 0 1 1";
+  EXPECT_EQ(Shown("Gymnasium", "action_mask"), masked);
+  EXPECT_EQ(Shown("Gymnasium", "legal", ", action_mask_key: legal"), masked);
+  EXPECT_EQ(Shown("Gymnasium", "legal"), "Dict{legal: Box(0, 1, [3]), observation: Box(0, 1, [2])}");
+  // One agent's state is what it observes.
+  EXPECT_EQ(Shown("Gymnasium", "state"), "Dict{observation: Box(0, 1, [2]), state: Box(0, 1, [3])}");
+  for (const std::string kind : {"Parallel", "Dicts"}) {
+    EXPECT_EQ(Shown(kind, "action_mask"), masked + "; " + masked) << kind;
+    EXPECT_EQ(Shown(kind, "legal", ", action_mask_key: legal"), masked + "; " + masked) << kind;
+    const std::string all = masked + " state 0 1 1";
+    EXPECT_EQ(Shown(kind, "action_mask,state"), all + "; " + all) << kind;
+    EXPECT_EQ(Shown(kind, "legal,world", ", action_mask_key: legal, state_key: world"), all + "; " + all) << kind;
+    // `action_mask` and `state` are taken before: other keys come on top of them.
+    EXPECT_EQ(Shown(kind, "action_mask,legal,state", ", action_mask_key: legal, state_key: \"\""), all + "; " + all);
+  }
 }
 
 }  // namespace

@@ -42,8 +42,7 @@ class CheckedEnv final : public MultiAgentEnv {
   /// FAILED_PRECONDITION without a Start that worked.
   absl::Status Finish(StepWriter& out) override;
 
-  /// Episodes that this ended because `__all__` was missing, since it was made.
-  int64_t missing_all_count() const { return missing_all_count_; }
+  int64_t missing_all_count() const override { return missing_all_count_ + env_->missing_all_count(); }
   MultiAgentEnv& inner() { return *env_; }
 
  private:
@@ -80,8 +79,8 @@ class CheckedEnv final : public MultiAgentEnv {
   bool running_ = false;  ///< between a Reset that worked and the episode's end or an error
   bool failed_ = false;   ///< the last call returned an error
   InFlight in_flight_ = InFlight::kNone;
-  int32_t live_ = 0;  ///< agents that were observed and are not done
-  int64_t missing_all_count_ = 0;
+  int32_t live_ = 0;               ///< agents that were observed and are not done
+  int64_t missing_all_count_ = 0;  ///< of the episodes that this one ended
 };
 
 }  // namespace troupe::env

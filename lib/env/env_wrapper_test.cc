@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/env/agent_groups.h"
 #include "lib/env/conformance.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/env/testing/call.h"
@@ -144,6 +145,31 @@ TEST(EnvWrapperTest, HalvesArePassedOn) {
   ASSERT_TRUE(env->Finish(got.BeginStep(0)).ok());
   ASSERT_TRUE(bare.Step().ok());
   EXPECT_EQ(Text(got), Text(bare.got()));
+}
+
+TEST(EnvWrapperTest, EpisodesThatEndedWithoutAllAreCountedOnceBehindEveryWrapper) {
+  const auto forgetful = [] {
+    return std::make_unique<ScriptedEnv>(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {
+      for (int32_t slot = 0; slot < 2; ++slot) {
+        ObserveAs(out, slot, 0);
+        if (t == 1) out.TerminateAgent(AgentSlot(slot));
+      }
+      return absl::OkStatus();
+    });
+  };
+  auto groups = WithAgentGroups(Wrapped(forgetful()), {{.name = "team", .agents = {"agent_0", "agent_1"}}});
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  std::unique_ptr<MultiAgentEnv> made[] = {forgetful(), Wrapped(Wrapped(forgetful())), *std::move(groups)};
+  for (std::unique_ptr<MultiAgentEnv>& env : made) {
+    Called checked(std::move(env));
+    EXPECT_EQ(checked.env().missing_all_count(), 0);
+    for (int episode = 1; episode <= 2; ++episode) {
+      ASSERT_TRUE(checked.Reset().ok());
+      ASSERT_TRUE(checked.Step().ok());
+      EXPECT_TRUE(checked.got().all_terminated(0));
+      EXPECT_EQ(checked.env().missing_all_count(), episode);
+    }
+  }
 }
 
 TEST(EnvWrapperTest, TheEnvironmentIsHeldToItsContractOnce) {

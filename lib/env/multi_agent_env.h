@@ -93,6 +93,10 @@ class MultiAgentEnv {
   virtual absl::Status StartStep(ActionRows /*actions*/) { return NotInHalves(); }
   virtual absl::Status Finish(StepWriter& /*out*/) { return NotInHalves(); }
 
+  /// Episodes since it was made that ended because every agent was done, without `__all__`. CheckedEnv counts them; who
+  /// stands before another environment gives what was counted there, too.
+  virtual int64_t missing_all_count() const { return 0; }
+
  private:
   absl::Status NotInHalves() const;
 };

@@ -173,6 +173,18 @@ TEST(PluginEnvTest, SlotsAndColumnsThatDoNotExistAreRefused) {
   EXPECT_THAT(Broken("wrong column").second, HasSubstr("set_info for column 0, but the spec has 0 info columns"));
 }
 
+TEST(PluginEnvTest, TheHeaderReadsNothingOfASlotThatDoesNotExist) {
+  EXPECT_THAT(Broken("values of no slot").second,
+              HasSubstr("step 3: the observation of agent slot 1, expected 0 to 0"));
+  EXPECT_THAT(Broken("values of a negative slot", 0).second,
+              HasSubstr("step 0: the observation of agent slot -1, expected 0 to 0"));
+  EXPECT_THAT(Broken("mask size of no slot").second, HasSubstr("the action mask of agent slot 1, expected 0 to 0"));
+  EXPECT_THAT(Broken("action of no slot").second, HasSubstr("the action of agent slot 1, expected 0 to 0"));
+  EXPECT_THAT(Broken("action of a negative slot").second, HasSubstr("the action of agent slot -1, expected 0 to 0"));
+  EXPECT_THAT(Broken("waiting agent").second,
+              HasSubstr("step 3: the action of agent slot 1, which does not act in this step"));
+}
+
 TEST_F(PluginFileTest, FilesThatAreNoPlugin) {
   const absl::Status missing = LoadError((folder_ / "none.so").string());
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);

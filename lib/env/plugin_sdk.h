@@ -124,23 +124,48 @@ class Random {
   uint64_t state_ = 0;
 };
 
-/// What the agents do in a step, by slot (the order of AddAgent). Valid during the call.
+namespace internal {
+
+/// Throws std::out_of_range for a slot that no agent has; `what` was asked of it.
+inline void CheckSlot(const char* what, int slot, int num_agents) {
+  if (slot >= 0 && slot < num_agents) return;
+  throw std::out_of_range(std::string(what) + " of agent slot " + std::to_string(slot) + ", expected 0 to " +
+                          std::to_string(num_agents - 1));
+}
+
+}  // namespace internal
+
+/// What the agents do in a step, by slot (the order of AddAgent). A slot that no agent has is a std::out_of_range.
+/// Valid during the call.
 class Actions {
  public:
-  explicit Actions(const TroupeActionWord* const* rows) : rows_(rows) {}
-  bool acts(int slot) const { return rows_[slot] != nullptr; }
-  /// A word of an agent that acts: of a discrete or of a continuous part of its action space.
-  int discrete(int slot, int word = 0) const { return rows_[slot][word].i32; }
-  float continuous(int slot, int word = 0) const { return rows_[slot][word].f32; }
+  Actions(const TroupeActionWord* const* rows, int num_agents) : rows_(rows), num_agents_(num_agents) {}
+  bool acts(int slot) const { return Row(slot) != nullptr; }
+  /// A word of an agent that acts (another one's is a std::logic_error): of a discrete or of a continuous part of its
+  /// action space.
+  int discrete(int slot, int word = 0) const { return Word(slot, word).i32; }
+  float continuous(int slot, int word = 0) const { return Word(slot, word).f32; }
 
  private:
+  const TroupeActionWord* Row(int slot) const {
+    internal::CheckSlot("the action", slot, num_agents_);
+    return rows_[slot];
+  }
+  const TroupeActionWord& Word(int slot, int word) const {
+    const TroupeActionWord* const row = Row(slot);
+    if (row != nullptr) return row[word];
+    throw std::logic_error("the action of agent slot " + std::to_string(slot) + ", which does not act in this step");
+  }
+
   const TroupeActionWord* const* const rows_;
+  const int num_agents_;
 };
 
-/// Where Reset and Step write what they bring (docs/environments.md, the contract). Valid during the call.
+/// Where Reset and Step write what they bring (docs/environments.md, the contract). Troupe refuses what is written for
+/// a slot that no agent has; a size of its rows is a std::out_of_range. Valid during the call.
 class Writer {
  public:
-  explicit Writer(const TroupeStepWriter& out) : out_(out) {}
+  Writer(const TroupeStepWriter& out, int num_agents) : out_(out), num_agents_(num_agents) {}
 
   /// The agent is ready, it acts next: its row of observation_size(slot) floats; write all of them.
   float* Observe(int slot) { return static_cast<float*>(out_.observe(out_.context, slot)); }
@@ -166,8 +191,14 @@ class Writer {
   void SetAgentMask(int slot, bool active) { out_.set_agent_mask(out_.context, slot, active ? 1 : 0); }
   void SetInfo(int slot, int column, double value) { out_.set_info(out_.context, slot, column, value); }
 
-  size_t observation_size(int slot) const { return static_cast<size_t>(out_.observation_sizes[slot]); }
-  size_t action_mask_size(int slot) const { return static_cast<size_t>(out_.action_mask_sizes[slot]); }
+  size_t observation_size(int slot) const {
+    internal::CheckSlot("the observation", slot, num_agents_);
+    return static_cast<size_t>(out_.observation_sizes[slot]);
+  }
+  size_t action_mask_size(int slot) const {
+    internal::CheckSlot("the action mask", slot, num_agents_);
+    return static_cast<size_t>(out_.action_mask_sizes[slot]);
+  }
 
  private:
   static void CheckSize(const std::string& what, size_t got, uint64_t expected) {
@@ -175,6 +206,7 @@ class Writer {
     throw std::logic_error(what + " has " + std::to_string(got) + " elements, expected " + std::to_string(expected));
   }
   const TroupeStepWriter& out_;
+  const int num_agents_;
 };
 
 /// Base class of environments. The constructor takes `Args&`, reads its arguments and describes itself with the
@@ -185,6 +217,7 @@ class Environment {
   virtual void Reset(const Seed& seed, Writer& out) = 0;
   virtual void Step(const Actions& actions, Writer& out) = 0;
 
+  int num_agents() const { return static_cast<int>(agents_.size()); }
   /// plugin_abi.h's JSON.
   std::string SpecJson() const {
     std::string json = "{\"agents\": [";
@@ -463,15 +496,17 @@ class Library {
   static int32_t Reset(TroupeEnv* env, const TroupeEpisodeSeed* seed, const TroupeStepWriter* out,
                        TroupeEnvError* error) {
     return Guarded(error, [&] {
-      Writer writer(*out);
-      Of(env)->environment->Reset(*seed, writer);
+      Environment& environment = *Of(env)->environment;
+      Writer writer(*out, environment.num_agents());
+      environment.Reset(*seed, writer);
     });
   }
   static int32_t Step(TroupeEnv* env, const TroupeActionWord* const* actions, const TroupeStepWriter* out,
                       TroupeEnvError* error) {
     return Guarded(error, [&] {
-      Writer writer(*out);
-      Of(env)->environment->Step(Actions(actions), writer);
+      Environment& environment = *Of(env)->environment;
+      Writer writer(*out, environment.num_agents());
+      environment.Step(Actions(actions, environment.num_agents()), writer);
     });
   }
   static void Destroy(TroupeEnv* env) { delete Of(env); }

@@ -14,7 +14,7 @@ if HAVE_NUMPY:
     import numpy as np
     from fake_envs import BOX, Dicts, Gym, Lists, obs, row, shown
 
-    from troupe.env_adapters import EnvAdapterError
+    from troupe.env_adapters import EnvAdapterError, spaces
     from troupe.env_adapters.recognize import adapt
 
 NO = {"a": False, "b": False}
@@ -304,6 +304,39 @@ class GymnasiumTest(unittest.TestCase):
             adapter = adapt("x", Lists([(first, {}), step]))
             adapter.reset(1)
             self.assertRaisesRegex(EnvAdapterError, "environment x, step 1: " + message, adapter.step, [1, 1])
+
+    def test_a_list_called_agents_makes_no_other_kind(self):
+        """What reset gives and what the spaces are by decides."""
+        both = fake.Dict({"left": BOX, "right": BOX})
+        one, two = (obs(1), {}), ({"left": obs(1), "right": obs(2)}, {})
+        three = fake.Discrete(3)
+
+        class NoGym(Dicts):
+            possible_agents: list
+
+        for kind in (Gym, NoGym):
+            for first, space, action, agents in [
+                (one, BOX, three, ["hunter", "prey"]),
+                (one, BOX, three, [np.zeros(2), np.ones(2)]),
+                (one, BOX, three, [object()]),
+                (two, both, three, ["hunter", "prey"]),
+                (two, both, fake.Dict({"left": three, "right": three}), ["hunter", "prey"]),
+            ]:
+                with self.subTest(kind=kind, space=space, agents=agents):
+                    env = kind([first], space=space, action=action)
+                    env.__dict__.pop("possible_agents", None)
+                    env.agents = agents
+                    described = adapt("x", env).description.agents
+                    self.assertEqual([a.id for a in described], ["agent_0"])
+                    self.assertEqual(described[0].observation_space, spaces.describe(space))
+            shared = fake.Dict({"x": BOX, "y": BOX})
+            for first, space in [(two, BOX), (({"right": {"x": obs(1), "y": obs(2)}}, {}), shared)]:
+                with self.subTest(kind=kind, space=space):
+                    env = kind([first], space=space)
+                    env.possible_agents = ["left", "right"]
+                    described = adapt("x", env).description.agents
+                    self.assertEqual([a.id for a in described], ["left", "right"])
+                    self.assertEqual(described[0].observation_space, spaces.describe(space))
 
     def test_tuples_of_one_agent_are_one_agents(self):
         env = Lists([((obs(1), obs(2)), {}), ((obs(3), obs(4)), 1.0, False, False, {})])

@@ -3,6 +3,7 @@ Gymnasium where it is installed.
 """
 
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ if HAVE_NUMPY:
 
     from troupe.env_adapters import spaces
     from troupe.env_adapters.spaces import SpaceCodec, SpaceError
+    from troupe.envs import spaces as native
 
 
 def flat(space, value, fill=7):
@@ -228,6 +230,9 @@ class SpacesTest(unittest.TestCase):
         self.assertEqual(mask(fake.MultiDiscrete([2, 3]), ([0, 1], None)), [0, 1, 1, 1, 1])
         self.assertEqual(mask(fake.MultiDiscrete([2, 2]), ([0, 1], [1, 0])), [0, 1, 1, 0])
         self.assertEqual(mask(fake.MultiBinary(2), [1, 0, 0, 1]), [1, 0, 0, 1])
+        self.assertEqual(mask(fake.MultiBinary([1, 3]), [[0, 1, 2]]), [1, 0, 0, 1, 1, 1])
+        bits = fake.Tuple([fake.MultiBinary(2), fake.MultiBinary(2)])
+        self.assertEqual(mask(bits, ([2, 0], [1, 2])), [1, 1, 1, 0, 0, 1, 1, 1])
         nested = fake.Dict({"move": fake.Discrete(2), "aim": fake.Tuple([fake.Box(0, 1, (3,)), fake.Discrete(2)])})
         self.assertEqual(mask(nested, {"move": [0, 1]}), [1, 1, 0, 1], "aim comes first, and has no mask")
         self.assertEqual(mask(nested, {"move": [0, 1], "aim": (None, [1, 0])}), [1, 0, 0, 1])
@@ -240,12 +245,67 @@ class SpacesTest(unittest.TestCase):
             (fake.Discrete(3), np.array([-1, 1, 0], np.int8), "zeros and ones"),
             (fake.Discrete(3), "abc", "expected 3 bytes"),
             (fake.MultiDiscrete([2, 3]), ([1, 0],), "or 2 arrays"),
+            (fake.MultiBinary(2), [0, 1, 2, 0], "zeros and ones"),
+            (fake.MultiBinary(2), [0, 3], r"expected 4 bytes, or of shape \(2,\) 0 and 1 for only this value"),
+            (fake.MultiBinary([1, 2]), [0, 1], r"of shape \(1, 2\)"),
             (nested, {"moved": [0, 1]}, "key 'moved'"),
             (nested, {"aim": (None,)}, "tuple of 2"),
             (nested, {"aim": ([1], [1, 1])}, "mask for a continuous action"),
         ]:
             with self.subTest(message), self.assertRaisesRegex(SpaceError, message):
                 mask(space, value)
+
+    @unittest.skipUnless(importlib.util.find_spec("gymnasium"), "gymnasium is not installed")
+    def test_masks_are_those_of_gymnasiums_sample(self):
+        """Both ways: what a native environment's mask is read as, a Python environment's is written from."""
+        space = native.parse("Tuple(Discrete(2, start=3), MultiDiscrete([1, 2]), MultiBinary(2), Box(0, 1, [1]))")
+        gym = space.gymnasium()
+        codec = SpaceCodec(spaces.describe(gym))
+        rows = {mask: np.array(mask, dtype=np.uint8) for mask in itertools.product((0, 1), repeat=space.mask_size)}
+        allowed = [m for m in rows if all(any(m[first:end]) for first, end in codec.mask_leaves)]
+        self.assertEqual(len(allowed), 3 * 1 * 3 * 3 * 3)
+        for bits in allowed:
+            mask = space.mask(rows[bits])
+            with self.subTest(mask=mask):
+                np.testing.assert_array_equal(codec.flatten_mask(mask), rows[bits])
+                words = np.zeros(space.action_words, dtype=np.int32)
+                space.encode(gym.sample(mask), words, words.view(np.float32))
+                categories = [words[0] - 3, words[1], words[2], words[3], words[4]]
+                for (first, _), category in zip(codec.mask_leaves, categories):
+                    self.assertEqual(bits[first + category], 1)
+
+    @unittest.skipUnless(importlib.util.find_spec("gymnasium"), "gymnasium is not installed")
+    def test_native_environments_spaces_are_the_same_the_other_way_round(self):
+        for text in (
+            "Box(-1, 1, [2, 3])",
+            "Box(0, 255, [2, 2, 1], uint8)",
+            "Box([0, -5], [1, 5], [2], int32)",
+            "Discrete(4, -2)",
+            "MultiDiscrete([3, 2])",
+            "MultiBinary(3)",
+            "Dict{z: Box(-1, 1, [2]), a: Tuple(Discrete(4, 2), MultiDiscrete([3, 2])), m: MultiBinary(3)}",
+        ):
+            space = native.parse(text)
+            gym = space.gymnasium()
+            gym.seed(5)
+            description = spaces.describe(gym)
+            codec = SpaceCodec(description)
+            with self.subTest(text):
+                self.assertEqual(native.parse(spaces.to_text(description)), space)
+                self.assertEqual(
+                    (codec.flat_size, codec.flat_dtype, codec.action_words, codec.mask_size),
+                    (space.flat_size, np.dtype(space.flat_dtype).name, space.action_words, space.mask_size),
+                )
+                for _ in range(20):
+                    value = gym.sample()
+                    row = np.empty(codec.flat_size, codec.flat_dtype)
+                    codec.flatten_into(value, row)
+                    again = np.empty_like(row)
+                    codec.flatten_into(space.unflatten(row), again)
+                    np.testing.assert_array_equal(again, row)
+                    words = np.zeros(space.action_words, np.int32)
+                    space.encode(value, words, words.view(np.float32))
+                    np.testing.assert_equal(codec.unflatten_action(words), value)
 
     @unittest.skipUnless(importlib.util.find_spec("gymnasium"), "gymnasium is not installed")
     def test_rows_are_gymnasiums(self):

@@ -208,6 +208,21 @@ class AECTest(unittest.TestCase):
             aec.step(None if terminated or truncated else aec.possible_agents.index(agent))
         self.assertEqual(got, expected)
 
+    def test_the_benchmark_counts_env_steps_as_the_parallel_form_has_them(self):
+        spec = importlib.util.spec_from_file_location("envs_from_python", os.path.join(ROOT, "..", "bench", "envs_from_python.py"))
+        bench = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bench)
+        for name in ("mpe/simple_spread", "cartpole"):  # agents that end together, and alone
+            counts = []
+            for form, env in ((bench.parallel, troupe.env(name)), (bench.aec, troupe.aec_env(name))):
+                for seed, agent in enumerate(env.possible_agents):
+                    env.action_space(agent).seed(seed)
+                play = form(env)
+                counts.append([play() for _ in range(5)])
+                env.close()
+            with self.subTest(name):
+                self.assertEqual(counts[0], counts[1])
+
     def test_who_was_not_observed_yet_sees_zeros(self):
         env = troupe.aec_env("testing/turn_based")
         env.reset(0)

@@ -13,6 +13,7 @@ Kuhn poker: every deal and every sequence of actions to its end, {"deal": [card,
 row], "rewards": [first, second]}; a row is the player's information state tensor.
 """
 import importlib
+import importlib.metadata
 import json
 import random
 from typing import Any, Dict, List, Optional
@@ -99,6 +100,6 @@ def kuhn_poker() -> List[Dict[str, Any]]:
 
 
 EnvLogger.suppress_output()  # what it says of illegal moves goes to standard output
-print(json.dumps({"packages": ["pettingzoo==" + pettingzoo.__version__, "open_spiel==2.0.2"],
+print(json.dumps({"packages": ["pettingzoo==" + pettingzoo.__version__, "open_spiel==" + importlib.metadata.version("open_spiel")],
                   "tic_tac_toe": board_games("tictactoe_v3"), "connect_four": board_games("connect_four_v3"),
                   "kuhn_poker": kuhn_poker()}, separators=(",", ":")))

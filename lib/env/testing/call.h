@@ -29,6 +29,7 @@ class Called {
   }
 
   std::vector<space::ActionWord>& action(size_t slot) { return actions_[slot]; }
+  const CheckedEnv& env() const { return env_; }
   const EnvSpec& spec() const { return env_.spec(); }
   const SlotBuffers& got() const { return buffers_; }
   std::vector<float> Row(int32_t slot) const {

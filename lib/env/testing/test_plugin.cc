@@ -67,6 +67,7 @@ class Wrong final : public plugin::Environment {
  public:
   explicit Wrong(plugin::Args& args) : how_(args.String("how", "")), at_(static_cast<int>(args.Int("at", 3, -1, 100))) {
     AddAgent("agent_0", "Box(-1, 1, [2])", "Discrete(3)");
+    if (how_ == "waiting agent") AddAgent("agent_1", "Box(-1, 1, [2])", "Discrete(3)");
     SetMaxEpisodeSteps(10);
     if (at_ < 0) GoWrong(nullptr);
   }
@@ -74,8 +75,11 @@ class Wrong final : public plugin::Environment {
     step_ = 0;
     Write(out);
   }
-  void Step(const plugin::Actions&, plugin::Writer& out) override {
+  void Step(const plugin::Actions& actions, plugin::Writer& out) override {
     ++step_;
+    if (step_ == at_ && how_ == "action of no slot") actions.acts(1);
+    if (step_ == at_ && how_ == "action of a negative slot") actions.discrete(-1);
+    if (step_ == at_ && how_ == "waiting agent") actions.continuous(1);
     Write(out);
     if (step_ == 10) out.TerminateAll();
   }
@@ -105,6 +109,9 @@ class Wrong final : public plugin::Environment {
       out->AddReward(7, 1);
     }
     if (how_ == "negative slot") out->Observe(-1)[0] = 0;
+    if (how_ == "values of no slot") out->Observe(1, {0, 0});
+    if (how_ == "values of a negative slot") out->Observe(-1, {0, 0});
+    if (how_ == "mask size of no slot") out->action_mask_size(1);
     if (how_ == "wrong column") {
       out->Observe(0, {0, 0});
       out->SetInfo(0, 0, 1);

@@ -147,7 +147,8 @@ class CollectTreasure final : public ParticleEnv {
   /// The first collector that touches the treasure and has its hands free takes it.
   bool PickUp(size_t treasure) {
     for (size_t c = 0; c < options_.collectors; ++c) {
-      if (!Within(TreasuresSquared(c)[treasure], kCollectorSize + kTreasureSize) || holding_[c] != kNothing) continue;
+      if (!World::Within(TreasuresSquared(c)[treasure], kCollectorSize + kTreasureSize) || holding_[c] != kNothing)
+        continue;
       SetHolding(c, treasure_types_[treasure]);
       SetTreasure(treasure, treasure_types_[treasure], false);
       MeasureTreasure(treasure);
@@ -175,7 +176,7 @@ class CollectTreasure final : public ParticleEnv {
   bool Deliver(size_t collector) {
     if (holding_[collector] == kNothing) return false;
     const size_t deposit = options_.collectors + static_cast<size_t>(holding_[collector]);
-    if (!Within(AgentsSquared(collector)[deposit], kCollectorSize + kDepositSize)) return false;
+    if (!World::Within(AgentsSquared(collector)[deposit], kCollectorSize + kDepositSize)) return false;
     SetHolding(collector, kNothing);
     return true;
   }
@@ -183,7 +184,7 @@ class CollectTreasure final : public ParticleEnv {
   double CollectorReward(size_t agent) {
     const double* agents = AgentsSquared(agent);
     int touches = 0;
-    for (size_t c = 0; c < options_.collectors; ++c) touches += Within(agents[c], 2 * kCollectorSize) ? 1 : 0;
+    for (size_t c = 0; c < options_.collectors; ++c) touches += World::Within(agents[c], 2 * kCollectorSize) ? 1 : 0;
     touches -= 1;  // of itself
     double goal = 0;
     if (holding_[agent] != kNothing) {
@@ -277,11 +278,6 @@ class CollectTreasure final : public ParticleEnv {
       treasures_squared_[a * options_.treasures + treasure] =
           alive_[treasure] != 0 ? world().SquaredDistance(a, Entity(treasure)) : kGone * kGone;
     }
-  }
-
-  /// Whether bodies at this squared distance touch. The root decides, as in the original, but where it is far off.
-  static bool Within(double squared, double touch) {
-    return squared < touch * touch * 1.001 && std::sqrt(squared) < touch;
   }
 
   float* Code(size_t agent) { return codes_.data() + agent * 2 * types_; }

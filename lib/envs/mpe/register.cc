@@ -8,7 +8,6 @@
 #include "lib/base/log.h"
 #include "lib/envs/mpe/mpe_env.h"
 #include "lib/envs/mpe/scenarios.h"
-#include "lib/envs/mpe/simple_spread.h"
 
 namespace troupe::envs {
 namespace {
@@ -34,8 +33,7 @@ constexpr Scenario kScenarios[] = {
     {"mpe/simple_reference", "simple_reference_v3", "two agents tell each other where to go", MakeSimpleReference},
     {"mpe/simple_speaker_listener", "simple_speaker_listener_v4", "a speaker tells a listener where to go",
      MakeSimpleSpeakerListener},
-    {"mpe/simple_spread", "simple_spread_v3", "N agents cover N landmarks without colliding",
-     [](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<MpeEnv>> { return SimpleSpread::Make(std::move(args)); }},
+    {"mpe/simple_spread", "simple_spread_v3", "N agents cover N landmarks without colliding", MakeSimpleSpread},
     {"mpe/simple_tag", "simple_tag_v3", "adversaries chase faster good agents around obstacles", MakeSimpleTag},
     {"mpe/simple_world_comm", "simple_world_comm_v3", "simple_tag with food, forests and a leader that speaks",
      MakeSimpleWorldComm},

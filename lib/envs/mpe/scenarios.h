@@ -8,9 +8,9 @@
 
 namespace troupe::envs {
 
-// The environments of mpe2 1.1.1 but simple_spread (simple_spread.h), equal to the originals in dynamics, observations,
-// rewards, ends and options. ParticleEnv says what they share: actions, truncation, global state. docs/environments.md
-// gives arguments and observations. Each function reads mpe2's arguments; INVALID_ARGUMENT names the bad one.
+// The environments of mpe2 1.1.1, equal to the originals in dynamics, observations, rewards, ends and options.
+// ParticleEnv says what they share: actions, truncation, global state. docs/environments.md gives arguments and
+// observations. Each function reads mpe2's arguments; INVALID_ARGUMENT names the bad one.
 //
 // Positions in observations are relative to the observer unless they are its own; others are in the order of agents or
 // landmarks. d is a distance, d2 its square.
@@ -38,6 +38,13 @@ absl::StatusOr<std::unique_ptr<MpeEnv>> MakeSimpleReference(env::EnvArgs args);
 /// `mpe/simple_speaker_listener` (v4): the speaker knows to which of three landmarks the listener shall go. Reward of
 /// both: -d2.
 absl::StatusOr<std::unique_ptr<MpeEnv>> MakeSimpleSpeakerListener(env::EnvArgs args);
+
+/// `mpe/simple_spread` (v3; Lowe et al., "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments",
+/// 2017): N agents cover N landmarks and do not collide. Reward of an agent: (1 - local_ratio) * -(sum over landmarks
+/// of the d to the nearest agent) + local_ratio * -(number of agents that it touches). Ends on success when each
+/// landmark has an agent within 0.1. A curriculum stage counts from the next step on: 0, touching costs nothing; 1, it
+/// does.
+absl::StatusOr<std::unique_ptr<MpeEnv>> MakeSimpleSpread(env::EnvArgs args);
 
 /// `mpe/simple_tag` (v3): slower adversaries chase good agents around obstacles. Reward of an adversary: 10 for each
 /// good agent and adversary that touch; of a good agent: -10 for each adversary that touches it, and it pays for

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "lib/envs/mpe/assignment.h"
+#include "lib/envs/mpe/particle_env.h"
 #include "lib/envs/mpe/world.h"
 
 namespace troupe::envs {
@@ -26,6 +29,36 @@ class TargetMatch {
   std::vector<double> cost_;       ///< [agents, places]
   std::vector<double> distances_;  ///< of every agent to its place
   Assignment assignment_;
+};
+
+/// The arguments of an environment in which agents take places.
+struct TargetOptions {
+  size_t agents = 4;
+  bool terminate_on_success = false;
+  ParticleOptions common;
+
+  /// INVALID_ARGUMENT names the bad one of environment `name`'s arguments.
+  static absl::StatusOr<TargetOptions> Read(env::EnvArgs& args, const std::string& name);
+};
+
+/// N agents take places that landmarks say: `simple_formation` and `simple_line`. Everybody's reward is that of the
+/// match; observed are the own velocity and position and all landmarks.
+class TargetEnv : public ParticleEnv {
+ protected:
+  /// Agents "agent_0", … of `body` among `landmarks`.
+  TargetEnv(const std::string& name, const EntityTraits& body, std::vector<EntityTraits> landmarks,
+            const TargetOptions& options);
+
+  /// Writes target_x and target_y, after every step of the world.
+  virtual void PlaceTargets(TargetMatch& match) const = 0;
+
+ private:
+  void Score(absl::Span<double> rewards) final;
+  bool Succeeded() const final { return terminate_on_success_ && match_.Reached(); }
+  void Observe(size_t agent, ObservationRow& row) final;
+
+  const bool terminate_on_success_;
+  TargetMatch match_;
 };
 
 }  // namespace troupe::envs

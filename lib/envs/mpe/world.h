@@ -83,13 +83,13 @@ class World {
     return dx * dx + dy * dy;
   }
   double Distance(size_t a, size_t b) const { return std::sqrt(SquaredDistance(a, b)); }
-  /// Whether the bodies overlap, colliding or not.
-  bool Touch(size_t a, size_t b) const {
-    const double touch = traits_[a].size + traits_[b].size;
-    const double squared = SquaredDistance(a, b);
-    // The square first, since it is far almost always; the root decides, as in the original.
-    return squared < touch * touch * 1.001 && std::sqrt(squared) < touch;
+  /// Whether a distance of this square is less than `distance`. The square first, since it is far almost always; the
+  /// root decides, as in the original.
+  static bool Within(double squared, double distance) {
+    return squared < distance * distance * 1.001 && std::sqrt(squared) < distance;
   }
+  /// Whether the bodies overlap, colliding or not.
+  bool Touch(size_t a, size_t b) const { return Within(SquaredDistance(a, b), traits_[a].size + traits_[b].size); }
 
   /// Another force of a full action and another bound of the speed from the next step on.
   void SetPower(size_t agent, double accel, double max_speed);

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable
+from collections.abc import Hashable
+from typing import Any, Callable
 
 from troupe.env_adapters import spaces
 from troupe.env_adapters.aec import AecAdapter
 from troupe.env_adapters.base import EnvAdapter, EnvAdapterError
+from troupe.env_adapters.core import AdapterCore
 from troupe.env_adapters.dicts import ParallelAdapter, RllibAdapter
 from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter
+from troupe.env_adapters.seeding import Seeding
 
 #: Attributes of environments with lists that tell them from one agent whose spaces are Tuples.
 _SEVERAL = ("n_agents", "num_agents", "players", "agents", "possible_agents")
@@ -44,13 +47,7 @@ def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
             return ParallelAdapter(name, env, global_state)
         if _has_lists(env, observation, action):
             return ListAdapter(name, env, global_state)
-    agents = _rllib_agents(env, observation, action)
-    if (
-        agents is None
-        and multi_agent_env
-        or (agents is None and not _is_gym(env) and spaces.kind(observation) not in (None, "Dict"))
-    ):
-        agents = _agents_of_reset(env)
+    agents = _rllib_agents(name, env, multi_agent_env)
     if agents is not None:
         return RllibAdapter(name, env, agents, _rllib_spaces(env, agents), global_state)
     if spaces.kind(observation) is not None and spaces.kind(action) is not None:
@@ -98,15 +95,41 @@ def _children(space: Any) -> dict | None:
     return space.spaces if spaces.kind(space) == "Dict" else None
 
 
-def _rllib_agents(env: Any, observation: Any, action: Any) -> list | None:
+def _rllib_agents(name: str, env: Any, multi_agent_env: bool) -> list | None:
+    """The agents of an environment that gives dicts by agent, None for another kind. An attribute that may name agents
+    does not decide: environments of one agent have lists of that name, too.
+    """
+    observation, action = getattr(env, "observation_space", None), getattr(env, "action_space", None)
+    named, of_spaces = _named_agents(env), _agents_of_spaces(env, observation, action)
+    if named is None:
+        if of_spaces is not None:
+            return of_spaces
+        if multi_agent_env or (not _is_gym(env) and spaces.kind(observation) not in (None, "Dict")):
+            return _agents_of_reset(name, env)
+        return None
+    could_be_one_agent = spaces.kind(observation) is not None and spaces.kind(action) is not None
+    if multi_agent_env or not could_be_one_agent or not set(named).isdisjoint(of_spaces or ()):
+        return named
+    observed = _agents_of_reset(name, env)
+    if observed is None or (spaces.kind(observation) == "Dict" and not set(observed) <= set(named)):
+        return None
+    return named
+
+
+def _named_agents(env: Any) -> list | None:
     for attribute in _AGENT_ATTRIBUTES:
         found = getattr(env, attribute, None)
         if callable(found):
             found = found()
         if isinstance(found, (set, frozenset)):  # its order differs between processes
             found = sorted(found, key=lambda key: (len(str(key)), str(key)))
-        if isinstance(found, (list, tuple)) and found:
+        if isinstance(found, (list, tuple)) and found and all(isinstance(key, Hashable) for key in found):
             return list(found)
+    return None
+
+
+def _agents_of_spaces(env: Any, observation: Any, action: Any) -> list | None:
+    """The keys of spaces by agent."""
     for by_agent in (getattr(env, "observation_spaces", None), observation):
         children, actions = _children(by_agent), _children(getattr(env, "action_spaces", None) or action)
         if children and (isinstance(by_agent, dict) or (actions is not None and set(actions) == set(children))):
@@ -114,9 +137,9 @@ def _rllib_agents(env: Any, observation: Any, action: Any) -> list | None:
     return None
 
 
-def _agents_of_reset(env: Any) -> list | None:
-    """The agents of an environment that names them nowhere but in its first observations."""
-    returned = env.reset()
+def _agents_of_reset(name: str, env: Any) -> list | None:
+    """The keys of a first reset's observations, where they are a dict."""
+    returned = Seeding(env).reset(AdapterCore(name, env, global_state=False), env, 0)
     observations = returned[0] if isinstance(returned, tuple) and returned else returned
     return list(observations) if isinstance(observations, dict) and observations else None
 

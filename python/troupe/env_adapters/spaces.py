@@ -1,4 +1,5 @@
-"""Spaces of Python environments: as JSON, as flat rows, and actions back from words.
+"""Spaces of Python environments: as JSON, as flat rows, and actions back from words. The other way round, for native
+environments in Python: troupe.envs.spaces.
 
 The layout is that of lib/space: a Box as it is, Discrete and MultiDiscrete one-hot, MultiBinary 0/1, Dict (keys in the
 order of their bytes) and
@@ -208,7 +209,7 @@ class SpaceCodec:
     what does not fit.
     unflatten_action(words): the action in the space's own form, from int32 words (continuous ones hold float32 bits).
     Owns its memory.
-    flatten_mask(mask): a uint8 row of mask_size from a flat array, or from arrays nested as the space is (None:
+    flatten_mask(mask): a uint8 row of mask_size from a flat array, or from what Gymnasium's sample(mask) takes (None:
     everything allowed).
     mask_leaves: (first byte, end) of every discrete leaf.
     """
@@ -249,7 +250,7 @@ class SpaceCodec:
         flat = np.ones(self.mask_size, dtype=np.uint8)
         array = None if isinstance(mask, dict) else _mask_array(mask)
         if array is not None and array.size == self.mask_size:
-            flat[:] = array.reshape(-1)
+            flat[:] = _zeros_and_ones(array)
         else:
             self._nested_mask(mask, flat)
         return flat
@@ -361,7 +362,19 @@ class SpaceCodec:
         def unflatten_action(words: np.ndarray) -> np.ndarray:
             return words.astype(np.int8).reshape(shape)
 
-        self.flatten_into, self.unflatten_action, self._nested_mask = flatten_into, unflatten_action, _flat_mask
+        def nested_mask(mask: Any, out: np.ndarray) -> None:
+            if mask is None:
+                return
+            array = _mask_array(mask)
+            if array is None or array.shape != shape or not np.isin(array, (0, 1, 2)).all():
+                raise SpaceError(
+                    f"the action mask is {_shown(mask)}, expected {len(out)} bytes, or of shape {shape} 0 and 1 for "
+                    f"only this value and 2 for both"
+                )
+            pairs = out.reshape(n, 2)
+            pairs[:, 0], pairs[:, 1] = array.reshape(-1) != 1, array.reshape(-1) != 0
+
+        self.flatten_into, self.unflatten_action, self._nested_mask = flatten_into, unflatten_action, nested_mask
 
     def _composite(self, d: dict) -> None:
         named = d["type"] == "Dict"
@@ -443,11 +456,14 @@ def _mask_array(mask: Any) -> Optional[np.ndarray]:
         array = np.asarray(mask)
     except ValueError:
         return None
-    if array.dtype.kind not in "uibf":
-        return None
-    if not ((array == 0) | (array == 1)).all():
+    return array if array.dtype.kind in "uibf" else None
+
+
+def _zeros_and_ones(mask: np.ndarray) -> np.ndarray:
+    """The mask in a row."""
+    if not ((mask == 0) | (mask == 1)).all():
         raise SpaceError(f"the action mask is {_shown(mask)}, expected zeros and ones")
-    return array
+    return mask.reshape(-1)
 
 
 def _flat_mask(mask: Any, out: np.ndarray) -> None:
@@ -456,7 +472,7 @@ def _flat_mask(mask: Any, out: np.ndarray) -> None:
     array = _mask_array(mask)
     if array is None or array.size != len(out):
         raise SpaceError(f"the action mask is {_shown(mask)}, expected {len(out)} bytes")
-    out[:] = array.reshape(-1)
+    out[:] = _zeros_and_ones(array)
 
 
 def _no_mask(mask: Any, _out: np.ndarray) -> None:

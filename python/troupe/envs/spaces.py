@@ -1,4 +1,5 @@
-"""Spaces as Troupe writes them, "Box(-1, 1, [3])", and what stands in flattened rows of them (lib/space/space.h)."""
+"""Spaces as Troupe writes them, "Box(-1, 1, [3])", and what stands in flattened rows of them (lib/space/space.h): rows to
+observations and masks, actions to rows. The other way round, for environments in Python: troupe.env_adapters.spaces."""
 
 from __future__ import annotations
 
