@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/describe_env.h"
@@ -29,6 +30,29 @@ absl::Status CheckOptions(const HostOptions& options) {
   }
   if (options.max_restarts < 0) return wrong("max_restarts", options.max_restarts, "at least 0");
   return absl::OkStatus();
+}
+
+/// Waits until they have ended, at most so long; those that have not are left in `processes`.
+void AwaitEnd(std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration timeout) {
+  const base::Clock& clock = base::Clock::Real();
+  const absl::Duration deadline = clock.SteadyNow() + timeout;
+  while (true) {
+    processes.erase(std::remove_if(processes.begin(), processes.end(), [](const auto& it) { return it->Left(); }),
+                    processes.end());
+    if (processes.empty() || clock.SteadyNow() > deadline) return;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+/// Has them close their environments and end, all at the same time.
+void Dismiss(std::vector<std::shared_ptr<HostProcess>> processes, absl::Duration leave_timeout) {
+  for (const std::shared_ptr<HostProcess>& process : processes) process->AskToLeave();
+  AwaitEnd(processes, leave_timeout);
+  for (const std::shared_ptr<HostProcess>& process : processes) process->Terminate();
+  AwaitEnd(processes, HostPool::kTermTimeout);
+  for (const std::shared_ptr<HostProcess>& process : processes) {
+    TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
+  }
 }
 
 }  // namespace
@@ -71,19 +95,9 @@ HostPool::~HostPool() {
     for (Seat& seat : seats_) {
       if (seat.process != nullptr) leaving.push_back(std::move(seat.process));
     }
-    spare_ = nullptr;  // it has no environment that anybody used
+    if (spare_ != nullptr) leaving.push_back(std::move(spare_));
   }
-  for (const std::shared_ptr<HostProcess>& process : leaving) process->AskToLeave();
-  const absl::Time deadline = absl::Now() + options_.leave_timeout;
-  std::vector<std::shared_ptr<HostProcess>> late;
-  for (const std::shared_ptr<HostProcess>& process : leaving) {
-    if (!process->AwaitEnd(deadline)) late.push_back(process);
-  }
-  for (const std::shared_ptr<HostProcess>& process : late) process->Terminate();
-  const absl::Time last = absl::Now() + kTermTimeout;
-  for (const std::shared_ptr<HostProcess>& process : late) {
-    if (!process->AwaitEnd(last)) TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
-  }
+  Dismiss(std::move(leaving), options_.leave_timeout);
 }
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> HostPool::MakeEnv() {
@@ -110,7 +124,12 @@ absl::Status HostPool::LearnKindLocked() {
   auto kind = std::make_shared<Kind>();
   TROUPE_ASSIGN_OR_RETURN(kind->description, process->AwaitDescription());
   const nlohmann::json description = nlohmann::json::parse(kind->description, nullptr, /*allow_exceptions=*/false);
-  TROUPE_ASSIGN_OR_RETURN(kind->spec, ReadDescription(name_, description));
+  absl::StatusOr<env::EnvSpec> spec = ReadDescription(name_, description);
+  if (!spec.ok()) {
+    Dismiss({std::move(process)}, options_.leave_timeout);
+    return spec.status();
+  }
+  kind->spec = *std::move(spec);
   kind->layout = std::make_shared<BlockLayout>(kind->spec);
   process->Expect(kind->description, kind->layout);
   kind_ = std::move(kind);
@@ -127,7 +146,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::StartProcessLocked() {
 }
 
 absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
-  std::shared_ptr<HostProcess> dead;  // destroyed outside the lock
+  std::shared_ptr<HostProcess> dead, dead_spare;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
   Seat& place = seats_[static_cast<size_t>(seat)];
   if (place.process != nullptr && !place.process->dead()) return place.process;
@@ -136,24 +155,36 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
     return place.process;
   }
   TROUPE_RETURN_IF_ERROR(SpendRestartLocked(place.process->death()));
+  // Until another one is there the dead one keeps the seat, so that the next try is a restart, too.
+  std::shared_ptr<HostProcess> next;
+  if (spare_ != nullptr && !spare_->dead()) {
+    next = std::move(spare_);
+  } else {
+    dead_spare = std::move(spare_);
+    TROUPE_ASSIGN_OR_RETURN(next, StartProcessLocked());
+  }
   ++totals_.deaths;
   if (place.process->timed_out()) ++totals_.timeouts;
   ++totals_.restarts;
   TROUPE_WARN("Python process restarted pid={} restarts={} cause={}", place.process->pid(), totals_.restarts,
               base::LogSafe(std::string(place.process->death().message()), 500));
-  dead = std::move(place.process);
-  if (spare_ != nullptr && !spare_->dead()) {
-    place.process = std::move(spare_);
-  } else {
-    TROUPE_ASSIGN_OR_RETURN(place.process, StartProcessLocked());
-  }
+  dead = std::exchange(place.process, std::move(next));
   absl::StatusOr<std::shared_ptr<HostProcess>> spare = StartProcessLocked();
   spare_ = spare.ok() ? *std::move(spare) : nullptr;  // without it the next restart takes longer
   return place.process;
 }
 
+void HostPool::TendSpare() {
+  std::shared_ptr<HostProcess> spare;
+  {
+    base::MutexLock lock(&mutex_);
+    spare = spare_;
+  }
+  if (spare != nullptr) spare->Tend();
+}
+
 absl::Status HostPool::SpendRestartLocked(const absl::Status& death) {
-  const absl::Time now = absl::Now();
+  const absl::Duration now = base::Clock::Real().SteadyNow();
   while (!restarts_.empty() && now - restarts_.front() > options_.restart_window) restarts_.pop_front();
   if (static_cast<int64_t>(restarts_.size()) >= options_.max_restarts) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -24,8 +24,8 @@ inline constexpr char kPythonPrefix[] = "python:";
 
 /// The Python environments of one kind (name and arguments) of a worker: several processes, several environments in
 /// each. Made by whoever makes environments, shared with the environments that it made; the last one to go ends the
-/// processes, which close their environments: within HostOptions::leave_timeout, else SIGTERM, and SIGKILL after
-/// kTermTimeout.
+/// processes, all at once, which close every environment that they made: within HostOptions::leave_timeout, else
+/// SIGTERM, and SIGKILL after kTermTimeout.
 ///
 /// The first process describes the environment; every other must describe the same. A process that ends or does not
 /// answer in time costs the episodes of its environments; another takes its place when one of them is reset, at most
@@ -78,6 +78,8 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   absl::StatusOr<std::shared_ptr<HostProcess>> ProcessFor(int seat);
   absl::StatusOr<std::shared_ptr<HostProcess>> StartProcessLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnKindLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// So that the spare one does not wait for somebody who reads what it prints.
+  void TendSpare();
   absl::Status SpendRestartLocked(const absl::Status& death) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const HostOptions options_;
@@ -89,10 +91,10 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   std::shared_ptr<const Kind> kind_ ABSL_GUARDED_BY(mutex_);
   std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HostProcess> spare_ ABSL_GUARDED_BY(mutex_);
-  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;                 ///< environments
-  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;              ///< processes
-  std::deque<absl::Time> restarts_ ABSL_GUARDED_BY(mutex_);  ///< within the window
-  HostStats totals_ ABSL_GUARDED_BY(mutex_);                 ///< of processes that were replaced
+  int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;                     ///< environments
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;                  ///< processes
+  std::deque<absl::Duration> restarts_ ABSL_GUARDED_BY(mutex_);  ///< when, within the window
+  HostStats totals_ ABSL_GUARDED_BY(mutex_);                     ///< of processes that were replaced
 };
 
 }  // namespace troupe::envhost

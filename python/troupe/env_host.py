@@ -4,9 +4,10 @@ File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared m
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
 The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. The worker
-answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
-requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
-reset.
+answers with {"op": "layout"}. From then on requests come through the ring; the first one of a slot makes its
+environment, whose block lies where the control page says. An exception costs its environment the episode: it is closed,
+and made anew at the next reset. {"op": "exit"} ends the process, instead of the layout or when the ring says that there
+is a line.
 """
 
 import copy
@@ -46,8 +47,8 @@ class ControlChannel:
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line
 
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
+    def send(self, message: Dict[str, Any]) -> None:
+        view = memoryview(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
         while view:
             view = view[os.write(self._fd, view) :]
 
@@ -82,10 +83,13 @@ class EnvHost:
             raise
         except BaseException as error:
             traceback.print_exc()
-            self._send({"op": "failed", "error": describe_error(error)})
+            self._control.send({"op": "failed", "error": describe_error(error)})
             raise SystemExit(1) from error
-        self._send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
-        self.layout = self._receive("layout")
+        self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
+        message = self._receive("layout", "exit")
+        if message["op"] == "exit":
+            raise SystemExit(0)  # nobody needed it
+        self.layout = message
 
     def make_adapter(self) -> Any:
         """A new environment, or the one that was made to be described."""
@@ -112,10 +116,13 @@ class EnvHost:
         await_entry, finish_entry = page.await_entry, page.finish_entry
         while True:
             entry = await_entry()
-            if entry != shm.CONTROL_ENTRY:
-                environments[entry & 0xFFFFFF].serve(entry >> 24)
-            elif not self._obey():
+            if entry == shm.CONTROL_ENTRY:
+                self._receive("exit")
                 return
+            slot = entry & 0xFFFFFF
+            if slot not in environments:
+                environments[slot] = Environment(self, page.block_offset(slot))
+            environments[slot].serve(entry >> 24)
             finish_entry()
 
     def close(self) -> None:
@@ -128,15 +135,6 @@ class EnvHost:
                 close()
             except BaseException:
                 traceback.print_exc()
-
-    def _obey(self) -> bool:
-        message = self._receive("")
-        if message["op"] == "map":
-            self._environments[message["slot"]] = Environment(self, message["offset"])
-            return True
-        if message["op"] == "exit":
-            return False
-        raise RuntimeError(f"the worker said {message['op']}, expected map or exit")
 
     @staticmethod
     def _describe(adapter: Any) -> Dict[str, Any]:
@@ -158,17 +156,14 @@ class EnvHost:
             "max_episode_steps": int(description.max_episode_steps),
         }
 
-    def _receive(self, op: str) -> Dict[str, Any]:
+    def _receive(self, *ops: str) -> Dict[str, Any]:
         line = self._control.readline()
         if not line:
             raise SystemExit(0)  # the worker is gone
         message = json.loads(line)
-        if op and message["op"] != op:
-            raise RuntimeError(f"the worker said {message['op']}, expected {op}")
+        if message["op"] not in ops:
+            raise RuntimeError(f"the worker said {message['op']}, expected {' or '.join(ops)}")
         return message
-
-    def _send(self, message: Dict[str, Any]) -> None:
-        self._control.write(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
 
 
 def die_with_worker() -> None:
@@ -193,7 +188,13 @@ def main() -> int:
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _on_sigterm)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    host = EnvHost(ControlChannel(CONTROL_FD), shm.ControlPage(MEMORY_FD))
+    control = ControlChannel(CONTROL_FD)
+    try:
+        page = shm.ControlPage(MEMORY_FD)
+    except RuntimeError as error:
+        control.send({"op": "failed", "error": str(error)})
+        return 1
+    host = EnvHost(control, page)
     code = 0
     try:
         host.start()
