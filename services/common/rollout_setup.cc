@@ -18,6 +18,18 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.policies = run.policies;
   config.mapping = std::move(mapping);
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
+  if (pool != nullptr) {
+    config.env_counters = [pool] {
+      const envhost::HostStats stats = pool->stats();
+      sample::EnvCounters counters;
+      counters.exceptions = stats.exceptions;
+      counters.bad_outputs = stats.bad_outputs;
+      counters.timeouts = stats.timeouts;
+      counters.process_deaths = stats.deaths;
+      counters.process_restarts = stats.restarts;
+      return counters;
+    };
+  }
   config.env_factory = [&registry, env = run.env, pool = std::move(pool)] {
     return config::MakeEnv(env, registry, nullptr, pool);
   };
