@@ -47,7 +47,7 @@ envhost::HostOptions PythonOptionsOf(const v1::PythonConfig& python) {
   options.max_restarts = python.max_restarts();
   options.restart_window = absl::Seconds(python.restart_window_s());
   options.path = absl::StrSplit(python.path(), ':', absl::SkipEmpty());
-  options.global_state = python.global_state();
+  options.global_state = !python.has_global_state() || python.global_state();
   return options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/config/resolved_run.h"
@@ -45,7 +46,6 @@ TEST(MakePythonEnvTest, AConfigurationNamesIt) {
   EXPECT_EQ(run->env.python.start_timeout, absl::Seconds(50));
   EXPECT_EQ(run->env.python.max_restarts, 7);
   EXPECT_EQ(run->env.python.restart_window, absl::Seconds(8));
-  EXPECT_TRUE(run->env.python.global_state);
   const absl::StatusOr<std::shared_ptr<envhost::HostPool>> pool = MakeHostPool(run->env);
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ((*pool)->num_processes(), 3);
@@ -54,6 +54,27 @@ TEST(MakePythonEnvTest, AConfigurationNamesIt) {
     ASSERT_TRUE(env.ok()) << env.status();
     EXPECT_EQ((*env)->spec().ToString(), run->env_spec.ToString());
   }
+}
+
+TEST(MakePythonEnvTest, TheGlobalStateIsAskedForWhereACriticUsesIt) {
+  const std::string everything =
+      absl::StrReplaceAll(kYaml, {{":counter", ":Everything"}, {"  args: {length: 7}\n", ""}});
+  const auto state_kind = [&](const std::vector<std::string>& overrides) {
+    const absl::StatusOr<ResolvedRun> run = Resolve(everything, overrides);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return run.ok() ? run->env_spec.state_kind : env::StateKind::kPerEnv;
+  };
+  EXPECT_EQ(state_kind({}), env::StateKind::kNone);
+  EXPECT_EQ(state_kind({"algorithm.name=mappo"}), env::StateKind::kNone) << "its critic sees all observations";
+  EXPECT_EQ(state_kind({"algorithm.name=mappo", "algorithm.use_global_state=true"}), env::StateKind::kPerAgent);
+  EXPECT_EQ(state_kind({"algorithm.name=mappo", "multi_agent.policies={main: {algorithm: {use_global_state: true}}}"}),
+            env::StateKind::kPerAgent);
+  EXPECT_EQ(state_kind({"env.python.global_state=true"}), env::StateKind::kPerAgent);
+  EXPECT_THAT(std::string(Resolve(everything, {"algorithm.name=mappo", "algorithm.use_global_state=true",
+                                               "env.python.global_state=false"})
+                              .status()
+                              .message()),
+              HasSubstr("has no global state"));
 }
 
 TEST(MakePythonEnvTest, NativeEnvironmentsHaveNoPool) {

@@ -71,12 +71,22 @@ env::ArgValue ToArgValue(const v1::Argument& argument) {
   }
 }
 
+/// Whether a critic of the run may use the global state.
+bool UsesGlobalState(const v1::RunConfig& config) {
+  const auto uses = [](const auto& settings) { return settings.algorithm().use_global_state(); };
+  const v1::MultiAgentConfig& multi_agent = config.multi_agent();
+  return config.algorithm().use_global_state() ||
+         std::any_of(multi_agent.policies().begin(), multi_agent.policies().end(), uses) ||
+         std::any_of(multi_agent.agents().begin(), multi_agent.agents().end(), uses);
+}
+
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
     return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
   TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
+  if (!env.python().has_global_state()) run->env.python.global_state = UsesGlobalState(run->config.proto());
   std::string key;
   const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
   if (!made.ok()) {

@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/describe_env.h"
@@ -38,9 +37,9 @@ HostPool::~HostPool() {
     for (Seat& seat : seats_) {
       if (seat.process != nullptr) leaving.push_back(std::move(seat.process));
     }
-    spare_ = nullptr;  // it has no environment that anybody used
+    if (spare_ != nullptr) leaving.push_back(std::move(spare_));
   }
-  EndProcesses(leaving, options_.leave_timeout);
+  Dismiss(std::move(leaving), options_.leave_timeout);
 }
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> HostPool::MakeEnv() {
@@ -67,7 +66,12 @@ absl::Status HostPool::LearnKindLocked() {
   auto kind = std::make_shared<Kind>();
   TROUPE_ASSIGN_OR_RETURN(kind->description, process->AwaitDescription());
   const nlohmann::json description = nlohmann::json::parse(kind->description, nullptr, /*allow_exceptions=*/false);
-  TROUPE_ASSIGN_OR_RETURN(kind->spec, ReadDescription(name_, description));
+  absl::StatusOr<env::EnvSpec> spec = ReadDescription(name_, description);
+  if (!spec.ok()) {
+    Dismiss({std::move(process)}, options_.leave_timeout);
+    return spec.status();
+  }
+  kind->spec = *std::move(spec);
   kind->layout = std::make_shared<BlockLayout>(kind->spec);
   process->Expect(kind->description, kind->layout->ToJson());
   kind_ = std::move(kind);
@@ -84,7 +88,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::StartProcessLocked() {
 }
 
 absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
-  std::shared_ptr<HostProcess> dead;  // destroyed outside the lock
+  std::shared_ptr<HostProcess> dead, dead_spare;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
   Seat& place = seats_[static_cast<size_t>(seat)];
   if (place.process != nullptr && !place.process->dead()) return place.process;
@@ -93,20 +97,32 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
     return place.process;
   }
   TROUPE_RETURN_IF_ERROR(budget_.Spend(place.process->death()));
+  // Until another one is there the dead one keeps the seat, so that the next try is a restart, too.
+  std::shared_ptr<HostProcess> next;
+  if (spare_ != nullptr && !spare_->dead()) {
+    next = std::move(spare_);
+  } else {
+    dead_spare = std::move(spare_);
+    TROUPE_ASSIGN_OR_RETURN(next, StartProcessLocked());
+  }
   ++totals_.deaths;
   if (place.process->timed_out()) ++totals_.timeouts;
   ++totals_.restarts;
   TROUPE_WARN("Python process restarted pid={} restarts={} cause={}", place.process->pid(), totals_.restarts,
               base::LogSafe(std::string(place.process->death().message()), 500));
-  dead = std::move(place.process);
-  if (spare_ != nullptr && !spare_->dead()) {
-    place.process = std::move(spare_);
-  } else {
-    TROUPE_ASSIGN_OR_RETURN(place.process, StartProcessLocked());
-  }
+  dead = std::exchange(place.process, std::move(next));
   absl::StatusOr<std::shared_ptr<HostProcess>> spare = StartProcessLocked();
   spare_ = spare.ok() ? *std::move(spare) : nullptr;  // without it the next restart takes longer
   return place.process;
+}
+
+void HostPool::TendSpare() {
+  std::shared_ptr<HostProcess> spare;
+  {
+    base::MutexLock lock(&mutex_);
+    spare = spare_;
+  }
+  if (spare != nullptr) spare->Tend();
 }
 
 HostStats HostPool::stats() const {

@@ -24,8 +24,8 @@ inline constexpr char kPythonPrefix[] = "python:";
 
 /// The Python environments of one kind (name and arguments) of a worker: several processes, several environments in
 /// each. Made by whoever makes environments, shared with the environments that it made; the last one to go ends the
-/// processes, which close their environments: within HostOptions::leave_timeout, else SIGTERM, and SIGKILL after
-/// kTermTimeout.
+/// processes, all at once, which close every environment that they made: within HostOptions::leave_timeout, else
+/// SIGTERM, and SIGKILL after kTermTimeout.
 ///
 /// The first process describes the environment; every other must describe the same. A process that ends or does not
 /// answer in time costs the episodes of its environments; another takes its place when one of them is reset, at most
@@ -76,6 +76,8 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   absl::StatusOr<std::shared_ptr<HostProcess>> ProcessFor(int seat);
   absl::StatusOr<std::shared_ptr<HostProcess>> StartProcessLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnKindLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// So that the spare one does not wait for somebody who reads what it prints.
+  void TendSpare();
 
   const HostOptions options_;
   const std::string name_;

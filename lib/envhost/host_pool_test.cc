@@ -171,6 +171,26 @@ TEST(HostPoolTest, EveryEnvironmentIsClosedOnce) {
   EXPECT_EQ(CountLines(log, "closed"), 6);
 }
 
+TEST(HostPoolTest, AProcessHoldsAsManyEnvironmentsAsItMay) {
+  auto pool = MakePool("counter", Options(1));
+  ASSERT_TRUE(pool.ok());
+  std::vector<std::unique_ptr<env::MultiAgentEnv>> envs;
+  for (int i = 0; i <= kMaxEnvsPerProcess; ++i) envs.push_back(*(*pool)->MakeEnv());
+  env::SlotBuffers buffers(envs[0]->spec(), 1);
+  for (int i = 0; i < kMaxEnvsPerProcess; ++i) {
+    ASSERT_TRUE(envs[static_cast<size_t>(i)]->StartReset({1, static_cast<uint32_t>(i), 0}).ok());
+  }
+  const absl::Status full = envs.back()->StartReset({1, 0, 0});
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr("1024 environments"), HasSubstr("env.python.processes")));
+  for (int i = 0; i < kMaxEnvsPerProcess; ++i) {
+    const absl::Status status = envs[static_cast<size_t>(i)]->Finish(buffers.BeginStep(0));
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  envs[7] = nullptr;  // its place is free
+  EXPECT_TRUE(envs.back()->Reset({1, 0, 0}, buffers.BeginStep(0)).ok());
+}
+
 TEST(HostPoolTest, SpacesThatDifferBetweenProcessesAreAnError) {
   TemporaryFolder folder;
   auto pool = MakePool("changing", Options(2), {{"folder", folder.path()}});

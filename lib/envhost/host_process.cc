@@ -5,7 +5,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_program.h"
@@ -17,7 +16,7 @@ namespace {
 constexpr absl::Duration kLook = absl::Milliseconds(5);
 constexpr int kMinSpins = 16;
 constexpr int kMaxSpins = 2000;
-/// Of control lines, which a living process reads as soon as it has served what was posted before.
+/// Of the two lines that a process gets before its first request; it waits for them.
 constexpr absl::Duration kSendTimeout = absl::Seconds(5);
 
 void Relax() {
@@ -25,9 +24,6 @@ void Relax() {
   __builtin_ia32_pause();
 #endif
 }
-
-/// Whether counter `a` is at or after `b`.
-bool AtOrAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
 
 absl::Status CheckOptions(const HostOptions& options) {
   const auto wrong = [](const char* what, const auto& got, const char* expected) {
@@ -42,6 +38,18 @@ absl::Status CheckOptions(const HostOptions& options) {
   }
   if (options.max_restarts < 0) return wrong("max_restarts", options.max_restarts, "at least 0");
   return absl::OkStatus();
+}
+
+/// Waits until they have ended, at most so long; those that have not are left in `processes`.
+void AwaitEnd(std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration timeout) {
+  const base::Clock& clock = base::Clock::Real();
+  const absl::Duration deadline = clock.SteadyNow() + timeout;
+  while (true) {
+    processes.erase(std::remove_if(processes.begin(), processes.end(), [](const auto& it) { return it->Left(); }),
+                    processes.end());
+    if (processes.empty() || clock.SteadyNow() > deadline) return;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 }  // namespace
@@ -67,7 +75,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrd
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
                           PythonChild::Start(order.interpreter, order.package_folder, memory->fd(), std::move(name)));
   // The socket holds this line before the process reads it.
-  TROUPE_RETURN_IF_ERROR(child->Send(order.start_message, absl::Now() + kSendTimeout));
+  TROUPE_RETURN_IF_ERROR(child->Send(order.start_message, kSendTimeout));
   return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
 }
 
@@ -75,11 +83,12 @@ HostProcess::HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory
                          std::unique_ptr<PythonChild> child)
     : order_(order),
       pid_(child->pid()),
-      started_at_(absl::Now()),
       memory_(std::move(memory)),
       child_(std::move(child)),
+      start_time_(order_.clock->SteadyNow()),
       slow_(kRingCapacity),
-      progress_at_(started_at_) {}
+      waiters_(&memory_->page()),
+      progress_time_(order_.clock->SteadyNow()) {}
 
 HostProcess::~HostProcess() = default;
 
@@ -123,7 +132,7 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
     }
     return DieLocked(absl::StatusCode::kUnavailable, why, false);
   }
-  if (absl::Now() > started_at_ + order_.start_timeout) {
+  if (start_time_.Look(order_.clock->SteadyNow()) > order_.start_timeout) {
     return DieLocked(
         absl::StatusCode::kDeadlineExceeded,
         absl::StrCat("the Python process did not start within ", absl::FormatDuration(order_.start_timeout),
@@ -159,55 +168,35 @@ absl::Status HostProcess::EnsureReady() {
                      false);
   }
   message["op"] = "layout";
-  const absl::Time deadline = absl::Now() + kSendTimeout;
-  absl::Status sent = child_->Send(message.dump(), deadline);
-  for (const std::string& line : unsent_) sent.Update(child_->Send(line, deadline));
-  unsent_.clear();
+  const absl::Status sent = child_->Send(message.dump(), kSendTimeout);
   if (!sent.ok()) return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
   base::MutexLock ring_lock(&mutex_);
-  progress_at_ = absl::Now();
+  progress_time_.Restart(order_.clock->SteadyNow());
   ready_.store(true, std::memory_order_release);
   return absl::OkStatus();
 }
 
-absl::Status HostProcess::SendLocked(std::string line) {
-  if (!death_.ok()) return death_;
-  if (!ready_.load(std::memory_order_acquire)) {
-    unsent_.push_back(std::move(line));
-    return absl::OkStatus();
-  }
-  const absl::Status sent = child_->Send(line, absl::Now() + kSendTimeout);
-  if (sent.ok()) return sent;
-  return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
-}
-
-absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot(size_t block_bytes, nlohmann::json what) {
-  base::MutexLock child_lock(&child_mutex_);
-  if (!death_.ok()) return death_;
+absl::StatusOr<HostProcess::Slot> HostProcess::AcquireSlot(size_t block_bytes) {
+  if (dead()) return death();
+  base::MutexLock lock(&mutex_);
   Slot slot;
-  std::string map;
-  {
-    base::MutexLock lock(&mutex_);
-    if (!free_slots_.empty()) {
-      slot.number = free_slots_.back();
-      free_slots_.pop_back();
-      slot.block = blocks_[static_cast<size_t>(slot.number)];
-      return slot;
-    }
-    if (blocks_.size() == static_cast<size_t>(kMaxEnvsPerProcess)) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
-                       " environments, expected at most as many (env.python.processes)"));
-    }
-    TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(block_bytes));
-    slot.number = static_cast<int>(blocks_.size());
-    slot.block = block.header;
-    blocks_.push_back(block.header);
-    what.update({{"op", "map"}, {"slot", slot.number}, {"offset", block.offset}, {"block_bytes", block_bytes}});
-    map = what.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (!free_slots_.empty()) {
+    slot.number = free_slots_.back();
+    free_slots_.pop_back();
+    slot.block = blocks_[static_cast<size_t>(slot.number)];
+    return slot;
   }
-  TROUPE_RETURN_IF_ERROR(SendLocked(std::move(map)));
-  TROUPE_RETURN_IF_ERROR(PostEntry(kControlEntry, /*slow=*/true).status());
+  if (blocks_.size() == static_cast<size_t>(kMaxEnvsPerProcess)) {
+    return absl::ResourceExhaustedError(absl::StrCat("a Python process has ", kMaxEnvsPerProcess,
+                                                     " environments, expected at most as many (env.python.processes)"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const SharedMemory::Block block, memory_->Add(block_bytes));
+  slot.number = static_cast<int>(blocks_.size());
+  slot.block = block.header;
+  slot.block->block_bytes = block_bytes;
+  blocks_.push_back(block.header);
+  // The child looks here with the slot's first request, whose head makes it visible.
+  page().block_pages[slot.number] = static_cast<uint32_t>(block.offset / kBlockAlignment);
   return slot;
 }
 
@@ -228,7 +217,10 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
   if (head_ - page.done.load(std::memory_order_relaxed) >= kRingCapacity) {
     return absl::ResourceExhaustedError("the ring of a Python process is full: closes that it has not answered");
   }
-  if (head_ == page.done.load(std::memory_order_relaxed)) progress_at_ = absl::Now();  // it has nothing else to do
+  if (head_ == page.done.load(std::memory_order_relaxed)) {  // it has nothing else to do
+    progress_done_ = head_;
+    progress_time_.Restart(order_.clock->SteadyNow());
+  }
   page.ring[head_ % kRingCapacity] = entry;
   slow_[head_ % kRingCapacity] = slow ? 1 : 0;
   ++head_;
@@ -248,20 +240,6 @@ uint32_t HostProcess::BatchEndLocked(Ticket ticket) {
   }
   batch_ends_.push_back(head_);
   return head_;
-}
-
-void HostProcess::SetWakeLocked() {
-  ControlPage& page = this->page();
-  if (waiters_.empty()) {
-    page.waits.store(0, std::memory_order_relaxed);
-    return;
-  }
-  uint32_t first = waiters_[0];
-  for (const uint32_t at : waiters_) {
-    if (AtOrAfter(first, at)) first = at;
-  }
-  page.wake_at.store(first, std::memory_order_seq_cst);
-  page.waits.store(1, std::memory_order_seq_cst);
 }
 
 bool HostProcess::Spin(Ticket ticket) {
@@ -284,24 +262,25 @@ absl::Status HostProcess::Await(Ticket ticket) {
   {
     base::MutexLock lock(&mutex_);
     target = BatchEndLocked(ticket);
-    waiters_.push_back(target);
-    SetWakeLocked();
+    waiters_.Add(target);
   }
   ControlPage& page = this->page();
   absl::Status status;
   while (true) {
-    const uint32_t seen = page.wake_seq.load(std::memory_order_seq_cst);
-    if (AtOrAfter(page.done.load(std::memory_order_seq_cst), ticket)) break;
-    FutexWait(page.wake_seq, seen, kLook);
+    const uint32_t done = page.done.load(std::memory_order_seq_cst);
+    if (AtOrAfter(done, ticket)) break;
+    FutexWait(page.done, done, kLook);
     if (Answered(ticket)) break;
     status = Look(/*often=*/false);
-    if (status.ok()) continue;
-    if (Answered(ticket)) status = absl::OkStatus();  // an answer that came before the end counts
-    break;
+    if (!status.ok()) {
+      if (Answered(ticket)) status = absl::OkStatus();  // an answer that came before the end counts
+      break;
+    }
+    base::MutexLock lock(&mutex_);
+    waiters_.Renew();
   }
   base::MutexLock lock(&mutex_);
-  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), target));
-  SetWakeLocked();
+  waiters_.Remove(target);
   return status;
 }
 
@@ -319,25 +298,32 @@ bool HostProcess::Settled(Ticket ticket) {
 }
 
 absl::Status HostProcess::Look(bool often) {
-  const absl::Time now = absl::Now();
+  const absl::Duration now = order_.clock->SteadyNow();
   absl::Duration patience;
+  uint32_t done;
   {
     base::MutexLock lock(&mutex_);
     if (often && now - looked_at_ < kLook) return absl::OkStatus();
     looked_at_ = now;
-    const uint32_t done = page().done.load(std::memory_order_acquire);
-    if (done != progress_done_ || done == head_) progress_at_ = now;
+    done = page().done.load(std::memory_order_acquire);
+    if (done != progress_done_ || done == head_) progress_time_.Restart(now);
     progress_done_ = done;
     patience = slow_[done % kRingCapacity] != 0 ? order_.start_timeout : order_.step_timeout;
-    if (now - progress_at_ <= patience) patience = absl::InfiniteDuration();
+    if (progress_time_.Look(now) <= patience) patience = absl::InfiniteDuration();
   }
   TROUPE_RETURN_IF_ERROR(CheckAlive());
   if (patience == absl::InfiniteDuration()) return absl::OkStatus();
   base::MutexLock lock(&child_mutex_);
+  if (page().done.load(std::memory_order_acquire) != done) return absl::OkStatus();
   return DieLocked(absl::StatusCode::kDeadlineExceeded,
                    absl::StrCat("an environment of Python process ", pid_, " did not answer within ",
                                 absl::FormatDuration(patience), "; the process was killed"),
                    true);
+}
+
+void HostProcess::Tend() {
+  base::MutexLock lock(&child_mutex_);
+  if (death_.ok()) child_->DrainOutput();
 }
 
 absl::Status HostProcess::CheckAlive() {
@@ -368,24 +354,19 @@ absl::Status HostProcess::death() const {
 void HostProcess::AskToLeave() {
   base::MutexLock lock(&child_mutex_);
   if (!death_.ok()) return;
-  if (!ready_.load(std::memory_order_acquire)) {
-    DieLocked(absl::StatusCode::kCancelled, "it was not needed any more", false).IgnoreError();
+  // One that is not ready reads the line where it waits for its layout.
+  if (child_->Send(R"({"op": "exit"})", absl::ZeroDuration()).ok() &&
+      (!ready_.load(std::memory_order_acquire) || PostEntry(kControlEntry, /*slow=*/true).ok())) {
     return;
   }
-  if (SendLocked(R"({"op": "exit"})").ok()) PostEntry(kControlEntry, /*slow=*/true).status().IgnoreError();
+  child_->Terminate();
 }
 
-bool HostProcess::AwaitEnd(absl::Time deadline) {
-  while (true) {
-    {
-      base::MutexLock lock(&child_mutex_);
-      if (!death_.ok()) return true;
-      child_->DrainOutput();
-      if (child_->Ended()) return true;
-    }
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+bool HostProcess::Left() {
+  base::MutexLock lock(&child_mutex_);
+  if (!death_.ok()) return true;
+  child_->TryReceive(absl::ZeroDuration()).IgnoreError();  // a description that nobody wants any more
+  return child_->Ended();
 }
 
 void HostProcess::Terminate() {
@@ -393,17 +374,13 @@ void HostProcess::Terminate() {
   child_->Terminate();
 }
 
-void EndProcesses(const std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration leave_timeout) {
+void Dismiss(std::vector<std::shared_ptr<HostProcess>> processes, absl::Duration leave_timeout) {
   for (const std::shared_ptr<HostProcess>& process : processes) process->AskToLeave();
-  const absl::Time deadline = absl::Now() + leave_timeout;
-  std::vector<std::shared_ptr<HostProcess>> late;
+  AwaitEnd(processes, leave_timeout);
+  for (const std::shared_ptr<HostProcess>& process : processes) process->Terminate();
+  AwaitEnd(processes, kTermTimeout);
   for (const std::shared_ptr<HostProcess>& process : processes) {
-    if (!process->AwaitEnd(deadline)) late.push_back(process);
-  }
-  for (const std::shared_ptr<HostProcess>& process : late) process->Terminate();
-  const absl::Time last = absl::Now() + kTermTimeout;
-  for (const std::shared_ptr<HostProcess>& process : late) {
-    if (!process->AwaitEnd(last)) TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
+    TROUPE_WARN("Python process does not end, killed pid={}", process->pid());
   }
 }
 

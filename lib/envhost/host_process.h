@@ -11,11 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/base/clock.h"
 #include "lib/base/mutex.h"
+#include "lib/envhost/answer_waiters.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/python_child.h"
 #include "lib/envhost/shared_layout.h"
 #include "lib/envhost/shared_memory.h"
+#include "lib/envhost/watched_time.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::envhost {
@@ -27,6 +30,7 @@ struct ProcessOrder {
   std::string start_message;   ///< the first line of the control channel
   absl::Duration start_timeout;
   absl::Duration step_timeout;
+  base::Clock* clock = &base::Clock::Real();  ///< of the timeouts
 
   /// What `options` say, and `start` as the message. NOT_FOUND for an interpreter or package folder that is not there,
   /// INVALID_ARGUMENT for options out of range.
@@ -40,9 +44,12 @@ struct ProcessOrder {
 /// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
 /// requests of its batch are answered, so that it is woken once. A batch ends when somebody waits.
 ///
+/// Deadlines count the time in which somebody looks (WatchedTime), and what is there when one looks counts before them.
+///
 /// Thread-safe: environments of one process may belong to several threads. Post never waits. Await and AwaitDescription
 /// block; a process that does not answer one request within its deadline, or ends, is dead for all of them.
-/// The destructor kills a process that still runs; AskToLeave and AwaitEnd let it close its environments before.
+/// The destructor kills a process that still runs; AskToLeave, and Left until it has, let it close its environments
+/// before.
 class HostProcess {
  public:
   /// A position in the ring: answered when so many requests are.
@@ -66,10 +73,10 @@ class HostProcess {
   /// from it. Before the first AcquireSlot. Requests may be posted from then on, also while the process starts.
   void Expect(std::string description, nlohmann::json layout);
 
-  /// A place of so many bytes (whole pages) for one more environment, or for what the object `what` says it is. One
-  /// that was released is given again, whatever its size: who releases asks for one size.
-  /// RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE: dead.
-  absl::StatusOr<Slot> AcquireSlot(size_t block_bytes, nlohmann::json what = nlohmann::json::object());
+  /// A place of so many bytes (whole pages) for one more environment or function. One that was released is given again,
+  /// whatever its size: who releases asks for one size. RESOURCE_EXHAUSTED: kMaxEnvsPerProcess are taken. UNAVAILABLE:
+  /// dead.
+  absl::StatusOr<Slot> AcquireSlot(size_t block_bytes);
   /// The environment in it is closed once what was posted before is answered; the slot is free at once.
   void ReleaseSlot(const Slot& slot);
 
@@ -89,14 +96,18 @@ class HostProcess {
   bool dead() const { return dead_.load(std::memory_order_acquire); }
   /// Whether it was killed because a deadline passed.
   bool timed_out() const { return timed_out_.load(std::memory_order_relaxed); }
+  /// Takes what it prints, so that it does not wait for somebody who does. Never waits.
+  void Tend();
   /// Why it is dead.
   absl::Status death() const;
   pid_t pid() const { return pid_; }
 
-  /// Posts that it shall close its environments and end.
+  /// Tells it to close its environments and to end, also the one that was made to be described; a process that starts
+  /// does so once that is made. Nothing may be posted afterwards. Never waits.
   void AskToLeave();
-  /// True when it ended before `deadline`.
-  bool AwaitEnd(absl::Time deadline);
+  /// Whether it has ended. To be asked again and again, as what it prints is taken here. Never waits.
+  bool Left();
+  /// Has it stop what it does, close its environments and end.
   void Terminate();
 
  private:
@@ -110,11 +121,8 @@ class HostProcess {
   absl::StatusOr<Ticket> PostEntry(uint32_t entry, bool slow);
   /// The end of the batch that the ticket belongs to.
   uint32_t BatchEndLocked(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetWakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Looks for the answer for a short while, without sleeping.
   bool Spin(Ticket ticket);
-  /// Sends a control line, or keeps it until the process is ready.
-  absl::Status SendLocked(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
   /// Kills it, if that was not done yet. The status with which everything fails from now on.
   absl::Status DieLocked(absl::StatusCode code, const std::string& why, bool timed_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
@@ -126,7 +134,6 @@ class HostProcess {
 
   const ProcessOrder order_;
   const pid_t pid_;
-  const absl::Time started_at_;
   const std::unique_ptr<SharedMemory> memory_;
   std::atomic<bool> dead_{false};
   std::atomic<bool> timed_out_{false};
@@ -140,25 +147,25 @@ class HostProcess {
   mutable base::Mutex child_mutex_;
   const std::unique_ptr<PythonChild> child_ ABSL_PT_GUARDED_BY(child_mutex_);
   absl::Status death_ ABSL_GUARDED_BY(child_mutex_);
-  std::vector<std::string> unsent_ ABSL_GUARDED_BY(child_mutex_);  ///< control lines, until it is ready
+  WatchedTime start_time_ ABSL_GUARDED_BY(child_mutex_);
 
   mutable base::Mutex mutex_;
   std::string expected_ ABSL_GUARDED_BY(mutex_);
   nlohmann::json layout_ ABSL_GUARDED_BY(mutex_);
   std::vector<BlockHeader*> blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> free_slots_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint8_t> slow_ ABSL_GUARDED_BY(mutex_);      ///< by place in the ring: it may take start_timeout
-  std::vector<uint32_t> waiters_ ABSL_GUARDED_BY(mutex_);  ///< what they wait for
+  std::vector<uint8_t> slow_ ABSL_GUARDED_BY(mutex_);  ///< by place in the ring: it may take start_timeout
+  AnswerWaiters waiters_ ABSL_GUARDED_BY(mutex_);
   uint32_t head_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t progress_done_ ABSL_GUARDED_BY(mutex_) = 0;  ///< answered at the last Look,
-  absl::Time progress_at_ ABSL_GUARDED_BY(mutex_);      ///< and since when it works on the next
-  absl::Time looked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  WatchedTime progress_time_ ABSL_GUARDED_BY(mutex_);   ///< and how long it has worked on the next
+  absl::Duration looked_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
   std::vector<uint32_t> batch_ends_ ABSL_GUARDED_BY(mutex_);  ///< of batches that are not answered, in order
 };
 
 /// Has all of them close their environments and end: within `leave_timeout`, else SIGTERM, and after kTermTimeout more
 /// they are left to their destructors, which kill.
-void EndProcesses(const std::vector<std::shared_ptr<HostProcess>>& processes, absl::Duration leave_timeout);
+void Dismiss(std::vector<std::shared_ptr<HostProcess>> processes, absl::Duration leave_timeout);
 inline constexpr absl::Duration kTermTimeout = absl::Seconds(1);
 
 }  // namespace troupe::envhost

@@ -56,11 +56,7 @@ absl::Status PythonActor::Named(const absl::Status& status) const {
                       absl::StrCat("policy \"", spec_.id.value(), "\": ", std::string(status.message())));
 }
 
-absl::Status PythonActor::Make() {
-  return Named(function_->Call(
-      *functions_, [](PythonFunction::Block block) { block.header.call_count = 0; },
-      [](PythonFunction::Block) { return absl::OkStatus(); }));
-}
+absl::Status PythonActor::Make() { return Named(function_->Make(*functions_)); }
 
 absl::Status PythonActor::SetWeights(policy::WeightSnapshotPtr /*weights*/) {
   return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" is of class ",

@@ -17,7 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 
 namespace troupe::envhost {
@@ -76,6 +76,14 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+constexpr char kEndNotKnown[] = "ended (how is not known: SIGCHLD is ignored)";
+
+std::string HowOf(int status) {
+  return WIFSIGNALED(status)
+             ? absl::StrCat("was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")")
+             : absl::StrCat("exited with ", WEXITSTATUS(status));
 }
 
 absl::Status SystemError(absl::string_view what, int error) {
@@ -144,7 +152,8 @@ PythonChild::~PythonChild() {
   close(lifeline_fd_);
 }
 
-absl::Status PythonChild::Send(absl::string_view line, absl::Time deadline) {
+absl::Status PythonChild::Send(absl::string_view line, absl::Duration timeout) {
+  const absl::Duration deadline = base::Clock::Real().SteadyNow() + timeout;
   std::string text = absl::StrCat(line, "\n");
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t count = send(control_fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -152,7 +161,7 @@ absl::Status PythonChild::Send(absl::string_view line, absl::Time deadline) {
       sent += static_cast<size_t>(count);
     } else if (count < 0 && errno != EAGAIN && errno != EINTR) {
       return absl::UnavailableError(absl::StrCat("the control channel is closed: ", std::strerror(errno)));
-    } else if (absl::Now() > deadline) {
+    } else if (base::Clock::Real().SteadyNow() >= deadline) {
       return absl::DeadlineExceededError("the process does not read its control channel");
     } else {
       DrainOutput();
@@ -205,7 +214,7 @@ void PythonChild::LogLine(absl::string_view line) {
   if (line.empty()) return;
   if (last_lines_.size() == kLastLines) last_lines_.erase(last_lines_.begin());
   last_lines_.emplace_back(line.substr(0, 300));
-  const absl::Time now = absl::Now();
+  const absl::Duration now = base::Clock::Real().SteadyNow();
   if (now - period_begin_ > kLogPeriod) {
     if (lines_in_period_ > kLogLines) {
       TROUPE_WARN("{} pid={} printed more, dropped lines={}", name_, pid_, lines_in_period_ - kLogLines);
@@ -220,11 +229,9 @@ void PythonChild::LogLine(absl::string_view line) {
 
 std::string PythonChild::LastOutput() const { return absl::StrJoin(last_lines_, " | "); }
 
-void PythonChild::Reaped(int status) {
+void PythonChild::Reaped(std::string how) {
   ended_ = true;
-  how_it_ended_ = WIFSIGNALED(status)
-                      ? absl::StrCat("was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")")
-                      : absl::StrCat("exited with ", WEXITSTATUS(status));
+  how_it_ended_ = std::move(how);
   DrainOutput();
   if (!printed_.empty()) LogLine(printed_);
   printed_.clear();
@@ -233,24 +240,32 @@ void PythonChild::Reaped(int status) {
 bool PythonChild::Ended() {
   if (ended_) return true;
   siginfo_t info = {};
-  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid_)
-    return false;
-  Kill();  // what it started and left behind; not yet reaped, its group is still its own
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (errno != ECHILD) return false;
+    Reaped(kEndNotKnown);  // its number may be another's by now
+    return true;
+  }
+  if (info.si_pid != pid_) return false;
+  KillAndReap();  // what it started and left behind; not yet reaped, its group is still its own
   return true;
 }
 
 void PythonChild::Terminate() {
-  if (!ended_) kill(pid_, SIGTERM);
+  if (!Ended()) kill(pid_, SIGTERM);
 }
 
 void PythonChild::Kill() {
-  if (ended_) return;
+  if (!Ended()) KillAndReap();
+}
+
+void PythonChild::KillAndReap() {
   kill(-pid_, SIGKILL);
   kill(pid_, SIGKILL);
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  pid_t reaped = 0;
+  while ((reaped = waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
   }
-  Reaped(status);
+  Reaped(reaped == pid_ ? HowOf(status) : kEndNotKnown);
 }
 
 }  // namespace troupe::envhost

@@ -35,8 +35,9 @@ class PythonChild {
 
   pid_t pid() const { return pid_; }
 
-  /// A line to the control channel. UNAVAILABLE when the child reads no more, DEADLINE_EXCEEDED when it does not read.
-  absl::Status Send(absl::string_view line, absl::Time deadline);
+  /// A line to the control channel. UNAVAILABLE when the child reads no more, DEADLINE_EXCEEDED when it does not read
+  /// within `timeout`; zero: what does not fit at once.
+  absl::Status Send(absl::string_view line, absl::Duration timeout);
   /// The next line, if it is there within `wait`; also returns early when the child prints or ends. RESOURCE_EXHAUSTED:
   /// a line longer than kMaxLineBytes.
   absl::StatusOr<std::optional<std::string>> TryReceive(absl::Duration wait);
@@ -47,9 +48,10 @@ class PythonChild {
   /// The last lines it printed, for error messages.
   std::string LastOutput() const;
 
-  /// Whether it has ended; then it is reaped and HowItEnded says how. Never waits.
+  /// Whether it has ended; then it is reaped and HowItEnded says how. Never waits. Where this process ignores SIGCHLD,
+  /// the kernel has reaped it and nobody knows how it ended; what it left behind is not killed then.
   bool Ended();
-  /// "was killed by signal 11 (Segmentation fault)", "exited with 3".
+  /// "was killed by signal 11 (Segmentation fault)", "exited with 3", "ended (how is not known: SIGCHLD is ignored)".
   const std::string& HowItEnded() const { return how_it_ended_; }
   /// SIGTERM to the child.
   void Terminate();
@@ -59,7 +61,9 @@ class PythonChild {
  private:
   PythonChild(pid_t pid, int control_fd, int output_fd, int lifeline_fd, std::string name);
   void LogLine(absl::string_view line);
-  void Reaped(int status);
+  void KillAndReap();
+  /// `how`: as HowItEnded.
+  void Reaped(std::string how);
 
   const pid_t pid_;
   const int control_fd_, output_fd_, lifeline_fd_;
@@ -70,7 +74,7 @@ class PythonChild {
   size_t searched_ = 0;  ///< bytes of received_ that hold no line's end
   std::string printed_;  ///< an unfinished line
   std::vector<std::string> last_lines_;
-  absl::Time period_begin_ = absl::InfinitePast();
+  absl::Duration period_begin_ = -absl::InfiniteDuration();  ///< a steady clock's
   int64_t lines_in_period_ = 0;
 };
 

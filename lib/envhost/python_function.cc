@@ -1,56 +1,67 @@
 #include "lib/envhost/python_function.h"
 
 #include <algorithm>
-#include <string>
+#include <cstring>
 #include <utility>
 
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_functions.h"
 
 namespace troupe::envhost {
-namespace {
 
-constexpr size_t kPage = 4096;
+PythonFunction::PythonFunction(const nlohmann::json& what, size_t payload_bytes)
+    : what_(what.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)),
+      block_bytes_((sizeof(BlockHeader) + std::max(payload_bytes, what_.size()) + kBlockAlignment - 1) /
+                   kBlockAlignment * kBlockAlignment) {}
 
-}  // namespace
-
-PythonFunction::PythonFunction(nlohmann::json what, size_t payload_bytes)
-    : what_(std::move(what)), block_bytes_((sizeof(BlockHeader) + payload_bytes + kPage - 1) / kPage * kPage) {}
+absl::Status PythonFunction::Request(PythonFunctions& functions, RequestKind kind) {
+  absl::StatusOr<HostProcess::Ticket> ticket = process_->Post(slot_, kind, /*makes=*/kind == RequestKind::kMake);
+  const absl::Status status = ticket.ok() ? process_->Await(*ticket) : ticket.status();
+  if (!status.ok()) {
+    functions.CountError(/*raised=*/false, /*bad_output=*/false);
+    return status;
+  }
+  const BlockHeader& header = *slot_.block;
+  if (header.status == static_cast<uint32_t>(AnswerStatus::kOk)) return status;
+  const bool raised = header.status == static_cast<uint32_t>(AnswerStatus::kFailed);
+  functions.CountError(raised, !raised);
+  return absl::InternalError(std::string(header.error, std::min<size_t>(header.error_bytes, sizeof(header.error))));
+}
 
 absl::Status PythonFunction::Attach(PythonFunctions& functions) {
-  if (process_ != nullptr && !process_->dead()) return absl::OkStatus();
-  process_ = nullptr;
-  made_ = false;
-  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<HostProcess> process, functions.Process());
-  TROUPE_ASSIGN_OR_RETURN(slot_, process->AcquireSlot(block_bytes_, what_));
-  process_ = std::move(process);
+  if (process_ == nullptr || process_->dead()) {
+    process_ = nullptr;
+    made_ = false;
+    absl::StatusOr<std::shared_ptr<HostProcess>> process = functions.Process();
+    absl::StatusOr<HostProcess::Slot> slot = process.ok() ? (*process)->AcquireSlot(block_bytes_) : process.status();
+    if (!slot.ok()) {
+      functions.CountError(/*raised=*/false, /*bad_output=*/false);
+      return slot.status();
+    }
+    slot_ = *slot;
+    process_ = *std::move(process);
+  }
+  if (made_) return absl::OkStatus();
+  std::memcpy(block().payload, what_.data(), what_.size());
+  slot_.block->call_count = static_cast<uint32_t>(what_.size());
+  TROUPE_RETURN_IF_ERROR(Request(functions, RequestKind::kMake));
+  made_ = true;
   return absl::OkStatus();
+}
+
+absl::Status PythonFunction::Make(PythonFunctions& functions) {
+  base::MutexLock lock(&mutex_);
+  return Attach(functions);
 }
 
 absl::Status PythonFunction::Call(PythonFunctions& functions, absl::FunctionRef<void(Block)> fill,
                                   absl::FunctionRef<absl::Status(Block)> read) {
   base::MutexLock lock(&mutex_);
-  absl::Status status = Attach(functions);
-  if (status.ok()) {
-    const Block block = {*slot_.block, reinterpret_cast<std::byte*>(slot_.block) + sizeof(BlockHeader)};
-    fill(block);
-    const absl::StatusOr<HostProcess::Ticket> ticket = process_->Post(slot_, RequestKind::kCall, /*makes=*/!made_);
-    status = ticket.ok() ? process_->Await(*ticket) : ticket.status();
-    if (status.ok() && block.header.status == static_cast<uint32_t>(AnswerStatus::kOk)) {
-      made_ = true;
-      status = read(block);
-      if (status.ok()) return status;
-      functions.CountError(/*raised=*/false, /*bad_output=*/true);
-      return status;
-    }
-    if (status.ok()) {
-      const bool raised = block.header.status == static_cast<uint32_t>(AnswerStatus::kFailed);
-      functions.CountError(raised, !raised);
-      const size_t bytes = std::min<size_t>(block.header.error_bytes, sizeof(block.header.error));
-      return absl::InternalError(std::string(block.header.error, bytes));
-    }
-  }
-  functions.CountError(/*raised=*/false, /*bad_output=*/false);
+  TROUPE_RETURN_IF_ERROR(Attach(functions));
+  fill(block());
+  TROUPE_RETURN_IF_ERROR(Request(functions, RequestKind::kCall));
+  const absl::Status status = read(block());
+  if (!status.ok()) functions.CountError(/*raised=*/false, /*bad_output=*/true);
   return status;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -27,19 +27,26 @@ class PythonFunction {
     std::byte* payload;
   };
 
-  /// `what` is sent to the process when the function's place is made there.
-  PythonFunction(nlohmann::json what, size_t payload_bytes);
+  /// `what` tells the process what to make; as text it fits the payload.
+  PythonFunction(const nlohmann::json& what, size_t payload_bytes);
 
+  /// Has it made in the process, if that was not done yet. Errors are PythonFunctions'.
+  absl::Status Make(PythonFunctions& functions);
   /// Has `fill` write the request, the process answer it, and `read` take the answer. Errors are PythonFunctions', and
   /// what `read` says.
   absl::Status Call(PythonFunctions& functions, absl::FunctionRef<void(Block)> fill,
                     absl::FunctionRef<absl::Status(Block)> read);
 
  private:
-  /// A place in the process that lives.
+  /// A place in the process that lives, with the function made.
   absl::Status Attach(PythonFunctions& functions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// One request and its answer.
+  absl::Status Request(PythonFunctions& functions, RequestKind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Block block() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return {*slot_.block, reinterpret_cast<std::byte*>(slot_.block) + sizeof(BlockHeader)};
+  }
 
-  const nlohmann::json what_;
+  const std::string what_;
   const size_t block_bytes_;
   base::Mutex mutex_;
   std::shared_ptr<HostProcess> process_ ABSL_GUARDED_BY(mutex_);

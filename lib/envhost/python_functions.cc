@@ -6,10 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/envhost/host_pool.h"
 #include "lib/envhost/python_actor.h"
 #include "lib/envhost/python_function.h"
 #include "lib/policy/policy_mapping.h"
@@ -50,7 +48,7 @@ PythonFunctions::PythonFunctions(HostOptions options) : options_(std::move(optio
 
 PythonFunctions::~PythonFunctions() {
   base::MutexLock lock(&mutex_);
-  if (process_ != nullptr) EndProcesses({process_}, options_.leave_timeout);
+  if (process_ != nullptr) Dismiss({process_}, options_.leave_timeout);
 }
 
 absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::StartLocked() {
@@ -104,11 +102,7 @@ std::shared_ptr<PythonFunction> PythonFunctions::MappingFunction(std::string_vie
   return place;
 }
 
-absl::Status PythonFunctions::Prepare(std::string_view function) {
-  return MappingFunction(function)->Call(
-      *this, [](PythonFunction::Block block) { block.header.call_count = 0; },
-      [](PythonFunction::Block) { return absl::OkStatus(); });
-}
+absl::Status PythonFunctions::Prepare(std::string_view function) { return MappingFunction(function)->Make(*this); }
 
 absl::StatusOr<policy::PolicyId> PythonFunctions::Ask(const policy::HostedQuestion& question) {
   const std::string text = ToText(question);

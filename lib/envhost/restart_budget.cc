@@ -3,12 +3,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "lib/base/clock.h"
 
 namespace troupe::envhost {
 
 absl::Status RestartBudget::Spend(const absl::Status& death) {
-  const absl::Time now = absl::Now();
+  const absl::Duration now = base::Clock::Real().SteadyNow();
   while (!restarts_.empty() && now - restarts_.front() > window_) restarts_.pop_front();
   if (static_cast<int64_t>(restarts_.size()) >= max_restarts_) {
     return absl::ResourceExhaustedError(absl::StrCat(

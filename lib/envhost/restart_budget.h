@@ -21,7 +21,7 @@ class RestartBudget {
  private:
   const int64_t max_restarts_;
   const absl::Duration window_;
-  std::deque<absl::Time> restarts_;  ///< within the window
+  std::deque<absl::Duration> restarts_;  ///< when, within the window
 };
 
 }  // namespace troupe::envhost

@@ -3,7 +3,6 @@
 namespace troupe::envhost {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kRow = 64;  // a row begins a cache line
 
 /// Hands out places, one after another.
@@ -49,7 +48,7 @@ BlockLayout::BlockLayout(const env::EnvSpec& spec) {
     const size_t rows = spec.state_kind == env::StateKind::kPerEnv ? 1 : count;
     for (size_t i = 0; i < rows; ++i) states.push_back(places.Take(state_size * sizeof(float), kRow));
   }
-  block_bytes = places.Take(0, kPage);
+  block_bytes = places.Take(0, kBlockAlignment);
 }
 
 nlohmann::json BlockLayout::ToJson() const {

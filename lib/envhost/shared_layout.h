@@ -16,31 +16,35 @@ inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
-/// Environments of one process at most: each has one request under way, and perhaps a close and a control entry.
+/// Environments of one process at most: each has one request under way, and perhaps a close.
 inline constexpr int kMaxEnvsPerProcess = 1024;
+/// Blocks begin and end at whole pages.
+inline constexpr size_t kBlockAlignment = 4096;
 /// A ring entry that says: read a line from the control channel. Others are a RequestKind and an environment's slot.
 inline constexpr uint32_t kControlEntry = 0xFFFFFFFF;
 
-/// The head of the shared memory. Words are counters that wrap, each written by one side; `head` and `wake_seq` are
+/// The head of the shared memory. Words are counters that wrap, each written by one side; `head` and `done` are
 /// futexes. Everything that the child writes is data to be checked, never trusted.
 struct ControlPage {
   uint32_t magic;
   uint32_t version;
   uint32_t capacity;
   alignas(64) std::atomic<uint32_t> head;    ///< requests posted; the child waits on it
-  alignas(64) std::atomic<uint32_t> done;    ///< requests answered, in order
-  std::atomic<uint32_t> wake_seq;            ///< the worker waits on it
+  alignas(64) std::atomic<uint32_t> done;    ///< requests answered, in order; the worker waits on it
   alignas(64) std::atomic<uint32_t> sleeps;  ///< the child waits
   alignas(64) std::atomic<uint32_t> waits;   ///< the worker waits,
   std::atomic<uint32_t> wake_at;             ///< until so many requests are answered
   alignas(4096) uint32_t ring[kRingCapacity];
+  /// By slot: where its block begins, in pages of kBlockAlignment; written before the first request of the slot.
+  alignas(4096) uint32_t block_pages[kMaxEnvsPerProcess];
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(offsetof(ControlPage, head) == 64 && offsetof(ControlPage, done) == 128 &&
               offsetof(ControlPage, sleeps) == 192 && offsetof(ControlPage, waits) == 256 &&
-              offsetof(ControlPage, ring) == 4096);
+              offsetof(ControlPage, ring) == 4096 && offsetof(ControlPage, block_pages) == 20480 &&
+              sizeof(ControlPage) % kBlockAlignment == 0);
 
-enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kCall = 4 };
+enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kMake = 4, kCall = 5 };
 inline uint32_t RingEntry(RequestKind kind, int slot) {
   return static_cast<uint32_t>(kind) << 24 | static_cast<uint32_t>(slot);
 }
@@ -60,12 +64,13 @@ struct BlockHeader {
   uint32_t flags;
   uint32_t error_bytes;
   uint64_t call_seed;   ///< of a call: the run's
-  uint32_t call_count;  ///< rows of a policy, bytes of a mapping function's question and answer; 0: only make it
+  uint32_t call_count;  ///< rows of a policy; bytes of what is made, of a mapping function's question and answer
   uint32_t call_deterministic;
+  uint64_t block_bytes;
   alignas(64) char error[4032];  ///< what happened, UTF-8
 };
 static_assert(sizeof(BlockHeader) == 4096 && offsetof(BlockHeader, call_seed) == 16 &&
-              offsetof(BlockHeader, error) == 64);
+              offsetof(BlockHeader, block_bytes) == 32 && offsetof(BlockHeader, error) == 64);
 
 /// Where everything of an environment lies in its block: the same for every environment of a spec. Offsets in bytes
 /// from the block's begin; rows as StepWriter wants them, so that an answer is copied once. Immutable value.

@@ -316,10 +316,11 @@ absl::StatusOr<FragmentAck> Learner::SubmitUndecodable(const WorkerTicket& ticke
   return ack;
 }
 
-absl::Status Learner::Heartbeat(const WorkerTicket& ticket) {
+absl::Status Learner::Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters) {
   base::MutexLock lock(&mutex_);
   TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
   worker->last_seen = deps_.clock->SteadyNow();
+  if (counters.has_value()) registry_.Count(*worker, *counters);
   return absl::OkStatus();
 }
 
@@ -402,6 +403,7 @@ LearnerStatus Learner::Status() const {
   status.progress = last_;
   status.progress.rows = accounting_.totals();
   status.progress.workers = registry_.num_connected();
+  status.progress.env_counters = registry_.env_counters();
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting_.fragments();
   for (size_t p = 0; p < view_->table->num_slots(); ++p) {

@@ -120,8 +120,9 @@ class Learner {
   /// The same for bytes that are no fragment: INVALID with `reason`. Errors as Submit's.
   absl::StatusOr<sample::FragmentAck> SubmitUndecodable(const WorkerTicket& ticket, uint64_t sequence,
                                                         const std::string& reason);
-  /// A sign of life. FAILED_PRECONDITION when the ticket is void.
-  absl::Status Heartbeat(const WorkerTicket& ticket);
+  /// A sign of life, perhaps with what went wrong in the worker's environments since it began (each >= 0).
+  /// FAILED_PRECONDITION when the ticket is void.
+  absl::Status Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters = std::nullopt);
   /// Lets silent workers go and begins when the join timeout is over. Call about once a second.
   void Tick();
 

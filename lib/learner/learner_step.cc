@@ -214,6 +214,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     record.env_steps_per_s = elapsed_s > 0 ? static_cast<double>(assembly.batch.env_steps) / elapsed_s : 0;
     last_update_at_ = now;
     record.workers = registry_.num_connected();
+    record.env_counters = registry_.env_counters();
     record.rows = accounting_.totals();
     last_ = record;
   }
@@ -275,6 +276,9 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   for (const auto& [name, value] : counters) scalar(absl::StrCat("Rows/", name), static_cast<double>(value));
   scalar("Lag/mean", record.policy_lag);
   scalar("Workers/connected", static_cast<double>(record.workers));
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    scalar(field.tag, static_cast<double>(record.env_counters.*field.value));
+  }
 }
 
 void Learner::ReportEvaluation(double return_sum_mean) { evaluation_ = return_sum_mean; }

@@ -10,6 +10,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/trainer.h"
+#include "lib/sample/env_counters.h"
 #include "lib/sample/ids.h"
 
 namespace troupe::learner {
@@ -38,6 +39,7 @@ struct ProgressRecord {
   double policy_lag = 0;                                     ///< mean over the update's rows
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
+  sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of
   std::vector<PolicyUpdateReport> policies;
 };
 
@@ -64,7 +66,7 @@ struct LearnerStatus {
   std::string state;   ///< "waiting for workers", "sampling", "updating", "draining", "stopped" or "failed"
   std::string reason;  ///< why it drains, stopped or failed
   uint64_t learner_epoch = 0;
-  ProgressRecord progress;  ///< of the last update; with rows, workers and wall clock of now
+  ProgressRecord progress;  ///< of the last update; with rows, workers, env counters and wall clock of now
   FragmentCounters fragments;
   std::vector<RowCounters> policy_rows;  ///< by policy slot, in this learner epoch
   std::vector<WorkerStatus> workers;     ///< by id

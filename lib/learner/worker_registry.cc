@@ -1,6 +1,7 @@
 #include "lib/learner/worker_registry.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,6 +73,16 @@ std::vector<WorkerRegistry::Worker*> WorkerRegistry::SilentSince(absl::Duration 
     if (worker.connected && worker.last_seen < before) silent.push_back(&worker);
   }
   return silent;
+}
+
+void WorkerRegistry::Count(Worker& worker, const sample::EnvCounters& counters) {
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    const int64_t last = worker.env_counters.*field.value;
+    const int64_t now = counters.*field.value;
+    int64_t& total = env_counters_.*field.value;
+    total += std::min(now >= last ? now - last : now, std::numeric_limits<int64_t>::max() - total);
+  }
+  worker.env_counters = counters;
 }
 
 std::map<uint64_t, uint64_t> WorkerRegistry::Watermarks() const {

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/sequence_tracker.h"
+#include "lib/sample/env_counters.h"
 #include "lib/sample/ids.h"
 
 namespace troupe::learner {
@@ -47,7 +48,8 @@ class WorkerRegistry {
     int64_t accepted_rows = 0;  ///< in this learner epoch
     /// No episode in progress that its rows may be accepted of was mapped by an older PolicyTable.
     int64_t oldest_revision = 0;
-    int64_t last_version_n = -1;  ///< of the newest accepted fragment; -1: none yet
+    int64_t last_version_n = -1;       ///< of the newest accepted fragment; -1: none yet
+    sample::EnvCounters env_counters;  ///< as it said last
   };
   struct Joined {
     WorkerTicket ticket;
@@ -71,6 +73,11 @@ class WorkerRegistry {
   /// Connected workers without a sign of life since `before`.
   std::vector<Worker*> SilentSince(absl::Duration before);
 
+  /// Takes over what the worker has counted since it began. A count below its last one is of a process that began anew.
+  void Count(Worker& worker, const sample::EnvCounters& counters);
+  /// Summed over all workers that this registry has heard of, also those that left. Never goes down.
+  const sample::EnvCounters& env_counters() const { return env_counters_; }
+
   std::map<uint64_t, uint64_t> Watermarks() const;
   const std::map<uint64_t, Worker>& workers() const { return workers_; }
   int32_t num_connected() const;
@@ -82,6 +89,7 @@ class WorkerRegistry {
   std::map<uint64_t, Worker> workers_;  ///< by worker id
   uint64_t next_id_;
   uint64_t next_epoch_ = 1;
+  sample::EnvCounters env_counters_;
 };
 
 }  // namespace troupe::learner

@@ -1,5 +1,6 @@
 #include "lib/learner/worker_registry.h"
 
+#include <limits>
 #include <memory>
 
 #include "lib/learner/testing/fake_worker.h"
@@ -43,6 +44,39 @@ TEST(WorkerRegistryTest, TheNewestRegistrationHolds) {
   EXPECT_NE(registry.Leave(**registry.Find(second.ticket)), nullptr);
   EXPECT_FALSE(registry.Find(second.ticket).ok());
   EXPECT_FALSE(registry.Join({first.ticket.worker_id, 1}, Port(), kNow).was_connected);
+}
+
+TEST(WorkerRegistryTest, EnvCountersAddUpAndNeverGoDown) {
+  WorkerRegistry registry(kEpoch);
+  const auto first = registry.Join({}, Port(), kNow), second = registry.Join({}, Port(), kNow);
+  registry.Count(**registry.Find(first.ticket), {.errors = 5, .exceptions = 3, .process_deaths = 1});
+  registry.Count(**registry.Find(second.ticket), {.errors = 2, .timeouts = 1});
+  EXPECT_EQ(registry.env_counters(),
+            (sample::EnvCounters{.errors = 7, .exceptions = 3, .timeouts = 1, .process_deaths = 1}));
+  // What it says is a total, not what came since.
+  registry.Count(**registry.Find(first.ticket), {.errors = 6, .exceptions = 4, .process_deaths = 1});
+  EXPECT_EQ(registry.env_counters().errors, 8);
+  // One that left counts with what it said last; it comes back and goes on from there.
+  registry.Leave(**registry.Find(first.ticket));
+  EXPECT_EQ(registry.env_counters().errors, 8);
+  const auto again = registry.Join({first.ticket.worker_id, 1}, Port(), kNow);
+  registry.Count(**registry.Find(again.ticket), {.errors = 9, .exceptions = 4, .process_deaths = 1});
+  EXPECT_EQ(registry.env_counters().errors, 11);
+  // Another process begins at 0, under an id of its own or of one that is gone.
+  const auto third = registry.Join({}, Port(), kNow);
+  registry.Count(**registry.Find(third.ticket), {.errors = 1});
+  registry.Count(**registry.Find(again.ticket), {.errors = 2});
+  EXPECT_EQ(registry.env_counters(),
+            (sample::EnvCounters{.errors = 14, .exceptions = 4, .timeouts = 1, .process_deaths = 1}));
+}
+
+TEST(WorkerRegistryTest, EnvCountersHaveAnEnd) {
+  WorkerRegistry registry(kEpoch);
+  const auto first = registry.Join({}, Port(), kNow), second = registry.Join({}, Port(), kNow);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  registry.Count(**registry.Find(first.ticket), {.errors = kMost});
+  registry.Count(**registry.Find(second.ticket), {.errors = kMost});
+  EXPECT_EQ(registry.env_counters().errors, kMost);
 }
 
 TEST(WorkerRegistryTest, GapsAreOfARestartOrUnknown) {

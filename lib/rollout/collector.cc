@@ -283,11 +283,20 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
   stats_.agent_steps += fragment->num_agent_steps;
   stats_.episodes += static_cast<int64_t>(fragment->finished.size());
   ++stats_.fragments;
+  sink.ReportEnvs(env_counters());
   return sink.Submit(std::move(fragment));
+}
+
+sample::EnvCounters Collector::env_counters() const {
+  sample::EnvCounters counters;
+  if (config_.env_counters != nullptr) counters = config_.env_counters();
+  counters.errors = stats_.env_errors;
+  return counters;
 }
 
 absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
   ++stats_.env_errors;
+  if (absl::IsResourceExhausted(status)) return status;
   if (++lane.consecutive_errors < kMaxConsecutiveErrors) {
     TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id, lane.episode,
                  base::LogSafe(status.ToString()));

@@ -31,6 +31,9 @@ struct RolloutConfig {
   std::vector<policy::PolicySpec> policies;  ///< by policy slot
   std::shared_ptr<const policy::PolicyMapping> mapping;  ///< asked once per agent and episode
   EnvFactory env_factory;
+  /// What else went wrong in the environments that it made, but for `errors`. Asked on the collector's thread; may be
+  /// empty.
+  std::function<sample::EnvCounters()> env_counters;
   RolloutOptions options;
   inference::Backend backend = inference::Backend::kAuto;
   std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
@@ -69,8 +72,8 @@ struct RolloutStats {
 ///
 /// An environment that fails ends its episode: what was complete is kept and cut as truncated, the failure is counted,
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
-/// end the grant with its error. A policy that runs elsewhere and fails to act counts as a failure of the environments
-/// for which it was to act.
+/// end the grant with its error, and so does RESOURCE_EXHAUSTED at once: trying again would not help. A policy that
+/// runs elsewhere and fails to act counts as a failure of the environments for which it was to act.
 ///
 /// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
 /// in which does not depend on how long anything takes, so that fragments are the same every time.
@@ -100,6 +103,7 @@ class Collector {
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
 
   RolloutStats stats() const;
+  sample::EnvCounters env_counters() const;
   /// Policies that are resident.
   size_t num_resident() const { return actors_.resident().size(); }
   const RolloutConfig& config() const { return config_; }

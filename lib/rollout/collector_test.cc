@@ -318,6 +318,40 @@ TEST(CollectorTest, AnEnvironmentThatAlwaysFailsEndsTheGrantWithItsError) {
   }
 }
 
+TEST(CollectorTest, AnEnvironmentThatCannotGoOnEndsTheGrantAtOnce) {
+  for (const bool at_reset : {true, false}) {
+    Script script = kBothTruncated;
+    script[at_reset ? 0 : 1].fail = true;
+    Rig rig(ScriptedConfig({}, Scripted({.failure = absl::StatusCode::kResourceExhausted}, script)));
+    const absl::Status status = rig.Run(ScriptedGrant(2, 3));
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("scripted failure"));
+    EXPECT_EQ(rig.collector->stats().env_errors, 1);
+  }
+}
+
+TEST(CollectorTest, TheSinkKnowsWhatWentWrongBeforeTheFragment) {
+  struct Sink final : SampleSink {
+    absl::Status Submit(sample::MultiAgentBatchPtr) override {
+      at_submit.push_back(counters);
+      return absl::OkStatus();
+    }
+    void ReportEnvs(const sample::EnvCounters& reported) override { counters = reported; }
+    sample::EnvCounters counters;
+    std::vector<sample::EnvCounters> at_submit;
+  } sink;
+  Script script = kTurns;
+  script[4].fail = true;
+  RolloutConfig config = ScriptedConfig({}, Scripted({}, script));
+  config.env_counters = [] { return sample::EnvCounters{.errors = 77, .timeouts = 2}; };
+  const std::unique_ptr<Collector> collector = *Collector::Create(config);
+  for (int steps : {3, 1}) {
+    ASSERT_TRUE(RunGrant(*collector, ScriptedGrant(1, steps), ScriptedWeights(config, 5), sink).ok());
+  }
+  EXPECT_THAT(sink.at_submit, ElementsAre(sample::EnvCounters{.errors = 0, .timeouts = 2},
+                                          sample::EnvCounters{.errors = 1, .timeouts = 2}));
+}
+
 TEST(CollectorTest, AnEpisodeInWhichNobodyIsReadyIsAnError) {
   const Script script = {{.observe = {0, 1}}, {.observe = {}, .rewards = {{0, 1.0f}}}};
   Rig rig(ScriptedConfig({}, Scripted({}, script)));

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/sample/env_counters.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/multi_agent_batch.h"
 
@@ -17,6 +18,9 @@ class SampleSink {
   /// Hands a fragment on and keeps it alive until its ack. Blocks while the byte credit is used up (back-pressure).
   /// CANCELLED when the sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
   virtual absl::Status Submit(sample::MultiAgentBatchPtr fragment) = 0;
+  /// What went wrong in the environments so far: what it says is known before the fragment of the next Submit. Never
+  /// blocks.
+  virtual void ReportEnvs(const sample::EnvCounters& /*counters*/) {}
 };
 
 /// Where orders come from. Thread-safe.

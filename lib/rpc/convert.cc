@@ -77,6 +77,32 @@ absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack) {
                              .reason = ack.reason()};
 }
 
+v1::EnvCounters ToProto(const sample::EnvCounters& counters) {
+  v1::EnvCounters proto;
+  proto.set_errors(counters.errors);
+  proto.set_exceptions(counters.exceptions);
+  proto.set_bad_outputs(counters.bad_outputs);
+  proto.set_timeouts(counters.timeouts);
+  proto.set_process_deaths(counters.process_deaths);
+  proto.set_process_restarts(counters.process_restarts);
+  return proto;
+}
+
+absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& proto) {
+  const sample::EnvCounters counters = {.errors = proto.errors(),
+                                        .exceptions = proto.exceptions(),
+                                        .bad_outputs = proto.bad_outputs(),
+                                        .timeouts = proto.timeouts(),
+                                        .process_deaths = proto.process_deaths(),
+                                        .process_restarts = proto.process_restarts()};
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    if (counters.*field.value >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("environment counters: ", field.key, " is ", counters.*field.value, ", expected at least 0"));
+  }
+  return counters;
+}
+
 absl::Status CheckProtocol(const v1::ProtocolVersion& peer) {
   if (peer.major() == kProtocolMajor) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("protocol ", peer.major(), ".", peer.minor(),

@@ -2,6 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
+#include "lib/sample/env_counters.h"
 #include "lib/sample/grant.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/support/byte_buffer.h>
@@ -19,6 +20,10 @@ absl::StatusOr<sample::Grant> FromProto(const v1::Grant& grant);
 v1::Ack ToProto(const sample::FragmentAck& ack);
 /// INVALID_ARGUMENT for an unknown disposition.
 absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack);
+
+v1::EnvCounters ToProto(const sample::EnvCounters& counters);
+/// INVALID_ARGUMENT for a count below 0.
+absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& counters);
 
 /// FAILED_PRECONDITION in words unless this build speaks `peer`'s protocol.
 absl::Status CheckProtocol(const v1::ProtocolVersion& peer);

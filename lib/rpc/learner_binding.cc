@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/log.h"
+#include "lib/rpc/convert.h"
 
 namespace troupe::rpc {
 namespace {
@@ -67,7 +68,10 @@ void LearnerBinding::Leave(const learner::WorkerTicket& ticket, const std::strin
   TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", ticket.worker_id.value(), ticket.worker_epoch.value(), why);
 }
 
-absl::Status LearnerBinding::Heartbeat(const learner::WorkerTicket& ticket) { return learner_->Heartbeat(ticket); }
+absl::Status LearnerBinding::Heartbeat(const learner::WorkerTicket& ticket,
+                                       const std::optional<sample::EnvCounters>& counters) {
+  return learner_->Heartbeat(ticket, counters);
+}
 
 absl::Status LearnerBinding::Submit(const learner::WorkerTicket& ticket, uint64_t sequence,
                                     sample::MultiAgentBatchPtr batch, learner::WorkerPort& port) {
@@ -98,6 +102,7 @@ v1::StatusReply LearnerBinding::Status() const {
   reply.set_queue_budget_bytes(status.queue_budget_bytes);
   Fill(status.progress.rows, reply.mutable_rows());
   Fill(status.fragments, reply.mutable_fragments());
+  *reply.mutable_env_counters() = ToProto(status.progress.env_counters);
   base::MutexLock lock(&mutex_);
   for (const learner::WorkerStatus& worker : status.workers) {
     v1::WorkerStatus* out = reply.add_workers();

@@ -1,5 +1,6 @@
 #include "lib/rpc/rollout_reactor.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -189,8 +190,13 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   switch (message.kind_case()) {
     case v1::WorkerMessage::kFragment:
       return HandleFragment(message.fragment(), split, list);
-    case v1::WorkerMessage::kHeartbeat:
-      return Superseded(context_->endpoint->Heartbeat(ticket));
+    case v1::WorkerMessage::kHeartbeat: {
+      std::optional<sample::EnvCounters> counters;
+      if (message.heartbeat().has_env_counters()) {
+        TROUPE_ASSIGN_OR_RETURN(counters, FromProto(message.heartbeat().env_counters()));
+      }
+      return Superseded(context_->endpoint->Heartbeat(ticket, counters));
+    }
     case v1::WorkerMessage::kGoodbye:
       said_goodbye_ = true;
       goodbye_ = base::LogSafe(message.goodbye().reason(), kMaxReasonBytes);

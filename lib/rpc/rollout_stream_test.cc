@@ -250,6 +250,23 @@ TEST_F(RolloutStreamTest, HeartbeatsAreHeard) {
   EXPECT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).heartbeats == 1; }));
 }
 
+TEST_F(RolloutStreamTest, HeartbeatsBringEnvCounters) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  v1::WorkerMessage heartbeat;
+  heartbeat.mutable_heartbeat()->mutable_env_counters()->set_errors(3);
+  heartbeat.mutable_heartbeat()->mutable_env_counters()->set_process_restarts(2);
+  peer.Send(heartbeat);
+  EXPECT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).heartbeats == 1; }));
+  EXPECT_EQ(endpoint_.worker(1).env_counters, (sample::EnvCounters{.errors = 3, .process_restarts = 2}));
+  heartbeat.mutable_heartbeat()->mutable_env_counters()->set_timeouts(-1);
+  peer.Send(heartbeat);
+  const absl::Status end = peer.AwaitEnd();
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(end.message().find("env_timeouts is -1"), std::string::npos) << end;
+}
+
 TEST_F(RolloutStreamTest, ASecondRegistrationEndsTheFirstStream) {
   ScriptedPeer first(address_);
   first.Send(ScriptedPeer::Hello());

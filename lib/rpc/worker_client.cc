@@ -187,6 +187,16 @@ absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
   return absl::OkStatus();
 }
 
+void WorkerClient::ReportEnvs(const sample::EnvCounters& counters) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (counters == env_counters_) return;
+    env_counters_ = counters;
+    env_counters_due_ = true;
+  }
+  KickRollout();
+}
+
 absl::StatusOr<std::optional<sample::Grant>> WorkerClient::AwaitGrant(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   base::MutexLock lock(&mutex_);
@@ -435,21 +445,20 @@ std::optional<LinkOwner::Outgoing> WorkerClient::NextRolloutMessageLocked() {
     return Outgoing{Serialize(message)};
   }
   if (!joined_ || goodbye_sent_) return std::nullopt;
+  if (heartbeat_due_ || env_counters_due_) {
+    heartbeat_due_ = env_counters_due_ = false;
+    last_sent_at_ = clock_->SteadyNow();
+    *message.mutable_heartbeat()->mutable_env_counters() = ToProto(env_counters_);
+    return Outgoing{Serialize(message)};
+  }
   if (next_to_send_ < retained_.size()) {
     last_sent_at_ = clock_->SteadyNow();
-    heartbeat_due_ = false;
     return Outgoing{retained_[next_to_send_++].encoded.message};
   }
   if (goodbye_wanted_ && retained_.empty()) {
     goodbye_sent_ = true;
     message.mutable_goodbye()->set_reason(stop_reason_);
     return Outgoing{Serialize(message), /*last=*/true};
-  }
-  if (heartbeat_due_) {
-    heartbeat_due_ = false;
-    last_sent_at_ = clock_->SteadyNow();
-    message.mutable_heartbeat();
-    return Outgoing{Serialize(message)};
   }
   return std::nullopt;
 }
@@ -580,6 +589,7 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   welcome_.spec_hash = welcome.spec_hash();
   welcome_.config_yaml = welcome.config_yaml();
   welcome_.credit_bytes = static_cast<int64_t>(std::min<uint64_t>(welcome.credit_bytes(), uint64_t{1} << 40));
+  env_counters_due_ = env_counters_ != sample::EnvCounters();  // it may be another learner process
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
   joined_ = true;
   ++joins_;

@@ -87,6 +87,7 @@ class WorkerClient final : public rollout::SampleSink,
   void SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash);
 
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
+  void ReportEnvs(const sample::EnvCounters& counters) override;
   absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
   void Subscribe(policy::PolicySlot policy) override;
   void Unsubscribe(policy::PolicySlot policy) override;
@@ -177,6 +178,8 @@ class WorkerClient final : public rollout::SampleSink,
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   bool heartbeat_due_ ABSL_GUARDED_BY(mutex_) = false;
+  sample::EnvCounters env_counters_ ABSL_GUARDED_BY(mutex_);  ///< as reported last
+  bool env_counters_due_ ABSL_GUARDED_BY(mutex_) = false;     ///< the learner may not know them
   bool goodbye_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool goodbye_sent_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration last_sent_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();

@@ -82,6 +82,27 @@ class WorkerClientTest : public testing::Test {
   std::thread io_thread_;
 };
 
+TEST_F(WorkerClientTest, EnvCountersComeBeforeTheNextFragmentAndAgainToAnotherLearner) {
+  const sample::EnvCounters counters = {.errors = 4, .exceptions = 3, .process_deaths = 1};
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  client_->ReportEnvs(counters);
+  ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(endpoint.AwaitArrivals(1));
+  EXPECT_EQ(endpoint.worker(1).env_counters, counters);
+
+  FakeEndpoint& next = NewEndpoint(2);
+  server_ = nullptr;
+  StartServer(&next);
+  EXPECT_TRUE(next.Await([&](const auto& workers, const auto&) {
+    const auto worker = workers.find(1);
+    return worker != workers.end() && worker->second.env_counters == counters;
+  }));
+}
+
 TEST_F(WorkerClientTest, TheWholePath) {
   FakeEndpoint& endpoint = NewEndpoint(1);
   StartServer(&endpoint);

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 try:
     import numpy as np
@@ -46,10 +47,14 @@ class ControlPageTest(unittest.TestCase):
         page, words = make_page()
         words[_shm_host.WORD_WAITS], words[_shm_host.WORD_WAKE_AT] = 1, 3
         woken = []
-        for _ in range(5):
-            page.finish_entry()
-            woken.append(words[_shm_host.WORD_WAKE_SEQ])
-        self.assertEqual(woken, [0, 0, 1, 1, 1])
+        with mock.patch.object(page, "_syscall", lambda *_: woken.append(words[_shm_host.WORD_DONE])):
+            for _ in range(5):
+                page.finish_entry()
+            self.assertEqual(woken, [3])
+            words[_shm_host.WORD_WAKE_AT] = 7
+            for _ in range(3):
+                page.finish_entry()
+        self.assertEqual(woken, [3, 7])
 
     def test_it_sleeps_until_there_is_something(self):
         page, words = make_page()
@@ -69,6 +74,11 @@ class ControlPageTest(unittest.TestCase):
     def test_another_version_is_refused(self):
         with self.assertRaisesRegex(RuntimeError, "layout version 99, expected"):
             make_page(version=99)
+
+    def test_a_machine_with_another_order_of_stores_is_refused(self):
+        with mock.patch("platform.machine", return_value="aarch64"):
+            with self.assertRaisesRegex(RuntimeError, "this machine is aarch64, expected x86_64"):
+                make_page()
 
 
 @unittest.skipIf(np is None, "needs numpy")

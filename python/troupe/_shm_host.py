@@ -18,10 +18,12 @@ MAGIC = 0x54524548
 # Words of the control page; each group has a cache line of its own.
 WORD_MAGIC, WORD_VERSION, WORD_CAPACITY = 0, 1, 2
 WORD_HEAD = 16  # requests posted; the child waits on it. Written by the worker.
-WORD_DONE, WORD_WAKE_SEQ = 32, 33  # requests answered; the worker waits on the second. Written by the child.
+WORD_DONE = 32  # requests answered; the worker waits on it. Written by the child.
 WORD_SLEEPS = 48  # the child waits on WORD_HEAD. Set by the child, cleared by the worker.
 WORD_WAITS, WORD_WAKE_AT = 64, 65  # the worker waits, and for this many requests. Written by the worker.
 WORD_RING = 1024
+WORD_BLOCK_PAGES = 5120  # by slot: where its block begins, in pages of PAGE_BYTES. Written by the worker.
+PAGE_BYTES = 4096
 
 # An entry of the ring: read a line from the control channel. Others are a kind << 24 and an environment's slot.
 CONTROL_ENTRY = 0xFFFFFFFF
@@ -29,15 +31,18 @@ CONTROL_ENTRY = 0xFFFFFFFF
 # Words of a block's header.
 BLOCK_SEED, BLOCK_STATUS, BLOCK_FLAGS, BLOCK_ERROR_BYTES = 0, 1, 2, 3
 BLOCK_CALL_SEED_LOW, BLOCK_CALL_SEED_HIGH, BLOCK_CALL_COUNT, BLOCK_CALL_DETERMINISTIC = 4, 5, 6, 7
+BLOCK_BYTES_LOW, BLOCK_BYTES_HIGH = 8, 9
 BLOCK_ERROR, BLOCK_ERROR_CAPACITY = 64, 4032  # bytes
-KIND_RESET, KIND_STEP, KIND_CLOSE, KIND_CALL = 1, 2, 3, 4
+KIND_RESET, KIND_STEP, KIND_CLOSE, KIND_MAKE, KIND_CALL = 1, 2, 3, 4, 5
 STATUS_OK, STATUS_FAILED, STATUS_BAD_OUTPUT = 0, 1, 2
 FLAG_ALL_TERMINATED, FLAG_ALL_TRUNCATED, FLAG_ENV_STATE = 1, 2, 4
 AGENT_OBSERVED, AGENT_TERMINATED, AGENT_TRUNCATED, AGENT_INACTIVE = 1, 2, 4, 8
 AGENT_MASK, AGENT_STATE, AGENT_INFO = 16, 32, 64
 
-_SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+# What a plain store in this language may rely on: other processors see stores in the order they were made. Elsewhere an
+# answer could be seen before the row that it is about.
+MACHINE = "x86_64"
+_SYS_FUTEX, _FUTEX_WAIT, _FUTEX_WAKE = 202, 0, 1
 
 
 class Timespec(ctypes.Structure):
@@ -50,6 +55,11 @@ class ControlPage:
     """The ring and the two places to wait. Used by the process's main thread alone."""
 
     def __init__(self, fd: int) -> None:
+        if platform.machine() != MACHINE:
+            raise RuntimeError(
+                f"Python environments: this machine is {platform.machine()}, expected {MACHINE}, whose order of stores "
+                "the memory that they share with the worker relies on"
+            )
         size = os.fstat(fd).st_size
         self._memory = mmap.mmap(fd, size)
         self.words = memoryview(self._memory).cast("I")
@@ -63,18 +73,15 @@ class ControlPage:
         self.tail = 0
         self._woken_for = -1
         self._spins = 64
-        machine = platform.machine()
-        if machine not in _SYS_FUTEX:
-            raise RuntimeError(f"no futex on {machine}, expected one of {', '.join(_SYS_FUTEX)}")
         libc = ctypes.CDLL(None, use_errno=True)
         self._syscall = libc.syscall
-        number = ctypes.c_long(_SYS_FUTEX[machine])
+        number = ctypes.c_long(_SYS_FUTEX)
         base = ctypes.addressof(ctypes.c_uint32.from_buffer(self._memory))
         null = ctypes.c_void_p(None)
         self._second = Timespec(1, 0)
         self._wake_call = (
             number,
-            ctypes.c_void_p(base + 4 * WORD_WAKE_SEQ),
+            ctypes.c_void_p(base + 4 * WORD_DONE),
             ctypes.c_int(_FUTEX_WAKE),
             ctypes.c_int(1 << 30),
         )
@@ -115,8 +122,11 @@ class ControlPage:
             wake_at = words[WORD_WAKE_AT]
             if ((tail - wake_at) & 0xFFFFFFFF) < 0x80000000 and wake_at != self._woken_for:
                 self._woken_for = wake_at
-                words[WORD_WAKE_SEQ] = (words[WORD_WAKE_SEQ] + 1) & 0xFFFFFFFF
                 self._syscall(*self._wake_call)
+
+    def block_offset(self, slot: int) -> int:
+        """Where the slot's block begins in the memory, in bytes. For a slot that an entry has named."""
+        return PAGE_BYTES * int(self.words[WORD_BLOCK_PAGES + slot])
 
 
 def map_block(fd: int, offset: int, size: int) -> Any:

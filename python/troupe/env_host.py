@@ -4,9 +4,10 @@ File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared m
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
 The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. (A process of
-functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op": "layout"} and then {"op": "map"} for every environment that the process is to hold. From then on
-requests come through the ring. An exception costs its environment the episode: it is closed, and made anew at the next
-reset.
+functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op":
+"layout"}. From then on requests come through the ring; the first one of a slot makes its environment or function, whose
+block lies where the control page says. An exception costs its environment the episode: it is closed, and made anew at
+the next reset. {"op": "exit"} ends the process, instead of the layout or when the ring says that there is a line.
 """
 
 import copy
@@ -26,7 +27,7 @@ import numpy as np
 from troupe import _shm_host as shm
 from troupe._shm_env import BadOutput, Environment, Stop, describe_error
 from troupe.env_adapters import make_adapter
-from troupe.function_host import Function, make_function
+from troupe.function_host import Function
 
 CONTROL_FD, MEMORY_FD, LIFELINE_FD = 3, 4, 5
 
@@ -47,8 +48,8 @@ class ControlChannel:
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line
 
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
+    def send(self, message: Dict[str, Any]) -> None:
+        view = memoryview(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
         while view:
             view = view[os.write(self._fd, view) :]
 
@@ -62,6 +63,7 @@ class EnvHost:
         self._environments: Dict[int, Union[Environment, Function]] = {}
         self._spare: Any = None  # made to be described, and given to the first environment
         self._seeded = False
+        self._functions = False  # instead of environments
         self._name = ""
         self._args: Dict[str, Any] = {}
         self._global_state = True
@@ -75,11 +77,15 @@ class EnvHost:
         if message["version"] != shm.LAYOUT_VERSION:
             raise RuntimeError(f"the worker speaks version {message['version']}, expected {shm.LAYOUT_VERSION}")
         sys.path[:0] = message["path"]
-        if not message.get("functions"):
+        self._functions = bool(message.get("functions"))
+        if not self._functions:
             self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
             self._make_first()
-        self._send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
-        self.layout = self._receive("layout")
+        self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
+        message = self._receive("layout", "exit")
+        if message["op"] == "exit":
+            raise SystemExit(0)  # nobody needed it
+        self.layout = message
 
     def _make_first(self) -> None:
         try:
@@ -89,7 +95,7 @@ class EnvHost:
             raise
         except BaseException as error:
             traceback.print_exc()
-            self._send({"op": "failed", "error": describe_error(error)})
+            self._control.send({"op": "failed", "error": describe_error(error)})
             raise SystemExit(1) from error
 
     def make_adapter(self) -> Any:
@@ -117,10 +123,14 @@ class EnvHost:
         await_entry, finish_entry = page.await_entry, page.finish_entry
         while True:
             entry = await_entry()
-            if entry != shm.CONTROL_ENTRY:
-                environments[entry & 0xFFFFFF].serve(entry >> 24)
-            elif not self._obey():
+            if entry == shm.CONTROL_ENTRY:
+                self._receive("exit")
                 return
+            slot = entry & 0xFFFFFF
+            if slot not in environments:
+                made = Function if self._functions else Environment
+                environments[slot] = made(self, page.block_offset(slot))
+            environments[slot].serve(entry >> 24)
             finish_entry()
 
     def close(self) -> None:
@@ -133,17 +143,6 @@ class EnvHost:
                 close()
             except BaseException:
                 traceback.print_exc()
-
-    def _obey(self) -> bool:
-        message = self._receive("")
-        if message["op"] == "map":
-            is_function = "mapping" in message or "policy" in message
-            made = make_function(self, message) if is_function else Environment(self, message["offset"])
-            self._environments[message["slot"]] = made
-            return True
-        if message["op"] == "exit":
-            return False
-        raise RuntimeError(f"the worker said {message['op']}, expected map or exit")
 
     @staticmethod
     def _describe(adapter: Any) -> Dict[str, Any]:
@@ -165,17 +164,14 @@ class EnvHost:
             "max_episode_steps": int(description.max_episode_steps),
         }
 
-    def _receive(self, op: str) -> Dict[str, Any]:
+    def _receive(self, *ops: str) -> Dict[str, Any]:
         line = self._control.readline()
         if not line:
             raise SystemExit(0)  # the worker is gone
         message = json.loads(line)
-        if op and message["op"] != op:
-            raise RuntimeError(f"the worker said {message['op']}, expected {op}")
+        if message["op"] not in ops:
+            raise RuntimeError(f"the worker said {message['op']}, expected {' or '.join(ops)}")
         return message
-
-    def _send(self, message: Dict[str, Any]) -> None:
-        self._control.write(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
 
 
 def die_with_worker() -> None:
@@ -200,7 +196,13 @@ def main() -> int:
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _on_sigterm)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    host = EnvHost(ControlChannel(CONTROL_FD), shm.ControlPage(MEMORY_FD))
+    control = ControlChannel(CONTROL_FD)
+    try:
+        page = shm.ControlPage(MEMORY_FD)
+    except RuntimeError as error:
+        control.send({"op": "failed", "error": str(error)})
+        return 1
+    host = EnvHost(control, page)
     code = 0
     try:
         host.start()

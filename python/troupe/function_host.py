@@ -22,7 +22,7 @@ their actions, both as arrays with a row an agent (lists of rows where the space
 import hashlib
 import inspect
 import json
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 
@@ -103,115 +103,120 @@ def _count_arguments(what: str, function: Callable[..., Any], most: int) -> int:
 
 
 class Function:
-    """A function and its block. `host` is the EnvHost."""
+    """The place of a function: its block, and what the worker has made in it. `host` is the EnvHost."""
 
-    what, key, most_arguments = "", "", 0
-
-    def __init__(self, host: Any, message: Dict[str, Any]) -> None:
+    def __init__(self, host: Any, offset: int) -> None:
+        header = Block(host.memory_fd, offset, shm.PAGE_BYTES).header
+        size = header[shm.BLOCK_BYTES_LOW] | header[shm.BLOCK_BYTES_HIGH] << 32
         self._host = host
-        self._message = message
-        self._block = Block(host.memory_fd, message["offset"], message["block_bytes"])
-        self._payload = self._block.view[shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY :]
-        self._function: Any = None
-        self._count = 0
-
-    def ask(self, *arguments: Any) -> Any:
-        """Calls the function with as many of the arguments as it takes."""
-        return self._function(*arguments[: self._count])
+        self._block = Block(host.memory_fd, offset, size)
+        self._callee: Any = None
 
     def serve(self, kind: int) -> None:
         """Answers a request of this kind."""
         header = self._block.header
         self._block.begin()
         try:
-            if kind != shm.KIND_CALL:
+            if kind == shm.KIND_MAKE:
+                payload = self._block.view[shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY :]
+                what = json.loads(bytes(payload[: header[shm.BLOCK_CALL_COUNT]]))
+                self._callee = (MappingFunction if "mapping" in what else Policy)(self._host, what, payload)
+            elif kind == shm.KIND_CALL:
+                self._callee.call(header, header[shm.BLOCK_CALL_SEED_LOW] | header[shm.BLOCK_CALL_SEED_HIGH] << 32)
+            else:
                 raise RuntimeError(f"request {kind} is none of a function")
-            if self._function is None:
-                self._function, self._count = self._make()
-            if header[shm.BLOCK_CALL_COUNT] > 0:
-                self.call(header, header[shm.BLOCK_CALL_SEED_LOW] | header[shm.BLOCK_CALL_SEED_HIGH] << 32)
         except Stop:
             raise
         except BaseException as error:  # also SystemExit: a function does not end its neighbours
-            self._block.fail(self.what, error)
-
-    def _make(self) -> Tuple[Callable[..., Any], int]:
-        function = self.find()
-        return function, _count_arguments(f"{self.what} {self._message[self.key]}", function, self.most_arguments)
-
-    def find(self) -> Callable[..., Any]:
-        """The function that the worker's message names."""
-        return find_callable(self.what, self._message[self.key])
-
-    def call(self, header: Any, seed: int) -> None:
-        """Calls it."""
-        raise NotImplementedError
+            self._block.fail("function", error)
 
     def close(self) -> None:
         """Closes what has a close()."""
-        function, self._function = self._function, None
-        close = getattr(function, "close", None)
+        callee, self._callee = self._callee, None
+        close = getattr(callee.function, "close", None) if callee is not None else None
         if callable(close):
             close()
 
 
-class MappingFunction(Function):
+class Callee:
+    """A function of the user's, and how it is called."""
+
+    what, key, most_arguments = "", "", 0
+
+    def __init__(self, host: Any, what: Dict[str, Any], payload: memoryview) -> None:
+        self.host, self.payload = host, payload
+        self.name = what[self.key]
+        self.function = self.find(what)
+        self._count = _count_arguments(f"{self.what} {self.name}", self.function, self.most_arguments)
+
+    def find(self, what: Dict[str, Any]) -> Callable[..., Any]:
+        """The function that the worker names."""
+        return find_callable(self.what, what[self.key])
+
+    def ask(self, *arguments: Any) -> Any:
+        """Calls the function with as many of the arguments as it takes."""
+        return self.function(*arguments[: self._count])
+
+    def call(self, header: Any, seed: int) -> None:
+        """Answers what stands in the payload."""
+        raise NotImplementedError
+
+
+class MappingFunction(Callee):
     """Text in, text out."""
 
     what, key, most_arguments = "mapping function", "mapping", 3
 
     def call(self, header: Any, seed: int) -> None:
-        question = json.loads(bytes(self._payload[: header[shm.BLOCK_CALL_COUNT]]))
+        question = json.loads(bytes(self.payload[: header[shm.BLOCK_CALL_COUNT]]))
         worker = Worker(question)
-        self._host.seed_globals((seed + worker.worker_index) & 0x7FFFFFFF)
+        self.host.seed_globals((seed + worker.worker_index) & 0x7FFFFFFF)
         answer = self.ask(question["agent_id"], Episode(seed, question), worker)
         if not isinstance(answer, str):
             raise BadOutput(f"got {answer!r:.100} ({type(answer).__name__}), expected a policy's id, a str")
         data = answer.encode("utf-8", "replace")[:1024]
-        self._payload[: len(data)] = data
+        self.payload[: len(data)] = data
         header[shm.BLOCK_CALL_COUNT] = len(data)
 
 
-class Policy(Function):
+class Policy(Callee):
     """Rows in, actions out."""
 
     what, key, most_arguments = "policy", "policy", 2
 
-    def __init__(self, host: Any, message: Dict[str, Any]) -> None:
-        super().__init__(host, message)
-        self._observations: Space = parse(message["observation_space"])
-        self._actions: Space = parse(message["action_space"])
-        count, payload = message["rows"], self._payload
-        self._keys = np.frombuffer(payload, np.uint32, 4 * count, message["keys"]).reshape(count, 4)
+    def __init__(self, host: Any, what: Dict[str, Any], payload: memoryview) -> None:
+        self._observations: Space = parse(what["observation_space"])
+        self._actions: Space = parse(what["action_space"])
+        super().__init__(host, what, payload)
+        count = what["rows"]
+        self._keys = np.frombuffer(payload, np.uint32, 4 * count, what["keys"]).reshape(count, 4)
         size = self._observations.flat_size
-        self._obs = np.frombuffer(payload, self._observations.flat_dtype, size * count, message["obs"]).reshape(count, size)
+        self._obs = np.frombuffer(payload, self._observations.flat_dtype, size * count, what["obs"]).reshape(count, size)
         self._mask = None
-        if message["mask_size"]:
-            size = message["mask_size"]
-            self._mask = np.frombuffer(payload, np.uint8, size * count, message["mask"]).reshape(count, size)
+        if what["mask_size"]:
+            size = what["mask_size"]
+            self._mask = np.frombuffer(payload, np.uint8, size * count, what["mask"]).reshape(count, size)
         size = self._actions.action_words
-        self._words = np.frombuffer(payload, np.int32, size * count, message["actions"]).reshape(count, size)
+        self._words = np.frombuffer(payload, np.int32, size * count, what["actions"]).reshape(count, size)
         self._floats = self._words.view(np.float32)
 
-    def find(self) -> Callable[..., Any]:
-        found = super().find()
+    def find(self, what: Dict[str, Any]) -> Callable[..., Any]:
+        found = super().find(what)
         if inspect.isclass(found):
             offered = {
                 "observation_space": self._observations.gymnasium,
                 "action_space": self._actions.gymnasium,
-                "policy_id": lambda: self._message["policy_id"],
+                "policy_id": lambda: what["policy_id"],
             }
             taken = inspect.signature(found).parameters
             found = found(**{key: offer() for key, offer in offered.items() if key in taken})
             if not callable(found):
-                raise BadOutput(
-                    f"{self.what} {self._message[self.key]}: its objects cannot be called, expected a method __call__"
-                )
+                raise BadOutput(f"{self.what} {what[self.key]}: its objects cannot be called, expected a method __call__")
         return found
 
     def call(self, header: Any, seed: int) -> None:
         count = header[shm.BLOCK_CALL_COUNT]
-        self._host.seed_globals(seed & 0x7FFFFFFF)
+        self.host.seed_globals(seed & 0x7FFFFFFF)
         mask = None if self._mask is None else self._mask[:count].copy()
         rows = Rows(self._keys[:count].copy(), mask, bool(header[shm.BLOCK_CALL_DETERMINISTIC]), seed)
         self._write(self.ask(self._observations.unflatten_rows(self._obs[:count]), rows), count)
@@ -229,7 +234,3 @@ class Policy(Function):
             except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
                 raise BadOutput(f"row {row}: action {actions[row]!r:.100}: {error}") from error
 
-
-def make_function(host: Any, message: Dict[str, Any]) -> Function:
-    """What a "map" message of the worker describes."""
-    return (MappingFunction if "mapping" in message else Policy)(host, message)

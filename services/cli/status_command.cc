@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/control_client.h"
+#include "lib/rpc/convert.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
@@ -28,6 +29,10 @@ struct StatusFlags {
   bool json = false;
 };
 
+sample::EnvCounters EnvCountersOf(const v1::StatusReply& reply) {
+  return rpc::FromProto(reply.env_counters()).value_or(sample::EnvCounters());
+}
+
 Json ToJson(const v1::StatusReply& reply) {
   const v1::RowCounters& rows = reply.rows();
   const v1::FragmentCounters& fragments = reply.fragments();
@@ -48,39 +53,44 @@ Json ToJson(const v1::StatusReply& reply) {
                         {"version", policy.version().n()},
                         {"trains", policy.trains()}});
   }
-  return {{"running", true},
-          {"run_name", reply.run_name()},
-          {"build_version", reply.build_version()},
-          {"learner_epoch", reply.learner_epoch()},
-          {"env_steps", reply.env_steps()},
-          {"agent_steps", reply.agent_steps()},
-          {"updates", reply.updates()},
-          {"episodes", reply.episodes()},
-          {"wall_clock_s", reply.wall_clock_s()},
-          {"env_steps_per_s", reply.env_steps_per_s()},
-          {"return_sum", reply.return_sum()},
-          {"return_mean", reply.return_mean()},
-          {"state", reply.state()},
-          {"rows",
-           {{"received", rows.received()},
-            {"accepted", rows.accepted()},
-            {"duplicate", rows.duplicate()},
-            {"stale", rows.stale()},
-            {"invalid", rows.invalid()},
-            {"trained", rows.trained()},
-            {"queued", rows.queued()},
-            {"dropped", rows.dropped()},
-            {"rolled_back", rows.rolled_back()}}},
-          {"fragments",
-           {{"received", fragments.received()},
-            {"accepted", fragments.accepted()},
-            {"duplicate", fragments.duplicate()},
-            {"stale", fragments.stale()},
-            {"invalid", fragments.invalid()},
-            {"rolled_back", fragments.rolled_back()},
-            {"unknown", fragments.unknown()}}},
-          {"workers", workers},
-          {"policies", policies}};
+  const sample::EnvCounters env_counters = EnvCountersOf(reply);
+  Json json = {{"running", true},
+               {"run_name", reply.run_name()},
+               {"build_version", reply.build_version()},
+               {"learner_epoch", reply.learner_epoch()},
+               {"env_steps", reply.env_steps()},
+               {"agent_steps", reply.agent_steps()},
+               {"updates", reply.updates()},
+               {"episodes", reply.episodes()},
+               {"wall_clock_s", reply.wall_clock_s()},
+               {"env_steps_per_s", reply.env_steps_per_s()},
+               {"return_sum", reply.return_sum()},
+               {"return_mean", reply.return_mean()},
+               {"state", reply.state()},
+               {"rows",
+                {{"received", rows.received()},
+                 {"accepted", rows.accepted()},
+                 {"duplicate", rows.duplicate()},
+                 {"stale", rows.stale()},
+                 {"invalid", rows.invalid()},
+                 {"trained", rows.trained()},
+                 {"queued", rows.queued()},
+                 {"dropped", rows.dropped()},
+                 {"rolled_back", rows.rolled_back()}}},
+               {"fragments",
+                {{"received", fragments.received()},
+                 {"accepted", fragments.accepted()},
+                 {"duplicate", fragments.duplicate()},
+                 {"stale", fragments.stale()},
+                 {"invalid", fragments.invalid()},
+                 {"rolled_back", fragments.rolled_back()},
+                 {"unknown", fragments.unknown()}}},
+               {"workers", workers},
+               {"policies", policies}};
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    json[field.key] = env_counters.*field.value;
+  }
+  return json;
 }
 
 void Print(const v1::StatusReply& reply) {
@@ -105,6 +115,15 @@ void Print(const v1::StatusReply& reply) {
       WithThousands(rows.invalid()).c_str(), WithThousands(rows.trained()).c_str(),
       WithThousands(rows.queued()).c_str(), WithThousands(rows.dropped()).c_str(),
       WithThousands(rows.rolled_back()).c_str());
+  const sample::EnvCounters envs = EnvCountersOf(reply);
+  if (envs != sample::EnvCounters()) {
+    std::printf(
+        "environments: %s errors; in Python %s exceptions, %s bad outputs, %s timeouts, %s process deaths, %s process "
+        "restarts\n",
+        WithThousands(envs.errors).c_str(), WithThousands(envs.exceptions).c_str(),
+        WithThousands(envs.bad_outputs).c_str(), WithThousands(envs.timeouts).c_str(),
+        WithThousands(envs.process_deaths).c_str(), WithThousands(envs.process_restarts).c_str());
+  }
   std::vector<std::vector<std::string>> table = {{"worker", "name", "environments", "rows", "lag", "last seen"}};
   for (const v1::WorkerStatus& worker : reply.workers()) {
     table.push_back({absl::StrCat(worker.worker_id()), worker.name(), absl::StrCat(worker.num_envs()),
@@ -182,7 +201,8 @@ void AddStatusCommand(CLI::App& app, Action* action) {
       "--json", flags->json,
       "one line: {\"running\", \"env_steps\", \"agent_steps\", \"updates\", \"wall_clock_s\", \"env_steps_per_s\", "
       "\"return_sum\", "
-      "\"return_mean\", ...}; of a running learner also \"rows\", \"workers\", \"policies\" (docs/cli.md)");
+      "\"return_mean\", \"env_errors\", ...}; of a running learner also \"rows\", \"workers\", \"policies\" "
+      "(docs/cli.md)");
   status->footer("Example: troupe status runs/my_run --json");
   status->callback([=] { *action = [=] { return Status(*flags); }; });
 }

@@ -9,6 +9,17 @@
 #include "lib/policy/python_callable.h"
 
 namespace troupe::services {
+namespace {
+
+void AddTo(sample::EnvCounters& counters, const envhost::HostStats& stats) {
+  counters.exceptions += stats.exceptions;
+  counters.bad_outputs += stats.bad_outputs;
+  counters.timeouts += stats.timeouts;
+  counters.process_deaths += stats.deaths;
+  counters.process_restarts += stats.restarts;
+}
+
+}  // namespace
 
 absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedRun& run,
                                                          const env::EnvRegistry& registry) {
@@ -19,14 +30,18 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.policies = run.policies;
   config.mapping = std::move(mapping);
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
-  config.env_factory = [&registry, env = run.env, pool = std::move(pool)] {
-    return config::MakeEnv(env, registry, nullptr, pool);
-  };
+  config.env_factory = [&registry, env = run.env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };
   const std::shared_ptr<envhost::PythonFunctions> functions = config::MakePythonFunctions(run.env);
   for (const policy::MappingRule& rule : run.mapping_rules) {
     // What is wrong with a function is said here, not by every episode.
     if (policy::IsPythonName(rule.function)) TROUPE_RETURN_IF_ERROR(functions->Prepare(rule.function));
   }
+  config.env_counters = [pool = std::move(pool), functions] {
+    sample::EnvCounters counters;
+    if (pool != nullptr) AddTo(counters, pool->stats());
+    AddTo(counters, functions->stats());
+    return counters;
+  };
   config.mapping_host = functions;
   config.actor_host = functions;
   config.options = run.rollout;

@@ -111,6 +111,10 @@ absl::Status LocalSampler::Submit(sample::MultiAgentBatchPtr fragment) {
   }
 }
 
+void LocalSampler::ReportEnvs(const sample::EnvCounters& counters) {
+  learner_->Heartbeat(ticket_, counters).IgnoreError();  // as in KeepAlive
+}
+
 absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Duration timeout) {
   // Waiting is a sign of life, too.
   learner_->Heartbeat(ticket_).IgnoreError();

@@ -110,6 +110,9 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_dropped", record.rows.dropped},
       {"rows_rolled_back", record.rows.rolled_back},
   };
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    fields.push_back({field.key, record.env_counters.*field.value});
+  }
   for (const auto& [tag, value] : record.losses) fields.emplace_back(tag, value);
   if (evaluation_) {
     fields.emplace_back("evaluation_return_sum", evaluation_->return_sum.mean);

@@ -254,6 +254,13 @@ def slow_start(seconds):
     return Counter()
 
 
+def noisy_start(lines):
+    """Prints so many lines of 1,000 characters before it is there."""
+    for i in range(lines):
+        print(str(i % 10) * 1000, flush=True)
+    return Counter()
+
+
 def printing(lines, width=100, **args):
     """Prints so many lines in every step."""
     env = Counter(**args)

@@ -98,7 +98,7 @@ class LoggingEnv : public env::MultiAgentEnv {
     }
     if (!call.fail) return absl::OkStatus();
     Log(Kind::kFail, -1, 0);
-    return absl::InternalError("scripted failure");
+    return absl::Status(options_.failure, "scripted failure");
   }
 
   void Log(Kind kind, int slot, float value) {

@@ -37,6 +37,7 @@ struct ScriptedOptions {
   bool uint8_obs = false;
   bool continuous = false;
   int info_columns = 0;
+  absl::StatusCode failure = absl::StatusCode::kInternal;  ///< of calls that fail
 };
 
 /// Everything that environments of a test brought, in order: the truth that fragments are compared with.

@@ -34,6 +34,7 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     int leaves = 0;
     std::string left_because;
     int heartbeats = 0;
+    sample::EnvCounters env_counters;  ///< as it said last
     uint64_t watermark = 0;
     bool given_up = false;
   };
@@ -73,12 +74,14 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     worker.left_because = why;
     changed_.NotifyAll();
   }
-  absl::Status Heartbeat(const learner::WorkerTicket& ticket) override {
+  absl::Status Heartbeat(const learner::WorkerTicket& ticket,
+                         const std::optional<sample::EnvCounters>& counters) override {
     base::MutexLock lock(&mutex_);
     Worker& worker = workers_[ticket.worker_id.value()];
     if (worker.given_up || ticket.worker_epoch != worker.ticket.worker_epoch)
       return absl::FailedPreconditionError("superseded");
     ++worker.heartbeats;
+    if (counters.has_value()) worker.env_counters = *counters;
     changed_.NotifyAll();
     return absl::OkStatus();
   }

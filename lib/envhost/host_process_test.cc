@@ -1,0 +1,98 @@
+// A process by itself, by a clock that moves when told to.
+
+#include "lib/envhost/host_process.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/base/clock.h"
+#include "lib/envhost/describe_env.h"
+#include "lib/envhost/watched_time.h"
+
+namespace troupe::envhost {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(WatchedTimeTest, ALongPauseCountsLittle) {
+  WatchedTime time(absl::Seconds(5));
+  EXPECT_EQ(time.Look(absl::Seconds(5) + absl::Milliseconds(20)), absl::Milliseconds(20));
+  EXPECT_EQ(time.Look(absl::Hours(1)), absl::Milliseconds(20) + WatchedTime::kMaxGap);
+  time.Restart(absl::Hours(2));
+  EXPECT_EQ(time.Look(absl::Hours(2)), absl::ZeroDuration());
+}
+
+class HostProcessTest : public ::testing::Test {
+ protected:
+  /// Starts the environment `name` of host_test_envs with these arguments, in JSON.
+  void Start(const std::string& name, const std::string& args) {
+    ProcessOrder order;
+    order.interpreter = TROUPE_TEST_PYTHON;
+    order.package_folder = TROUPE_SOURCE_DIR "/python";
+    order.start_message = nlohmann::json({{"op", "start"},
+                                          {"version", kLayoutVersion},
+                                          {"name", absl::StrCat("host_test_envs:", name)},
+                                          {"args", nlohmann::json::parse(args)},
+                                          {"path", {TROUPE_SOURCE_DIR "/lib/envhost/testing"}},
+                                          {"global_state", true}})
+                              .dump();
+    order.start_timeout = absl::Seconds(60);
+    order.step_timeout = absl::Seconds(1);
+    order.clock = &clock_;
+    auto process = HostProcess::Start(order, "process");
+    ASSERT_TRUE(process.ok()) << process.status();
+    process_ = *std::move(process);
+  }
+  /// A slot in which a reset has been answered.
+  HostProcess::Slot Ready() {
+    const absl::StatusOr<std::string> description = process_->AwaitDescription();
+    EXPECT_TRUE(description.ok()) << description.status();
+    const auto spec = ReadDescription("python:test", nlohmann::json::parse(*description));
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    process_->Expect(*description, std::make_shared<BlockLayout>(*spec));
+    const HostProcess::Slot slot = *process_->AcquireSlot();
+    EXPECT_TRUE(process_->Await(*process_->Post(slot, RequestKind::kReset, /*makes=*/true)).ok());
+    return slot;
+  }
+
+  base::FakeClock clock_;
+  std::shared_ptr<HostProcess> process_;
+};
+
+TEST_F(HostProcessTest, AStartThatNobodyWatchedIsNotLate) {
+  // It prints more than its pipe holds, so that it cannot go on until somebody looks.
+  Start("noisy_start", R"({"lines": 400})");
+  clock_.Advance(absl::Hours(1));
+  const absl::StatusOr<std::string> description = process_->AwaitDescription();
+  EXPECT_TRUE(description.ok()) << description.status();
+}
+
+TEST_F(HostProcessTest, AStepThatNobodyWatchedIsNotLate) {
+  Start("printing", R"({"lines": 400, "width": 2000})");
+  const HostProcess::Slot slot = Ready();
+  const HostProcess::Ticket ticket = *process_->Post(slot, RequestKind::kStep, /*makes=*/false);
+  clock_.Advance(absl::Hours(1));
+  const absl::Status status = process_->Await(ticket);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(HostProcessTest, AStepThatIsWatchedHasItsTimeAndNoMore) {
+  Start("Faulty", R"({"faults": "hang", "at_step": 1})");
+  const HostProcess::Slot slot = Ready();
+  const HostProcess::Ticket ticket = *process_->Post(slot, RequestKind::kStep, /*makes=*/false);
+  for (int look = 1; look <= 100; ++look) {
+    clock_.Advance(absl::Milliseconds(10));
+    ASSERT_FALSE(process_->Settled(ticket)) << look;
+  }
+  clock_.Advance(absl::Milliseconds(10));
+  EXPECT_TRUE(process_->Settled(ticket));
+  EXPECT_TRUE(process_->timed_out());
+  EXPECT_EQ(process_->death().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(process_->death().message()), HasSubstr("did not answer within 1s"));
+}
+
+}  // namespace
+}  // namespace troupe::envhost
