@@ -52,8 +52,9 @@ class HostProcessTest : public ::testing::Test {
     EXPECT_TRUE(description.ok()) << description.status();
     const auto spec = ReadDescription("python:test", nlohmann::json::parse(*description));
     EXPECT_TRUE(spec.ok()) << spec.status();
-    process_->Expect(*description, std::make_shared<BlockLayout>(*spec));
-    const HostProcess::Slot slot = *process_->AcquireSlot();
+    const BlockLayout layout(*spec);
+    process_->Expect(*description, layout.ToJson());
+    const HostProcess::Slot slot = *process_->AcquireSlot(layout.block_bytes);
     EXPECT_TRUE(process_->Await(*process_->Post(slot, RequestKind::kReset, /*makes=*/true)).ok());
     return slot;
   }
