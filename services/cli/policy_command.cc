@@ -193,7 +193,8 @@ void AddAdd(CLI::App* parent, Action* action) {
   add->add_option("id", policy->id, "its id")->required();
   add->add_option("--like", policy->like,
                   "the policy whose spaces and networks it has (default: what all have in common)");
-  add->add_option("--class", policy->policy_class, "ppo (default), random, scripted:NAME, python:MODULE:NAME or checkpoint:PATH[#ID]");
+  add->add_option("--class", policy->policy_class,
+                  "ppo (default), random, scripted:NAME, python:MODULE:NAME or checkpoint:PATH[#ID]");
   AddFrozenFlag(add, policy);
   add->footer("Example: troupe policy add runs/my_run challenger --like main");
   add->callback([=] { *action = [=] { return Add(*flags, *policy); }; });
