@@ -16,7 +16,7 @@ num_envs_per_worker: 1
 seed: 5
 stop: {{env_steps: {env_steps}}}
 experiment: {{write_interval: 1, checkpoint_interval: 0}}
-evaluation: {{episodes: 0}}
+evaluation: {{at_end: false}}
 """
 KEYS = ("env_errors", "env_exceptions", "env_bad_outputs", "env_timeouts", "env_process_deaths", "env_process_restarts")
 

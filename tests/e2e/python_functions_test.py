@@ -38,7 +38,7 @@ def choose(agent_id, episode, worker):
 
 
 def paper(observations, rows):
-    assert observations.shape == (len(observations), 7) and rows.agent_slots.tolist() == [1] * len(observations)
+    assert observations.shape == (len(observations), 7) and len(rows.env_steps) == len(observations)
     return np.ones(len(observations), np.int64)
 
 
@@ -79,9 +79,8 @@ class PythonFunctionsTest(harness.RunningTestCase):
         self.addCleanup(server.wait)
         self.addCleanup(server.terminate)
         self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
-        with self.subTest("a Python policy answers queries, too"):
-            answer = self.troupe("query", socket, "--policy", "other", "--obs", "[0, 0, 0, 0, 0, 0, 0]", "--agent-slot", "1", "--json")
-            self.assertEqual(json.loads(answer.stdout.splitlines()[-1])["actions"], [1])
+        answer = self.troupe("query", socket, "--policy", "other", "--obs", "[0, 0, 0, 0, 0, 0, 0]", "--json")
+        self.assertEqual(json.loads(answer.stdout.splitlines()[-1])["actions"], [[1]])
 
     def tensors_of(self, policy):
         return [name for name, _ in self.tensors("runs", "run", "checkpoints", "8000") if name.startswith(f"{policy}/")]
