@@ -98,10 +98,10 @@ TEST(MakePythonEnvTest, WhatIsWrongIsSaidWithItsPlace) {
 /// The agents' observation space, mask and state after a reset of an environment of dict_observations.py. `options`:
 /// further keys of `env`.
 std::string Shown(const std::string& kind, const std::string& keys, const std::string& options = "") {
-  const std::string yaml =
-      absl::StrCat("env: {name: \"python:dict_observations:", kind, "\", args: {keys: \"", keys,
-                   "\"}, python: {interpreter: " TROUPE_TEST_PYTHON ", path: " TROUPE_SOURCE_DIR "/lib/config/testing}",
-                   options, "}");
+  const std::string yaml = absl::StrCat("env: {name: \"python:dict_observations:", kind, "\", args: {keys: \"", keys,
+                                        "\"}, python: {interpreter: " TROUPE_TEST_PYTHON ", path: " TROUPE_SOURCE_DIR
+                                        "/lib/config/testing, global_state: true}",
+                                        options, "}");
   const absl::StatusOr<ResolvedRun> run = Resolve(yaml);
   if (!run.ok()) return run.status().ToString();
   const auto env = MakeEnv(run->env, env::EnvRegistry());

@@ -237,9 +237,10 @@ TEST(RunConfigTest, PolicyClassesAreReadAndWritten) {
   EXPECT_EQ(changed.proto().multi_agent().policies(1).class_(), "");
   EXPECT_EQ(changed.proto().multi_agent().policies_size(), 4);
 
-  EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {class: radnom}}}"),
-            "run.yaml:1:37: multi_agent.policies.a.class: got \"radnom\", the nearest is \"random\"; expected ppo, "
-            "random, scripted:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
+  EXPECT_EQ(
+      ErrorOf("multi_agent: {policies: {a: {class: radnom}}}"),
+      "run.yaml:1:37: multi_agent.policies.a.class: got \"radnom\", the nearest is \"random\"; expected ppo, "
+      "random, scripted:NAME, python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {class: [random]}}}"),
             "run.yaml:1:37: multi_agent.policies.a.class: got a list, expected the name of a policy class");
 }
