@@ -25,16 +25,21 @@ namespace troupe::plugin {
 /// A JSON value: an argument of the environment that is more than a number. Plain value.
 struct Json {
   enum class Kind { kNull, kBool, kInt, kDouble, kString, kList, kObject };
+  struct Member;
   Kind kind = Kind::kNull;
   bool boolean = false;
   int64_t integer = 0;
   double number = 0;  ///< of kInt, too
   std::string text;
-  std::vector<Json> items;                            ///< of kList
-  std::vector<std::pair<std::string, Json>> members;  ///< of kObject, in order
+  std::vector<Json> items;      ///< of kList
+  std::vector<Member> members;  ///< of kObject, in order
 
   /// Throws std::invalid_argument for what is not JSON.
   static Json Parse(const std::string& text);
+};
+struct Json::Member {
+  std::string key;
+  Json value;
 };
 
 /// `env.args` of the configuration. Each getter marks its name as known; what is left over is an error. A wrong type or
@@ -328,7 +333,7 @@ class JsonParser {
         Blanks();
         std::string key = Text();
         if (!Take(':')) Fail();
-        value.members.emplace_back(std::move(key), Value(depth + 1));
+        value.members.push_back({std::move(key), Value(depth + 1)});
       } while (Take(','));
       if (!Take('}')) Fail();
     } else if (Take('[')) {

@@ -12,6 +12,7 @@
 #include "lib/envhost/host_env.h"
 
 namespace troupe::envhost {
+
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
                                                            const env::EnvArgs& args) {
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
