@@ -7,13 +7,13 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/plugin_env.h"
 #include "lib/env/plugin_file.h"
 #include "lib/env/wrappers.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::config {
 namespace {
@@ -48,7 +48,7 @@ std::string KeyOf(env::WrapperOption option) {
   return "env";
 }
 
-bool IsPython(const EnvSettings& settings) { return absl::StartsWith(settings.name, envhost::kPythonPrefix); }
+bool IsPython(const EnvSettings& settings) { return policy::IsPythonName(settings.name); }
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakePythonEnv(const EnvSettings& settings,
                                                                   std::shared_ptr<envhost::HostPool> pool,

@@ -35,10 +35,6 @@ static_assert(static_cast<int>(policy::ActionBoundMethod::kTanh) == v1::ACTION_B
 
 constexpr char kDefaultPolicy[] = "default_policy";
 
-absl::Status KeyError(const RunConfig& config, const std::string& key, const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
-}
-
 std::vector<std::string> AgentIds(const env::EnvSpec& env) {
   std::vector<std::string> ids;
   for (const env::AgentSpec& agent : env.possible_agents) ids.push_back(agent.id.value());
@@ -73,13 +69,13 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
     for (const PolicyId& id : names.policies) {
       const absl::Status status = policy::ValidatePolicyId(id.value());
       if (!status.ok()) {
-        return KeyError(
-            config, "multi_agent.policy_mapping",
+        return config.KeyError(
+            "multi_agent.policy_mapping",
             absl::StrCat("an agent's id cannot be the name of its policy: ", std::string(status.message())));
       }
       if (!listed.empty() && std::find(listed.begin(), listed.end(), id) == listed.end()) {
-        return KeyError(
-            config, "multi_agent.policies",
+        return config.KeyError(
+            "multi_agent.policies",
             absl::StrCat("per_agent needs a policy named as each agent, got none for \"", id.value(), "\""));
       }
     }
@@ -106,10 +102,10 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
     }
     // In order, as Tianshou's MultiAgentPolicyManager pairs them.
     if (names.policies.size() != env.possible_agents.size()) {
-      return KeyError(config, "multi_agent.policy_mapping",
-                      absl::StrCat("is missing, and ", names.policies.size(), " policies do not pair with ",
-                                   env.possible_agents.size(), " agents (", absl::StrJoin(AgentIds(env), ", "),
-                                   "), expected as many, or rules, or per_agent"));
+      return config.KeyError("multi_agent.policy_mapping",
+                             absl::StrCat("is missing, and ", names.policies.size(), " policies do not pair with ",
+                                          env.possible_agents.size(), " agents (", absl::StrJoin(AgentIds(env), ", "),
+                                          "), expected as many, or rules, or per_agent"));
     }
     for (size_t i = 0; i < names.policies.size(); ++i) {
       names.rules.push_back({env.possible_agents[i].id.value(), {{names.policies[i]}}});
@@ -126,10 +122,10 @@ absl::StatusOr<PolicySlot> FindPolicy(const RunConfig& config, const std::string
   std::vector<std::string> known;
   for (const PolicyId& policy : policies) known.push_back(policy.value());
   const std::string nearest = base::NearestName(id.value(), known);
-  return KeyError(config, key,
-                  absl::StrCat("got policy \"", id.value(), "\", which multi_agent.policies does not list; ",
-                               nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
-                                               : absl::StrCat("the nearest is \"", nearest, "\"")));
+  return config.KeyError(key,
+                         absl::StrCat("got policy \"", id.value(), "\", which multi_agent.policies does not list; ",
+                                      nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
+                                                      : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
 absl::StatusOr<PolicyClass> ClassOf(const RunConfig& config, const PolicyId& id) {
@@ -167,7 +163,7 @@ absl::StatusOr<std::vector<sample::TrainRule>> ResolveTrainRules(const RunConfig
                      rule.function()});
   }
   if (const auto made = sample::TrainRules::Make(rules); !made.ok()) {
-    return KeyError(config, JoinKey(key, "function"), std::string(made.status().message()));
+    return config.KeyError(JoinKey(key, "function"), std::string(made.status().message()));
   }
   return rules;
 }
@@ -192,10 +188,9 @@ absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const N
     TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, PolicyId(id), names.policies));
     const auto place = static_cast<size_t>(slot.value());
     if (!classes[place].trainable()) {
-      return KeyError(
-          config, key,
-          absl::StrCat("got policy \"", id, "\", which is of class ", base::LogSafe(classes[place].ToString()),
-                       " and never trained, expected policies of class ppo"));
+      return config.KeyError(
+          key, absl::StrCat("got policy \"", id, "\", which is of class ", base::LogSafe(classes[place].ToString()),
+                            " and never trained, expected policies of class ppo"));
     }
     trains[place] = true;
   }
@@ -211,7 +206,7 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
     const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
     if (!rule.function.empty()) {
       if (const absl::Status known = policy::CheckMappingFunction(rule.function); !known.ok()) {
-        return KeyError(config, JoinKey(key, "function"), std::string(known.message()));
+        return config.KeyError(JoinKey(key, "function"), std::string(known.message()));
       }
     }
     double sum = 0;
@@ -228,7 +223,7 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
   }
   // What remains to go wrong is an agent without a rule.
   if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, names.policies); !mapping.ok()) {
-    return KeyError(config, "multi_agent.policy_mapping", std::string(mapping.status().message()));
+    return config.KeyError("multi_agent.policy_mapping", std::string(mapping.status().message()));
   }
   std::vector<std::vector<MappedPolicy>> of_agent;
   for (const std::string& agent : agents) {
@@ -285,9 +280,9 @@ absl::Status CompletePlayed(const RunConfig& config, const env::EnvSpec& env, co
   TROUPE_ASSIGN_OR_RETURN(const GivenSpaces given, SpacesOf(config, id));
   const auto differs = [&](const char* name, const space::Space& got, const space::Space& expected,
                            const env::AgentSpec& agent) {
-    return KeyError(config, JoinKey(key, name),
-                    absl::StrCat("got ", got.ToString(), ", expected ", expected.ToString(), " of agent \"",
-                                 agent.id.value(), "\", which policy \"", id.value(), "\" plays"));
+    return config.KeyError(JoinKey(key, name),
+                           absl::StrCat("got ", got.ToString(), ", expected ", expected.ToString(), " of agent \"",
+                                        agent.id.value(), "\", which policy \"", id.value(), "\" plays"));
   };
   for (const size_t place : *played) {
     const env::AgentSpec& agent = env.possible_agents[place];
@@ -303,17 +298,17 @@ absl::Status CompletePlayed(const RunConfig& config, const env::EnvSpec& env, co
     if (given.Fit(env.possible_agents[place])) played->push_back(place);
   }
   if (played->empty()) {
-    return KeyError(config, JoinKey(key, given.observation_space.has_value() ? "observation_space" : "action_space"),
-                    absl::StrCat("policy \"", id.value(), "\" has spaces of no agent: got ",
-                                 given.observation_space.ToString(), " and ", given.action_space.ToString(),
-                                 ", expected those of one of ", absl::StrJoin(AgentIds(env), ", ")));
+    return config.KeyError(JoinKey(key, given.observation_space.has_value() ? "observation_space" : "action_space"),
+                           absl::StrCat("policy \"", id.value(), "\" has spaces of no agent: got ",
+                                        given.observation_space.ToString(), " and ", given.action_space.ToString(),
+                                        ", expected those of one of ", absl::StrJoin(AgentIds(env), ", ")));
   }
   const env::AgentSpec& first = env.possible_agents[played->front()];
   for (const size_t place : *played) {
     const env::AgentSpec& agent = env.possible_agents[place];
     if (agent.observation_space == first.observation_space && agent.action_space == first.action_space) continue;
-    return KeyError(
-        config, key,
+    return config.KeyError(
+        key,
         absl::StrCat("policy \"", id.value(), "\" plays no agent; the agents are ", absl::StrJoin(AgentIds(env), ", "),
                      ", whose spaces differ, so that it needs ", "observation_space and action_space of its own"));
   }
@@ -368,10 +363,10 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   for (const size_t place : played) {
     const env::AgentSpec& agent = env.possible_agents[place];
     const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
-      return KeyError(config, "multi_agent.policy_mapping",
-                      absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(), "\" of policy \"",
-                                   spec->id.value(), "\" have different ", what, ": ", one, " and ", other,
-                                   "; give them policies of their own"));
+      return config.KeyError("multi_agent.policy_mapping",
+                             absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(),
+                                          "\" of policy \"", spec->id.value(), "\" have different ", what, ": ", one,
+                                          " and ", other, "; give them policies of their own"));
     };
     if (agent.observation_space != first->observation_space) {
       return differ("observation spaces", first->observation_space.ToString(), agent.observation_space.ToString());
@@ -383,8 +378,8 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   }
   const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
   if (!HasServableActions(first->action_space)) {
-    return KeyError(
-        config, AlgorithmKey(config, of, "name"),
+    return config.KeyError(
+        AlgorithmKey(config, of, "name"),
         absl::StrCat(EnumWord(*v1::AlgorithmName_descriptor()->FindValueByNumber(algorithm.name())),
                      " cannot serve the action space ", first->action_space.ToString(), " of agent \"",
                      first->id.value(),
@@ -393,13 +388,13 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   if (algorithm.use_actions_mask()) {
     const std::string key = AlgorithmKey(config, of, "use_actions_mask");
     if (HasContinuousActions(first->action_space)) {
-      return KeyError(config, key,
-                      absl::StrCat("got true, but agent \"", first->id.value(), "\" has a continuous action, ",
-                                   first->action_space.ToString(), ", expected discrete ones only"));
+      return config.KeyError(key,
+                             absl::StrCat("got true, but agent \"", first->id.value(), "\" has a continuous action, ",
+                                          first->action_space.ToString(), ", expected discrete ones only"));
     }
     if (!first->has_action_mask) {
-      return KeyError(config, key,
-                      absl::StrCat("got true, but ", env.name, " gives agent \"", first->id.value(), "\" no mask"));
+      return config.KeyError(
+          key, absl::StrCat("got true, but ", env.name, " gives agent \"", first->id.value(), "\" no mask"));
     }
   }
   spec->observation_space = first->observation_space;
@@ -416,13 +411,13 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
   const bool centralized = algorithm.name() == v1::ALGORITHM_NAME_MAPPO;
   if (algorithm.use_global_state()) {
     if (!centralized) {
-      return KeyError(config, AlgorithmKey(config, of, "use_global_state"),
-                      "got true, but only mappo has a centralized critic; expected algorithm.name: mappo");
+      return config.KeyError(AlgorithmKey(config, of, "use_global_state"),
+                             "got true, but only mappo has a centralized critic; expected algorithm.name: mappo");
     }
     if (env.state_kind == env::StateKind::kNone) {
-      return KeyError(config, AlgorithmKey(config, of, "use_global_state"),
-                      absl::StrCat("got true, but ", env.name,
-                                   " has no global state; expected false (the critic sees all observations)"));
+      return config.KeyError(AlgorithmKey(config, of, "use_global_state"),
+                             absl::StrCat("got true, but ", env.name,
+                                          " has no global state; expected false (the critic sees all observations)"));
     }
     spec->critic_input = policy::CriticInput::kGlobalState;
     spec->critic_state_size = env.state_space.flat_size();
@@ -441,7 +436,7 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   spec->action_scaling = config.proto().action_scaling();
   if (const absl::Status status = spec->Validate(); !status.ok()) {
     const std::string key = spec->action_scaling ? "action_scaling" : "action_bound_method";
-    return KeyError(config, key, std::string(status.message()));
+    return config.KeyError(key, std::string(status.message()));
   }
   return absl::OkStatus();
 }
@@ -450,9 +445,8 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
 absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
   const std::string key = JoinKey("multi_agent.policies", spec->id.value());
   const auto no_networks = [&](const std::string& at) {
-    return KeyError(
-        config, at,
-        absl::StrCat("got overrides, but class ", base::LogSafe(spec->policy_class.ToString()), " has no networks"));
+    return config.KeyError(at, absl::StrCat("got overrides, but class ", base::LogSafe(spec->policy_class.ToString()),
+                                            " has no networks"));
   };
   const v1::PolicyConfig& policy = *FindPolicyConfig(config, spec->id);
   if (policy.has_model()) return no_networks(JoinKey(key, "model"));
@@ -463,7 +457,7 @@ absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, 
   spec->critic_agent_id = false;
   spec->action_bound_method = policy::ActionBoundMethod::kNone;
   if (const absl::Status plays = inference::CheckWithoutWeights(*spec); !plays.ok()) {
-    return KeyError(config, JoinKey(key, "class"), std::string(plays.message()));
+    return config.KeyError(JoinKey(key, "class"), std::string(plays.message()));
   }
   return absl::OkStatus();
 }
@@ -487,9 +481,9 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
   for (size_t i = 0; i < names.policies.size(); ++i) {
     const PolicyId& id = names.policies[i];
     if (played[i].size() > 1 && !config.proto().algorithm().use_parameter_sharing()) {
-      return KeyError(config, "algorithm.use_parameter_sharing",
-                      absl::StrCat("got false, but multi_agent gives policy \"", id.value(), "\" to ", played[i].size(),
-                                   " agents"));
+      return config.KeyError("algorithm.use_parameter_sharing",
+                             absl::StrCat("got false, but multi_agent gives policy \"", id.value(), "\" to ",
+                                          played[i].size(), " agents"));
     }
     TROUPE_RETURN_IF_ERROR(CompletePlayed(config, env, id, &played[i]));
     const SettingsOf& of = resolved.settings[i];

@@ -36,10 +36,6 @@ constexpr int64_t kCheckpointsPerRun = 10;
 constexpr int64_t kUpdatesPerCheckpoint = 50;  // where nothing says how long the run is
 constexpr int64_t kMaxSteps = int64_t{1} << 60;
 
-absl::Status KeyError(const RunConfig& config, const std::string& key, const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", key, ": ", text));
-}
-
 env::ArgValue ToArgValue(const v1::Argument& argument);
 
 template <typename Arguments>
@@ -83,7 +79,7 @@ bool UsesGlobalState(const v1::RunConfig& config) {
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
-    return KeyError(run->config, "env.name", "is missing, expected an environment (troupe envs ls shows them)");
+    return run->config.KeyError("env.name", "is missing, expected an environment (troupe envs ls shows them)");
   }
   TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   if (!env.python().has_global_state()) run->env.python.global_state = UsesGlobalState(run->config.proto());
@@ -155,16 +151,16 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::Algorith
     return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
   };
   if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
-    return KeyError(run.config, AlgorithmKey(run.config, of, "num_minibatches"),
-                    "got a value besides algorithm.minibatch_size, expected one of the two");
+    return run.config.KeyError(AlgorithmKey(run.config, of, "num_minibatches"),
+                               "got a value besides algorithm.minibatch_size, expected one of the two");
   }
   if (algorithm.has_num_minibatches()) {
     const std::string key = AlgorithmKey(run.config, of, "num_minibatches");
     const BatchRows rows = count(key);
     if (algorithm.num_minibatches() > rows.most) {
-      return KeyError(run.config, key,
-                      absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
-                                   " rows that a policy has in a batch of ", BatchText(run)));
+      return run.config.KeyError(key,
+                                 absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
+                                              " rows that a policy has in a batch of ", BatchText(run)));
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
@@ -172,9 +168,9 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::Algorith
   const BatchRows rows = count(key);
   if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
   if (algorithm.minibatch_size() > rows.fewest) {
-    return KeyError(run.config, key,
-                    absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
-                                 " rows that a policy has in a batch of ", BatchText(run)));
+    return run.config.KeyError(key,
+                               absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
+                                            " rows that a policy has in a batch of ", BatchText(run)));
   }
   return algorithm.minibatch_size();
 }
@@ -187,8 +183,8 @@ absl::StatusOr<training::PpoOptions> PpoOf(const ResolvedRun& run, const Setting
   if (algorithm.has_critic_lr()) {
     ppo.critic_learning_rate = ToSchedule(algorithm.critic_lr());
     if (ppo.critic_learning_rate.initial <= 0) {
-      return KeyError(run.config, AlgorithmKey(run.config, of, "critic_lr"),
-                      "got 0 to begin with, expected a number > 0 or auto");
+      return run.config.KeyError(AlgorithmKey(run.config, of, "critic_lr"),
+                                 "got 0 to begin with, expected a number > 0 or auto");
     }
   }
   ppo.adam_epsilon = algorithm.adam_epsilon();
@@ -230,15 +226,15 @@ absl::Status FillPolicyMap(ResolvedRun* run) {
   const std::string key = "multi_agent.policy_states_are_swappable";
   const absl::Status swappable = policy::CheckSwappable(run->policies);
   if (!swappable.ok())
-    return KeyError(run->config, key, absl::StrCat("got true, but ", std::string(swappable.message())));
+    return run->config.KeyError(key, absl::StrCat("got true, but ", std::string(swappable.message())));
   const auto trainable = [run](size_t slot) { return run->policies[slot].policy_class.trainable(); };
   size_t first = 0;
   while (first < run->policies.size() && !trainable(first)) ++first;
   for (size_t slot = first; slot < run->policies.size(); ++slot) {
     if (!trainable(slot) || run->ppo[slot].use_value_norm == run->ppo[first].use_value_norm) continue;
-    return KeyError(run->config, key,
-                    absl::StrCat("got true, but policies \"", run->policies[first].id.value(), "\" and \"",
-                                 run->policies[slot].id.value(), "\" differ in use_value_norm"));
+    return run->config.KeyError(key,
+                                absl::StrCat("got true, but policies \"", run->policies[first].id.value(), "\" and \"",
+                                             run->policies[slot].id.value(), "\" differ in use_value_norm"));
   }
   return absl::OkStatus();
 }
@@ -293,10 +289,11 @@ absl::Status CheckBudget(const ResolvedRun& run) {
   const double needed =
       batches * batch + std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
   if (needed <= static_cast<double>(run.learner.ingest_budget_bytes)) return absl::OkStatus();
-  return KeyError(run.config, "learner.ingest_budget_bytes",
-                  absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
-                               static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag,
-                               " batches of ", BatchText(run), " and a fragment of every worker"));
+  return run.config.KeyError(
+      "learner.ingest_budget_bytes",
+      absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
+                   static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag, " batches of ",
+                   BatchText(run), " and a fragment of every worker"));
 }
 
 absl::Status FillLearner(ResolvedRun* run) {
@@ -320,10 +317,10 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
   const int64_t num_agents = run->env_spec.num_agents();
   if (EnvStepsOfBatch(*run) < learner.num_envs) {
-    return KeyError(run->config, "algorithm.train_batch_size",
-                    absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
-                                 CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "",
-                                 "for each of the ", learner.num_envs, " environments"));
+    return run->config.KeyError("algorithm.train_batch_size",
+                                absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
+                                             CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "",
+                                             "for each of the ", learner.num_envs, " environments"));
   }
   run->batch_mode =
       learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
@@ -332,9 +329,10 @@ absl::Status FillLearner(ResolvedRun* run) {
   run->rollout.max_fragment_env_steps = config.rollout_fragment_length();  // 0 when auto
   if (config.has_rollout_fragment_length() && CountsAgentSteps(*run)) {
     if (config.rollout_fragment_length() < num_agents) {
-      return KeyError(run->config, "rollout_fragment_length",
-                      absl::StrCat("got ", config.rollout_fragment_length(), ", expected at least the ", num_agents,
-                                   " agent steps that an env step may have (multi_agent.count_steps_by: agent_steps)"));
+      return run->config.KeyError(
+          "rollout_fragment_length",
+          absl::StrCat("got ", config.rollout_fragment_length(), ", expected at least the ", num_agents,
+                       " agent steps that an env step may have (multi_agent.count_steps_by: agent_steps)"));
     }
     run->rollout.max_fragment_env_steps = config.rollout_fragment_length() / num_agents;
   }
@@ -404,10 +402,10 @@ absl::Status CheckExperimentName(const ResolvedRun& run) {
       name == "." || name == ".." || name.size() > 200 ||
       std::any_of(name.begin(), name.end(), [](char c) { return c == '/' || static_cast<unsigned char>(c) < 0x20; });
   if (bad)
-    return KeyError(run.config, "experiment.experiment_name",
-                    "expected a folder's name of at most 200 characters without \"/\"");
+    return run.config.KeyError("experiment.experiment_name",
+                               "expected a folder's name of at most 200 characters without \"/\"");
   if (run.experiment.directory.empty())
-    return KeyError(run.config, "experiment.directory", "is empty, expected a folder");
+    return run.config.KeyError("experiment.directory", "is empty, expected a folder");
   return absl::OkStatus();
 }
 

@@ -162,6 +162,10 @@ std::string RunConfig::Where(std::string_view key) const {
   }
 }
 
+absl::Status RunConfig::KeyError(std::string_view key, std::string_view text) const {
+  return absl::InvalidArgumentError(absl::StrCat(Where(key), ": ", std::string(key), ": ", std::string(text)));
+}
+
 std::string DefaultsYaml() { return WriteCommentedYaml(*MakeDefaults()); }
 
 std::string DefaultsMarkdown() { return WriteMarkdown(*MakeDefaults()); }

@@ -44,6 +44,8 @@ class RunConfig {
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.
   std::string Where(std::string_view key) const;
+  /// INVALID_ARGUMENT "Where(key): key: text".
+  absl::Status KeyError(std::string_view key, std::string_view text) const;
 
   /// The same with `num_envs` set, which must be in its range.
   RunConfig WithNumEnvs(int32_t num_envs) const;

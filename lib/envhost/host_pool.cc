@@ -4,19 +4,19 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/describe_env.h"
 #include "lib/envhost/host_env.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::envhost {
 
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
                                                            const env::EnvArgs& args) {
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
-  const std::string python_name(name.substr(absl::StartsWith(name, kPythonPrefix) ? sizeof(kPythonPrefix) - 1 : 0));
+  const std::string python_name(policy::WithoutPythonPrefix(name));
   TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", python_name},
                                                                            {"args", nlohmann::json::parse(args_json)},
                                                                            {"global_state", options.global_state}}));

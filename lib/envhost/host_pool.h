@@ -19,9 +19,6 @@
 
 namespace troupe::envhost {
 
-/// Names of Python environments begin with it.
-inline constexpr char kPythonPrefix[] = "python:";
-
 /// The Python environments of one kind (name and arguments) of a worker: several processes, several environments in
 /// each. Made by whoever makes environments, shared with the environments that it made; the last one to go ends the
 /// processes, all at once, which close every environment that they made: within HostOptions::leave_timeout, else

@@ -16,10 +16,6 @@
 namespace troupe::envhost {
 namespace {
 
-std::string WithoutPrefix(std::string_view name) {
-  return std::string(policy::IsPythonName(name) ? name.substr(policy::kPythonPrefix.size()) : name);
-}
-
 std::string ToText(const policy::HostedQuestion& question) {
   const policy::EpisodeInfo& episode = question.episode;
   nlohmann::json mapped = nlohmann::json::object();
@@ -97,7 +93,8 @@ std::shared_ptr<PythonFunction> PythonFunctions::MappingFunction(std::string_vie
   base::MutexLock lock(&mutex_);
   std::shared_ptr<PythonFunction>& place = functions_[key];
   if (place == nullptr) {
-    place = std::make_shared<PythonFunction>(nlohmann::json{{"mapping", WithoutPrefix(function)}}, kMaxTextBytes);
+    place = std::make_shared<PythonFunction>(
+        nlohmann::json{{"mapping", std::string(policy::WithoutPythonPrefix(function))}}, kMaxTextBytes);
   }
   return place;
 }
@@ -139,8 +136,8 @@ absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeAct
     base::MutexLock lock(&mutex_);
     std::shared_ptr<PythonFunction>& place = functions_[key];
     if (place == nullptr) {
-      place = std::make_shared<PythonFunction>(layout.ToJson(spec, WithoutPrefix(spec.policy_class.name)),
-                                               layout.payload_bytes);
+      place = std::make_shared<PythonFunction>(
+          layout.ToJson(spec, std::string(policy::WithoutPythonPrefix(spec.policy_class.name))), layout.payload_bytes);
     }
     function = place;
   }

@@ -41,12 +41,8 @@ class MappingTest : public ::testing::Test {
                                   int32_t worker = 2) {
     policy::EpisodeInfo info = {.seed = 5, .env_id = 3, .episode = episode, .worker = worker, .env_args = args_};
     const std::string function = absl::StrCat(kModule, name);
-    const absl::StatusOr<policy::PolicyId> answer = functions.Ask({.function = function,
-                                                                   .agent_id = "left",
-                                                                   .agent_slot = 1,
-                                                                   .episode = info,
-                                                                   .policies = policies_,
-                                                                   .mapped = mapped_});
+    const absl::StatusOr<policy::PolicyId> answer = functions.Ask(
+        {.function = function, .agent_id = "left", .episode = info, .policies = policies_, .mapped = mapped_});
     if (!answer.ok()) return answer.status();
     return answer->value();
   }

@@ -113,8 +113,8 @@ TEST(MappingFunctionTest, UnknownOnesAreRefused) {
 class RecordingHost final : public MappingHost {
  public:
   absl::StatusOr<PolicyId> Ask(const HostedQuestion& question) override {
-    asked_ = absl::StrCat(std::string(question.function), " ", std::string(question.agent_id), "/", question.agent_slot,
-                          " of ", question.policies.size(), ":");
+    asked_ = absl::StrCat(std::string(question.function), " ", std::string(question.agent_id), " of ",
+                          question.policies.size(), ":");
     for (const auto& [agent, policy] : question.mapped) {
       absl::StrAppend(&asked_, " ", std::string(agent), "=", std::string(policy));
     }
@@ -139,7 +139,7 @@ TEST(MappingFunctionTest, OneInAnotherProcessIsAskedThere) {
   const MappedAgent mapped = {0, PolicySlot(2)};
   episode.agents = absl::MakeConstSpan(&mapped, 1);
   EXPECT_EQ(*mapping->Map("right", 1, episode), PolicySlot(3));
-  EXPECT_EQ(host.asked(), "python:mine:choose right/1 of 3: left=b");
+  EXPECT_EQ(host.asked(), "python:mine:choose right of 3: left=b");
   episode.episode = 9;
   EXPECT_EQ(mapping->Map("right", 1, episode).status(),
             absl::UnavailableError("mapping function \"python:mine:choose\": gone"));

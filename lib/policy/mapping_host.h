@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@ struct EpisodeInfo;
 struct HostedQuestion {
   std::string_view function;  ///< "python:MODULE:NAME"
   std::string_view agent_id;
-  int32_t agent_slot = 0;
   const EpisodeInfo& episode;
   absl::Span<const PolicyId> policies = {};  ///< it chooses from these
   /// The episode's agents that have their policies, in the order of their slots.

@@ -64,7 +64,7 @@ class RuleMapping final : public PolicyMapping {
                                  const EpisodeInfo& episode) const {
     const absl::StatusOr<PolicyId> answer =
         choice.function == nullptr
-            ? AskHost(choice, agent_id, agent_slot, episode)
+            ? AskHost(choice, agent_id, episode)
             : choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
     if (!answer.ok()) {
       return absl::Status(answer.status().code(),
@@ -78,8 +78,7 @@ class RuleMapping final : public PolicyMapping {
                                                    IdText(choice.ids)));
   }
 
-  absl::StatusOr<PolicyId> AskHost(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
-                                   const EpisodeInfo& episode) const {
+  absl::StatusOr<PolicyId> AskHost(const Choice& choice, std::string_view agent_id, const EpisodeInfo& episode) const {
     if (episode.host == nullptr) {
       return absl::FailedPreconditionError("there is no Python process to ask; expected a worker or an evaluation");
     }
@@ -88,7 +87,7 @@ class RuleMapping final : public PolicyMapping {
       mapped.emplace_back(agent_ids_[static_cast<size_t>(agent.slot)],
                           policies_[static_cast<size_t>(agent.policy.value())].value());
     }
-    return episode.host->Ask({choice.function_name, agent_id, agent_slot, episode, choice.ids, mapped});
+    return episode.host->Ask({choice.function_name, agent_id, episode, choice.ids, mapped});
   }
 
   const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;

@@ -11,8 +11,6 @@ namespace {
 
 using tensor::DType;
 
-absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
-
 std::string Describe(DType dtype, int64_t rows, int64_t row_elements) {
   return absl::StrCat(std::string(tensor::DTypeName(dtype)), "[", rows, ", ", row_elements, "]");
 }
@@ -27,21 +25,21 @@ class ColumnChecker {
                        int64_t row_elements) {
     if (!column.present()) {
       if (rows == 0 && column.rows == 0) return absl::OkStatus();
-      return Invalid(
+      return absl::InvalidArgumentError(
           absl::StrCat(where, ": column '", name, "' is absent, expected ", Describe(dtype, rows, row_elements)));
     }
     if (column.dtype != dtype || column.rows != rows || column.row_elements != row_elements) {
-      return Invalid(absl::StrCat(where, ": column '", name, "' is ",
-                                  Describe(column.dtype, column.rows, column.row_elements), ", expected ",
-                                  Describe(dtype, rows, row_elements)));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ",
+                                                     Describe(column.dtype, column.rows, column.row_elements),
+                                                     ", expected ", Describe(dtype, rows, row_elements)));
     }
     return Count(where, name, column);
   }
   absl::Status Absent(const std::string& where, const char* name, const ColumnView& column) {
     if (!column.present() && column.rows == 0) return absl::OkStatus();
-    return Invalid(absl::StrCat(where, ": column '", name, "' is ",
-                                Describe(column.dtype, column.rows, column.row_elements),
-                                ", expected none: this run has no such column"));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ",
+                                                   Describe(column.dtype, column.rows, column.row_elements),
+                                                   ", expected none: this run has no such column"));
   }
   absl::Status When(bool wanted, const std::string& where, const char* name, const ColumnView& column, DType dtype,
                     int64_t rows, int64_t row_elements) {
@@ -55,9 +53,9 @@ class ColumnChecker {
     if (__builtin_mul_overflow(column.rows, column.row_elements, &elements) ||
         __builtin_mul_overflow(elements, static_cast<int64_t>(tensor::ElementBytes(column.dtype)), &bytes) ||
         __builtin_add_overflow(bytes_, bytes, &bytes_) || bytes_ > max_bytes_) {
-      return Invalid(absl::StrCat(where, ": with column '", name, "' ",
-                                  Describe(column.dtype, column.rows, column.row_elements),
-                                  " the fragment is over the limit of ", max_bytes_, " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": with column '", name, "' ",
+                                                     Describe(column.dtype, column.rows, column.row_elements),
+                                                     " the fragment is over the limit of ", max_bytes_, " bytes"));
     }
     return absl::OkStatus();
   }
@@ -68,7 +66,7 @@ class ColumnChecker {
 
 absl::Status CheckCount(const std::string& what, int64_t got, int64_t low, int64_t high) {
   if (got >= low && got <= high) return absl::OkStatus();
-  return Invalid(absl::StrCat(what, " is ", got, ", expected ", low, " to ", high));
+  return absl::InvalidArgumentError(absl::StrCat(what, " is ", got, ", expected ", low, " to ", high));
 }
 
 absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
@@ -81,20 +79,21 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
   for (const EpisodeEntry& entry : batch.episodes) {
     const auto where = [&entry] { return absl::StrCat("episode ", entry.episode, " of env ", entry.env_id); };
     if (entry.env_id >= schema.num_envs) {
-      return Invalid(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
     }
     if (entry.first_step < 0) {
-      return Invalid(absl::StrCat(where(), ": first_step is ", entry.first_step, ", expected at least 0"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where(), ": first_step is ", entry.first_step, ", expected at least 0"));
     }
     int32_t previous = -1;
     for (const AgentEntry& agent : entry.agents) {
       if (agent.slot <= previous || agent.slot >= num_agents) {
-        return Invalid(absl::StrCat(where(), ": agent slot ", agent.slot, " after ", previous,
-                                    ", expected ascending slots below ", num_agents));
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " after ", previous,
+                                                       ", expected ascending slots below ", num_agents));
       }
       if (agent.policy.value() < 0 || agent.policy.value() >= num_policies) {
-        return Invalid(absl::StrCat(where(), ": agent slot ", agent.slot, " has policy slot ", agent.policy.value(),
-                                    ", expected 0 to ", num_policies - 1));
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " has policy slot ",
+                                                       agent.policy.value(), ", expected 0 to ", num_policies - 1));
       }
       previous = agent.slot;
     }
@@ -102,21 +101,24 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
   for (const FinishedEpisode& entry : batch.finished) {
     const auto where = [&entry] { return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id); };
     if (entry.env_id >= schema.num_envs) {
-      return Invalid(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
     }
     if (entry.length < 0) {
-      return Invalid(absl::StrCat(where(), ": length is ", entry.length, ", expected at least 0"));
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": length is ", entry.length, ", expected at least 0"));
     }
     if (entry.returns.size() != schema.agent_ids.size() || entry.policies.size() != schema.agent_ids.size()) {
-      return Invalid(absl::StrCat(where(), ": has ", entry.returns.size(), " returns and ", entry.policies.size(),
-                                  " policies, expected one for each of ", schema.agent_ids.size(), " agents"));
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": has ", entry.returns.size(), " returns and ",
+                                                     entry.policies.size(), " policies, expected one for each of ",
+                                                     schema.agent_ids.size(), " agents"));
     }
     if (static_cast<int64_t>(entry.infos.size()) != schema.num_info_columns) {
-      return Invalid(absl::StrCat(where(), ": has ", entry.infos.size(), " infos, expected ", schema.num_info_columns));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where(), ": has ", entry.infos.size(), " infos, expected ", schema.num_info_columns));
     }
     for (const int32_t policy : entry.policies) {
       if (policy < -1 || policy >= num_policies) {
-        return Invalid(absl::StrCat(where(), ": policy slot ", policy, ", expected -1 to ", num_policies - 1));
+        return absl::InvalidArgumentError(
+            absl::StrCat(where(), ": policy slot ", policy, ", expected -1 to ", num_policies - 1));
       }
     }
   }
@@ -130,7 +132,8 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_segments"), rows.num_segments, 1, rows.rows));
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": final_rows"), rows.final_rows, 0, rows.num_segments));
   if (rows.version.n < 0) {
-    return Invalid(absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));
   }
   const int64_t n = rows.rows;
   const int64_t finals = rows.final_rows;
@@ -192,7 +195,7 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
   TROUPE_RETURN_IF_ERROR(CheckCount("env_rows", batch.env_rows, 0, limits.max_env_rows));
   TROUPE_RETURN_IF_ERROR(CheckCount("final_env_rows", batch.final_env_rows, 0, limits.max_env_rows));
   if (batch.iteration < 0) {
-    return Invalid(absl::StrCat("iteration is ", batch.iteration, ", expected at least 0"));
+    return absl::InvalidArgumentError(absl::StrCat("iteration is ", batch.iteration, ", expected at least 0"));
   }
   TROUPE_RETURN_IF_ERROR(
       CheckCount("policies_revision", batch.policies_revision, 0, std::numeric_limits<int64_t>::max()));
@@ -210,10 +213,12 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
   for (const PolicyRows& rows : batch.policies) {
     const int32_t slot = rows.policy.value();
     if (slot < 0 || slot >= schema.NumSlots()) {
-      return Invalid(absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ", schema.NumSlots() - 1));
+      return absl::InvalidArgumentError(
+          absl::StrCat("rows of unknown policy slot ", slot, ", expected 0 to ", schema.NumSlots() - 1));
     }
     if (slot <= previous) {
-      return Invalid(absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("policy slot ", slot, " after ", previous, ", expected ascending slots"));
     }
     previous = slot;
     if (schema.IsGone(rows.policy, batch.policies_revision)) {
@@ -221,7 +226,7 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
       TROUPE_RETURN_IF_ERROR(
           CheckCount(absl::StrCat("rows of policy slot ", slot), rows.rows, 1, limits.max_rows_per_policy));
     } else if (slot >= static_cast<int32_t>(schema.policies.size()) || schema.policies[slot].id.value().empty()) {
-      return Invalid(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
+      return absl::InvalidArgumentError(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
     } else {
       TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
     }

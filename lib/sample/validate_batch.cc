@@ -9,8 +9,6 @@
 namespace troupe::sample {
 namespace {
 
-absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
-
 constexpr uint32_t kExponent = 0x7f800000u;
 
 bool IsFinite(float value) {
@@ -22,9 +20,10 @@ bool IsFinite(float value) {
 /// A present column points at aligned memory.
 absl::Status CheckMemory(const std::string& where, const char* name, const ColumnView& column) {
   if (column.bytes() == 0) return absl::OkStatus();
-  if (column.data == nullptr) return Invalid(absl::StrCat(where, ": column '", name, "' has no data"));
+  if (column.data == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has no data"));
   if (reinterpret_cast<uintptr_t>(column.data) % tensor::ElementBytes(column.dtype) != 0) {
-    return Invalid(
+    return absl::InvalidArgumentError(
         absl::StrCat(where, ": column '", name, "' is not aligned to ", tensor::ElementBytes(column.dtype), " bytes"));
   }
   return absl::OkStatus();
@@ -36,8 +35,8 @@ absl::Status CheckFinite(const std::string& where, const char* name, const Colum
   if (AllFinite(values)) return absl::OkStatus();
   const size_t i = std::find_if_not(values.begin(), values.end(), IsFinite) - values.begin();
   const auto width = static_cast<size_t>(column.row_elements);
-  return Invalid(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / width, ", element ",
-                              i % width, ", expected finite numbers"));
+  return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / width,
+                                                 ", element ", i % width, ", expected finite numbers"));
 }
 
 /// Bytes are 0 or 1.
@@ -47,8 +46,8 @@ absl::Status CheckBits(const std::string& where, const char* name, const ColumnV
   for (const uint8_t value : values) high_bits |= value & 0xFEu;
   if (high_bits == 0) return absl::OkStatus();
   const size_t i = std::find_if(values.begin(), values.end(), [](uint8_t v) { return v > 1; }) - values.begin();
-  return Invalid(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / column.row_elements,
-                              ", expected 0 or 1"));
+  return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ",
+                                                 i / column.row_elements, ", expected 0 or 1"));
 }
 
 /// Episodes differ, the step tables point into them.
@@ -59,7 +58,8 @@ absl::Status CheckTables(const MultiAgentBatch& batch) {
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
-    return Invalid(absl::StrCat("episode ", twice->second, " of env ", twice->first, " is in the episode table twice"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("episode ", twice->second, " of env ", twice->first, " is in the episode table twice"));
   }
   const std::string where = "env-step table";
   TROUPE_RETURN_IF_ERROR(CheckMemory(where, "step_episode", batch.step_episode));
@@ -70,11 +70,12 @@ absl::Status CheckTables(const MultiAgentBatch& batch) {
   const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
   for (size_t i = 0; i < step_episode.size(); ++i) {
     if (static_cast<uint32_t>(step_episode[i]) >= num_episodes) {
-      return Invalid(absl::StrCat(where, ": row ", i, " has episode index ", step_episode[i], ", expected 0 to ",
-                                  static_cast<int64_t>(num_episodes) - 1));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": row ", i, " has episode index ", step_episode[i],
+                                                     ", expected 0 to ", static_cast<int64_t>(num_episodes) - 1));
     }
     if (step_index[i] < 0) {
-      return Invalid(absl::StrCat(where, ": row ", i, " has step ", step_index[i], ", expected at least 0"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": row ", i, " has step ", step_index[i], ", expected at least 0"));
     }
   }
   for (const FinishedEpisode& entry : batch.finished) {
@@ -82,7 +83,7 @@ absl::Status CheckTables(const MultiAgentBatch& batch) {
     const auto infinite = [](float value) { return std::isinf(value); };
     if (std::any_of(entry.returns.begin(), entry.returns.end(), infinite) ||
         std::any_of(entry.infos.begin(), entry.infos.end(), infinite)) {
-      return Invalid(
+      return absl::InvalidArgumentError(
           absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id, ": a return or info is infinite"));
     }
   }
@@ -100,19 +101,20 @@ absl::Status CheckActions(const std::string& where, const PolicyRows& rows, cons
       if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
         for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
           if (!IsFinite(row[w].f32)) {
-            return Invalid(absl::StrCat(where, ": column 'actions' has ", row[w].f32, " at row ", r, ", word ", w,
-                                        ", expected finite numbers"));
+            return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", row[w].f32, " at row ", r,
+                                                           ", word ", w, ", expected finite numbers"));
           }
         }
         continue;
       }
       const int64_t category = int64_t{row[leaf.word].i32} - leaf.start;
       if (category < 0 || category >= leaf.categories) {
-        return Invalid(absl::StrCat(where, ": column 'actions' has ", row[leaf.word].i32, " at row ", r, ", word ",
-                                    leaf.word, ", expected ", leaf.start, " to ", leaf.start + leaf.categories - 1));
+        return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", row[leaf.word].i32, " at row ",
+                                                       r, ", word ", leaf.word, ", expected ", leaf.start, " to ",
+                                                       leaf.start + leaf.categories - 1));
       }
       if (mask_size > 0 && mask[r * mask_size + leaf.mask_offset + category] == 0) {
-        return Invalid(
+        return absl::InvalidArgumentError(
             absl::StrCat(where, ": row ", r, " took the action ", row[leaf.word].i32, " that its mask forbids"));
       }
     }
@@ -141,24 +143,27 @@ absl::StatusOr<std::vector<SegmentSeen>> WalkRows(const std::string& where, cons
   std::vector<SegmentSeen> seen(static_cast<size_t>(rows.num_segments));
   for (int64_t r = 0; r < rows.rows; ++r) {
     if (static_cast<uint64_t>(int64_t{env_row[r]}) >= static_cast<uint64_t>(batch.env_rows)) {
-      return Invalid(
+      return absl::InvalidArgumentError(
           absl::StrCat(where, ": row ", r, " has env_row ", env_row[r], ", expected 0 to ", batch.env_rows - 1));
     }
     if (static_cast<uint64_t>(int64_t{segment[r]}) >= static_cast<uint64_t>(rows.num_segments)) {
-      return Invalid(
+      return absl::InvalidArgumentError(
           absl::StrCat(where, ": row ", r, " is in segment ", segment[r], ", expected 0 to ", rows.num_segments - 1));
     }
     if (step_episode[env_row[r]] != segments[segment[r] * kSegmentFields + kSegmentEpisode]) {
-      return Invalid(absl::StrCat(where, ": row ", r, " is of another episode than its segment ", segment[r]));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": row ", r, " is of another episode than its segment ", segment[r]));
     }
     SegmentSeen& s = seen[segment[r]];
     const int32_t step = step_index[env_row[r]];
     if (step <= s.last_step) {
-      return Invalid(absl::StrCat(where, ": row ", r, " of segment ", segment[r], " is at step ", step, " after step ",
-                                  s.last_step, ", expected rows in time order"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": row ", r, " of segment ", segment[r], " is at step ",
+                                                     step, " after step ", s.last_step,
+                                                     ", expected rows in time order"));
     }
     if (s.terminated || s.truncated) {
-      return Invalid(absl::StrCat(where, ": segment ", segment[r], " has row ", r, " after it ended"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": segment ", segment[r], " has row ", r, " after it ended"));
     }
     s.last_step = step;
     s.terminated = terminated[r] != 0;
@@ -172,7 +177,7 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
                           const BatchSchema& schema, int64_t index, const SegmentSeen& seen) {
   const int32_t* const words = rows.segments.As<int32_t>().data() + index * kSegmentFields;
   const auto invalid = [&](const std::string& text) {
-    return Invalid(absl::StrCat(where, ": segment ", index, " ", text));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": segment ", index, " ", text));
   };
   if (seen.last_step < 0) return invalid("has no rows");
   const EpisodeEntry& episode = batch.episodes[words[kSegmentEpisode]];
@@ -279,8 +284,9 @@ absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, c
   for (int64_t s = 0; s < rows.num_segments; ++s) {
     const int32_t episode = segments[s * kSegmentFields + kSegmentEpisode];
     if (episode < 0 || episode >= static_cast<int64_t>(batch.episodes.size())) {
-      return Invalid(absl::StrCat(where, ": segment ", s, " has episode index ", episode, ", expected 0 to ",
-                                  static_cast<int64_t>(batch.episodes.size()) - 1));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": segment ", s, " has episode index ", episode,
+                                                     ", expected 0 to ",
+                                                     static_cast<int64_t>(batch.episodes.size()) - 1));
     }
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<SegmentSeen> seen, WalkRows(where, batch, rows));
@@ -291,13 +297,14 @@ absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, c
     const int32_t final_row = segments[s * kSegmentFields + kSegmentFinalRow];
     if (final_row < 0) continue;
     if (final_used[final_row]) {
-      return Invalid(absl::StrCat(where, ": final row ", final_row, " belongs to two segments"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": final row ", final_row, " belongs to two segments"));
     }
     final_used[final_row] = true;
     ++finals;
   }
   if (finals != rows.final_rows) {
-    return Invalid(absl::StrCat(where, ": has ", rows.final_rows, " final rows, but ", finals, " segments with one"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": has ", rows.final_rows, " final rows, but ", finals, " segments with one"));
   }
   return CheckActions(where, rows, spec);
 }
@@ -339,8 +346,8 @@ absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& sche
     agent_steps += ActiveRows(rows);
   }
   if (agent_steps != batch.num_agent_steps) {
-    return Invalid(absl::StrCat("num_agent_steps is ", batch.num_agent_steps, ", expected ", agent_steps,
-                                ": the rows with agent_mask 1"));
+    return absl::InvalidArgumentError(absl::StrCat("num_agent_steps is ", batch.num_agent_steps, ", expected ",
+                                                   agent_steps, ": the rows with agent_mask 1"));
   }
   return absl::OkStatus();
 }

@@ -35,12 +35,6 @@ PolicyTablePtr MakeTable(std::vector<PolicySpec> specs) {
   return *std::move(table);
 }
 
-std::vector<float> Values(const PolicyActions& answer) {
-  std::vector<float> values = answer.logp;
-  for (const space::ActionWord word : answer.actions) values.push_back(word.f32);
-  return values;
-}
-
 absl::StatusOr<PolicyActions> AskOne(QueryEngine& engine, const PolicySpec& spec) {
   const OwnedRows rows = MakeRows(spec, 2);
   absl::StatusOr<ActionAnswer> answer = engine.Compute(Ask({&rows}, true));

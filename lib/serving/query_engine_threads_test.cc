@@ -15,12 +15,6 @@ constexpr int64_t kVersions = 40;
 constexpr int kThreads = 4;
 
 /// Everything that an answer holds, in numbers.
-std::vector<float> Values(const PolicyActions& answer) {
-  std::vector<float> values = answer.logp;
-  for (const space::ActionWord word : answer.actions) values.push_back(word.f32);
-  return values;
-}
-
 TEST(QueryEngineThreadsTest, AnswersAreOfOneVersionWhileWeightsAreSwapped) {
   const policy::PolicySpec specs[] = {MakeSpec("a", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-9, 9, {2})),
                                       MakeSpec("b", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-9, 9, {2}))};

@@ -1,4 +1,4 @@
-#include <limits>
+#include <cmath>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,17 +9,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 /// A random space of at most `depth` levels.
 Space RandomSpace(base::PhiloxSequence& random, int depth) {
   using tensor::DType;
   switch (random.Below(depth > 0 ? 8 : 6)) {
     case 0:
-      return *Space::Box(random.Uniform(-1e9, 0), random.Below(2) == 0 ? kInf : random.Uniform(0, 1e-9),
+      return *Space::Box(random.Uniform(-1e9, 0), random.Below(2) == 0 ? HUGE_VAL : random.Uniform(0, 1e-9),
                          {1 + random.Below(3), 2});
     case 1:
-      return *Space::Box({random.Uniform(-1, 0), -kInf}, {random.Uniform(), 1e300}, {2}, DType::kFloat64);
+      return *Space::Box({random.Uniform(-1, 0), -HUGE_VAL}, {random.Uniform(), 1e300}, {2}, DType::kFloat64);
     case 2:
       return *Space::Box(0, 255, {2, 2}, random.Below(2) == 0 ? DType::kUint8 : DType::kInt64);
     case 3:
@@ -50,9 +48,10 @@ TEST(ParseSpaceTest, ReadsWhatToStringWrites) {
 
 TEST(ParseSpaceTest, TakesWhatPeopleWrite) {
   EXPECT_EQ(*ParseSpace("  Discrete( 5 ,start = 1 ) "), *Space::Discrete(5, 1));
-  EXPECT_EQ(*ParseSpace("Box([0, 1], [2, inf])"), *Space::Box({0, 1}, {2, kInf}, {2}));
+  EXPECT_EQ(*ParseSpace("Box([0, 1], [2, inf])"), *Space::Box({0, 1}, {2, HUGE_VAL}, {2}));
   EXPECT_EQ(*ParseSpace("Box(0, 1, [2,2], float32)"), *Space::Box(0, 1, {2, 2}));
-  EXPECT_EQ(*ParseSpace("Box(-inf, inf, (4,), float32)"), *Space::Box(-kInf, kInf, {4})) << "as Gymnasium prints it";
+  EXPECT_EQ(*ParseSpace("Box(-inf, inf, (4,), float32)"), *Space::Box(-HUGE_VAL, HUGE_VAL, {4}))
+      << "as Gymnasium prints it";
   EXPECT_EQ(*ParseSpace("Box(0, 1, (2, 3))"), *Space::Box(0, 1, {2, 3}));
   EXPECT_FALSE(ParseSpace("Box(0, 1, ())").ok());
   EXPECT_FALSE(ParseSpace("Box(0, 1, (,))").ok());

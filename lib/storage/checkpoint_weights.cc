@@ -10,12 +10,6 @@
 #include "lib/base/status_macros.h"
 
 namespace troupe::storage {
-namespace {
-
-constexpr int64_t kLengthBytes = 8;
-
-}  // namespace
-
 CheckpointWeights::CheckpointWeights(FileSystem& fs, std::string directory, CheckpointManifest manifest)
     : fs_(fs), directory_(std::move(directory)), manifest_(std::move(manifest)) {}
 
@@ -44,7 +38,7 @@ absl::StatusOr<CheckpointWeights::Tensors> CheckpointWeights::OpenTensors(const 
     return damaged(name, " has ", tensors.file->bytes(), " bytes; expected ", noted->bytes);
   }
   const auto file_bytes = static_cast<uint64_t>(noted->bytes);
-  absl::StatusOr<std::string> header = tensors.file->Read(0, std::min(kLengthBytes, noted->bytes));
+  absl::StatusOr<std::string> header = tensors.file->Read(0, std::min(kSafetensorsLengthBytes, noted->bytes));
   if (!header.ok()) return damaged(std::string(header.status().message()));
   const absl::StatusOr<uint64_t> header_bytes = SafetensorsHeaderBytes(*header, file_bytes);
   if (!header_bytes.ok()) return damaged(name, ": ", std::string(header_bytes.status().message()));

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 using tensor::DType;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
-constexpr size_t kLengthBytes = 8;
+constexpr size_t kLengthBytes = size_t{kSafetensorsLengthBytes};
 
 constexpr std::pair<DType, const char*> kDTypes[] = {
     {DType::kFloat32, "F32"}, {DType::kFloat64, "F64"}, {DType::kInt32, "I32"},

@@ -50,8 +50,12 @@ struct SafetensorsIndex {
   std::map<std::string, Entry> tensors;
   std::map<std::string, std::string> metadata;
 };
-/// Bytes of a file's header, the 8 of its length included, from the first 8 bytes of a file of `file_bytes`.
-/// INVALID_ARGUMENT when that cannot be.
+
+/// A file begins with its header's length, a little-endian number of so many bytes.
+inline constexpr int64_t kSafetensorsLengthBytes = 8;
+
+/// Bytes of a file's header, those of its length included, from the first kSafetensorsLengthBytes of a file of
+/// `file_bytes`. INVALID_ARGUMENT when that cannot be.
 absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, uint64_t file_bytes);
 /// `header`: that many first bytes of a file of `file_bytes`. INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header, uint64_t file_bytes);

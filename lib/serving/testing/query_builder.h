@@ -93,4 +93,11 @@ inline ActionQuery Ask(const std::vector<const OwnedRows*>& rows, bool determini
   return query;
 }
 
+/// Every number of an answer, for comparing two.
+inline std::vector<float> Values(const PolicyActions& answer) {
+  std::vector<float> values = answer.logp;
+  for (const space::ActionWord word : answer.actions) values.push_back(word.f32);
+  return values;
+}
+
 }  // namespace troupe::serving
