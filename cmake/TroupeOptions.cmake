@@ -91,6 +91,15 @@ if(TROUPE_SANITIZE_FLAGS)
   target_compile_options(troupe_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
+# Every object, library and program is an empty file: the compiler parses and reports, which is all that the preset clang is for.
+if(TROUPE_CHECK_ONLY)
+  set(CMAKE_CXX_COMPILE_OBJECT "<CMAKE_CXX_COMPILER> <DEFINES> <INCLUDES> <FLAGS> -fsyntax-only <SOURCE>" "${CMAKE_COMMAND} -E touch <OBJECT>")
+  foreach(rule IN ITEMS ARCHIVE_CREATE CREATE_SHARED_LIBRARY CREATE_SHARED_MODULE LINK_EXECUTABLE)
+    set(CMAKE_CXX_${rule} "${CMAKE_COMMAND} -E touch <TARGET>")
+  endforeach()
+  set(CMAKE_CXX_ARCHIVE_FINISH "")
+endif()
+
 if(TROUPE_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "TROUPE_FUZZ needs clang (libFuzzer), got ${CMAKE_CXX_COMPILER_ID}: use the preset 'fuzz'")

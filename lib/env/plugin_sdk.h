@@ -528,9 +528,11 @@ inline Json Json::Parse(const std::string& text) { return internal::JsonParser(t
 
 /// Once in a library, at the end of a file: TROUPE_ENV_PLUGIN(troupe::plugin::Offers<Mine>("mine", "what it is"), …).
 #define TROUPE_ENV_PLUGIN(...)                                                                  \
+  namespace {                                                                                   \
+  struct TroupeEnvPluginTag {};                                                                 \
+  }                                                                                             \
   extern "C" TROUPE_ENV_EXPORT const TroupeEnvPlugin* troupe_env_plugin(uint32_t abi_version) { \
-    struct Tag {};                                                                              \
     if (abi_version != TROUPE_ENV_ABI_VERSION) return nullptr;                                  \
-    return troupe::plugin::internal::Library<Tag>::Serve(                                       \
+    return troupe::plugin::internal::Library<TroupeEnvPluginTag>::Serve(                        \
         +[]() -> std::vector<troupe::plugin::Offer> { return {__VA_ARGS__}; });                 \
   }
