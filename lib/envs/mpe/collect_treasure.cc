@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -66,12 +67,13 @@ class CollectTreasure final : public ParticleEnv {
         types_(options.deposits),
         treasure_types_(options.treasures),
         alive_(options.treasures),
+        least_squared_(options.treasures),
         holding_(options.collectors, kNothing),
         agents_squared_(options.agents() * options.agents()),
         treasures_squared_(options.agents() * options.treasures),
         agent_order_(options.agents() * (options.agents() - 1)),
         treasure_order_(options.agents() * options.treasures),
-        codes_(options.agents() * 2 * types_),
+        seen_(options.agents() * (2 + 2 * types_)),
         treasure_codes_(options.treasures * types_) {
     for (size_t d = 0; d < types_; ++d) Code(options.collectors + d)[d] = 1;
     for (size_t a = 0; a < options.agents(); ++a) {
@@ -127,7 +129,7 @@ class CollectTreasure final : public ParticleEnv {
 
   void Score(absl::Span<double> rewards) override {
     MeasureAgents();
-    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
+    MeasureTreasures();
     double shared = 0;
     for (size_t t = 0; t < options_.treasures; ++t) {
       if (alive_[t] == 0) {
@@ -218,22 +220,47 @@ class CollectTreasure final : public ParticleEnv {
     values[1] = static_cast<double>(std::count(alive_.begin(), alive_.end(), uint8_t{1}));
   }
 
+  void BeforeObservations() override {
+    for (size_t a = 0; a < num_agents(); ++a) {
+      Seen(a)[0] = static_cast<float>(world().vx[a]);
+      Seen(a)[1] = static_cast<float>(world().vy[a]);
+    }
+  }
+
   void Observe(size_t agent, ObservationRow& row) override {
+    if (types_ == Options().deposits) {
+      ObserveTypes(agent, row, std::integral_constant<size_t, Options().deposits>());
+    } else {
+      ObserveTypes(agent, row, types_);
+    }
+  }
+
+  /// `types`: types_, as a constant where the compiler may know it.
+  template <typename Types>
+  void ObserveTypes(size_t agent, ObservationRow& row, Types types) {
     row.OwnPosition();
     row.OwnVelocity();
-    if (agent < options_.collectors) row.Copy(Code(agent) + types_, types_);
+    if (agent < options_.collectors) row.Copy(Code(agent) + types, types);
+    // Copies of bytes might change any pointer, for all that the compiler knows.
+    const double* const x = world().x.data();
+    const double* const y = world().y.data();
+    const double own_x = x[agent];
+    const double own_y = y[agent];
+    const float* const seen = seen_.data();
     for (const size_t other : AgentOrder(agent)) {
-      row.Relative(other);
-      row.Velocity(other);
-      row.Copy(Code(other), 2 * types_);
+      row.Pair(x[other] - own_x, y[other] - own_y);
+      row.Copy(seen + other * (2 + 2 * types), 2 + 2 * types);
     }
+    const double* const treasure_x = x + Entity(0);
+    const double* const treasure_y = y + Entity(0);
+    const float* const codes = treasure_codes_.data();
     for (const size_t t : TreasureOrder(agent)) {
       if (alive_[t] != 0) {
-        row.Relative(Entity(t));
+        row.Pair(treasure_x[t] - own_x, treasure_y[t] - own_y);
       } else {
         row.Zeros(2);
       }
-      row.Copy(treasure_codes_.data() + t * types_, types_);
+      row.Copy(codes + t * types, types);
     }
   }
 
@@ -248,6 +275,7 @@ class CollectTreasure final : public ParticleEnv {
   void SetTreasure(size_t treasure, int type, bool alive) {
     treasure_types_[treasure] = type;
     alive_[treasure] = alive ? 1 : 0;
+    least_squared_[treasure] = alive ? 0 : kGone * kGone;
     float* const code = treasure_codes_.data() + treasure * types_;
     std::fill_n(code, types_, 0.0f);
     if (alive) code[type] = 1;
@@ -255,7 +283,7 @@ class CollectTreasure final : public ParticleEnv {
 
   void MeasureAll() {
     MeasureAgents();
-    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
+    MeasureTreasures();
     for (size_t a = 0; a < num_agents(); ++a) {
       SortByDistance(AgentsSquared(a), AgentOrder(a));
       SortByDistance(TreasuresSquared(a), TreasureOrder(a));
@@ -273,14 +301,31 @@ class CollectTreasure final : public ParticleEnv {
     }
   }
 
-  void MeasureTreasure(size_t treasure) {
+  void MeasureTreasures() {
+    const double* const x = world().x.data();
+    const double* const y = world().y.data();
+    const double* const least = least_squared_.data();
+    const size_t first = Entity(0);
+    const size_t treasures = options_.treasures;
     for (size_t a = 0; a < num_agents(); ++a) {
-      treasures_squared_[a * options_.treasures + treasure] =
-          alive_[treasure] != 0 ? world().SquaredDistance(a, Entity(treasure)) : kGone * kGone;
+      double* const squared = treasures_squared_.data() + a * treasures;
+      for (size_t t = 0; t < treasures; ++t) {
+        const double dx = x[a] - x[first + t];
+        const double dy = y[a] - y[first + t];
+        squared[t] = std::max(dx * dx + dy * dy, least[t]);
+      }
     }
   }
 
-  float* Code(size_t agent) { return codes_.data() + agent * 2 * types_; }
+  void MeasureTreasure(size_t treasure) {
+    for (size_t a = 0; a < num_agents(); ++a) {
+      treasures_squared_[a * options_.treasures + treasure] =
+          std::max(world().SquaredDistance(a, Entity(treasure)), least_squared_[treasure]);
+    }
+  }
+
+  float* Seen(size_t agent) { return seen_.data() + agent * (2 + 2 * types_); }
+  float* Code(size_t agent) { return Seen(agent) + 2; }
   size_t Entity(size_t treasure) const { return options_.agents() + treasure; }
   const double* AgentsSquared(size_t agent) const { return agents_squared_.data() + agent * options_.agents(); }
   const double* TreasuresSquared(size_t agent) const { return treasures_squared_.data() + agent * options_.treasures; }
@@ -295,8 +340,9 @@ class CollectTreasure final : public ParticleEnv {
   const Options options_;
   const size_t types_;
   std::vector<int> treasure_types_;
-  std::vector<uint8_t> alive_;  ///< of every treasure: it lies there
-  std::vector<int> holding_;    ///< of every collector: a type or kNothing
+  std::vector<uint8_t> alive_;         ///< of every treasure: it lies there
+  std::vector<double> least_squared_;  ///< of every treasure: its squared distances are at least so
+  std::vector<int> holding_;           ///< of every collector: a type or kNothing
   base::PhiloxSequence dynamics_ = env::EpisodeSeed().Sequence(base::RandomStream::kDynamics);
   std::vector<WorldState::Respawn> respawns_;  ///< that a recording gave
   size_t next_respawn_ = 0;
@@ -305,8 +351,9 @@ class CollectTreasure final : public ParticleEnv {
   std::vector<double> treasures_squared_;  ///< [agents, treasures]
   std::vector<size_t> agent_order_;        ///< [agents, agents - 1]: the others, nearest first
   std::vector<size_t> treasure_order_;     ///< [agents, treasures]: nearest first, those that are gone last
-  std::vector<float> codes_;               ///< [agents, 2 * types]: what it accepts and what it holds, one-hot
-  std::vector<float> treasure_codes_;      ///< [treasures, types], one-hot, zeros of one that is gone
+  /// [agents, 2 + 2 * types]: its velocity, what it accepts and what it holds, one-hot: as others see it.
+  std::vector<float> seen_;
+  std::vector<float> treasure_codes_;  ///< [treasures, types], one-hot, zeros of one that is gone
 };
 
 }  // namespace

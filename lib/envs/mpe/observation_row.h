@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "absl/types/span.h"
 #include "lib/envs/mpe/world.h"
@@ -22,9 +23,14 @@ class ObservationRow {
   void Values(absl::Span<const double> values) {
     for (const double value : values) Value(value);
   }
-  /// Numbers that are float32 already.
+  /// Numbers that are float32 already. So few that a call of memcpy would cost more than they do, unless the compiler
+  /// knows how many: then it is a move or two.
   void Copy(const float* values, size_t count) {
-    for (size_t i = 0; i < count; ++i) next_[i] = values[i];
+    if (__builtin_constant_p(count)) {
+      std::memcpy(next_, values, count * sizeof(float));
+    } else {
+      for (size_t i = 0; i < count; ++i) next_[i] = values[i];
+    }
     next_ += count;
   }
   void Zeros(size_t count) {
