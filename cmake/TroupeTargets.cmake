@@ -101,6 +101,10 @@ function(troupe_test)
   if(NOT arg_NO_MAIN)
     target_link_libraries(${arg_NAME} PRIVATE GTest::gtest_main)
   endif()
+  if(TROUPE_SANITIZE)
+    # Optimizing the tests themselves, instrumented, takes longer than running them does.
+    target_compile_options(${arg_NAME} PRIVATE -O0)
+  endif()
   # Where a test finds recorded data; relative paths would depend on where ctest was started.
   target_compile_definitions(${arg_NAME} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(arg_TORCH)
