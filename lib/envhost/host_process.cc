@@ -74,8 +74,9 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrd
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
                           PythonChild::Start(order.interpreter, order.package_folder, memory->fd(), std::move(name)));
-  // The socket holds this line before the process reads it.
-  TROUPE_RETURN_IF_ERROR(child->Send(order.start_message, kSendTimeout));
+  // The socket holds this line before the process reads it. Of one that has ended already, AwaitDescription says how.
+  const absl::Status sent = child->Send(order.start_message, kSendTimeout);
+  if (!sent.ok() && !absl::IsUnavailable(sent)) return sent;
   return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
 }
 
