@@ -5,9 +5,10 @@ SuperSuit's vector environments, in one run.
     PYTHON bench/env_host_bench.py [--binary FILE] [--processes 1] [--seconds 3] [--repeat 3] [--only CASE …]
 
 PYTHON is an interpreter with numpy; cases whose packages it lacks (mpe2, lbforaging, gymnasium, supersuit) are reported
-as missing. Each repetition runs every contender of a case once, in turn; the table shows the median, and of the
-repetitions' ratios the median, lowest and highest. Rates are by the clock, and by the CPU time of the host's process or
-of the bare loop: what a core of its own would give, whatever else runs on the machine.
+as missing. Each repetition runs every contender of a case once, in turn, each in a new process, since a process's
+addresses and hashes alone make some percent; the table shows the median, and of the repetitions' ratios the median,
+lowest and highest. Rates are by the clock, and by the CPU time of the host's process or of the bare loop: what a core
+of its own would give, whatever else runs on the machine.
 """
 
 import argparse
@@ -231,7 +232,12 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", action="append", help="cases whose name contains this")
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "CONTENDER"), help="run this alone, once; prints JSON")
     arguments = parser.parse_args()
+    if arguments.one:
+        case, contender = arguments.one
+        print(json.dumps(cases(arguments)[case][1][contender]()))
+        return
     for name, (packages, contenders) in cases(arguments).items():
         if arguments.only and not any(word in name for word in arguments.only):
             continue
@@ -242,8 +248,8 @@ def main():
         print(name, flush=True)
         rates = {contender: [] for contender in contenders}
         for _ in range(arguments.repeat):
-            for contender, run in contenders.items():
-                rates[contender].append(run())
+            for contender in contenders:
+                rates[contender].append(in_new_process(name, contender))
         first = next(iter(rates))
         for contender, values in rates.items():
             text = f"  {contender:16} {shown(values, 0):>10} /s"
@@ -254,6 +260,13 @@ def main():
                 if contender != first:
                     text += f", ratio {ratio(rates[first], values, 1)}"
             print(text, flush=True)
+
+
+def in_new_process(case, contender):
+    """What --one prints."""
+    command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--one", case, contender]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.splitlines()[-1])
 
 
 def shown(values, column):
