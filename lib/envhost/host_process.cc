@@ -258,6 +258,8 @@ bool HostProcess::Spin(Ticket ticket) {
 
 absl::Status HostProcess::Await(Ticket ticket) {
   TROUPE_RETURN_IF_ERROR(EnsureReady());
+  // A dead one answers nothing more: there is nothing to sleep for.
+  if (dead()) return Answered(ticket) ? absl::OkStatus() : death();
   if (Spin(ticket)) return absl::OkStatus();
   uint32_t target;
   {
@@ -290,7 +292,13 @@ bool HostProcess::Settled(Ticket ticket) {
   if (!ready_.load(std::memory_order_acquire)) {
     {
       base::MutexLock start(&start_mutex_);
-      if (described_.empty() && !TakeDescription(absl::ZeroDuration()).ok()) return true;
+      if (described_.empty()) {
+        // Every look is some system calls, and whoever steps other processes beside it comes here all the time.
+        const absl::Duration now = order_.clock->SteadyNow();
+        if (now - asked_at_ < kLook) return false;
+        asked_at_ = now;
+        if (!TakeDescription(absl::ZeroDuration()).ok()) return true;
+      }
       if (described_.empty()) return false;
     }
     if (!EnsureReady().ok()) return true;

@@ -143,6 +143,7 @@ class HostProcess {
   // Lock order: start_mutex_, child_mutex_, mutex_.
   base::Mutex start_mutex_;  ///< held while the start is awaited
   std::string described_ ABSL_GUARDED_BY(start_mutex_);
+  absl::Duration asked_at_ ABSL_GUARDED_BY(start_mutex_) = -absl::InfiniteDuration();  ///< last look of Settled
 
   mutable base::Mutex child_mutex_;
   const std::unique_ptr<PythonChild> child_ ABSL_PT_GUARDED_BY(child_mutex_);
