@@ -19,6 +19,12 @@ constexpr int kMaxSpins = 2000;
 /// Of the two lines that a process gets before its first request; it waits for them.
 constexpr absl::Duration kSendTimeout = absl::Seconds(5);
 
+/// A line before the first request. That the process has ended is no error here: who waits for its answer is told how.
+absl::Status SendEarly(PythonChild& child, absl::string_view line) {
+  const absl::Status sent = child.Send(line, kSendTimeout);
+  return absl::IsUnavailable(sent) ? absl::OkStatus() : sent;
+}
+
 void Relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -74,9 +80,8 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrd
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
                           PythonChild::Start(order.interpreter, order.package_folder, memory->fd(), std::move(name)));
-  // The socket holds this line before the process reads it. Of one that has ended already, AwaitDescription says how.
-  const absl::Status sent = child->Send(order.start_message, kSendTimeout);
-  if (!sent.ok() && !absl::IsUnavailable(sent)) return sent;
+  // The socket holds this line before the process reads it.
+  TROUPE_RETURN_IF_ERROR(SendEarly(*child, order.start_message));
   return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
 }
 
@@ -169,7 +174,7 @@ absl::Status HostProcess::EnsureReady() {
                      false);
   }
   message["op"] = "layout";
-  const absl::Status sent = child_->Send(message.dump(), kSendTimeout);
+  const absl::Status sent = SendEarly(*child_, message.dump());
   if (!sent.ok()) return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
   base::MutexLock ring_lock(&mutex_);
   progress_time_.Restart(order_.clock->SteadyNow());

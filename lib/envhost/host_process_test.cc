@@ -2,6 +2,9 @@
 
 #include "lib/envhost/host_process.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include <memory>
 #include <string>
 
@@ -62,6 +65,19 @@ class HostProcessTest : public ::testing::Test {
   base::FakeClock clock_;
   std::shared_ptr<HostProcess> process_;
 };
+
+TEST_F(HostProcessTest, OneThatEndsBeforeItsLayoutIsToldOf) {
+  Start("counter", "{}");
+  const std::string description = *process_->AwaitDescription();
+  const BlockLayout layout(*ReadDescription("python:test", nlohmann::json::parse(description)));
+  process_->Expect(description, layout.ToJson());
+  ASSERT_EQ(kill(process_->pid(), SIGKILL), 0);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(process_->pid()), &ended, WEXITED | WNOWAIT), 0);
+  const HostProcess::Slot slot = *process_->AcquireSlot(layout.block_bytes);
+  const absl::Status status = process_->Await(*process_->Post(slot, RequestKind::kReset, /*makes=*/true));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("killed by signal 9"));
+}
 
 TEST_F(HostProcessTest, AStartThatNobodyWatchedIsNotLate) {
   // It prints more than its pipe holds, so that it cannot go on until somebody looks.

@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kVersions = 40;
 constexpr int kThreads = 4;
 
-/// Everything that an answer holds, in numbers.
 TEST(QueryEngineThreadsTest, AnswersAreOfOneVersionWhileWeightsAreSwapped) {
   const policy::PolicySpec specs[] = {MakeSpec("a", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-9, 9, {2})),
                                       MakeSpec("b", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-9, 9, {2}))};

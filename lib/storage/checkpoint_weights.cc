@@ -10,6 +10,7 @@
 #include "lib/base/status_macros.h"
 
 namespace troupe::storage {
+
 CheckpointWeights::CheckpointWeights(FileSystem& fs, std::string directory, CheckpointManifest manifest)
     : fs_(fs), directory_(std::move(directory)), manifest_(std::move(manifest)) {}
 

@@ -67,7 +67,6 @@ class CollectTreasure final : public ParticleEnv {
         types_(options.deposits),
         treasure_types_(options.treasures),
         alive_(options.treasures),
-        least_squared_(options.treasures),
         holding_(options.collectors, kNothing),
         agents_squared_(options.agents() * options.agents()),
         treasures_squared_(options.agents() * options.treasures),
@@ -129,7 +128,7 @@ class CollectTreasure final : public ParticleEnv {
 
   void Score(absl::Span<double> rewards) override {
     MeasureAgents();
-    MeasureTreasures();
+    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
     double shared = 0;
     for (size_t t = 0; t < options_.treasures; ++t) {
       if (alive_[t] == 0) {
@@ -275,7 +274,6 @@ class CollectTreasure final : public ParticleEnv {
   void SetTreasure(size_t treasure, int type, bool alive) {
     treasure_types_[treasure] = type;
     alive_[treasure] = alive ? 1 : 0;
-    least_squared_[treasure] = alive ? 0 : kGone * kGone;
     float* const code = treasure_codes_.data() + treasure * types_;
     std::fill_n(code, types_, 0.0f);
     if (alive) code[type] = 1;
@@ -283,7 +281,7 @@ class CollectTreasure final : public ParticleEnv {
 
   void MeasureAll() {
     MeasureAgents();
-    MeasureTreasures();
+    for (size_t t = 0; t < options_.treasures; ++t) MeasureTreasure(t);
     for (size_t a = 0; a < num_agents(); ++a) {
       SortByDistance(AgentsSquared(a), AgentOrder(a));
       SortByDistance(TreasuresSquared(a), TreasureOrder(a));
@@ -301,26 +299,10 @@ class CollectTreasure final : public ParticleEnv {
     }
   }
 
-  void MeasureTreasures() {
-    const double* const x = world().x.data();
-    const double* const y = world().y.data();
-    const double* const least = least_squared_.data();
-    const size_t first = Entity(0);
-    const size_t treasures = options_.treasures;
-    for (size_t a = 0; a < num_agents(); ++a) {
-      double* const squared = treasures_squared_.data() + a * treasures;
-      for (size_t t = 0; t < treasures; ++t) {
-        const double dx = x[a] - x[first + t];
-        const double dy = y[a] - y[first + t];
-        squared[t] = std::max(dx * dx + dy * dy, least[t]);
-      }
-    }
-  }
-
   void MeasureTreasure(size_t treasure) {
     for (size_t a = 0; a < num_agents(); ++a) {
       treasures_squared_[a * options_.treasures + treasure] =
-          std::max(world().SquaredDistance(a, Entity(treasure)), least_squared_[treasure]);
+          alive_[treasure] != 0 ? world().SquaredDistance(a, Entity(treasure)) : kGone * kGone;
     }
   }
 
@@ -340,9 +322,8 @@ class CollectTreasure final : public ParticleEnv {
   const Options options_;
   const size_t types_;
   std::vector<int> treasure_types_;
-  std::vector<uint8_t> alive_;         ///< of every treasure: it lies there
-  std::vector<double> least_squared_;  ///< of every treasure: its squared distances are at least so
-  std::vector<int> holding_;           ///< of every collector: a type or kNothing
+  std::vector<uint8_t> alive_;  ///< of every treasure: it lies there
+  std::vector<int> holding_;    ///< of every collector: a type or kNothing
   base::PhiloxSequence dynamics_ = env::EpisodeSeed().Sequence(base::RandomStream::kDynamics);
   std::vector<WorldState::Respawn> respawns_;  ///< that a recording gave
   size_t next_respawn_ = 0;
