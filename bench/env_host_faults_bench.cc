@@ -1,13 +1,13 @@
 // What faults of Python environments cost the others: one pool whose processes stay well is stepped as fast as it goes,
-// beside another one whose environments crash, exit, hang, raise or give garbage once in 1,000 steps, and, in the same
-// run and in turn, beside one whose environments do not.
+// beside another one whose environments crash, exit, hang, raise or give garbage once in 1,000 steps, and, in turn
+// every half second, beside one whose environments do not.
 //
-//   env_host_faults_bench [--interpreter PYTHON] [--seconds S] [--repeat N]
+//   env_host_faults_bench [--interpreter PYTHON] [--seconds S] [--repeat N] [--fork-server BOOL]
 //
 // One thread does both, as a worker: it never waits for the faulty ones, but finishes them when they have something to
 // say (HostEnv::Settled). Prints, for each repetition, the healthy pool's env steps a second with and without faults
-// beside it, by the clock and by the CPU seconds of its own process, and the ratio's median; exit 1 below 0.9 by CPU
-// seconds.
+// beside it, by the clock and by the CPU seconds of its own process, and the ratios' medians; exit 1 when one of them
+// is below 0.9.
 
 #include <algorithm>
 #include <cstdio>
@@ -32,11 +32,14 @@ constexpr int kHealthyEnvs = 8;
 constexpr int kFaultyEnvs = 8;
 constexpr int64_t kOneIn = 1000;
 constexpr double kBar = 0.9;
+/// Short, so that whatever else the machine does meets both kinds of turns; long beside a restart.
+constexpr absl::Duration kTurn = absl::Milliseconds(500);
 
 struct Options {
   std::string interpreter = "python3";
-  double seconds = 10;
+  double seconds = 10;  ///< of either kind of turns
   int repeat = 3;
+  bool fork_server = true;  ///< as env.python.fork_server
 };
 
 absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakePool(const Options& options, int64_t one_in) {
@@ -46,6 +49,7 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakePool(const Options& optio
   host.processes = 1;
   host.step_timeout = absl::Milliseconds(200);
   host.max_restarts = 1'000'000;
+  host.fork_server = options.fork_server;
   std::map<std::string, env::ArgValue> args = {{"length", int64_t{100}}, {"one_in", one_in}};
   if (one_in > 0) args["faults"] = std::string("crash,exit,hang,exception,exception,exception,shape,reward,dtype");
   return envhost::HostPool::Create(host, "python:host_test_envs:Faulty", env::EnvArgs(args));
@@ -100,30 +104,50 @@ class Group {
   uint32_t episode_ = 0;
 };
 
-struct Rate {
-  double per_s = 0;
-  double per_cpu_s = 0;
+/// What the healthy pool did in one kind of turns.
+struct Total {
+  double steps = 0, seconds = 0, cpu_seconds = 0;
+  double per_s() const { return steps / seconds; }
+  double per_cpu_s() const { return steps / cpu_seconds; }
+};
+
+/// A turn of kTurn with `healthy` beside `other`.
+void Play(Group& healthy, Group& other, Total& total) {
+  const int64_t steps = healthy.steps;
+  const double cpu = bench::CpuSeconds(healthy.pool->PidsForTesting());
+  const absl::Time begin = absl::Now();
+  while (absl::Now() - begin < kTurn) {
+    healthy.Turn(/*wait=*/true);
+    other.Turn(/*wait=*/false);
+  }
+  total.steps += static_cast<double>(healthy.steps - steps);
+  total.seconds += absl::ToDoubleSeconds(absl::Now() - begin);
+  total.cpu_seconds += bench::CpuSeconds(healthy.pool->PidsForTesting()) - cpu;
+}
+
+struct Repetition {
+  Total without, with;
   envhost::HostStats faults;
 };
 
-absl::StatusOr<Rate> Measure(const Options& options, bool with_faults) {
+absl::StatusOr<Repetition> Measure(const Options& options) {
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, MakePool(options, 0));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Group> healthy, Group::Create(std::move(pool), kHealthyEnvs));
-  TROUPE_ASSIGN_OR_RETURN(pool, MakePool(options, with_faults ? kOneIn : 0));
+  TROUPE_ASSIGN_OR_RETURN(pool, MakePool(options, 0));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Group> faultless, Group::Create(std::move(pool), kFaultyEnvs));
+  TROUPE_ASSIGN_OR_RETURN(pool, MakePool(options, kOneIn));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Group> faulty, Group::Create(std::move(pool), kFaultyEnvs));
-  for (int i = 0; i < 200; ++i) healthy->Turn(/*wait=*/true);
-  const int64_t before = healthy->steps;
-  const double cpu = bench::CpuSeconds(healthy->pool->PidsForTesting());
-  const absl::Time begin = absl::Now();
-  while (absl::Now() - begin < absl::Seconds(options.seconds)) {
-    healthy->Turn(/*wait=*/true);
-    faulty->Turn(/*wait=*/false);
+  Total warm_up;
+  Play(*healthy, *faultless, warm_up);
+  Play(*healthy, *faulty, warm_up);
+  Repetition repetition;
+  for (absl::Duration played; played < absl::Seconds(options.seconds); played += kTurn) {
+    Play(*healthy, *faultless, repetition.without);
+    Play(*healthy, *faulty, repetition.with);
   }
-  const auto steps = static_cast<double>(healthy->steps - before);
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   if (healthy->errors > 0) return absl::InternalError("a healthy environment failed");
-  return Rate{steps / seconds, steps / (bench::CpuSeconds(healthy->pool->PidsForTesting()) - cpu),
-              faulty->pool->stats()};
+  repetition.faults = faulty->pool->stats();
+  return repetition;
 }
 
 double Median(std::vector<double> values) {
@@ -137,6 +161,7 @@ absl::StatusOr<bool> Run(const std::vector<std::string>& words) {
     const bool known =
         (words[i] == "--interpreter" && !(options.interpreter = words[i + 1]).empty()) ||
         (words[i] == "--seconds" && absl::SimpleAtod(words[i + 1], &options.seconds)) ||
+        (words[i] == "--fork-server" && absl::SimpleAtob(words[i + 1], &options.fork_server)) ||
         (words[i] == "--repeat" && absl::SimpleAtoi(words[i + 1], &options.repeat) && options.repeat > 0);
     if (!known) return absl::InvalidArgumentError("did not understand " + words[i]);
   }
@@ -145,22 +170,19 @@ absl::StatusOr<bool> Run(const std::vector<std::string>& words) {
       "(of them deaths, hangs) |\n|---|---|---|---|---|---|---|---|\n");
   std::vector<double> by_clock, by_cpu;
   for (int i = 0; i < options.repeat; ++i) {
-    Rate rates[2];
-    for (const int which : {i % 2, 1 - i % 2}) {
-      TROUPE_ASSIGN_OR_RETURN(rates[which], Measure(options, which == 1));
-    }
-    by_clock.push_back(rates[1].per_s / rates[0].per_s);
-    by_cpu.push_back(rates[1].per_cpu_s / rates[0].per_cpu_s);
-    const envhost::HostStats& faults = rates[1].faults;
-    std::printf("| %d | %.0f | %.0f | %.2f | %.0f | %.0f | %.2f | %lld (%lld, %lld) |\n", i + 1, rates[1].per_s,
-                rates[0].per_s, by_clock.back(), rates[1].per_cpu_s, rates[0].per_cpu_s, by_cpu.back(),
+    TROUPE_ASSIGN_OR_RETURN(const Repetition repetition, Measure(options));
+    const auto& [without, with, faults] = repetition;
+    by_clock.push_back(with.per_s() / without.per_s());
+    by_cpu.push_back(with.per_cpu_s() / without.per_cpu_s());
+    std::printf("| %d | %.0f | %.0f | %.2f | %.0f | %.0f | %.2f | %lld (%lld, %lld) |\n", i + 1, with.per_s(),
+                without.per_s(), by_clock.back(), with.per_cpu_s(), without.per_cpu_s(), by_cpu.back(),
                 static_cast<long long>(faults.deaths + faults.exceptions + faults.bad_outputs),
                 static_cast<long long>(faults.deaths), static_cast<long long>(faults.timeouts));
     std::fflush(stdout);
   }
   std::printf("\nmedian: %.2f by the clock, %.2f by CPU seconds, the bar is %.1f\n", Median(by_clock), Median(by_cpu),
               kBar);
-  return Median(by_cpu) >= kBar;
+  return std::min(Median(by_clock), Median(by_cpu)) >= kBar;
 }
 
 }  // namespace

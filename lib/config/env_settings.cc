@@ -46,6 +46,7 @@ envhost::HostOptions PythonOptionsOf(const v1::PythonConfig& python) {
   options.step_timeout = absl::Seconds(python.step_timeout_s());
   options.max_restarts = python.max_restarts();
   options.restart_window = absl::Seconds(python.restart_window_s());
+  options.fork_server = python.fork_server();
   options.path = absl::StrSplit(python.path(), ':', absl::SkipEmpty());
   options.global_state = !python.has_global_state() || python.global_state();
   return options;

@@ -35,9 +35,9 @@ absl::StatusOr<ResolvedRun> Resolve(const std::string& yaml, const std::vector<s
 }
 
 TEST(MakePythonEnvTest, AConfigurationNamesIt) {
-  const absl::StatusOr<ResolvedRun> run =
-      Resolve(kYaml, {"env.python.processes=3", "env.python.step_timeout_s=2.5", "env.python.max_restarts=7",
-                      "env.python.restart_window_s=8", "env.python.start_timeout_s=50"});
+  const absl::StatusOr<ResolvedRun> run = Resolve(
+      kYaml, {"env.python.processes=3", "env.python.step_timeout_s=2.5", "env.python.max_restarts=7",
+              "env.python.restart_window_s=8", "env.python.start_timeout_s=50", "env.python.fork_server=false"});
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->env_spec.name, "python:host_test_envs:counter");
   EXPECT_EQ(run->agent_ids(), (std::vector<std::string>{"a", "b"}));
@@ -45,6 +45,7 @@ TEST(MakePythonEnvTest, AConfigurationNamesIt) {
   EXPECT_EQ(run->env.python.step_timeout, absl::Seconds(2.5));
   EXPECT_EQ(run->env.python.start_timeout, absl::Seconds(50));
   EXPECT_EQ(run->env.python.max_restarts, 7);
+  EXPECT_FALSE(run->env.python.fork_server);
   EXPECT_EQ(run->env.python.restart_window, absl::Seconds(8));
   const absl::StatusOr<std::shared_ptr<envhost::HostPool>> pool = MakeHostPool(run->env);
   ASSERT_TRUE(pool.ok());

@@ -31,6 +31,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "env.python.step_timeout_s",
                                                                 "env.python.max_restarts",
                                                                 "env.python.restart_window_s",
+                                                                "env.python.fork_server",
                                                                 "env.python.path",
                                                                 "learner_threads",
                                                                 "learner",

@@ -10,24 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/envhost/host_pool.h"
 #include "lib/envhost/testing/player.h"
+#include "lib/envhost/testing/processes.h"
 
 namespace troupe::envhost {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-/// Waits until the log has so many such lines.
-bool AwaitLines(const std::string& log, const std::string& beginning, int64_t count) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (CountLines(log, beginning) < count && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
-  return CountLines(log, beginning) >= count;
-}
 
 TEST(HostEndTest, AnEnvironmentThatWasOnlyDescribedIsClosed) {
   TemporaryFolder folder;
@@ -51,7 +44,8 @@ TEST(HostEndTest, TheSpareOnesEnvironmentIsClosed) {
     ASSERT_EQ(kill((*pool)->PidsForTesting()[0], SIGKILL), 0);
     EXPECT_FALSE(player.Step(0).ok());
     ASSERT_TRUE(player.Reset().ok());
-    ASSERT_TRUE(AwaitLines(log, "made", 3)) << "the one that was killed, the one in its place, the spare one";
+    ASSERT_TRUE(Await([&] { return CountLines(log, "made") >= 3; }))
+        << "the one that was killed, the one in its place, the spare one";
   }
   *pool = nullptr;
   EXPECT_EQ(CountLines(log, "made"), 3);

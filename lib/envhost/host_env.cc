@@ -40,7 +40,7 @@ absl::Status HostEnv::Attach() {
 absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
   absl::Status status = Attach();
   if (!status.ok()) return Lose(std::move(status));
-  pool_->TendSpare();
+  pool_->TendIdle();
   slot_.block->seed = seed.Sequence(base::RandomStream::kReset)() >> 1;
   return Post(RequestKind::kReset);
 }

@@ -4,12 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -18,6 +16,7 @@
 #include "lib/envhost/host_env.h"
 #include "lib/envhost/host_pool.h"
 #include "lib/envhost/testing/player.h"
+#include "lib/envhost/testing/processes.h"
 
 namespace troupe::envhost {
 namespace {
@@ -176,13 +175,6 @@ TEST(HostFaultsTest, AProcessThatDoesNotLeaveIsKilled) {
   EXPECT_NE(kill(pid, 0), 0) << "it lives, or is a zombie";
 }
 
-/// Whether the process is there and no zombie.
-bool Lives(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  return std::getline(file, line) && !absl::StrContains(line, ") Z ") && !absl::StrContains(line, ") X ");
-}
-
 TEST(HostFaultsTest, ProcessesDieWithTheWorker) {
   int pids[2];
   ASSERT_EQ(pipe(pids), 0);
@@ -209,10 +201,7 @@ TEST(HostFaultsTest, ProcessesDieWithTheWorker) {
   int status = 0;
   ASSERT_EQ(waitpid(worker, &status, 0), worker);
   ASSERT_TRUE(WIFSIGNALED(status));
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while ((Lives(children[0]) || Lives(children[1])) && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
-  EXPECT_FALSE(Lives(children[0]));
-  EXPECT_FALSE(Lives(children[1]));
+  EXPECT_TRUE(Await([&] { return !Lives(children[0]) && !Lives(children[1]); }));
   close(pids[0]);
   close(pids[1]);
 }

@@ -16,6 +16,7 @@ struct HostOptions {
   absl::Duration step_timeout = absl::Seconds(30);   ///< of a step, and of a reset but the first
   int64_t max_restarts = 100;                        ///< of all processes together, within restart_window
   absl::Duration restart_window = absl::Minutes(10);
+  bool fork_server = true;                          ///< processes that take the place of others are forked
   std::vector<std::string> path;                    ///< searched for modules before everything else
   absl::Duration leave_timeout = absl::Seconds(5);  ///< of closing all environments at the end, before SIGTERM
   bool global_state = true;  ///< ask environments for their global state, which may cost them time

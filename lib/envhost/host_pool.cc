@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/describe_env.h"
+#include "lib/envhost/fork_server.h"
 #include "lib/envhost/host_env.h"
 #include "lib/policy/python_callable.h"
 
@@ -82,7 +83,7 @@ absl::Status HostPool::LearnKindLocked() {
 
 absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::StartProcessLocked() {
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<HostProcess> process,
-                          HostProcess::Start(order_, absl::StrCat(name_, " process ", started_)));
+                          HostProcess::Start(order_, absl::StrCat(name_, " process ", started_), fork_server_.get()));
   ++started_;
   if (kind_ != nullptr) process->Expect(kind_->description, kind_->layout->ToJson());
   return process;
@@ -98,6 +99,7 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
     return place.process;
   }
   TROUPE_RETURN_IF_ERROR(budget_.Spend(place.process->death()));
+  EnsureForkServerLocked();
   // Until another one is there the dead one keeps the seat, so that the next try is a restart, too.
   std::shared_ptr<HostProcess> next;
   if (spare_ != nullptr && !spare_->dead()) {
@@ -117,13 +119,24 @@ absl::StatusOr<std::shared_ptr<HostProcess>> HostPool::ProcessFor(int seat) {
   return place.process;
 }
 
-void HostPool::TendSpare() {
+void HostPool::EnsureForkServerLocked() {
+  if (!options_.fork_server) return;
+  if (fork_server_ != nullptr && fork_server_->Look() != ForkServer::State::kEnded) return;
+  absl::StatusOr<std::shared_ptr<ForkServer>> started = ForkServer::Start(
+      order_.interpreter, order_.package_folder, order_.start_message, absl::StrCat(name_, " fork server"));
+  fork_server_ = started.ok() ? *std::move(started) : nullptr;  // without it restarts take longer
+}
+
+void HostPool::TendIdle() {
   std::shared_ptr<HostProcess> spare;
+  std::shared_ptr<ForkServer> fork_server;
   {
     base::MutexLock lock(&mutex_);
     spare = spare_;
+    fork_server = fork_server_;
   }
   if (spare != nullptr) spare->Tend();
+  if (fork_server != nullptr) fork_server->Look();
 }
 
 HostStats HostPool::stats() const {

@@ -27,8 +27,8 @@ namespace troupe::envhost {
 /// The first process describes the environment; every other must describe the same. A process that ends or does not
 /// answer in time costs the episodes of its environments; another takes its place when one of them is reset, at most
 /// HostOptions::max_restarts times within restart_window, after which resets fail with RESOURCE_EXHAUSTED and the last
-/// cause. After the first restart one process is kept ready, so that the next restart need not wait for Python's
-/// imports.
+/// cause. After the first restart one process is kept ready, so that the next restart need not wait for an environment
+/// that takes long to make, and processes are forked from a ForkServer, without an interpreter's start and imports.
 ///
 /// Thread-safe. MakeEnv may block up to start_timeout.
 class HostPool : public std::enable_shared_from_this<HostPool> {
@@ -73,8 +73,9 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   absl::StatusOr<std::shared_ptr<HostProcess>> ProcessFor(int seat);
   absl::StatusOr<std::shared_ptr<HostProcess>> StartProcessLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnKindLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// So that the spare one does not wait for somebody who reads what it prints.
-  void TendSpare();
+  void EnsureForkServerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// So that the spare one and the fork server do not wait for somebody who reads what they print.
+  void TendIdle();
 
   const HostOptions options_;
   const std::string name_;
@@ -85,6 +86,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   RestartBudget budget_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Kind> kind_ ABSL_GUARDED_BY(mutex_);
   std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ForkServer> fork_server_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HostProcess> spare_ ABSL_GUARDED_BY(mutex_);
   int64_t made_ ABSL_GUARDED_BY(mutex_) = 0;     ///< environments
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  ///< processes

@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/envhost/control_message.h"
+#include "lib/envhost/fork_server.h"
 #include "lib/envhost/python_program.h"
+#include "lib/envhost/spawn_python.h"
 
 namespace troupe::envhost {
 namespace {
@@ -76,10 +79,19 @@ absl::StatusOr<ProcessOrder> ProcessOrder::Make(const HostOptions& options, nloh
   return order;
 }
 
-absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, std::string name) {
+absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, std::string name,
+                                                                ForkServer* fork_server) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
+  const auto launch = [&order, fork_server](const ChildFds& fds) -> absl::StatusOr<std::unique_ptr<ChildProcess>> {
+    if (fork_server != nullptr && fork_server->Look() == ForkServer::State::kReady) {
+      absl::StatusOr<std::unique_ptr<ChildProcess>> forked = fork_server->Fork(fds);
+      if (forked.ok()) return forked;
+      TROUPE_WARN("a Python process is started, not forked: {}", forked.status().ToString());
+    }
+    return SpawnPython(order.interpreter, order.package_folder, "troupe.env_host", fds);
+  };
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
-                          PythonChild::Start(order.interpreter, order.package_folder, memory->fd(), std::move(name)));
+                          PythonChild::Start(launch, memory->fd(), std::move(name)));
   // The socket holds this line before the process reads it.
   TROUPE_RETURN_IF_ERROR(SendEarly(*child, order.start_message));
   return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
@@ -113,14 +125,11 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
   if (!line.ok()) return DieLocked(line.status().code(), std::string(line.status().message()), false);
   if (line->has_value()) {
     const nlohmann::json message = nlohmann::json::parse(**line, nullptr, /*allow_exceptions=*/false);
-    const auto text = [&message](const char* key) -> std::string {
-      const auto found = message.find(key);
-      return found != message.end() && found->is_string() ? found->get<std::string>() : "";
-    };
-    if (text("op") == "failed") {
-      return DieLocked(absl::StatusCode::kInvalidArgument, absl::StrCat("it failed: ", text("error")), false);
+    if (TextOf(message, "op") == "failed") {
+      return DieLocked(absl::StatusCode::kInvalidArgument, absl::StrCat("it failed: ", TextOf(message, "error")),
+                       false);
     }
-    if (text("op") != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
+    if (TextOf(message, "op") != "described" || !message.contains("version") || message["version"] != kLayoutVersion) {
       return DieLocked(
           absl::StatusCode::kInvalidArgument,
           absl::StrCat("the process said ", base::LogSafe(**line, 200), ", expected a description in version ",

@@ -23,6 +23,8 @@
 
 namespace troupe::envhost {
 
+class ForkServer;
+
 /// What a process is to run, and within which time. Plain value.
 struct ProcessOrder {
   std::string interpreter;     ///< a program
@@ -60,8 +62,10 @@ class HostProcess {
     BlockHeader* block = nullptr;
   };
 
-  /// Starts the process and does not wait for it. `name` is how the log calls it.
-  static absl::StatusOr<std::shared_ptr<HostProcess>> Start(const ProcessOrder& order, std::string name);
+  /// Starts the process and does not wait for it. `name` is how the log calls it. Forked by `fork_server` where there
+  /// is one that is ready.
+  static absl::StatusOr<std::shared_ptr<HostProcess>> Start(const ProcessOrder& order, std::string name,
+                                                            ForkServer* fork_server = nullptr);
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
   ~HostProcess();

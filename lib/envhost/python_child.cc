@@ -3,22 +3,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 
 namespace troupe::envhost {
 namespace {
@@ -26,7 +23,7 @@ namespace {
 constexpr size_t kMaxPrintedLine = 4096;
 constexpr size_t kLastLines = 12;
 
-/// A file descriptor with an owner, above those that the child gets, so that dup2 in the child overwrites no source.
+/// A file descriptor with an owner, above those that a child gets, so that dup2 in the child overwrites no source.
 class Fd {
  public:
   explicit Fd(int fd) {
@@ -46,44 +43,23 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Our environment with the package's folder first on PYTHONPATH. Libraries with thread pools of their own get one
-/// thread where the user said nothing: there is a process a core already.
-std::vector<std::string> ChildEnvironment(const std::string& package_folder) {
-  std::vector<std::string> entries;
-  std::string python_path = package_folder;
-  bool omp = false, openblas = false, mkl = false;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const absl::string_view text = *entry;
-    if (absl::StartsWith(text, "PYTHONPATH=")) {
-      absl::StrAppend(&python_path, python_path.empty() ? "" : ":", text.substr(11));
-      continue;
-    }
-    omp = omp || absl::StartsWith(text, "OMP_NUM_THREADS=");
-    openblas = openblas || absl::StartsWith(text, "OPENBLAS_NUM_THREADS=");
-    mkl = mkl || absl::StartsWith(text, "MKL_NUM_THREADS=");
-    entries.emplace_back(text);
+/// send(), with file descriptors that come with the first byte.
+ssize_t SendSome(int socket, absl::string_view text, absl::Span<const int> fds) {
+  iovec data = {const_cast<char*>(text.data()), text.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(PythonChild::kMaxSentFds * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   }
-  if (!python_path.empty()) entries.push_back("PYTHONPATH=" + python_path);
-  if (!omp) entries.push_back("OMP_NUM_THREADS=1");
-  if (!openblas) entries.push_back("OPENBLAS_NUM_THREADS=1");
-  if (!mkl) entries.push_back("MKL_NUM_THREADS=1");
-  entries.push_back("PYTHONUNBUFFERED=1");
-  return entries;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-constexpr char kEndNotKnown[] = "ended (how is not known: SIGCHLD is ignored)";
-
-std::string HowOf(int status) {
-  return WIFSIGNALED(status)
-             ? absl::StrCat("was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")")
-             : absl::StrCat("exited with ", WEXITSTATUS(status));
+  return sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
 absl::Status SystemError(absl::string_view what, int error) {
@@ -92,9 +68,7 @@ absl::Status SystemError(absl::string_view what, int error) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PythonChild>> PythonChild::Start(const std::string& interpreter,
-                                                                const std::string& package_folder, int memory_fd,
-                                                                std::string name) {
+absl::StatusOr<std::unique_ptr<PythonChild>> PythonChild::Start(Launcher launch, int memory_fd, std::string name) {
   int sockets[2], output[2], lifeline[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return SystemError("socketpair", errno);
   Fd control(sockets[0]), child_control(sockets[1]);
@@ -102,48 +76,27 @@ absl::StatusOr<std::unique_ptr<PythonChild>> PythonChild::Start(const std::strin
   Fd read_output(output[0]), child_output(output[1]);
   if (pipe2(lifeline, O_CLOEXEC) != 0) return SystemError("pipe", errno);
   Fd child_lifeline(lifeline[0]), hold_lifeline(lifeline[1]);
-  Fd memory(fcntl(memory_fd, F_DUPFD_CLOEXEC, 16));
-  for (const Fd* fd :
-       {&control, &child_control, &read_output, &child_output, &child_lifeline, &hold_lifeline, &memory}) {
+  Fd memory(memory_fd < 0 ? -1 : fcntl(memory_fd, F_DUPFD_CLOEXEC, 16));
+  for (const Fd* fd : {&control, &child_control, &read_output, &child_output, &child_lifeline, &hold_lifeline}) {
     if (fd->get() < 0) return SystemError("no file descriptor is left", EMFILE);
   }
+  if (memory_fd >= 0 && memory.get() < 0) return SystemError("no file descriptor is left", EMFILE);
   fcntl(control.get(), F_SETFL, O_NONBLOCK);
   fcntl(read_output.get(), F_SETFL, O_NONBLOCK);
-
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  const std::pair<int, int> given[] = {{child_output.get(), STDOUT_FILENO},
-                                       {child_output.get(), STDERR_FILENO},
-                                       {child_control.get(), 3},
-                                       {memory.get(), 4},
-                                       {child_lifeline.get(), 5}};
-  for (const auto& [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
-  posix_spawn_file_actions_addclosefrom_np(&files, 6);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);  // a terminal's Ctrl-C reaches us alone
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-
-  std::vector<std::string> words = {interpreter, "-m", "troupe.env_host"};
-  std::vector<std::string> environment = ChildEnvironment(package_folder);
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, interpreter.c_str(), &files, &attributes, Pointers(words).data(), Pointers(environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) return SystemError(absl::StrCat("cannot start ", base::LogSafe(interpreter)), error);
-  return std::unique_ptr<PythonChild>(
-      new PythonChild(pid, control.Release(), read_output.Release(), hold_lifeline.Release(), std::move(name)));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> process,
+                          launch({child_output.get(), child_control.get(), memory.get(), child_lifeline.get()}));
+  return std::unique_ptr<PythonChild>(new PythonChild(std::move(process), control.Release(), read_output.Release(),
+                                                      hold_lifeline.Release(), std::move(name)));
 }
 
-PythonChild::PythonChild(pid_t pid, int control_fd, int output_fd, int lifeline_fd, std::string name)
-    : pid_(pid), control_fd_(control_fd), output_fd_(output_fd), lifeline_fd_(lifeline_fd), name_(std::move(name)) {}
+PythonChild::PythonChild(std::unique_ptr<ChildProcess> process, int control_fd, int output_fd, int lifeline_fd,
+                         std::string name)
+    : process_(std::move(process)),
+      pid_(process_->pid()),
+      control_fd_(control_fd),
+      output_fd_(output_fd),
+      lifeline_fd_(lifeline_fd),
+      name_(std::move(name)) {}
 
 PythonChild::~PythonChild() {
   Kill();
@@ -152,11 +105,12 @@ PythonChild::~PythonChild() {
   close(lifeline_fd_);
 }
 
-absl::Status PythonChild::Send(absl::string_view line, absl::Duration timeout) {
+absl::Status PythonChild::Send(absl::string_view line, absl::Duration timeout, absl::Span<const int> fds) {
   const absl::Duration deadline = base::Clock::Real().SteadyNow() + timeout;
-  std::string text = absl::StrCat(line, "\n");
+  const std::string text = absl::StrCat(line, "\n");
   for (size_t sent = 0; sent < text.size();) {
-    const ssize_t count = send(control_fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    const absl::string_view rest = absl::string_view(text).substr(sent);
+    const ssize_t count = SendSome(control_fd_, rest, sent == 0 ? fds : absl::Span<const int>());
     if (count > 0) {
       sent += static_cast<size_t>(count);
     } else if (count < 0 && errno != EAGAIN && errno != EINTR) {
@@ -229,29 +183,15 @@ void PythonChild::LogLine(absl::string_view line) {
 
 std::string PythonChild::LastOutput() const { return absl::StrJoin(last_lines_, " | "); }
 
-void PythonChild::Reaped(std::string how) {
-  ended_ = true;
-  how_it_ended_ = std::move(how);
-  DrainOutput();
-  if (!printed_.empty()) LogLine(printed_);
-  printed_.clear();
-}
-
 bool PythonChild::Ended() {
   if (ended_) return true;
-  siginfo_t info = {};
-  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-    if (errno != ECHILD) return false;
-    Reaped(kEndNotKnown);  // its number may be another's by now
-    return true;
-  }
-  if (info.si_pid != pid_) return false;
-  KillAndReap();  // what it started and left behind; not yet reaped, its group is still its own
+  if (!process_->Ended()) return false;
+  KillAndReap();  // what it started and left behind
   return true;
 }
 
 void PythonChild::Terminate() {
-  if (!Ended()) kill(pid_, SIGTERM);
+  if (!Ended()) process_->Signal(SIGTERM);
 }
 
 void PythonChild::Kill() {
@@ -259,13 +199,11 @@ void PythonChild::Kill() {
 }
 
 void PythonChild::KillAndReap() {
-  kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);
-  int status = 0;
-  pid_t reaped = 0;
-  while ((reaped = waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
-  }
-  Reaped(reaped == pid_ ? HowOf(status) : kEndNotKnown);
+  how_it_ended_ = process_->KillAndReap();
+  ended_ = true;
+  DrainOutput();
+  if (!printed_.empty()) LogLine(printed_);
+  printed_.clear();
 }
 
 }  // namespace troupe::envhost

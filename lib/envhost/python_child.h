@@ -2,19 +2,22 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "lib/envhost/child_process.h"
 
 namespace troupe::envhost {
 
-/// A child process that runs `python -m troupe.env_host`, with its control channel, the pipe of what it prints, and the
-/// lifeline whose end kills it when this process dies, however that dies. In a process group of its own, which is what
-/// is killed.
+/// A Python process of ours, with its control channel, the pipe of what it prints, and the lifeline whose end kills it
+/// when this process dies, however that dies.
 ///
 /// What it prints goes to our log, at most kLogLines lines each kLogPeriod; the rest is counted and said. A child that
 /// prints waits when its pipe (64 KiB) is full, so whoever waits for it calls DrainOutput now and then.
@@ -24,11 +27,10 @@ class PythonChild {
   static constexpr int kLogLines = 200;
   static constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 
-  /// `name` is how log lines call it; `memory_fd` becomes the child's file descriptor 4. Starts no thread and does not
-  /// wait for the child.
-  static absl::StatusOr<std::unique_ptr<PythonChild>> Start(const std::string& interpreter,
-                                                            const std::string& package_folder, int memory_fd,
-                                                            std::string name);
+  /// Starts a process with these file descriptors, which stay the caller's.
+  using Launcher = absl::FunctionRef<absl::StatusOr<std::unique_ptr<ChildProcess>>(const ChildFds&)>;
+  /// `memory_fd`: shared with it, -1 for none; `name` is how log lines call it.
+  static absl::StatusOr<std::unique_ptr<PythonChild>> Start(Launcher launch, int memory_fd, std::string name);
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
   ~PythonChild();
@@ -36,8 +38,9 @@ class PythonChild {
   pid_t pid() const { return pid_; }
 
   /// A line to the control channel. UNAVAILABLE when the child reads no more, DEADLINE_EXCEEDED when it does not read
-  /// within `timeout`; zero: what does not fit at once.
-  absl::Status Send(absl::string_view line, absl::Duration timeout);
+  /// within `timeout`; zero: what does not fit at once. `fds`, at most kMaxSentFds: file descriptors that go with it.
+  absl::Status Send(absl::string_view line, absl::Duration timeout, absl::Span<const int> fds = {});
+  static constexpr size_t kMaxSentFds = 4;
   /// The next line, if it is there within `wait`; also returns early when the child prints or ends. RESOURCE_EXHAUSTED:
   /// a line longer than kMaxLineBytes.
   absl::StatusOr<std::optional<std::string>> TryReceive(absl::Duration wait);
@@ -48,10 +51,9 @@ class PythonChild {
   /// The last lines it printed, for error messages.
   std::string LastOutput() const;
 
-  /// Whether it has ended; then it is reaped and HowItEnded says how. Never waits. Where this process ignores SIGCHLD,
-  /// the kernel has reaped it and nobody knows how it ended; what it left behind is not killed then.
+  /// Whether it has ended; then it is reaped and HowItEnded says how. Never waits.
   bool Ended();
-  /// "was killed by signal 11 (Segmentation fault)", "exited with 3", "ended (how is not known: SIGCHLD is ignored)".
+  /// As ChildProcess::KillAndReap says it.
   const std::string& HowItEnded() const { return how_it_ended_; }
   /// SIGTERM to the child.
   void Terminate();
@@ -59,12 +61,11 @@ class PythonChild {
   void Kill();
 
  private:
-  PythonChild(pid_t pid, int control_fd, int output_fd, int lifeline_fd, std::string name);
+  PythonChild(std::unique_ptr<ChildProcess> process, int control_fd, int output_fd, int lifeline_fd, std::string name);
   void LogLine(absl::string_view line);
   void KillAndReap();
-  /// `how`: as HowItEnded.
-  void Reaped(std::string how);
 
+  const std::unique_ptr<ChildProcess> process_;
   const pid_t pid_;
   const int control_fd_, output_fd_, lifeline_fd_;
   const std::string name_;

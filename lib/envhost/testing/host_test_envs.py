@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -98,6 +99,10 @@ class Faulty(Counter):
             os.kill(os.getpid(), signal.SIGSEGV)
         elif fault == "exit":
             os._exit(3)
+        elif fault == "litter":
+            with subprocess.Popen(["sleep", "1000"]) as child:
+                note(self.log, f"left {child.pid}")
+                os._exit(3)
         elif fault == "exception":
             raise ValueError("the wheel came off")
         elif fault == "system_exit":

@@ -8,7 +8,16 @@ from troupe.env_adapters.base import (
     EnvAdapterError,
     EnvDescription,
     StepResult,
+    import_environment,
     make_adapter,
 )
 
-__all__ = ["AgentDescription", "EnvAdapter", "EnvAdapterError", "EnvDescription", "StepResult", "make_adapter"]
+__all__ = [
+    "AgentDescription",
+    "EnvAdapter",
+    "EnvAdapterError",
+    "EnvDescription",
+    "StepResult",
+    "import_environment",
+    "make_adapter",
+]

@@ -105,3 +105,13 @@ def make_adapter(name: str, args: dict, global_state: bool = True) -> EnvAdapter
     from troupe.env_adapters import recognize, resolve
 
     return recognize.adapt(name, resolve.make_environment(name, args), global_state)
+
+
+def import_environment(name: str) -> None:
+    """Imports what make_adapter needs for the environment `name`, and makes nothing.
+
+    Raises EnvAdapterError when the environment's module cannot be imported.
+    """
+    from troupe.env_adapters import recognize, resolve  # noqa: F401
+
+    resolve.import_module_of(name)

@@ -26,13 +26,9 @@ def make_environment(name: str, args: dict) -> Any:
     once the module is imported.
     """
     module_name, _, attribute = name.partition(":")
-    if not module_name:
-        raise EnvAdapterError(
-            f"environment {name}: the module is missing, expected module, module:attribute or gymnasium:Id"
-        )
-    if name.endswith(":"):
+    if name.endswith(":") and module_name:
         raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
-    module = _module(f"environment {name}", module_name)
+    module = import_module_of(name)
     if not attribute:
         for candidate in MODULE_ATTRIBUTES:
             if callable(getattr(module, candidate, None)):
@@ -66,6 +62,16 @@ def make_environment(name: str, args: dict) -> Any:
         f"environment {name}: {attribute!r} is no attribute of module {module_name}{also}"
         + (f", did you mean {' or '.join(near)}?" if near else "")
     )
+
+
+def import_module_of(name: str) -> Any:
+    """The module of an environment's name."""
+    module_name = name.partition(":")[0]
+    if not module_name:
+        raise EnvAdapterError(
+            f"environment {name}: the module is missing, expected module, module:attribute or gymnasium:Id"
+        )
+    return _module(f"environment {name}", module_name)
 
 
 def find_callable(what: str, name: str) -> Any:
