@@ -1,20 +1,23 @@
 // Steps of a Python environment through lib/envhost: what a worker gets, with random actions that cost next to nothing.
 //
-//   env_host_bench ENV ARGS [--interpreter PYTHON] [--path FOLDER] [--processes N] [--envs N] [--seconds S]
+//   env_host_bench ENV ARGS [--interpreter PYTHON] [--path FOLDER] [--processes N] [--envs N]
 //
-// ENV is python:module:attribute, ARGS a JSON object. Prints one line of JSON: env steps a second in rounds (all
-// environments are sent off, then all are finished, as a worker does) and pipelined (an environment is sent off as soon
-// as it is finished), and the bytes of observations that crossed a second. bench/env_host_bench.py compares this with
-// bare loops and with other vector environments.
+// ENV is python:module:attribute, ARGS a JSON object. Every line that it reads, "rounds SECONDS" or "pipelined
+// SECONDS", is a turn: in rounds all environments are sent off, then all are finished; pipelined one half of them is
+// finished and sent off again while the other half steps, as a worker does it. It answers with a line of JSON: steps,
+// seconds, CPU seconds of the processes and bytes of observations that crossed. bench/env_host_bench.py has others take
+// turns with it.
 
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "bench/cpu_seconds.h"
 #include "lib/base/log.h"
@@ -63,42 +66,43 @@ struct Bench {
   std::vector<const space::ActionWord*> rows_;
 };
 
-struct Rate {
-  double per_s = 0;
-  double per_cpu_s = 0;
-};
-
-absl::StatusOr<double> Rounds(Bench& loop, absl::Duration time) {
-  const absl::Time begin = absl::Now();
-  const int64_t before = loop.steps;
-  while (absl::Now() - begin < time) {
-    for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Start(i));
-    for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Finish(i));
-  }
-  return static_cast<double>(loop.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
+absl::Status StartAll(Bench& loop, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) TROUPE_RETURN_IF_ERROR(loop.Start(i));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<double> Pipelined(Bench& loop, absl::Duration time) {
-  for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Start(i));
-  const absl::Time begin = absl::Now();
-  const int64_t before = loop.steps;
-  while (absl::Now() - begin < time) {
-    for (size_t i = 0; i < loop.envs.size(); ++i) {
-      TROUPE_RETURN_IF_ERROR(loop.Finish(i));
-      TROUPE_RETURN_IF_ERROR(loop.Start(i));
-    }
-  }
-  const double rate = static_cast<double>(loop.steps - before) / absl::ToDoubleSeconds(absl::Now() - begin);
-  for (size_t i = 0; i < loop.envs.size(); ++i) TROUPE_RETURN_IF_ERROR(loop.Finish(i));
-  return rate;
+absl::Status FinishAll(Bench& loop, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) TROUPE_RETURN_IF_ERROR(loop.Finish(i));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
+absl::Status Rounds(Bench& loop, absl::Duration time) {
+  const absl::Time begin = absl::Now();
+  while (absl::Now() - begin < time) {
+    TROUPE_RETURN_IF_ERROR(StartAll(loop, 0, loop.envs.size()));
+    TROUPE_RETURN_IF_ERROR(FinishAll(loop, 0, loop.envs.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pipelined(Bench& loop, absl::Duration time) {
+  const size_t middle = (loop.envs.size() + 1) / 2;
+  TROUPE_RETURN_IF_ERROR(StartAll(loop, 0, loop.envs.size()));
+  const absl::Time begin = absl::Now();
+  while (absl::Now() - begin < time) {
+    TROUPE_RETURN_IF_ERROR(FinishAll(loop, 0, middle));
+    TROUPE_RETURN_IF_ERROR(StartAll(loop, 0, middle));
+    TROUPE_RETURN_IF_ERROR(FinishAll(loop, middle, loop.envs.size()));
+    TROUPE_RETURN_IF_ERROR(StartAll(loop, middle, loop.envs.size()));
+  }
+  return FinishAll(loop, 0, loop.envs.size());
+}
+
+absl::Status Run(const std::vector<std::string>& words) {
   envhost::HostOptions options;
   options.processes = 1;
   options.global_state = false;  // the loops it is compared with do not ask for it either
   int num_envs = 16;
-  double seconds = 3;
   const auto wrong = [&](const std::string& word) { return absl::InvalidArgumentError("did not understand " + word); };
   if (words.size() < 2) return absl::InvalidArgumentError("expected an environment and its arguments as JSON");
   for (size_t i = 2; i + 1 < words.size(); i += 2) {
@@ -111,8 +115,6 @@ absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
       if (!absl::SimpleAtoi(value, &options.processes)) return wrong(value);
     } else if (words[i] == "--envs") {
       if (!absl::SimpleAtoi(value, &num_envs)) return wrong(value);
-    } else if (words[i] == "--seconds") {
-      if (!absl::SimpleAtod(value, &seconds)) return wrong(value);
     } else {
       return wrong(words[i]);
     }
@@ -147,25 +149,25 @@ absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
     bytes += agent.observation_space.flat_size() *
              static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
   }
-  TROUPE_RETURN_IF_ERROR(Rounds(loop, absl::Seconds(0.3)).status());  // warm
-  const auto measure = [&](auto&& run) -> absl::StatusOr<Rate> {
+  TROUPE_RETURN_IF_ERROR(Rounds(loop, absl::Seconds(0.3)));  // warm
+  for (std::string line; std::getline(std::cin, line);) {
+    const std::pair<std::string, std::string> turn = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    double seconds = 0;
+    if ((turn.first != "rounds" && turn.first != "pipelined") || !absl::SimpleAtod(turn.second, &seconds)) {
+      return wrong(line);
+    }
     const double cpu = bench::CpuSeconds(pool->PidsForTesting());
+    const int64_t steps = loop.steps;
     const absl::Time begin = absl::Now();
-    TROUPE_ASSIGN_OR_RETURN(const double per_s, run(loop, absl::Seconds(seconds)));
-    const double steps = per_s * absl::ToDoubleSeconds(absl::Now() - begin);
-    return Rate{per_s, steps / (bench::CpuSeconds(pool->PidsForTesting()) - cpu)};
-  };
-  TROUPE_ASSIGN_OR_RETURN(const Rate rounds, measure(Rounds));
-  TROUPE_ASSIGN_OR_RETURN(const Rate pipelined, measure(Pipelined));
-  return Json{{"env", words[0]},
-              {"processes", options.processes},
-              {"envs", num_envs},
-              {"env_steps_per_s_rounds", rounds.per_s},
-              {"env_steps_per_cpu_s_rounds", rounds.per_cpu_s},
-              {"env_steps_per_s_pipelined", pipelined.per_s},
-              {"env_steps_per_cpu_s_pipelined", pipelined.per_cpu_s},
-              {"observation_bytes_per_step", bytes},
-              {"observation_gb_per_s_pipelined", pipelined.per_s * static_cast<double>(bytes) / 1e9}};
+    TROUPE_RETURN_IF_ERROR((turn.first == "rounds" ? Rounds : Pipelined)(loop, absl::Seconds(seconds)));
+    const Json answer = {{"steps", loop.steps - steps},
+                         {"seconds", absl::ToDoubleSeconds(absl::Now() - begin)},
+                         {"cpu_seconds", bench::CpuSeconds(pool->PidsForTesting()) - cpu},
+                         {"bytes", (loop.steps - steps) * bytes}};
+    std::printf("%s\n", answer.dump().c_str());
+    std::fflush(stdout);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -173,11 +175,7 @@ absl::StatusOr<Json> Run(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   troupe::base::InitLogging("env_host_bench", "warn");
-  const absl::StatusOr<nlohmann::json> result = troupe::Run(std::vector<std::string>(argv + 1, argv + argc));
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
-    return 1;
-  }
-  std::printf("%s\n", result->dump().c_str());
-  return 0;
+  const absl::Status status = troupe::Run(std::vector<std::string>(argv + 1, argv + argc));
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
 }

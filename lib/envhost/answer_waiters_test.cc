@@ -10,7 +10,7 @@
 namespace troupe::envhost {
 namespace {
 
-/// The child's side of a control page, as finish_entry of python/troupe/_shm_host.py.
+/// The child's side of a control page, as finish_entries of python/troupe/_shm_host.py.
 class FakeChild {
  public:
   explicit FakeChild(ControlPage* page) : page_(*page) {}

@@ -236,6 +236,10 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
     progress_done_ = head_;
     progress_time_.Restart(order_.clock->SteadyNow());
   }
+  if (waited_.exchange(false, std::memory_order_relaxed)) {
+    EndBatchLocked();
+    if (entry != kControlEntry) entry |= kBatchBegins;
+  }
   page.ring[head_ % kRingCapacity] = entry;
   slow_[head_ % kRingCapacity] = slow ? 1 : 0;
   ++head_;
@@ -246,15 +250,24 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
 }
 
 uint32_t HostProcess::BatchEndLocked(Ticket ticket) {
+  for (const uint32_t end : batch_ends_) {
+    if (AtOrAfter(end, ticket)) return end;
+  }
+  EndBatchLocked();
+  return head_;
+}
+
+void HostProcess::EndBatchLocked() {
   const uint32_t done = page().done.load(std::memory_order_relaxed);
   batch_ends_.erase(
       std::remove_if(batch_ends_.begin(), batch_ends_.end(), [done](uint32_t end) { return AtOrAfter(done, end); }),
       batch_ends_.end());
-  for (const uint32_t end : batch_ends_) {
-    if (AtOrAfter(end, ticket)) return end;
-  }
-  batch_ends_.push_back(head_);
-  return head_;
+  if (done != head_ && (batch_ends_.empty() || batch_ends_.back() != head_)) batch_ends_.push_back(head_);
+}
+
+HostProcess::Ticket HostProcess::BatchEndForTesting(Ticket ticket) {
+  base::MutexLock lock(&mutex_);
+  return BatchEndLocked(ticket);
 }
 
 bool HostProcess::Spin(Ticket ticket) {
@@ -271,6 +284,7 @@ bool HostProcess::Spin(Ticket ticket) {
 }
 
 absl::Status HostProcess::Await(Ticket ticket) {
+  waited_.store(true, std::memory_order_relaxed);
   TROUPE_RETURN_IF_ERROR(EnsureReady());
   // A dead one answers nothing more: there is nothing to sleep for.
   if (dead()) return Answered(ticket) ? absl::OkStatus() : death();

@@ -44,7 +44,8 @@ struct ProcessOrder {
 /// another.
 ///
 /// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
-/// requests of its batch are answered, so that it is woken once. A batch ends when somebody waits.
+/// requests of its batch are answered, so that it is woken once. What is posted after somebody waited (as a worker does
+/// that steps one group of environments while it acts for another) begins the next batch.
 ///
 /// Deadlines count the time in which somebody looks (WatchedTime), and what is there when one looks counts before them.
 ///
@@ -105,6 +106,8 @@ class HostProcess {
   /// Why it is dead.
   absl::Status death() const;
   pid_t pid() const { return pid_; }
+  /// Until where a waiter for this ticket would sleep.
+  Ticket BatchEndForTesting(Ticket ticket);
 
   /// Tells it to close its environments and to end, also the one that was made to be described; a process that starts
   /// does so once that is made. Nothing may be posted afterwards. Never waits.
@@ -125,6 +128,8 @@ class HostProcess {
   absl::StatusOr<Ticket> PostEntry(uint32_t entry, bool slow);
   /// The end of the batch that the ticket belongs to.
   uint32_t BatchEndLocked(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// The batch ends with what was posted last.
+  void EndBatchLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Looks for the answer for a short while, without sleeping.
   bool Spin(Ticket ticket);
   /// Kills it, if that was not done yet. The status with which everything fails from now on.
@@ -142,7 +147,8 @@ class HostProcess {
   std::atomic<bool> dead_{false};
   std::atomic<bool> timed_out_{false};
   std::atomic<bool> ready_{false};
-  std::atomic<int> spins_{64};  ///< looks before a waiter sleeps; adapts
+  std::atomic<int> spins_{64};       ///< looks before a waiter sleeps; adapts
+  std::atomic<bool> waited_{false};  ///< somebody has waited since the last Post
 
   // Lock order: start_mutex_, child_mutex_, mutex_.
   base::Mutex start_mutex_;  ///< held while the start is awaited

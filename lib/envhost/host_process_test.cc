@@ -79,6 +79,26 @@ TEST_F(HostProcessTest, OneThatEndsBeforeItsLayoutIsToldOf) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("killed by signal 9"));
 }
 
+TEST_F(HostProcessTest, WhatIsPostedAfterAWaitIsABatch) {
+  Start("counter", "{}");
+  const HostProcess::Slot first = Ready();
+  const HostProcess::Slot second = *process_->AcquireSlot(first.block->block_bytes);
+  const HostProcess::Slot third = *process_->AcquireSlot(first.block->block_bytes);
+  const HostProcess::Ticket answered = *process_->Post(first, RequestKind::kReset, false);
+  ASSERT_TRUE(process_->Await(answered).ok());
+  ASSERT_EQ(kill(process_->pid(), SIGSTOP), 0);
+  const HostProcess::Ticket one = *process_->Post(first, RequestKind::kReset, false);
+  const HostProcess::Ticket two = *process_->Post(second, RequestKind::kReset, true);
+  EXPECT_EQ(process_->BatchEndForTesting(answered), two) << "nobody has waited between: one batch";
+  ASSERT_TRUE(process_->Await(answered).ok());
+  const HostProcess::Ticket three = *process_->Post(third, RequestKind::kReset, true);
+  EXPECT_EQ(process_->BatchEndForTesting(one), two);
+  EXPECT_EQ(process_->BatchEndForTesting(two), two);
+  EXPECT_EQ(process_->BatchEndForTesting(three), three);
+  ASSERT_EQ(kill(process_->pid(), SIGCONT), 0);
+  for (const HostProcess::Ticket ticket : {one, two, three}) EXPECT_TRUE(process_->Await(ticket).ok());
+}
+
 TEST_F(HostProcessTest, AStartThatNobodyWatchedIsNotLate) {
   // It prints more than its pipe holds, so that it cannot go on until somebody looks.
   Start("noisy_start", R"({"lines": 400})");

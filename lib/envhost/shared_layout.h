@@ -12,7 +12,7 @@
 /// anything here is a new kLayoutVersion.
 namespace troupe::envhost {
 
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
@@ -20,8 +20,11 @@ inline constexpr uint32_t kRingCapacity = 4096;
 inline constexpr int kMaxEnvsPerProcess = 1024;
 /// Blocks begin and end at whole pages.
 inline constexpr size_t kBlockAlignment = 4096;
-/// A ring entry that says: read a line from the control channel. Others are a RequestKind and an environment's slot.
+/// A ring entry that says: read a line from the control channel. Others are a RequestKind, perhaps kBatchBegins, and an
+/// environment's slot.
 inline constexpr uint32_t kControlEntry = 0xFFFFFFFF;
+/// The request begins a batch: answers to those before it are waited for by themselves.
+inline constexpr uint32_t kBatchBegins = uint32_t{1} << 23;
 
 /// The head of the shared memory. Words are counters that wrap, each written by one side; `head` and `done` are
 /// futexes. Everything that the child writes is data to be checked, never trusted.

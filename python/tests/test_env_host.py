@@ -13,7 +13,7 @@ except ImportError:
     np = None
 
 if np is not None:
-    from troupe import _shm_env, _shm_host
+    from troupe import _shm_env, _shm_host, env_host
     from troupe.env_adapters import EnvAdapterError
 
 
@@ -39,9 +39,24 @@ class ControlPageTest(unittest.TestCase):
             head = words[_shm_host.WORD_HEAD]
             words[_shm_host.WORD_RING + head % 16] = number
             words[_shm_host.WORD_HEAD] = (head + 1) & 0xFFFFFFFF
-            self.assertEqual(page.await_entry(), number)
-            page.finish_entry()
+            self.assertEqual((page.await_entries(), page.entry(0)), (1, number))
+            page.finish_entries(1)
             self.assertEqual(words[_shm_host.WORD_DONE], words[_shm_host.WORD_HEAD])
+
+    def test_several_entries_are_answered_at_once(self):
+        page, words = make_page()
+        words[_shm_host.WORD_HEAD] = words[_shm_host.WORD_DONE] = page.tail = 0xFFFFFFFE
+        for index in range(4):
+            words[_shm_host.WORD_RING + (0xFFFFFFFE + index) % 2**32 % 16] = 10 + index
+        words[_shm_host.WORD_HEAD] = 2
+        self.assertEqual(page.await_entries(), 4)
+        self.assertEqual([page.entry(index) for index in range(4)], [10, 11, 12, 13])
+        words[_shm_host.WORD_WAITS], words[_shm_host.WORD_WAKE_AT] = 1, 1
+        with mock.patch.object(page, "_syscall") as syscall:
+            page.finish_entries(2)
+            self.assertEqual((words[_shm_host.WORD_DONE], syscall.call_count), (0, 0))
+            page.finish_entries(2)
+            self.assertEqual((words[_shm_host.WORD_DONE], syscall.call_count), (2, 1), "past what it waits for")
 
     def test_the_worker_is_woken_once_and_when_it_wants(self):
         page, words = make_page()
@@ -49,11 +64,11 @@ class ControlPageTest(unittest.TestCase):
         woken = []
         with mock.patch.object(page, "_syscall", lambda *_: woken.append(words[_shm_host.WORD_DONE])):
             for _ in range(5):
-                page.finish_entry()
+                page.finish_entries(1)
             self.assertEqual(woken, [3])
             words[_shm_host.WORD_WAKE_AT] = 7
             for _ in range(3):
-                page.finish_entry()
+                page.finish_entries(1)
         self.assertEqual(woken, [3, 7])
 
     def test_it_sleeps_until_there_is_something(self):
@@ -67,7 +82,8 @@ class ControlPageTest(unittest.TestCase):
 
         thread = threading.Thread(target=post)
         thread.start()
-        self.assertEqual(page.await_entry(), 7)
+        self.assertEqual(page.await_entries(), 1)
+        self.assertEqual(page.entry(0), 7)
         thread.join()
         self.assertEqual(words[_shm_host.WORD_SLEEPS], 0)
 
@@ -79,6 +95,70 @@ class ControlPageTest(unittest.TestCase):
         with mock.patch("platform.machine", return_value="aarch64"):
             with self.assertRaisesRegex(RuntimeError, "this machine is aarch64, expected x86_64"):
                 make_page()
+
+
+@unittest.skipIf(np is None, "needs numpy")
+class StepsAtOnceTest(unittest.TestCase):
+    """Which steps are made before the first is answered."""
+
+    class Fake:
+        """An environment that notes what it is told."""
+
+        def __init__(self, notes, slot, fails=False, seconds=0.0):
+            self.notes, self.slot, self.fails, self.seconds = notes, slot, fails, seconds
+
+        def send(self):
+            """Notes it, and takes its time."""
+            self.notes.append(f"step {self.slot}")
+            time.sleep(self.seconds)
+            return not self.fails
+
+        def publish(self):
+            """Notes it."""
+            self.notes.append(f"answer {self.slot}")
+
+    def steps(self, entries, most=16, **fakes):
+        """What happens with these entries in the ring."""
+        page, words = make_page()
+        host = env_host.EnvHost(None, page)
+        notes = []
+        for index, entry in enumerate(entries):
+            words[_shm_host.WORD_RING + index] = entry
+            slot = entry & _shm_host.SLOT_MASK
+            host._environments[slot] = self.Fake(notes, slot, **fakes.get(f"slot{slot}", {}))
+        words[_shm_host.WORD_HEAD] = len(entries)
+        count = host._step(min(page.await_entries(), most))
+        return notes, count
+
+    STEP = 2 << 24
+
+    def test_answers_follow_all_steps(self):
+        notes, count = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6])
+        self.assertEqual(notes, ["step 5", "step 7", "step 6", "answer 5", "answer 7", "answer 6"])
+        self.assertEqual(count, 3)
+
+    def test_at_most_so_many(self):
+        notes, count = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6], most=2)
+        self.assertEqual((notes, count), (["step 5", "step 7", "answer 5", "answer 7"], 2))
+
+    def test_the_next_batch_and_other_requests_wait(self):
+        for other in (self.STEP | _shm_host.BATCH_BEGINS | 7, 1 << 24 | 7, _shm_host.CONTROL_ENTRY):
+            notes, count = self.steps([self.STEP | _shm_host.BATCH_BEGINS | 5, other, self.STEP | 6])
+            self.assertEqual((notes, count), (["step 5", "answer 5"], 1))
+
+    def test_who_failed_has_answered(self):
+        notes, count = self.steps([self.STEP | 5, self.STEP | 7], slot5={"fails": True})
+        self.assertEqual((notes, count), (["step 5", "step 7", "answer 7"], 2))
+
+    def test_a_long_step_is_answered_at_once(self):
+        notes, count = self.steps([self.STEP | 5, self.STEP | 7], slot5={"seconds": 2 * env_host.MAX_SECONDS_AT_ONCE})
+        self.assertEqual((notes, count), (["step 5", "answer 5"], 1))
+
+    def test_rows_that_fill_a_cache_are_answered_one_by_one(self):
+        host = env_host.EnvHost(None, make_page()[0])
+        for block_bytes, most in ((8192, 16), (4096 + (1 << 14), 8), (1 << 20, 1)):
+            host.layout = {"block_bytes": block_bytes}
+            self.assertEqual(host._steps_at_once(), most)
 
 
 @unittest.skipIf(np is None, "needs numpy")

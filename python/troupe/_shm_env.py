@@ -168,20 +168,39 @@ class Environment:
         self._columns = host.description["info_columns"]
         self._infos = np.frombuffer(memory, np.float64, count * len(self._columns), layout["infos"]).reshape(count, -1)
 
-    def serve(self, kind: int) -> None:
-        """Answers a request of this kind."""
+    def send(self) -> bool:
+        """Makes the step that the block asks for, whose result publish() writes. False: it failed, which is written."""
+        try:
+            acts = self._acts
+            if self._words is not None:
+                actions: List[Any] = self._words.tolist()
+                if acts != self._all_act:
+                    actions = [action if act else None for action, act in zip(actions, acts)]
+            else:
+                actions = [read() if act else None for read, act in zip(self._read, acts)]
+            self._adapter.send(actions)
+            return True
+        except Stop:
+            raise
+        except BaseException as error:  # also SystemExit: an environment does not end its neighbours
+            self._fail(error)
+            return False
+
+    def publish(self) -> None:
+        """Writes what the step brought into the block."""
         self._block.begin()
         try:
-            if kind == shm.KIND_STEP:
-                acts = self._acts
-                if self._words is not None:
-                    actions: List[Any] = self._words.tolist()
-                    if acts != self._all_act:
-                        actions = [action if act else None for action, act in zip(actions, acts)]
-                else:
-                    actions = [read() if act else None for read, act in zip(self._read, acts)]
-                self._publish(self._adapter.step(actions))
-            elif kind == shm.KIND_RESET:
+            self._publish(self._adapter.receive())
+        except Stop:
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    def serve(self, kind: int) -> None:
+        """Answers a request of this kind, which is no step."""
+        self._block.begin()
+        try:
+            if kind == shm.KIND_RESET:
                 if self._adapter is None:
                     self._adapter = self._host.make_adapter()
                 seed = self.header[shm.BLOCK_SEED]
@@ -193,7 +212,7 @@ class Environment:
                 raise RuntimeError(f"request {kind} is unknown")
         except Stop:
             raise
-        except BaseException as error:  # also SystemExit: an environment does not end its neighbours
+        except BaseException as error:
             self._fail(error)
 
     def close(self) -> None:

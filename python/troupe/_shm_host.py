@@ -12,7 +12,7 @@ import platform
 import threading
 from typing import Any
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 MAGIC = 0x54524548
 
 # Words of the control page; each group has a cache line of its own.
@@ -25,8 +25,10 @@ WORD_RING = 1024
 WORD_BLOCK_PAGES = 5120  # by slot: where its block begins, in pages of PAGE_BYTES. Written by the worker.
 PAGE_BYTES = 4096
 
-# An entry of the ring: read a line from the control channel. Others are a kind << 24 and an environment's slot.
+# An entry of the ring: read a line from the control channel. Others are a kind << 24, perhaps BATCH_BEGINS (answers to
+# those before it are waited for by themselves), and an environment's slot.
 CONTROL_ENTRY = 0xFFFFFFFF
+BATCH_BEGINS, SLOT_MASK = 1 << 23, (1 << 23) - 1
 
 # Words of a block's header.
 BLOCK_SEED, BLOCK_STATUS, BLOCK_FLAGS, BLOCK_ERROR_BYTES = 0, 1, 2, 3
@@ -92,8 +94,8 @@ class ControlPage:
         lock = threading.Lock()
         self._acquire, self._release = lock.acquire, lock.release
 
-    def await_entry(self) -> int:
-        """The next entry of the ring; waits for it, at first without a system call."""
+    def await_entries(self) -> int:
+        """How many entries are there, at least one; waits for it, at first without a system call."""
         words, tail = self.words, self.tail
         if words[WORD_HEAD] == tail:
             for _ in range(self._spins):
@@ -109,12 +111,16 @@ class ControlPage:
                     self._release()
                     self._syscall(*self._wait_head, ctypes.c_uint32(tail), *self._wait_rest)
                 words[WORD_SLEEPS] = 0
-        return self.ring[tail % self.capacity]
+        return (words[WORD_HEAD] - tail) & 0xFFFFFFFF
 
-    def finish_entry(self) -> None:
-        """The entry that await_entry gave is answered; wakes the worker when that is what it waits for."""
+    def entry(self, index: int) -> int:
+        """One of those that await_entries has found."""
+        return self.ring[((self.tail + index) & 0xFFFFFFFF) % self.capacity]
+
+    def finish_entries(self, count: int) -> None:
+        """So many entries are answered; wakes the worker when that is what it waits for."""
         words = self.words
-        self.tail = tail = (self.tail + 1) & 0xFFFFFFFF
+        self.tail = tail = (self.tail + count) & 0xFFFFFFFF
         words[WORD_DONE] = tail
         self._acquire()
         self._release()

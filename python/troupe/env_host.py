@@ -19,8 +19,9 @@ import random
 import select
 import signal
 import sys
+import time
 import traceback
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Tuple, Union
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from troupe.env_adapters import make_adapter
 from troupe.function_host import Function
 
 CONTROL_FD, MEMORY_FD, LIFELINE_FD = 3, 4, 5
+
+# Steps that are made before the first of them is answered: so many, with so many bytes of rows, within so much time.
+MAX_STEPS_AT_ONCE = 16
+MAX_BYTES_AT_ONCE = 1 << 17
+MAX_SECONDS_AT_ONCE = 0.002
 
 
 class ControlChannel:
@@ -119,19 +125,52 @@ class EnvHost:
 
     def run(self) -> None:
         """Answers requests until the worker says that it is enough."""
-        page, environments = self._page, self._environments
-        await_entry, finish_entry = page.await_entry, page.finish_entry
+        page = self._page
+        most = self._steps_at_once()
         while True:
-            entry = await_entry()
+            available = page.await_entries()
+            entry = page.entry(0)
             if entry == shm.CONTROL_ENTRY:
                 self._receive("exit")
                 return
-            slot = entry & 0xFFFFFF
-            if slot not in environments:
-                made = Function if self._functions else Environment
-                environments[slot] = made(self, page.block_offset(slot))
-            environments[slot].serve(entry >> 24)
-            finish_entry()
+            if entry >> 24 == shm.KIND_STEP:
+                page.finish_entries(self._step(min(available, most)))
+            else:
+                self._at(entry & shm.SLOT_MASK).serve(entry >> 24)
+                page.finish_entries(1)
+
+    def _steps_at_once(self) -> int:
+        """How many steps are made before the first is answered; one where rows fill a cache."""
+        row_bytes = self.layout.get("block_bytes", 0) - shm.BLOCK_ERROR - shm.BLOCK_ERROR_CAPACITY
+        return max(1, min(MAX_STEPS_AT_ONCE, MAX_BYTES_AT_ONCE // max(1, row_bytes)))
+
+    def _step(self, most: int) -> int:
+        """Makes the steps of a batch one after another, and answers then: an environment's step leaves little of our
+        code and data in the processor's caches, so that what we do for several at once takes less time. How many it
+        has answered.
+        """
+        sent: List[Tuple[Environment, bool]] = []
+        entry_at, environments, now = self._page.entry, self._environments, time.perf_counter
+        deadline = now() + MAX_SECONDS_AT_ONCE
+        for index in range(most):
+            entry = entry_at(index)
+            if entry >> 24 != shm.KIND_STEP or (sent and entry & shm.BATCH_BEGINS):
+                break
+            environment = environments[entry & shm.SLOT_MASK]  # made by its reset
+            sent.append((environment, environment.send()))
+            if now() > deadline:
+                break
+        for environment, ok in sent:
+            if ok:
+                environment.publish()
+        return len(sent)
+
+    def _at(self, slot: int) -> Any:
+        found = self._environments.get(slot)
+        if found is None:
+            made = Function if self._functions else Environment
+            found = self._environments[slot] = made(self, self._page.block_offset(slot))
+        return found
 
     def close(self) -> None:
         """Closes every environment that is open."""

@@ -32,13 +32,16 @@ class AecAdapter(AdapterCore):
             raise self.error("reset observed no agent, expected at least one")
         return self._finish(result)
 
-    def step(self, actions: list) -> StepResult:
-        result = self._begin_step()
+    def send(self, actions: list) -> None:
+        self._begin_send()
         action = actions[self._selected]
         if action is None:
             raise self.error("got no action, though it is its turn", self._selected)
         self._acted[self._selected] = True
         self._env.step(action)
+
+    def receive(self) -> StepResult:
+        result = self._begin_receive()
         self._next_turn(result)
         return self._finish(result)
 

@@ -85,8 +85,14 @@ class EnvAdapter(Protocol):
 
     def step(self, actions: list) -> StepResult:
         """`actions` by agent index: the action in its space's own form for every agent that is ready, None for the
-        others.
+        others. In two halves, send and receive, for callers that send to several environments first.
         """
+
+    def send(self, actions: list) -> None:
+        """The environment's own step."""
+
+    def receive(self) -> StepResult:
+        """What it brought. Once after each send, before anything else."""
 
     def close(self) -> None:
         """The environment's own close(), once however often this is called."""

@@ -125,6 +125,7 @@ class AdapterCore:
         self._columns = _info_columns(self._env)
         self._agents_ended = False  # the last call set flags of agents
         self._simple = False  # observations, rewards and flags are all there is
+        self._returned: Any = None  # by the environment's step
         self._probing = False
         self._probed: dict[str, Any] = {}
 
@@ -258,10 +259,22 @@ class AdapterCore:
         if result.states:
             result.states[:] = [None] * len(result.states)
 
-    def _begin_step(self) -> StepResult:
+    def step(self, actions: list) -> StepResult:
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: list) -> None:
+        raise NotImplementedError
+
+    def receive(self) -> StepResult:
+        raise NotImplementedError
+
+    def _begin_send(self) -> None:
         if self._over:
             raise self.error("step after the end of the episode (or before reset), expected reset")
         self._steps += 1
+
+    def _begin_receive(self) -> StepResult:
         result = self._result
         if self._agents_ended:
             self._agents_ended = False

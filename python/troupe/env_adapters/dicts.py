@@ -33,16 +33,20 @@ class DictAdapter(AdapterCore):
             raise self.error("reset observed no agent, expected at least one")
         return self._finish(result)
 
-    def step(self, actions: list) -> StepResult:
-        result = self._begin_step()
+    def send(self, actions: list) -> None:
+        self._begin_send()
         keys, acted = self._keys, self._acted
         chosen = {}
         for i, action in enumerate(actions):
             if action is not None:
                 chosen[keys[i]] = action
                 acted[i] = True
-        observations, rewards, terminated, truncated, infos = self._unpack(self._env.step(chosen))
-        index, done = self._index, self._done
+        self._returned = self._env.step(chosen)
+
+    def receive(self) -> StepResult:
+        result = self._begin_receive()
+        observations, rewards, terminated, truncated, infos = self._unpack(self._returned)
+        index, acted, done = self._index, self._acted, self._done
         for key, reward in rewards.items():
             if reward is not None and reward != 0:
                 i = index.get(key)

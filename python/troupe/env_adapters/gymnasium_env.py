@@ -39,10 +39,14 @@ class GymnasiumAdapter(AdapterCore):
             self._info(0, info)
         return self._finish(result)
 
-    def step(self, actions: list) -> StepResult:
-        result = self._begin_step()
+    def send(self, actions: list) -> None:
+        self._begin_send()
         self._acted[0] = True
-        returned = self._env.step(actions[0])
+        self._returned = self._env.step(actions[0])
+
+    def receive(self) -> StepResult:
+        result = self._begin_receive()
+        returned = self._returned
         if type(returned) is not tuple or len(returned) != 5:
             returned = unpack(self, returned)
         observation, reward, terminated, truncated, info = returned
@@ -85,14 +89,18 @@ class ListAdapter(AdapterCore):
             self._share_info(info)
         return self._finish(result)
 
-    def step(self, actions: list) -> StepResult:
-        result = self._begin_step()
+    def send(self, actions: list) -> None:
+        self._begin_send()
         done, acted = self._done, self._acted
         # Who ended alone still has a place in the list: an action that the environment ignores.
         chosen = actions[:] if self._live == len(actions) else [self._filler(i, a) for i, a in enumerate(actions)]
         if False in acted:
             acted[:] = [a or not d for a, d in zip(acted, done)]
-        returned = self._env.step(chosen if self._as_list else tuple(chosen))
+        self._returned = self._env.step(chosen if self._as_list else tuple(chosen))
+
+    def receive(self) -> StepResult:
+        result = self._begin_receive()
+        returned, done, count = self._returned, self._done, len(self._keys)
         if type(returned) is not tuple or len(returned) != 5:
             returned = unpack(self, returned)
         observations, rewards, terminated, truncated, info = returned
@@ -104,7 +112,7 @@ class ListAdapter(AdapterCore):
             for i, ended in enumerate(done):
                 if not ended:
                     self._reward(i, rewards)
-        if self._plain and self._live == len(actions):
+        if self._plain and self._live == count:
             self._take_all(result, observations)
         else:
             for i, observation in enumerate(self._each(observations, "observations")):
@@ -115,7 +123,7 @@ class ListAdapter(AdapterCore):
         if is_list(terminated) or is_list(truncated):
             self._end_each(terminated, truncated)
         elif terminated or truncated:
-            for i in range(len(actions)):
+            for i in range(count):
                 self._end(i, not terminated)
             self._end_all(truncated=not terminated)
         return self._finish(result)
