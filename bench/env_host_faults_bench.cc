@@ -73,6 +73,7 @@ class Group {
 
   /// Finishes what can be finished (`wait`: everything) and starts it anew.
   void Turn(bool wait) {
+    finished_.clear();
     for (size_t i = 0; i < envs_.size(); ++i) {
       if (!wait && !envs_[i]->Settled()) continue;
       const bool was_reset = begin_[i];
@@ -80,8 +81,9 @@ class Group {
       begin_[i] = !ok || buffers_->all_done(static_cast<int>(i));
       steps += ok && !was_reset ? 1 : 0;
       errors += ok ? 0 : 1;
-      Start(i);
+      finished_.push_back(i);
     }
+    for (const size_t i : finished_) Start(i);
   }
 
   std::shared_ptr<envhost::HostPool> pool;
@@ -101,6 +103,7 @@ class Group {
   std::vector<std::unique_ptr<envhost::HostEnv>> envs_;
   std::unique_ptr<env::SlotBuffers> buffers_;
   std::vector<bool> begin_, started_;
+  std::vector<size_t> finished_;
   uint32_t episode_ = 0;
 };
 

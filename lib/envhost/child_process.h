@@ -28,9 +28,10 @@ class ChildProcess {
   virtual bool Ended() = 0;
   /// A signal to the process alone.
   virtual void Signal(int number) = 0;
-  /// SIGKILL to it and to what is left of its group; waits until it is gone and gives its number free. To be called
-  /// once, and nothing after it. How it ended: "was killed by signal 11 (Segmentation fault)", "exited with 3", "ended
-  /// (how is not known: …)".
+  /// SIGKILL to it and to what is left of its group; waits until it is gone and gives its number free. What it left
+  /// behind lives on where somebody else has reaped it, who may have given its number to another. To be called once,
+  /// and nothing after it. How it ended: "was killed by signal 11 (Segmentation fault)", "exited with 3", "ended (how
+  /// is not known: …)".
   virtual std::string KillAndReap() = 0;
 };
 

@@ -7,7 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,11 +23,30 @@
 namespace troupe::envhost {
 namespace {
 
-/// The integer of this name, if the message has one.
+/// Of the first line, which it may read only when its interpreter has started.
+constexpr absl::Duration kStartTimeout = absl::Seconds(5);
+
+/// The integer of this name, if the message has one that an int holds.
 std::optional<int> Integer(const nlohmann::json& message, const char* name) {
   const auto found = message.find(name);
   if (found == message.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<int>();
+  const auto value = found->get<int64_t>();
+  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+/// 0 where there is no such process.
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  pid_t parent = 0;
+  // PID (NAME) STATE PARENT …; a name may hold anything.
+  if (std::getline(file, line) && line.rfind(')') != std::string::npos) {
+    std::istringstream words(line.substr(line.rfind(')') + 1));
+    std::string state;
+    words >> state >> parent;
+  }
+  return parent;
 }
 
 // <sys/pidfd.h> of Debian 12 cannot be used from C++.
@@ -47,13 +69,14 @@ class ForkedProcess final : public ChildProcess {
   void Signal(int number) override { SendSignal(pidfd_, number); }
 
   std::string KillAndReap() override {
+    // The number is its own while it lives, and until the server has reaped it.
+    if (!Ended() || server_->Look() == ForkServer::State::kReady) kill(-pid_, SIGKILL);
     Signal(SIGKILL);
-    // Without the server the kernel may have given the number to another; the end of the lifeline kills the group then.
-    if (server_->Look() == ForkServer::State::kReady) kill(-pid_, SIGKILL);
     while (!Poll(-1)) {
     }
     const absl::StatusOr<int> status = server_->Reap(pid_);
-    return status.ok() ? HowItEnded(*status) : "ended (how is not known: the process that forked it is gone)";
+    return status.ok() ? HowItEnded(*status)
+                       : absl::StrCat("ended (how is not known: ", std::string(status.status().message()), ")");
   }
 
  private:
@@ -75,8 +98,7 @@ absl::StatusOr<std::shared_ptr<ForkServer>> ForkServer::Start(const std::string&
     return SpawnPython(interpreter, package_folder, "troupe.fork_server", fds);
   };
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child, PythonChild::Start(spawn, -1, std::move(name)));
-  // Whether it has ended already is seen when it is looked at.
-  child->Send(start_message, kReplyTimeout).IgnoreError();
+  TROUPE_RETURN_IF_ERROR(child->Send(start_message, kStartTimeout));
   return std::shared_ptr<ForkServer>(new ForkServer(std::move(child)));
 }
 
@@ -116,19 +138,20 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ForkServer::Fork(const ChildFds& f
   TROUPE_ASSIGN_OR_RETURN(const nlohmann::json answer, AskLocked({{"op", "fork"}}, sent));
   const std::optional<int> pid = Integer(answer, "pid");
   if (!pid.has_value()) return absl::UnavailableError(absl::StrCat("the fork server says ", TextOf(answer, "error")));
+  // The environment's module runs in the server and may say what it likes: whose number this is is looked up.
+  if (*pid <= 1 || ParentOf(*pid) != pid_) return GiveUpLocked(absl::StrCat("says that its fork is ", *pid));
   const int pidfd = OpenPidfd(*pid);
   if (pidfd < 0) {
     const std::string why = std::strerror(errno);
     kill(-*pid, SIGKILL);
-    AskLocked({{"op", "reap"}, {"pid", *pid}}, {}).IgnoreError();
-    return absl::UnavailableError(absl::StrCat("pidfd_open: ", why));
+    return GiveUpLocked(absl::StrCat("forks, but pidfd_open says: ", why));
   }
   return std::unique_ptr<ChildProcess>(new ForkedProcess(shared_from_this(), *pid, pidfd));
 }
 
 absl::StatusOr<int> ForkServer::Reap(pid_t pid) {
   base::MutexLock lock(&mutex_);
-  if (LookLocked() != State::kReady) return absl::UnavailableError("the fork server has ended");
+  if (LookLocked() != State::kReady) return absl::UnavailableError("the process that forked it has ended");
   TROUPE_ASSIGN_OR_RETURN(const nlohmann::json answer, AskLocked({{"op", "reap"}, {"pid", pid}}, {}));
   const std::optional<int> status = Integer(answer, "status");
   if (!status.has_value()) return absl::UnavailableError(TextOf(answer, "error"));
@@ -136,25 +159,26 @@ absl::StatusOr<int> ForkServer::Reap(pid_t pid) {
 }
 
 absl::StatusOr<nlohmann::json> ForkServer::AskLocked(const nlohmann::json& request, absl::Span<const int> fds) {
-  absl::Status status = child_->Send(request.dump(), kReplyTimeout, fds);
   const base::Clock& clock = base::Clock::Real();
   const absl::Duration deadline = clock.SteadyNow() + kReplyTimeout;
-  while (status.ok()) {
+  const absl::Status sent = child_->Send(request.dump(), kReplyTimeout, fds);
+  if (!sent.ok()) return GiveUpLocked(std::string(sent.message()));
+  while (true) {
     const absl::StatusOr<std::optional<std::string>> line = child_->TryReceive(absl::Milliseconds(10));
     if (line.ok() && line->has_value()) {
       nlohmann::json answer = nlohmann::json::parse(**line, nullptr, /*allow_exceptions=*/false);
       if (answer.is_object()) return answer;
-      status = absl::UnavailableError(absl::StrCat("it said ", base::LogSafe(**line, 200)));
-    } else if (!line.ok() || child_->Ended()) {
-      status = absl::UnavailableError("it has ended");
-    } else if (clock.SteadyNow() > deadline) {
-      status = absl::UnavailableError("it did not answer in time");
+      return GiveUpLocked(absl::StrCat("said ", base::LogSafe(**line, 200)));
     }
+    if (!line.ok() || child_->Ended()) return GiveUpLocked(child_->HowItEnded());
+    if (clock.SteadyNow() > deadline) return GiveUpLocked("did not answer in time");
   }
+}
+
+absl::Status ForkServer::GiveUpLocked(const std::string& why) {
   child_->Kill();
-  TROUPE_WARN("fork server of Python processes is given up pid={}: {}", pid_, status.ToString());
   state_ = State::kEnded;
-  return absl::UnavailableError(std::string(status.message()));
+  return absl::UnavailableError(absl::StrCat("fork server pid=", pid_, " ", why));
 }
 
 }  // namespace troupe::envhost

@@ -32,13 +32,14 @@ class ForkServer : public std::enable_shared_from_this<ForkServer> {
     kRefused,  ///< these processes cannot be forked (the log says why): the module's import starts threads or fails
     kEnded,
   };
-  /// Never waits. Also takes what it prints.
+  /// Does not wait for it, but for a call of another thread under way. Also takes what it prints.
   State Look();
 
   /// A fork with these file descriptors, which stay the caller's; waits for it, milliseconds, at most kReplyTimeout.
-  /// UNAVAILABLE: it is not ready or has just ended, or the system refuses.
+  /// UNAVAILABLE: it is not ready or has just ended, or the system refuses; there may be a fork nevertheless, to which
+  /// these descriptors were given.
   absl::StatusOr<std::unique_ptr<ChildProcess>> Fork(const ChildFds& fds);
-  static constexpr absl::Duration kReplyTimeout = absl::Seconds(5);
+  static constexpr absl::Duration kReplyTimeout = absl::Seconds(1);
 
   pid_t pid() const { return pid_; }
 
@@ -50,8 +51,10 @@ class ForkServer : public std::enable_shared_from_this<ForkServer> {
   /// The answer to a request. One that does not come ends the server: nobody knows any more what it would answer next.
   absl::StatusOr<nlohmann::json> AskLocked(const nlohmann::json& request, absl::Span<const int> fds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Kills it. UNAVAILABLE with this.
+  absl::Status GiveUpLocked(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   State LookLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// The wait status of a process of its own that has ended.
+  /// The wait status of a process of its own that has ended; waits as Fork does.
   absl::StatusOr<int> Reap(pid_t pid);
 
   const pid_t pid_;

@@ -195,6 +195,7 @@ TEST(HostFaultsTest, ProcessesDieWithTheWorker) {
     }
     kill(getpid(), SIGKILL);
   }
+  close(pids[1]);
   pid_t children[2] = {0, 0};
   ASSERT_EQ(read(pids[0], children, sizeof(children[0])), static_cast<ssize_t>(sizeof(children[0])));
   ASSERT_EQ(read(pids[0], children + 1, sizeof(children[1])), static_cast<ssize_t>(sizeof(children[1])));
@@ -203,7 +204,6 @@ TEST(HostFaultsTest, ProcessesDieWithTheWorker) {
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(Await([&] { return !Lives(children[0]) && !Lives(children[1]); }));
   close(pids[0]);
-  close(pids[1]);
 }
 
 }  // namespace

@@ -79,22 +79,25 @@ absl::StatusOr<ProcessOrder> ProcessOrder::Make(const HostOptions& options, nloh
   return order;
 }
 
-absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, std::string name,
+absl::StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const ProcessOrder& order, const std::string& name,
                                                                 ForkServer* fork_server) {
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
-  const auto launch = [&order, fork_server](const ChildFds& fds) -> absl::StatusOr<std::unique_ptr<ChildProcess>> {
-    if (fork_server != nullptr && fork_server->Look() == ForkServer::State::kReady) {
-      absl::StatusOr<std::unique_ptr<ChildProcess>> forked = fork_server->Fork(fds);
-      if (forked.ok()) return forked;
-      TROUPE_WARN("a Python process is started, not forked: {}", forked.status().ToString());
-    }
-    return SpawnPython(order.interpreter, order.package_folder, "troupe.env_host", fds);
+  const auto start = [&](PythonChild::Launcher launch) -> absl::StatusOr<std::shared_ptr<HostProcess>> {
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create());
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child, PythonChild::Start(launch, memory->fd(), name));
+    // The socket holds this line before the process reads it.
+    TROUPE_RETURN_IF_ERROR(SendEarly(*child, order.start_message));
+    return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
   };
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonChild> child,
-                          PythonChild::Start(launch, memory->fd(), std::move(name)));
-  // The socket holds this line before the process reads it.
-  TROUPE_RETURN_IF_ERROR(SendEarly(*child, order.start_message));
-  return std::shared_ptr<HostProcess>(new HostProcess(order, std::move(memory), std::move(child)));
+  if (fork_server != nullptr && fork_server->Look() == ForkServer::State::kReady) {
+    absl::StatusOr<std::shared_ptr<HostProcess>> forked =
+        start([fork_server](const ChildFds& fds) { return fork_server->Fork(fds); });
+    if (forked.ok()) return forked;
+    // Nothing of the attempt is used again: there may be a fork that nobody told us of, which its lifeline ends.
+    TROUPE_WARN("a Python process is started, not forked: {}", forked.status().ToString());
+  }
+  return start([&order](const ChildFds& fds) {
+    return SpawnPython(order.interpreter, order.package_folder, "troupe.env_host", fds);
+  });
 }
 
 HostProcess::HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory> memory,
@@ -268,6 +271,11 @@ void HostProcess::EndBatchLocked() {
 HostProcess::Ticket HostProcess::BatchEndForTesting(Ticket ticket) {
   base::MutexLock lock(&mutex_);
   return BatchEndLocked(ticket);
+}
+
+bool HostProcess::BeginsBatchForTesting(Ticket ticket) const {
+  base::MutexLock lock(&mutex_);
+  return (page().ring[(ticket - 1) % kRingCapacity] & kBatchBegins) != 0;
 }
 
 bool HostProcess::Spin(Ticket ticket) {

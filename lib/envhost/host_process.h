@@ -45,7 +45,8 @@ struct ProcessOrder {
 ///
 /// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
 /// requests of its batch are answered, so that it is woken once. What is posted after somebody waited (as a worker does
-/// that steps one group of environments while it acts for another) begins the next batch.
+/// that steps one group of environments while it acts for another) begins the next batch; so who waits between any two
+/// posts makes batches of one.
 ///
 /// Deadlines count the time in which somebody looks (WatchedTime), and what is there when one looks counts before them.
 ///
@@ -65,7 +66,7 @@ class HostProcess {
 
   /// Starts the process and does not wait for it. `name` is how the log calls it. Forked by `fork_server` where there
   /// is one that is ready.
-  static absl::StatusOr<std::shared_ptr<HostProcess>> Start(const ProcessOrder& order, std::string name,
+  static absl::StatusOr<std::shared_ptr<HostProcess>> Start(const ProcessOrder& order, const std::string& name,
                                                             ForkServer* fork_server = nullptr);
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
@@ -106,8 +107,9 @@ class HostProcess {
   /// Why it is dead.
   absl::Status death() const;
   pid_t pid() const { return pid_; }
-  /// Until where a waiter for this ticket would sleep.
+  /// Until where a waiter for this ticket would sleep, and whether the child is told that a batch begins with it.
   Ticket BatchEndForTesting(Ticket ticket);
+  bool BeginsBatchForTesting(Ticket ticket) const;
 
   /// Tells it to close its environments and to end, also the one that was made to be described; a process that starts
   /// does so once that is made. Nothing may be posted afterwards. Never waits.

@@ -89,12 +89,14 @@ TEST_F(HostProcessTest, WhatIsPostedAfterAWaitIsABatch) {
   ASSERT_EQ(kill(process_->pid(), SIGSTOP), 0);
   const HostProcess::Ticket one = *process_->Post(first, RequestKind::kReset, false);
   const HostProcess::Ticket two = *process_->Post(second, RequestKind::kReset, true);
-  EXPECT_EQ(process_->BatchEndForTesting(answered), two) << "nobody has waited between: one batch";
   ASSERT_TRUE(process_->Await(answered).ok());
   const HostProcess::Ticket three = *process_->Post(third, RequestKind::kReset, true);
   EXPECT_EQ(process_->BatchEndForTesting(one), two);
   EXPECT_EQ(process_->BatchEndForTesting(two), two);
   EXPECT_EQ(process_->BatchEndForTesting(three), three);
+  EXPECT_TRUE(process_->BeginsBatchForTesting(one));
+  EXPECT_FALSE(process_->BeginsBatchForTesting(two));
+  EXPECT_TRUE(process_->BeginsBatchForTesting(three));
   ASSERT_EQ(kill(process_->pid(), SIGCONT), 0);
   for (const HostProcess::Ticket ticket : {one, two, three}) EXPECT_TRUE(process_->Await(ticket).ok());
 }

@@ -51,7 +51,7 @@ class PythonChild {
   /// The last lines it printed, for error messages.
   std::string LastOutput() const;
 
-  /// Whether it has ended; then it is reaped and HowItEnded says how. Never waits.
+  /// Whether it has ended; then it is reaped and HowItEnded says how. Does not wait for its end.
   bool Ended();
   /// As ChildProcess::KillAndReap says it.
   const std::string& HowItEnded() const { return how_it_ended_; }

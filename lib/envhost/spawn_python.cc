@@ -98,7 +98,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> SpawnPython(const std::string& int
     if (from >= 0) {
       posix_spawn_file_actions_adddup2(&files, from, to);
     } else {
-      posix_spawn_file_actions_addclose(&files, to);
+      // Taken, so that no file that is opened later gets the number which a fork of the process wants for its memory.
+      posix_spawn_file_actions_addopen(&files, to, "/dev/null", O_RDWR, 0);
     }
   }
   posix_spawn_file_actions_addclosefrom_np(&files, 6);

@@ -102,20 +102,24 @@ class StepsAtOnceTest(unittest.TestCase):
     """Which steps are made before the first is answered."""
 
     class Fake:
-        """An environment that notes what it is told."""
+        """An environment that notes what it is told, and takes time of a clock of its own."""
 
-        def __init__(self, notes, slot, fails=False, seconds=0.0):
-            self.notes, self.slot, self.fails, self.seconds = notes, slot, fails, seconds
+        now = 0.0
+
+        def __init__(self, notes, slot, fails=False, seconds=0.0, publish_seconds=0.0):
+            self.notes, self.slot, self.fails = notes, slot, fails
+            self.seconds, self.publish_seconds = seconds, publish_seconds
 
         def send(self):
             """Notes it, and takes its time."""
             self.notes.append(f"step {self.slot}")
-            time.sleep(self.seconds)
+            type(self).now += self.seconds
             return not self.fails
 
         def publish(self):
             """Notes it."""
             self.notes.append(f"answer {self.slot}")
+            type(self).now += self.publish_seconds
 
     def steps(self, entries, most=16, **fakes):
         """What happens with these entries in the ring."""
@@ -127,32 +131,39 @@ class StepsAtOnceTest(unittest.TestCase):
             slot = entry & _shm_host.SLOT_MASK
             host._environments[slot] = self.Fake(notes, slot, **fakes.get(f"slot{slot}", {}))
         words[_shm_host.WORD_HEAD] = len(entries)
-        count = host._step(min(page.await_entries(), most))
-        return notes, count
+        finish = page.finish_entries
+        with mock.patch.object(page, "finish_entries", lambda count: (notes.append(f"done {count}"), finish(count))):
+            with mock.patch.object(env_host.time, "perf_counter", lambda: self.Fake.now):
+                host._step(min(page.await_entries(), most))
+        return notes
 
     STEP = 2 << 24
 
     def test_answers_follow_all_steps(self):
-        notes, count = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6])
-        self.assertEqual(notes, ["step 5", "step 7", "step 6", "answer 5", "answer 7", "answer 6"])
-        self.assertEqual(count, 3)
+        notes = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6])
+        self.assertEqual(notes, ["step 5", "step 7", "step 6", "answer 5", "answer 7", "answer 6", "done 3"])
 
     def test_at_most_so_many(self):
-        notes, count = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6], most=2)
-        self.assertEqual((notes, count), (["step 5", "step 7", "answer 5", "answer 7"], 2))
+        notes = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6], most=2)
+        self.assertEqual(notes, ["step 5", "step 7", "answer 5", "answer 7", "done 2"])
 
     def test_the_next_batch_and_other_requests_wait(self):
         for other in (self.STEP | _shm_host.BATCH_BEGINS | 7, 1 << 24 | 7, _shm_host.CONTROL_ENTRY):
-            notes, count = self.steps([self.STEP | _shm_host.BATCH_BEGINS | 5, other, self.STEP | 6])
-            self.assertEqual((notes, count), (["step 5", "answer 5"], 1))
+            notes = self.steps([self.STEP | _shm_host.BATCH_BEGINS | 5, other, self.STEP | 6])
+            self.assertEqual(notes, ["step 5", "answer 5", "done 1"])
 
     def test_who_failed_has_answered(self):
-        notes, count = self.steps([self.STEP | 5, self.STEP | 7], slot5={"fails": True})
-        self.assertEqual((notes, count), (["step 5", "step 7", "answer 7"], 2))
+        notes = self.steps([self.STEP | 5, self.STEP | 7], slot5={"fails": True})
+        self.assertEqual(notes, ["step 5", "step 7", "answer 7", "done 2"])
 
     def test_a_long_step_is_answered_at_once(self):
-        notes, count = self.steps([self.STEP | 5, self.STEP | 7], slot5={"seconds": 2 * env_host.MAX_SECONDS_AT_ONCE})
-        self.assertEqual((notes, count), (["step 5", "answer 5"], 1))
+        notes = self.steps([self.STEP | 5, self.STEP | 7], slot5={"seconds": 2 * env_host.MAX_SECONDS_AT_ONCE})
+        self.assertEqual(notes, ["step 5", "answer 5", "done 1"])
+
+    def test_a_long_answer_is_given_at_once(self):
+        slow = {"publish_seconds": 2 * env_host.MAX_SECONDS_AT_ONCE}
+        notes = self.steps([self.STEP | 5, self.STEP | 7, self.STEP | 6], slot5=slow)
+        self.assertEqual(notes[3:], ["answer 5", "done 1", "answer 7", "answer 6", "done 2"])
 
     def test_rows_that_fill_a_cache_are_answered_one_by_one(self):
         host = env_host.EnvHost(None, make_page()[0])

@@ -134,7 +134,7 @@ class EnvHost:
                 self._receive("exit")
                 return
             if entry >> 24 == shm.KIND_STEP:
-                page.finish_entries(self._step(min(available, most)))
+                self._step(min(available, most))
             else:
                 self._at(entry & shm.SLOT_MASK).serve(entry >> 24)
                 page.finish_entries(1)
@@ -144,10 +144,10 @@ class EnvHost:
         row_bytes = self.layout.get("block_bytes", 0) - shm.BLOCK_ERROR - shm.BLOCK_ERROR_CAPACITY
         return max(1, min(MAX_STEPS_AT_ONCE, MAX_BYTES_AT_ONCE // max(1, row_bytes)))
 
-    def _step(self, most: int) -> int:
+    def _step(self, most: int) -> None:
         """Makes the steps of a batch one after another, and answers then: an environment's step leaves little of our
-        code and data in the processor's caches, so that what we do for several at once takes less time. How many it
-        has answered.
+        code and data in the processor's caches, so that what we do for several at once takes less time. What takes long
+        all the same is answered in between.
         """
         sent: List[Tuple[Environment, bool]] = []
         entry_at, environments, now = self._page.entry, self._environments, time.perf_counter
@@ -160,10 +160,14 @@ class EnvHost:
             sent.append((environment, environment.send()))
             if now() > deadline:
                 break
-        for environment, ok in sent:
+        answered = 0
+        deadline = now() + MAX_SECONDS_AT_ONCE
+        for index, (environment, ok) in enumerate(sent, 1):
             if ok:
                 environment.publish()
-        return len(sent)
+            if index == len(sent) or now() > deadline:
+                self._page.finish_entries(index - answered)
+                answered, deadline = index, now() + MAX_SECONDS_AT_ONCE
 
     def _at(self, slot: int) -> Any:
         found = self._environments.get(slot)

@@ -3,7 +3,7 @@
 It has imported what they need, the environment's module included, so that a process is there in milliseconds instead of
 after the interpreter's start and these imports. It makes no environment.
 
-File descriptors it inherits: 3 the control channel (JSON lines), 5 the lifeline. The worker sends the line that starts
+File descriptors it inherits: 3 the control channel (JSON lines), 5 the lifeline; 4 is taken by nothing of use. The worker sends the line that starts
 an environment's process (env_host.py), of which this one imports the module; it answers with {"op": "ready"}, or with
 {"op": "refused", reason} where a fork would not be safe, and then ends. From then on, one at a time:
 
@@ -23,6 +23,8 @@ import socket
 import sys
 import traceback
 from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
 
 from troupe import env_host
 from troupe.env_adapters import import_environment
@@ -97,6 +99,7 @@ def become_host(control: ControlSocket, fds: List[int]) -> None:
             os.dup2(fd, target)
         for fd in {*moved, *fds} - {target for target, _ in targets}:
             os.close(fd)
+        np.random.seed()  # `random` sees to that itself
         code = env_host.main()
     except BaseException:
         traceback.print_exc()

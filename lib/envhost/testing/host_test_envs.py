@@ -100,9 +100,8 @@ class Faulty(Counter):
         elif fault == "exit":
             os._exit(3)
         elif fault == "litter":
-            with subprocess.Popen(["sleep", "1000"]) as child:
-                note(self.log, f"left {child.pid}")
-                os._exit(3)
+            leave_child(self.log)
+            os._exit(3)
         elif fault == "exception":
             raise ValueError("the wheel came off")
         elif fault == "system_exit":
@@ -234,6 +233,18 @@ class Dummy:
 
     def close(self):
         """Nothing to do."""
+
+
+def leave_child(log):
+    """Starts a process that lives on, and notes it."""
+    child = subprocess.Popen(["sleep", "1000"])  # pylint: disable=consider-using-with
+    note(log, f"left {child.pid}")
+
+
+def with_child(log):
+    """A Counter that has started another process."""
+    leave_child(log)
+    return Counter()
 
 
 def counter(**args):

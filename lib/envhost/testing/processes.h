@@ -1,11 +1,14 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -30,6 +33,19 @@ inline ProcessState StateOf(pid_t pid) {
 inline bool Lives(pid_t pid) {
   const char state = StateOf(pid).state;
   return state != '-' && state != 'Z' && state != 'X';
+}
+
+/// How many processes that this one started run this Python module.
+inline int CountChildren(const std::string& module) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) || StateOf(pid).parent != getpid()) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    std::string word;
+    while (std::getline(file, word, '\0')) count += word == module ? 1 : 0;
+  }
+  return count;
 }
 
 /// Waits until `what` holds, at most a minute; whether it does.

@@ -89,10 +89,12 @@ class EnvAdapter(Protocol):
         """
 
     def send(self, actions: list) -> None:
-        """The environment's own step."""
+        """The environment's own step. The result of the call before stays as it is."""
 
     def receive(self) -> StepResult:
-        """What it brought. Once after each send, before anything else."""
+        """What it brought, for which the environment may be asked (its state, an AEC environment's last). Once after
+        each send, before anything else.
+        """
 
     def close(self) -> None:
         """The environment's own close(), once however often this is called."""

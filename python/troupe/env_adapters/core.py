@@ -33,7 +33,7 @@ COMMON_KEYS = ("__common__", ALL)
 
 class AdapterCore:
     """Base of the adapters. A subclass finds agents and spaces, calls _set_agents and _probe, and fills the result in
-    reset and step.
+    reset and receive.
     """
 
     #: How the kind is called in messages.
