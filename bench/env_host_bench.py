@@ -195,8 +195,8 @@ def cases(arguments):
 
     def both_ways(env, args):
         return {
-            "host, rounds": lambda: host(arguments, env, args, 1, 16, "rounds"),
             "host, pipelined": lambda: host(arguments, env, args, 1, 16, "pipelined"),
+            "host, rounds": lambda: host(arguments, env, args, 1, 16, "rounds"),
         }
 
     dummy = ("host_test_envs:Dummy", {"microseconds": 5.0})
@@ -216,7 +216,7 @@ def cases(arguments):
         f"dummy of 5 us, {processes} process(es) each": (
             ["gymnasium", "supersuit"],
             {
-                "host, rounds": lambda: host(arguments, *dummy, processes, 16 * processes, "rounds"),
+                "host, pipelined": lambda: host(arguments, *dummy, processes, 16 * processes, "pipelined"),
                 "AsyncVectorEnv": lambda: async_vector(5.0, processes),
                 "concat_vec_envs": lambda: concat_vec(5.0, processes, 16 * processes),
             },

@@ -96,6 +96,23 @@ TEST(HostPoolTest, CallsInHalvesRunSideBySide) {
   }
 }
 
+TEST(HostPoolTest, UsualStepsGoTheShortWayWhereItIsBuilt) {
+  if (std::system(TROUPE_TEST_PYTHON " -c 'import sys; sys.exit(sys.version_info < (3, 11))'") != 0) {
+    GTEST_SKIP() << TROUPE_TEST_PYTHON " is older than the short way";
+  }
+  auto pool = MakePool("tells_caller", Options(1));
+  ASSERT_TRUE(pool.ok());
+  Player player(**pool);
+  for (int episode = 0; episode < 2; ++episode) {
+    ASSERT_TRUE(player.Reset().ok());
+    for (int step = 1; step <= 5; ++step) {
+      ASSERT_TRUE(player.Step(1).ok());
+      // The first step finds out that everybody has acted.
+      EXPECT_EQ(player.buffers().observation(0, 0)[2], TROUPE_HAS_USUAL_STEP && step > 1 ? 0.0f : 1.0f) << step;
+    }
+  }
+}
+
 TEST(HostPoolTest, MasksStatesInfosAndAgentsThatComeAndGo) {
   auto pool = MakePool("Everything", Options(1));
   ASSERT_TRUE(pool.ok());

@@ -74,7 +74,7 @@ absl::StatusOr<ProcessOrder> ProcessOrder::Make(const HostOptions& options, nloh
   TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
   order.start_timeout = options.start_timeout;
   order.step_timeout = options.step_timeout;
-  start.update({{"op", "start"}, {"version", kLayoutVersion}, {"path", options.path}});
+  start.update({{"op", "start"}, {"version", kLayoutVersion}, {"path", options.path}, {"usual_step", FindUsualStep()}});
   order.start_message = start.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return order;
 }
@@ -291,17 +291,41 @@ bool HostProcess::Spin(Ticket ticket) {
   return false;
 }
 
+bool HostProcess::Nap(Ticket ticket, Ticket batch_end) {
+  const absl::Duration nap = wait_times_.Nap();
+  if (nap == absl::ZeroDuration()) return false;
+  for (int i = 0; i < 2 * WaitTimes::kNapsAWait; ++i) {
+    absl::SleepFor(nap);
+    if (Answered(batch_end)) return true;
+    if (nap * i > kLook && Answered(ticket)) return true;  // the rest of its batch takes long
+    if (dead() || !Look(/*often=*/true).ok()) return false;
+  }
+  return false;
+}
+
 absl::Status HostProcess::Await(Ticket ticket) {
   waited_.store(true, std::memory_order_relaxed);
   TROUPE_RETURN_IF_ERROR(EnsureReady());
   // A dead one answers nothing more: there is nothing to sleep for.
   if (dead()) return Answered(ticket) ? absl::OkStatus() : death();
   if (Spin(ticket)) return absl::OkStatus();
-  uint32_t target;
+  const absl::Duration begin = base::Clock::Real().SteadyNow();
+  Ticket end = 0;
+  bool more = false;
   {
     base::MutexLock lock(&mutex_);
-    target = BatchEndLocked(ticket);
-    waiters_.Add(target);
+    end = BatchEndLocked(ticket);
+    more = end != head_;
+  }
+  const absl::Status status = more && Nap(ticket, end) ? absl::OkStatus() : SleepUntilWoken(ticket, end);
+  wait_times_.Learn(base::Clock::Real().SteadyNow() - begin);
+  return status;
+}
+
+absl::Status HostProcess::SleepUntilWoken(Ticket ticket, Ticket batch_end) {
+  {
+    base::MutexLock lock(&mutex_);
+    waiters_.Add(batch_end);
   }
   ControlPage& page = this->page();
   absl::Status status;
@@ -319,7 +343,7 @@ absl::Status HostProcess::Await(Ticket ticket) {
     waiters_.Renew();
   }
   base::MutexLock lock(&mutex_);
-  waiters_.Remove(target);
+  waiters_.Remove(batch_end);
   return status;
 }
 

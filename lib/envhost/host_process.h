@@ -18,6 +18,7 @@
 #include "lib/envhost/python_child.h"
 #include "lib/envhost/shared_layout.h"
 #include "lib/envhost/shared_memory.h"
+#include "lib/envhost/wait_times.h"
 #include "lib/envhost/watched_time.h"
 #include <nlohmann/json.hpp>
 
@@ -44,7 +45,8 @@ struct ProcessOrder {
 /// another.
 ///
 /// Requests are answered in order. While both sides are awake nobody makes a system call; a waiter sleeps until all
-/// requests of its batch are answered, so that it is woken once. What is posted after somebody waited (as a worker does
+/// requests of its batch are answered, so that it is woken once, or by the clock where the child has the next batch
+/// already. What is posted after somebody waited (as a worker does
 /// that steps one group of environments while it acts for another) begins the next batch; so who waits between any two
 /// posts makes batches of one.
 ///
@@ -134,6 +136,11 @@ class HostProcess {
   void EndBatchLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Looks for the answer for a short while, without sleeping.
   bool Spin(Ticket ticket);
+  /// Sleeps by the clock until its batch is answered, up to twice the usual wait; false: not yet, or it is dead. For
+  /// who need not be woken at once, since the child has more to do meanwhile: a wake costs the child a system call.
+  bool Nap(Ticket ticket, Ticket batch_end);
+  /// Sleeps until the child wakes those who wait for the batch's end, or the process is dead.
+  absl::Status SleepUntilWoken(Ticket ticket, Ticket batch_end);
   /// Kills it, if that was not done yet. The status with which everything fails from now on.
   absl::Status DieLocked(absl::StatusCode code, const std::string& why, bool timed_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
@@ -150,6 +157,7 @@ class HostProcess {
   std::atomic<bool> timed_out_{false};
   std::atomic<bool> ready_{false};
   std::atomic<int> spins_{64};       ///< looks before a waiter sleeps; adapts
+  WaitTimes wait_times_;             ///< of waits that a spin did not end
   std::atomic<bool> waited_{false};  ///< somebody has waited since the last Post
 
   // Lock order: start_mutex_, child_mutex_, mutex_.

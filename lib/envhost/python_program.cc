@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kModule[] = "troupe/env_host.py";
+constexpr char kUsualStep[] = "python/_usual_step.abi3.so";
 constexpr char kVariable[] = "TROUPE_PYTHON";
 
 bool IsProgram(const fs::path& path) {
@@ -68,6 +69,14 @@ absl::StatusOr<std::string> FindPackage() {
   }
   const fs::path installed = OwnFolder().parent_path() / "share/troupe/python";
   return HoldsPackage(installed) ? installed.string() : "";
+}
+
+std::string FindUsualStep() {
+  std::error_code error;
+  for (fs::path folder = OwnFolder(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (fs::is_regular_file(folder / kUsualStep, error)) return (folder / kUsualStep).string();
+  }
+  return "";
 }
 
 std::string PackagePlaces() {

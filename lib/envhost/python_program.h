@@ -15,6 +15,10 @@ absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter);
 /// installed or it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
 absl::StatusOr<std::string> FindPackage();
 
+/// The module that shortens the host's way for the usual step, of the build that this program is of. Empty: none, and
+/// the package may have one of its own.
+std::string FindUsualStep();
+
 /// Where FindPackage looks, for the error of a process that did not find it.
 std::string PackagePlaces();
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Optional
 import numpy as np
 
 from troupe import _shm_host as shm
+from troupe import usual_step
 from troupe._shm_host import (
     AGENT_INACTIVE,
     AGENT_INFO,
@@ -118,6 +119,8 @@ class Environment:
     def __init__(self, host: Any, offset: int) -> None:
         self._host = host
         self._adapter: Any = None
+        self._short_way: Any = None  # of the adapter's environment
+        self._usual: Any = None  # the short way while all agents are in play
         layout = host.layout
         agents = host.description["agents"]
         self._block = Block(host.memory_fd, offset, layout["block_bytes"])
@@ -171,6 +174,10 @@ class Environment:
     def send(self) -> bool:
         """Makes the step that the block asks for, whose result publish() writes. False: it failed, which is written."""
         try:
+            if self._usual is not None:
+                if self._usual.step():
+                    return True
+                self._leave_short_way()
             acts = self._acts
             if self._words is not None:
                 actions: List[Any] = self._words.tolist()
@@ -188,9 +195,15 @@ class Environment:
 
     def publish(self) -> None:
         """Writes what the step brought into the block."""
-        self._block.begin()
         try:
+            if self._usual is not None:
+                if self._usual.take():
+                    return
+                self._leave_short_way()
+            self._block.begin()
             self._publish(self._adapter.receive())
+            if self._short_way is not None and self._adapter.in_full_play():
+                self._usual = self._short_way
         except Stop:
             raise
         except BaseException as error:
@@ -198,11 +211,14 @@ class Environment:
 
     def serve(self, kind: int) -> None:
         """Answers a request of this kind, which is no step."""
+        if self._usual is not None:
+            self._leave_short_way()
         self._block.begin()
         try:
             if kind == shm.KIND_RESET:
                 if self._adapter is None:
                     self._adapter = self._host.make_adapter()
+                    self._short_way = self._make_short_way()
                 seed = self.header[shm.BLOCK_SEED]
                 self._host.seed_globals(seed)
                 self._publish(self._adapter.reset(seed))
@@ -218,8 +234,21 @@ class Environment:
     def close(self) -> None:
         """Closes the environment, once, whatever it says to that."""
         adapter, self._adapter = self._adapter, None
+        self._short_way = self._usual = None
         if adapter is not None:
             adapter.close()
+
+    def _make_short_way(self) -> Any:
+        agents = self._host.description["agents"]
+        words = self._words is not None
+        return usual_step.make(
+            self._host.usual_step, self._adapter, agents, self._host.layout, self._memory, self._read, words
+        )
+
+    def _leave_short_way(self) -> None:
+        """The adapter goes on."""
+        usual, self._usual = self._usual, None
+        self._adapter.resume(*usual.leave())
 
     def _fail(self, error: BaseException) -> None:
         self._block.fail("environment", error)

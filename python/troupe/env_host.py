@@ -3,7 +3,7 @@
 File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path, global_state}; one environment is made and described. (A process of
+The worker sends {"op": "start", name, args, path, global_state, usual_step}; one environment is made and described. (A process of
 functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op":
 "layout"}. From then on requests come through the ring; the first one of a slot makes its environment or function, whose
 block lies where the control page says. An exception costs its environment the episode: it is closed, and made anew at
@@ -26,6 +26,7 @@ from typing import Any, Dict, List, Tuple, Union
 import numpy as np
 
 from troupe import _shm_host as shm
+from troupe import usual_step
 from troupe._shm_env import BadOutput, Environment, Stop, describe_error
 from troupe.env_adapters import make_adapter
 from troupe.function_host import Function
@@ -74,6 +75,7 @@ class EnvHost:
         self._args: Dict[str, Any] = {}
         self._global_state = True
         self.memory_fd = MEMORY_FD
+        self.usual_step: Any = None  # the module of short ways, if there is one
         self.description: Dict[str, Any] = {}
         self.layout: Dict[str, Any] = {}
 
@@ -85,6 +87,7 @@ class EnvHost:
         sys.path[:0] = message["path"]
         self._functions = bool(message.get("functions"))
         if not self._functions:
+            self.usual_step = usual_step.load(message.get("usual_step", ""))
             self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
             self._make_first()
         self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})

@@ -17,7 +17,7 @@ if [[ -z $clang_format ]]; then
 fi
 
 trees=()
-for tree in lib services tests bench examples cmake; do
+for tree in lib python services tests bench examples cmake; do
   if [[ -d $tree ]]; then trees+=("$tree"); fi
 done
 mapfile -d '' files < <(find "${trees[@]}" \( -name '*.h' -o -name '*.cc' \) -not -path '*/venv*' -print0 | sort -z)

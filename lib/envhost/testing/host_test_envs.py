@@ -291,6 +291,19 @@ def printing(lines, width=100, **args):
     return env
 
 
+def tells_caller():
+    """A Counter whose observations say whether an adapter has called step, or the short way."""
+    env = Counter()
+    step = env.step
+
+    def watched(actions):
+        caller = sys._getframe(1).f_code.co_filename
+        return step({agent: float("env_adapters" in caller) for agent in actions})
+
+    env.step = watched
+    return env
+
+
 def globals_only():
     """A Counter whose observations come from the global generators."""
     env = Counter()

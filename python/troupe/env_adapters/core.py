@@ -38,6 +38,8 @@ class AdapterCore:
 
     #: How the kind is called in messages.
     kind = ""
+    #: What the environment's step takes and returns, as usual_step.py knows it; "": nothing that it knows.
+    usual_form = ""
 
     def __init__(self, name: str, env: Any, global_state: bool):
         self.name = name
@@ -268,6 +270,21 @@ class AdapterCore:
 
     def receive(self) -> StepResult:
         raise NotImplementedError
+
+    # The short way (usual_step.py), which steps the environment itself while nothing but observations and rewards comes.
+
+    def usual_parts(self) -> tuple[str, Any, list] | None:
+        """(usual_form, environment, the agents' keys); None where a step brings more."""
+        return (self.usual_form, self._env, self._keys) if self.usual_form and self._simple and self._plain else None
+
+    def in_full_play(self) -> bool:
+        """Whether all agents have acted and none has ended: then the short way may make the next steps."""
+        return self._live == len(self._keys) and not self._over and False not in self._acted
+
+    def resume(self, returned: Any, steps: int) -> None:
+        """The short way has made so many steps; receive() shall take what the last one returned, if that is not None."""
+        self._steps += steps
+        self._returned = returned
 
     def _begin_send(self) -> None:
         if self._over:

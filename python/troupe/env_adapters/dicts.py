@@ -155,6 +155,7 @@ class ParallelAdapter(DictAdapter):
     """PettingZoo's ParallelEnv: the episode is over when `agents` is empty, or when everybody seen is done."""
 
     kind = "PettingZoo parallel"
+    usual_form = "parallel"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
@@ -183,6 +184,7 @@ class RllibAdapter(DictAdapter):
     """RLlib's MultiAgentEnv: `__all__` says that the episode is over."""
 
     kind = "dicts by agent as RLlib's"
+    usual_form = "rllib"
 
     def __init__(self, name: str, env: Any, agents: list, space_of: Any, global_state: bool = True):
         super().__init__(name, env, global_state)

@@ -21,6 +21,7 @@ class GymnasiumAdapter(AdapterCore):
     """One agent, `agent_0`."""
 
     kind = "Gymnasium"
+    usual_form = "one"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
@@ -71,6 +72,7 @@ class ListAdapter(AdapterCore):
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
         self._as_list = isinstance(env.action_space, list)
+        self.usual_form = "list" if self._as_list else "tuple"
         keys = [f"agent_{i}" for i in range(len(env.action_space))]
         place = {key: i for i, key in enumerate(keys)}
         self._set_agents(keys, lambda key: (env.observation_space[place[key]], env.action_space[place[key]]))
