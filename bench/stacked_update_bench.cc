@@ -66,7 +66,7 @@ int Main(int rounds, int64_t rows, int policies) {
     const auto team = std::make_shared<ThreadTeam>(threads);
     const auto fused = std::make_shared<FusedBackends>(team);
     const auto make = [=](const policy::PolicySpec& spec) {
-      return libtorch ? MakeTorchBackend(spec, DeviceKind::kCpu, OptimizerPlace::kHost, team) : fused->Make(spec);
+      return libtorch ? MakeTorchBackend(spec, Device{}, TorchPath::kHost, team) : fused->Make(spec);
     };
     auto made = PpoTrainer::Make(specs, std::vector<PpoOptions>(specs.size(), options), 1, make, team);
     if (!made.ok()) {

@@ -169,9 +169,7 @@ int Main(int rounds) {
     return [=](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, threads, unit); };
   };
   const auto libtorch = [](const std::shared_ptr<ThreadTeam>& threads) -> PpoTrainer::BackendFactory {
-    return [=](const policy::PolicySpec& spec) {
-      return MakeTorchBackend(spec, DeviceKind::kCpu, OptimizerPlace::kHost, threads);
-    };
+    return [=](const policy::PolicySpec& spec) { return MakeTorchBackend(spec, Device{}, TorchPath::kHost, threads); };
   };
   const std::function<void()> actor = Products({kObservation + kAgents, 64, 64, kActions});
   const std::function<void()> critic = Products({kState, 64, 64, 1});

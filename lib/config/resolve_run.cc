@@ -336,7 +336,10 @@ absl::Status FillLearner(ResolvedRun* run) {
     }
     run->rollout.max_fragment_env_steps = config.rollout_fragment_length() / num_agents;
   }
-  run->device.device = EnumWord(*v1::Device_descriptor()->FindValueByNumber(config.device()));
+  if (const absl::Status device = training::ParseDevice(config.device()).status(); !device.ok()) {
+    return run->config.KeyError("device", std::string(device.message()));
+  }
+  run->device.device = config.device();
   run->device.num_threads = config.learner_threads();
   return absl::OkStatus();
 }

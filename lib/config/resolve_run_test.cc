@@ -219,6 +219,12 @@ TEST_F(ResolveRunTest, EnvironmentErrorsHaveAPlace) {
             "--set env.args.n=3: env.args.n: environment team: team has no argument 'n', did you mean 'N'?");
 }
 
+TEST_F(ResolveRunTest, Devices) {
+  EXPECT_EQ(ErrorOf("env: {name: team}\ndevice: gpu"),
+            "run.yaml:2:9: device: got \"gpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127)");
+  EXPECT_EQ(Resolve("env: {name: team}\ndevice: cuda:1").device.device, "cuda:1");
+}
+
 TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm:\n  minibatch_size: 12001\n"),
             "run.yaml:3:19: algorithm.minibatch_size: got 12001, expected at most the 12000 rows that a policy has in "

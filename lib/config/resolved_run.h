@@ -20,6 +20,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/training/device_options.h"
 #include "lib/training/policy_store_options.h"
 #include "lib/training/ppo_options.h"
 

@@ -37,15 +37,15 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
     std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> options, const DeviceOptions& device, uint64_t seed,
     CpuBackend cpu_backend, const PolicyStoreOptions& store, PolicyStore::Deps store_deps) {
   TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
-  TROUPE_ASSIGN_OR_RETURN(const DeviceKind kind, ResolveDevice(device.device));
+  TROUPE_ASSIGN_OR_RETURN(const Device place, ResolveDevice(device.device));
   // Two networks at a time share LibTorch's threads.
-  torch::set_num_threads(kind == DeviceKind::kCpu ? std::max(1, threads / 2) : threads);
-  const auto team = std::make_shared<ThreadTeam>(kind == DeviceKind::kCpu ? threads : 1);
+  torch::set_num_threads(place.is_cuda() ? threads : std::max(1, threads / 2));
+  const auto team = std::make_shared<ThreadTeam>(place.is_cuda() ? 1 : threads);
   // Said once of a policy, however often it is loaded.
   const auto told = std::make_shared<std::set<policy::PolicyId>>();
   const auto fused_backends = std::make_shared<FusedBackends>(team);
   const auto make_backend = [=](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<PpoBackend>> {
-    if (kind == DeviceKind::kCuda) return MakeTorchBackend(spec, kind, OptimizerPlace::kDevice, team);
+    if (place.is_cuda()) return MakeTorchBackend(spec, place, TorchPath::kDevice, team);
     if (cpu_backend != CpuBackend::kLibTorch) {
       absl::StatusOr<std::unique_ptr<PpoBackend>> fused = fused_backends->Make(spec);
       if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;
@@ -54,9 +54,9 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakePpoTrainer(
                     std::string(fused.status().message()));
       }
     }
-    return MakeTorchBackend(spec, kind, OptimizerPlace::kHost, team);
+    return MakeTorchBackend(spec, place, TorchPath::kHost, team);
   };
-  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, team, BatchAllocator(kind), store,
+  return PpoTrainer::Make(std::move(specs), std::move(options), seed, make_backend, team, BatchAllocator(place), store,
                           std::move(store_deps));
 }
 

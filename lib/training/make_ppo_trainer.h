@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/device_options.h"
 #include "lib/training/policy_store.h"
 #include "lib/training/ppo_options.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace troupe::training {
 
@@ -42,12 +41,6 @@ struct PpoOptions {
   double max_grad_norm = 0.5;  ///< per network (actor, critic); <= 0: off
   int64_t num_epochs = 10;
   int64_t minibatch_size = 1000;  ///< rows of a policy; the remainder is a smaller minibatch
-};
-
-/// Where training runs.
-struct DeviceOptions {
-  std::string device = "auto";  ///< auto | cpu | cuda
-  int num_threads = 0;          ///< CPU threads of the update; 0: the cores there are
 };
 
 }  // namespace troupe::training

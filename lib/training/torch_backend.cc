@@ -10,7 +10,11 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/action_head.h"
 #include "lib/training/adam.h"
+#include "lib/training/torch_device.h"
 #include "lib/training/torch_status.h"
+#include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -72,30 +76,28 @@ Modules MakeModules(const policy::ParameterLayout& layout, const Tensor& values,
   return modules;
 }
 
-/// Sums that stay on the device; the order of the elements of `actor` is that of StepTotals.
-struct LossSums {
-  Tensor loss;  ///< what was differentiated, a mean
-  Tensor sums;  ///< [n] over rows
+/// One network's loss of a minibatch.
+struct Loss {
+  Tensor mean;  ///< what is differentiated
+  Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
 };
 
 class TorchBackend final : public PpoBackend {
  public:
-  TorchBackend(const policy::PolicySpec& spec, DeviceKind device, OptimizerPlace optimizer,
-               std::shared_ptr<ThreadTeam> team)
+  TorchBackend(const policy::PolicySpec& spec, const Device& device, TorchPath path, std::shared_ptr<ThreadTeam> team)
       : spec_(spec),
         head_(ActionHead::For(spec)),
-        device_(device == DeviceKind::kCuda ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU)),
-        on_host_(device == DeviceKind::kCpu),
-        optimizer_on_device_(optimizer == OptimizerPlace::kDevice),
+        device_(ToTorch(device)),
+        on_host_(path == TorchPath::kHost),
         team_(std::move(team)),
-        name_(absl::StrCat("libtorch/", std::string(DeviceName(device)))) {}
+        name_(absl::StrCat("libtorch/", device.ToString())) {}
 
   /// On the CPU autograd runs in the thread that asks for it.
   bool can_run_alone() const override { return on_host_; }
 
   absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
     alone_ = thread != kWholeTeam;
-    return CatchTorch("loading a batch", [&] {
+    return Guarded("loading a batch", [&] {
       batch_ = &batch;
       parameters_ = parameters;
       targets_loaded_ = false;
@@ -114,12 +116,17 @@ class TorchBackend final : public PpoBackend {
 
   absl::StatusOr<std::vector<float>> Values() override {
     std::vector<float> values;
-    const absl::Status status = CatchTorch("computing values", [&] {
+    const absl::Status status = Guarded("computing values", [&] {
       const torch::NoGradGuard no_grad;
       const int64_t rows = critic_input_.size(0);
+      std::vector<Tensor> parts;
       for (int64_t first = 0; first < rows; first += kValueRows) {
         const Tensor part = critic_input_.narrow(0, first, std::min(kValueRows, rows - first));
-        const Tensor value = Forward(modules_.critic, part).squeeze(1).to(torch::kCPU).contiguous();
+        parts.push_back(ToHost(Forward(modules_.critic, part).squeeze(1)));
+      }
+      AwaitDevice();
+      values.reserve(static_cast<size_t>(rows));
+      for (const Tensor& value : parts) {
         values.insert(values.end(), value.data_ptr<float>(), value.data_ptr<float>() + value.numel());
       }
       return absl::OkStatus();
@@ -129,7 +136,7 @@ class TorchBackend final : public PpoBackend {
   }
 
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
-    return CatchTorch("beginning an epoch", [&] {
+    return Guarded("beginning an epoch", [&] {
       if (!targets_loaded_) {
         const int64_t rows = batch_->rows();
         advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
@@ -143,26 +150,39 @@ class TorchBackend final : public PpoBackend {
   }
 
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
-    return CatchTorch("taking a minibatch step", [&]() -> absl::Status {
+    return Guarded("taking a minibatch step", [&]() -> absl::Status {
+      RECORD_USER_SCOPE("troupe::minibatch_step");
       const Tensor rows = order_.narrow(0, first, count);
       modules_.gradients.zero_();
-      LossSums actor;
-      LossSums critic;
-      TROUPE_RETURN_IF_ERROR(BothNetworks([&] { actor = ActorBackward(rows, settings); },
-                                          [&] { critic = CriticBackward(rows, settings); }));
-      if (optimizer_on_device_) {
+      if (!on_host_) {
+        // Differentiated together: autograd is handed over to the device's thread once.
+        const Loss actor = ActorLoss(rows, settings);
+        const Loss critic = CriticLoss(rows, settings);
+        torch::autograd::backward({actor.mean, critic.mean}, {});
         StepOnDevice(count, actor, critic, settings);
-      } else {
-        StepOnHost(count, actor, critic, settings);
+        return absl::OkStatus();
       }
+      Loss actor;
+      Loss critic;
+      TROUPE_RETURN_IF_ERROR(BothNetworks(
+          [&] {
+            actor = ActorLoss(rows, settings);
+            torch::autograd::backward({actor.mean}, {});
+          },
+          [&] {
+            critic = CriticLoss(rows, settings);
+            torch::autograd::backward({critic.mean}, {});
+          }));
+      StepOnHost(count, actor, critic, settings);
       return absl::OkStatus();
     });
   }
 
   absl::StatusOr<StepTotals> TakeTotals() override {
-    if (optimizer_on_device_) {
-      const absl::Status status = CatchTorch("reading losses", [&] {
-        const Tensor host = device_totals_.to(torch::kCPU);
+    if (!on_host_) {
+      const absl::Status status = Guarded("reading losses", [&] {
+        const Tensor host = ToHost(device_totals_);
+        AwaitDevice();
         const double* t = host.data_ptr<double>();
         totals_ = {.steps = static_cast<int64_t>(t[0]),
                    .skipped_steps = static_cast<int64_t>(t[1]),
@@ -183,20 +203,9 @@ class TorchBackend final : public PpoBackend {
   }
 
   absl::Status End() override {
-    return CatchTorch("handing back parameters", [&] {
-      if (optimizer_on_device_) parameters_->adam_steps = static_cast<int64_t>(device_steps_.item<double>());
-      if (!on_host_) {
-        Store(modules_.values, parameters_->values());
-        Store(modules_.gradients, parameters_->gradients());
-        Store(exp_avg_, parameters_->exp_avg());
-        Store(exp_avg_sq_, parameters_->exp_avg_sq());
-      }
-      // The batch's memory is the caller's again.
-      modules_ = {};
-      for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &actions_, &old_logp_, &mask_, &advantages_,
-                             &value_targets_, &old_values_, &order_, &exp_avg_, &exp_avg_sq_}) {
-        tensor->reset();
-      }
+    return Guarded("handing back parameters", [&] {
+      if (!on_host_) Store();
+      Release();
       return absl::OkStatus();
     });
   }
@@ -204,36 +213,78 @@ class TorchBackend final : public PpoBackend {
   std::string_view name() const override { return name_; }
 
  private:
-  /// Host memory as a tensor on the device; on the CPU it is borrowed.
+  /// CatchTorch with the device as the current one: pinned memory and streams belong to it. What fails ends the update,
+  /// so that its memory is given back.
+  template <typename Body>
+  absl::Status Guarded(std::string_view doing, Body&& body) {
+    absl::Status status = CatchTorch(doing, [&]() -> absl::Status {
+      const c10::DeviceGuard guard(device_);
+      return body();
+    });
+    if (!status.ok()) Release();
+    return status;
+  }
+
+  /// The batch's memory is the caller's again, and the device's is free.
+  void Release() {
+    modules_ = {};
+    for (Tensor* tensor :
+         {&actor_input_, &critic_input_, &critic_index_, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_,
+          &old_values_, &order_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
+      tensor->reset();
+    }
+  }
+
+  /// Host memory as a tensor: borrowed on the host's path, else a copy on the device. To a CUDA device all copies are
+  /// out of pinned memory and none is waited for, so `data` stays as it is until the next AwaitDevice.
   Tensor Load(const void* data, torch::IntArrayRef sizes, torch::ScalarType dtype) const {
-    return torch::from_blob(const_cast<void*>(data), sizes, dtype).to(device_);
+    const Tensor host = torch::from_blob(const_cast<void*>(data), sizes, dtype);
+    if (on_host_) return host;
+    if (!device_.is_cuda()) return host.clone();
+    return (host.is_pinned() ? host : host.pin_memory()).to(device_, /*non_blocking=*/true);
   }
   Tensor Load(const MatrixView& matrix) const {
     return Load(matrix.data, {matrix.rows, matrix.stride}, torch::kFloat32).narrow(1, 0, matrix.columns);
   }
-  static void Store(const Tensor& from, absl::Span<float> to) {
-    const Tensor host = from.to(torch::kCPU).contiguous();
-    std::copy_n(host.data_ptr<float>(), to.size(), to.data());
+  Tensor Load(absl::Span<float> values) const {
+    return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
+  }
+  /// A copy on the host; from a CUDA device it is there after AwaitDevice.
+  Tensor ToHost(const Tensor& tensor) const {
+    return tensor.contiguous().to(torch::kCPU, /*non_blocking=*/device_.is_cuda());
+  }
+  void AwaitDevice() const {
+    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   }
 
   void LoadParameters() {
-    const auto load = [&](absl::Span<float> values) {
-      return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
-    };
-    modules_ = MakeModules(parameters_->layout(), load(parameters_->values()), load(parameters_->gradients()),
-                           spec_.model.actor_hidden_sizes.size() + 1, spec_.model.critic_hidden_sizes.size() + 1);
-    exp_avg_ = load(parameters_->exp_avg());
-    exp_avg_sq_ = load(parameters_->exp_avg_sq());
+    const Tensor values = Load(parameters_->values());
+    const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
+    modules_ = MakeModules(parameters_->layout(), values, gradients, spec_.model.actor_hidden_sizes.size() + 1,
+                           spec_.model.critic_hidden_sizes.size() + 1);
+    totals_ = {};
+    if (on_host_) return;
+    exp_avg_ = Load(parameters_->exp_avg());
+    exp_avg_sq_ = Load(parameters_->exp_avg_sq());
     const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
     device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
     device_totals_ = torch::zeros({10}, doubles);
-    totals_ = {};
+  }
+
+  void Store() {
+    const Tensor steps = ToHost(device_steps_);
+    const std::pair<Tensor, absl::Span<float>> rows[] = {{ToHost(modules_.values), parameters_->values()},
+                                                         {ToHost(exp_avg_), parameters_->exp_avg()},
+                                                         {ToHost(exp_avg_sq_), parameters_->exp_avg_sq()}};
+    AwaitDevice();
+    parameters_->adam_steps = static_cast<int64_t>(*steps.data_ptr<double>());
+    for (const auto& [from, to] : rows) std::copy_n(from.data_ptr<float>(), to.size(), to.data());
   }
 
   /// Both at once where there are threads for it.
   template <typename Actor, typename Critic>
   absl::Status BothNetworks(Actor&& actor, Critic&& critic) {
-    if (!on_host_ || alone_ || team_->size() < 2) {
+    if (alone_ || team_->size() < 2) {
       actor();
       critic();
       return absl::OkStatus();
@@ -270,8 +321,9 @@ class TorchBackend final : public PpoBackend {
     for (const CategoricalPart& part : head_.categorical) {
       Tensor logits = output.narrow(1, part.output, part.categories);
       if (mask_.defined()) {
-        const Tensor allowed = mask_.index_select(0, rows).narrow(1, part.mask_offset, part.categories).ne(0);
-        logits = torch::where(allowed, logits, kMaskedLogit);
+        const Tensor forbidden = mask_.index_select(0, rows).narrow(1, part.mask_offset, part.categories).eq(0);
+        logits =
+            logits.masked_fill(forbidden, kMaskedLogit);  // torch::where would copy the number to the device and wait
       }
       const Tensor all = torch::log_softmax(logits, 1);
       const Tensor category = (actions.narrow(1, part.word, 1) - part.start).to(torch::kInt64);
@@ -289,7 +341,7 @@ class TorchBackend final : public PpoBackend {
     return {logp, entropy};
   }
 
-  LossSums ActorBackward(const Tensor& rows, const StepSettings& settings) const {
+  Loss ActorLoss(const Tensor& rows, const StepSettings& settings) const {
     const Tensor output = Forward(modules_.actor, actor_input_.index_select(0, rows));
     const auto [logp, entropy] = Distribution(output, rows);
     const Tensor advantages = advantages_.index_select(0, rows);
@@ -298,14 +350,13 @@ class TorchBackend final : public PpoBackend {
     const Tensor clipped = ratio.clamp(1.0 - settings.clip_param, 1.0 + settings.clip_param);
     const Tensor surrogate = -torch::min(ratio * advantages, clipped * advantages);
     const Tensor loss = surrogate.mean() - settings.entropy_coeff * entropy.mean();
-    torch::autograd::backward({loss}, {});
     const torch::NoGradGuard no_grad;
-    return {loss.detach(), torch::stack({surrogate.sum(), entropy.sum(), (ratio - 1.0 - log_ratio).sum(),
-                                         (ratio - 1.0).abs().gt(settings.clip_param).sum().to(torch::kFloat32)})
-                               .detach()};
+    return {loss, torch::stack({surrogate.sum(), entropy.sum(), (ratio - 1.0 - log_ratio).sum(),
+                                (ratio - 1.0).abs().gt(settings.clip_param).sum().to(torch::kFloat32)})
+                      .detach()};
   }
 
-  LossSums CriticBackward(const Tensor& rows, const StepSettings& settings) const {
+  Loss CriticLoss(const Tensor& rows, const StepSettings& settings) const {
     const Tensor value =
         Forward(modules_.critic, critic_input_.index_select(0, critic_index_.index_select(0, rows))).squeeze(1);
     const Tensor target = value_targets_.index_select(0, rows);
@@ -320,17 +371,16 @@ class TorchBackend final : public PpoBackend {
       loss = torch::max(loss, error(old + (value - old).clamp(-settings.value_clip_param, settings.value_clip_param)));
     }
     const Tensor mean = settings.value_loss_coeff * loss.mean();
-    torch::autograd::backward({mean}, {});
     const torch::NoGradGuard no_grad;
-    return {mean.detach(), loss.sum().detach().reshape({1})};
+    return {mean, loss.sum().reshape({1})};
   }
 
-  void StepOnHost(int64_t count, const LossSums& actor, const LossSums& critic, const StepSettings& settings) {
+  void StepOnHost(int64_t count, const Loss& actor, const Loss& critic, const StepSettings& settings) {
     const size_t split = static_cast<size_t>(parameters_->actor_size());
     const size_t size = static_cast<size_t>(parameters_->size());
     const double actor_norm = std::sqrt(SumOfSquares(parameters_->gradients().subspan(0, split)));
     const double critic_norm = std::sqrt(SumOfSquares(parameters_->gradients().subspan(split)));
-    if (!std::isfinite(actor.loss.item<float>()) || !std::isfinite(critic.loss.item<float>()) ||
+    if (!std::isfinite(actor.mean.item<float>()) || !std::isfinite(critic.mean.item<float>()) ||
         !std::isfinite(actor_norm) || !std::isfinite(critic_norm)) {
       ++totals_.skipped_steps;
       return;
@@ -356,13 +406,13 @@ class TorchBackend final : public PpoBackend {
   }
 
   /// The same without ever asking the device for a number: whether the step counts is decided by torch::where.
-  void StepOnDevice(int64_t count, const LossSums& actor, const LossSums& critic, const StepSettings& settings) {
+  void StepOnDevice(int64_t count, const Loss& actor, const Loss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->actor_size();
     const Tensor& gradients = modules_.gradients;
     const Tensor actor_norm = gradients.narrow(0, 0, split).norm();
     const Tensor critic_norm = gradients.narrow(0, split, parameters_->size() - split).norm();
-    const Tensor ok = torch::isfinite(torch::stack({actor.loss, critic.loss, actor_norm, critic_norm})).all();
+    const Tensor ok = torch::isfinite(torch::stack({actor.mean, critic.mean, actor_norm, critic_norm})).all();
     device_steps_.add_(ok.to(torch::kFloat64));
     // A refused first step leaves the count at 0, whose corrections would be 1 / 0; its results are not used.
     const Tensor step = device_steps_.clamp_min(1);
@@ -398,7 +448,6 @@ class TorchBackend final : public PpoBackend {
   const ActionHead head_;
   const torch::Device device_;
   const bool on_host_;
-  const bool optimizer_on_device_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
 
@@ -407,7 +456,7 @@ class TorchBackend final : public PpoBackend {
   FlatParameters* parameters_ = nullptr;
   bool alone_ = false;
   Modules modules_;
-  Tensor exp_avg_, exp_avg_sq_;
+  Tensor exp_avg_, exp_avg_sq_;  // on the device's path
   Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;
   Tensor advantages_, value_targets_, old_values_, order_;
   bool targets_loaded_ = false;
@@ -420,13 +469,12 @@ class TorchBackend final : public PpoBackend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PpoBackend>> MakeTorchBackend(const policy::PolicySpec& spec, DeviceKind device,
-                                                             OptimizerPlace optimizer,
-                                                             std::shared_ptr<ThreadTeam> team) {
-  if (device == DeviceKind::kCuda && optimizer == OptimizerPlace::kHost) {
-    return absl::InvalidArgumentError("the host cannot run the optimizer of parameters on a CUDA device");
+absl::StatusOr<std::unique_ptr<PpoBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
+                                                             TorchPath path, std::shared_ptr<ThreadTeam> team) {
+  if (device.is_cuda() && path == TorchPath::kHost) {
+    return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
-  return std::unique_ptr<PpoBackend>(std::make_unique<TorchBackend>(spec, device, optimizer, std::move(team)));
+  return std::unique_ptr<PpoBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
 }
 
 }  // namespace troupe::training

@@ -1,26 +1,29 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "lib/policy/policy_spec.h"
-#include "lib/training/device.h"
+#include "lib/training/device_options.h"
 #include "lib/training/ppo_backend.h"
 #include "lib/training/thread_team.h"
 
 namespace troupe::training {
 
-/// Where TorchBackend runs the optimizer.
-enum class OptimizerPlace : uint8_t {
-  kHost = 1,    ///< in a loop over the flat buffers, with a look at every loss; for the CPU
-  kDevice = 2,  ///< as tensor operations that never wait for the device; for CUDA, and on the CPU to test them
+/// Where LibTorch computes an update.
+enum class TorchPath : uint8_t {
+  /// On the host's own memory, borrowed; the optimizer is a loop that looks at every loss. For the CPU.
+  kHost = 1,
+  /// On copies in the device's memory: parameters, optimizer and batch go there once an update and come back at its
+  /// end, and no minibatch step waits for the device. For CUDA, and on the CPU to test it.
+  kDevice = 2,
 };
 
 /// PPO with LibTorch's autograd: any model, CPU and CUDA. Its modules are views of the flat parameters, their gradients
-/// views of one flat gradient. On the CPU actor and critic are two tasks of `team`; on CUDA the parameters are on the
-/// device from Begin to End.
-absl::StatusOr<std::unique_ptr<PpoBackend>> MakeTorchBackend(const policy::PolicySpec& spec, DeviceKind device,
-                                                             OptimizerPlace optimizer,
-                                                             std::shared_ptr<ThreadTeam> team);
+/// views of one flat gradient. On the host's path actor and critic are two tasks of `team`. An update that fails gives
+/// the device's memory back. INVALID_ARGUMENT for a CUDA device with the host's path.
+absl::StatusOr<std::unique_ptr<PpoBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
+                                                             TorchPath path, std::shared_ptr<ThreadTeam> team);
 
 }  // namespace troupe::training

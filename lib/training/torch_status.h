@@ -7,19 +7,29 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include <c10/util/Exception.h>
 
 namespace troupe::training {
 
-/// `body()`'s Status, or INTERNAL with the first line of what LibTorch threw while `doing` something (the lines after
-/// it are a C++ backtrace).
+/// The first sentences of what LibTorch threw: without the C++ backtrace and the advice on its allocator.
+inline std::string FirstWords(const std::exception& error) {
+  const std::string what = error.what();
+  const std::string line = what.substr(0, what.find('\n'));
+  return line.substr(0, line.find(" If reserved but unallocated memory is large"));
+}
+
+/// `body()`'s Status, or, in the first words of what LibTorch threw while `doing` something: RESOURCE_EXHAUSTED when
+/// the device's memory is full, else INTERNAL.
 template <typename Body>
 absl::Status CatchTorch(std::string_view doing, Body&& body) {
   try {
     return std::forward<Body>(body)();
+  } catch (const c10::OutOfMemoryError& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no device memory left while ", std::string(doing), ": ", FirstWords(error),
+                     " Lower algorithm.minibatch_size, train_batch_size or the model."));
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    return absl::InternalError(
-        absl::StrCat("LibTorch failed while ", std::string(doing), ": ", what.substr(0, what.find('\n'))));
+    return absl::InternalError(absl::StrCat("LibTorch failed while ", std::string(doing), ": ", FirstWords(error)));
   } catch (...) {
     return absl::InternalError(absl::StrCat("LibTorch failed while ", std::string(doing)));
   }

@@ -126,7 +126,7 @@ class Process {
   RunSetup setup_;
   CheckpointLoop checkpoints_;
   PolicyMapCache policy_map_cache_;
-  training::DeviceKind device_ = training::DeviceKind::kCpu;
+  training::Device device_;
   policy::PolicyTablePtr policies_;  ///< that this process begins with
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
@@ -176,7 +176,7 @@ std::vector<training::PpoOptions> Process::PpoBySlot() const {
 absl::Status Process::MakeTrainer() {
   TROUPE_ASSIGN_OR_RETURN(device_, training::ResolveDevice(run().device.device));
   training::DeviceOptions options = run().device;
-  options.device = std::string(training::DeviceName(device_));
+  options.device = device_.ToString();
   TROUPE_RETURN_IF_ERROR(policy_map_cache_.Open());
   TROUPE_ASSIGN_OR_RETURN(
       trainer_, training::MakePpoTrainer(policies_->Specs(), PpoBySlot(), options, run().seed,

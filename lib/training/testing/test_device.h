@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/training/device.h"
+
+namespace troupe::training {
+
+/// The device that tests of the device's path use: $TROUPE_TEST_DEVICE ("cuda", "cuda:1"), by default the CPU in its
+/// place. One that is asked for and cannot be used ends the test program: a test that ran elsewhere would say nothing.
+inline Device TestDevice() {
+  static const Device device = [] {
+    const char* const name = std::getenv("TROUPE_TEST_DEVICE");
+    const absl::StatusOr<Device> resolved = ResolveDevice(name == nullptr || *name == '\0' ? "cpu" : name);
+    if (!resolved.ok()) TROUPE_ERROR("TROUPE_TEST_DEVICE: {}", std::string(resolved.status().message()));
+    TROUPE_CHECK(resolved.ok());
+    return *resolved;
+  }();
+  return device;
+}
+
+}  // namespace troupe::training

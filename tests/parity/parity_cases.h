@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/policy/policy_spec.h"
+#include "lib/training/ppo_options.h"
+
+namespace troupe::training {
+
+/// What back ends are compared on: a model, its options, and the lengths of the segments of a RandomBatch.
+struct ParityCase {
+  std::string name;
+  policy::PolicySpec spec;
+  PpoOptions options;
+  std::vector<int64_t> segments;
+  bool inactive_rows = false;
+};
+
+inline policy::PolicySpec ParitySpec(int64_t observation_size, std::vector<int64_t> actor,
+                                     std::vector<int64_t> critic) {
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId("p");
+  spec.observation_space = *space::Space::Box(-100, 100, {observation_size});
+  spec.action_space = *space::Space::Discrete(5);
+  spec.model.actor_hidden_sizes = std::move(actor);
+  spec.model.critic_hidden_sizes = std::move(critic);
+  spec.model.actor_output_gain = 1.0;  // or the actor's gradients would all be small
+  return spec;
+}
+
+/// The models, heads and sizes that the fused kernels serve, too; sizes meet every remainder of their tiles, panels and
+/// blocks.
+inline std::vector<ParityCase> FusedParityCases() {
+  std::vector<ParityCase> cases;
+  {
+    ParityCase spread{"SimpleSpread", ParitySpec(18, {64, 64}, {64, 64}), {}, std::vector<int64_t>(40, 25)};
+    spread.spec.agent_id_size = 3;
+    spread.spec.critic_input = policy::CriticInput::kJointObservation;
+    spread.spec.critic_state_size = 57;
+    spread.options.huber_delta = 10;
+    cases.push_back(spread);
+  }
+  for (const policy::Activation activation : {policy::Activation::kRelu, policy::Activation::kElu,
+                                              policy::Activation::kSigmoid, policy::Activation::kIdentity}) {
+    ParityCase one{"Activation_" + std::string(policy::ActivationName(activation)),
+                   ParitySpec(7, {13, 22}, {9}),
+                   {},
+                   {11, 30, 47, 5}};
+    one.spec.model.activation = activation;
+    cases.push_back(one);
+  }
+  {
+    ParityCase mixed{"MasksAndMixedActions", ParitySpec(3, {6}, {31, 2}), {}, {100, 77, 3, 50}, /*inactive_rows=*/true};
+    mixed.spec.action_space = *space::Space::Tuple(
+        {*space::Space::MultiDiscrete({2, 7}), *space::Space::Box(-1, 1, {3}), *space::Space::MultiBinary(2)});
+    mixed.spec.has_action_mask = true;
+    mixed.options.use_value_clip = false;
+    mixed.options.entropy_coeff = {0.05, 0.05, 0};
+    cases.push_back(mixed);
+  }
+  {
+    // 2000 units of activations a row: several blocks of panels a thread.
+    ParityCase wide{"WideLayers", ParitySpec(40, {513, 300}, {1024}), {}, {200, 150, 301}};
+    wide.options.huber_delta = 0.3;
+    cases.push_back(wide);
+  }
+  for (const int64_t rows : {1, 7, 8, 9, 16, 17, 24, 25, 48, 49, 97}) {
+    cases.push_back({"Rows" + std::to_string(rows), ParitySpec(5, {8}, {8}), {}, {rows}});
+  }
+  return cases;
+}
+
+}  // namespace troupe::training
