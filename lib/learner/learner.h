@@ -64,6 +64,8 @@ struct StepOutcome {
   Kind kind = Kind::kWaiting;
   std::string reason;   ///< of kStopped and kDrained
   absl::Status status;  ///< of kFailed
+  /// Of kFailed: policies and counters are as before what failed, so that SnapshotState may be saved.
+  bool state_is_whole = false;
 };
 
 /// A state to save, and whether it is the best so far.

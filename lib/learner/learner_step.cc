@@ -142,7 +142,8 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   absl::StatusOr<std::vector<PolicyUpdateReport>> reports = deps_.trainer->Update(assembly.batch, context);
   const absl::Duration update_end = deps_.clock->SteadyNow();
   absl::Status status = reports.status();
-  if (status.ok()) {
+  const bool trained = status.ok();
+  if (trained) {
     {
       base::MutexLock lock(&mutex_);
       scheduler_->SetPublishing(iteration + 1);
@@ -156,7 +157,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     accounting_.BookDropped(assembly.dropped);
     arrived_env_steps_ -= assembly.batch.env_steps;
     FailLocked(status);
-    return StepOutcome{StepOutcome::Kind::kFailed, "", std::move(status)};
+    return StepOutcome{StepOutcome::Kind::kFailed, "", std::move(status), !trained};
   }
 
   const auto num_finished = static_cast<int64_t>(finished.size());

@@ -428,6 +428,11 @@ TEST(LearnerTest, AFailedUpdateEndsTheRunAndKeepsTheBooks) {
   const StepOutcome outcome = run.Step();
   EXPECT_EQ(outcome.kind, Kind::kFailed);
   EXPECT_EQ(outcome.status, absl::InternalError("out of memory"));
+  EXPECT_TRUE(outcome.state_is_whole);
+  const absl::StatusOr<LearnerSnapshot> saved = run.learner_->SnapshotState();
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->state.iteration, 0);
+  EXPECT_EQ(saved->state.env_steps, 0);
   EXPECT_EQ(run.Step().kind, Kind::kFailed);
   const LearnerStatus status = run.learner_->Status();
   EXPECT_EQ(status.state, "failed");

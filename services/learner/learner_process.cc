@@ -118,6 +118,8 @@ class Process {
   absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change);
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
+  /// Saves what is whole; why the run ends.
+  absl::Status Fail(const learner::StepOutcome& outcome);
   /// Stays for workers that come late for up to `linger`; a signal ends that.
   void TakeDown(absl::Duration linger = absl::ZeroDuration());
   int64_t env_steps() const { return reporter_->last() ? reporter_->last()->env_steps : resumed_env_steps(); }
@@ -354,7 +356,7 @@ absl::Status Process::TrainToTheEnd() {
   int64_t before = resumed_env_steps();
   while (true) {
     const learner::StepOutcome outcome = learner_->Step(kStepTimeout);
-    if (outcome.kind == learner::StepOutcome::Kind::kFailed) return outcome.status;
+    if (outcome.kind == learner::StepOutcome::Kind::kFailed) return Fail(outcome);
     if (outcome.kind == learner::StepOutcome::Kind::kUpdated) {
       TROUPE_RETURN_IF_ERROR(AfterUpdate(before));
       before = env_steps();
@@ -399,6 +401,19 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
   if (sampler_ != nullptr) return sampler_->status();
   return absl::OkStatus();
+}
+
+absl::Status Process::Fail(const learner::StepOutcome& outcome) {
+  if (!outcome.state_is_whole) return outcome.status;
+  control_->RefuseAll();
+  const absl::Status snapshot = SaveState(true, nullptr);
+  TakeDown();
+  const std::string unsaved = snapshot.ok() ? checkpoints_.last_error() : std::string(snapshot.message());
+  const std::string rest =
+      unsaved.empty() ? absl::StrCat("; the policies are as they were before this update, saved at ", env_steps(),
+                                     " env steps: --resume ", setup_.folder->directory(), " goes on from there")
+                      : absl::StrCat("; and the last checkpoint was not written: ", unsaved);
+  return absl::Status(outcome.status.code(), absl::StrCat("an update failed: ", outcome.status.message(), rest));
 }
 
 void Process::Abandon() {
