@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "lib/base/philox.h"
+#include "bench/spread_update.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/ppo_trainer.h"
 #include "lib/training/torch_backend.h"
@@ -23,95 +23,12 @@
 namespace troupe::training {
 namespace {
 
-constexpr int kAgents = 3;
-constexpr int kObservation = 18;
-constexpr int kState = kAgents * kObservation + kAgents;
-constexpr int kActions = 5;
-constexpr int kEnvs = 160;
-constexpr int kSteps = 25;
-constexpr int kEnvSteps = kEnvs * kSteps;
-constexpr int kRows = kEnvSteps * kAgents;
+constexpr int kEnvSteps = 4000;
+constexpr int kRows = kEnvSteps * static_cast<int>(SpreadUpdate::kAgents);
 constexpr int kMinibatch = 1000;
 constexpr int kEpochs = 10;
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-policy::PolicySpec SpreadSpec() {
-  policy::PolicySpec spec;
-  spec.id = policy::PolicyId("shared");
-  spec.observation_space = *space::Space::Box(-100, 100, {kObservation});
-  spec.action_space = *space::Space::Discrete(kActions);
-  spec.agent_id_size = kAgents;
-  spec.critic_input = policy::CriticInput::kJointObservation;
-  spec.critic_state_size = kState;
-  return spec;
-}
-
-PpoOptions SpreadOptions() {
-  PpoOptions options;
-  options.learning_rate = {7e-4, 7e-4, 0};
-  options.gamma = 0.95;
-  options.huber_delta = 10;
-  options.max_grad_norm = 10;
-  options.num_epochs = kEpochs;
-  options.minibatch_size = kMinibatch;
-  return options;
-}
-
-/// Rows as the assembler lays them out: an agent's episode after another. Numbers do not matter, only that they are
-/// usual.
-struct Rows {
-  Rows() {
-    base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {});
-    const auto fill = [&](std::vector<float>* values, size_t size) {
-      values->resize(size);
-      for (float& value : *values) value = static_cast<float>(random.Normal());
-    };
-    fill(&obs, size_t{kRows} * kObservation);
-    fill(&final_obs, size_t{kEnvs} * kAgents * kObservation);
-    fill(&rewards, kRows);
-    fill(&state, size_t{kEnvSteps + kEnvs} * kState);
-    logp.assign(kRows, -1.6094379f);
-    learner::PolicyTrainBatch rows;
-    for (int env = 0; env < kEnvs; ++env) {
-      for (int agent = 0; agent < kAgents; ++agent) {
-        rows.segments.push_back({static_cast<int64_t>(slot.size()), kSteps, static_cast<int64_t>(final_slot.size()),
-                                 static_cast<uint32_t>(env), 0, agent});
-        for (int step = 0; step < kSteps; ++step) {
-          slot.push_back(agent);
-          critic_row.push_back(env * kSteps + step);
-          space::ActionWord action;
-          action.i32 = static_cast<int32_t>(random.Below(kActions));
-          actions.push_back(action);
-        }
-        final_slot.push_back(agent);
-        final_critic_row.push_back(kEnvSteps + env);
-      }
-    }
-    rows.policy = policy::PolicySlot(0);
-    rows.rows = kRows;
-    rows.final_rows = kEnvs * kAgents;
-    rows.obs = obs;
-    rows.actions = actions;
-    rows.action_logp = logp;
-    rows.rewards = rewards;
-    rows.slot = slot;
-    rows.critic_row = critic_row;
-    rows.final_obs = final_obs;
-    rows.final_slot = final_slot;
-    rows.final_critic_row = final_critic_row;
-    rows.critic_state = state;
-    rows.critic_rows = kEnvSteps + kEnvs;
-    batch.env_steps = kEnvSteps;
-    batch.agent_steps = kRows;
-    batch.policies.push_back(rows);
-  }
-
-  std::vector<float> obs, final_obs, rewards, logp, state;
-  std::vector<space::ActionWord> actions;
-  std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
-  learner::TrainBatch batch;
-};
 
 /// The matrix products of one minibatch step of one network: forward, gradient of the weights, gradient of the inputs
 /// but the first.
@@ -141,8 +58,8 @@ struct Contender {
   std::vector<double> seconds;
 };
 
-Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& make, const Rows& rows) {
-  auto trainer = PpoTrainer::Make({SpreadSpec()}, {SpreadOptions()}, 1, make);
+Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& make, const SpreadRows& rows) {
+  auto trainer = PpoTrainer::Make({SpreadUpdate::Spec()}, {SpreadUpdate::Options(kEpochs, kMinibatch)}, 1, make);
   if (!trainer.ok()) {
     std::printf("%-28s not here: %s\n", name.c_str(), std::string(trainer.status().message()).c_str());
     return {};
@@ -160,7 +77,7 @@ Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& m
 }
 
 int Main(int rounds) {
-  const Rows rows;
+  const SpreadRows rows(kRows);
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   const auto team = std::make_shared<ThreadTeam>(2);
   const auto alone = std::make_shared<ThreadTeam>(1);
@@ -171,8 +88,9 @@ int Main(int rounds) {
   const auto libtorch = [](const std::shared_ptr<ThreadTeam>& threads) -> PpoTrainer::BackendFactory {
     return [=](const policy::PolicySpec& spec) { return MakeTorchBackend(spec, Device{}, TorchPath::kHost, threads); };
   };
-  const std::function<void()> actor = Products({kObservation + kAgents, 64, 64, kActions});
-  const std::function<void()> critic = Products({kState, 64, 64, 1});
+  const std::function<void()> actor =
+      Products({SpreadUpdate::kObservation + SpreadUpdate::kAgents, 64, 64, SpreadUpdate::kActions});
+  const std::function<void()> critic = Products({SpreadUpdate::kState, 64, 64, 1});
   const auto floor = [&](const std::shared_ptr<ThreadTeam>& threads) {
     return [&actor, &critic, threads] {
       for (int step = 0; step < kEpochs * kRows / kMinibatch; ++step) {
