@@ -14,10 +14,11 @@ endif()
 
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what ccache's manual asks for with precompiled headers; without it lib/training never hits.
+  # The sloppiness is what ccache's manual asks for with precompiled headers; without it lib/training never hits. Paths below the base
+  # folder reach the compiler as relative ones, so that one preset's objects serve another with the same flags.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      ${TROUPE_CCACHE})
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${TROUPE_CCACHE})
 endif()
 
 find_program(TROUPE_MOLD mold)
@@ -25,6 +26,7 @@ if(TROUPE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+file(RELATIVE_PATH troupe_root_from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
 add_library(troupe_options INTERFACE)
 add_library(troupe::options ALIAS troupe_options)
 target_include_directories(troupe_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
@@ -39,6 +41,7 @@ target_compile_options(
     -Wno-missing-field-initializers
     # Log lines and CHECK failures name lib/base/x.cc, not the folder of whoever built the binary.
     -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=
+    -fmacro-prefix-map=${troupe_root_from_build}=
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # g++ 12 reports std::string's own operator+ (GCC bug 105651)
     $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
     $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety-beta>
