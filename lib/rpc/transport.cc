@@ -15,12 +15,23 @@
 #include "lib/base/status_macros.h"
 #include "lib/rpc/limits.h"
 #include <grpc/compression.h>
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/support/channel_arguments.h>
 
 namespace troupe::rpc {
 namespace {
+
+/// Keeps gRPC up for as long as the process lives: who lets go of the last channel would otherwise join gRPC's executor,
+/// which may sit in a wait of 10 s.
+void KeepGrpc() {
+  static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+  (void)kept;
+}
 
 // Frames as large as HTTP/2 allows: a fragment then is one frame and its 9-byte header, not 256 of them.
 constexpr int kFrameBytes = 16777215;
@@ -136,6 +147,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 }
 
 void ApplyServerSettings(grpc::ServerBuilder& builder) {
+  KeepGrpc();
   SharedArguments([&builder](const char* name, int value) { builder.AddChannelArgument(name, value); });
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -155,6 +167,7 @@ absl::Status CheckAddressIsFree(const Address& address) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security) {
+  KeepGrpc();
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
                           MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments;
