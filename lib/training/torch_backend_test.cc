@@ -12,6 +12,7 @@
 #include "lib/training/testing/full_memory.h"
 #include "lib/training/testing/random_batch.h"
 #include "lib/training/testing/test_device.h"
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,6 +118,49 @@ TEST_P(TorchBackendTest, MemoryThatEndsInMidUpdateFailsTheUpdateAlone) {
   ASSERT_TRUE(trainer->Update(batch.batch, Context(1)).ok());
   ASSERT_TRUE(undisturbed->Update(batch.batch, Context(1)).ok());
   policy::ExpectSameBits(*undisturbed->ExportState(kSlot), *trainer->ExportState(kSlot));
+}
+
+/// Operations in minibatch steps of this thread, while it lives, that wait for a GPU.
+class Waits {
+ public:
+  Waits() {
+    seen_.clear();
+    in_step_ = false;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&Waits::Begin, &Waits::End));
+  }
+  ~Waits() { at::removeCallback(handle_); }
+
+  static const std::vector<std::string>& seen() { return seen_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> Begin(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    if (name == "troupe::minibatch_step") in_step_ = true;
+    for (const char* waits : {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero",
+                              "aten::equal", "aten::masked_select"}) {
+      if (in_step_ && name == waits) seen_.push_back(name);
+    }
+    return nullptr;
+  }
+  static void End(const at::RecordFunction& function, at::ObserverContext*) {
+    if (std::string(function.name()) == "troupe::minibatch_step") in_step_ = false;
+  }
+
+  static inline thread_local std::vector<std::string> seen_;
+  static inline thread_local bool in_step_ = false;
+  at::CallbackHandle handle_;
+};
+
+TEST_P(TorchBackendTest, OnlyTheHostsPathAsksForNumbersInAStep) {
+  const auto trainer = Make();
+  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  const Waits waits;
+  ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+  if (GetParam() == TorchPath::kHost) {
+    EXPECT_FALSE(waits.seen().empty());
+  } else {
+    EXPECT_THAT(waits.seen(), testing::IsEmpty());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TorchBackendTest, testing::Values(TorchPath::kHost, TorchPath::kDevice),
