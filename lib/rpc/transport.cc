@@ -23,8 +23,8 @@
 namespace troupe::rpc {
 namespace {
 
-/// Keeps gRPC up for as long as the process lives: who lets go of the last channel would otherwise join gRPC's executor,
-/// which may sit in a wait of 10 s.
+/// Keeps gRPC up for as long as the process lives: who lets go of the last channel would otherwise join gRPC's
+/// executor, which may sit in a wait of 10 s.
 void KeepGrpc() {
   static const bool kept = [] {
     grpc_init();
