@@ -7,8 +7,10 @@
 #include "services/common/signals.h"
 #include "services/learner/learner_flags.h"
 #include "services/learner/learner_process.h"
+#include "services/torch_launcher/library_path.h"
 
 int main(int argc, char** argv) {
+  troupe::services::RestoreLibraryPath();
   const absl::StatusOr<troupe::services::LearnerFlags> flags = troupe::services::ParseLearnerFlags(argc, argv);
   if (flags.status().code() == absl::StatusCode::kOutOfRange) {
     std::fputs(std::string(flags.status().message()).c_str(), stdout);
