@@ -9,8 +9,6 @@
 if(NOT TROUPE_LIBTORCH)
   set(_libtorch_hint "$ENV{TROUPE_LIBTORCH}")
   if(NOT _libtorch_hint)
-    file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/libtorch.pin _libtorch_pins REGEX "^torch==")
-    string(REGEX REPLACE "^torch==([^ ]+).*" "\\1" _libtorch_version "${_libtorch_pins}")
     if(DEFINED ENV{TROUPE_CACHE})
       set(_libtorch_hint "$ENV{TROUPE_CACHE}")
     elseif(DEFINED ENV{XDG_CACHE_HOME})
@@ -18,7 +16,7 @@ if(NOT TROUPE_LIBTORCH)
     else()
       set(_libtorch_hint "$ENV{HOME}/.cache/troupe")
     endif()
-    string(APPEND _libtorch_hint "/libtorch-${_libtorch_version}")
+    string(APPEND _libtorch_hint "/libtorch-${TROUPE_LIBTORCH_VERSION}")
   endif()
 endif()
 set(TROUPE_LIBTORCH "${_libtorch_hint}" CACHE PATH "Folder that holds torch/ (site-packages style)")
@@ -56,11 +54,19 @@ mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY)
 if(LibTorch_FOUND AND NOT TARGET troupe::libtorch)
   add_library(troupe::libtorch INTERFACE IMPORTED GLOBAL)
   target_compile_definitions(troupe::libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
+  # Its headers' error messages name torch/include/…, not the folder of whoever built the binary.
   target_compile_options(
     troupe::libtorch INTERFACE "SHELL:-idirafter ${LibTorch_INCLUDE_DIR}"
-                               "SHELL:-idirafter ${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
+                               "SHELL:-idirafter ${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
+                               -fmacro-prefix-map=${_libtorch_root}/=torch/)
   # By full path: a -L to torch/lib would also offer its libgomp and friends to the rest of the link.
   target_link_libraries(troupe::libtorch INTERFACE ${LibTorch_CPU_LIBRARY} ${LibTorch_C10_LIBRARY})
+
+  # A portable program is told at its start where LibTorch lies (services/torch_launcher); what LibTorch needs is no matter of the link.
+  if(TROUPE_PORTABLE)
+    target_link_options(troupe::libtorch INTERFACE LINKER:--allow-shlib-undefined)
+    return()
+  endif()
 
   # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti even on a machine without a GPU. DT_RPATH instead of DT_RUNPATH,
   # because only the former is also used for what a library needs in its turn.

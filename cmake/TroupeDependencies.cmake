@@ -27,8 +27,15 @@ if(TROUPE_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED CONFIG)
 endif()
 
+# The LibTorch that ./troupe fetches, and the only one that a bundle takes: its C++ interface changes with every version.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/libtorch.pin TROUPE_LIBTORCH_VERSION REGEX "^torch==")
+string(REGEX REPLACE "^torch==([^ ]+).*" "\\1" TROUPE_LIBTORCH_VERSION "${TROUPE_LIBTORCH_VERSION}")
 if(TROUPE_WITH_TORCH)
   find_package(LibTorch 2.11 REQUIRED)
+endif()
+
+if(TROUPE_PORTABLE)
+  include(TroupePortable)
 endif()
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/troupe_version.h.in ${CMAKE_BINARY_DIR}/generated/troupe_version.h @ONLY)
