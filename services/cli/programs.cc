@@ -57,9 +57,10 @@ absl::Status ExecLearner(std::vector<std::string> arguments) {
 }
 
 absl::StatusOr<std::vector<std::string>> FindBenchmarks() {
-  const fs::path folder = OwnFolder().parent_path().parent_path() / "bench";
-  std::vector<std::string> names;
   std::error_code error;
+  fs::path folder = OwnFolder().parent_path() / "bench";  // beside bin/, in a bundle
+  if (!fs::is_directory(folder, error)) folder = OwnFolder().parent_path().parent_path() / "bench";
+  std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (absl::EndsWith(name, "_bench") && IsProgram(entry.path())) names.push_back(entry.path().string());

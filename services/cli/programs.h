@@ -11,14 +11,14 @@ namespace troupe::services {
 /// Path of the running program.
 std::string OwnPath();
 
-/// troupe-learner beside this program (installed), in the build tree's services/learner, or on the PATH. NOT_FOUND
-/// where the build has no LibTorch.
+/// troupe-learner beside this program (installed, or in a bundle, where it is the launcher that looks for LibTorch), in
+/// the build tree's services/learner, or on the PATH. NOT_FOUND where the build has no LibTorch.
 absl::StatusOr<std::string> FindLearnerProgram();
 
 /// Becomes troupe-learner; returns only when that fails.
 absl::Status ExecLearner(std::vector<std::string> arguments);
 
-/// The benchmarks of this build, by name, sorted; NOT_FOUND when none is built.
+/// The benchmarks of this build or bundle, by name, sorted; NOT_FOUND when there is none.
 absl::StatusOr<std::vector<std::string>> FindBenchmarks();
 
 /// `word` as a shell takes it.
