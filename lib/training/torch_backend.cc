@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -405,42 +406,33 @@ class TorchBackend final : public PpoBackend {
     totals_.critic_grad_norm += critic_norm;
   }
 
-  /// The same without ever asking the device for a number: whether the step counts is decided by torch::where.
+  /// The same without ever asking the device for a number: LibTorch's fused Adam leaves everything as it is where
+  /// `refused` is 1.
   void StepOnDevice(int64_t count, const Loss& actor, const Loss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->actor_size();
-    const Tensor& gradients = modules_.gradients;
-    const Tensor actor_norm = gradients.narrow(0, 0, split).norm();
-    const Tensor critic_norm = gradients.narrow(0, split, parameters_->size() - split).norm();
+    const int64_t rest = parameters_->size() - split;
+    const Tensor actor_norm = modules_.gradients.narrow(0, 0, split).norm();
+    const Tensor critic_norm = modules_.gradients.narrow(0, split, rest).norm();
     const Tensor ok = torch::isfinite(torch::stack({actor.mean, critic.mean, actor_norm, critic_norm})).all();
-    device_steps_.add_(ok.to(torch::kFloat64));
-    // A refused first step leaves the count at 0, whose corrections would be 1 / 0; its results are not used.
-    const Tensor step = device_steps_.clamp_min(1);
-    const Tensor correction1 = 1.0 - torch::pow(settings.adam_beta1, step);
-    const Tensor correction2 = (1.0 - torch::pow(settings.adam_beta2, step)).sqrt();
+    const Tensor taken = ok.to(torch::kFloat64);
+    const Tensor refused = ok.logical_not().to(torch::kFloat32);
+    device_steps_.add_(taken);
+    const Tensor step = device_steps_.to(torch::kFloat32);
     const auto apply = [&](int64_t first, int64_t length, double learning_rate, const Tensor& norm) {
-      Tensor value = modules_.values.narrow(0, first, length);
-      Tensor m = exp_avg_.narrow(0, first, length);
-      Tensor v = exp_avg_sq_.narrow(0, first, length);
-      Tensor g = gradients.narrow(0, first, length);
-      if (settings.max_grad_norm > 0) g = g * (settings.max_grad_norm / (norm + 1e-6)).clamp_max(1.0);
-      const Tensor new_m = settings.adam_beta1 * m + (1.0 - settings.adam_beta1) * g;
-      const Tensor new_v = settings.adam_beta2 * v + (1.0 - settings.adam_beta2) * g * g;
-      const Tensor size = (learning_rate / correction1).to(torch::kFloat32);
-      const Tensor new_value =
-          value - size * new_m / (new_v.sqrt() / correction2.to(torch::kFloat32) + settings.adam_epsilon);
-      value.copy_(torch::where(ok, new_value, value));
-      m.copy_(torch::where(ok, new_m, m));
-      v.copy_(torch::where(ok, new_v, v));
+      // What the gradient is divided by: clipped as torch.nn.utils.clip_grad_norm_ does.
+      std::optional<Tensor> scale;
+      if (settings.max_grad_norm > 0) scale = ((norm + 1e-6) / settings.max_grad_norm).clamp_min(1.0);
+      const auto part = [&](const Tensor& flat) { return flat.narrow(0, first, length); };
+      at::_fused_adam_({part(modules_.values)}, {part(modules_.gradients)}, {part(exp_avg_)}, {part(exp_avg_sq_)}, {},
+                       {step}, learning_rate, settings.adam_beta1, settings.adam_beta2, /*weight_decay=*/0,
+                       settings.adam_epsilon, /*amsgrad=*/false, /*maximize=*/false, scale, refused);
     };
     apply(0, split, settings.learning_rate, actor_norm);
-    apply(split, parameters_->size() - split, settings.critic_learning_rate, critic_norm);
+    apply(split, rest, settings.critic_learning_rate, critic_norm);
     const Tensor sums =
         torch::cat({actor.sums, critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1})}).to(torch::kFloat64);
-    Tensor counts = torch::zeros({3}, device_totals_.options());
-    counts.select(0, 0).copy_(ok);
-    counts.select(0, 1).copy_(ok.logical_not());
-    counts.select(0, 2).copy_(ok.to(torch::kFloat64) * static_cast<double>(count));
+    const Tensor counts = torch::stack({taken, 1.0 - taken, taken * static_cast<double>(count)});
     device_totals_.add_(torch::cat({counts, torch::where(ok, sums, torch::zeros_like(sums))}));
   }
 
