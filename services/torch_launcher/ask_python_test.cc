@@ -65,6 +65,13 @@ TEST(AskPython, TheFirstOnThePathIsAsked) {
   EXPECT_EQ(AskPythonForTorch(path, kLong).value(), "/first");
 }
 
+TEST(AskPython, AFileThatIsNoProgramIsPassedBy) {
+  const MadeUpFolder first, second;
+  first.Write("python3", "");
+  EXPECT_EQ(AskPythonForTorch(first.root() + ":" + second.Python("echo troupe-libtorch:/second"), kLong).value(),
+            "/second");
+}
+
 TEST(AskPython, WhatElseIsPrintedDoesNotMatter) {
   const MadeUpFolder folder;
   EXPECT_EQ(
@@ -81,6 +88,9 @@ TEST(AskPython, GarbageIsShownInOneLine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("it ended with 3 and said \"two\\x1b[31m\""));
   const absl::Status silent = AskPythonForTorch(folder.Python("exit 0"), kLong).status();
   EXPECT_THAT(std::string(silent.message()), HasSubstr("it ended with 0 and said \"nothing\""));
+  const absl::Status traceback =
+      AskPythonForTorch(folder.Python("echo one; echo SyntaxError >&2; exit 1"), kLong).status();
+  EXPECT_THAT(std::string(traceback.message()), HasSubstr("it ended with 1 and said \"SyntaxError\""));
   const absl::Status killed = AskPythonForTorch(folder.Python("kill -9 $$"), kLong).status();
   EXPECT_THAT(std::string(killed.message()), HasSubstr("it ended with signal 9"));
   const absl::Status failed = AskPythonForTorch(folder.Python("echo troupe-libtorch:/x; exit 1"), kLong).status();
