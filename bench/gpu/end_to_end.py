@@ -39,8 +39,8 @@ class Run:
         return SMALL if self.batch == SMALL["batch"] else LARGE
 
     def name(self):
-        return (f"{self.device} learner, {self.workers} worker{'s' * (self.workers > 1)}, {self.epochs} epochs, 2x{self.hidden}, batches of {self.batch:,}, "
-                f"lag {self.lag}, {self.policies} policies")
+        return (f"{self.device} learner, {self.workers} worker{'s' * (self.workers > 1)}, {self.epochs} epoch{'s' * (self.epochs > 1)}, "
+                f"2x{self.hidden}, batches of {self.batch:,}, lag {self.lag}, {self.policies} policies")
 
 
 SCALING, DEVICE, MANY = "scaling", "device", "many"

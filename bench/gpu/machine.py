@@ -120,6 +120,6 @@ def run(context, outcome):
         outcome.failed_with(answer)
     outcome.check(not answer.problem(), f"`troupe version` runs ({answer.problem() or answer.last_line()})")
     if not context.stand_in:
-        outcome.check(facts["gpus"], f"nvidia-smi shows {len(facts['gpus'])} GPU(s)")
+        outcome.check(len(facts["gpus"]) > context.gpu_index, f"GPU {context.gpu_index} is one of the {len(facts['gpus'])} that nvidia-smi shows")
     gpu = facts["gpus"][context.gpu_index]["name"] if context.gpu_index < len(facts["gpus"]) else "no GPU"
     outcome.line = f"{gpu}; {cpu['cores']} CPUs of {cpu['model']}; {answer.last_line()}; torch {torch['version'] if torch else 'none'}"

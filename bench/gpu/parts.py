@@ -63,7 +63,7 @@ def run_device(context, outcome):
     ended = context.must_run(
         [context.program(*BENCH), "--device", context.device, "--backend", "auto", "--hidden", hidden, "--rows", rows,
          "--epochs", 10, "--rounds", rounds, "--max-seconds", f"{max(1.0, context.seconds_left() - 8):.0f}"],
-        "an update", on_tick=watch.tick if watch else None, tick_s=0.5)
+        "an update", on_tick=watch.tick if watch else None, tick_s=0.3)
     found = json_lines(ended.lines)
     if not found or "ms_p50" not in found[-1]:
         raise plan.PartFailed(f"gpu_update_bench printed no time, but {ended.last_line()!r}")

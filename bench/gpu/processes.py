@@ -20,6 +20,7 @@ GRACE_S = 2.0  # between SIGTERM and SIGKILL
 TAIL_LINES = 200
 LINE_BYTES = 1 << 20  # a longer line is cut
 PR_SET_PDEATHSIG = 1
+LINE_SHOWN = 200
 ERROR_WORDS = re.compile(r"error|fail|fatal|exception|what\(\)|terminate called|cannot|not found|refused", re.IGNORECASE)
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -72,7 +73,8 @@ class Ended:
         return self.last_line()
 
     def last_line(self):
-        return next((line.strip() for line in reversed(self.tail) if line.strip()), "")
+        line = next((line.strip() for line in reversed(self.tail) if line.strip()), "")
+        return line if len(line) <= LINE_SHOWN else line[:LINE_SHOWN].rstrip() + " …"
 
     def problem(self):
         """A sentence about an end that is no success, "" for a success."""

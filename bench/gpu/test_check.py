@@ -116,13 +116,14 @@ class ProcessesTest(FolderTest):
         self.assertIn("is full", text)
 
     def test_cpu_time_is_told_apart_by_role_and_outlives_the_process(self):
-        busy = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ntime.sleep(0.6)"
-        fake_bundle.write_program(self.folder / "troupe-learner", busy)
-        times, totals = processes.CpuTimes(), []
-        code = f"import subprocess, time; subprocess.run([{str(self.folder / 'troupe-learner')!r}]); time.sleep(0.5)"
-        self.python(code, on_tick=lambda session: totals.append(times.sample(session)), tick_s=0.1)
-        self.assertGreater(totals[-1]["learner"], 0.2)
-        self.assertEqual(totals[-1]["worker"], 0.0)
+        busy = "import sys, time\nwhile time.process_time() < 0.25: pass\ntime.sleep(0.3)"
+        for name, arguments, role, other in (("troupe-learner", [], "learner", "worker"), ("troupe", ["worker"], "worker", "learner")):
+            fake_bundle.write_program(self.folder / name, busy)
+            times, totals = processes.CpuTimes(), []
+            code = f"import subprocess, time; subprocess.run({[str(self.folder / name), *arguments]}); time.sleep(0.3)"
+            self.python(code, on_tick=lambda session: totals.append(times.sample(session)), tick_s=0.1)
+            self.assertGreater(totals[-1][role], 0.2)
+            self.assertEqual(totals[-1][other], 0.0)
 
 
 class PlanTest(FolderTest):
@@ -361,11 +362,11 @@ class WholeRunTest(FolderTest):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def check(self, *arguments, **options):
+    def check(self, *arguments, device="cpu", **options):
         """(exit code, report, figures)"""
         out = self.folder / "out"
         with contextlib.redirect_stdout(io.StringIO()):
-            code = check.main([str(fake_bundle.make(self.folder, **options)), "--device", "cpu", "--out", str(out), *arguments])
+            code = check.main([str(fake_bundle.make(self.folder, **options)), "--device", device, "--out", str(out), *arguments])
         return code, (out / "report.md").read_text(), json.loads((out / "figures.json").read_text())
 
     def test_all_parts_of_a_fake_bundle(self):
@@ -394,6 +395,41 @@ class WholeRunTest(FolderTest):
         self.assertEqual(names, ["figures.json", "log.txt", "report.md", "trace.json.gz"])
         self.assertTrue(all(len(line) < 1200 for line in text.splitlines()))
 
+    def with_smi(self, used):
+        fake_bundle.write_program(self.folder / "nvidia-smi", fake_bundle.SMI, USED=used)
+        patch = mock.patch.object(machine, "nvidia_smi", return_value=str(self.folder / "nvidia-smi"))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_with_a_gpu(self):
+        self.with_smi(used=True)
+        code, text, _ = self.check("--only", "machine", "device", "checkpoints", "profile", "updates", "end_to_end", device="cuda:1")
+        self.assertEqual(code, 0, text)
+        for line in ("# Troupe on NVIDIA Fake",
+                     "| GPU | NVIDIA Fake, 81559 MiB, compute capability 9.0, PCIe generation 5 x16 (now), at most 1980 MHz, driver 580.1 |",
+                     '- holds: its backend is "libtorch/cuda:0"',
+                     "- holds: nvidia-smi saw 50% use and 512 MiB more memory meanwhile",
+                     "| cuda | 40,000 | 10 |",
+                     "| kernels a minibatch step | 1.00 | 1.00 |",
+                     "| synchronisations a minibatch step (target 0) | 0 | 0 |",
+                     "| host to device, bytes an update | 3,000,000 | 3,000,000 |",
+                     "| GPU busy, share of the update | 55% | 55% |",
+                     "`fake_gemm<float>(a \\| b)` 1 times",
+                     "| Troupe, CUDA | 256 | 256 | 256 | 256 | 256 | – |",
+                     "Learner: CUDA, 10 epochs",
+                     "`CUDA_VISIBLE_DEVICES=1`"):
+            self.assertIn(line, text)
+        self.assertNotIn("stood in", text)
+        self.assertIn("| Machine | ok | NVIDIA Fake; ", text)
+
+    def test_an_update_that_does_not_run_on_the_gpu_is_a_failure(self):
+        self.with_smi(used=False)
+        code, text, _ = self.check("--only", "device", "profile", device="cuda", fails="cuda")
+        self.assertEqual(code, 1)
+        self.assertIn("- **does not hold**: the update's device is \"cpu\"", text)
+        self.assertIn("- **does not hold**: nvidia-smi saw", text)
+        self.assertIn("does not hold: 0 kernels ran on the GPU", text)
+
     def test_a_failing_test_is_named_and_the_others_run(self):
         code, text, figures = self.check("--only", "machine", "tests", "learning", fails="tests", return_sum=-50)
         self.assertEqual(code, 1)
@@ -404,7 +440,7 @@ class WholeRunTest(FolderTest):
         self.assertIn("1 of 3 parts ran and hold.", text)
 
     def test_a_part_that_hangs_is_ended_and_the_next_one_runs(self):
-        code, text, figures = self.check("--only", "tests", "checkpoints", "--minutes", "0.15", fails="hang")
+        code, text, figures = self.check("--only", "tests", "checkpoints", "--minutes", "0.11", fails="hang")
         self.assertEqual(code, 1)
         self.assertIn("[ RUN      ] Fake.Hangs", text)
         self.assertEqual([part["verdict"] for part in figures["parts"]], ["FAILED", "ok"])
@@ -433,7 +469,7 @@ class KilledTest(FolderTest):
         """The report of a check that was sent a signal while its second part hung."""
         root, out = fake_bundle.make(self.folder / str(number), fails="hang"), self.folder / str(number) / "out"
         process = subprocess.Popen([sys.executable, "-B", HERE / "check", root, "--device", "cpu", "--out", out, "--only", "machine",
-                                    "tests"], stdout=subprocess.PIPE, text=True)
+                                    "tests"], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(self.folder)})
         self.addCleanup(process.stdout.close)
         log, deadline = out / "log.txt", time.monotonic() + 20
         while not (log.exists() and "Fake.Hangs" in log.read_text()) and time.monotonic() < deadline:

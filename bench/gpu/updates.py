@@ -17,7 +17,8 @@ ROWS = (12_000, 262_144)
 EPOCHS = 10
 ROUNDS = 5
 START_S = 3.0  # of a program, before its first update; PyTorch takes longer
-LARGE_SIZES = 2.2  # so many times what one size may take all sizes take together: most are small beside the largest
+END_S = 3.0  # of the part, left for ending the last program
+LARGE_SIZES = 3.0  # so many times what one size may take all sizes take together: most are small beside the largest
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_update.py"
 PROFILES = ((64, 12_000), (256, 12_000))
 TRACE_LIMIT_BYTES = 12 << 20
@@ -112,7 +113,7 @@ def run(context, outcome):
             outcome.notes.append(f"{contender.name}: {contender.reason}.")
             continue
         waiting = [other for other in who[at:] if not other.reason]
-        share = context.seconds_left() * contender.weight / sum(other.weight for other in waiting)
+        share = (context.seconds_left() - END_S) * contender.weight / sum(other.weight for other in waiting)
         own = {}
 
         def keep(text, own=own, name=contender.name):
