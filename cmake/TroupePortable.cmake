@@ -156,7 +156,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/lib/env/plugin_abi.h ${CMAKE_SOURCE_DIR}/lib/e
 install(FILES ${CMAKE_SOURCE_DIR}/tests/parity/ppo_reference.json DESTINATION tests/parity COMPONENT bundle)
 install(FILES ${CMAKE_SOURCE_DIR}/bench/learning.py DESTINATION bench COMPONENT bundle)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/gpu DESTINATION bench USE_SOURCE_PERMISSIONS COMPONENT bundle
-        PATTERN __pycache__ EXCLUDE PATTERN CMakeLists.txt EXCLUDE PATTERN *.cc EXCLUDE)
+        PATTERN __pycache__ EXCLUDE PATTERN CMakeLists.txt EXCLUDE PATTERN *.cc EXCLUDE PATTERN test_*.py EXCLUDE PATTERN fake_*.py EXCLUDE)
 
 # The licences of what is linked in: Debian's copyright file of each package, the header-only ones and libstdc++ (in _usual_step) by name.
 set(_portable_packages libspdlog-dev libfmt-dev libeigen3-dev libcli11-dev nlohmann-json3-dev gcc-12-base)
