@@ -15,11 +15,8 @@ using testing::IsEmpty;
 
 class LibraryPathTest : public testing::Test {
  protected:
-  LibraryPathTest() {
-    unsetenv("LD_LIBRARY_PATH");
-    unsetenv("TROUPE_FORMER_LD_LIBRARY_PATH");
-  }
-  ~LibraryPathTest() override {
+  void SetUp() override { TearDown(); }
+  void TearDown() override {
     unsetenv("LD_LIBRARY_PATH");
     unsetenv("TROUPE_FORMER_LD_LIBRARY_PATH");
   }
