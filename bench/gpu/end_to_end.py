@@ -8,7 +8,7 @@ import processes
 import updates
 from parts import EXAMPLE, progress_lines
 from plan import NotRun
-from report import figure, number
+from report import number
 
 WORKERS = (1, 2, 4, 8, 14)
 AGENTS = 3
@@ -113,18 +113,21 @@ class Meter:
         except OSError:
             return False
         if len(lines) > 1:
+            totals["machine"] = processes.system_busy_s()
             self.samples.append((_wall_clock(lines[-2]), time.monotonic(), totals))
         return False
 
     def busy(self, begin_s):
-        """{role: cores busy} from the first sample whose line is at least so old to the last with news; {} without two."""
+        """{role: CPUs busy}, "rest" for processes that are no part of the run, from the first sample whose line is at least so old to the last with news; {} without two."""
         inside = [sample for sample in self.samples if sample[0] >= begin_s]
-        while len(inside) > 2 and inside[-1][0] == inside[-2][0]:
+        while len(inside) > 1 and inside[-1][0] == inside[-2][0]:
             inside.pop()  # the run is ending
         if len(inside) < 2:
             return {}
         first, last = inside[0], inside[-1]
-        return {role: (last[2][role] - first[2][role]) / (last[1] - first[1]) for role in ("learner", "worker")}
+        used = {role: (last[2][role] - first[2][role]) / (last[1] - first[1]) for role in last[2]}
+        used["rest"] = max(0.0, used.pop("machine") - used["learner"] - used["worker"] - used.pop("other"))
+        return used
 
 
 def _wall_clock(line):
@@ -169,9 +172,9 @@ def _percent(value):
 def _row(run, facts, one_worker):
     rate = facts.get("env_steps_per_s")
     what = facts.get("not_run") or (number(rate) + ("" if facts.get("warm") else " (with its start)") if rate else "no update")
-    learner, worker = facts.get("busy", {}).get("learner"), facts.get("busy", {}).get("worker")
+    busy = [number(facts.get("busy", {}).get(role), 2) for role in ("learner", "worker", "rest")]
     shares = [_percent(facts.get(share)) for share in ("update_share", "assemble_share", "wait_share")]
-    measured = [what, facts.get("updates", "–"), figure(learner, 2), figure(worker, 2), *shares]
+    measured = [what, facts.get("updates", "–"), *busy, *shares]
     if run.table == SCALING:
         gain = f"{rate / one_worker:.2f}x" if rate and one_worker else "–"
         return [run.epochs, run.workers, measured[0], gain, number(rate / run.workers) if rate else "–", *measured[1:]]
@@ -205,7 +208,7 @@ def run(context, outcome):
     """All runs, in order; each gets its share of the time that is left."""
     context.program("bin", "troupe")
     planned = plan_runs(context.device, context.cores)
-    shares = ["updates", "learner CPU", "worker CPU", "update", "assemble", "wait"]
+    shares = ["updates", "learner CPU", "worker CPU", "other CPU", "update", "assemble", "wait"]
     most = max(run.workers for run, reason in planned if not reason)
     device = "CPU in CUDA's place" if context.stand_in else "CUDA"
     tables = {
@@ -216,7 +219,7 @@ def run(context, outcome):
         MANY: outcome.table(f"{POLICIES} policies, one drawn for each agent and episode, 2x64, 10 epochs, lag 0, {most} workers",
                             ["learner", "batch", "env steps/s", *shares]),
     }
-    outcome.notes.append("Learner CPU and worker CPU are CPUs that were busy; update, assemble and wait are shares of the learner's "
+    outcome.notes.append("Learner, worker and other CPU are CPUs that the run's learner, its workers and all other processes kept busy; update, assemble and wait are shares of the learner's "
                          "time. The first third of a run is left out, where more than one update ended after it.")
     figures = outcome.figures["runs"] = []
     one_worker, overhead_s, ran, best = {}, {}, 0, {}

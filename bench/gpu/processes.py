@@ -8,6 +8,7 @@ import ctypes
 import dataclasses
 import os
 import re
+import resource
 import selectors
 import shlex
 import signal
@@ -57,6 +58,7 @@ class Ended:
     command: list
     code: int = None
     seconds: float = 0.0
+    others_cpus: float = 0.0  # CPUs that other processes kept busy meanwhile; what orphans of this one used counts, too
     limit_s: float = 0.0
     lines: list = dataclasses.field(default_factory=list)
     tail: list = dataclasses.field(default_factory=list)
@@ -98,6 +100,22 @@ def _stat(pid):
         return fields[0], int(fields[3]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     except (OSError, IndexError, ValueError):
         return None
+
+
+def system_busy_s():
+    """CPU seconds that all processes of the machine have used; 0 where /proc/stat does not tell."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            values = [int(value) for value in file.readline().split()[1:]]
+        return (sum(values[:3]) + sum(values[5:7])) / TICKS_PER_S  # user, nice, system, irq, softirq
+    except (OSError, ValueError):
+        return 0.0
+
+
+def own_busy_s():
+    """CPU seconds of this process and of those that it has waited for, or that those have."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def members(session):
@@ -200,7 +218,7 @@ def run(command, *, cwd, env, limit_s, log, on_line=None, on_tick=None, tick_s=0
     command = [str(part) for part in command]
     ended = Ended(command, limit_s=limit_s)
     log.write(f"\n$ {shlex.join(command)}\n")
-    start = time.monotonic()
+    start, others_s = time.monotonic(), system_busy_s() - own_busy_s()
 
     def keep(line):
         log.write(line + "\n")
@@ -245,5 +263,6 @@ def run(command, *, cwd, env, limit_s, log, on_line=None, on_tick=None, tick_s=0
             process.stdout.close()
             process.stderr.close()
     ended.seconds = time.monotonic() - start
+    ended.others_cpus = max(0.0, system_busy_s() - own_busy_s() - others_s) / ended.seconds
     log.write(f"({ended.problem() or 'exited with code 0'}; {ended.seconds:.1f} s)\n")
     return ended

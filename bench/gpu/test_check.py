@@ -299,6 +299,14 @@ class FiguresTest(FolderTest):
         self.assertEqual((found["env_steps_per_s"], found["updates"], found["warm"]), (8000.0, 3, True))
         self.assertAlmostEqual(found["update_share"], 3 * 0.2 / 1.5)
 
+    def test_cpus_are_those_of_the_warm_part_and_what_is_left_over_is_others(self):
+        meter = end_to_end.Meter(str(self.folder))
+        for wall, learner, whole in ((1.0, 5.0, 100.0), (2.0, 6.0, 103.0), (4.0, 9.0, 110.0), (4.0, 9.1, 119.0), (4.0, 9.2, 130.0)):
+            totals = {"learner": learner, "worker": wall, "other": 0.0, "machine": whole}
+            meter.samples.append((wall, 50 + wall, totals))
+        self.assertEqual(meter.busy(begin_s=1.5), {"learner": 1.5, "worker": 1.0, "rest": 1.0})
+        self.assertEqual(meter.busy(begin_s=3.9), {})
+
     def test_few_updates_are_counted_with_the_start_and_none_is_no_rate(self):
         self.assertEqual(end_to_end.steady(self.lines(0.5, 2.5), seconds=4.5)["warm"], False)
         self.assertEqual(end_to_end.steady(self.lines(4.0), seconds=4.5)["env_steps_per_s"], 1000.0)

@@ -19,6 +19,7 @@ ROUNDS = 5
 START_S = 3.0  # of a program, before its first update; PyTorch takes longer
 END_S = 3.0  # of the part, left for ending the last program
 LARGE_SIZES = 3.0  # so many times what one size may take all sizes take together: most are small beside the largest
+DISTURBED_CPUS = 0.2  # of other processes, from which on the report speaks of them
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_update.py"
 PROFILES = ((64, 12_000), (256, 12_000))
 TRACE_LIMIT_BYTES = 12 << 20
@@ -128,6 +129,8 @@ def run(context, outcome):
         start_s = 3 * START_S if contender.eager else START_S
         ended = context.run([*contender.command, "--hidden", ",".join(map(str, HIDDEN)), "--rows", ",".join(map(str, ROWS)),
                              "--max-seconds", f"{max(1.0, (share - start_s) / LARGE_SIZES):.1f}"], limit_s=share, on_line=keep)
+        if ended.others_cpus > DISTURBED_CPUS:
+            outcome.notes.append(f"{contender.name}: other processes kept {ended.others_cpus:.1f} CPUs busy meanwhile.")
         times = sum("ms_p50" in line for line in own.values())
         outcome.line = f"{who[0].name}: " + _headline(measured.get(who[0].name, {}))
         skipped = [f"{_named(*size)} {line['skipped']}" for size, line in own.items() if line.get("skipped")]
