@@ -1,5 +1,7 @@
 // std::condition_variable::wait under its own name: libstdc++ 12 gives it a version (GLIBCXX_3.4.30) that RHEL 9's
 // library does not have. Hidden, so that no library in the process sees it.
+#include <pthread.h>
+
 #include <condition_variable>
 #include <mutex>
 
