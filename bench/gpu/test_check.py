@@ -23,6 +23,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
 import bundle  # noqa: E402
+import chrome_trace  # noqa: E402
 import end_to_end  # noqa: E402
 import fake_bundle  # noqa: E402
 import machine  # noqa: E402
@@ -30,7 +31,6 @@ import parts  # noqa: E402
 import plan  # noqa: E402
 import processes  # noqa: E402
 import report  # noqa: E402
-import trace  # noqa: E402
 import updates  # noqa: E402
 
 
@@ -269,7 +269,7 @@ class TraceTest(FolderTest):
     def test_counts_of_a_small_trace(self):
         path = self.folder / "trace.json"
         path.write_text(json.dumps({"traceEvents": self.EVENTS}))
-        counts = trace.summarize(trace.read(path))
+        counts = chrome_trace.summarize(chrome_trace.read(path))
         expected = {"minibatch_steps": 2, "kernels": 5, "kernels_in_steps": 4, "kernels_a_step": 2.0, "kernel_us_a_step": 70.0,
                     "launches_a_step": 1.5, "synchronisations": 2, "synchronisations_in_steps": 1, "synchronisations_a_step": 0.5,
                     "bytes_host_to_device": 4096, "bytes_device_to_host": 256, "copies": 2, "gpu_events": 7, "update_us": 900}
@@ -278,15 +278,15 @@ class TraceTest(FolderTest):
         self.assertEqual(counts["top_kernels"][0], {"name": "void gemm", "count": 2, "us": 100})
 
     def test_a_trace_without_a_gpu(self):
-        counts = trace.summarize([event("user_annotation", "troupe::update", 0, 100), event("cpu_op", "aten::mm", 10, 5)])
+        counts = chrome_trace.summarize([event("user_annotation", "troupe::update", 0, 100), event("cpu_op", "aten::mm", 10, 5)])
         self.assertEqual((counts["gpu_events"], counts["kernels_a_step"], counts["gpu_busy"]), (0, 0.0, 0.0))
-        self.assertEqual(trace.summarize([])["update_us"], 0.0)
+        self.assertEqual(chrome_trace.summarize([])["update_us"], 0.0)
 
     def test_what_is_no_trace_is_told(self):
         path = self.folder / "trace.json"
         path.write_text("{}")
         with self.assertRaisesRegex(ValueError, "has no traceEvents"):
-            trace.read(path)
+            chrome_trace.read(path)
 
 
 class FiguresTest(FolderTest):

@@ -7,8 +7,8 @@ import pathlib
 import shutil
 import sys
 
+import chrome_trace
 import plan
-import trace
 from parts import BENCH, json_lines
 from report import figure, mebibytes, number
 
@@ -129,7 +129,7 @@ def run(context, outcome):
         start_s = 3 * START_S if contender.eager else START_S
         ended = context.run([*contender.command, "--hidden", ",".join(map(str, HIDDEN)), "--rows", ",".join(map(str, ROWS)),
                              "--max-seconds", f"{max(1.0, (share - start_s) / LARGE_SIZES):.1f}"], limit_s=share, on_line=keep)
-        if ended.others_cpus > DISTURBED_CPUS:
+        if own and ended.others_cpus > DISTURBED_CPUS:
             outcome.notes.append(f"{contender.name}: other processes kept {ended.others_cpus:.1f} CPUs busy meanwhile.")
         times = sum("ms_p50" in line for line in own.values())
         outcome.line = f"{who[0].name}: " + _headline(measured.get(who[0].name, {}))
@@ -180,7 +180,7 @@ def profile(context, outcome):
             "the profiled update")
         if not os.path.exists(path):
             raise plan.PartFailed(f"gpu_update_bench wrote no trace, but {ended.last_line()!r}")
-        counts = trace.summarize(trace.read(path))
+        counts = chrome_trace.summarize(chrome_trace.read(path))
         plain = next((line for line in json_lines(ended.lines) if "ms_p50" in line), {})
         counts["ms_p50_without_profiler"] = plain.get("ms_p50")
         outcome.figures[f"2x{hidden}"] = counts
