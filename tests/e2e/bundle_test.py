@@ -59,6 +59,12 @@ multi_agent:
   policy_mapping: {player_0: main, player_1: other}
 stop: {env_steps: 1000}
 """
+PYTHON_RUN = """
+env: {{name: "python:host_test_envs:Counter", python: {{interpreter: "{python}", path: "{path}"}}}}
+algorithm: {{name: ppo, train_batch_size: 200, minibatch_size: 100, num_epochs: 1}}
+num_workers: 1
+stop: {{env_steps: 1000}}
+"""
 
 
 def pinned_version():
@@ -166,7 +172,7 @@ class BundleTest(unittest.TestCase):
                      "examples/simple_spread_mappo.yaml", "python/troupe/__init__.py", "include/troupe/lib/env/plugin_sdk.h",
                      "licenses/libgrpc-dev", "licenses/libspdlog-dev"):
             self.assertTrue(os.path.isfile(os.path.join(self.root, name)), name)
-        self.assertFalse([name for name, _ in self.files() if "__pycache__" in name])
+        self.assertFalse([member.name for member in self.members if "__pycache__" in member.name])
 
     def test_libraries_that_a_machine_must_have(self):
         self.assertGreater(len(self.binaries()), 10)
@@ -293,9 +299,9 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.stdout.split(), ["4", loads])
 
     def test_python_environments(self):
-        python = python_with("gymnasium, numpy")
-        self.run_in("bin/troupe", "train", "examples/python/corridor.yaml", "--set", "stop.env_steps=4000", "--set", "evaluation.episodes=20",
-                    "--set", "env.python.interpreter=" + python, PATH="/usr/bin:/bin", TROUPE_LIBTORCH=fetched_libtorch())
+        with open(os.path.join(self.folder, "run.yaml"), "w") as file:
+            file.write(PYTHON_RUN.format(python=python_with("numpy"), path=os.path.join(SOURCE, "lib", "envhost", "testing")))
+        self.run_in("bin/troupe", "train", os.path.join(self.folder, "run.yaml"), PATH="/usr/bin:/bin", TROUPE_LIBTORCH=fetched_libtorch())
 
 
 if __name__ == "__main__":
