@@ -85,6 +85,8 @@ def summarize(events):
 
     gpu = [e for e in events if e.get("cat") in GPU_WORK and e["ts"] >= begin]
     kernels = [e for e in gpu if e["cat"] == "kernel"]
+    # From or to memory that is not pinned: the host waits for such a copy.
+    pageable = [e for e in gpu if e["cat"] == "gpu_memcpy" and "pageable" in e.get("name", "").lower()]
     copies = {"HtoD": 0, "DtoH": 0, "DtoD": 0, "other": 0}
     for event in gpu:
         if event["cat"] == "gpu_memcpy":
@@ -118,6 +120,8 @@ def summarize(events):
         "bytes_device_to_host": copies["DtoH"],
         "bytes_device_to_device": copies["DtoD"] + copies["other"],
         "copies": sum(e["cat"] == "gpu_memcpy" for e in gpu),
+        "pageable_copies": len(pageable),
+        "pageable_copies_in_steps": sum(map(asked_in_step, pageable)),
         "gpu_busy": covered([(e["ts"], _end(e)) for e in gpu]) / duration_us if duration_us else 0.0,
         "top_kernels": [{"name": name, "count": n, "us": us} for name, (n, us) in top],
     }

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -263,6 +264,9 @@ class TraceTest(FolderTest):
         event("kernel", "sum", 610, 10, correlation=8),
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 700, 5, bytes=256, correlation=9),
         event("cuda_runtime", "cudaMemcpy", 690, 20, correlation=9),
+        # A number that an operation of a step takes from the host's memory.
+        event("cuda_runtime", "cudaMemcpyAsync", 410, 5, correlation=10),
+        event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 412, 1, bytes=4, correlation=10),
         {"ph": "M", "name": "process_name"},
     ]
 
@@ -272,10 +276,17 @@ class TraceTest(FolderTest):
         counts = chrome_trace.summarize(chrome_trace.read(path))
         expected = {"minibatch_steps": 2, "kernels": 5, "kernels_in_steps": 4, "kernels_a_step": 2.0, "kernel_us_a_step": 70.0,
                     "launches_a_step": 1.5, "synchronisations": 2, "synchronisations_in_steps": 1, "synchronisations_a_step": 0.5,
-                    "bytes_host_to_device": 4096, "bytes_device_to_host": 256, "copies": 2, "gpu_events": 7, "update_us": 900}
+                    "bytes_host_to_device": 4100, "bytes_device_to_host": 256, "copies": 3, "pageable_copies": 2,
+                    "pageable_copies_in_steps": 1, "gpu_events": 8, "update_us": 900}
         self.assertEqual({name: counts[name] for name in expected}, expected)
-        self.assertAlmostEqual(counts["gpu_busy"], (30 + 50 + 50 + 30 + 10 + 5) / 900)
+        self.assertAlmostEqual(counts["gpu_busy"], (30 + 50 + 50 + 30 + 10 + 5 + 1) / 900)
         self.assertEqual(counts["top_kernels"][0], {"name": "void gemm", "count": 2, "us": 100})
+
+    def test_waits_inside_steps_do_not_hold(self):
+        outcome = plan.Outcome("profile", "Profile")
+        updates._judge(types.SimpleNamespace(stand_in=False), outcome, chrome_trace.summarize(self.EVENTS[:-1]))
+        self.assertEqual([check["what"] for check in outcome.checks if not check["holds"]],
+                         ["1 synchronisations lie inside minibatch steps", "1 pageable copies lie inside minibatch steps"])
 
     def test_a_trace_without_a_gpu(self):
         counts = chrome_trace.summarize([event("user_annotation", "troupe::update", 0, 100), event("cpu_op", "aten::mm", 10, 5)])

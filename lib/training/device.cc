@@ -32,7 +32,8 @@ absl::Status LoadCudaPart() {
     if (std::filesystem::exists(beside, error)) path = beside;
   }
   // Only torch_cpu is linked. Loading the library registers its kernels and hooks; it must stay, so it is never closed.
-  // This has to come before anything asks LibTorch about CUDA, because LibTorch remembers the answer.
+  // This has to come before anything asks LibTorch about CUDA, a backward pass on the CPU included, because LibTorch
+  // remembers the answer.
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
   const char* error = dlerror();
   return absl::UnavailableError(absl::StrCat("LibTorch's CUDA part cannot be loaded (",
@@ -46,6 +47,7 @@ std::string RuntimeWords() {
   const auto error_string = reinterpret_cast<const char* (*)(int)>(dlsym(RTLD_DEFAULT, "cudaGetErrorString"));
   int count = 0;
   const int code = device_count == nullptr ? 0 : device_count(&count);
+  if (code == 0 && count > 0) return "LibTorch was used on the CPU before its CUDA part was loaded";
   if (code == 0 || error_string == nullptr) return "LibTorch finds no usable CUDA device";
   return error_string(code);
 }
@@ -61,7 +63,10 @@ absl::Status OpenCuda(const Device& device) {
     return absl::OkStatus();
   });
   if (!used.ok()) return ExplainFirstUse(driver, used);
-  TROUPE_INFO("training on a GPU device={} name=\"{}\"", device.ToString(), base::LogSafe(driver.ToString()));
+  static bool told = false;
+  if (!std::exchange(told, true)) {
+    TROUPE_INFO("training on a GPU device={} name=\"{}\"", device.ToString(), base::LogSafe(driver.ToString()));
+  }
   return absl::OkStatus();
 }
 

@@ -13,6 +13,9 @@ namespace troupe::training {
 /// first time that a CUDA device is asked for and the driver has one: "auto" is the CPU when there is none.
 /// INVALID_ARGUMENT for another name; UNAVAILABLE, with the driver's, the loader's or LibTorch's words, for a CUDA
 /// device that cannot be used. May take seconds (loading CUDA). Not thread-safe.
+///
+/// Call it before LibTorch differentiates anything in this process, on the CPU too: with its first backward pass
+/// LibTorch decides whether there is CUDA, for as long as the process lives.
 absl::StatusOr<Device> ResolveDevice(std::string_view name);
 
 /// Memory that copies to the device fastest: pinned for CUDA, else pageable. For the learner's training buffers. Where

@@ -131,6 +131,9 @@ TEST(DeviceTest, ADeviceThatIsNotThereIsAClearError) {
 }
 
 TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
+  if (TestDevice().is_cuda()) {
+    EXPECT_EQ(ResolveDevice("auto")->ToString(), "cuda:0");
+  }
   const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, {.device = "auto"}, 1);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);

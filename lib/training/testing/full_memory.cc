@@ -5,6 +5,7 @@
 
 #include "lib/training/torch_device.h"
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -58,7 +59,13 @@ FullMemory::FullMemory(const Device& device, int allocations) : taken_(std::make
 }
 
 FullMemory::~FullMemory() {
-  if (taken_->usual != nullptr) c10::SetCPUAllocator(taken_->usual);
+  if (taken_->usual != nullptr) {
+    c10::SetCPUAllocator(taken_->usual);
+    return;
+  }
+  // Back to the driver: what CUDA itself takes at the first use of a kernel does not come from LibTorch's cache.
+  taken_->blocks.clear();
+  c10::getDeviceAllocator(c10::DeviceType::CUDA)->emptyCache();
 }
 
 }  // namespace troupe::training

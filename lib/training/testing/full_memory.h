@@ -7,9 +7,9 @@
 
 namespace troupe::training {
 
-/// While it lives, LibTorch has no memory on a device. On CUDA the memory is taken, all but a MiB or so, and
-/// `allocations` is not used; on the CPU the allocation after the next `allocations` fails with what a full GPU throws,
-/// and so does each one after it.
+/// While it lives, LibTorch has no memory on a device. On CUDA the memory is taken, all but a MiB or so, so that the
+/// first allocation fails, and `allocations` is not used; on the CPU the allocation after the next `allocations` fails
+/// with what a full GPU throws, and so does each one after it.
 class FullMemory {
  public:
   FullMemory(const Device& device, int allocations);

@@ -6,6 +6,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/training/device.h"
+#include <gtest/gtest.h>
 
 namespace troupe::training {
 
@@ -21,5 +22,13 @@ inline Device TestDevice() {
   }();
   return device;
 }
+
+/// LibTorch decides with its first backward pass, on any device, whether there is CUDA: the device is opened before any
+/// test.
+class OpenTestDevice : public testing::Environment {
+ public:
+  void SetUp() override { TestDevice(); }
+};
+inline testing::Environment* const kOpenTestDevice = testing::AddGlobalTestEnvironment(new OpenTestDevice);
 
 }  // namespace troupe::training
