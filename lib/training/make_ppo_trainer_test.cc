@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/policy/testing.h"
 #include "lib/training/testing/random_batch.h"
+#include "lib/training/testing/small_update.h"
 #include "lib/training/testing/test_device.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,27 +16,14 @@ namespace troupe::training {
 namespace {
 
 const policy::PolicySlot kSlot(0);
-const std::vector<int64_t> kSegments = {7, 9, 5, 12, 4, 8, 10};  // 55 rows
 const DeviceOptions kCpu = {.device = "cpu", .num_threads = 2};
-
-PpoOptions Options() {
-  PpoOptions options;
-  options.learning_rate = {1e-3, 1e-3, 0};
-  options.num_epochs = 3;
-  options.minibatch_size = 16;
-  return options;
-}
-
-learner::UpdateContext Context(int64_t iteration) {
-  return {.seed = 3, .iteration = iteration, .env_steps = 0, .next_version = {1, iteration + 1}};
-}
 
 TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
   for (const CpuBackend backend : {CpuBackend::kAuto, CpuBackend::kLibTorch}) {
-    const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, kCpu, 1, backend);
+    const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {SmallUpdateOptions()}, kCpu, 1, backend);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
-    RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
-    const auto reports = (*trainer)->Update(batch.batch, Context(0));
+    RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
+    const auto reports = (*trainer)->Update(batch.batch, SmallUpdateContext(0));
     ASSERT_TRUE(reports.ok()) << reports.status();
     EXPECT_EQ(reports->at(0).minibatch_steps, 12);
     EXPECT_TRUE((*(*trainer)->Snapshot(kSlot))->Validate(policy::SmallSpecForTesting()).ok());
@@ -44,17 +32,17 @@ TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
 
 TEST(MakePpoTrainerTest, SameBitsWithLibTorchAndAfterAResume) {
   const auto make = [](uint64_t seed) {
-    return *MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, kCpu, seed, CpuBackend::kLibTorch);
+    return *MakePpoTrainer({policy::SmallSpecForTesting()}, {SmallUpdateOptions()}, kCpu, seed, CpuBackend::kLibTorch);
   };
-  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   const auto whole = make(1);
   const auto half = make(1);
-  ASSERT_TRUE(whole->Update(batch.batch, Context(0)).ok());
-  ASSERT_TRUE(half->Update(batch.batch, Context(0)).ok());
+  ASSERT_TRUE(whole->Update(batch.batch, SmallUpdateContext(0)).ok());
+  ASSERT_TRUE(half->Update(batch.batch, SmallUpdateContext(0)).ok());
   const auto resumed = make(2);
   ASSERT_TRUE(resumed->ImportState(*half->ExportState(kSlot), kSlot).ok());
-  ASSERT_TRUE(whole->Update(batch.batch, Context(1)).ok());
-  ASSERT_TRUE(resumed->Update(batch.batch, Context(1)).ok());
+  ASSERT_TRUE(whole->Update(batch.batch, SmallUpdateContext(1)).ok());
+  ASSERT_TRUE(resumed->Update(batch.batch, SmallUpdateContext(1)).ok());
   EXPECT_EQ(whole->ExportState(kSlot)->parameters, resumed->ExportState(kSlot)->parameters);
   EXPECT_EQ(whole->ExportState(kSlot)->adam_exp_avg_sq, resumed->ExportState(kSlot)->adam_exp_avg_sq);
 }
@@ -63,12 +51,12 @@ TEST(MakePpoTrainerTest, ActivationsThatOnlyLibTorchHas) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   for (const policy::Activation activation : {policy::Activation::kGelu, policy::Activation::kSilu}) {
     spec.model.activation = activation;
-    EXPECT_EQ(MakePpoTrainer({spec}, {Options()}, kCpu, 1, CpuBackend::kFused).status().code(),
+    EXPECT_EQ(MakePpoTrainer({spec}, {SmallUpdateOptions()}, kCpu, 1, CpuBackend::kFused).status().code(),
               absl::StatusCode::kUnimplemented);
-    const auto trainer = MakePpoTrainer({spec}, {Options()}, kCpu, 1);
+    const auto trainer = MakePpoTrainer({spec}, {SmallUpdateOptions()}, kCpu, 1);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
-    RandomBatch batch(spec, kSegments, 1);
-    const auto reports = (*trainer)->Update(batch.batch, Context(0));
+    RandomBatch batch(spec, kSmallUpdateSegments, 1);
+    const auto reports = (*trainer)->Update(batch.batch, SmallUpdateContext(0));
     ASSERT_TRUE(reports.ok()) << reports.status();
     EXPECT_EQ(reports->at(0).minibatch_steps, 12);
   }
@@ -81,21 +69,22 @@ TEST(MakePpoTrainerTest, LibTorchTrainsSmallPoliciesSideBySide) {
   learner::TrainBatch all;
   for (int32_t p = 0; p < kPolicies; ++p) {
     specs[p].id = policy::PolicyId(absl::StrCat("p", p));
-    batches.push_back(std::make_unique<RandomBatch>(specs[p], kSegments, static_cast<uint64_t>(p) + 1));
+    batches.push_back(std::make_unique<RandomBatch>(specs[p], kSmallUpdateSegments, static_cast<uint64_t>(p) + 1));
     batches.back()->rows().policy = policy::PolicySlot(p);
     all.policies.push_back(batches.back()->rows());
   }
   const auto make = [&] {
     const DeviceOptions device = {.device = "cpu", .num_threads = 2};
-    return *MakePpoTrainer(specs, std::vector<PpoOptions>(kPolicies, Options()), device, 1, CpuBackend::kLibTorch);
+    return *MakePpoTrainer(specs, std::vector<PpoOptions>(kPolicies, SmallUpdateOptions()), device, 1,
+                           CpuBackend::kLibTorch);
   };
   const auto stacked = make();
   const auto again = make();
   const auto one_by_one = make();
   for (int64_t iteration = 0; iteration < 2; ++iteration) {
-    ASSERT_TRUE(stacked->Update(all, Context(iteration)).ok());
-    ASSERT_TRUE(again->Update(all, Context(iteration)).ok());
-    for (const auto& batch : batches) ASSERT_TRUE(one_by_one->Update(batch->batch, Context(iteration)).ok());
+    ASSERT_TRUE(stacked->Update(all, SmallUpdateContext(iteration)).ok());
+    ASSERT_TRUE(again->Update(all, SmallUpdateContext(iteration)).ok());
+    for (const auto& batch : batches) ASSERT_TRUE(one_by_one->Update(batch->batch, SmallUpdateContext(iteration)).ok());
   }
   for (int32_t p = 0; p < kPolicies; ++p) {
     const std::vector<float> a = stacked->ExportState(policy::PolicySlot(p))->parameters;
@@ -134,10 +123,10 @@ TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
   if (TestDevice().is_cuda()) {
     EXPECT_EQ(ResolveDevice("auto")->ToString(), "cuda:0");
   }
-  const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {Options()}, {.device = "auto"}, 1);
+  const auto trainer = MakePpoTrainer({policy::SmallSpecForTesting()}, {SmallUpdateOptions()}, {.device = "auto"}, 1);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
-  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
-  EXPECT_TRUE((*trainer)->Update(batch.batch, Context(0)).ok());
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
+  EXPECT_TRUE((*trainer)->Update(batch.batch, SmallUpdateContext(0)).ok());
 }
 
 TEST(DeviceTest, AllocatorsGiveAlignedMemory) {

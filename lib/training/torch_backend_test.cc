@@ -12,6 +12,7 @@
 #include "lib/training/ppo_trainer.h"
 #include "lib/training/testing/full_memory.h"
 #include "lib/training/testing/random_batch.h"
+#include "lib/training/testing/small_update.h"
 #include "lib/training/testing/test_device.h"
 #include "lib/training/torch_status.h"
 #include <ATen/record_function.h>
@@ -24,26 +25,13 @@ namespace {
 using testing::HasSubstr;
 
 const policy::PolicySlot kSlot(0);
-const std::vector<int64_t> kSegments = {7, 9, 5, 12, 4, 8, 10};  // 55 rows
-
-PpoOptions Options() {
-  PpoOptions options;
-  options.learning_rate = {1e-3, 1e-3, 0};
-  options.num_epochs = 3;
-  options.minibatch_size = 16;
-  return options;
-}
-
-learner::UpdateContext Context(int64_t iteration) {
-  return {.seed = 3, .iteration = iteration, .env_steps = 0, .next_version = {1, iteration + 1}};
-}
 
 /// Both paths, the device's on the device that is tested.
 class TorchBackendTest : public testing::TestWithParam<TorchPath> {
  protected:
   static Device Place() { return GetParam() == TorchPath::kHost ? Device{} : TestDevice(); }
 
-  static std::unique_ptr<PpoTrainer> Make(const PpoOptions& options = Options()) {
+  static std::unique_ptr<PpoTrainer> Make(const PpoOptions& options = SmallUpdateOptions()) {
     const auto team = std::make_shared<ThreadTeam>(2);
     const auto make = [team](const policy::PolicySpec& spec) {
       return MakeTorchBackend(spec, Place(), GetParam(), team);
@@ -54,12 +42,12 @@ class TorchBackendTest : public testing::TestWithParam<TorchPath> {
 
 TEST_P(TorchBackendTest, SkipsWhatIsNotFinite) {
   const auto trainer = Make();
-  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
-  RandomBatch bad(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
+  RandomBatch bad(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   bad.rewards[3] = std::numeric_limits<float>::infinity();
-  ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+  ASSERT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(0)).ok());
   const policy::PolicyState before = *trainer->ExportState(kSlot);
-  const auto reports = trainer->Update(bad.batch, Context(1));
+  const auto reports = trainer->Update(bad.batch, SmallUpdateContext(1));
   ASSERT_TRUE(reports.ok()) << reports.status();
   EXPECT_EQ(reports->at(0).minibatch_steps, 0);
   EXPECT_EQ(reports->at(0).skipped_steps, 12);
@@ -74,40 +62,41 @@ TEST_P(TorchBackendTest, SkipsWhatIsNotFinite) {
 
 TEST_P(TorchBackendTest, SkipsAFirstStep) {
   const auto trainer = Make();
-  RandomBatch bad(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch bad(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   bad.rewards[3] = std::numeric_limits<float>::quiet_NaN();
   const policy::PolicyState before = *trainer->ExportState(kSlot);
-  ASSERT_TRUE(trainer->Update(bad.batch, Context(0)).ok());
+  ASSERT_TRUE(trainer->Update(bad.batch, SmallUpdateContext(0)).ok());
   EXPECT_EQ(trainer->ExportState(kSlot)->parameters, before.parameters);
   EXPECT_EQ(trainer->ExportState(kSlot)->adam_steps, 0);
 }
 
 TEST_P(TorchBackendTest, TrainsOnTheSameBitsAfterAResume) {
-  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   const auto whole = Make();
-  ASSERT_TRUE(whole->Update(batch.batch, Context(0)).ok());
+  ASSERT_TRUE(whole->Update(batch.batch, SmallUpdateContext(0)).ok());
   const auto resumed = Make();
   ASSERT_TRUE(resumed->ImportState(*whole->ExportState(kSlot), kSlot).ok());
-  ASSERT_TRUE(whole->Update(batch.batch, Context(1)).ok());
-  ASSERT_TRUE(resumed->Update(batch.batch, Context(1)).ok());
+  ASSERT_TRUE(whole->Update(batch.batch, SmallUpdateContext(1)).ok());
+  ASSERT_TRUE(resumed->Update(batch.batch, SmallUpdateContext(1)).ok());
   policy::ExpectSameBits(*whole->ExportState(kSlot), *resumed->ExportState(kSlot));
 }
 
 TEST_P(TorchBackendTest, MemoryThatEndsInMidUpdateFailsTheUpdateAlone) {
   const std::vector<int64_t> segments(2000, 10);
-  PpoOptions options = Options();
+  PpoOptions options = SmallUpdateOptions();
   options.minibatch_size = 10000;
   RandomBatch batch(policy::SmallSpecForTesting(), segments, 1);
   const auto trainer = Make(options);
   const auto undisturbed = Make(options);
-  for (const auto& each : {trainer.get(), undisturbed.get()}) ASSERT_TRUE(each->Update(batch.batch, Context(0)).ok());
+  for (const auto& each : {trainer.get(), undisturbed.get()})
+    ASSERT_TRUE(each->Update(batch.batch, SmallUpdateContext(0)).ok());
   const policy::PolicyState before = *trainer->ExportState(kSlot);
   int failed = 0;
   // On the CPU another allocation fails each time: while loading, in the values, in a step, at its end. A GPU is full
   // from the start of the update.
   for (const int allocations : {0, 3, 20, 100, 200}) {
     const FullMemory full(Place(), allocations);
-    const absl::Status status = trainer->Update(batch.batch, Context(1)).status();
+    const absl::Status status = trainer->Update(batch.batch, SmallUpdateContext(1)).status();
     if (status.ok()) continue;
     ++failed;
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
@@ -117,8 +106,8 @@ TEST_P(TorchBackendTest, MemoryThatEndsInMidUpdateFailsTheUpdateAlone) {
   }
   EXPECT_EQ(failed, 5);
   // With memory again the update is the one that it would have been.
-  ASSERT_TRUE(trainer->Update(batch.batch, Context(1)).ok());
-  ASSERT_TRUE(undisturbed->Update(batch.batch, Context(1)).ok());
+  ASSERT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(1)).ok());
+  ASSERT_TRUE(undisturbed->Update(batch.batch, SmallUpdateContext(1)).ok());
   policy::ExpectSameBits(*undisturbed->ExportState(kSlot), *trainer->ExportState(kSlot));
 }
 
@@ -163,9 +152,9 @@ class Waits {
 
 TEST_P(TorchBackendTest, OnlyTheHostsPathAsksForNumbersInAStep) {
   const auto trainer = Make();
-  RandomBatch batch(policy::SmallSpecForTesting(), kSegments, 1);
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   const Waits waits;
-  ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+  ASSERT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(0)).ok());
   if (GetParam() == TorchPath::kHost) {
     EXPECT_FALSE(waits.seen().empty());
   } else {
