@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/programs.h"
@@ -11,14 +12,15 @@
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
+using troupe::base::ExitCode;
 
-int Fail(const std::string& message, int code) {
+int Fail(const std::string& message, ExitCode code) {
   std::fflush(stdout);
   std::fprintf(stderr, "troupe: error: %s\n", message.c_str());
-  return code;
+  return static_cast<int>(code);
 }
+
+int Fail(const absl::Status& status) { return Fail(std::string(status.message()), troupe::base::ExitCodeOf(status)); }
 
 }  // namespace
 
@@ -27,7 +29,7 @@ int main(int argc, char** argv) {
   // The learner is another program with flags of its own; they are passed on as they are.
   if (argc >= 2 && std::string(argv[1]) == "learner") {
     const absl::Status status = troupe::services::ExecLearner({argv + 2, argv + argc});
-    return Fail(std::string(status.message()), kFailed);
+    return Fail(status);
   }
 
   CLI::App app{
@@ -56,9 +58,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return Fail(std::string(error.what()) + "\nRun with --help for more.", kUsage);
+    return Fail(std::string(error.what()) + "\nRun with --help for more.", ExitCode::kUsage);
   }
   const absl::StatusOr<int> code = action();
-  if (!code.ok()) return Fail(std::string(code.status().message()), kFailed);
+  if (!code.ok()) return Fail(code.status());
   return *code;
 }

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <string>
 
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/env/registry.h"
 #include "lib/envs/register_all.h"
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
   }
   if (!flags.ok()) {
     std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(flags.status().message()).c_str());
-    return 2;
+    return static_cast<int>(troupe::base::ExitCode::kUsage);
   }
   troupe::base::InitLogging("learner", flags->log_level);
   troupe::services::DrainSignals::Install();
@@ -27,7 +28,6 @@ int main(int argc, char** argv) {
   const absl::Status status = troupe::services::RunLearner(*flags, registry);
   if (!status.ok()) {
     std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
-    return 1;
   }
-  return 0;
+  return static_cast<int>(troupe::base::ExitCodeOf(status));
 }

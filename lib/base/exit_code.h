@@ -1,0 +1,22 @@
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace troupe::base {
+
+/// How a program of ours ends (docs/cli.md). A shell, a supervisor or a container's restart policy decides by it.
+enum class ExitCode : int {
+  kDone = 0,           ///< also SIGTERM or a drain, in order
+  kFailed = 1,         ///< another try may end differently
+  kUsage = 2,          ///< wrong use of the command line
+  kDeaf = 70,          ///< the watchdog found that the process does not answer at its own port
+  kRefused = 78,       ///< no other try ends differently before somebody changes something: nothing was begun
+  kInterrupted = 130,  ///< SIGINT, in order
+};
+
+/// `status` with the code that the program is to end with. Further words added with a new Status lose it.
+absl::Status WithExitCode(absl::Status status, ExitCode code);
+/// kDone for OK, the code that `status` was given, else kFailed.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+}  // namespace troupe::base

@@ -1,0 +1,26 @@
+#include "lib/base/exit_code.h"
+
+#include "absl/status/statusor.h"
+#include "lib/base/status_macros.h"
+#include <gtest/gtest.h>
+
+namespace troupe::base {
+namespace {
+
+absl::StatusOr<int> Refused() { return WithExitCode(absl::FailedPreconditionError("no"), ExitCode::kRefused); }
+
+absl::Status PassedOn() {
+  TROUPE_ASSIGN_OR_RETURN(const int value, Refused());
+  return value == 0 ? absl::OkStatus() : absl::InternalError("");
+}
+
+TEST(ExitCodeTest, IsThatOfTheStatusHoweverFarItTravels) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), ExitCode::kDone);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(PassedOn()), ExitCode::kRefused);
+  EXPECT_EQ(PassedOn().message(), "no");
+  EXPECT_EQ(ExitCodeOf(WithExitCode(absl::OkStatus(), ExitCode::kDeaf)), ExitCode::kDone);
+}
+
+}  // namespace
+}  // namespace troupe::base
