@@ -187,14 +187,14 @@ void Run(const std::string& query_listen, const std::string& bare_listen, int ca
   BareService service(reply.SerializeAsString());
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
-  const auto bare = rpc::StartListening(builder, {bare_listen}, {});
+  auto bare = rpc::StartListening(builder, {bare_listen}, {});
   TROUPE_CHECK(bare.ok());
   const Child client(
-      {"client", (*server)->addresses()[0], bare->addresses[0], absl::StrCat(calls), absl::StrCat(rounds)});
+      {"client", (*server)->addresses()[0], bare->addresses()[0], absl::StrCat(calls), absl::StrCat(rounds)});
   siginfo_t end{};
   // Child reaps it.
   TROUPE_CHECK(waitid(P_PID, static_cast<id_t>(client.pid()), &end, WEXITED | WNOWAIT) == 0 && end.si_status == 0);
-  bare->server->Shutdown();
+  bare->Shutdown(std::chrono::system_clock::now());
 }
 
 int Main(int argc, char** argv) {

@@ -86,14 +86,12 @@ class LearnerServerImpl final : public LearnerServer {
     builder.RegisterService(&weights_service_);
     builder.RegisterService(&control_service_);
     builder.RegisterService(&query_service_);
-    TROUPE_ASSIGN_OR_RETURN(ListeningServer listening, StartListening(builder, options_.addresses, options_.security));
-    server_ = std::move(listening.server);
-    addresses_ = std::move(listening.addresses);
+    TROUPE_ASSIGN_OR_RETURN(listening_, StartListening(builder, options_.addresses, {.security = options_.security}));
     return absl::OkStatus();
   }
 
   WeightBus& weights() override { return bus_; }
-  std::vector<std::string> addresses() const override { return addresses_; }
+  std::vector<std::string> addresses() const override { return listening_.addresses(); }
   void Tick() override { registry_.CheckProgress(clock_->SteadyNow()); }
   int64_t num_streams() const override { return static_cast<int64_t>(registry_.size()); }
 
@@ -103,12 +101,11 @@ class LearnerServerImpl final : public LearnerServer {
       if (shut_down_) return;
       shut_down_ = true;
     }
-    if (server_ == nullptr) return;
+    if (!listening_.serving()) return;
     registry_.EndAll(absl::UnavailableError("the learner is going down"));
     // Those whose peer does not read are cancelled by the deadline; Shutdown returns when every call is done.
     registry_.AwaitEmpty(timeout);
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
-    server_->Wait();
+    listening_.Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     registry_.AwaitEmpty(absl::Seconds(10));
   }
 
@@ -138,12 +135,11 @@ class LearnerServerImpl final : public LearnerServer {
   WeightsService weights_service_;
   ControlService control_service_;
   QueryService query_service_;
-  std::vector<std::string> addresses_;
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<sample::WorkerId, std::weak_ptr<ServedStream>> stream_of_worker_ ABSL_GUARDED_BY(mutex_);
   /// Last, so that it is gone before anything it calls.
-  std::unique_ptr<grpc::Server> server_;
+  ListeningServer listening_;
 };
 
 }  // namespace

@@ -1,26 +1,55 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lib/rpc/connection_acceptor.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 namespace troupe::rpc {
 
-/// A server that listens.
-struct ListeningServer {
-  std::unique_ptr<grpc::Server> server;
-  std::vector<std::string> addresses;  ///< as given, with the port that port 0 became
+/// Who may come to a server beyond what its addresses say.
+struct ListenOptions {
+  TransportSecurity security;
+  /// Unix sockets: only the user that this process runs as, and root. Always so at abstract sockets, which no file's
+  /// permissions protect.
+  bool same_user_only = false;
+};
+
+/// A server that listens. Its connections are accepted by a thread of ours and served by gRPC's. Destroying it shuts it
+/// down.
+class ListeningServer {
+ public:
+  ListeningServer() = default;
+  ~ListeningServer() { Shutdown(std::chrono::system_clock::now()); }
+  ListeningServer(ListeningServer&&) = default;
+  ListeningServer& operator=(ListeningServer&&) = default;
+
+  /// As given, with the port that port 0 became.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  bool serving() const { return server_ != nullptr; }
+  /// Takes no new connections and calls, waits for those it holds until `deadline`, then cancels them. Blocks until
+  /// every call is done. Idempotent; one thread at a time.
+  void Shutdown(std::chrono::system_clock::time_point deadline);
+
+ private:
+  friend absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder,
+                                                        const std::vector<std::string>& addresses,
+                                                        const ListenOptions& options);
+  std::vector<std::string> addresses_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;  ///< after the server, to which it hands over
 };
 
 /// Starts `builder`, whose services are registered, at `addresses` with the settings that every server has.
 /// ALREADY_EXISTS: an address is in use; FAILED_PRECONDITION: plain text on the network without its flag;
-/// INVALID_ARGUMENT, PERMISSION_DENIED: no such address here, or none.
+/// INVALID_ARGUMENT, PERMISSION_DENIED: no such address here, or none; RESOURCE_EXHAUSTED: no file descriptor is left.
 absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, const std::vector<std::string>& addresses,
-                                               const TransportSecurity& security);
+                                               const ListenOptions& options);
 
 }  // namespace troupe::rpc

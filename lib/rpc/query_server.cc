@@ -12,15 +12,12 @@ absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vecto
   auto server = std::unique_ptr<QueryServer>(new QueryServer(queries));
   grpc::ServerBuilder builder;
   builder.RegisterService(&server->service_);
-  TROUPE_ASSIGN_OR_RETURN(server->listening_, StartListening(builder, addresses, security));
+  TROUPE_ASSIGN_OR_RETURN(server->listening_, StartListening(builder, addresses, {.security = security}));
   return server;
 }
 
 void QueryServer::Shutdown(absl::Duration timeout) {
-  if (listening_.server == nullptr) return;
-  listening_.server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
-  listening_.server->Wait();
-  listening_.server.reset();
+  listening_.Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
 }
 
 }  // namespace troupe::rpc

@@ -25,7 +25,7 @@ class QueryServer {
   ~QueryServer() { Shutdown(absl::ZeroDuration()); }
 
   /// As given, with the port that port 0 became.
-  const std::vector<std::string>& addresses() const { return listening_.addresses; }
+  const std::vector<std::string>& addresses() const { return listening_.addresses(); }
   /// Takes no new calls, answers those it holds, and cancels after `timeout` who has not read its answer. Blocks until
   /// then. Idempotent; one thread at a time.
   void Shutdown(absl::Duration timeout);

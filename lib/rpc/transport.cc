@@ -1,14 +1,6 @@
 #include "lib/rpc/transport.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -58,72 +50,6 @@ void SharedArguments(SetInt set) {
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-absl::Status ListenError(const Address& address, int error) {
-  const std::string what = absl::StrCat("cannot listen at ", address.text, ": ");
-  switch (error) {
-    case EADDRINUSE:
-      return absl::AlreadyExistsError(absl::StrCat(what, "the address is in use by another process"));
-    case EACCES:
-      return absl::PermissionDeniedError(absl::StrCat(what, "permission denied"));
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(what, std::strerror(error)));
-  }
-}
-
-/// A descriptor that closes itself.
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-absl::Status CheckUnixIsFree(const Address& address) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  const bool abstract = address.kind == Address::Kind::kAbstract;
-  std::memcpy(name.sun_path + (abstract ? 1 : 0), address.path.data(), address.path.size());
-  const socklen_t bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.path.size() + 1);
-  // Whether somebody answers: a socket file alone may be what a killed server left behind.
-  const Socket client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (client.fd() < 0) return ListenError(address, errno);
-  if (connect(client.fd(), reinterpret_cast<const sockaddr*>(&name), bytes) == 0)
-    return ListenError(address, EADDRINUSE);
-  const int error = errno;
-  if (error == ENOENT || error == ECONNREFUSED) return absl::OkStatus();
-  return ListenError(address, error);
-}
-
-absl::Status CheckTcpIsFree(const Address& address) {
-  if (address.port == 0) return absl::OkStatus();
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot listen at ", address.text, ": ", gai_strerror(error)));
-  }
-  absl::Status status;
-  for (const addrinfo* info = found; info != nullptr && status.ok(); info = info->ai_next) {
-    const Socket server(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (server.fd() < 0) continue;  // a family this machine does not have
-    // As gRPC does, or a connection in TIME_WAIT would count as a server.
-    const int on = 1;
-    setsockopt(server.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(server.fd(), info->ai_addr, info->ai_addrlen) != 0) status = ListenError(address, errno);
-  }
-  freeaddrinfo(found);
-  return status;
-}
-
 }  // namespace
 
 absl::Status CheckTransportPolicy(const Address& address, const TransportSecurity& security) {
@@ -155,15 +81,9 @@ void ApplyServerSettings(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(kHandshakeTimeout));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Milliseconds(kMinPingInterval));
-  // Two servers on one port would share its connections at random.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("troupe");
   quota.Resize(kServerMemoryBytes);
   builder.SetResourceQuota(quota);
-}
-
-absl::Status CheckAddressIsFree(const Address& address) {
-  return address.kind == Address::Kind::kTcp ? CheckTcpIsFree(address) : CheckUnixIsFree(address);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security) {

@@ -26,12 +26,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const Address& address,
                                                                                  const TransportSecurity& security);
 
-/// RELIABILITY's settings for every server: identity only, quotas, message and stream caps, keepalive, a port of its
-/// own; and large frames.
+/// RELIABILITY's settings for every server: identity only, quotas, message and stream caps, keepalive; and
+/// large frames.
 void ApplyServerSettings(grpc::ServerBuilder& builder);
-/// ALREADY_EXISTS when somebody else listens at `address`, INVALID_ARGUMENT or PERMISSION_DENIED when nobody can. gRPC
-/// says only that it failed, and would take a Unix socket from a living server. Call before building the server.
-absl::Status CheckAddressIsFree(const Address& address);
 
 /// A channel whose connection is not shared with other channels to the same address: samples, weights and control do
 /// not wait for each other. Does not block; connects with the first call.
