@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/parse_yaml.h"
 #include "lib/config/yaml_loader.h"
 #include "proto/troupe/v1/config.pb.h"
 
@@ -24,12 +25,9 @@ std::vector<policy::MappingRule> MappingRules(const v1::PolicyMapping& mapping) 
 absl::StatusOr<std::vector<policy::MappingRule>> ParsePolicyMapping(std::string_view yaml, std::string_view source,
                                                                     absl::Span<const std::string> agent_ids) {
   const std::string place(source);
+  TROUPE_ASSIGN_OR_RETURN(const YAML::Node parsed, ParseYaml(std::string(yaml), place, false));
   YAML::Node root;
-  try {
-    root["multi_agent"]["policy_mapping"] = YAML::Load(std::string(yaml));
-  } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(place, ": not valid YAML: ", base::LogSafe(error.msg)));
-  }
+  root["multi_agent"]["policy_mapping"] = parsed;
   v1::RunConfig config;
   PlaceMap places;
   TROUPE_RETURN_IF_ERROR(YamlLoader(place, "", &places).Load(root, &config));

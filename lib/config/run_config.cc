@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/parse_yaml.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_loader.h"
 #include "lib/config/yaml_writer.h"
@@ -30,32 +30,16 @@ std::shared_ptr<v1::RunConfig> MakeDefaults() {
   return config;
 }
 
-/// The documents of a YAML text; yaml-cpp throws, everything else here does not.
-absl::StatusOr<std::vector<YAML::Node>> ParseYaml(const std::string& text, const std::string& place, bool with_mark) {
-  try {
-    return YAML::LoadAll(text);
-  } catch (const YAML::Exception& error) {
-    const std::string at =
-        with_mark ? absl::StrCat(place, ":", error.mark.line + 1, ":", error.mark.column + 1) : place;
-    return absl::InvalidArgumentError(absl::StrCat(at, ": not valid YAML: ", base::LogSafe(error.msg)));
-  }
-}
-
 absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap* places, v1::RunConfig* config) {
   if (text.size() > kMaxConfigBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": is ", text.size(), " bytes long, expected at most ", kMaxConfigBytes));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": is longer than ", kMaxConfigBytes, " bytes"));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<YAML::Node> documents, ParseYaml(std::string(text), source, true));
-  if (documents.empty() || documents[0].IsNull()) {
+  TROUPE_ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(std::string(text), source, true));
+  if (document.IsNull()) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": is empty, expected a configuration with at least env: {name: ...}"));
   }
-  if (documents.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": holds ", documents.size(), " YAML documents, expected one"));
-  }
-  return YamlLoader(source, "", places).Load(documents[0], config);
+  return YamlLoader(source, "", places).Load(document, config);
 }
 
 /// "a.b=c" as {a: {b: c}}, so that an override goes the same way as a file.
@@ -66,14 +50,11 @@ absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConf
     return absl::InvalidArgumentError(absl::StrCat(place, ": got no value, expected key=value"));
   }
   if (text.size() > kMaxConfigBytes) return absl::InvalidArgumentError(absl::StrCat(place, ": is too long"));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<YAML::Node> values, ParseYaml(text.substr(equals + 1), place, false));
-  if (values.size() > 1)
-    return absl::InvalidArgumentError(absl::StrCat(place, ": got several YAML documents, expected a value"));
+  TROUPE_ASSIGN_OR_RETURN(YAML::Node node, ParseYaml(text.substr(equals + 1), place, false));
   const std::vector<std::string> parts = absl::StrSplit(text.substr(0, equals), '.');
   if (parts.size() > 16)
     return absl::InvalidArgumentError(
         absl::StrCat(place, ": the key has ", parts.size(), " parts, expected at most 16"));
-  YAML::Node node = values.empty() ? YAML::Node(YAML::NodeType::Null) : values[0];
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     YAML::Node outer(YAML::NodeType::Map);
     outer[*part] = node;
@@ -92,14 +73,16 @@ RunConfig::RunConfig() : proto_(MakeDefaults()), places_(std::make_shared<Places
 
 absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std::vector<std::string>& overrides) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {  // which opens, and reads as nothing
     return absl::NotFoundError(absl::StrCat(path, ": is a directory, expected a YAML file"));
   }
-  text << file.rdbuf();
-  TROUPE_ASSIGN_OR_RETURN(RunConfig config, FromYaml(text.str(), path, overrides));
+  // One byte more than is allowed says that there is more.
+  std::string text(kMaxConfigBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  TROUPE_ASSIGN_OR_RETURN(RunConfig config, FromYaml(text, path, overrides));
   config.AnchorPaths(path);
   return config;
 }

@@ -1,0 +1,135 @@
+// Writes the corpora that programs make (fragments, weights, tables, checkpoints) into the folder given; those of YAML
+// are files of examples/. Run again when a format grows, and commit what it wrote.
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_table.h"
+#include "lib/policy/testing.h"
+#include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/weight_codec.h"
+#include "lib/sample/testing/batch_maker.h"
+#include "lib/storage/checkpoint_format.h"
+#include "lib/storage/testing.h"
+#include "proto/troupe/v1/rollout.pb.h"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Bytes(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  TROUPE_CHECK(buffer.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  return bytes;
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void WriteFragments(const fs::path& folder) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const sample::BatchSchema schema = sample::RandomSchema(seed);
+    const auto batch = sample::MakeBatch(schema, sample::RandomRolloutOptions(schema, seed), 2, 3);
+    const auto encoded = rpc::EncodeFragment(seed + 1, batch);
+    TROUPE_CHECK(encoded.ok());
+    const std::string message = Bytes(encoded->message);
+    const auto how = static_cast<char>((seed << 4) | (seed << 1));
+    Write(folder / absl::StrCat("whole_", seed), how + message);
+    v1::WorkerMessage parts;
+    TROUPE_CHECK(parts.ParseFromString(message));
+    const std::string payload = parts.payload();
+    parts.clear_payload();
+    Write(folder / absl::StrCat("parts_", seed),
+          static_cast<char>(how | 1) + fuzz::AsPart(parts.SerializeAsString()) + payload);
+  }
+}
+
+void WriteWeights(const fs::path& folder) {
+  for (const bool normalizes : {false, true}) {
+    policy::PolicySpec spec = policy::SmallSpecForTesting();
+    spec.normalize_observations = normalizes;
+    auto snapshot = std::make_shared<policy::WeightSnapshot>();
+    snapshot->id = spec.id;
+    snapshot->version = {1, 2};
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), 0.5f);
+    if (normalizes) {
+      snapshot->observation_mean.assign(static_cast<size_t>(spec.observation_size()), 0.5f);
+      snapshot->observation_inverse_std.assign(static_cast<size_t>(spec.observation_size()), 2.0f);
+    }
+    const rpc::PublishedWeights published(policy::PolicySlot(0), 0, snapshot);
+    std::string text(1, static_cast<char>(normalizes ? 3 : 1));
+    for (const grpc::ByteBuffer& chunk : published.Chunks()) text += fuzz::AsPart(Bytes(chunk));
+    text += fuzz::AsPart(Bytes(rpc::EncodeAnnouncement({1, 2}, 1)));
+    Write(folder / (normalizes ? "normalized" : "plain"), text);
+  }
+}
+
+policy::PolicyTablePtr Table() {
+  policy::PolicySpec a = policy::SmallSpecForTesting();
+  a.id = policy::PolicyId("a");
+  policy::PolicySpec b = a;
+  b.id = policy::PolicyId("b");
+  auto table = policy::PolicyTable::Make(
+      {a, b}, {true, false}, {{"agent_0", {{a.id, 1.0}}}, {"*", {{a.id, 2.0}, {b.id, 1.0}}}}, {"agent_0", "agent_1"});
+  TROUPE_CHECK(table.ok());
+  return *table;
+}
+
+void WriteTables(const fs::path& folder) {
+  policy::PolicyTablePtr table = Table();
+  Write(folder / "first", policy::ToJson(*table));
+  policy::PolicySpec late = policy::SmallSpecForTesting();
+  late.id = policy::PolicyId("late");
+  table = *table->Add(late, true);
+  table = *table->SetMapping({{"*", {{late.id, 1.0}}}});
+  table = *table->Remove(policy::PolicyId("b"));
+  Write(folder / "changed", policy::ToJson(*table));
+}
+
+void WriteCheckpoints(const fs::path& folder) {
+  storage::FileSystem& files = storage::FileSystem::Posix();
+  const policy::PolicySpec spec = policy::SmallSpecForTesting();
+  for (const bool with_table : {false, true}) {
+    const storage::ScratchDirectory scratch;
+    learner::LearnerState state = storage::StateForTesting(spec, 100);
+    if (with_table) state.table = *policy::PolicyTable::Make({spec}, {true}, {{"*", {{spec.id, 1.0}}}}, {"agent_0"});
+    storage::CheckpointOptions options;
+    options.config_yaml = "seed: 1\n";
+    TROUPE_CHECK(storage::WriteCheckpointFiles(files, scratch.path(), state, {&spec, 1}, options).ok());
+    const std::string which = with_table ? "table" : "plain";
+    Write(folder / ("manifest_" + which), '\3' + ReadText(scratch.path() + "/manifest.json"));
+    Write(folder / ("weights_" + which), '\0' + ReadText(scratch.path() + "/policies.safetensors"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: write_corpus tests/fuzz/corpus\n");
+    return 2;
+  }
+  const std::filesystem::path folder(argv[1]);
+  troupe::WriteFragments(folder / "fragment");
+  troupe::WriteWeights(folder / "weights");
+  troupe::WriteTables(folder / "policy_table");
+  troupe::WriteCheckpoints(folder / "checkpoint");
+  return 0;
+}
