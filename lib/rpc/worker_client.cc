@@ -368,6 +368,11 @@ bool WorkerClient::ended() const {
   return ended_;
 }
 
+bool WorkerClient::joined() const {
+  base::MutexLock lock(&mutex_);
+  return joined_;
+}
+
 std::string WorkerClient::end_reason() const {
   base::MutexLock lock(&mutex_);
   return no_more_grants_ ? stop_reason_ : std::string(end_status_.message());
@@ -481,6 +486,7 @@ void WorkerClient::OnMessage(const ClientLink* link, const grpc::ByteBuffer& mes
   }
   if (valid) {
     OnLearnerMessage(parsed);
+    TellFirstAccepted();
   } else {
     base::MutexLock lock(&mutex_);
     EndLocked(absl::InvalidArgumentError("the learner sent bytes that are no LearnerMessage"));
@@ -580,6 +586,15 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
       break;  // a newer learner may send kinds that this worker does not know
   }
   changed_.NotifyAll();
+}
+
+void WorkerClient::TellFirstAccepted() {
+  {
+    base::MutexLock lock(&mutex_);
+    if (first_accepted_told_ || acks_.accepted == 0) return;
+    first_accepted_told_ = true;
+  }
+  if (options_.on_first_accepted) options_.on_first_accepted();
 }
 
 void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ struct WorkerClientOptions {
   base::Backoff::Options backoff;  ///< between tries
   /// From the start, or the loss of the learner, until it is taken to be gone for good.
   absl::Duration reconnect_timeout = absl::Minutes(5);
+  /// Called once, when the learner has accepted a fragment, by a thread of gRPC's; must not block. May be empty.
+  std::function<void()> on_first_accepted;
 };
 
 /// What the learner said at the (last) registration.
@@ -106,6 +109,8 @@ class WorkerClient final : public rollout::SampleSink,
   int64_t unacked_fragments() const;
   int64_t reconnects() const;
   bool ended() const;
+  /// Whether the learner is there: welcomed, and the stream stands.
+  bool joined() const;
   /// Why grants stopped or the client ended; empty while it goes on.
   std::string end_reason() const;
 
@@ -132,6 +137,8 @@ class WorkerClient final : public rollout::SampleSink,
   void OnLinkDone(const ClientLink* link, const absl::Status& status) override;
 
   void OnLearnerMessage(const v1::LearnerMessage& message);
+  /// Calls on_first_accepted when it is due.
+  void TellFirstAccepted();
   void OnWeightMessage(const grpc::ByteBuffer& message);
   void OnWelcomeLocked(const v1::Welcome& welcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Moves what the ack frees to `freed`, to be destroyed outside the lock.
@@ -192,6 +199,7 @@ class WorkerClient final : public rollout::SampleSink,
   size_t next_to_send_ ABSL_GUARDED_BY(mutex_) = 0;        ///< in retained_
   int64_t unacked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   AckCounters acks_ ABSL_GUARDED_BY(mutex_);
+  bool first_accepted_told_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The Weights stream.
   std::shared_ptr<ClientLink> weight_link_ ABSL_GUARDED_BY(mutex_);

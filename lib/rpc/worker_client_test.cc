@@ -46,6 +46,7 @@ class WorkerClientTest : public testing::Test {
     options.incarnation = 81;
     options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50)};
     options.reconnect_timeout = reconnect_timeout;
+    options.on_first_accepted = [this] { ++told_of_first_accepted_; };
     auto client = WorkerClient::Create(std::move(options), &base::Clock::Real());
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
@@ -78,6 +79,7 @@ class WorkerClientTest : public testing::Test {
                                             testing::UnitTest::GetInstance()->current_test_info()->name());
   std::vector<std::unique_ptr<FakeEndpoint>> endpoints_;
   std::unique_ptr<LearnerServer> server_;
+  std::atomic<int> told_of_first_accepted_{0};
   std::unique_ptr<WorkerClient> client_;
   std::thread io_thread_;
 };
@@ -139,6 +141,28 @@ TEST_F(WorkerClientTest, TheWholePath) {
   EXPECT_TRUE(client_->Drain(absl::Seconds(10)).ok());
   ASSERT_TRUE(endpoint.Await([](const auto& workers, const auto&) { return workers.at(1).leaves == 1; }));
   EXPECT_EQ(endpoint.worker(1).left_because, "done");
+}
+
+TEST_F(WorkerClientTest, TheFirstAcceptedFragmentIsToldOnce) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  EXPECT_TRUE(client_->joined());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  endpoint.set_auto_ack(false);
+  ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(endpoint.AwaitArrivals(1));
+  endpoint.worker(1).port->SendAck({1, 1, sample::Disposition::kStale, "too old"});
+  ASSERT_TRUE(Await([&] { return client_->acks().stale == 1; }));
+  EXPECT_EQ(told_of_first_accepted_, 0) << "a stale fragment is no accepted one";
+  endpoint.set_auto_ack(true);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Submit(Batch()).ok());
+  ASSERT_TRUE(Await([&] { return client_->acks().accepted == 3; }));
+  ASSERT_TRUE(Await([&] { return told_of_first_accepted_ > 0; }));
+  EXPECT_EQ(told_of_first_accepted_, 1);
+  server_ = nullptr;
+  EXPECT_TRUE(Await([&] { return !client_->joined(); }));
 }
 
 TEST_F(WorkerClientTest, OnlyTheLatestWeightsArePromised) {

@@ -16,7 +16,7 @@ namespace troupe::services {
 namespace {
 
 /// In the child, between fork and exec: system calls only. Writes errno to `error_fd` when it fails.
-[[noreturn]] void Become(char* const* argv, pid_t parent, int error_fd) {
+[[noreturn]] void Become(char* const* argv, pid_t parent, int error_fd, int inherited_fd) {
   setpgid(0, 0);  // a terminal's Ctrl-C reaches the parent alone, which decides
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);  // it died before the line above
@@ -25,6 +25,7 @@ namespace {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (inherited_fd >= 0) fcntl(inherited_fd, F_SETFD, 0);
   execv(argv[0], argv);
   const int error = errno;
   if (write(error_fd, &error, sizeof(error)) < 0) _exit(126);
@@ -38,7 +39,7 @@ std::string ChildExit::ToString() const {
   return absl::StrCat("exited with ", code);
 }
 
-absl::StatusOr<pid_t> StartChild(const std::vector<std::string>& command) {
+absl::StatusOr<pid_t> StartChild(const std::vector<std::string>& command, std::optional<int> inherited_fd) {
   std::vector<std::string> words = command;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -48,7 +49,7 @@ absl::StatusOr<pid_t> StartChild(const std::vector<std::string>& command) {
   std::fflush(stdout);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) Become(argv.data(), parent, pipe_fds[1]);
+  if (child == 0) Become(argv.data(), parent, pipe_fds[1], inherited_fd.value_or(-1));
   const int fork_error = errno;
   close(pipe_fds[1]);
   int exec_error = 0;

@@ -5,37 +5,49 @@
 
 #include "absl/time/time.h"
 #include "lib/base/backoff.h"
+#include "lib/base/exit_code.h"
 #include "services/cli/child_process.h"
 
 namespace troupe::services {
 
-/// Decides whether and when a worker that ended is started again. Pure: makes no call. Not thread-safe.
+/// Decides whether and when a worker that ended is started again. A life is fruitful when the learner accepted a
+/// fragment of it, else barren. Pure: makes no call. Not thread-safe.
 class RestartPolicy {
  public:
   struct Options {
-    base::Backoff::Options backoff{
-        .initial = absl::Milliseconds(50), .max = absl::Seconds(5), .multiplier = 2.0, .budget = absl::Seconds(30)};
-    /// One that lived so long was healthy: its delays and budget begin anew.
-    absl::Duration healthy_after = absl::Seconds(30);
+    /// Before a successor starts; begins anew after a fruitful life.
+    base::Backoff::Options backoff{.initial = absl::Milliseconds(50), .max = absl::Seconds(2), .multiplier = 2.0};
+    /// So many barren lives in a row are the last.
+    int max_barren_lives = 15;
   };
 
   RestartPolicy(Options options, uint64_t seed) : options_(options), backoff_(options.backoff, seed) {}
 
-  /// The worker ended after `lived`. How long to wait before its successor starts; nullopt: there is none, because it
-  /// left as it should (exit code 0) or because the budget is spent (spent()).
-  std::optional<absl::Duration> OnExit(const ChildExit& end, absl::Duration lived) {
-    if (end.ok()) return std::nullopt;
-    if (lived >= options_.healthy_after) backoff_.Reset();
-    const std::optional<absl::Duration> delay = backoff_.NextDelay();
-    spent_ = !delay.has_value();
-    return delay;
+  /// How long to wait before the successor of a worker that ended so starts; nullopt: there is none, because it left as
+  /// it should, or because another would end like it (gave_up()).
+  std::optional<absl::Duration> OnExit(const ChildExit& end, bool fruitful) {
+    if (end.in_order()) return std::nullopt;
+    if (fruitful) {
+      barren_lives_ = 0;
+      backoff_.Reset();
+    } else {
+      ++barren_lives_;
+    }
+    refused_ = end.Is(base::ExitCode::kRefused);
+    if (gave_up()) return std::nullopt;
+    return backoff_.NextDelay();
   }
-  bool spent() const { return spent_; }
+
+  bool gave_up() const { return refused_ || barren_lives_ >= options_.max_barren_lives; }
+  /// The last one said that a restart cannot mend it.
+  bool refused() const { return refused_; }
+  int barren_lives() const { return barren_lives_; }
 
  private:
   const Options options_;
   base::Backoff backoff_;
-  bool spent_ = false;
+  int barren_lives_ = 0;  ///< in a row
+  bool refused_ = false;
 };
 
 }  // namespace troupe::services

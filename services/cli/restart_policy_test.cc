@@ -5,48 +5,63 @@
 namespace troupe::services {
 namespace {
 
+constexpr ChildExit kKilled{.signal = 9};
+
 RestartPolicy::Options Options() {
   RestartPolicy::Options options;
-  options.backoff = {
-      .initial = absl::Milliseconds(100), .max = absl::Seconds(1), .multiplier = 2.0, .budget = absl::Seconds(5)};
-  options.healthy_after = absl::Seconds(10);
+  options.backoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(1), .multiplier = 2.0};
   return options;
 }
 
-TEST(RestartPolicyTest, KilledAndFailedWorkersAreStartedAgainUntilTheBudgetIsSpent) {
+TEST(RestartPolicyTest, FifteenBarrenLivesInARowAreTheLast) {
   RestartPolicy policy(Options(), 1);
-  absl::Duration sum;
-  int restarts = 0;
-  while (const std::optional<absl::Duration> delay = policy.OnExit({.signal = 9}, absl::ZeroDuration())) {
-    EXPECT_FALSE(policy.spent());
+  for (int life = 1; life < 15; ++life) {
+    const std::optional<absl::Duration> delay = policy.OnExit(kKilled, false);
+    ASSERT_TRUE(delay.has_value()) << life;
+    EXPECT_FALSE(policy.gave_up());
     EXPECT_LE(*delay, absl::Seconds(1));
-    sum += *delay;
-    ASSERT_LT(++restarts, 1000);
   }
-  EXPECT_TRUE(policy.spent());
-  EXPECT_LE(sum, absl::Seconds(5));
-  EXPECT_GE(restarts, 5);
+  EXPECT_EQ(policy.OnExit(kKilled, false), std::nullopt);
+  EXPECT_TRUE(policy.gave_up());
+  EXPECT_FALSE(policy.refused());
+}
+
+TEST(RestartPolicyTest, FruitfulLivesCostNothingAndTheirDelaysStaySmall) {
+  RestartPolicy policy(Options(), 1);
+  for (int i = 0; i < 1000; ++i) {
+    const std::optional<absl::Duration> delay = policy.OnExit(kKilled, true);
+    ASSERT_TRUE(delay.has_value()) << i;
+    EXPECT_LE(*delay, absl::Milliseconds(100));
+    EXPECT_GE(*delay, absl::Milliseconds(50)) << "a busy loop";
+  }
+}
+
+TEST(RestartPolicyTest, AFruitfulLifeForgivesTheBarrenOnesBeforeIt) {
+  RestartPolicy policy(Options(), 1);
+  for (int i = 1; i <= 1000; ++i) ASSERT_TRUE(policy.OnExit(kKilled, i % 15 == 0).has_value()) << i;
+}
+
+TEST(RestartPolicyTest, TheDefaultDelaysOfBarrenLivesAddUpToLessThanHalfAMinute) {
+  RestartPolicy policy({}, 1);
+  absl::Duration sum;
+  while (const std::optional<absl::Duration> delay = policy.OnExit({.code = 1}, false)) sum += *delay;
+  EXPECT_LT(sum, absl::Seconds(30));
+  EXPECT_GT(sum, absl::Seconds(5));
 }
 
 TEST(RestartPolicyTest, AWorkerThatLeftInOrderHasNoSuccessor) {
   RestartPolicy policy(Options(), 1);
-  EXPECT_EQ(policy.OnExit({}, absl::Seconds(1)), std::nullopt);
-  EXPECT_FALSE(policy.spent());
-  EXPECT_TRUE(policy.OnExit({.code = 1}, absl::Seconds(1)).has_value());
+  EXPECT_EQ(policy.OnExit({}, true), std::nullopt);
+  EXPECT_EQ(policy.OnExit({.code = 130}, false), std::nullopt);
+  EXPECT_FALSE(policy.gave_up());
+  EXPECT_TRUE(policy.OnExit({.code = 1}, false).has_value());
 }
 
-TEST(RestartPolicyTest, AHealthyLifeGivesAFullBudget) {
+TEST(RestartPolicyTest, AWorkerThatWasRefusedHasNoSuccessor) {
   RestartPolicy policy(Options(), 1);
-  for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(policy.OnExit({.signal = 9}, absl::Seconds(10)).has_value()) << i;
-  }
-}
-
-TEST(ChildExitTest, SaysHowItEnded) {
-  EXPECT_EQ((ChildExit{.code = 3}).ToString(), "exited with 3");
-  EXPECT_EQ((ChildExit{.signal = 9}).ToString(), "was killed by signal 9 (Killed)");
-  EXPECT_EQ((ChildExit{.signal = 9}).ShellCode(), 137);
-  EXPECT_EQ((ChildExit{.code = 3}).ShellCode(), 3);
+  EXPECT_EQ(policy.OnExit({.code = 78}, false), std::nullopt);
+  EXPECT_TRUE(policy.gave_up());
+  EXPECT_TRUE(policy.refused());
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   TROUPE_RETURN_IF_ERROR(RunPolicyServer(server, registry));
-  return 0;
+  return static_cast<int>(DrainSignals::CodeInOrder());
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "services/cli/death_words.h"
 
 namespace troupe::services {
 namespace {
@@ -25,7 +28,7 @@ bool Exists(const std::string& path) {
 
 Supervisor::Supervisor(Options options, base::Clock* clock) : options_(std::move(options)), clock_(clock) {
   sigemptyset(&signals_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) sigaddset(&signals_, signal);
   // Blocked, so that they are waited for and nothing runs in a handler.
   sigprocmask(SIG_BLOCK, &signals_, &old_mask_);
   for (int i = 0; i < options_.num_workers; ++i) {
@@ -51,39 +54,46 @@ Supervisor::~Supervisor() {
 }
 
 absl::StatusOr<int> Supervisor::Run() {
+  TROUPE_RETURN_IF_ERROR(reports_.Open());
+  memory_kills_ = KernelMemoryKills();
   TROUPE_ASSIGN_OR_RETURN(learner_, StartChild(options_.learner_command));
   for (;;) {
-    if (const std::optional<ChildExit> end = TryReap(learner_)) {
-      learner_ = 0;
-      EndWorkers(end->ok());
-      if (out_of_workers_) return absl::UnavailableError("no worker stays alive; the run can go on with --resume");
-      if (end->signal != 0) TROUPE_ERROR("the learner {}; the run can go on with --resume", end->ToString());
-      return end->ShellCode();
-    }
+    if (const std::optional<ChildExit> end = TryReap(learner_)) return AfterLearner(*end);
     if (!workers_started_ && Exists(options_.socket_path)) {
       workers_started_ = true;
       for (Worker& worker : workers_) TROUPE_RETURN_IF_ERROR(StartWorker(worker));
     }
     ReapWorkers();
-    if (stop_signals_ == 0) TROUPE_RETURN_IF_ERROR(StartDueWorkers());
-    if (workers_started_ && !workers_.empty() && stop_signals_ == 0 && !AnyWorkerRuns() && !AnyWorkerHasAFuture() &&
-        std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.policy->spent(); })) {
-      TROUPE_ERROR("every worker kept dying; the learner is asked to end");
-      out_of_workers_ = true;
-      stop_signals_ = 1;
-      kill(learner_, SIGTERM);
+    if (!draining_) {
+      TROUPE_RETURN_IF_ERROR(StartDueWorkers());
+      EndWithoutWorkers();
     }
     absl::Duration timeout = workers_started_ || workers_.empty() ? kIdlePoll : kSocketPoll;
     for (const Worker& worker : workers_) {
       if (worker.restart_at) timeout = std::min(timeout, *worker.restart_at - clock_->SteadyNow());
     }
-    if (AwaitSignal(std::max(timeout, absl::ZeroDuration()))) OnSignal();
+    if (const int signal = AwaitSignal(std::max(timeout, absl::ZeroDuration()))) OnSignal(signal);
   }
 }
 
+absl::StatusOr<int> Supervisor::AfterLearner(const ChildExit& end) {
+  learner_ = 0;
+  if (end.signal != 0 && at_once_signal_ == 0) {
+    TROUPE_ERROR("the learner {}; the run can go on with --resume", DeathWords(end, DeathContextSince(memory_kills_)));
+  }
+  EndWorkers(end.in_order());
+  if (at_once_signal_ != 0) return 128 + at_once_signal_;
+  if (out_of_workers_) return NoWorkerStays();
+  ended_in_order_ = end.in_order();
+  if (ended_in_order_ && first_signal_ == SIGINT) return static_cast<int>(base::ExitCode::kInterrupted);
+  return end.ShellCode();
+}
+
 absl::Status Supervisor::StartWorker(Worker& worker) {
-  TROUPE_ASSIGN_OR_RETURN(worker.pid, StartChild(options_.worker_command));
-  worker.started_at = clock_->SteadyNow();
+  std::vector<std::string> command = options_.worker_command;
+  command.insert(command.end(), {"--report-fd", absl::StrCat(reports_.worker_fd())});
+  TROUPE_ASSIGN_OR_RETURN(worker.pid, StartChild(command, reports_.worker_fd()));
+  worker.fruitful = false;
   worker.restart_at.reset();
   return absl::OkStatus();
 }
@@ -95,25 +105,53 @@ absl::Status Supervisor::StartDueWorkers() {
   return absl::OkStatus();
 }
 
+void Supervisor::NoteFruitfulLives() {
+  for (const pid_t pid : reports_.Take()) {
+    for (Worker& worker : workers_) {
+      if (worker.pid == pid) worker.fruitful = true;
+    }
+  }
+}
+
 void Supervisor::ReapWorkers() {
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    Worker& worker = workers_[i];
+  NoteFruitfulLives();
+  for (Worker& worker : workers_) {
     if (worker.pid == 0) continue;
     const std::optional<ChildExit> end = TryReap(worker.pid);
     if (!end) continue;
-    const pid_t pid = worker.pid;
-    worker.pid = 0;
-    const absl::Duration now = clock_->SteadyNow();
-    const std::optional<absl::Duration> delay = worker.policy->OnExit(*end, now - worker.started_at);
+    NoteFruitfulLives();  // what it reported before it died
+    const pid_t pid = std::exchange(worker.pid, 0);
+    const std::optional<absl::Duration> delay = worker.policy->OnExit(*end, worker.fruitful);
+    const std::string words = DeathWords(*end, DeathContextSince(memory_kills_));
     if (delay) {
-      worker.restart_at = now + *delay;
-      if (stop_signals_ == 0) {
-        TROUPE_WARN("worker {} {}; another starts in {} ms", pid, end->ToString(), absl::ToInt64Milliseconds(*delay));
+      worker.restart_at = clock_->SteadyNow() + *delay;
+      if (!draining_) {
+        TROUPE_WARN("worker {} {}; another starts in {} ms", pid, words, absl::ToInt64Milliseconds(*delay));
       }
-    } else if (worker.policy->spent()) {
-      TROUPE_ERROR("worker {} {}; it died too often and is not started again", pid, end->ToString());
+    } else if (worker.policy->refused()) {
+      TROUPE_ERROR("worker {} {}: a restart cannot mend that", pid, words);
+    } else if (worker.policy->gave_up()) {
+      TROUPE_ERROR("worker {} {}; it is not started again: of none of its last {} lives a fragment was accepted", pid,
+                   words, worker.policy->barren_lives());
     }
   }
+}
+
+void Supervisor::EndWithoutWorkers() {
+  if (!workers_started_ || workers_.empty() || AnyWorkerRuns() || AnyWorkerHasAFuture()) return;
+  if (std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.policy->gave_up(); })) {
+    return;
+  }
+  TROUPE_ERROR("no worker is left; the learner is asked to end");
+  out_of_workers_ = true;
+  DrainLearner();
+}
+
+absl::Status Supervisor::NoWorkerStays() const {
+  const absl::Status status = absl::UnavailableError("no worker stays alive; the run can go on with --resume");
+  const bool refused =
+      std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.policy->refused(); });
+  return refused ? base::WithExitCode(status, base::ExitCode::kRefused) : status;
 }
 
 bool Supervisor::AnyWorkerRuns() const {
@@ -125,15 +163,21 @@ bool Supervisor::AnyWorkerHasAFuture() const {
                      [](const Worker& worker) { return worker.restart_at.has_value(); });
 }
 
-void Supervisor::OnSignal() {
-  ++stop_signals_;
-  if (stop_signals_ == 1) {
-    // The learner drains: it takes what workers hand in, writes a checkpoint and tells them to leave.
-    TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
-    if (learner_ != 0) kill(learner_, SIGTERM);
-  } else {
+void Supervisor::OnSignal(int signal) {
+  if (signal == SIGQUIT || first_signal_ != 0) {
+    at_once_signal_ = signal;
     KillAll(SIGKILL);
+    return;
   }
+  first_signal_ = signal;
+  // The learner drains: it takes what workers hand in, writes a checkpoint and tells them to leave.
+  TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
+  DrainLearner();
+}
+
+void Supervisor::DrainLearner() {
+  draining_ = true;
+  if (learner_ != 0) kill(learner_, SIGTERM);
 }
 
 void Supervisor::KillAll(int signal) {
@@ -158,15 +202,15 @@ void Supervisor::EndWorkers(bool in_order) {
       }
       const absl::Duration left = deadline - clock_->SteadyNow();
       if (!AnyWorkerRuns() || left <= absl::ZeroDuration()) break;
-      if (AwaitSignal(left)) OnSignal();
+      if (const int stop = AwaitSignal(left)) OnSignal(stop);
     }
   }
 }
 
-bool Supervisor::AwaitSignal(absl::Duration timeout) {
+int Supervisor::AwaitSignal(absl::Duration timeout) {
   const timespec spec = absl::ToTimespec(timeout);
   const int signal = sigtimedwait(&signals_, nullptr, &spec);
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+  return signal == SIGCHLD || signal < 0 ? 0 : signal;
 }
 
 }  // namespace troupe::services

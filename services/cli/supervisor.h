@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "services/cli/child_process.h"
+#include "services/cli/life_reports.h"
 #include "services/cli/restart_policy.h"
 
 namespace troupe::services {
@@ -20,7 +21,10 @@ namespace troupe::services {
 ///
 /// States: starting (the learner's socket is not there) -> running -> draining (SIGINT, SIGTERM or SIGHUP came: the
 /// learner got SIGTERM) -> done (the learner ended; workers are given a grace, then SIGTERM, then SIGKILL). A
-/// second signal kills all. No child outlives Run, nor this process.
+/// second signal, or SIGQUIT, kills all. No child outlives Run, nor this process.
+///
+/// A worker is started with `--report-fd N` behind its command, and is started again as RestartPolicy says; the run ends
+/// when there is none left that is.
 class Supervisor {
  public:
   struct Options {
@@ -38,28 +42,38 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Blocks until every process has ended; the learner's exit code as a shell gives it. INTERNAL when a process cannot
-  /// be started; UNAVAILABLE when no worker stays alive.
+  /// Blocks until every process has ended; the learner's exit code as a shell gives it, but 130 for one that ended in
+  /// order after SIGINT, and 128 + the signal that ended everything at once. INTERNAL when a process cannot be started;
+  /// UNAVAILABLE when no worker stays alive, with kRefused when the workers said that a restart cannot mend it.
   absl::StatusOr<int> Run();
+  /// After Run: the learner did what it does at an end, a summary included.
+  bool ended_in_order() const { return ended_in_order_; }
 
  private:
   struct Worker {
-    pid_t pid = 0;  ///< 0: not running
-    absl::Duration started_at;
+    pid_t pid = 0;          ///< 0: not running
+    bool fruitful = false;  ///< the learner has accepted a fragment of this life
     std::optional<absl::Duration> restart_at;
     std::unique_ptr<RestartPolicy> policy;
   };
 
   absl::Status StartWorker(Worker& worker);
   absl::Status StartDueWorkers();
+  void NoteFruitfulLives();
   void ReapWorkers();
-  void OnSignal();
+  /// Asks the learner to end if no worker runs nor will.
+  void EndWithoutWorkers();
+  absl::Status NoWorkerStays() const;
+  /// What Run returns, once the learner is gone.
+  absl::StatusOr<int> AfterLearner(const ChildExit& end);
+  void OnSignal(int signal);
+  void DrainLearner();
   void KillAll(int signal);
   void KillWorkers(int signal);
   bool AnyWorkerRuns() const;
   bool AnyWorkerHasAFuture() const;
-  /// Waits for a signal (SIGCHLD included) for at most `timeout`; true when it asks us to stop.
-  bool AwaitSignal(absl::Duration timeout);
+  /// Waits for a signal (SIGCHLD included) for at most `timeout`; the one that asks us to stop, or 0.
+  int AwaitSignal(absl::Duration timeout);
   /// Ends the workers when the learner is gone; `in_order`: it told them to leave.
   void EndWorkers(bool in_order);
 
@@ -70,8 +84,13 @@ class Supervisor {
   pid_t learner_ = 0;
   std::vector<Worker> workers_;
   bool workers_started_ = false;
-  int stop_signals_ = 0;
+  LifeReports reports_;
+  std::optional<int64_t> memory_kills_;  ///< the kernel's, when Run began
+  bool draining_ = false;                ///< the learner was asked to end
   bool out_of_workers_ = false;
+  int first_signal_ = 0;   ///< that asked us to stop
+  int at_once_signal_ = 0; ///< that ended everything at once
+  bool ended_in_order_ = false;
 };
 
 }  // namespace troupe::services

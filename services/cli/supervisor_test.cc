@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "lib/base/exit_code.h"
 #include <gtest/gtest.h>
 
 namespace troupe::services {
@@ -39,8 +41,7 @@ class SupervisorTest : public testing::Test {
     options.worker_grace = absl::Milliseconds(200);
     options.restart.backoff = {.initial = absl::Milliseconds(1),
                                .max = absl::Milliseconds(5),
-                               .multiplier = 2.0,
-                               .budget = absl::Milliseconds(40)};
+                               .multiplier = 2.0};
     return options;
   }
 
@@ -75,6 +76,12 @@ class SupervisorTest : public testing::Test {
   std::string folder_;
 };
 
+/// Ends by itself when that many workers have begun.
+std::string LearnerUntilWorkers(int count) {
+  return absl::StrCat("trap 'exit 0' TERM; touch socket; while [ $(cat workers 2> /dev/null | wc -l) -lt ", count,
+                      " ]; do sleep 0.01; done");
+}
+
 // Ends when it is told to, as the learner does.
 constexpr char kLearner[] = "trap 'exit 0' TERM; echo $$ >> learner; touch socket; while :; do sleep 0.01; done";
 
@@ -96,7 +103,6 @@ TEST_F(SupervisorTest, KilledWorkersAreReplacedAndLeaveWithTheLearner) {
       "echo $$ >> workers; mkdir one 2> /dev/null && kill -9 $$; mkdir two 2> /dev/null && kill -9 $$; "
       "trap 'exit 0' TERM; while :; do sleep 0.01; done";
   Supervisor::Options options = Options(learner, worker, 2);
-  options.restart.backoff.budget = absl::Seconds(10);
   const absl::Time begin = absl::Now();
   {
     Supervisor supervisor(options, &base::Clock::Real());
@@ -108,11 +114,60 @@ TEST_F(SupervisorTest, KilledWorkersAreReplacedAndLeaveWithTheLearner) {
   for (pid_t pid = 0; workers >> pid;) EXPECT_FALSE(Lives(pid)) << pid;
 }
 
-TEST_F(SupervisorTest, WorkersThatKeepDyingEndTheRun) {
+TEST_F(SupervisorTest, FifteenBarrenLivesOfAWorkerEndTheRun) {
+  Supervisor supervisor(Options(kLearner, "echo $$ >> workers; exit 3", 1), &base::Clock::Real());
+  const absl::StatusOr<int> code = supervisor.Run();
+  EXPECT_EQ(code.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(base::ExitCodeOf(code.status()), base::ExitCode::kFailed);
+  EXPECT_EQ(Lines("workers"), 15);
+  EXPECT_FALSE(Lives(FirstPid("learner")));
+}
+
+TEST_F(SupervisorTest, ARunEndsWhenEveryWorkerWasGivenUp) {
   Supervisor supervisor(Options(kLearner, "echo $$ >> workers; exit 3", 2), &base::Clock::Real());
   EXPECT_EQ(supervisor.Run().status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_GT(Lines("workers"), 4);
-  EXPECT_FALSE(Lives(FirstPid("learner")));
+  EXPECT_EQ(Lines("workers"), 30);
+}
+
+// The first argument of a worker's script is the descriptor on which it tells that its life was fruitful.
+constexpr char kTell[] = "echo $$ > /proc/self/fd/$1; ";
+
+TEST_F(SupervisorTest, FruitfulLivesCostNothing) {
+  Supervisor supervisor(
+      Options(LearnerUntilWorkers(40), absl::StrCat("echo $$ >> workers; ", kTell, "kill -9 $$"), 1),
+      &base::Clock::Real());
+  const absl::StatusOr<int> code = supervisor.Run();
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+}
+
+TEST_F(SupervisorTest, AFruitfulLifeForgivesTheBarrenOnesBeforeIt) {
+  // Every fifteenth life is fruitful.
+  const std::string worker = absl::StrCat("echo $$ >> workers; [ $(( $(cat workers | wc -l) % 15 )) -ne 0 ] && exit 3; ",
+                                          kTell, "exit 3");
+  Supervisor supervisor(Options(LearnerUntilWorkers(50), worker, 1), &base::Clock::Real());
+  const absl::StatusOr<int> code = supervisor.Run();
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+}
+
+TEST_F(SupervisorTest, OneWorkersFruitIsNotAnothers) {
+  // The second of two workers waits for ever and is fruitful; the first one's lives are barren all the same.
+  const std::string worker = absl::StrCat("echo $$ >> workers; mkdir one 2> /dev/null && { ", kTell,
+                                          "while :; do sleep 0.01; done; }; echo $$ >> barren; exit 3");
+  const std::string learner =
+      "trap 'exit 0' TERM; touch socket; while [ $(cat barren 2> /dev/null | wc -l) -lt 15 ]; do sleep 0.01; done; "
+      "sleep 0.3";
+  Supervisor supervisor(Options(learner, worker, 2), &base::Clock::Real());
+  EXPECT_EQ(*supervisor.Run(), 0) << "a worker is left";
+  EXPECT_EQ(Lines("barren"), 15);
+}
+
+TEST_F(SupervisorTest, ARefusedWorkerIsNotStartedAgain) {
+  Supervisor supervisor(Options(kLearner, "echo $$ >> workers; exit 78", 2), &base::Clock::Real());
+  const absl::StatusOr<int> code = supervisor.Run();
+  EXPECT_EQ(base::ExitCodeOf(code.status()), base::ExitCode::kRefused) << code.status();
+  EXPECT_EQ(Lines("workers"), 2);
 }
 
 TEST_F(SupervisorTest, ASignalDrainsTheLearnerAndWorkersAreNotReplaced) {
@@ -129,6 +184,35 @@ TEST_F(SupervisorTest, ASignalDrainsTheLearnerAndWorkersAreNotReplaced) {
   EXPECT_EQ(Lines("workers"), 1);
 }
 
+TEST_F(SupervisorTest, AnInterruptInOrderIsItsOwnExitCode) {
+  Supervisor supervisor(Options(kLearner, "echo $$ >> workers; while :; do sleep 0.01; done", 1), &base::Clock::Real());
+  std::thread person([&] {
+    EXPECT_TRUE(AwaitLines("workers", 1));
+    kill(getpid(), SIGINT);
+  });
+  EXPECT_EQ(*supervisor.Run(), 130);
+  person.join();
+  EXPECT_TRUE(supervisor.ended_in_order());
+}
+
+TEST_F(SupervisorTest, ALearnersOwnCodesArePassedOn) {
+  for (const int code : {1, 70, 78}) {
+    Supervisor supervisor(Options(absl::StrCat("exit ", code), "", 0), &base::Clock::Real());
+    EXPECT_EQ(*supervisor.Run(), code);
+    EXPECT_FALSE(supervisor.ended_in_order());
+  }
+}
+
+TEST_F(SupervisorTest, WorkersOfAKilledLearnerAreToldAtOnce) {
+  // It waits for the learner to come back until it is told to leave.
+  const std::string worker = "trap 'echo told >> told; exit 0' TERM; echo $$ >> workers; while :; do sleep 0.01; done";
+  Supervisor::Options options = Options(absl::StrCat(LearnerUntilWorkers(2), "; kill -9 $$"), worker, 2);
+  options.worker_grace = absl::Minutes(10);  // who is not told waits so long
+  Supervisor supervisor(options, &base::Clock::Real());
+  EXPECT_EQ(*supervisor.Run(), 137);
+  EXPECT_EQ(Lines("told"), 2);
+}
+
 TEST_F(SupervisorTest, ASecondSignalKills) {
   const std::string learner =
       "trap 'echo got >> signals' TERM; echo $$ >> learner; touch socket; while :; do sleep 0.01; done";
@@ -140,10 +224,37 @@ TEST_F(SupervisorTest, ASecondSignalKills) {
     EXPECT_TRUE(AwaitLines("signals", 1));
     kill(getpid(), SIGINT);
   });
-  EXPECT_EQ(*supervisor.Run(), 137);
+  EXPECT_EQ(*supervisor.Run(), 130);
   person.join();
+  EXPECT_FALSE(supervisor.ended_in_order());
   EXPECT_FALSE(Lives(FirstPid("learner")));
   EXPECT_FALSE(Lives(FirstPid("workers")));
+}
+
+TEST_F(SupervisorTest, QuitLeavesNobodyBehind) {
+  // Neither leaves when it is asked to.
+  const std::string stay = "trap '' TERM; touch socket; while :; do sleep 0.01; done";
+  const pid_t parent = fork();
+  if (parent == 0) {
+    Supervisor supervisor(Options("echo $$ >> learner; " + stay, "echo $$ >> workers; " + stay, 2),
+                          &base::Clock::Real());
+    const absl::StatusOr<int> code = supervisor.Run();
+    _exit(code.value_or(1));
+  }
+  ASSERT_TRUE(AwaitLines("workers", 2));
+  kill(parent, SIGQUIT);
+  std::optional<ChildExit> end;
+  while (!end) end = TryReap(parent);
+  EXPECT_EQ(end->ToString(), "exited with 131");
+  std::ifstream workers(folder_ + "/workers");
+  for (pid_t pid = 0; workers >> pid;) EXPECT_FALSE(Lives(pid)) << pid;
+  EXPECT_FALSE(Lives(FirstPid("learner")));
+  // What this test must not leave behind itself, should it fail.
+  if (Lives(FirstPid("learner"))) kill(FirstPid("learner"), SIGKILL);
+  std::ifstream again(folder_ + "/workers");
+  for (pid_t pid = 0; again >> pid;) {
+    if (Lives(pid)) kill(pid, SIGKILL);
+  }
 }
 
 TEST_F(SupervisorTest, AProgramThatIsNotThereIsAnError) {

@@ -166,11 +166,13 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
   int code = 0;
+  bool in_order = false;
   {
     Supervisor supervisor(std::move(options), &base::Clock::Real());
     TROUPE_ASSIGN_OR_RETURN(code, supervisor.Run());
+    in_order = supervisor.ended_in_order();
   }
-  if (code == 0 && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
+  if (in_order && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
   return code;
 }
 

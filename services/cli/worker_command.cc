@@ -29,7 +29,7 @@ absl::StatusOr<int> Work(const Flags& flags) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   TROUPE_RETURN_IF_ERROR(RunWorker(worker, registry));
-  return 0;
+  return static_cast<int>(DrainSignals::CodeInOrder());
 }
 
 }  // namespace
@@ -48,6 +48,10 @@ void AddWorkerCommand(CLI::App& app, Action* action) {
                    "seconds after which a lost learner is gone for good")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
+  // For `troupe train`, which starts workers: not shown.
+  worker->add_option("--report-fd", flags->worker.report_fd, "a pipe that hears of the first accepted fragment")
+      ->group("")
+      ->check(CLI::NonNegativeNumber);
   worker->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));

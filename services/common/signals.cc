@@ -2,15 +2,14 @@
 
 #include <unistd.h>
 
-#include <csignal>
-
 namespace troupe::services {
 
-std::atomic<int> DrainSignals::received_{0};
+std::atomic<int> DrainSignals::first_{0};
 
 void DrainSignals::OnSignal(int signal) {
   // Only what a signal handler may do: lock-free atomics and _exit.
-  if (received_.fetch_add(1, std::memory_order_relaxed) > 0) ::_exit(128 + signal);
+  int none = 0;
+  if (!first_.compare_exchange_strong(none, signal, std::memory_order_relaxed)) ::_exit(128 + signal);
 }
 
 void DrainSignals::Install() {
@@ -21,6 +20,8 @@ void DrainSignals::Install() {
   ::sigaction(SIGINT, &action, nullptr);
   // A peer that is gone is an error of a write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // Likewise a file that may not grow any more (ulimit -f).
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace troupe::services

@@ -1,20 +1,28 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
+
+#include "lib/base/exit_code.h"
 
 namespace troupe::services {
 
-/// SIGTERM and SIGINT as a question: the first asks for a drain, the second ends the process at once. Install before
-/// any thread starts.
+/// SIGTERM and SIGINT as a question: the first asks for a drain, the second ends the process at once with 128 + its
+/// number. Writes into a pipe that nobody reads and beyond a limit on file sizes fail with an error instead of a signal.
+/// Install before any thread starts.
 class DrainSignals {
  public:
   static void Install();
   /// True once a signal has come.
-  static bool Received() { return received_.load(std::memory_order_relaxed) != 0; }
+  static bool Received() { return first_.load(std::memory_order_relaxed) != 0; }
+  /// How a program ends that did what it was to do: kInterrupted when SIGINT asked for it, else kDone.
+  static base::ExitCode CodeInOrder() {
+    return first_.load(std::memory_order_relaxed) == SIGINT ? base::ExitCode::kInterrupted : base::ExitCode::kDone;
+  }
 
  private:
   static void OnSignal(int signal);
-  static std::atomic<int> received_;
+  static std::atomic<int> first_;  ///< 0: none yet
 };
 
 }  // namespace troupe::services

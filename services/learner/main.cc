@@ -26,8 +26,7 @@ int main(int argc, char** argv) {
   troupe::env::EnvRegistry registry;
   troupe::envs::RegisterAllEnvs(registry);
   const absl::Status status = troupe::services::RunLearner(*flags, registry);
-  if (!status.ok()) {
-    std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
-  }
+  if (status.ok()) return static_cast<int>(troupe::services::DrainSignals::CodeInOrder());
+  std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
   return static_cast<int>(troupe::base::ExitCodeOf(status));
 }

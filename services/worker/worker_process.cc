@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "lib/rpc/worker_client.h"
 #include "services/common/rollout_setup.h"
 #include "services/common/signals.h"
+#include "services/worker/life_report.h"
 
 namespace troupe::services {
 namespace {
@@ -55,8 +57,9 @@ class IoThread {
   std::thread thread_;
 };
 
-/// Turns the first signal into a stop of the client's grants and of `worker`, from a thread of its own: the stepping
-/// thread may be in the middle of a grant, or waiting for a learner.
+/// Turns the first signal into a stop of the client's grants and of `worker`, and into the client's end as soon as the
+/// learner is away; from a thread of its own: the stepping thread may be in the middle of a grant, or waiting for a
+/// learner, or for its acknowledgements.
 class SignalWatch {
  public:
   SignalWatch(rpc::WorkerClient* client, rollout::RolloutWorker* worker)
@@ -74,14 +77,25 @@ class SignalWatch {
 
  private:
   void Loop() {
-    while (!DrainSignals::Received()) {
-      base::MutexLock lock(&mutex_);
-      if (!stopped_) changed_.WaitFor(&mutex_, kSignalInterval);
-      if (stopped_) return;
+    bool told = false;
+    while (AwaitNextLook()) {
+      if (!DrainSignals::Received()) continue;
+      if (!told) {
+        TROUPE_INFO("signal received, handing in what there is");
+        client_->StopGrants("signal");
+        worker_->RequestStop();
+        told = true;
+      }
+      if (client_->joined() || client_->ended()) continue;
+      TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", client_->unacked_fragments());
+      client_->Close();
     }
-    TROUPE_INFO("signal received, handing in what there is");
-    client_->StopGrants("signal");
-    worker_->RequestStop();
+  }
+  /// False when the watch is over.
+  bool AwaitNextLook() {
+    base::MutexLock lock(&mutex_);
+    if (!stopped_) changed_.WaitFor(&mutex_, kSignalInterval);
+    return !stopped_;
   }
 
   rpc::WorkerClient* const client_;
@@ -125,6 +139,12 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   options.name = ProcessName();
   options.incarnation = DrawIncarnation();
   options.reconnect_timeout = flags.reconnect_timeout;
+  std::optional<LifeReport> report;  // outlives the client, which uses it
+  if (flags.report_fd) {
+    TROUPE_ASSIGN_OR_RETURN(LifeReport adopted, LifeReport::Adopt(*flags.report_fd));
+    options.on_first_accepted = [&report] { report->Fruitful(); };
+    report.emplace(std::move(adopted));
+  }
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
                           rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
   const IoThread io_thread(client.get());
@@ -143,13 +163,14 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(std::move(config)));
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
-  absl::Status status;
+  absl::Status status, drained;
+  std::string reason;
   {
     const SignalWatch watch(client.get(), &worker);
     status = worker.Run();
+    reason = client->end_reason();
+    drained = client->Drain(flags.drain_timeout);
   }
-  const std::string reason = client->end_reason();
-  const absl::Status drained = client->Drain(flags.drain_timeout);
   const rollout::RolloutStats stats = worker.collector().stats();
   const rpc::AckCounters acks = client->acks();
   TROUPE_INFO(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@ struct WorkerFlags {
   absl::Duration connect_timeout = absl::Seconds(30);   ///< for the first welcome
   absl::Duration reconnect_timeout = absl::Minutes(5);  ///< a learner that is away for longer is gone for good
   absl::Duration drain_timeout = absl::Seconds(10);     ///< for the last acknowledgements
+  std::optional<int> report_fd;                         ///< a pipe that hears of the first accepted fragment
 };
 
 /// Samples for the learner at `flags.learner` until it drains, is gone for good, or a signal asks to leave
@@ -23,7 +25,8 @@ struct WorkerFlags {
 /// worker's build understands another configuration).
 ///
 /// Threads: the caller's steps environments; one keeps the connection; one watches for signals; gRPC has its own.
-/// Returns within the round of environment steps in progress and `drain_timeout` after a signal.
+/// Returns within the round of environment steps in progress and `drain_timeout` after a signal; without the latter while
+/// the learner is away, for there is nobody to hand in to.
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry);
 
 }  // namespace troupe::services

@@ -99,10 +99,13 @@ class RunningTestCase(TroupeTestCase):
 
     def start(self, *arguments):
         """`troupe train ARGUMENTS`, killed at the end of the test."""
-        self.log = open(self.path("log"), "w+")
-        self.addCleanup(self.log.close)
-        process = subprocess.Popen([self.program, "train", *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
-                                   stderr=subprocess.STDOUT)
+        return self.start_program("train", *arguments)
+
+    def start_program(self, *arguments, **how):
+        """`troupe ARGUMENTS`, killed at the end of the test; what it says is added to the log."""
+        with open(self.path("log"), "a") as log:
+            process = subprocess.Popen([self.program, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=subprocess.STDOUT, **how)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process

@@ -52,7 +52,7 @@ class TrainTest(harness.RunningTestCase):
         sockets = [command[command.index("--learner") + 1] for pid, (_, command) in harness.processes().items() if pid in children[1:]]
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+        self.assertEqual(process.wait(timeout=20), 130, self.log_text())
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_all_gone(children)
         self.assertFalse(os.path.exists(os.path.dirname(sockets[0][len("unix:"):])), "the socket's folder stays behind")
@@ -69,7 +69,10 @@ class TrainTest(harness.RunningTestCase):
         workers = self.workers(process)
         os.kill(self.learner(process), signal.SIGKILL)
         self.assertEqual(process.wait(timeout=30), 128 + signal.SIGKILL)
+        self.assertIn("the learner was killed by signal 9 (Killed)", self.log_text())
         self.assertIn("--resume", self.log_text())
+        self.assertIn("the learner is away: nobody takes what is left", self.log_text(), "workers waited for the learner")
+        self.assertNotIn("were not acknowledged within", self.log_text())
         self.assert_all_gone(workers)
         self.assertFalse(self.status("run")["running"])
         self.troupe("train", "--resume", "runs/run", "--set", "stop.updates=3")
@@ -82,6 +85,41 @@ class TrainTest(harness.RunningTestCase):
         process.kill()
         process.wait()
         self.assert_all_gone(children)
+
+    def test_quit_leaves_nobody_behind(self):
+        process = self.start_run()
+        children = [self.learner(process), *self.workers(process)]
+        process.send_signal(signal.SIGQUIT)
+        self.assertEqual(process.wait(timeout=30), 128 + signal.SIGQUIT)
+        self.assertEqual([pid for pid in children if pid in harness.processes()], [], "a child outlives its parent")
+
+    def test_a_second_interrupt_ends_everything_at_once(self):
+        process = self.start_run()
+        children = [self.learner(process), *self.workers(process)]
+        os.kill(children[0], signal.SIGSTOP)  # it cannot end in order
+        process.send_signal(signal.SIGINT)
+        self.await_true(lambda: "stopping: the learner writes a checkpoint" in self.log_text(), "the first signal")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=30), 130)
+        self.assertEqual([pid for pid in children if pid in harness.processes()], [])
+
+    def test_an_interrupt_of_one_program_is_130(self):
+        """Of a worker, a learner and a server, each of which ends in order."""
+        config = self.write("run.yaml", CONFIG)
+        address = "unix:" + self.path("learner.sock")
+        learner = self.start_program("learner", config, "--name", "run", "--workers", "1", "--listen", address)
+        self.await_true(lambda: os.path.exists(self.path("learner.sock")), "the learner's socket")
+        worker = self.start_program("worker", "--learner", address)
+        self.await_env_steps(400, learner)
+        worker.send_signal(signal.SIGINT)
+        self.assertEqual(worker.wait(timeout=30), 130, self.log_text())
+        learner.send_signal(signal.SIGINT)
+        self.assertEqual(learner.wait(timeout=30), 130, self.log_text())
+        self.assertIn("results in", self.log_text())
+        server = self.start_program("serve", "run", "--listen", "unix:" + self.path("serve.sock"))
+        self.await_true(lambda: os.path.exists(self.path("serve.sock")), "the server's socket")
+        server.send_signal(signal.SIGINT)
+        self.assertEqual(server.wait(timeout=30), 130, self.log_text())
 
     def test_no_worker_process_when_the_learner_samples(self):
         process = self.start_run("--workers", "0")

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   flags.learner = argv[1];
   flags.connect_timeout = absl::Seconds(3);
   const absl::Status status = troupe::services::RunWorker(flags, registry);
-  if (status.ok()) return 0;
+  if (status.ok()) return static_cast<int>(troupe::services::DrainSignals::CodeInOrder());
   std::fprintf(stderr, "fault_worker: %s\n", status.ToString().c_str());
   return 1;
 }

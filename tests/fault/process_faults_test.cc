@@ -229,6 +229,21 @@ TEST_F(ProcessFaultsTest, SigtermOfTheLearnerDrainsEverybody) {
   ExpectCountersAddUp(resumed);
 }
 
+TEST_F(ProcessFaultsTest, ASignalEndsWorkersWhoseLearnerIsGone) {
+  StartLearner();
+  StartWorker();
+  StartWorker();
+  v1::StatusReply reply;
+  ASSERT_TRUE(AwaitUpdates(3, &reply));
+  learner_->Signal(SIGKILL);
+  ASSERT_EQ(learner_->AwaitExit(kPatience), 128 + SIGKILL);
+  workers_[0]->Signal(SIGTERM);
+  workers_[1]->Signal(SIGINT);
+  // There is nobody to hand in to: they do not wait for the acknowledgements of what they hold (10 s).
+  EXPECT_EQ(workers_[0]->AwaitExit(absl::Seconds(8)), 0);
+  EXPECT_EQ(workers_[1]->AwaitExit(absl::Seconds(8)), 130);
+}
+
 TEST_F(ProcessFaultsTest, AWorkerWithoutALearnerSaysSo) {
   Process& worker = StartWorker();
   EXPECT_EQ(worker.AwaitExit(absl::Seconds(30)), 1);
