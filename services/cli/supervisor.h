@@ -23,8 +23,8 @@ namespace troupe::services {
 /// learner got SIGTERM) -> done (the learner ended; workers are given a grace, then SIGTERM, then SIGKILL). A
 /// second signal, or SIGQUIT, kills all. No child outlives Run, nor this process.
 ///
-/// A worker is started with `--report-fd N` behind its command, and is started again as RestartPolicy says; the run ends
-/// when there is none left that is.
+/// A worker is started with `--report-fd N` behind its command, and is started again as RestartPolicy says; the run
+/// ends when there is none left that is.
 class Supervisor {
  public:
   struct Options {
@@ -88,8 +88,8 @@ class Supervisor {
   std::optional<int64_t> memory_kills_;  ///< the kernel's, when Run began
   bool draining_ = false;                ///< the learner was asked to end
   bool out_of_workers_ = false;
-  int first_signal_ = 0;   ///< that asked us to stop
-  int at_once_signal_ = 0; ///< that ended everything at once
+  int first_signal_ = 0;    ///< that asked us to stop
+  int at_once_signal_ = 0;  ///< that ended everything at once
   bool ended_in_order_ = false;
 };
 

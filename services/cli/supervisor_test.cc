@@ -39,9 +39,7 @@ class SupervisorTest : public testing::Test {
     options.num_workers = workers;
     options.socket_path = folder_ + "/socket";
     options.worker_grace = absl::Milliseconds(200);
-    options.restart.backoff = {.initial = absl::Milliseconds(1),
-                               .max = absl::Milliseconds(5),
-                               .multiplier = 2.0};
+    options.restart.backoff = {.initial = absl::Milliseconds(1), .max = absl::Milliseconds(5), .multiplier = 2.0};
     return options;
   }
 
@@ -133,9 +131,8 @@ TEST_F(SupervisorTest, ARunEndsWhenEveryWorkerWasGivenUp) {
 constexpr char kTell[] = "echo $$ > /proc/self/fd/$1; ";
 
 TEST_F(SupervisorTest, FruitfulLivesCostNothing) {
-  Supervisor supervisor(
-      Options(LearnerUntilWorkers(40), absl::StrCat("echo $$ >> workers; ", kTell, "kill -9 $$"), 1),
-      &base::Clock::Real());
+  Supervisor supervisor(Options(LearnerUntilWorkers(40), absl::StrCat("echo $$ >> workers; ", kTell, "kill -9 $$"), 1),
+                        &base::Clock::Real());
   const absl::StatusOr<int> code = supervisor.Run();
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
@@ -143,8 +140,8 @@ TEST_F(SupervisorTest, FruitfulLivesCostNothing) {
 
 TEST_F(SupervisorTest, AFruitfulLifeForgivesTheBarrenOnesBeforeIt) {
   // Every fifteenth life is fruitful.
-  const std::string worker = absl::StrCat("echo $$ >> workers; [ $(( $(cat workers | wc -l) % 15 )) -ne 0 ] && exit 3; ",
-                                          kTell, "exit 3");
+  const std::string worker =
+      absl::StrCat("echo $$ >> workers; [ $(( $(cat workers | wc -l) % 15 )) -ne 0 ] && exit 3; ", kTell, "exit 3");
   Supervisor supervisor(Options(LearnerUntilWorkers(50), worker, 1), &base::Clock::Real());
   const absl::StatusOr<int> code = supervisor.Run();
   ASSERT_TRUE(code.ok()) << code.status();

@@ -8,8 +8,8 @@
 namespace troupe::services {
 
 /// SIGTERM and SIGINT as a question: the first asks for a drain, the second ends the process at once with 128 + its
-/// number. Writes into a pipe that nobody reads and beyond a limit on file sizes fail with an error instead of a signal.
-/// Install before any thread starts.
+/// number. Writes into a pipe that nobody reads and beyond a limit on file sizes fail with an error instead of a
+/// signal. Install before any thread starts.
 class DrainSignals {
  public:
   static void Install();

@@ -14,7 +14,7 @@
 namespace troupe::services {
 
 absl::StatusOr<LifeReport> LifeReport::Adopt(int fd) {
-  struct stat info{};
+  struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--report-fd: descriptor ", fd, " is no pipe"));
   }

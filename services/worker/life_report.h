@@ -17,7 +17,8 @@ class LifeReport {
   LifeReport& operator=(LifeReport&&) = delete;
   ~LifeReport();
 
-  /// Writes this process's id on a line. Nobody who reads is no error. Never blocks where the pipe does not. Thread-safe.
+  /// Writes this process's id on a line. Nobody who reads is no error. Never blocks where the pipe does not.
+  /// Thread-safe.
   void Fruitful() const;
 
  private:

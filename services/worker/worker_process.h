@@ -25,8 +25,8 @@ struct WorkerFlags {
 /// worker's build understands another configuration).
 ///
 /// Threads: the caller's steps environments; one keeps the connection; one watches for signals; gRPC has its own.
-/// Returns within the round of environment steps in progress and `drain_timeout` after a signal; without the latter while
-/// the learner is away, for there is nobody to hand in to.
+/// Returns within the round of environment steps in progress and `drain_timeout` after a signal; without the latter
+/// while the learner is away, for there is nobody to hand in to.
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry);
 
 }  // namespace troupe::services
