@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lib/base/hidden_order.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/generic/generic_stub.h>
 
@@ -42,7 +43,9 @@ void ClientLink::Start(const std::shared_ptr<grpc::Channel>& channel, const std:
   stub.PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
   // Writes start outside reactions, too: the hold keeps the call open for them.
   AddHold();
+  base::HandOver(this);
   StartRead(&incoming_);
+  base::HandOver(this);
   StartCall();
   {
     base::MutexLock lock(&mutex_);
@@ -77,8 +80,10 @@ void ClientLink::WriteWhatThereIs() {
           base::MutexLock lock(&mutex_);
           last_written_ = true;
         }
+        base::HandOver(this);
         StartWriteLast(&outgoing_, grpc::WriteOptions());
       } else {
+        base::HandOver(this);
         StartWrite(&outgoing_);
       }
       return;
@@ -92,6 +97,7 @@ void ClientLink::WriteWhatThereIs() {
 }
 
 void ClientLink::OnWriteDone(bool ok) {
+  const base::Reaction reaction(this);
   outgoing_.Clear();
   bool go_on;
   {
@@ -108,9 +114,11 @@ void ClientLink::OnWriteDone(bool ok) {
 }
 
 void ClientLink::OnReadDone(bool ok) {
+  const base::Reaction reaction(this);
   if (ok) {
     owner_->OnMessage(this, incoming_);
     incoming_.Clear();
+    base::HandOver(this);
     StartRead(&incoming_);
     return;
   }
@@ -127,10 +135,12 @@ void ClientLink::MaybeReleaseHold() {
     if (!ended_ || busy_ || hold_released_) return;
     hold_released_ = true;
   }
+  base::HandOver(this);
   RemoveHold();
 }
 
 void ClientLink::OnDone(const grpc::Status& status) {
+  const base::Reaction reaction(this);
   owner_->OnLinkDone(this, FromGrpc(status));
   const std::shared_ptr<ClientLink> last = std::move(self_);  // may be the end of this
 }

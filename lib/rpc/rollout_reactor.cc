@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/hidden_order.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
@@ -29,6 +30,7 @@ RolloutReactor* RolloutReactor::Start(const RolloutContext* context) {
   std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
+  base::HandOver(reactor.get());
   reactor->StartRead(&reactor->incoming_);
   return reactor.get();
 }
@@ -119,8 +121,10 @@ void RolloutReactor::Pump() {
     }
   }
   if (write) {
+    base::HandOver(this);
     StartWrite(&outgoing_);
   } else {
+    base::HandOver(this);
     Finish(ToGrpc(end_status));
   }
 }
@@ -149,6 +153,7 @@ bool RolloutReactor::ending() {
 }
 
 void RolloutReactor::OnReadDone(bool ok) {
+  const base::Reaction reaction(this);
   if (!ok) {
     // Half-closed after a Goodbye, or gone.
     End(said_goodbye_ ? absl::OkStatus() : absl::CancelledError("the worker closed the stream"));
@@ -167,6 +172,7 @@ void RolloutReactor::OnReadDone(bool ok) {
     End(status);
     return;
   }
+  base::HandOver(this);
   StartRead(&incoming_);
 }
 
@@ -281,6 +287,7 @@ absl::Status RolloutReactor::HandleFragment(const v1::Fragment& header, const Sp
 }
 
 void RolloutReactor::OnWriteDone(bool ok) {
+  const base::Reaction reaction(this);
   {
     base::MutexLock lock(&mutex_);
     writing_ = false;
@@ -291,6 +298,7 @@ void RolloutReactor::OnWriteDone(bool ok) {
 }
 
 void RolloutReactor::OnCancel() {
+  const base::Reaction reaction(this);
   {
     base::MutexLock lock(&mutex_);
     cancelled_ = true;
@@ -300,6 +308,7 @@ void RolloutReactor::OnCancel() {
 }
 
 void RolloutReactor::OnDone() {
+  const base::Reaction reaction(this);
   bool joined;
   learner::WorkerTicket ticket;
   std::string why;

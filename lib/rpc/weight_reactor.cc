@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/hidden_order.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
@@ -34,6 +35,7 @@ WeightReactor* WeightReactor::Start(const WeightContext* context) {
   reactor->self_ = reactor;
   context->registry->Add(reactor);
   context->bus->Join(reactor);
+  base::HandOver(reactor.get());
   reactor->StartRead(&reactor->incoming_);
   return reactor.get();
 }
@@ -84,6 +86,7 @@ absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
 }
 
 void WeightReactor::OnReadDone(bool ok) {
+  const base::Reaction reaction(this);
   if (!ok) {
     // A subscriber that has nothing more to say still listens; one that is gone is cancelled.
     if (!last_number_.has_value()) End(absl::CancelledError("the subscriber closed the stream"));
@@ -106,6 +109,7 @@ void WeightReactor::OnReadDone(bool ok) {
     return;
   }
   Pump();
+  base::HandOver(this);
   StartRead(&incoming_);
 }
 
@@ -176,12 +180,14 @@ void WeightReactor::Pump() {
     }
   }
   if (!write) {
+    base::HandOver(this);
     Finish(ToGrpc(end_status));
     return;
   }
   // The first subscriber that needs them encodes them: outside the lock.
   if (weights != nullptr) outgoing_ = weights->Chunks()[0];
   if (announcement.has_value()) outgoing_ = EncodeAnnouncement(announcement->first, announcement->second);
+  base::HandOver(this);
   StartWrite(&outgoing_);
 }
 
@@ -198,6 +204,7 @@ void WeightReactor::End(const absl::Status& status) {
 }
 
 void WeightReactor::OnWriteDone(bool ok) {
+  const base::Reaction reaction(this);
   {
     base::MutexLock lock(&mutex_);
     writing_ = false;
@@ -210,6 +217,7 @@ void WeightReactor::OnWriteDone(bool ok) {
 void WeightReactor::OnCancel() { End(absl::CancelledError("the subscriber is gone")); }
 
 void WeightReactor::OnDone() {
+  const base::Reaction reaction(this);
   context_->bus->Leave(this);
   context_->registry->Remove(this);
   const std::shared_ptr<WeightReactor> last = std::move(self_);  // may be the end of this
