@@ -1,17 +1,12 @@
 #include "lib/telemetry/json_lines_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/log.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::telemetry {
@@ -62,20 +57,16 @@ absl::StatusOr<std::unique_ptr<JsonLinesWriter>> JsonLinesWriter::Open(const std
     if (!out.flush()) return error("write");
   }
   if (std::rename(beside.c_str(), path.c_str()) != 0) return error("replace");
-  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd < 0) return error("open");
-  return std::unique_ptr<JsonLinesWriter>(new JsonLinesWriter(fd));
+  absl::StatusOr<std::unique_ptr<AppendFile>> file = AppendFile::Open(path);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(), absl::StrCat("cannot open progress.jsonl: ", file.status().message()));
+  }
+  return std::unique_ptr<JsonLinesWriter>(new JsonLinesWriter(*std::move(file)));
 }
 
-JsonLinesWriter::~JsonLinesWriter() { ::close(fd_); }
-
 void JsonLinesWriter::Write(absl::Span<const JsonField> fields) {
-  const std::string line = ToJsonLine(fields) + "\n";
-  if (failed_) return;
-  if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    failed_ = true;
-    TROUPE_WARN("progress lines are no longer written error=\"{}\"", std::strerror(errno));
-  }
+  log_.Append(ToJsonLine(fields) + "\n");
+  log_.Flush();
 }
 
 }  // namespace troupe::telemetry

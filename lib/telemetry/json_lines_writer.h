@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/telemetry/record_log.h"
 
 namespace troupe::telemetry {
 
@@ -19,23 +20,23 @@ using JsonField = std::pair<std::string, std::variant<int64_t, double, bool, std
 /// One JSON object on one line, fields in the given order.
 std::string ToJsonLine(absl::Span<const JsonField> fields);
 
-/// Appends one JSON object a line to a file (`progress.jsonl`). Each line is one write, so that a reader never sees
-/// half of one from us. On a resumed run lines of env steps that were rolled back are cut first. Not thread-safe.
+/// Appends one JSON object a line to a file (`progress.jsonl`). A line is there whole or not at all; one that cannot be
+/// written waits for room (RecordLog) and never stops a run. On a resumed run lines of env steps that were rolled back
+/// are cut first. Not thread-safe.
 class JsonLinesWriter {
  public:
   /// Opens or makes `path`; keeps the existing lines whose "env_steps" is at most `keep_env_steps`.
   static absl::StatusOr<std::unique_ptr<JsonLinesWriter>> Open(const std::string& path, int64_t keep_env_steps);
-  ~JsonLinesWriter();
-  JsonLinesWriter(const JsonLinesWriter&) = delete;
-  JsonLinesWriter& operator=(const JsonLinesWriter&) = delete;
 
-  /// A write that fails is logged once and then dropped: progress lines never stop a run.
   void Write(absl::Span<const JsonField> fields);
+  /// Tries again to write the lines that wait.
+  void Flush() { log_.Flush(); }
+  /// RecordLog's.
+  std::string Degraded() const { return log_.Degraded(); }
 
  private:
-  explicit JsonLinesWriter(int fd) : fd_(fd) {}
-  const int fd_;
-  bool failed_ = false;
+  explicit JsonLinesWriter(std::unique_ptr<AppendFile> file) : log_("progress.jsonl", "lines", std::move(file)) {}
+  RecordLog log_;
 };
 
 }  // namespace troupe::telemetry

@@ -1,9 +1,7 @@
 #include "lib/telemetry/tensorboard_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +10,6 @@
 
 namespace troupe::telemetry {
 namespace {
-
-constexpr size_t kBufferBytes = 64 << 10;
 
 // Field numbers of tensorflow/core/util/event.proto and framework/summary.proto.
 constexpr int kEventWallTime = 1;
@@ -70,10 +66,12 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
   // The process id keeps two learners of the same second apart.
   const std::string path = absl::StrCat(directory, "/events.out.tfevents.", absl::ToUnixSeconds(clock.WallNow()), ".",
                                         base::LogSafe(host, 64), ".", ::getpid());
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return absl::PermissionDeniedError(absl::StrCat("cannot write TensorBoard events: ", std::strerror(errno)));
-  auto writer = std::unique_ptr<TensorBoardWriter>(new TensorBoardWriter(fd, clock));
+  absl::StatusOr<std::unique_ptr<AppendFile>> file = AppendFile::Open(path);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(),
+                        absl::StrCat("cannot write TensorBoard events: ", file.status().message()));
+  }
+  auto writer = std::unique_ptr<TensorBoardWriter>(new TensorBoardWriter(*std::move(file), clock));
   std::string event = EventStart(absl::ToDoubleSeconds(clock.WallNow() - absl::UnixEpoch()));
   AppendBytes(kEventFileVersion, "brain.Event:2", &event);
   writer->AppendRecord(event);
@@ -81,10 +79,7 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
   return writer;
 }
 
-TensorBoardWriter::~TensorBoardWriter() {
-  Flush();
-  ::close(fd_);
-}
+TensorBoardWriter::~TensorBoardWriter() { Flush(); }
 
 void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_steps) {
   std::string entry;
@@ -101,27 +96,12 @@ void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_s
 }
 
 void TensorBoardWriter::AppendRecord(const std::string& event) {
-  std::string length;
-  AppendRaw(static_cast<uint64_t>(event.size()), &length);
-  buffer_ += length;
-  AppendRaw(MaskedCrc(length), &buffer_);
-  buffer_ += event;
-  AppendRaw(MaskedCrc(event), &buffer_);
-  if (buffer_.size() >= kBufferBytes) Flush();
-}
-
-void TensorBoardWriter::Flush() {
-  for (size_t done = 0; done < buffer_.size() && !failed_;) {
-    const ssize_t written = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      failed_ = true;
-      TROUPE_WARN("TensorBoard events are no longer written error=\"{}\"", std::strerror(errno));
-      break;
-    }
-    done += static_cast<size_t>(written);
-  }
-  buffer_.clear();
+  std::string record;
+  AppendRaw(static_cast<uint64_t>(event.size()), &record);
+  AppendRaw(MaskedCrc(record), &record);
+  record += event;
+  AppendRaw(MaskedCrc(event), &record);
+  log_.Append(std::move(record));
 }
 
 }  // namespace troupe::telemetry

@@ -8,12 +8,13 @@
 #include "absl/status/statusor.h"
 #include "lib/base/clock.h"
 #include "lib/base/metric_sink.h"
+#include "lib/telemetry/record_log.h"
 
 namespace troupe::telemetry {
 
 /// Writes scalars as a TensorBoard event file (`events.out.tfevents.<seconds>.<host>`): TFRecord frames of Event
-/// messages, encoded here by hand because that is three fields. Not thread-safe. Buffers up to 64 KiB; a write that
-/// fails is logged once and then dropped: metrics never stop a run.
+/// messages, encoded here by hand because that is three fields. A record is there whole or not at all; one that cannot be
+/// written waits for room (RecordLog) and never stops a run. Buffers up to 64 KiB. Not thread-safe.
 class TensorBoardWriter final : public base::MetricSink {
  public:
   /// PERMISSION_DENIED and the like when the file cannot be made in `directory`.
@@ -24,16 +25,17 @@ class TensorBoardWriter final : public base::MetricSink {
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
   void Scalar(std::string_view tag, double value, int64_t env_steps) override;
-  void Flush() override;
+  void Flush() override { log_.Flush(); }
+  /// RecordLog's.
+  std::string Degraded() const { return log_.Degraded(); }
 
  private:
-  TensorBoardWriter(int fd, base::Clock& clock) : fd_(fd), clock_(clock) {}
+  TensorBoardWriter(std::unique_ptr<AppendFile> file, base::Clock& clock)
+      : log_("TensorBoard's event file", "records", std::move(file)), clock_(clock) {}
   void AppendRecord(const std::string& event);
 
-  const int fd_;
+  RecordLog log_;
   base::Clock& clock_;
-  std::string buffer_;
-  bool failed_ = false;
 };
 
 }  // namespace troupe::telemetry

@@ -94,6 +94,10 @@ def processes():
     return found
 
 
+# In the environment of all that a test starts.
+MARK = "TROUPE_E2E_FOLDER"
+
+
 class RunningTestCase(TroupeTestCase):
     """A test of `troupe train` while it runs: its processes, how far it is, and its end."""
 
@@ -105,7 +109,7 @@ class RunningTestCase(TroupeTestCase):
         """`troupe ARGUMENTS`, killed at the end of the test; what it says is added to the log."""
         with open(self.path("log"), "a") as log:
             process = subprocess.Popen([self.program, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=subprocess.STDOUT, **how)
+                                       stderr=subprocess.STDOUT, env=dict(os.environ, **{MARK: self.folder}), **how)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -151,6 +155,23 @@ class RunningTestCase(TroupeTestCase):
 
     def assert_all_gone(self, pids):
         self.await_true(lambda: not any(pid in processes() for pid in pids), "the end of every child")
+
+    def left_over(self):
+        """pid -> command of what runs on of all that this test started, whoever its parent is now: by its environment."""
+        mark = f"{MARK}={self.folder}".encode()
+        found = {}
+        for pid, (_, command) in processes().items():
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if mark in file.read().split(b"\0"):
+                        found[pid] = command
+            except OSError:
+                continue  # it ended meanwhile, or is somebody else's
+        return found
+
+    def assert_nothing_left(self):
+        """To be called right after the end of a run."""
+        self.assertEqual(self.left_over(), {})
 
     def status(self, target):
         return json.loads(self.troupe("status", target, "--json").stdout.splitlines()[-1])

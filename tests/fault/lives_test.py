@@ -1,0 +1,118 @@
+"""Lives and ends of `troupe train`: workers killed again and again, runs stopped at any moment, and nothing left behind.
+
+A short form by default. The whole of it, which takes some minutes:
+
+    TROUPE_FAULT_KILLS=31 TROUPE_FAULT_STOPS=40 python3 -B tests/fault/lives_test.py build/release/services/cli/troupe .
+
+Times are reported and asserted nowhere but by the patience of the waits: other processes may keep the machine busy.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import harness
+
+KILLS = int(os.environ.get("TROUPE_FAULT_KILLS", "0"))
+STOPS = int(os.environ.get("TROUPE_FAULT_STOPS", "4"))
+
+CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 1
+num_envs_per_worker: 8
+algorithm: {train_batch_size: 400, minibatch_size: 400, num_epochs: 1}
+stop: {env_steps: 100000000}
+experiment: {write_interval: 400, checkpoint_interval: 100000}
+evaluation: {at_end: false}
+"""
+
+
+class LivesTest(harness.RunningTestCase):
+    def delivered(self, process):
+        """The process ids of the workers of whom the learner has accepted rows."""
+        alive = self.workers(process)
+        accepted = {int(worker["name"].rsplit(":", 1)[1]) for worker in self.status("run")["workers"] if worker["accepted_rows"] > 0}
+        return [pid for pid in alive if pid in accepted]
+
+    def test_sixteen_fruitful_lives_in_a_row(self):
+        """One more than the barren ones that would be the last."""
+        process = self.start_run(CONFIG)
+        for _ in range(16):
+            self.await_true(lambda: self.delivered(process), "a worker that delivers")
+            for pid in self.delivered(process):
+                os.kill(pid, signal.SIGKILL)
+        at = self.env_steps()
+        self.await_env_steps(at + 4000, process)
+        self.assertEqual(self.log_text().count("was killed by signal 9"), 16, self.log_text())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0, self.log_text())
+        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_nothing_left()
+
+    def test_all_workers_killed_every_few_seconds(self):
+        """The kills of the findings: by command."""
+        if KILLS == 0:
+            self.skipTest("TROUPE_FAULT_KILLS=31")
+        process = self.start(self.example("simple_spread_mappo.yaml"), "--name", "run", "--workers", "2", "--set",
+                             "stop.env_steps=100000000", "--set", "experiment.write_interval=4000")
+        self.await_env_steps(1, process)
+        begin, kills = time.monotonic(), 0
+        while kills < KILLS:
+            time.sleep(random.uniform(2, 3))
+            for pid in self.workers(process):
+                os.kill(pid, signal.SIGKILL)
+                kills += 1
+            self.assertIsNone(process.poll(), self.log_text())
+        seconds, at = time.monotonic() - begin, self.env_steps()
+        self.await_env_steps(at + 20000, process)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0, self.log_text())
+        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_nothing_left()
+        print(f"{kills} kills in {seconds:.0f} s, {at} env steps", file=sys.stderr)
+
+    def test_stops_of_the_main_job(self):
+        """At any moment by SIGTERM, and by itself: the exit code, the last checkpoint, and that nobody stays behind."""
+        seed = random.randrange(1 << 30)
+        draw = random.Random(seed)
+        times = []
+        for i in range(STOPS):
+            self.config = self.example("simple_spread_mappo.yaml")
+            by_itself = i % 4 == 3
+            times.append(self.end_by_itself(i, draw) if by_itself else self.stop(i, draw))
+            self.assert_nothing_left()
+        times.sort()
+        over = sum(t > 2 for t in times)
+        print(f"seed {seed}: {len(times)} stops, median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s, {over} over 2 s",
+              file=sys.stderr)
+
+    def stop(self, i, draw):
+        process = self.start(self.config, "--name", f"stop{i}", "--workers", "2", "--set", "stop.env_steps=100000000",
+                             "--set", "experiment.write_interval=4000")
+        progress = self.path("runs", f"stop{i}", "progress.jsonl")
+        self.await_true(lambda: os.path.exists(progress) and os.path.getsize(progress) > 0, "progress")
+        time.sleep(draw.uniform(0, 1))
+        begin = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0, self.log_text())
+        ended = time.monotonic() - begin
+        checkpoints = self.path("runs", f"stop{i}", "checkpoints")
+        self.assertEqual(os.readlink(os.path.join(checkpoints, "latest")), str(self.summary(f"stop{i}")["env_steps"]))
+        return ended
+
+    def end_by_itself(self, i, draw):
+        """From the moment the last checkpoint is there."""
+        steps = draw.randrange(4000, 60000)
+        process = self.start(self.config, "--name", f"end{i}", "--workers", "2", "--set", f"stop.env_steps={steps}", "--set",
+                             "evaluation.at_end=false")
+        self.assertEqual(process.wait(timeout=60), 0, self.log_text())
+        now = time.time()
+        latest = os.lstat(self.path("runs", f"end{i}", "checkpoints", "latest"))
+        return now - latest.st_mtime
+
+
+if __name__ == "__main__":
+    harness.main()
