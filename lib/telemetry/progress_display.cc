@@ -56,8 +56,10 @@ std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
     // Up to where the block began, then line by line over the old one; \x1b[K clears what a shorter line leaves.
     if (block_lines_ > 0) absl::StrAppend(&out, "\x1b[", block_lines_, "A\r");
     const std::string block = Block(view);
+    const int lines_before = block_lines_;
     block_lines_ = static_cast<int>(std::count(block.begin(), block.end(), '\n'));
     out += block;
+    if (block_lines_ < lines_before) out += "\x1b[J";  // what a longer block leaves
     if (last) block_lines_ = 0;
   } else {
     out = Line(view);
@@ -93,6 +95,7 @@ std::string ProgressDisplay::Block(const ProgressView& view) const {
   lines.push_back(absl::StrCat("update ", view.updates, "  ", Losses(view)));
   lines.push_back(absl::StrCat("workers ", view.workers, "  policy lag ", absl::StrFormat("%.1f", view.policy_lag),
                                "  run ", view.run_name));
+  for (const std::string& words : view.degraded) lines.push_back(absl::StrCat("DEGRADED: ", words));
   std::string out;
   for (const std::string& line : lines) {
     absl::StrAppend(&out, line.substr(0, static_cast<size_t>(std::max(20, options_.columns - 1))), "\x1b[K\n");
@@ -106,7 +109,8 @@ std::string ProgressDisplay::Line(const ProgressView& view) const {
       view.target_env_steps > 0 ? absl::StrFormat("/%d (%.0f%%)", view.target_env_steps, 100 * Fraction(view)) : "",
       " env steps  ", Count(view.env_steps_per_s), "/s  return ",
       view.return_sum ? absl::StrFormat("%.2f", *view.return_sum) : "-", Trend(view), "  ", Losses(view), "  lag ",
-      absl::StrFormat("%.1f", view.policy_lag), "  workers ", view.workers, Eta(view), "\n");
+      absl::StrFormat("%.1f", view.policy_lag), "  workers ", view.workers, Eta(view),
+      view.degraded.empty() ? "" : absl::StrCat("  DEGRADED: ", absl::StrJoin(view.degraded, "; ")), "\n");
 }
 
 }  // namespace troupe::telemetry

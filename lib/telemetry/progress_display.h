@@ -23,6 +23,7 @@ struct ProgressView {
   std::vector<std::pair<std::string, double>> losses;  ///< short names, shown in order
   double policy_lag = 0;
   int workers = 0;
+  std::vector<std::string> degraded;  ///< what does not work at the moment, in words
 };
 
 /// Renders progress for people: in a terminal one block that is drawn over itself, elsewhere plain lines, at most one

@@ -2,9 +2,31 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 
 namespace troupe::services {
+namespace {
+
+/// Why a store failed; its own message may hold a path.
+std::string WordsOf(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return "no room on the disk, or a limit on the size of files";
+    case absl::StatusCode::kPermissionDenied:
+      return "permission denied";
+    case absl::StatusCode::kNotFound:
+      return "the run folder is gone";
+    case absl::StatusCode::kAborted:
+      return "another learner has taken the run over";
+    case absl::StatusCode::kDataLoss:
+      return "the disk did not confirm what was written";
+    default:
+      return "an error of the disk";
+  }
+}
+
+}  // namespace
 
 void CheckpointLoop::Save(learner::LearnerState state, bool is_best, Done done) {
   Order order{std::move(state), is_best, {}};
@@ -37,15 +59,7 @@ bool CheckpointLoop::Step() {
     waiting_.pop_front();
   }
   const absl::Status saved = store_->Save(order.state, order.is_best);
-  if (!saved.ok()) {
-    TROUPE_ERROR("checkpoint not written, training goes on env_steps={} error=\"{}\"", order.state.env_steps,
-                 base::LogSafe(std::string(saved.message())));
-  }
-  {
-    base::MutexLock lock(&mutex_);
-    last_error_ = std::string(saved.message());
-    if (saved.ok()) last_saved_env_steps_ = order.state.env_steps;
-  }
+  Note(saved, order.state.env_steps);
   for (const Done& done : order.done) {
     if (saved.ok()) {
       done(order.state.env_steps);
@@ -54,6 +68,26 @@ bool CheckpointLoop::Step() {
     }
   }
   return true;
+}
+
+void CheckpointLoop::Note(const absl::Status& saved, int64_t env_steps) {
+  if (!saved.ok()) {
+    TROUPE_ERROR("checkpoint not written, training goes on env_steps={} error=\"{}\"", env_steps,
+                 base::LogSafe(std::string(saved.message())));
+  }
+  std::string words;
+  {
+    base::MutexLock lock(&mutex_);
+    last_error_ = std::string(saved.message());
+    if (saved.ok()) last_saved_env_steps_ = env_steps;
+    if (!saved.ok()) words = absl::StrCat("checkpoints cannot be written: ", WordsOf(saved), "; ");
+    if (!saved.ok() && last_saved_env_steps_ >= 0) {
+      absl::StrAppend(&words, "the newest of this process is of ", last_saved_env_steps_, " env steps");
+    } else if (!saved.ok()) {
+      absl::StrAppend(&words, "this process has written none");
+    }
+  }
+  degradations_->Set("checkpoints", std::move(words));
 }
 
 void CheckpointLoop::Run() {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/checkpoint.h"
+#include "services/learner/degradations.h"
 
 namespace troupe::services {
 
@@ -21,8 +22,9 @@ class CheckpointLoop {
   /// Called once when the checkpoint is durable (its env steps), or with the reason why not.
   using Done = std::function<void(absl::StatusOr<int64_t>)>;
 
-  /// `store` outlives the loop.
-  explicit CheckpointLoop(learner::CheckpointStore* store) : store_(store) {}
+  /// Both outlive the loop. While checkpoints cannot be written `degradations` says so.
+  CheckpointLoop(learner::CheckpointStore* store, Degradations* degradations)
+      : store_(store), degradations_(degradations) {}
 
   /// Never blocks on the disk. `done` may be empty.
   void Save(learner::LearnerState state, bool is_best, Done done = nullptr);
@@ -43,7 +45,11 @@ class CheckpointLoop {
     std::vector<Done> done;
   };
 
+  /// `saved`: how writing the state of `env_steps` went.
+  void Note(const absl::Status& saved, int64_t env_steps);
+
   learner::CheckpointStore* const store_;
+  Degradations* const degradations_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::deque<Order> waiting_ ABSL_GUARDED_BY(mutex_);

@@ -29,6 +29,7 @@
 #include "services/common/signals.h"
 #include "services/learner/checkpoint_loop.h"
 #include "services/learner/control_handler.h"
+#include "services/learner/degradations.h"
 #include "services/learner/local_sampler.h"
 #include "services/learner/policy_changes.h"
 #include "services/learner/policy_map_cache.h"
@@ -91,7 +92,7 @@ class Ticker {
 class Process {
  public:
   explicit Process(RunSetup setup)
-      : setup_(std::move(setup)), checkpoints_(setup_.folder.get()), policy_map_cache_(&setup_) {}
+      : setup_(std::move(setup)), checkpoints_(setup_.folder.get(), &degradations_), policy_map_cache_(&setup_) {}
   ~Process() { TakeDown(); }
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
@@ -126,6 +127,7 @@ class Process {
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
 
   RunSetup setup_;
+  Degradations degradations_;
   CheckpointLoop checkpoints_;
   PolicyMapCache policy_map_cache_;
   training::Device device_;
@@ -247,7 +249,8 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   TROUPE_RETURN_IF_ERROR(MakePolicies());
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(reporter_,
-                          RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps()));
+                          RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps(),
+                                            &degradations_));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
   if (run().num_workers == 0) {
@@ -392,13 +395,15 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   summary.progress.wall_clock_s = wall_clock_s;
   summary.process_env_steps_per_s =
       static_cast<double>(summary.progress.env_steps - resumed_env_steps()) / absl::ToDoubleSeconds(trained_for);
-  TROUPE_RETURN_IF_ERROR(storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("summary.json"),
-                                              SummaryJson(summary) + "\n"));
+  summary.degraded = degradations_.List();
+  const absl::Status told = storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path("summary.json"),
+                                                 SummaryJson(summary) + "\n");
   const std::string text = SummaryText(summary);
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   const std::string unsaved = checkpoints_.last_error();
   if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
+  TROUPE_RETURN_IF_ERROR(told);
   if (sampler_ != nullptr) return sampler_->status();
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "lib/base/status_macros.h"
-#include "lib/telemetry/tensorboard_writer.h"
 
 namespace troupe::services {
 namespace {
@@ -27,17 +26,18 @@ double OrNaN(const std::optional<double>& value) { return value.value_or(std::nu
 
 }  // namespace
 
-RunReporter::RunReporter(const config::ResolvedRun& run, std::string run_name)
+RunReporter::RunReporter(const config::ResolvedRun& run, std::string run_name, Degradations* degradations)
     : run_name_(std::move(run_name)),
       interval_env_steps_(run.experiment.write_interval_env_steps),
       target_env_steps_(run.stop.env_steps),
+      degradations_(degradations),
       display_(DisplayOptions()) {}
 
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Open(const config::ResolvedRun& run,
                                                                const std::string& run_name,
                                                                const std::string& directory,
-                                                               int64_t resumed_env_steps) {
-  auto reporter = std::unique_ptr<RunReporter>(new RunReporter(run, run_name));
+                                                               int64_t resumed_env_steps, Degradations* degradations) {
+  auto reporter = std::unique_ptr<RunReporter>(new RunReporter(run, run_name, degradations));
   reporter->written_env_steps_ = resumed_env_steps;
   if (reporter->interval_env_steps_ > 0) {
     TROUPE_ASSIGN_OR_RETURN(reporter->tensorboard_, telemetry::TensorBoardWriter::Open(directory));
@@ -55,14 +55,21 @@ void RunReporter::Scalar(std::string_view tag, double value, int64_t env_steps) 
   if (IsDue(env_steps)) tensorboard_->Scalar(tag, value, env_steps);
 }
 
-void RunReporter::Flush() {
-  if (tensorboard_ != nullptr) tensorboard_->Flush();
+void RunReporter::Flush() { FlushAll(); }
+
+void RunReporter::FlushAll() {
+  if (lines_ == nullptr) return;
+  tensorboard_->Flush();
+  lines_->Flush();
+  degradations_->Set("progress.jsonl", lines_->Degraded());
+  degradations_->Set("TensorBoard", tensorboard_->Degraded());
 }
 
 void RunReporter::OnProgress(const learner::ProgressRecord& record) {
   last_ = record;
   last_written_ = false;
   if (IsDue(record.env_steps)) WriteLine(record);
+  FlushAll();
   Display(record, false);
 }
 
@@ -71,13 +78,13 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, int6
   if (tensorboard_ == nullptr) return;
   tensorboard_->Scalar("Test-Results/Episode-Rewards/Mean-Score", evaluation.return_sum.mean, env_steps);
   tensorboard_->Scalar("Test-Results/Episode-Rewards/Std-Score", evaluation.return_sum.std, env_steps);
-  tensorboard_->Flush();
+  FlushAll();
 }
 
 void RunReporter::Finish() {
   if (!last_) return;
   if (lines_ != nullptr && !last_written_) WriteLine(*last_);
-  Flush();
+  FlushAll();
   Display(*last_, true);
 }
 
@@ -120,7 +127,6 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
     evaluation_.reset();
   }
   lines_->Write(fields);
-  Flush();
   written_env_steps_ = record.env_steps;
   last_written_ = true;
 }
@@ -137,6 +143,7 @@ void RunReporter::Display(const learner::ProgressRecord& record, bool last) {
   view.return_mean = record.return_mean;
   view.policy_lag = record.policy_lag;
   view.workers = record.workers;
+  view.degraded = degradations_->List();
   constexpr std::pair<std::string_view, const char*> kShown[] = {
       {"Loss/Policy loss", "policy"}, {"Loss/Value loss", "value"}, {"Policy/Entropy", "entropy"}, {"Policy/KL", "kl"}};
   for (const auto& [tag, value] : record.losses) {

@@ -14,16 +14,20 @@
 #include "lib/rollout/evaluator.h"
 #include "lib/telemetry/json_lines_writer.h"
 #include "lib/telemetry/progress_display.h"
+#include "lib/telemetry/tensorboard_writer.h"
+#include "services/learner/degradations.h"
 
 namespace troupe::services {
 
 /// What a run tells: TensorBoard events and progress.jsonl every `experiment.write_interval` env steps, and the display
-/// on stdout at each update. Confined to the update thread.
+/// on stdout at each update. What cannot be written waits for room; `degradations` says so meanwhile, and the display
+/// shows all that it says. Confined to the update thread.
 class RunReporter final : public base::MetricSink, public learner::ProgressListener {
  public:
-  /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.
+  /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut. `degradations` outlives it.
   static absl::StatusOr<std::unique_ptr<RunReporter>> Open(const config::ResolvedRun& run, const std::string& run_name,
-                                                           const std::string& directory, int64_t resumed_env_steps);
+                                                           const std::string& directory, int64_t resumed_env_steps,
+                                                           Degradations* degradations);
 
   // base::MetricSink: the learner's metrics of one update, before its OnProgress.
   void Scalar(std::string_view tag, double value, int64_t env_steps) override;
@@ -39,16 +43,19 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   const std::optional<learner::ProgressRecord>& last() const { return last_; }
 
  private:
-  RunReporter(const config::ResolvedRun& run, std::string run_name);
+  RunReporter(const config::ResolvedRun& run, std::string run_name, Degradations* degradations);
   /// True when a multiple of the interval lies behind the last written line.
   bool IsDue(int64_t env_steps) const;
   void WriteLine(const learner::ProgressRecord& record);
+  /// Tries again to write what waits, and notes what cannot be written.
+  void FlushAll();
   void Display(const learner::ProgressRecord& record, bool last);
 
   const std::string run_name_;
   const int64_t interval_env_steps_;
   const int64_t target_env_steps_;
-  std::unique_ptr<base::MetricSink> tensorboard_;
+  Degradations* const degradations_;
+  std::unique_ptr<telemetry::TensorBoardWriter> tensorboard_;
   std::unique_ptr<telemetry::JsonLinesWriter> lines_;
   telemetry::ProgressDisplay display_;
   int64_t written_env_steps_ = 0;

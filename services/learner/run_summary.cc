@@ -38,7 +38,8 @@ std::string SummaryJson(const RunSummary& summary) {
                     {"queued", rows.queued},
                     {"dropped", rows.dropped},
                     {"rolled_back", rows.rolled_back}}},
-      {"evaluation", summary.evaluation ? Json::parse(EvaluationJson(*summary.evaluation)) : Json(nullptr)}};
+      {"evaluation", summary.evaluation ? Json::parse(EvaluationJson(*summary.evaluation)) : Json(nullptr)},
+      {"degraded", summary.degraded}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -55,6 +56,7 @@ std::string SummaryText(const RunSummary& summary) {
                           summary.evaluation->episodes, summary.evaluation->return_sum.mean,
                           summary.evaluation->return_sum.std, summary.evaluation->return_mean.mean);
   }
+  for (const std::string& words : summary.degraded) absl::StrAppend(&text, "DEGRADED: ", words, "\n");
   absl::StrAppend(&text, "results in ", summary.directory, "\n");
   return text;
 }
