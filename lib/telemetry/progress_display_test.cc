@@ -59,11 +59,13 @@ TEST(ProgressDisplayTest, WhatDoesNotWorkIsShownWhileItDoesNot) {
   ProgressView view = View(500'000, absl::Seconds(25));
   view.degraded = {"checkpoints cannot be written: permission denied", "progress.jsonl cannot be written"};
   const std::string line = ProgressDisplay({}).Render(view, true);
-  const std::string words = "DEGRADED: checkpoints cannot be written: permission denied; progress.jsonl cannot be written";
+  const std::string words =
+      "DEGRADED: checkpoints cannot be written: permission denied; progress.jsonl cannot be written";
   EXPECT_NE(line.find(words + "\n"), std::string::npos) << line;
   ProgressDisplay terminal({.is_terminal = true, .columns = 100});
   const std::string block = terminal.Render(view, false);
-  EXPECT_NE(block.find("DEGRADED: checkpoints cannot be written: permission denied\x1b[K\n"), std::string::npos) << block;
+  EXPECT_NE(block.find("DEGRADED: checkpoints cannot be written: permission denied\x1b[K\n"), std::string::npos)
+      << block;
   view.degraded.clear();
   const std::string after = terminal.Render(view, true);
   EXPECT_EQ(after.find("DEGRADED"), std::string::npos);

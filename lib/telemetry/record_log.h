@@ -15,8 +15,8 @@ namespace troupe::telemetry {
 /// cannot be written wait, and are written in their order when there is room again. Made and owned by a writer of one
 /// format. Not thread-safe; Append and Flush may block on the disk.
 ///
-/// States: written <-> failing (a write failed; a warning at its begin, a line at its end). Capacity: Limits; the oldest
-/// records make room and are counted. What still waits when it is destroyed is lost.
+/// States: written <-> failing (a write failed; a warning at its begin, a line at its end). Capacity: Limits; the
+/// oldest records make room and are counted. What still waits when it is destroyed is lost.
 class RecordLog {
  public:
   struct Limits {

@@ -13,8 +13,8 @@
 namespace troupe::telemetry {
 
 /// Writes scalars as a TensorBoard event file (`events.out.tfevents.<seconds>.<host>`): TFRecord frames of Event
-/// messages, encoded here by hand because that is three fields. A record is there whole or not at all; one that cannot be
-/// written waits for room (RecordLog) and never stops a run. Buffers up to 64 KiB. Not thread-safe.
+/// messages, encoded here by hand because that is three fields. A record is there whole or not at all; one that cannot
+/// be written waits for room (RecordLog) and never stops a run. Buffers up to 64 KiB. Not thread-safe.
 class TensorBoardWriter final : public base::MetricSink {
  public:
   /// PERMISSION_DENIED and the like when the file cannot be made in `directory`.

@@ -32,8 +32,9 @@ class CheckpointLoopTest : public testing::Test {
 TEST_F(CheckpointLoopTest, CheckpointsThatCannotBeWrittenDegradeTheRunUntilTheyCan) {
   store_.status = absl::ResourceExhaustedError("write 400/policies.safetensors: No space left on device");
   Save(400);
-  EXPECT_EQ(degradations_.List(), std::vector<std::string>{"checkpoints cannot be written: no room on the disk, or a limit "
-                                                           "on the size of files; this process has written none"});
+  EXPECT_EQ(degradations_.List(),
+            std::vector<std::string>{"checkpoints cannot be written: no room on the disk, or a limit "
+                                     "on the size of files; this process has written none"});
   store_.status = absl::OkStatus();
   Save(800);
   EXPECT_TRUE(degradations_.List().empty());

@@ -248,9 +248,8 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   registry_ = &registry;
   TROUPE_RETURN_IF_ERROR(MakePolicies());
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
-  TROUPE_ASSIGN_OR_RETURN(reporter_,
-                          RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps(),
-                                            &degradations_));
+  TROUPE_ASSIGN_OR_RETURN(reporter_, RunReporter::Open(run(), setup_.name, setup_.folder->directory(),
+                                                       resumed_env_steps(), &degradations_));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
   if (run().num_workers == 0) {

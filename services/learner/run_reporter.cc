@@ -35,8 +35,8 @@ RunReporter::RunReporter(const config::ResolvedRun& run, std::string run_name, D
 
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Open(const config::ResolvedRun& run,
                                                                const std::string& run_name,
-                                                               const std::string& directory,
-                                                               int64_t resumed_env_steps, Degradations* degradations) {
+                                                               const std::string& directory, int64_t resumed_env_steps,
+                                                               Degradations* degradations) {
   auto reporter = std::unique_ptr<RunReporter>(new RunReporter(run, run_name, degradations));
   reporter->written_env_steps_ = resumed_env_steps;
   if (reporter->interval_env_steps_ > 0) {

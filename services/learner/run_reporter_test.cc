@@ -82,7 +82,8 @@ TEST_F(RunReporterTest, LinesThatDidNotFitComeWhenThereIsRoomAgain) {
   Update(501);  // no line is due, and those that wait are written all the same
   EXPECT_TRUE(degradations_.List().empty());
   ASSERT_EQ(Lines().size(), 5u);
-  for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(absl::StartsWith(Lines()[i], absl::StrCat("{\"env_steps\":", 100 * (i + 1), ",")));
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_TRUE(absl::StartsWith(Lines()[i], absl::StrCat("{\"env_steps\":", 100 * (i + 1), ",")));
 }
 
 TEST_F(RunReporterTest, TensorBoardsRecordsLikewise) {
@@ -97,7 +98,8 @@ TEST_F(RunReporterTest, TensorBoardsRecordsLikewise) {
     Update(200);
     EXPECT_EQ(fs::file_size(events), whole);
     ASSERT_FALSE(degradations_.List().empty());
-    EXPECT_EQ(degradations_.List().front(), "TensorBoard's event file cannot be written: File too large; 1 records wait");
+    EXPECT_EQ(degradations_.List().front(),
+              "TensorBoard's event file cannot be written: File too large; 1 records wait");
   }
   Update(201);
   EXPECT_GT(fs::file_size(events), whole);
