@@ -18,6 +18,7 @@ if HAVE_NUMPY:
 
     from troupe.env_adapters import EnvAdapterError, make_adapter
     from troupe.env_adapters.recognize import adapt
+    from troupe.env_adapters.resolve import find_callable
 
 
 @unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
@@ -81,7 +82,10 @@ class SeedTest(unittest.TestCase):
 
 
 MODULE = """
+import os
+import xml.dom
 import fake_envs
+from fake_envs import Gym as Lent
 
 class Mine(fake_envs.Gym):
     def __init__(self, start=1, *, scale=2):
@@ -97,6 +101,10 @@ def make_env(start):
 class Holder:
     Inner = Mine
 
+    def make(self, start=1):
+        return Mine(start)
+
+holder = Holder()
 number = 3
 def make_nothing():
     return 5
@@ -129,9 +137,30 @@ class NameTest(unittest.TestCase):
         self.assertEqual(self.first("troupe_test_mine:Holder.Inner", {"start": 3}), 6)
         self.assertEqual(self.first("troupe_test_mine", {"start": 4}), 8)
         self.assertEqual(self.first("troupe_test_mine:Configured", {"start": 5}), 10)
+        self.assertEqual(self.first("troupe_test_mine:holder.make", {"start": 3}), 6)
+        self.assertEqual(self.first("troupe_test_mine:Lent", {"script": [obs(4)]}), 4)  # one name may be borrowed
         path = os.path.join(self.folder, "troupe_test_mine.py")
         self.assertEqual(self.first(path, {"start": 6}), 12)
+        self.assertEqual(self.first(path + ":Holder.Inner", {"start": 7}), 14)
         self.assertEqual(self.first(path + ":Mine", {"start": 7}), 14)
+
+    def test_a_dotted_name_stays_inside_its_module(self):
+        marker = os.path.join(self.folder, "marker")
+        self.addCleanup(lambda: self.assertFalse(os.path.exists(marker), "a stranger's name was called"))
+        for name, args, message in [
+            ("troupe_test_mine:os.system", {"command": "touch " + marker}, "os of module troupe_test_mine is the module os"),
+            ("troupe_test_mine:xml.dom.getDOMImplementation", {}, "xml of module troupe_test_mine is the module xml"),
+            ("troupe_test_mine:fake_envs.os.system", {"command": "touch " + marker}, "expected fake_envs:os"),
+            ("troupe_test_mine:Lent.reset", {}, "Lent of module troupe_test_mine is of fake_envs.Gym"),
+            ("troupe_test_mine:make_env.__globals__", {}, "'__globals__' is Python's own"),
+            ("troupe_test_mine:make_env.partial", {}, "make_env of module troupe_test_mine is of builtins.function"),
+            ("troupe_test_mine:Holder.__subclasses__", {}, "'__subclasses__' is Python's own"),
+            ("troupe_test_mine:__loader__.get_data", {}, "'__loader__' is Python's own"),
+            ("troupe_test_mine:number.bit_length", {}, "number of module troupe_test_mine is of builtins.int"),
+        ]:
+            with self.subTest(name=name):
+                self.assertRaisesRegex(EnvAdapterError, message, make_adapter, name, args)
+                self.assertRaisesRegex(EnvAdapterError, message, find_callable, "policy", name)
 
     def test_what_is_not_found_is_said(self):
         for name, args, message in [

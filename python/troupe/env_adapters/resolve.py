@@ -42,7 +42,7 @@ def make_environment(name: str, args: dict) -> Any:
             f"environment {name}: module {module_name} has none of {', '.join(MODULE_ATTRIBUTES)}, expected one, "
             f"or a name after a colon" + (f" ({name}:{near[0]}?)" if near else "")
         )
-    found = _attribute(module, attribute)
+    found = _attribute(f"environment {name}", module, attribute)
     if callable(found):
         return _call(name, found, args)
     if found is not None:
@@ -78,7 +78,7 @@ def find_callable(what: str, name: str) -> Any:
     """What `name`, "module:attribute" or "path/file.py:attribute", is; `what` begins the messages of errors."""
     module_name, _, attribute = name.rpartition(":")
     module = _module(f"{what} {name}", module_name)
-    found = _attribute(module, attribute)
+    found = _attribute(f"{what} {name}", module, attribute)
     if callable(found):
         return found
     if found is not None:
@@ -92,13 +92,38 @@ def find_callable(what: str, name: str) -> Any:
     )
 
 
-def _attribute(module: Any, attribute: str) -> Any:
+def _attribute(what: str, module: Any, attribute: str) -> Any:
+    """What the module calls `attribute`; None where there is nothing. A name of its own may be anything, also what it
+    imported from elsewhere (mpe2's parallel_env, gymnasium's make). With dots it must not lead out of the module: each
+    part before a dot is a class that the module defines, or an object of one, so that `module:os.system` is refused.
+    """
     found: Any = module
+    through = ""
     for part in attribute.split("."):
+        if part.startswith("__"):
+            raise EnvAdapterError(f"{what}: {part!r} is Python's own, expected a name of module {module.__name__}")
+        if through:
+            _stay_inside(what, module, through, part, found)
         found = getattr(found, part, None)
         if found is None:
             break
+        through = f"{through}.{part}" if through else part
     return found
+
+
+def _stay_inside(what: str, module: Any, through: str, part: str, found: Any) -> None:
+    """Refuses to look `part` up in `found`, which `module` calls `through`, where that is not the module's own."""
+    if inspect.ismodule(found):
+        raise EnvAdapterError(
+            f"{what}: {through} of module {module.__name__} is the module {found.__name__}, and no name leads through "
+            f"another module, expected {found.__name__}:{part}"
+        )
+    owner = found if inspect.isclass(found) else type(found)
+    if owner.__module__ != module.__name__:
+        raise EnvAdapterError(
+            f"{what}: {through} of module {module.__name__} is of {owner.__module__}.{owner.__qualname__}, expected a "
+            f"class that the module defines, or an object of one, before a dot"
+        )
 
 
 def _module(what: str, module_name: str) -> Any:
