@@ -134,6 +134,19 @@ RunConfig RunConfig::WithNumEnvs(int32_t num_envs) const {
   return config;
 }
 
+RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  const v1::EnvConfig& from = own.proto().env();
+  v1::EnvConfig& env = *proto->mutable_env();
+  env.mutable_python()->set_interpreter(from.python().interpreter());
+  env.mutable_python()->set_path(from.python().path());
+  if (!env.plugin().empty()) env.set_plugin(from.plugin());
+  RunConfig config;
+  config.proto_ = std::move(proto);
+  config.places_ = places_;
+  return config;
+}
+
 std::string RunConfig::Where(std::string_view key) const {
   std::string at(key);
   for (;;) {

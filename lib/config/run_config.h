@@ -35,7 +35,7 @@ class RunConfig {
                                             const std::vector<std::string>& overrides = {});
 
   /// Canonical YAML of every key, in the schema's order: FromYaml gives an equal RunConfig, equal configurations give
-  /// equal text. This is what the learner sends to its workers and what runs/<name>/config.yaml holds.
+  /// equal text. This is what runs/<name>/config.yaml holds.
   std::string ToYaml() const;
 
   const v1::RunConfig& proto() const { return *proto_; }
@@ -49,6 +49,9 @@ class RunConfig {
 
   /// The same with `num_envs` set, which must be in its range.
   RunConfig WithNumEnvs(int32_t num_envs) const;
+  /// The same with what `own` says of where things are on this machine: env.python.interpreter, env.python.path and,
+  /// where there is a plug-in, env.plugin.
+  RunConfig WithPlacesOf(const RunConfig& own) const;
 
   friend bool operator==(const RunConfig& a, const RunConfig& b) { return a.ToYaml() == b.ToYaml(); }
   friend bool operator!=(const RunConfig& a, const RunConfig& b) { return !(a == b); }

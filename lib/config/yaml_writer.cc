@@ -226,12 +226,13 @@ bool IsPresent(const Message& message, const FieldDescriptor& field) {
 
 class Writer {
  public:
-  explicit Writer(bool comments) : comments_(comments) {}
+  explicit Writer(bool comments, const KeyFilter& include = nullptr) : comments_(comments), include_(include) {}
 
   void Section(const Message& message, int indent, bool only_present) {
     for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
       const FieldDescriptor& field = *message.GetDescriptor()->field(i);
       if (only_present && !IsPresent(message, field)) continue;
+      if (!Includes(field)) continue;
       if (comments_) Comment(field, indent);
       const std::string text = InlineText(message, field);
       Line(indent, text.empty() ? absl::StrCat(field.name(), ":") : absl::StrCat(field.name(), ": ", text));
@@ -248,6 +249,15 @@ class Writer {
   std::string Take() { return std::move(text_); }
 
  private:
+  /// A section is there when one of its keys is.
+  bool Includes(const FieldDescriptor& field) const {
+    if (!include_ || FormOf(field) != KeyForm::kSection) return !include_ || include_(field);
+    for (int i = 0; i < field.message_type()->field_count(); ++i) {
+      if (Includes(*field.message_type()->field(i))) return true;
+    }
+    return false;
+  }
+
   void Line(int indent, const std::string& line) { absl::StrAppend(&text_, std::string(2 * indent, ' '), line, "\n"); }
 
   /// model and algorithm of a policy or an agent, where they say something.
@@ -328,6 +338,7 @@ class Writer {
   }
 
   const bool comments_;
+  const KeyFilter include_;
   std::string text_;
 };
 
@@ -360,6 +371,12 @@ void MarkdownSection(const Message& message, const std::string& section, std::st
 
 std::string WriteYaml(const v1::RunConfig& config) {
   Writer writer(false);
+  writer.Section(config, 0, false);
+  return writer.Take();
+}
+
+std::string WriteYaml(const v1::RunConfig& config, const KeyFilter& include) {
+  Writer writer(false, include);
   writer.Section(config, 0, false);
   return writer.Take();
 }

@@ -1,14 +1,21 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/descriptor.h>
 
 namespace troupe::config {
 
 /// Canonical YAML: every key in the schema's order, numbers in the shortest form that reads back exactly.
 std::string WriteYaml(const v1::RunConfig& config);
+
+/// Whether a key is to be written.
+using KeyFilter = std::function<bool(const google::protobuf::FieldDescriptor& key)>;
+/// The same of these keys alone.
+std::string WriteYaml(const v1::RunConfig& config, const KeyFilter& include);
 
 /// The same with each key's meaning, range and default above it as a comment.
 std::string WriteCommentedYaml(const v1::RunConfig& config);

@@ -1,0 +1,121 @@
+#include "lib/config/worker_yaml.h"
+
+#include <set>
+#include <string_view>
+
+#include "lib/base/check.h"
+#include "lib/config/yaml_writer.h"
+#include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/reflection.h>
+
+namespace troupe::config {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using Keys = std::set<const FieldDescriptor*>;
+
+const FieldDescriptor* FindKey(std::string_view key) {
+  const google::protobuf::Descriptor* section = v1::RunConfig::descriptor();
+  for (;;) {
+    const size_t dot = key.find('.');
+    const FieldDescriptor* const field = section->FindFieldByName(std::string(key.substr(0, dot)));
+    TROUPE_CHECK(field != nullptr);
+    if (dot == std::string_view::npos) return field;
+    section = field->message_type();
+    key.remove_prefix(dot + 1);
+  }
+}
+
+/// Takes out of a policy's or an agent's overrides what is no worker's business.
+void KeepOnly(const Keys& keys, Message* overrides) {
+  std::vector<const FieldDescriptor*> present;
+  overrides->GetReflection()->ListFields(*overrides, &present);
+  for (const FieldDescriptor* const field : present) {
+    if (keys.count(field) == 0) overrides->GetReflection()->ClearField(overrides, field);
+  }
+}
+
+template <typename Settings>
+void KeepOnlyInOverrides(const Keys& keys, Settings* settings) {
+  for (auto& each : *settings) {
+    if (each.has_algorithm()) KeepOnly(keys, each.mutable_algorithm());
+    if (each.has_model()) KeepOnly(keys, each.mutable_model());
+    // An override that says nothing is no override.
+    if (each.algorithm().ByteSizeLong() == 0) each.clear_algorithm();
+    if (each.model().ByteSizeLong() == 0) each.clear_model();
+  }
+}
+
+std::string Write(const RunConfig& config, const std::vector<std::string>& more) {
+  Keys keys;
+  for (const std::string& key : WorkerKeys()) keys.insert(FindKey(key));
+  for (const std::string& key : more) keys.insert(FindKey(key));
+  v1::RunConfig proto = config.proto();
+  KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_policies());
+  KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_agents());
+  return WriteYaml(proto, [&keys](const FieldDescriptor& field) { return keys.count(&field) > 0; });
+}
+
+}  // namespace
+
+const std::vector<std::string>& WorkerKeys() {
+  // Some are read only because a worker resolves the whole configuration, and what is left out must not make it refuse
+  // the rest: the batch must hold its environments, the budget its batches.
+  static const auto* const kKeys = new std::vector<std::string>{"seed",
+                                                                "env.name",
+                                                                "env.args",
+                                                                "env.plugin",
+                                                                "env.python.processes",
+                                                                "env.python.start_timeout_s",
+                                                                "env.python.step_timeout_s",
+                                                                "env.python.max_restarts",
+                                                                "env.python.restart_window_s",
+                                                                "env.python.global_state",
+                                                                "env.python.fork_server",
+                                                                "env.groups",
+                                                                "env.max_episode_steps",
+                                                                "env.reward_scale",
+                                                                "env.reward_clip",
+                                                                "env.frame_stack",
+                                                                "env.state_key",
+                                                                "env.action_mask_key",
+                                                                "multi_agent.policies",
+                                                                "multi_agent.policy_mapping",
+                                                                "multi_agent.policy_map_capacity",
+                                                                "multi_agent.count_steps_by",
+                                                                "multi_agent.agents",
+                                                                "multi_agent.observation_fn",
+                                                                "algorithm.name",
+                                                                "algorithm.train_batch_size",
+                                                                "algorithm.max_policy_lag",
+                                                                "algorithm.use_global_state",
+                                                                "algorithm.use_parameter_sharing",
+                                                                "algorithm.use_agent_id",
+                                                                "algorithm.critic_agent_id",
+                                                                "algorithm.normalize_observations",
+                                                                "algorithm.use_actions_mask",
+                                                                "model.actor_hidden_sizes",
+                                                                "model.critic_hidden_sizes",
+                                                                "model.activation",
+                                                                "model.actor_output_gain",
+                                                                "model.initial_log_std",
+                                                                "action_bound_method",
+                                                                "action_scaling",
+                                                                "num_workers",
+                                                                "num_envs_per_worker",
+                                                                "num_envs",
+                                                                "rollout_fragment_length",
+                                                                "batch_mode",
+                                                                "explore",
+                                                                "learner.ingest_budget_bytes"};
+  return *kKeys;
+}
+
+std::string WelcomeYaml(const RunConfig& config) { return Write(config, {}); }
+
+std::string WorkerFileYaml(const RunConfig& config) {
+  return Write(config, {"env.python.interpreter", "env.python.path"});
+}
+
+}  // namespace troupe::config

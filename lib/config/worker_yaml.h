@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/config/run_config.h"
+
+namespace troupe::config {
+
+/// The keys of a configuration that a worker reads, env.python.interpreter and env.python.path left out: where Python
+/// and its modules are is for the worker's machine to say. Every other key stays with the learner; a new one does, too,
+/// until it is listed.
+const std::vector<std::string>& WorkerKeys();
+
+/// What the learner tells its workers (Welcome.config_yaml): canonical YAML of WorkerKeys. A worker makes the same
+/// environments and policies of it, and the same spec hash.
+std::string WelcomeYaml(const RunConfig& config);
+
+/// The file that permits a worker of this machine what the configuration asks for (`troupe worker --config`): the same
+/// with interpreter and module path.
+std::string WorkerFileYaml(const RunConfig& config);
+
+}  // namespace troupe::config
