@@ -1,8 +1,10 @@
 #include "lib/rpc/learner_binding.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/rpc/convert.h"
 
@@ -55,7 +57,7 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
   if (!ticket.ok()) return ticket.status();
   {
     base::MutexLock lock(&mutex_);
-    known_[ticket->worker_id] = {request.incarnation, request.name};
+    known_[ticket->worker_id] = {request.incarnation, request.name, request.permits};
     if (known_.size() > kMaxKnown) known_.erase(known_.begin());
   }
   TROUPE_INFO("worker joined id={} epoch={} name={} first_unacked={}", ticket->worker_id.value(),
@@ -81,6 +83,20 @@ absl::Status LearnerBinding::Submit(const learner::WorkerTicket& ticket, uint64_
 absl::Status LearnerBinding::SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence,
                                                const absl::Status& why, learner::WorkerPort& port) {
   return Acknowledge(learner_->SubmitUndecodable(ticket, sequence, std::string(why.message())), port);
+}
+
+std::optional<std::string> LearnerBinding::WorkerWithout(uint64_t digest) const {
+  const learner::LearnerStatus status = learner_->Status();
+  base::MutexLock lock(&mutex_);
+  for (const learner::WorkerStatus& worker : status.workers) {
+    const auto known = known_.find(worker.id);
+    if (known == known_.end()) continue;
+    const std::vector<uint64_t>& permits = known->second.permits;
+    if (!std::binary_search(permits.begin(), permits.end(), digest)) {
+      return absl::StrCat(worker.id.value(), " (", known->second.name, ")");
+    }
+  }
+  return std::nullopt;
 }
 
 v1::StatusReply LearnerBinding::Status() const {

@@ -2,7 +2,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "lib/base/mutex.h"
@@ -27,6 +29,10 @@ class LearnerBinding final : public LearnerEndpoint {
   absl::Status SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence, const absl::Status& why,
                                  learner::WorkerPort& port) override;
 
+  /// The name of a connected worker that does not permit what `digest` (config::Statement::Digest) stands for; nullopt:
+  /// all do. A worker of the learner's own process needs no permission.
+  std::optional<std::string> WorkerWithout(uint64_t digest) const;
+
   /// Everything of Control.Status that the learner knows; run_name, build_version and policies are the caller's.
   v1::StatusReply Status() const;
 
@@ -35,6 +41,7 @@ class LearnerBinding final : public LearnerEndpoint {
   struct Known {
     uint64_t incarnation = 0;
     std::string name;
+    std::vector<uint64_t> permits;  ///< ascending
   };
   static constexpr size_t kMaxKnown = 4096;  ///< as learner::WorkerRegistry; the oldest are forgotten
 

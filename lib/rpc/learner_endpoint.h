@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,6 +33,7 @@ class LearnerEndpoint {
     uint64_t next_sequence = 1;  ///< of the next fragment it will make
     uint64_t first_unacked = 1;  ///< it still holds these and will send them again
     std::string name;
+    std::vector<uint64_t> permits;  ///< digests of what it runs besides what is native, ascending
   };
   struct JoinReply {
     learner::WorkerTicket ticket;

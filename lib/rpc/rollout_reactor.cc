@@ -1,12 +1,15 @@
 #include "lib/rpc/rollout_reactor.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/hidden_order.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/permits.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/transport.h"
@@ -21,6 +24,23 @@ constexpr size_t kMaxReasonBytes = 256;
 /// A registration that is over is no fault of the worker's bytes: ABORTED tells it to register again.
 absl::Status Superseded(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) ? absl::AbortedError(status.message()) : status;
+}
+
+/// What the worker permits; nothing where it does not say.
+absl::StatusOr<std::vector<uint64_t>> PermitsOf(const v1::Hello& hello) {
+  if (hello.permits_size() > static_cast<int>(config::Permits::kMaxStatements)) {
+    return absl::InvalidArgumentError(absl::StrCat("Hello has ", hello.permits_size(), " permits, expected at most ",
+                                                   config::Permits::kMaxStatements));
+  }
+  std::vector<uint64_t> permits(hello.permits().begin(), hello.permits().end());
+  const bool says = hello.permits_digest() != 0 || !permits.empty();
+  if (says &&
+      (!std::is_sorted(permits.begin(), permits.end()) || config::CombineDigests(permits) != hello.permits_digest())) {
+    return absl::InvalidArgumentError(absl::StrCat("Hello has permits_digest ", absl::Hex(hello.permits_digest()),
+                                                   ", expected that of its ", permits.size(),
+                                                   " permits in ascending order"));
+  }
+  return permits;
 }
 
 }  // namespace
@@ -238,12 +258,15 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
                       ", next_sequence ", hello.next_sequence(), " and a name of ", hello.name().size(),
                       " bytes, expected >= 1, >= 1, >= first_unacked and <= ", kMaxNameBytes)));
   }
+  absl::StatusOr<std::vector<uint64_t>> permits = PermitsOf(hello);
+  if (!permits.ok()) return Refuse(v1::REFUSAL_REASON_BAD_HELLO, permits.status());
   LearnerEndpoint::JoinRequest request;
   request.worker_id = sample::WorkerId(hello.worker_id());
   request.incarnation = hello.incarnation();
   request.next_sequence = hello.next_sequence();
   request.first_unacked = hello.first_unacked();
   request.name = base::LogSafe(hello.name(), kMaxNameBytes);
+  request.permits = *std::move(permits);
   const absl::StatusOr<LearnerEndpoint::JoinReply> joined = context_->endpoint->Join(request, shared_from_this());
   if (!joined.ok()) {
     const bool draining = absl::IsUnavailable(joined.status());

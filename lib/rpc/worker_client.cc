@@ -8,6 +8,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/permits.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
@@ -447,6 +448,8 @@ std::optional<LinkOwner::Outgoing> WorkerClient::NextRolloutMessageLocked() {
     hello->set_first_unacked(retained_.empty() ? next_sequence_ : retained_.front().sequence);
     hello->set_incarnation(options_.incarnation);
     hello->set_name(options_.name.substr(0, 128));
+    hello->set_permits_digest(config::CombineDigests(options_.permits));
+    hello->mutable_permits()->Assign(options_.permits.begin(), options_.permits.end());
     return Outgoing{Serialize(message)};
   }
   if (!joined_ || goodbye_sent_) return std::nullopt;
@@ -510,6 +513,9 @@ void WorkerClient::ExpectLocked(SlotPoliciesPtr policies, std::vector<policy::We
 void WorkerClient::OnTable(const v1::PolicyTable& chunk) {
   absl::StatusOr<policy::PolicyTablePtr> table = table_assembler_->Add(chunk);
   if (table.ok() && *table == nullptr) return;
+  if (table.ok() && options_.check_table) {
+    if (absl::Status refused = options_.check_table(**table); !refused.ok()) table = std::move(refused);
+  }
   SlotPoliciesPtr policies;
   if (table.ok()) policies = std::make_shared<const SlotPolicies>(**table);
   std::vector<policy::WeightSnapshotPtr> dropped;  // destroyed outside the lock
@@ -532,8 +538,28 @@ void WorkerClient::OnTable(const v1::PolicyTable& chunk) {
   KickWeights();
 }
 
+absl::Status WorkerClient::CheckWelcome(const v1::Welcome& welcome) const {
+  {
+    base::MutexLock lock(&mutex_);
+    // The learner compares them, too; but it may be another one by now, that says what it likes.
+    if (spec_hash_ != 0 && welcome.spec_hash() != spec_hash_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the learner that answers now has spec ", absl::Hex(welcome.spec_hash()),
+                       ", but this worker was built from ", absl::Hex(spec_hash_), ": start the worker again"));
+    }
+  }
+  return options_.check_config ? options_.check_config(welcome.config_yaml()) : absl::OkStatus();
+}
+
 void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
   if (message.has_policy_table()) return OnTable(message.policy_table());
+  if (message.has_welcome()) {
+    if (const absl::Status checked = CheckWelcome(message.welcome()); !checked.ok()) {
+      base::MutexLock lock(&mutex_);
+      EndLocked(checked);
+      return;
+    }
+  }
   std::vector<policy::WeightSnapshotPtr> weights;  // dropped, as what follows
   std::deque<Retained> freed;  // destroyed outside the lock: a fragment's buffer goes back to its pool
   std::deque<sample::Grant> dropped;

@@ -16,6 +16,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rollout/ports.h"
 #include "lib/rpc/client_link.h"
 #include "lib/rpc/fragment_codec.h"
@@ -38,6 +39,14 @@ struct WorkerClientOptions {
   absl::Duration reconnect_timeout = absl::Minutes(5);
   /// Called once, when the learner has accepted a fragment, by a thread of gRPC's; must not block. May be empty.
   std::function<void()> on_first_accepted;
+
+  /// What the worker permits (config::Permits::Digests), for Hello.
+  std::vector<uint64_t> permits;
+  /// Whether what a learner says may be made use of: asked with the text of every Welcome, also of those that come
+  /// after a reconnect, perhaps of another learner, and with every table of policies, before anything else sees them.
+  /// An error ends the client with it. Called by gRPC's threads, one at a time; must not block. Empty: all may.
+  std::function<absl::Status(const std::string& config_yaml)> check_config;
+  std::function<absl::Status(const policy::PolicyTable& table)> check_table;
 };
 
 /// What the learner said at the (last) registration.
@@ -139,6 +148,8 @@ class WorkerClient final : public rollout::SampleSink,
   void OnLearnerMessage(const v1::LearnerMessage& message);
   /// Calls on_first_accepted when it is due.
   void TellFirstAccepted();
+  /// Why this Welcome ends the client; OK to go on with it.
+  absl::Status CheckWelcome(const v1::Welcome& welcome) const;
   void OnWeightMessage(const grpc::ByteBuffer& message);
   void OnWelcomeLocked(const v1::Welcome& welcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Moves what the ack frees to `freed`, to be destroyed outside the lock.

@@ -1,5 +1,6 @@
 // troupe train: a learner and local workers over a Unix socket.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
@@ -37,6 +40,7 @@ struct TrainFlags {
   std::string resume;
   bool resume_or_start = false;
   std::string warm_start;
+  std::vector<std::string> allow_python;
   std::string log_level = "info";
   bool json = false;
 };
@@ -46,6 +50,7 @@ struct Plan {
   std::string folder;
   std::string name;  ///< empty on a resume: the folder has one
   int num_workers = 0;
+  std::string worker_yaml;  ///< what the workers permit: what the configuration asks for, without secrets
 };
 
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
@@ -87,6 +92,9 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   }
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
   plan.num_workers = run.num_workers;
+  plan.worker_yaml = config::WorkerFileYaml(config);
+  // As a worker will read it: its errors belong here, once.
+  TROUPE_RETURN_IF_ERROR(config::Permits::Make(config, flags.allow_python).status());
   if (flags.resume.empty()) {
     plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
                                                        : run.experiment.experiment_name;
@@ -95,7 +103,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   return plan;
 }
 
-/// A private folder for the socket, removed with what is in it.
+/// A private folder for the socket and what workers read, removed with what is in it.
 class SocketFolder {
  public:
   static absl::StatusOr<std::unique_ptr<SocketFolder>> Make() {
@@ -116,6 +124,23 @@ class SocketFolder {
     fs::remove_all(path_, error);
   }
   std::string socket() const { return path_ + "/learner.sock"; }
+  std::string worker_yaml() const { return path_ + "/worker.yaml"; }
+
+  /// For this user's eyes: arguments of environments may be nobody else's business.
+  absl::Status WriteWorkerYaml(const std::string& text) const {
+    const int fd = open(worker_yaml().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    size_t written = 0;
+    while (fd >= 0 && written < text.size()) {
+      const ssize_t count = write(fd, text.data() + written, text.size() - written);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) break;
+      written += static_cast<size_t>(count);
+    }
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    if (fd >= 0 && written == text.size()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("cannot write ", worker_yaml(), ": ", std::strerror(error)));
+  }
 
  private:
   explicit SocketFolder(std::string path) : path_(std::move(path)) {}
@@ -157,12 +182,18 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(flags));
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
+  TROUPE_RETURN_IF_ERROR(folder->WriteWorkerYaml(plan.worker_yaml));
   Supervisor::Options options;
   options.learner_command = LearnerCommand(flags, plan, program, folder->socket());
   // Only what a person must know: the learner tells who joined and left.
   options.worker_command = {OwnPath(),     "worker",
                             "--learner",   "unix:" + folder->socket(),
+                            "--config",    folder->worker_yaml(),
                             "--log-level", flags.log_level == "info" ? "warn" : flags.log_level};
+  for (const std::string& name : flags.allow_python) {
+    options.worker_command.push_back("--allow-python");
+    options.worker_command.push_back(name);
+  }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
   int code = 0;
@@ -194,6 +225,12 @@ void AddTrainCommand(CLI::App& app, Action* action) {
   train
       ->add_option("--warm-start", flags->warm_start, "start from the weights of this checkpoint, or of a run's latest")
       ->excludes(resume);
+  train
+      ->add_option("--allow-python", flags->allow_python,
+                   "permit the workers this name of Python besides those of the configuration, for policies and "
+                   "mappings that come while "
+                   "the run trains: python:MODULE:NAME (repeat)")
+      ->allow_extra_args(false);
   train->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));

@@ -36,8 +36,19 @@ absl::StatusOr<int> Work(const Flags& flags) {
 
 void AddWorkerCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* worker = app.add_subcommand("worker", "Sample for a learner, which tells it everything else.");
+  CLI::App* worker = app.add_subcommand("worker", "Sample for a learner, which says what to sample.");
   worker->add_option("--learner", flags->worker.learner, "the learner's address: unix:PATH or HOST:PORT")->required();
+  auto* config = worker->add_option(
+      "--config", flags->worker.config,
+      "permit the environment in Python or in a plug-in, mapping functions and policies that this configuration "
+      "names; interpreter, module path and plug-in are those that it says");
+  worker->add_option("--set", flags->worker.overrides, "override a key of it: a.b=value (repeat)")
+      ->allow_extra_args(false)
+      ->needs(config);
+  worker
+      ->add_option("--allow-python", flags->worker.allow_python,
+                   "permit this name besides, exactly: python:MODULE or python:MODULE:NAME (repeat)")
+      ->allow_extra_args(false);
   worker->add_flag("--insecure-plaintext-network", flags->worker.insecure_plaintext_network,
                    "connect without encryption and authentication beyond this machine");
   worker->add_option("--connect-timeout", flags->connect_timeout_s, "seconds to try for the first time")
@@ -55,7 +66,7 @@ void AddWorkerCommand(CLI::App& app, Action* action) {
   worker->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
-  worker->footer("Example: troupe worker --learner unix:/tmp/learner.sock");
+  worker->footer("Example: troupe worker --learner 10.0.0.1:7777 --insecure-plaintext-network --config run.yaml");
   worker->callback([=] { *action = [=] { return Work(*flags); }; });
 }
 

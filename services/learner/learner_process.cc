@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
+#include "lib/config/permits.h"
+#include "lib/config/worker_yaml.h"
 #include "lib/learner/learner.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
@@ -117,6 +120,8 @@ class Process {
   /// Does what was asked of the policies since the last call.
   void ChangePolicies();
   absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change);
+  /// FAILED_PRECONDITION names a connected worker that does not permit what `next` would have run, and `now` does not.
+  absl::Status CheckPermitted(const policy::PolicyTable& next, const policy::PolicyTable& now) const;
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
   /// Saves what is whole; why the run ends.
@@ -225,7 +230,7 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   options.addresses = flags.listen;
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
   options.schema = run().schema;
-  options.config_yaml = run().config.ToYaml();
+  options.config_yaml = config::WelcomeYaml(run().config);
   // Ordinals of queries grow with the learner's lives: a restarted one draws no random number again.
   TROUPE_ASSIGN_OR_RETURN(
       queries_, serving::QueryEngine::Create(run().policies, {.seed = run().seed,
@@ -321,10 +326,25 @@ void Process::ChangePolicies() {
   }
 }
 
+absl::Status Process::CheckPermitted(const policy::PolicyTable& next, const policy::PolicyTable& now) const {
+  const std::set<config::Statement> before = config::StatementsOf(now);
+  for (const config::Statement& asked : config::StatementsOf(next)) {
+    if (before.count(asked) > 0) continue;
+    if (const std::optional<std::string> worker = binding_->WorkerWithout(asked.Digest())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("worker ", *worker, " does not permit ", base::LogSafe(asked.name),
+                       ", expected workers that were started with --allow-python ", base::LogSafe(asked.name),
+                       " (troupe train hands it on), or whose --config names it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> Process::ChangePolicies(const policy::PolicyChange& change) {
   const policy::PolicyTablePtr now = learner_->Policies();
   TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved,
                           ResolvePolicyChange(change, *now, {&run(), registry_, trainer_.get()}));
+  TROUPE_RETURN_IF_ERROR(CheckPermitted(*resolved.table, *now));
   policy_map_cache_.SetPolicies(resolved.table);
   const absl::Status changed = learner_->ChangePolicies(resolved.table, std::move(resolved.added));
   if (!changed.ok()) {

@@ -14,6 +14,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/rollout/rollout_worker.h"
@@ -117,10 +118,26 @@ absl::StatusOr<rpc::Welcome> AwaitWelcome(rpc::WorkerClient& client, absl::Durat
   }
 }
 
+/// What the worker's own side permits.
+absl::StatusOr<config::Permits> ReadPermits(const WorkerFlags& flags) {
+  config::RunConfig own;
+  if (!flags.config.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(flags.config, flags.overrides));
+  }
+  return config::Permits::Make(own, flags.allow_python);
+}
+
+/// The learner's configuration as far as it is permitted: read as text, nothing of it looked up or made.
+absl::StatusOr<config::RunConfig> ReadWelcome(const std::string& config_yaml, const config::Permits& permits) {
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig asked,
+                          config::RunConfig::FromYaml(config_yaml, "the learner's configuration"));
+  return permits.Admit(asked);
+}
+
 /// The run as this build understands the learner's configuration.
-absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
-                          config::RunConfig::FromYaml(welcome.config_yaml, "the learner's configuration"));
+absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, const config::Permits& permits,
+                                                   const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ReadWelcome(welcome.config_yaml, permits));
   TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, config::ResolveRun(config, registry));
   if (run.schema.Hash() != welcome.spec_hash) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -133,7 +150,13 @@ absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, 
 }  // namespace
 
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(const config::Permits permits, ReadPermits(flags));
   rpc::WorkerClientOptions options;
+  options.permits = permits.Digests();
+  options.check_config = [&permits](const std::string& config_yaml) {
+    return ReadWelcome(config_yaml, permits).status();
+  };
+  options.check_table = [&permits](const policy::PolicyTable& table) { return permits.Check(table); };
   options.address = flags.learner;
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
   options.name = ProcessName();
@@ -153,7 +176,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   // A signal, or a run that is over already: there is nothing to hand in.
   if (absl::IsCancelled(welcome.status())) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(welcome.status());
-  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, ResolveWelcome(*welcome, registry));
+  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, ResolveWelcome(*welcome, permits, registry));
   client->SetPolicies(run.policies, welcome->spec_hash);
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", welcome->worker_id.value(), flags.learner,
               welcome->learner_epoch);

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -12,6 +13,11 @@ namespace troupe::services {
 /// The command line of `troupe worker`. Plain value.
 struct WorkerFlags {
   std::string learner;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
+  /// What it permits besides what is native: what this configuration file (empty: none) with these overrides names, and
+  /// these names of Python.
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> allow_python;
   bool insecure_plaintext_network = false;
   absl::Duration connect_timeout = absl::Seconds(30);   ///< for the first welcome
   absl::Duration reconnect_timeout = absl::Minutes(5);  ///< a learner that is away for longer is gone for good
@@ -20,9 +26,11 @@ struct WorkerFlags {
 };
 
 /// Samples for the learner at `flags.learner` until it drains, is gone for good, or a signal asks to leave
-/// (DrainSignals, installed by the caller). Gets everything else from the learner. OK: drained. Else why not, for the
-/// person at the command line: UNAVAILABLE no learner, FAILED_PRECONDITION it does not want this worker (or this
-/// worker's build understands another configuration).
+/// (DrainSignals, installed by the caller). What to sample it hears from the learner, and runs of that what is native
+/// or permitted (config::Permits). OK: drained. Else why not, for the person at the command line: UNAVAILABLE no
+/// learner, FAILED_PRECONDITION it does not want this worker (or this worker's build understands another
+/// configuration), PERMISSION_DENIED (exit code kRefused) the learner asks for what is not permitted; nothing of it was
+/// run.
 ///
 /// Threads: the caller's steps environments; one keeps the connection; one watches for signals; gRPC has its own.
 /// Returns within the round of environment steps in progress and `drain_timeout` after a signal; without the latter

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/envs/register_all.h"
 #include "services/common/signals.h"
@@ -21,5 +22,5 @@ int main(int argc, char** argv) {
   const absl::Status status = troupe::services::RunWorker(flags, registry);
   if (status.ok()) return static_cast<int>(troupe::services::DrainSignals::CodeInOrder());
   std::fprintf(stderr, "fault_worker: %s\n", status.ToString().c_str());
-  return 1;
+  return static_cast<int>(troupe::base::ExitCodeOf(status));
 }
