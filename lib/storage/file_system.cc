@@ -60,9 +60,9 @@ class ScopedFd {
   const int fd_;
 };
 
-absl::Status WriteAll(int fd, const std::string& path, absl::Span<const std::byte> bytes) {
+absl::Status WriteAll(DiskCalls& calls, int fd, const std::string& path, absl::Span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    const ssize_t written = calls.Write(fd, bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       return ErrnoError("write", path, errno);
@@ -72,10 +72,10 @@ absl::Status WriteAll(int fd, const std::string& path, absl::Span<const std::byt
   return absl::OkStatus();
 }
 
-absl::Status Sync(int fd, const std::string& path) {
+absl::Status Sync(DiskCalls& calls, int fd, const std::string& path) {
   // After a failed fsync the kernel may have dropped the dirty pages: the file is lost, trying again would lie.
-  if (::fsync(fd) != 0) return absl::DataLossError(absl::StrCat("fsync ", ShortPath(path), ": ", std::strerror(errno)));
-  return absl::OkStatus();
+  if (calls.Sync(fd, path) == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("fsync ", ShortPath(path), ": ", std::strerror(errno)));
 }
 
 class PosixOpenFile final : public OpenFile {
@@ -107,9 +107,11 @@ class PosixOpenFile final : public OpenFile {
 
 class PosixFileSystem final : public FileSystem {
  public:
+  explicit PosixFileSystem(DiskCalls* calls) : calls_(*calls) {}
+
   absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) override {
     const absl::Status status = WriteAndSync(path, pieces);
-    if (!status.ok() && status.code() != absl::StatusCode::kAlreadyExists) ::unlink(path.c_str());
+    if (!status.ok() && status.code() != absl::StatusCode::kAlreadyExists) calls_.Unlink(path);
     return status;
   }
 
@@ -147,25 +149,35 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return ::rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus() : ErrnoError("rename", from, errno);
+    return calls_.Rename(from, to) == 0 ? absl::OkStatus() : ErrnoError("rename", from, errno);
   }
 
-  absl::Status SyncDirectory(const std::string& path) override {
-    const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() < 0) return ErrnoError("open", path, errno);
-    return Sync(fd.get(), path);
-  }
+  absl::Status SyncFile(const std::string& path) override { return OpenAndSync(path, O_NONBLOCK); }
+
+  absl::Status SyncDirectory(const std::string& path) override { return OpenAndSync(path, O_DIRECTORY); }
 
   absl::Status MakeDirectories(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    return error ? ErrnoError("make directory", path, error.value()) : absl::OkStatus();
+    struct stat info;
+    if (path.empty() || (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) return absl::OkStatus();
+    const std::string parent = std::filesystem::path(path).parent_path().string();
+    if (parent != path) TROUPE_RETURN_IF_ERROR(MakeDirectories(parent));
+    if (calls_.MakeDirectory(path) == 0) return absl::OkStatus();
+    const int error = errno;
+    // Somebody else has made it meanwhile, or it ends in a slash and was made as its parent.
+    if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
+    return ErrnoError("make directory", path, error);
   }
 
   absl::Status RemoveTree(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    return error ? ErrnoError("remove", path, error.value()) : absl::OkStatus();
+    const auto removed = [&path](int result) {
+      return result == 0 || errno == ENOENT || errno == ENOTDIR ? absl::OkStatus() : ErrnoError("remove", path, errno);
+    };
+    struct stat info;
+    if (::lstat(path.c_str(), &info) != 0) return removed(-1);
+    if (!S_ISDIR(info.st_mode)) return removed(calls_.Unlink(path));
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(path));
+    for (const std::string& name : names) TROUPE_RETURN_IF_ERROR(RemoveTree(absl::StrCat(path, "/", name)));
+    return removed(calls_.RemoveDirectory(path));
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
@@ -186,8 +198,8 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status ReplaceLink(const std::string& target, const std::string& link) override {
     const std::string beside = link + ".new";
-    ::unlink(beside.c_str());
-    if (::symlink(target.c_str(), beside.c_str()) != 0) return ErrnoError("link", link, errno);
+    calls_.Unlink(beside);
+    if (calls_.Link(target, beside) != 0) return ErrnoError("link", link, errno);
     return Rename(beside, link);
   }
 
@@ -199,19 +211,45 @@ class PosixFileSystem final : public FileSystem {
   }
 
  private:
-  static absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) {
-    const ScopedFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) {
+    const ScopedFd fd(calls_.Create(path, 0644));
     if (fd.get() < 0) return ErrnoError("create", path, errno);
-    for (const absl::Span<const std::byte> piece : pieces) TROUPE_RETURN_IF_ERROR(WriteAll(fd.get(), path, piece));
-    return Sync(fd.get(), path);
+    for (const absl::Span<const std::byte> piece : pieces) {
+      TROUPE_RETURN_IF_ERROR(WriteAll(calls_, fd.get(), path, piece));
+    }
+    return Sync(calls_, fd.get(), path);
   }
+
+  absl::Status OpenAndSync(const std::string& path, int flags) {
+    const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+    if (fd.get() < 0) return ErrnoError("open", path, errno);
+    return Sync(calls_, fd.get(), path);
+  }
+
+  DiskCalls& calls_;
 };
 
 }  // namespace
 
 FileSystem& FileSystem::Posix() {
-  static PosixFileSystem fs;
+  static DiskCalls calls;
+  static PosixFileSystem fs(&calls);
   return fs;
+}
+
+std::unique_ptr<FileSystem> FileSystem::Posix(DiskCalls* calls) { return std::make_unique<PosixFileSystem>(calls); }
+
+std::string FolderOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+absl::Status MakeDurableDirectories(FileSystem& fs, const std::string& path) {
+  if (fs.Exists(path)) return fs.MakeDirectories(path);  // or says what else it is
+  const std::string folder = FolderOf(path);
+  if (folder != path) TROUPE_RETURN_IF_ERROR(MakeDurableDirectories(fs, folder));
+  TROUPE_RETURN_IF_ERROR(fs.MakeDirectories(path));
+  return fs.SyncDirectory(folder);
 }
 
 absl::Status ReplaceFile(FileSystem& fs, const std::string& path, const std::string& text) {
@@ -219,7 +257,7 @@ absl::Status ReplaceFile(FileSystem& fs, const std::string& path, const std::str
   TROUPE_RETURN_IF_ERROR(fs.RemoveTree(beside));
   TROUPE_RETURN_IF_ERROR(fs.WriteNewFile(beside, {AsPiece(text)}));
   TROUPE_RETURN_IF_ERROR(fs.Rename(beside, path));
-  return fs.SyncDirectory(std::filesystem::path(path).parent_path().string());
+  return fs.SyncDirectory(FolderOf(path));
 }
 
 }  // namespace troupe::storage

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/storage/disk_calls.h"
 
 namespace troupe::storage {
 
@@ -38,6 +39,8 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) = 0;
   /// Atomic; replaces a file or an empty directory.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  /// Makes the bytes of a file durable that another process may have written.
+  virtual absl::Status SyncFile(const std::string& path) = 0;
   /// Makes creations and renames inside `path` durable.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
   /// With parents; fine when it exists.
@@ -53,12 +56,20 @@ class FileSystem {
 
   /// The machine's files; lives for ever.
   static FileSystem& Posix();
+  /// The machine's files, changed through `calls`, which outlives it.
+  static std::unique_ptr<FileSystem> Posix(DiskCalls* calls);
 };
 
 /// `text` as the one piece that WriteNewFile takes.
 inline absl::Span<const std::byte> AsPiece(const std::string& text) {
   return absl::Span<const std::byte>(reinterpret_cast<const std::byte*>(text.data()), text.size());
 }
+
+/// The folder that `path` lies in; "." for a bare name.
+std::string FolderOf(const std::string& path);
+
+/// Makes `path` with its parents, durably: those that were not there are synced into theirs.
+absl::Status MakeDurableDirectories(FileSystem& fs, const std::string& path);
 
 /// Writes a small file so that readers see the old or the new text, never a part: beside, synced, renamed, parent
 /// synced.

@@ -1,11 +1,6 @@
 #include "lib/storage/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -14,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::storage {
@@ -23,7 +19,13 @@ constexpr char kCheckpoints[] = "checkpoints";
 constexpr char kLatest[] = "latest";
 constexpr char kBest[] = "best";
 constexpr char kEpochFile[] = "learner_epoch";
+constexpr char kHadCheckpoint[] = "had_checkpoint";
+constexpr char kStartedOver[] = "started_over";
 constexpr char kUnfinished[] = ".unfinished-";
+constexpr char kReplaced[] = ".replaced-";
+constexpr char kDiscarded[] = ".discarded-";
+constexpr char kCorrupt[] = ".corrupt";
+constexpr size_t kMostNamed = 8;  // checkpoints in one line of an error
 
 std::optional<int64_t> StepsOf(const std::string& name) {
   int64_t steps = 0;
@@ -45,17 +47,33 @@ absl::StatusOr<uint64_t> ReadEpoch(FileSystem& fs, const std::string& path) {
   return epoch;
 }
 
-/// An exclusive lock that the kernel drops with the process.
-absl::StatusOr<int> TakeLock(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return absl::PermissionDeniedError(absl::StrCat("run folder is not writable: ", std::strerror(errno)));
+/// Of names like ".unfinished-100": what follows the prefix.
+std::optional<std::string> After(const char* prefix, const std::string& name) {
+  return absl::StartsWith(name, prefix) ? std::optional<std::string>(name.substr(std::strlen(prefix))) : std::nullopt;
+}
+
+/// The run folder with the one for checkpoints, found again after a crash of the machine.
+absl::Status MakeRunFolder(FileSystem& fs, const std::string& run) {
+  const absl::Status made = MakeDurableDirectories(fs, absl::StrCat(run, "/", kCheckpoints));
+  if (!made.ok()) {
+    return absl::Status(made.code(), absl::StrCat("run folder \"", run, "\" cannot be made: ", made.message()));
   }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    ::close(fd);
-    return absl::FailedPreconditionError("run folder is in use by another learner");
-  }
-  return fd;
+  // A process that was killed may have made them and not synced. The upper one may be nobody's to read.
+  fs.SyncDirectory(FolderOf(FolderOf(run))).IgnoreError();
+  return fs.SyncDirectory(FolderOf(run));
+}
+
+bool IsDamaged(const std::string& name) {
+  const size_t end = name.find(kCorrupt);
+  return end != std::string::npos && StepsOf(name.substr(0, end)).has_value();
+}
+
+bool AnyOf(const std::vector<std::string>& names, const char* prefix) {
+  return std::any_of(names.begin(), names.end(), [prefix](const std::string& name) { return After(prefix, name); });
+}
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::binary_search(names.begin(), names.end(), name);
 }
 
 }  // namespace
@@ -71,7 +89,13 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
   for (const std::string& name : names) {
     if (const std::optional<int64_t> steps = StepsOf(name)) {
       entries.push_back({*steps, absl::StrCat(folder, "/", name), name == latest, name == best});
+      continue;
     }
+    // A learner died, or is, between moving it away and putting the newer one in its place.
+    const std::optional<std::string> replaced = After(kReplaced, name);
+    const std::optional<int64_t> steps = replaced ? StepsOf(*replaced) : std::nullopt;
+    if (!steps || Contains(names, *replaced)) continue;
+    entries.push_back({*steps, absl::StrCat(folder, "/", name), *replaced == latest, *replaced == best});
   }
   std::sort(entries.begin(), entries.end(),
             [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.env_steps < b.env_steps; });
@@ -95,7 +119,7 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
 }
 
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, FileSystem& fs) {
-  const std::string& run = options.directory;
+  const std::string run = options.directory;
   const bool has_run = fs.Exists(run + "/config.yaml");
   if (has_run && !options.resume) {
     return absl::AlreadyExistsError(
@@ -104,50 +128,154 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, File
   if (!has_run && options.resume) return absl::NotFoundError(absl::StrCat("no run to resume in \"", run, "\""));
   if (options.keep < 1)
     return absl::InvalidArgumentError(absl::StrCat("keep is ", options.keep, "; expected at least 1"));
-  const absl::Status made = fs.MakeDirectories(absl::StrCat(run, "/", kCheckpoints));
-  if (!made.ok()) {
-    return absl::Status(made.code(), absl::StrCat("run folder \"", run, "\" cannot be made: ", made.message()));
-  }
-  TROUPE_ASSIGN_OR_RETURN(const int lock_fd, TakeLock(run + "/lock"));
-  // From here on the lock is held by `folder`.
-  std::unique_ptr<RunFolder> folder;
-  {
-    const absl::StatusOr<uint64_t> epoch = ReadEpoch(fs, absl::StrCat(run, "/", kEpochFile));
-    folder.reset(new RunFolder(options, fs, lock_fd, epoch.ok() ? *epoch + 1 : 0));
-    if (!epoch.ok()) return epoch.status();
-  }
+  TROUPE_RETURN_IF_ERROR(MakeRunFolder(fs, run));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<RunLock> lock, RunLock::Take(run));
+  TROUPE_ASSIGN_OR_RETURN(const uint64_t epoch, ReadEpoch(fs, absl::StrCat(run, "/", kEpochFile)));
+  std::unique_ptr<RunFolder> folder(new RunFolder(std::move(options), fs, std::move(lock), epoch + 1));
   TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path(kEpochFile), absl::StrCat(folder->learner_epoch_, "\n")));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(absl::StrCat(run, "/", kCheckpoints)));
-  for (const std::string& name : names) {
-    if (absl::StartsWith(name, kUnfinished)) TROUPE_RETURN_IF_ERROR(fs.RemoveTree(folder->CheckpointPath(name)));
+  // The folder was synced just now, and so the note is durable.
+  folder->had_checkpoint_ = fs.Exists(folder->Path(kHadCheckpoint));
+  TROUPE_RETURN_IF_ERROR(folder->RemoveDiscarded());
+  TROUPE_RETURN_IF_ERROR(folder->SettleReplaced());
+  if (!folder->options_.started_over.empty()) {
+    TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path(kStartedOver), folder->options_.started_over + "\n"));
   }
+  // The last one: from here on there is a run.
   TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path("config.yaml"), folder->options_.checkpoint.config_yaml));
   return folder;
 }
 
-RunFolder::RunFolder(Options options, FileSystem& fs, int lock_fd, uint64_t learner_epoch)
-    : options_(std::move(options)), fs_(fs), lock_fd_(lock_fd), learner_epoch_(learner_epoch) {}
+RunFolder::RunFolder(Options options, FileSystem& fs, std::unique_ptr<RunLock> lock, uint64_t learner_epoch)
+    : options_(std::move(options)), fs_(fs), lock_(std::move(lock)), learner_epoch_(learner_epoch) {}
 
-RunFolder::~RunFolder() { ::close(lock_fd_); }
+RunFolder::~RunFolder() = default;
 
-absl::StatusOr<learner::LearnerState> RunFolder::LoadLatest(std::vector<std::string>* quarantined) {
+absl::StatusOr<std::vector<std::string>> RunFolder::ListNames() const { return fs_.List(Path(kCheckpoints)); }
+
+absl::Status RunFolder::SyncCheckpoints() { return fs_.SyncDirectory(Path(kCheckpoints)); }
+
+absl::Status RunFolder::RemoveAll(const std::string& prefix) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, prefix)) TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(CheckpointPath(name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::RemoveDiscarded() {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
+  if (!AnyOf(names, kDiscarded)) return absl::OkStatus();
+  // The old name goes for good before the files do: nobody ever finds half a checkpoint under it.
+  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());
+  return RemoveAll(kDiscarded);
+}
+
+absl::Status RunFolder::SettleReplaced() {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
+  if (!AnyOf(names, kReplaced)) return absl::OkStatus();
+  // The newer one may be seen and yet not be durable, if the process that put it there was killed.
+  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());
+  for (const std::string& name : names) {
+    const std::optional<std::string> replaced = After(kReplaced, name);
+    if (!replaced) continue;
+    const std::string to = Contains(names, *replaced) ? kDiscarded + *replaced : *replaced;
+    TROUPE_RETURN_IF_ERROR(fs_.Rename(CheckpointPath(name), CheckpointPath(to)));
+  }
+  return RemoveDiscarded();
+}
+
+absl::StatusOr<learner::LearnerState> RunFolder::LoadNewest(std::vector<std::string>* quarantined) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<CheckpointEntry> entries, ListCheckpoints(fs_, options_.directory));
   for (; !entries.empty(); entries.pop_back()) {
     const std::string& path = entries.back().path;
     absl::StatusOr<learner::LearnerState> state =
         ReadCheckpoint(fs_, path, options_.specs, options_.checkpoint.spec_hash);
-    if (state.ok() || state.status().code() == absl::StatusCode::kFailedPrecondition) return state;
-    std::string aside = path + ".corrupt";
-    for (int n = 2; fs_.Exists(aside); ++n) aside = absl::StrCat(path, ".corrupt-", n);
+    if (state.status().code() == absl::StatusCode::kFailedPrecondition) {
+      return base::WithExitCode(state.status(), base::ExitCode::kRefused);
+    }
+    if (state.ok()) {
+      TROUPE_RETURN_IF_ERROR(UpdateLinks(absl::StrCat(entries.back().env_steps), /*is_best=*/false));
+      return state;
+    }
+    std::string aside = path + kCorrupt;
+    for (int n = 2; fs_.Exists(aside); ++n) aside = absl::StrCat(path, kCorrupt, "-", n);
     TROUPE_RETURN_IF_ERROR(fs_.Rename(path, aside));
+    // One of that name is written again, perhaps: this one is not to be lost under it.
+    TROUPE_RETURN_IF_ERROR(SyncCheckpoints());
     quarantined->push_back(std::string(state.status().message()));
   }
-  return absl::NotFoundError(absl::StrCat("no usable checkpoint in \"", options_.directory, "\""));
+  return absl::NotFoundError(absl::StrCat("no checkpoint in \"", options_.directory, "\""));
+}
+
+absl::StatusOr<learner::LearnerState> RunFolder::LoadUnfinished() {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
+  std::vector<int64_t> unfinished;
+  for (const std::string& name : names) {
+    const std::optional<std::string> of = After(kUnfinished, name);
+    const std::optional<int64_t> steps = of ? StepsOf(*of) : std::nullopt;
+    if (steps) unfinished.push_back(*steps);
+  }
+  std::sort(unfinished.begin(), unfinished.end());
+  for (; !unfinished.empty(); unfinished.pop_back()) {
+    const std::string name = absl::StrCat(unfinished.back());
+    const std::string path = CheckpointPath(kUnfinished + name);
+    absl::StatusOr<learner::LearnerState> state =
+        ReadCheckpoint(fs_, path, options_.specs, options_.checkpoint.spec_hash);
+    if (!state.ok()) continue;
+    // Who wrote it may have been killed before it was synced.
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> files, fs_.List(path));
+    for (const std::string& file : files) TROUPE_RETURN_IF_ERROR(fs_.SyncFile(absl::StrCat(path, "/", file)));
+    TROUPE_RETURN_IF_ERROR(fs_.SyncDirectory(path));
+    TROUPE_RETURN_IF_ERROR(Commit(name));
+    TROUPE_RETURN_IF_ERROR(UpdateLinks(name, /*is_best=*/false));
+    return state;
+  }
+  return absl::NotFoundError(absl::StrCat("no checkpoint in \"", options_.directory, "\""));
+}
+
+absl::StatusOr<learner::LearnerState> RunFolder::LoadLatest(std::vector<std::string>* quarantined) {
+  absl::StatusOr<learner::LearnerState> state = LoadNewest(quarantined);
+  if (absl::IsNotFound(state.status())) state = LoadUnfinished();
+  if (absl::IsNotFound(state.status())) {
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
+    if (HadCheckpoint(names)) return NoneUsable(names, *quarantined);
+  } else if (!state.ok()) {
+    return state;
+  }
+  TROUPE_RETURN_IF_ERROR(RemoveAll(kUnfinished));
+  return state;
+}
+
+bool RunFolder::HadCheckpoint(const std::vector<std::string>& names) const {
+  // Versions before the note left only the checkpoints themselves.
+  return had_checkpoint_ || std::any_of(names.begin(), names.end(), [](const std::string& name) {
+           return StepsOf(name).has_value() || IsDamaged(name);
+         });
+}
+
+absl::Status RunFolder::NoneUsable(const std::vector<std::string>& names,
+                                   const std::vector<std::string>& damages) const {
+  std::vector<std::string> there;
+  for (const std::string& name : names) {
+    if (IsDamaged(name) || After(kUnfinished, name)) there.push_back(name);
+  }
+  const size_t others = there.size() > kMostNamed ? there.size() - kMostNamed : 0;
+  there.resize(there.size() - others);
+  const std::string& run = options_.directory;
+  return base::WithExitCode(
+      absl::FailedPreconditionError(
+          absl::StrCat("the run \"", run, "\" had checkpoints and none of them is usable; in ", kCheckpoints,
+                       "/ there ", there.empty() ? "is nothing" : absl::StrCat("are: ", absl::StrJoin(there, ", ")),
+                       others > 0 ? absl::StrCat(" and ", others, " more") : "",
+                       damages.empty() ? "" : absl::StrCat(" (", damages.front(), ")"),
+                       ". It does not begin at 0 by itself: put a whole one back, or give --start-over ", run,
+                       " with --name, which moves this run away and begins a new one")),
+      base::ExitCode::kRefused);
 }
 
 absl::Status RunFolder::DiscardIfNew() {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs_, options_.directory));
-  if (learner_epoch_ > 1 || !entries.empty()) return absl::OkStatus();
+  if (learner_epoch_ > 1 || had_checkpoint_ || !entries.empty()) return absl::OkStatus();
   return fs_.RemoveTree(options_.directory);
 }
 
@@ -173,28 +301,68 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
     TROUPE_RETURN_IF_ERROR(fs_.MakeDirectories(unfinished));
     absl::Status written = WriteCheckpointFiles(fs_, unfinished, state, options_.specs, options_.checkpoint);
     if (written.ok()) written = CheckStillOurs();
-    if (written.ok() && fs_.Exists(path)) written = fs_.RemoveTree(path);
-    if (written.ok()) written = fs_.Rename(unfinished, path);
+    if (written.ok()) written = Commit(name);
     if (!written.ok()) {
       // Room for the next try; if even this fails, the next try removes it.
       fs_.RemoveTree(unfinished).IgnoreError();
       return written;
     }
   }
-  TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, CheckpointPath(kLatest)));
-  if (is_best) TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, CheckpointPath(kBest)));
-  TROUPE_RETURN_IF_ERROR(fs_.SyncDirectory(absl::StrCat(options_.directory, "/", kCheckpoints)));
+  TROUPE_RETURN_IF_ERROR(UpdateLinks(name, is_best));
   return Prune();
+}
+
+absl::Status RunFolder::NoteHadCheckpoint() {
+  if (had_checkpoint_) return absl::OkStatus();
+  // What the note speaks of is found even if the commit is not: the unfinished checkpoint.
+  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());
+  TROUPE_RETURN_IF_ERROR(ReplaceFile(fs_, Path(kHadCheckpoint),
+                                     "This run has had a checkpoint: it never begins at 0 env steps by itself.\n"));
+  had_checkpoint_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::Commit(const std::string& name) {
+  const std::string path = CheckpointPath(name);
+  const std::string replaced = CheckpointPath(kReplaced + name);
+  TROUPE_RETURN_IF_ERROR(SettleReplaced());
+  TROUPE_RETURN_IF_ERROR(NoteHadCheckpoint());
+  const bool replaces = fs_.Exists(path);
+  if (replaces) TROUPE_RETURN_IF_ERROR(fs_.Rename(path, replaced));
+  const absl::Status renamed = fs_.Rename(CheckpointPath(kUnfinished + name), path);
+  if (!renamed.ok()) {
+    // If this fails, too, the next commit or the next process does it.
+    if (replaces) fs_.Rename(replaced, path).IgnoreError();
+    return renamed;
+  }
+  return SyncCheckpoints();
+}
+
+absl::Status RunFolder::UpdateLinks(const std::string& name, bool is_best) {
+  const std::string latest = CheckpointPath(kLatest);
+  const std::string best = CheckpointPath(kBest);
+  const bool latest_moves = LinkTarget(fs_, latest) != name;
+  const bool best_moves = is_best && LinkTarget(fs_, best) != name;
+  if (latest_moves) TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, latest));
+  if (best_moves) TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, best));
+  // Where `best` led to may be pruned now; where `latest` led to is found without the link, too.
+  return best_moves ? SyncCheckpoints() : absl::OkStatus();
 }
 
 absl::Status RunFolder::Prune() {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs_, options_.directory));
   const int excess = static_cast<int>(entries.size()) - options_.keep;
+  std::vector<std::string> unneeded;
   for (int i = 0; i < excess; ++i) {
-    if (entries[i].is_latest || entries[i].is_best) continue;
-    TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(entries[i].path));
+    if (!entries[i].is_latest && !entries[i].is_best) unneeded.push_back(absl::StrCat(entries[i].env_steps));
   }
-  return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(RemoveDiscarded());
+  for (const std::string& name : unneeded) {
+    TROUPE_RETURN_IF_ERROR(fs_.Rename(CheckpointPath(name), CheckpointPath(kDiscarded + name)));
+  }
+  TROUPE_RETURN_IF_ERROR(SettleReplaced());
+  TROUPE_RETURN_IF_ERROR(RemoveDiscarded());
+  return SyncCheckpoints();  // the links, where nothing was removed
 }
 
 }  // namespace troupe::storage

@@ -11,6 +11,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/file_system.h"
+#include "lib/storage/run_lock.h"
 
 namespace troupe::storage {
 
@@ -33,7 +34,16 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
 
 /// One run's folder, held exclusively by one learner at a time:
 ///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address (while it serves),
-///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it trains).
+///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it trains),
+///   had_checkpoint (there before the first one is), started_over (of a run in the place of one that was moved away).
+/// In checkpoints/ lie besides, for a moment or after a crash:
+///   .unfinished-N  is being written; used where a crash left nothing else that is whole, else removed;
+///   .replaced-N    the older of two of N env steps; put back unless the newer one is in place, removed when that is
+///                  durable;
+///   .discarded-N   is being removed;
+///   N.corrupt[-K]  was found damaged; never removed.
+/// Invariants, at any crash: 1. what Save reported is found again, or something newer; 2. who reads what is there sees
+/// whole checkpoints; 3. a checkpoint in place means that `had_checkpoint` is there.
 /// Made by services/learner, used from its threads: Save from the checkpoint thread, the rest at start-up. The lock is
 /// released when the object or the process dies.
 class RunFolder final : public learner::CheckpointStore {
@@ -44,9 +54,11 @@ class RunFolder final : public learner::CheckpointStore {
     int keep = 3;           ///< checkpoints that stay besides `latest` and `best`; at least 1
     CheckpointOptions checkpoint;
     std::vector<policy::PolicySpec> specs;
+    std::string started_over;  ///< for a new run: the folder that the one before was moved to; empty: there was none
   };
 
-  /// Makes or takes the folder, takes its lock and counts its learner epoch up, durably. Errors: ALREADY_EXISTS (a run
+  /// Makes or takes the folder, takes its lock, counts its learner epoch up and ends what a crash left half done, all
+  /// durably. Errors: ALREADY_EXISTS (a run
   /// is there, no resume), NOT_FOUND (resume, but no run), PERMISSION_DENIED (not writable), FAILED_PRECONDITION
   /// (another learner holds it).
   static absl::StatusOr<std::unique_ptr<RunFolder>> Open(Options options, FileSystem& fs = FileSystem::Posix());
@@ -60,7 +72,8 @@ class RunFolder final : public learner::CheckpointStore {
   std::string Path(const std::string& name) const { return options_.directory + "/" + name; }
 
   /// The newest checkpoint that is whole. Damaged ones are renamed to `<name>.corrupt` (never deleted) and their errors
-  /// appended to `quarantined`. NOT_FOUND when none is left; FAILED_PRECONDITION when the newest is of another run.
+  /// appended to `quarantined`. NOT_FOUND when the run never had one: it begins. FAILED_PRECONDITION, with
+  /// ExitCode::kRefused, when it had but none is usable, or when the newest is of another run.
   absl::StatusOr<learner::LearnerState> LoadLatest(std::vector<std::string>* quarantined);
 
   /// Removes the whole folder if this learner made it and has saved nothing in it: a start that failed leaves nothing
@@ -71,16 +84,34 @@ class RunFolder final : public learner::CheckpointStore {
   absl::Status Save(const learner::LearnerState& state, bool is_best) override;
 
  private:
-  RunFolder(Options options, FileSystem& fs, int lock_fd, uint64_t learner_epoch);
+  RunFolder(Options options, FileSystem& fs, std::unique_ptr<RunLock> lock, uint64_t learner_epoch);
 
   std::string CheckpointPath(const std::string& name) const { return options_.directory + "/checkpoints/" + name; }
+  absl::StatusOr<std::vector<std::string>> ListNames() const;
+  absl::Status SyncCheckpoints();
   absl::Status CheckStillOurs();
+  absl::Status RemoveAll(const std::string& prefix);
+  absl::Status RemoveDiscarded();
+  /// Ends what a crash, or an error, left half done of replacing a checkpoint.
+  absl::Status SettleReplaced();
+  /// Notes durably that there is a checkpoint, before there is one.
+  absl::Status NoteHadCheckpoint();
+  /// Puts the whole checkpoint `.unfinished-<name>` in its place, durably.
+  absl::Status Commit(const std::string& name);
+  absl::Status UpdateLinks(const std::string& name, bool is_best);
+  /// Removes what is no longer needed; the newest checkpoint is durable.
   absl::Status Prune();
+  absl::StatusOr<learner::LearnerState> LoadNewest(std::vector<std::string>* quarantined);
+  absl::StatusOr<learner::LearnerState> LoadUnfinished();
+  /// Whether there ever was a checkpoint.
+  bool HadCheckpoint(const std::vector<std::string>& names) const;
+  absl::Status NoneUsable(const std::vector<std::string>& names, const std::vector<std::string>& damages) const;
 
   const Options options_;
   FileSystem& fs_;
-  const int lock_fd_;
+  const std::unique_ptr<RunLock> lock_;
   const uint64_t learner_epoch_;
+  bool had_checkpoint_ = false;  ///< the note of it is durable
 };
 
 }  // namespace troupe::storage

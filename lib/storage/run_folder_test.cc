@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "lib/base/exit_code.h"
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
 
@@ -51,8 +52,9 @@ TEST_F(RunFolderTest, StartResumeAndLockRules) {
     auto folder = RunFolder::Open(Options(false));
     ASSERT_TRUE(folder.ok());
     EXPECT_EQ((*folder)->learner_epoch(), 1u);
-    EXPECT_EQ(RunFolder::Open(Options(true)).status().code(), absl::StatusCode::kFailedPrecondition)
-        << "two learners on one run";
+    const absl::Status second = RunFolder::Open(Options(true)).status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition) << "two learners on one run";
+    EXPECT_EQ(base::ExitCodeOf(second), base::ExitCode::kFailed) << "the other one may end";
   }
   EXPECT_EQ(RunFolder::Open(Options(false)).status().code(), absl::StatusCode::kAlreadyExists);
   auto resumed = RunFolder::Open(Options(true));
@@ -103,6 +105,109 @@ TEST_F(RunFolderTest, DamagedCheckpointsAreSetAsideAndTheOneBeforeIsUsed) {
   EXPECT_TRUE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/200.corrupt")));
 }
 
+// The second resume began at 0 env steps, silently: the first had set the damaged checkpoint aside.
+TEST_F(RunFolderTest, ARunWhoseCheckpointsAreAllDamagedIsRefusedEachTime) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+    std::ofstream((*folder)->Path("checkpoints/100/policies.safetensors"), std::ios::app) << "x";
+    std::ofstream((*folder)->Path("checkpoints/.unfinished-200")) << "torn";
+  }
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    auto folder = RunFolder::Open(Options(true));
+    ASSERT_TRUE(folder.ok());
+    std::vector<std::string> quarantined;
+    const absl::Status refused = (*folder)->LoadLatest(&quarantined).status();
+    EXPECT_EQ(base::ExitCodeOf(refused), base::ExitCode::kRefused) << refused;
+    for (const char* words : {"100.corrupt", ".unfinished-200", "--start-over", "does not begin at 0"}) {
+      EXPECT_NE(refused.message().find(words), absl::string_view::npos) << refused;
+    }
+    EXPECT_EQ(refused.message().find('\n'), absl::string_view::npos);
+    EXPECT_TRUE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/100.corrupt")));
+    EXPECT_TRUE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/.unfinished-200")));
+    ASSERT_TRUE((*folder)->DiscardIfNew().ok());
+  }
+}
+
+TEST_F(RunFolderTest, ARunWhoseCheckpointsAreGoneIsRefused) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+    ASSERT_TRUE(FileSystem::Posix().RemoveTree((*folder)->Path("checkpoints/100")).ok());
+  }
+  std::vector<std::string> quarantined;
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  const absl::Status refused = (*folder)->LoadLatest(&quarantined).status();
+  EXPECT_EQ(base::ExitCodeOf(refused), base::ExitCode::kRefused) << refused;
+}
+
+// Versions before the note of it left only the checkpoints to tell.
+TEST_F(RunFolderTest, ADamagedCheckpointOfAnOlderVersionRefuses) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE(FileSystem::Posix().MakeDirectories((*folder)->Path("checkpoints/100.corrupt-2")).ok());
+  }
+  std::vector<std::string> quarantined;
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  const absl::Status refused = (*folder)->LoadLatest(&quarantined).status();
+  EXPECT_EQ(base::ExitCodeOf(refused), base::ExitCode::kRefused) << refused;
+}
+
+TEST_F(RunFolderTest, ARunWithoutACheckpointBegins) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    std::ofstream((*folder)->Path("checkpoints/.unfinished-200")) << "torn";
+  }
+  std::vector<std::string> quarantined;
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ((*folder)->LoadLatest(&quarantined).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/.unfinished-200")));
+}
+
+// Killed after the note of its first checkpoint and before the checkpoint is in place: it has nothing else.
+TEST_F(RunFolderTest, AWholeUnfinishedCheckpointIsUsedWhereThereIsNoOther) {
+  const std::string run = scratch_.path() + "/run";
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+    ASSERT_TRUE(FileSystem::Posix().Rename(run + "/checkpoints/100", run + "/checkpoints/.unfinished-100").ok());
+  }
+  std::vector<std::string> quarantined;
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  const auto state = (*folder)->LoadLatest(&quarantined);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->env_steps, 100);
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "latest"), run + "/checkpoints/100");
+}
+
+// Between the two renames of a Save readers find the older one, and the next learner puts it back.
+TEST_F(RunFolderTest, AReplacedCheckpointIsFoundUntilTheNewerOneIsThere) {
+  const std::string run = scratch_.path() + "/run";
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), true).ok());
+    ASSERT_TRUE(FileSystem::Posix().Rename(run + "/checkpoints/100", run + "/checkpoints/.replaced-100").ok());
+  }
+  for (const char* which : {"latest", "best", "100"}) {
+    EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, which), run + "/checkpoints/.replaced-100");
+  }
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "best"), run + "/checkpoints/100");
+  std::vector<std::string> quarantined;
+  EXPECT_EQ((*folder)->LoadLatest(&quarantined)->env_steps, 100);
+}
+
 TEST_F(RunFolderTest, AForeignCheckpointStopsTheResume) {
   {
     auto folder = RunFolder::Open(Options(false));
@@ -114,7 +219,9 @@ TEST_F(RunFolderTest, AForeignCheckpointStopsTheResume) {
   auto folder = RunFolder::Open(options);
   ASSERT_TRUE(folder.ok());
   std::vector<std::string> quarantined;
-  EXPECT_EQ((*folder)->LoadLatest(&quarantined).status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status foreign = (*folder)->LoadLatest(&quarantined).status();
+  EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(base::ExitCodeOf(foreign), base::ExitCode::kRefused);
   EXPECT_TRUE(quarantined.empty());
 }
 

@@ -22,8 +22,8 @@ namespace troupe::storage {
 /// A directory of its own for a test, removed at its end.
 class ScratchDirectory {
  public:
-  ScratchDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "troupe_test_XXXXXX").string();
+  explicit ScratchDirectory(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "troupe_test_XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
   ~ScratchDirectory() {
@@ -61,6 +61,10 @@ class FaultyFileSystem final : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override {
     const absl::Status fault = Fault();
     return fault.ok() ? Posix().Rename(from, to) : fault;
+  }
+  absl::Status SyncFile(const std::string& path) override {
+    const absl::Status fault = Fault();
+    return fault.ok() ? Posix().SyncFile(path) : fault;
   }
   absl::Status SyncDirectory(const std::string& path) override {
     const absl::Status fault = Fault();

@@ -106,11 +106,11 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
   TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));
   if (resume) {
     absl::StatusOr<learner::LearnerState> state = setup.folder->LoadLatest(&setup.quarantined);
-    // A run that died before its first checkpoint begins again, in the next epoch.
+    // A run that never had a checkpoint begins again, in the next epoch.
     if (state.ok()) {
       setup.resumed = *std::move(state);
       TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
-    } else if (state.status().code() != absl::StatusCode::kNotFound || !setup.quarantined.empty()) {
+    } else if (!absl::IsNotFound(state.status())) {
       return state.status();
     }
     // A checkpoint of the run holds them; what they came from may be gone or have changed.

@@ -54,7 +54,8 @@ class FaultLearner final : private rpc::ControlHandler, private learner::WeightP
     deps.publisher = this;
     TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(std::move(learner_config), deps));
     if (resume) {
-      const absl::StatusOr<learner::LearnerState> state = folder_->LoadLatest(nullptr);
+      std::vector<std::string> quarantined;
+      const absl::StatusOr<learner::LearnerState> state = folder_->LoadLatest(&quarantined);
       if (state.ok()) {
         TROUPE_RETURN_IF_ERROR(learner_->Restore(*state));
       } else if (!absl::IsNotFound(state.status())) {
