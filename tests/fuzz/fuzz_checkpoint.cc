@@ -32,6 +32,7 @@ class OneFile final : public storage::FileSystem {
   absl::Status WriteNewFile(const std::string&, absl::Span<const absl::Span<const std::byte>>) override { return No(); }
   absl::StatusOr<std::unique_ptr<storage::OpenFile>> Open(const std::string&) override { return No(); }
   absl::Status Rename(const std::string&, const std::string&) override { return No(); }
+  absl::Status SyncFile(const std::string&) override { return No(); }
   absl::Status SyncDirectory(const std::string&) override { return No(); }
   absl::Status MakeDirectories(const std::string&) override { return No(); }
   absl::Status RemoveTree(const std::string&) override { return No(); }
