@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -56,28 +57,52 @@ void ConnectionAcceptor::Start() {
   });
 }
 
+void ConnectionAcceptor::StopAccepting() {
+  accepting_.store(false, std::memory_order_release);
+  if (thread_.joinable()) return Wake();
+  for (ListeningSockets& sockets : listening_) sockets.Close();
+}
+
 void ConnectionAcceptor::Stop() {
   stopping_.store(true, std::memory_order_release);
-  const uint64_t one = 1;
-  // The counter of an eventfd that nobody reads down cannot overflow by one write.
-  if (wake_.valid()) (void)!write(wake_.fd(), &one, sizeof(one));
+  Wake();
   if (thread_.joinable()) thread_.join();
   for (ListeningSockets& sockets : listening_) sockets.Close();
 }
 
+void ConnectionAcceptor::Wake() {
+  const uint64_t one = 1;
+  // Full means that it is readable.
+  if (wake_.valid()) (void)!write(wake_.fd(), &one, sizeof(one));
+}
+
 void ConnectionAcceptor::Step(absl::Duration timeout) {
-  std::vector<pollfd> waits = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0}};
-  std::vector<const Address*> addresses = {nullptr};
+  if (!accepting_.load(std::memory_order_acquire)) {
+    for (ListeningSockets& sockets : listening_) sockets.Close();
+  }
+  std::vector<pollfd> waits = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
+                               {.fd = hooks_.also_fd, .events = POLLIN, .revents = 0}};
+  const size_t first_listener = waits.size();
+  std::vector<const Address*> addresses;
   for (const ListeningSockets& sockets : listening_) {
     for (const Descriptor& socket : sockets.sockets()) {
       waits.push_back({.fd = socket.fd(), .events = POLLIN, .revents = 0});
       addresses.push_back(&sockets.address());
     }
   }
-  const int wait_ms = timeout == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(timeout));
-  if (poll(waits.data(), waits.size(), wait_ms) <= 0) return;
-  for (size_t i = 1; i < waits.size(); ++i) {
-    if (waits[i].revents != 0) AcceptFrom(*addresses[i], waits[i].fd);
+  if (hooks_.until_also_step) timeout = std::min(timeout, hooks_.until_also_step());
+  // Rounded up: a wait that is too short by a fraction would be a loop without one.
+  const int wait_ms = timeout == absl::InfiniteDuration()
+                          ? -1
+                          : static_cast<int>(absl::Ceil(timeout, absl::Milliseconds(1)) / absl::Milliseconds(1));
+  if (poll(waits.data(), waits.size(), wait_ms) < 0) return;
+  if (waits[0].revents != 0) {
+    uint64_t count = 0;
+    (void)!read(wake_.fd(), &count, sizeof(count));
+  }
+  if (hooks_.also_step) hooks_.also_step();
+  for (size_t i = first_listener; i < waits.size(); ++i) {
+    if (waits[i].revents != 0) AcceptFrom(*addresses[i - first_listener], waits[i].fd);
   }
 }
 

@@ -21,6 +21,10 @@ struct AcceptorHooks {
   std::function<bool(const Address& listener, const Peer&)> admit;
   /// Takes the connected, non-blocking socket.
   std::function<void(Descriptor, const Peer&)> hand_over;
+  /// Something else that the thread does when this descriptor is readable or the time is over; -1: nothing.
+  int also_fd = -1;
+  std::function<void()> also_step;
+  std::function<absl::Duration()> until_also_step;
 };
 
 /// Accepts connections in place of gRPC 1.51, whose listener stays deaf for good once the process has run out of
@@ -28,7 +32,7 @@ struct AcceptorHooks {
 /// accept and close a newcomer, so that nobody waits in the kernel's queue for a place that never comes.
 ///
 /// Made and owned by a server (lib/rpc/listen.h). Start and Stop by one thread. It has a thread of its own from Start
-/// to Stop. States: made -> accepting -> stopped.
+/// to Stop. States: made -> accepting -> (StopAccepting) no longer accepting -> stopped.
 class ConnectionAcceptor {
  public:
   /// RESOURCE_EXHAUSTED when the process has no descriptor left already.
@@ -37,7 +41,9 @@ class ConnectionAcceptor {
   ~ConnectionAcceptor() { Stop(); }
 
   void Start();
-  /// Closes the listening sockets: who comes now is refused by the kernel. Blocks for the thread's end; idempotent.
+  /// Closes the listening sockets: who comes now is refused by the kernel. Does not block; idempotent.
+  void StopAccepting();
+  /// The same, and the end of the thread, for which it blocks. Idempotent.
   void Stop();
 
   /// One turn of the loop: waits at most `timeout` for newcomers and takes what is there. Public for tests without a
@@ -49,6 +55,7 @@ class ConnectionAcceptor {
 
  private:
   ConnectionAcceptor(std::vector<ListeningSockets> listening, AcceptorHooks hooks, Descriptor wake, Descriptor reserve);
+  void Wake();
   void AcceptFrom(const Address& address, int listener);
   void Take(const Address& address, Descriptor socket);
   /// Accepts one newcomer at the cost of the reserve and closes it; false when nobody was there.
@@ -57,7 +64,8 @@ class ConnectionAcceptor {
 
   std::vector<ListeningSockets> listening_;
   const AcceptorHooks hooks_;
-  Descriptor wake_;     ///< an eventfd: readable once the loop is to end
+  Descriptor wake_;  ///< an eventfd: readable when the loop is to look at what follows
+  std::atomic<bool> accepting_{true};
   Descriptor reserve_;  ///< invalid: none was to be had when it was last needed
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> num_shed_{0};

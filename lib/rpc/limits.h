@@ -31,6 +31,14 @@ constexpr absl::Duration kCheckpointDeadline = absl::Seconds(60);  ///< Control.
 
 /// Streams of one connection. A worker has one on each of its two connections.
 constexpr int kMaxConcurrentStreams = 64;
+/// Connections: in all (fewer where the process may open few descriptors, see AdmissionLimitsFor), those of them that
+/// are kept for the process itself and for workers that return, and those without a valid call so far, which have
+/// kHandshakeTimeout for it.
+constexpr int64_t kMaxConnections = 8192;
+constexpr int64_t kKeptConnections = 8;
+constexpr int64_t kMaxUnservedConnections = 256;
+/// Descriptors that connections leave to the rest of the process.
+constexpr int64_t kReservedDescriptors = 256;
 /// Memory that all connections of a server together may take for reading.
 constexpr size_t kServerMemoryBytes = size_t{256} << 20;
 

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,22 +16,30 @@
 namespace troupe::rpc {
 namespace {
 
+// For what gRPC has written at its end to reach clients.
+constexpr absl::Duration kLastBytesTimeout = absl::Seconds(1);
+
 using ExternalAcceptor = grpc::experimental::ExternalConnectionAcceptor;
 
 /// What gRPC sets on the sockets that it accepts itself.
-void ApplySocketSettings(int fd, const Peer& peer) {
-  if (peer.unix_socket) return;
+void ApplySocketSettings(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const auto timeout_ms = static_cast<unsigned>(absl::ToInt64Milliseconds(kKeepaliveTimeout));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 
-void HandOver(ExternalAcceptor& server, Descriptor socket, const Peer& peer) {
-  ApplySocketSettings(socket.fd(), peer);
+void HandOver(ExternalAcceptor& server, Descriptor socket) {
   ExternalAcceptor::NewConnectionParameters connection;
   connection.fd = socket.Release();
   server.HandleNewConnection(&connection);
+}
+
+/// How many descriptors this process may have open.
+int64_t MaxDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxConnections * 8;
+  return static_cast<int64_t>(limit.rlim_cur);
 }
 
 bool SameUser(const Peer& peer) { return peer.uid == 0 || peer.uid == static_cast<int64_t>(geteuid()); }
@@ -59,11 +68,27 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   }
   std::shared_ptr<ExternalAcceptor> grpc_side = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  listening.peers_ = std::make_unique<PeerBook>();
+  RelayOptions relaying;
+  relaying.admission = AdmissionLimitsFor(MaxDescriptors());
+  relaying.frames.max_message_bytes = kMaxMessageBytes;
+  relaying.first_call_timeout = kHandshakeTimeout;
+  relaying.clock = &base::Clock::Real();
+  relaying.peers = listening.peers_.get();
+  relaying.hand_over = [grpc_side](Descriptor socket) { HandOver(*grpc_side, std::move(socket)); };
+  TROUPE_ASSIGN_OR_RETURN(listening.relay_, ConnectionRelay::Create(std::move(relaying)));
   AcceptorHooks hooks;
   hooks.admit = [same_user_only = options.same_user_only](const Address& listener, const Peer& peer) {
     return Admits(listener, peer, same_user_only);
   };
-  hooks.hand_over = [grpc_side](Descriptor socket, const Peer& peer) { HandOver(*grpc_side, std::move(socket), peer); };
+  hooks.hand_over = [grpc_side, relay = listening.relay_.get()](Descriptor socket, const Peer& peer) {
+    if (peer.unix_socket) return HandOver(*grpc_side, std::move(socket));
+    ApplySocketSettings(socket.fd());
+    relay->Accept(std::move(socket), peer);
+  };
+  hooks.also_fd = listening.relay_->poll_fd();
+  hooks.also_step = [relay = listening.relay_.get()] { relay->Step(); };
+  hooks.until_also_step = [relay = listening.relay_.get()] { return relay->UntilNextStep(); };
   TROUPE_ASSIGN_OR_RETURN(listening.acceptor_, ConnectionAcceptor::Create(std::move(sockets), std::move(hooks)));
   listening.server_ = builder.BuildAndStart();
   if (listening.server_ == nullptr) return absl::UnavailableError("cannot start the server");
@@ -72,11 +97,15 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
 }
 
 void ListeningServer::Shutdown(std::chrono::system_clock::time_point deadline) {
+  if (acceptor_ != nullptr) acceptor_->StopAccepting();
+  if (server_ != nullptr) {
+    server_->Shutdown(deadline);
+    server_->Wait();
+    server_.reset();
+  }
+  // Only now: until here answers were on their way.
   if (acceptor_ != nullptr) acceptor_->Stop();
-  if (server_ == nullptr) return;
-  server_->Shutdown(deadline);
-  server_->Wait();
-  server_.reset();
+  if (relay_ != nullptr) relay_->Drain(kLastBytesTimeout);
 }
 
 }  // namespace troupe::rpc

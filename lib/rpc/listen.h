@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "lib/rpc/connection_acceptor.h"
+#include "lib/rpc/connection_relay.h"
+#include "lib/rpc/peer_book.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -21,7 +23,8 @@ struct ListenOptions {
   bool same_user_only = false;
 };
 
-/// A server that listens. Its connections are accepted by a thread of ours and served by gRPC's. Destroying it shuts it
+/// A server that listens. Its connections are accepted by a thread of ours, which also passes on
+/// the bytes of those over TCP (ConnectionRelay), and served by gRPC's. Destroying it shuts it
 /// down.
 class ListeningServer {
  public:
@@ -33,6 +36,8 @@ class ListeningServer {
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool serving() const { return server_ != nullptr; }
+  /// Who is behind its TCP connections; nullptr before it listens.
+  PeerBook* peers() const { return peers_.get(); }
   /// Takes no new connections and calls, waits for those it holds until `deadline`, then cancels them. Blocks until
   /// every call is done. Idempotent; one thread at a time.
   void Shutdown(std::chrono::system_clock::time_point deadline);
@@ -42,8 +47,11 @@ class ListeningServer {
                                                         const std::vector<std::string>& addresses,
                                                         const ListenOptions& options);
   std::vector<std::string> addresses_;
+  std::unique_ptr<PeerBook> peers_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<ConnectionAcceptor> acceptor_;  ///< after the server, to which it hands over
+  // Behind what they use.
+  std::unique_ptr<ConnectionRelay> relay_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
 };
 
 /// Starts `builder`, whose services are registered, at `addresses` with the settings that every server has.

@@ -19,5 +19,7 @@ struct Peer {
 
 /// The peer of a connected socket; an empty host or uid -1 where the kernel does not say.
 Peer PeerOfSocket(int fd);
+/// The address of this side of a connected TCP socket; empty for others.
+std::string LocalHostOf(int fd);
 
 }  // namespace troupe::rpc

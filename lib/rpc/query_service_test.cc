@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/clock.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/rpc/limits.h"
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
@@ -47,11 +48,11 @@ std::vector<policy::PolicySpec> Specs() {
           MakeSpec("image", *Space::Box(0, 255, {2, 2}, tensor::DType::kUint8), *Space::Discrete(3)), masked};
 }
 
-/// What the fixture's server says to `bytes` as a request.
-absl::StatusOr<std::string> SendRaw(const std::string& bytes) {
+/// What the server at `address` says to `bytes` as a request.
+absl::StatusOr<std::string> SendRaw(const std::string& bytes, const std::string& address = Address()) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(-1);  // a hostile peer keeps to no limits
-  grpc::GenericStub stub(grpc::CreateCustomChannel(Address(), grpc::InsecureChannelCredentials(), arguments));
+  grpc::GenericStub stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
   const grpc::Slice slice(bytes);
   const grpc::ByteBuffer request(&slice, 1);
@@ -86,6 +87,16 @@ class QueryServiceTest : public testing::Test {
   std::unique_ptr<QueryServer> server_;
   std::unique_ptr<QueryClient> client_;
 };
+
+// Over TCP the message is cut off before gRPC takes memory for it; the code is the one that gRPC would give.
+TEST_F(QueryServiceTest, OverTcpATooLargeRequestIsResourceExhausted) {
+  const std::unique_ptr<QueryServer> server = *QueryServer::Start({"127.0.0.1:0"}, {}, engine_.get());
+  const std::unique_ptr<QueryClient> client = *QueryClient::Create(server->addresses()[0], {});
+  EXPECT_TRUE(client->ComputeActions(serving::Ask({&good_}, true), kTimeout).ok());
+  const absl::Status refused = SendRaw(std::string(kMaxMessageBytes + 1, 'x'), server->addresses()[0]).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_TRUE(client->ComputeActions(serving::Ask({&good_}, true), kTimeout).ok()) << "other connections go on";
+}
 
 TEST_F(QueryServiceTest, AnswersAsTheEngine) {
   std::vector<OwnedRows> rows;

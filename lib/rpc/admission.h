@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "lib/rpc/frame_guard.h"
+
+namespace troupe::rpc {
+
+/// How many connections a server keeps.
+struct AdmissionLimits {
+  int64_t total = 0;
+  int64_t per_host = 0;
+  int64_t kept = 0;      ///< of `total`, for the process itself and for workers that return
+  int64_t unserved = 0;  ///< connections whose first valid call is still to come
+};
+
+/// The descriptors that a process may open give the limits: three for each connection, the rest for everything else.
+AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors);
+
+/// Who gets in, and who has to go for that. Plain bookkeeping: no I/O, no clock, not thread-safe.
+///
+/// Where there are too many connections without a valid call, one of them goes for each newcomer: of the host that has
+/// more than half of them if there is one, then whoever has come the least far, then the oldest. So a flood of silent
+/// connections replaces itself, and an honest newcomer needs only the moment until its first answer.
+class Admission {
+ public:
+  struct Newcomer {
+    std::string host;
+    bool own = false;             ///< this process dials itself
+    bool host_of_worker = false;  ///< a worker has come from there before
+  };
+  struct Decision {
+    bool admit = false;
+    bool kept = false;             ///< on one of the places that are kept
+    std::optional<int64_t> evict;  ///< who goes first
+  };
+
+  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
+
+  Decision Decide(const Newcomer& newcomer) const;
+  /// `id` grows from one to the next.
+  void Add(int64_t id, const std::string& host);
+  void SetProgress(int64_t id, FrameGuard::Progress progress);
+  void Remove(int64_t id);
+
+  int64_t size() const { return static_cast<int64_t>(connections_.size()); }
+  int64_t num_unserved() const { return static_cast<int64_t>(unserved_.size()); }
+
+ private:
+  int64_t NumOf(const std::string& host) const;
+  /// Of those without a valid call, among all or those of one host; nullopt: nobody.
+  std::optional<int64_t> FirstToGo(const std::string* host) const;
+
+  const AdmissionLimits limits_;
+  std::map<int64_t, std::string> connections_;  ///< id -> host
+  std::map<int64_t, FrameGuard::Progress> unserved_;
+  std::map<std::string, int64_t> num_by_host_;
+};
+
+}  // namespace troupe::rpc

@@ -1,0 +1,205 @@
+#include "lib/rpc/connection_relay.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+
+namespace troupe::rpc {
+namespace {
+
+constexpr int kEventsPerStep = 256;
+constexpr absl::Duration kSweepInterval = absl::Milliseconds(100);
+// From one side's end to the other's.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
+constexpr absl::Duration kRelayWarningInterval = absl::Seconds(10);
+constexpr int kSocketBufferBytes = 1 << 20;
+
+struct SocketPair {
+  Descriptor ours, grpcs;
+  std::string name;
+};
+
+/// Connected Unix sockets; ours has a name that the kernel chose, under which gRPC knows the connection.
+SocketPair MakePair() {
+  SocketPair pair;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return pair;
+  pair.ours = Descriptor(ends[0]);
+  pair.grpcs = Descriptor(ends[1]);
+  for (const int end : ends) setsockopt(end, SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  socklen_t bytes = sizeof(name);
+  if (bind(pair.ours.fd(), reinterpret_cast<const sockaddr*>(&name), sizeof(sa_family_t)) != 0 ||
+      getsockname(pair.ours.fd(), reinterpret_cast<sockaddr*>(&name), &bytes) != 0) {
+    pair.ours.Close();
+    return pair;
+  }
+  const size_t head = offsetof(sockaddr_un, sun_path) + 1;
+  pair.name = absl::StrCat("unix-abstract:", std::string(name.sun_path + 1, bytes - head));
+  return pair;
+}
+
+uint64_t EventKey(int64_t id, bool server) { return static_cast<uint64_t>(id) << 1 | (server ? 1 : 0); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectionRelay>> ConnectionRelay::Create(RelayOptions options) {
+  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) {
+    return absl::ResourceExhaustedError("cannot listen: no file descriptor is left, raise the limit (ulimit -n)");
+  }
+  return std::unique_ptr<ConnectionRelay>(new ConnectionRelay(std::move(options), std::move(epoll)));
+}
+
+ConnectionRelay::ConnectionRelay(RelayOptions options, Descriptor epoll)
+    : options_(std::move(options)),
+      epoll_(std::move(epoll)),
+      admission_(options_.admission),
+      next_sweep_(options_.clock->SteadyNow()) {}
+
+ConnectionRelay::~ConnectionRelay() {
+  while (!entries_.empty()) Remove(entries_.begin()->first);
+}
+
+void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
+  Admission::Newcomer newcomer;
+  newcomer.host = peer.host;
+  newcomer.own = options_.peers->IsOwnDial(peer, LocalHostOf(client.fd()));
+  newcomer.host_of_worker = options_.peers->IsHostOfWorker(peer.host);
+  const Admission::Decision decision = admission_.Decide(newcomer);
+  if (decision.evict.has_value()) Remove(*decision.evict);
+  const absl::Duration now = options_.clock->SteadyNow();
+  Entry entry{.peer = peer, .since = now, .kept = decision.kept && !newcomer.own};
+  if (!decision.admit) return Warn(entry, "there are too many connections", now);
+  SocketPair pair = MakePair();
+  if (!pair.ours.valid()) return Warn(entry, "no file descriptor is left (ulimit -n)", now);
+  const int64_t id = next_id_++;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = EventKey(id, false);
+  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, client.fd(), &event) != 0) return;
+  event.data.u64 = EventKey(id, true);
+  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, pair.ours.fd(), &event) != 0) return;
+  entry.name = pair.name;
+  entry.connection = std::make_unique<RelayedConnection>(std::move(client), std::move(pair.ours), options_.frames,
+                                                         &totals_, &buffers_, now);
+  entries_.emplace(id, std::move(entry));
+  admission_.Add(id, peer.host);
+  options_.peers->Add(pair.name, peer);
+  options_.hand_over(std::move(pair.grpcs));
+}
+
+absl::Duration ConnectionRelay::UntilNextStep() const {
+  if (!active_.empty()) return absl::ZeroDuration();
+  if (entries_.empty()) return absl::InfiniteDuration();
+  return std::max(absl::ZeroDuration(), next_sweep_ - options_.clock->SteadyNow());
+}
+
+void ConnectionRelay::Step() {
+  TakeEvents();
+  const absl::Duration now = options_.clock->SteadyNow();
+  const std::set<int64_t> due = std::exchange(active_, {});
+  for (const int64_t id : due) {
+    const auto found = entries_.find(id);
+    if (found != entries_.end()) Advance(id, found->second, now);
+  }
+  if (now >= next_sweep_) {
+    next_sweep_ = now + kSweepInterval;
+    Sweep(now);
+  }
+}
+
+void ConnectionRelay::Drain(absl::Duration timeout) {
+  const absl::Duration deadline = options_.clock->SteadyNow() + timeout;
+  while (!entries_.empty() && options_.clock->SteadyNow() < deadline) {
+    pollfd wait = {.fd = epoll_.fd(), .events = POLLIN, .revents = 0};
+    poll(&wait, 1, active_.empty() ? 10 : 0);
+    Step();
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      const int64_t id = (it++)->first;
+      if (entries_.at(id).connection->flushed()) Remove(id);
+    }
+  }
+  while (!entries_.empty()) Remove(entries_.begin()->first);
+}
+
+void ConnectionRelay::TakeEvents() {
+  epoll_event events[kEventsPerStep];
+  const int count = epoll_wait(epoll_.fd(), events, kEventsPerStep, 0);
+  for (int i = 0; i < count; ++i) {
+    const auto id = static_cast<int64_t>(events[i].data.u64 >> 1);
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) continue;
+    RelayedConnection& connection = *found->second.connection;
+    if ((events[i].data.u64 & 1) != 0) {
+      connection.OnServerReady(events[i].events);
+    } else {
+      connection.OnClientReady(events[i].events);
+    }
+    active_.insert(id);
+  }
+}
+
+void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
+  const bool more = entry.connection->Advance(now);
+  admission_.SetProgress(id, entry.connection->guard().progress());
+  const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();
+  if (violation.has_value() && !entry.warned) {
+    entry.warned = true;
+    Warn(entry, violation->what, now);
+  }
+  if (entry.connection->done()) {
+    Remove(id);
+  } else if (more) {
+    active_.insert(id);
+  }
+}
+
+void ConnectionRelay::Sweep(absl::Duration now) {
+  std::vector<int64_t> overdue;
+  for (auto& [id, entry] : entries_) {
+    if (Overdue(entry, now)) overdue.push_back(id);
+    // What it waits for may have come to pass on another connection.
+    if (entry.connection->guard().waits()) active_.insert(id);
+  }
+  for (const int64_t id : overdue) Remove(id);
+}
+
+bool ConnectionRelay::Overdue(Entry& entry, absl::Duration now) const {
+  if (entry.connection->leaving_since() + kLeaveTimeout <= now) return true;
+  if (entry.settled || now < entry.since + options_.first_call_timeout) return false;
+  const FrameGuard& guard = entry.connection->guard();
+  entry.settled = guard.progress() == FrameGuard::Progress::kServed || guard.request_pending();
+  if (entry.kept && !options_.peers->IsWorker(entry.name)) return true;
+  return !entry.settled;
+}
+
+void ConnectionRelay::Remove(int64_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  options_.peers->Remove(found->second.name);
+  admission_.Remove(id);
+  active_.erase(id);
+  entries_.erase(found);
+}
+
+void ConnectionRelay::Warn(const Entry& entry, const std::string& why, absl::Duration now) {
+  ++num_closed_;
+  if (now < last_warning_ + kRelayWarningInterval) return;
+  last_warning_ = now;
+  TROUPE_WARN("connection closed peer={} reason=\"{}\" closed_since_last_line={}", entry.peer.ToString(), why,
+              num_closed_);
+  num_closed_ = 0;
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
+#include "lib/rpc/admission.h"
+#include "lib/rpc/descriptor.h"
+#include "lib/rpc/frame_guard.h"
+#include "lib/rpc/peer.h"
+#include "lib/rpc/peer_book.h"
+#include "lib/rpc/relayed_connection.h"
+
+namespace troupe::rpc {
+
+struct RelayOptions {
+  AdmissionLimits admission;
+  FrameLimits frames;
+  absl::Duration first_call_timeout;  ///< from accepting to the first valid call
+  base::Clock* clock = nullptr;
+  PeerBook* peers = nullptr;
+  /// Gives gRPC its end of a connection, a connected, non-blocking Unix socket.
+  std::function<void(Descriptor)> hand_over;
+};
+
+/// Stands between the TCP connections of a server and gRPC: bytes pass through a socket pair, so that they can be
+/// looked at (FrameGuard) before gRPC takes memory for them, and so that it is known how many connections there are
+/// (Admission) and who they are (PeerBook). What one side does not read the other soon cannot write: of a connection at
+/// most two buffers of 256 KiB are under way, and none while nothing is.
+///
+/// Made and owned by a ListeningServer, which calls everything from one thread. Nothing but Drain
+/// blocks.
+class ConnectionRelay {
+ public:
+  static absl::StatusOr<std::unique_ptr<ConnectionRelay>> Create(RelayOptions options);
+  ~ConnectionRelay();
+
+  /// Takes an accepted connection, or closes it where there is no place for it.
+  void Accept(Descriptor client, const Peer& peer);
+  /// Readable when Step has something to do.
+  int poll_fd() const { return epoll_.fd(); }
+  /// Passes on what there is, a bounded amount of each connection, and closes connections whose time is over.
+  void Step();
+  /// Goes on until gRPC's ends are closed and all that they wrote has left, at most for `timeout`, then closes what is
+  /// left. Blocks; nobody may call Step meanwhile.
+  void Drain(absl::Duration timeout);
+  /// Until Step is due even if poll_fd stays unreadable.
+  absl::Duration UntilNextStep() const;
+
+  int64_t num_connections() const { return static_cast<int64_t>(entries_.size()); }
+  int64_t num_unserved() const { return admission_.num_unserved(); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<RelayedConnection> connection;
+    Peer peer;
+    std::string name;  ///< gRPC's for it
+    absl::Duration since;
+    bool kept = false;     ///< on a place that is kept for workers
+    bool settled = false;  ///< no longer asked for its first valid call
+    bool warned = false;
+  };
+
+  ConnectionRelay(RelayOptions options, Descriptor epoll);
+  void TakeEvents();
+  void Advance(int64_t id, Entry& entry, absl::Duration now);
+  /// Closes who has had its time.
+  void Sweep(absl::Duration now);
+  bool Overdue(Entry& entry, absl::Duration now) const;
+  void Remove(int64_t id);
+  void Warn(const Entry& entry, const std::string& why, absl::Duration now);
+
+  const RelayOptions options_;
+  Descriptor epoll_;
+  FrameTotals totals_;
+  RelayBuffers buffers_;
+  Admission admission_;
+  std::map<int64_t, Entry> entries_;
+  std::set<int64_t> active_;  ///< have more to do than one turn allows
+  int64_t next_id_ = 1;
+  absl::Duration next_sweep_;
+  absl::Duration last_warning_ = -absl::InfiniteDuration();
+  int64_t num_closed_ = 0;  ///< since the last warning
+};
+
+}  // namespace troupe::rpc

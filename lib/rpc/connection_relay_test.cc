@@ -1,0 +1,272 @@
+#include "lib/rpc/connection_relay.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+const std::string kGreeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame.push_back(static_cast<char>(payload.size() >> shift & 0xff));
+  frame.push_back(static_cast<char>(type));
+  frame.push_back(static_cast<char>(flags));
+  for (const int shift : {24, 16, 8, 0}) frame.push_back(static_cast<char>(stream >> shift & 0xff));
+  return frame + payload;
+}
+
+const std::string kCallBegins = Frame(1, 4, 1, "headers");
+/// A message of `size` bytes in one frame, with its 5-byte prefix.
+std::string DataFrame(size_t size) {
+  std::string prefix(1, '\0');
+  for (const int shift : {24, 16, 8, 0}) prefix.push_back(static_cast<char>(size >> shift & 0xff));
+  return Frame(0, 0, 1, prefix + std::string(size, 'x'));
+}
+
+/// A relay without a thread between socket pairs; the test plays clients and gRPC.
+class ConnectionRelayTest : public ::testing::Test {
+ protected:
+  ConnectionRelayTest() { Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 3}); }
+
+  void Start(const AdmissionLimits& limits) {
+    RelayOptions options;
+    options.admission = limits;
+    options.frames.max_message_bytes = 4 << 20;
+    options.frames.settings = {3, 1};
+    options.first_call_timeout = absl::Seconds(10);
+    options.clock = &clock_;
+    options.peers = &peers_;
+    options.hand_over = [this](Descriptor socket) { grpc_.push_back(std::move(socket)); };
+    auto relay = ConnectionRelay::Create(std::move(options));
+    ASSERT_TRUE(relay.ok()) << relay.status();
+    relay_ = *std::move(relay);
+  }
+
+  /// A client that the relay was offered; gRPC's end of it is the newest of grpc_.
+  Descriptor Connect(const std::string& host = "10.0.0.1", int port = 1000) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    Peer peer;
+    peer.host = host;
+    peer.port = port;
+    relay_->Accept(Descriptor(ends[1]), peer);
+    relay_->Step();
+    return Descriptor(ends[0]);
+  }
+
+  void Write(const Descriptor& socket, const std::string& bytes) {
+    size_t sent = 0;
+    for (int turn = 0; sent < bytes.size() && turn < 10000; ++turn) {
+      const ssize_t now = send(socket.fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (now > 0) sent += static_cast<size_t>(now);
+      relay_->Step();
+    }
+    EXPECT_EQ(sent, bytes.size());
+  }
+
+  /// What arrives at `socket` while the relay has something to do; `closed_` tells whether its end came.
+  std::string ReadAll(const Descriptor& socket) {
+    std::string all;
+    closed_ = false;
+    char bytes[65536];
+    for (int idle = 0; idle < 3;) {
+      relay_->Step();
+      const ssize_t got = recv(socket.fd(), bytes, sizeof(bytes), 0);
+      if (got == 0 || (got < 0 && errno != EAGAIN)) {
+        closed_ = true;
+        return all;
+      }
+      idle = got < 0 ? idle + 1 : 0;
+      if (got > 0) all.append(bytes, static_cast<size_t>(got));
+    }
+    return all;
+  }
+
+  bool IsClosed(const Descriptor& socket) {
+    ReadAll(socket);
+    return closed_;
+  }
+
+  std::string NameOf(const Descriptor& grpc_end) {
+    sockaddr_un name{};
+    socklen_t bytes = sizeof(name);
+    EXPECT_EQ(getpeername(grpc_end.fd(), reinterpret_cast<sockaddr*>(&name), &bytes), 0);
+    return absl::StrCat("unix-abstract:", std::string(name.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1));
+  }
+
+  base::FakeClock clock_;
+  PeerBook peers_;
+  std::vector<Descriptor> grpc_;
+  std::unique_ptr<ConnectionRelay> relay_;
+  bool closed_ = false;
+};
+
+TEST_F(ConnectionRelayTest, BytesPassBothWays) {
+  const Descriptor client = Connect();
+  ASSERT_EQ(grpc_.size(), 1u);
+  Write(client, kGreeting + kCallBegins);
+  EXPECT_EQ(ReadAll(grpc_[0]), kGreeting + kCallBegins);
+  Write(grpc_[0], Frame(4, 0, 0));
+  EXPECT_EQ(ReadAll(client), Frame(4, 0, 0));
+}
+
+// What is not read is not taken from the other side for ever: memory for a connection is bounded.
+TEST_F(ConnectionRelayTest, ASideThatDoesNotReadHoldsTheOtherUp) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting + kCallBegins);
+  const std::string data = DataFrame(1 << 20);
+  size_t sent = 0;
+  for (int turn = 0; turn < 10000; ++turn) {
+    const size_t at = sent % data.size();
+    const ssize_t now = send(client.fd(), data.data() + at, data.size() - at, MSG_NOSIGNAL);
+    if (now > 0) sent += static_cast<size_t>(now);
+    relay_->Step();
+  }
+  EXPECT_LT(sent, size_t{16} << 20);
+  // Then everything arrives as it was sent.
+  const std::string arrived = ReadAll(grpc_[0]).substr(kGreeting.size() + kCallBegins.size());
+  EXPECT_EQ(arrived.size(), sent);
+  for (size_t i = 0; i < arrived.size(); ++i) ASSERT_EQ(arrived[i], data[i % data.size()]) << i;
+}
+
+TEST_F(ConnectionRelayTest, TheEndOfEitherSideIsTheEndOfBoth) {
+  Descriptor client = Connect();
+  Write(client, kGreeting);
+  client.Close();
+  EXPECT_EQ(ReadAll(grpc_[0]), kGreeting);
+  EXPECT_TRUE(closed_);
+  grpc_[0].Close();
+  relay_->Step();
+  EXPECT_EQ(relay_->num_connections(), 0);
+
+  const Descriptor other = Connect();
+  Write(grpc_[1], Frame(4, 0, 0));
+  grpc_[1].Close();
+  EXPECT_EQ(ReadAll(other), Frame(4, 0, 0));
+  EXPECT_TRUE(closed_);
+}
+
+TEST_F(ConnectionRelayTest, AFloodIsToldAndClosed) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting);
+  for (int i = 0; i < 3; ++i) Write(client, Frame(4, 0, 0));
+  EXPECT_EQ(ReadAll(grpc_[0]), kGreeting + Frame(4, 0, 0) + Frame(4, 0, 0) + Frame(4, 0, 0));
+  Write(client, Frame(4, 0, 0));
+  EXPECT_EQ(ReadAll(grpc_[0]), "");
+  EXPECT_TRUE(closed_);
+  const std::string told = ReadAll(client);
+  EXPECT_TRUE(absl::EndsWith(told, "too many SETTINGS")) << told;
+  EXPECT_TRUE(closed_);
+}
+
+TEST_F(ConnectionRelayTest, ATooLargeMessageDoesNotReachGrpc) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting + kCallBegins);
+  ReadAll(grpc_[0]);
+  Write(client, DataFrame((4 << 20) + 1).substr(0, 100000));
+  EXPECT_EQ(ReadAll(grpc_[0]), "");
+  EXPECT_TRUE(closed_);
+  const std::string told = ReadAll(client);
+  EXPECT_TRUE(absl::StartsWith(told, Frame(3, 0, 1, std::string("\0\0\0\x0b", 4)))) << "RST_STREAM of that call";
+  EXPECT_TRUE(absl::StrContains(told, "a message of 4194305 bytes, at most 4194304"));
+}
+
+TEST_F(ConnectionRelayTest, WhoMakesNoValidCallIsClosed) {
+  const Descriptor silent = Connect();
+  const Descriptor refused = Connect();
+  const Descriptor served = Connect();
+  for (const Descriptor* client : {&refused, &served}) Write(*client, kGreeting + kCallBegins + DataFrame(3));
+  Write(grpc_[1], Frame(1, 5, 1, "UNIMPLEMENTED"));
+  Write(grpc_[2], Frame(1, 4, 1, "ok") + DataFrame(3));
+  EXPECT_EQ(relay_->num_unserved(), 2);
+  clock_.Advance(absl::Seconds(9));
+  EXPECT_FALSE(IsClosed(silent));
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_TRUE(IsClosed(silent));
+  EXPECT_TRUE(IsClosed(refused));
+  EXPECT_FALSE(IsClosed(served));
+}
+
+// A policy may think longer than that.
+TEST_F(ConnectionRelayTest, WhoseFirstCallIsStillBeingAnsweredStays) {
+  const Descriptor asking = Connect();
+  Write(asking, kGreeting + kCallBegins + DataFrame(3));
+  const Descriptor stalling = Connect();
+  Write(stalling, kGreeting + kCallBegins + DataFrame(3).substr(0, 12));
+  clock_.Advance(absl::Seconds(11));
+  EXPECT_FALSE(IsClosed(asking));
+  EXPECT_TRUE(IsClosed(stalling)) << "half a request";
+}
+
+TEST_F(ConnectionRelayTest, AFloodOfConnectionsIsBoundedAndLeavesTheServedAlone) {
+  const Descriptor served = Connect();
+  Write(served, kGreeting + kCallBegins + DataFrame(3));
+  Write(grpc_[0], DataFrame(3));
+  std::vector<Descriptor> flood;
+  for (int i = 0; i < 50; ++i) flood.push_back(Connect());
+  EXPECT_EQ(relay_->num_connections(), 4);
+  EXPECT_TRUE(IsClosed(flood[0]));
+  EXPECT_FALSE(IsClosed(flood.back()));
+  EXPECT_FALSE(IsClosed(served));
+}
+
+TEST_F(ConnectionRelayTest, GrpcsNameLeadsToThePeer) {
+  Descriptor client = Connect("10.0.0.9", 4321);
+  const std::string name = NameOf(grpc_[0]);
+  ASSERT_TRUE(peers_.Find(name).has_value()) << name;
+  EXPECT_EQ(peers_.Find(name)->ToString(), "10.0.0.9:4321");
+  client.Close();
+  grpc_[0].Close();
+  relay_->Step();
+  EXPECT_FALSE(peers_.Find(name).has_value());
+}
+
+TEST_F(ConnectionRelayTest, AWorkerThatReturnsFindsAPlaceAndLosesItIfItIsNone) {
+  Start({.total = 4, .per_host = 4, .kept = 2, .unserved = 4});
+  std::vector<Descriptor> served;
+  for (int i = 0; i < 2; ++i) {
+    served.push_back(Connect("10.0.0.1"));
+    Write(served.back(), kGreeting + kCallBegins);
+    Write(grpc_.back(), DataFrame(3));
+  }
+  peers_.NoteWorker(NameOf(grpc_[1]));
+  const Descriptor stranger = Connect("10.0.0.2");
+  EXPECT_TRUE(IsClosed(stranger)) << "what is left is kept for workers";
+  const Descriptor returning = Connect("10.0.0.1");
+  EXPECT_FALSE(IsClosed(returning));
+  Write(returning, kGreeting + kCallBegins);
+  Write(grpc_.back(), DataFrame(3));
+  clock_.Advance(absl::Seconds(11));
+  EXPECT_TRUE(IsClosed(returning)) << "a call, but no worker";
+  EXPECT_FALSE(IsClosed(served[1]));
+}
+
+TEST_F(ConnectionRelayTest, DrainPassesOnTheLastBytes) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting);
+  const std::string last = DataFrame(5000);
+  ASSERT_EQ(send(grpc_[0].fd(), last.data(), last.size(), 0), static_cast<ssize_t>(last.size()));
+  grpc_[0].Close();
+  relay_->Drain(absl::Seconds(10));
+  EXPECT_EQ(relay_->num_connections(), 0);
+  EXPECT_EQ(ReadAll(client), last);
+  EXPECT_TRUE(closed_);
+}
+
+}  // namespace
+}  // namespace troupe::rpc

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace troupe::rpc {
+
+/// So many at once, and so many a second from there.
+struct FrameRate {
+  double burst = 0;
+  double per_second = 0;
+};
+
+/// What one connection may send. A client that only does calls stays far below every number.
+struct FrameLimits {
+  size_t max_message_bytes = 0;
+  size_t max_header_bytes = 32 << 10;  ///< of one block, CONTINUATION frames and all
+  int max_continuations = 32;          ///< frames of one block
+  /// Calls open at once; before the first answer; and of each connection while all connections have `crowd` open.
+  int max_open_calls = 128;
+  int max_open_calls_unproven = 8;
+  int max_open_calls_in_crowd = 4;
+  int64_t crowd = 2048;
+  /// RST_STREAM of calls that were open; each answered call permits one more.
+  FrameRate resets = {64, 8};
+  FrameRate settings = {100, 10};
+  FrameRate pings = {500, 100};            ///< and their answers
+  FrameRate window_updates = {2000, 500};  ///< and two for each frame of data that the server sent
+  FrameRate empty_data = {100, 10};
+  FrameRate others = {100, 10};
+};
+
+/// What the connections of one server have in common. Confined to their thread.
+struct FrameTotals {
+  int64_t open_calls = 0;
+};
+
+/// Reads the frames of one HTTP/2 connection as they pass by in both directions, and says when its client has sent what
+/// no honest client sends: gRPC 1.51 takes memory for each reset call, for each answer to SETTINGS that nobody reads,
+/// and for a message of 256 MiB before it refuses it. It changes no byte and does no I/O.
+///
+/// Made by a ConnectionRelay, one for each connection; not thread-safe. It keeps some bytes for each open call, of
+/// which there are at most max_open_calls. After a violation it permits nothing more.
+class FrameGuard {
+ public:
+  /// How far the client has come; never back.
+  enum class Progress {
+    kSilent,   ///< the connection preface is not complete
+    kGreeted,  ///< it is
+    kAsked,    ///< a call has begun
+    kServed,   ///< the server has sent data in answer to a call: it was a valid one
+  };
+  struct Violation {
+    std::string what;     ///< got and expected, in words
+    uint32_t stream = 0;  ///< the call that has to be told; 0: none
+  };
+
+  /// `totals` outlives the guard.
+  FrameGuard(const FrameLimits& limits, FrameTotals* totals, absl::Duration now);
+  ~FrameGuard();
+  FrameGuard(const FrameGuard&) = delete;
+  FrameGuard& operator=(const FrameGuard&) = delete;
+
+  /// The next bytes of the client, those that were not permitted the last time first. Returns how many of them may go
+  /// on now; the rest waits for more bytes, or for the server (see waits()).
+  size_t OnClientBytes(std::string_view bytes, absl::Duration now);
+  /// All bytes of the server, in order. They may always go on.
+  void OnServerBytes(std::string_view bytes);
+
+  const std::optional<Violation>& violation() const { return violation_; }
+  Progress progress() const { return progress_; }
+  /// The client's next call has to wait until one of its calls is answered, or until there is less of a crowd.
+  bool waits() const { return waits_; }
+  /// A whole request lies with the server, which has neither answered nor refused it so far.
+  bool request_pending() const;
+  /// Between two frames of the server: where a frame of our own may stand.
+  bool server_between_frames() const { return server_header_have_ == 0 && server_left_ == 0; }
+
+ private:
+  class Bucket {
+   public:
+    Bucket(const FrameRate& rate, absl::Duration now) : rate_(rate), level_(rate.burst), at_(now) {}
+    bool Take(absl::Duration now);
+    void Give(double tokens);
+
+   private:
+    FrameRate rate_;
+    double level_;
+    absl::Duration at_;
+  };
+  /// A call that neither side has ended. Its messages are 1 byte (compressed), 4 bytes of size, and that many bytes.
+  struct Call {
+    uint32_t stream = 0;
+    uint32_t prefix_have = 0;
+    uint32_t size = 0;
+    uint64_t message_left = 0;
+    bool request_whole = false;
+    bool answered = false;
+  };
+  struct Frame {
+    size_t size = 0;
+    uint8_t type = 0;
+    uint8_t flags = 0;
+    uint32_t stream = 0;
+  };
+
+  static Frame ParseHeader(const unsigned char* header);
+  /// False where the frame has to wait, or is a violation.
+  bool BeginClientFrame(const Frame& frame, absl::Duration now);
+  bool BeginHeaders(const Frame& frame, absl::Duration now);
+  bool BeginContinuation(const Frame& frame);
+  void OnClientPayload(std::string_view bytes);
+  void OnMessageBytes(Call& call, std::string_view bytes);
+  void OnReset(const Frame& frame, absl::Duration now);
+  void OnServerFrame(const Frame& frame);
+  bool Allow(Bucket& bucket, absl::Duration now, const char* what);
+  Call* Find(uint32_t stream);
+  void Remove(const Call* call);
+  bool Violate(std::string what, uint32_t stream = 0);
+
+  const FrameLimits limits_;
+  FrameTotals* const totals_;
+  Bucket resets_, settings_, pings_, window_updates_, empty_data_, others_;
+  std::vector<Call> calls_;
+  uint32_t last_stream_ = 0;
+  Progress progress_ = Progress::kSilent;
+  bool waits_ = false;
+  std::optional<Violation> violation_;
+
+  // The client's frame under way.
+  Frame frame_;
+  size_t left_ = 0;     // bytes of its payload
+  size_t padding_ = 0;  // the last ones of these
+  bool pad_length_due_ = false;
+  size_t block_bytes_ = 0;  // of the header block under way
+  int block_frames_ = 0;
+
+  // The server's.
+  unsigned char server_header_[9] = {};
+  size_t server_header_have_ = 0;
+  size_t server_left_ = 0;
+};
+
+}  // namespace troupe::rpc

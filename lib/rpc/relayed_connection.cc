@@ -1,0 +1,231 @@
+#include "lib/rpc/relayed_connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::rpc {
+namespace {
+
+// A connection moves so many buffers a turn before the others have theirs.
+constexpr int kMovesPerTurn = 8;
+// Bytes that a client has sent before it hears that it has to go: closing over unread bytes would take from it what it
+// has not read, either. As much as the windows that it was given.
+constexpr size_t kMaxLingerBytes = size_t{12} << 20;
+// RFC 9113, section 7; gRPC makes RESOURCE_EXHAUSTED of it.
+constexpr uint32_t kEnhanceYourCalm = 11;
+constexpr uint8_t kRstStreamType = 3, kGoawayType = 7;
+
+void AppendUint32(std::string& out, uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+}
+
+std::string FrameBytes(uint8_t type, uint32_t stream, const std::string& payload) {
+  std::string frame;
+  AppendUint32(frame, static_cast<uint32_t>(payload.size()) << 8 | type);
+  frame.push_back(0);
+  AppendUint32(frame, stream);
+  return frame + payload;
+}
+
+bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+std::unique_ptr<char[]> RelayBuffers::Take() {
+  if (spare_.empty()) return std::unique_ptr<char[]>(new char[kBytes]);
+  std::unique_ptr<char[]> buffer = std::move(spare_.back());
+  spare_.pop_back();
+  return buffer;
+}
+
+void RelayBuffers::Give(std::unique_ptr<char[]> buffer) {
+  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(buffer));
+}
+
+RelayedConnection::RelayedConnection(Descriptor client, Descriptor server, const FrameLimits& limits,
+                                     FrameTotals* totals, RelayBuffers* buffers, absl::Duration now)
+    : client_(std::move(client)), server_(std::move(server)), guard_(limits, totals, now), buffers_(buffers) {}
+
+RelayedConnection::~RelayedConnection() {
+  Recycle(up_);
+  Recycle(down_);
+}
+
+void RelayedConnection::OnClientReady(uint32_t events) {
+  const bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+  if (broken || (events & (EPOLLIN | EPOLLRDHUP)) != 0) client_readable_ = true;
+  if (broken || (events & EPOLLOUT) != 0) client_writable_ = true;
+}
+
+void RelayedConnection::OnServerReady(uint32_t events) {
+  const bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+  if (broken || (events & (EPOLLIN | EPOLLRDHUP)) != 0) server_readable_ = true;
+  if (broken || (events & EPOLLOUT) != 0) server_writable_ = true;
+}
+
+bool RelayedConnection::Advance(absl::Duration now) {
+  // Answers first: they may permit what the client has sent meanwhile.
+  bool more = AdvanceDown();
+  if (!done() && server_.valid()) more = AdvanceUp(now) || more;
+  if (!done() && guard_.violation().has_value() && server_.valid()) {
+    SayGoodbye(*guard_.violation());
+    more = AdvanceDown() || more;
+  }
+  if (done()) return false;
+  if (up_.eof || down_.eof) Leave(now);
+  if (told_client_) Linger();
+  return more && !done();
+}
+
+bool RelayedConnection::AdvanceUp(absl::Duration now) {
+  for (int i = 0; i < kMovesPerTurn; ++i) {
+    Permit(now);
+    if (guard_.violation().has_value()) return false;
+    Moved moved = Moved::kNothing;
+    if (up_.sendable()) {
+      moved = Send(server_, server_writable_, up_);
+      // gRPC has closed: what it said before that comes down.
+      if (moved == Moved::kEnd) up_.eof = true;
+    } else if (!up_.eof && !guard_.waits()) {
+      moved = Read(client_, client_readable_, up_);
+      if (moved == Moved::kEnd) up_.eof = true;
+    }
+    if (moved != Moved::kSome) break;
+    if (i + 1 == kMovesPerTurn) return true;
+  }
+  if (up_.eof && !up_.sendable() && !told_server_) {
+    told_server_ = true;
+    shutdown(server_.fd(), SHUT_WR);
+  }
+  return false;
+}
+
+void RelayedConnection::Permit(absl::Duration now) {
+  if (up_.permitted == up_.end) return;
+  up_.permitted +=
+      guard_.OnClientBytes(std::string_view(up_.bytes.get() + up_.permitted, up_.end - up_.permitted), now);
+}
+
+bool RelayedConnection::AdvanceDown() {
+  for (int i = 0; i < kMovesPerTurn; ++i) {
+    Moved moved = Moved::kNothing;
+    if (down_.sendable()) {
+      moved = Send(client_, client_writable_, down_);
+      if (moved == Moved::kEnd) {
+        client_.Close();  // nobody is left to tell
+        return false;
+      }
+    } else if (!down_.eof) {
+      moved = Read(server_, server_readable_, down_);
+      if (moved == Moved::kEnd) down_.eof = true;
+      if (moved == Moved::kSome) {
+        guard_.OnServerBytes(std::string_view(down_.bytes.get() + down_.permitted, down_.end - down_.permitted));
+        down_.permitted = down_.end;
+      }
+    }
+    if (moved != Moved::kSome) break;
+    if (i + 1 == kMovesPerTurn) return true;
+  }
+  if (down_.eof && !down_.sendable() && !told_client_) {
+    told_client_ = true;
+    server_.Close();
+    shutdown(client_.fd(), SHUT_WR);
+  }
+  return false;
+}
+
+RelayedConnection::Moved RelayedConnection::Read(const Descriptor& from, bool& readable, Pipe& pipe) {
+  if (!readable) return Moved::kNothing;
+  if (pipe.bytes == nullptr) pipe.bytes = buffers_->Take();
+  if (pipe.begin > 0) {
+    std::memmove(pipe.bytes.get(), pipe.bytes.get() + pipe.begin, pipe.end - pipe.begin);
+    pipe.permitted -= pipe.begin;
+    pipe.end -= pipe.begin;
+    pipe.begin = 0;
+  }
+  const ssize_t got = recv(from.fd(), pipe.bytes.get() + pipe.end, RelayBuffers::kBytes - pipe.end, 0);
+  const int error = errno;
+  if (got > 0) {
+    pipe.end += static_cast<size_t>(got);
+    return Moved::kSome;
+  }
+  if (pipe.empty()) Recycle(pipe);
+  if (got < 0 && error == EINTR) return Moved::kSome;
+  if (got < 0 && WouldBlock(error)) {
+    readable = false;
+    return Moved::kNothing;
+  }
+  return Moved::kEnd;
+}
+
+RelayedConnection::Moved RelayedConnection::Send(const Descriptor& to, bool& writable, Pipe& pipe) {
+  if (!writable) return Moved::kNothing;
+  const ssize_t sent = send(to.fd(), pipe.bytes.get() + pipe.begin, pipe.permitted - pipe.begin, MSG_NOSIGNAL);
+  if (sent >= 0) {
+    pipe.begin += static_cast<size_t>(sent);
+    if (pipe.empty()) Recycle(pipe);
+    return Moved::kSome;
+  }
+  if (errno == EINTR) return Moved::kSome;
+  if (WouldBlock(errno)) {
+    writable = false;
+    return Moved::kNothing;
+  }
+  Recycle(pipe);
+  return Moved::kEnd;
+}
+
+void RelayedConnection::Recycle(Pipe& pipe) {
+  if (pipe.bytes != nullptr) buffers_->Give(std::move(pipe.bytes));
+  pipe.begin = pipe.permitted = pipe.end = 0;
+}
+
+void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
+  // gRPC drops the connection with all its calls.
+  server_.Close();
+  Recycle(up_);
+  up_.eof = down_.eof = true;
+  // Words have a place between two frames only.
+  if (!guard_.server_between_frames()) return;
+  std::string words;
+  if (violation.stream != 0) {
+    std::string reset;
+    AppendUint32(reset, kEnhanceYourCalm);
+    words += FrameBytes(kRstStreamType, violation.stream, reset);
+  }
+  std::string goaway;
+  AppendUint32(goaway, 0x7fffffff);
+  AppendUint32(goaway, kEnhanceYourCalm);
+  words += FrameBytes(kGoawayType, 0, absl::StrCat(goaway, violation.what));
+  if (down_.bytes == nullptr) down_.bytes = buffers_->Take();
+  if (RelayBuffers::kBytes - down_.end < words.size()) return;
+  std::memcpy(down_.bytes.get() + down_.end, words.data(), words.size());
+  down_.end += words.size();
+  down_.permitted = down_.end;
+}
+
+void RelayedConnection::Leave(absl::Duration now) { leaving_since_ = std::min(leaving_since_, now); }
+
+void RelayedConnection::Linger() {
+  char dropped[16384];
+  while (client_readable_ && lingered_bytes_ < kMaxLingerBytes) {
+    const ssize_t got = recv(client_.fd(), dropped, sizeof(dropped), 0);
+    if (got < 0 && WouldBlock(errno)) {
+      client_readable_ = false;
+      return;
+    }
+    if (got <= 0) break;
+    lingered_bytes_ += static_cast<size_t>(got);
+  }
+  if (client_readable_) client_.Close();  // its end has come, or it never stops
+}
+
+}  // namespace troupe::rpc

