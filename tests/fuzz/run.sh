@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 names=("${@:2}")
-if ((${#names[@]} == 0)); then names=(fragment weights policy_table checkpoint config); fi
+if ((${#names[@]} == 0)); then names=(fragment weights policy_table checkpoint frames config); fi
 for name in "${names[@]}"; do ./troupe build --preset fuzz "fuzz_$name" || exit 1; done
 
 failed=0

@@ -1,5 +1,5 @@
-// Writes the corpora that programs make (fragments, weights, tables, checkpoints) into the folder given; those of YAML
-// are files of examples/. Run again when a format grows, and commit what it wrote.
+// Writes the corpora that programs make (fragments, weights, tables, checkpoints, frames) into the folder given; those
+// of YAML are files of examples/. Run again when a format grows, and commit what it wrote.
 
 #include <cstdio>
 #include <filesystem>
@@ -118,6 +118,30 @@ void WriteCheckpoints(const fs::path& folder) {
   }
 }
 
+std::string Frame(int type, int flags, uint32_t stream, const std::string& payload) {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift & 0xff);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift & 0xff);
+  return frame + payload;
+}
+
+void WriteFrames(const fs::path& folder) {
+  constexpr int kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6, kWindowUpdate = 8, kContinuation = 9;
+  constexpr int kEnd = 1, kEndOfHeaders = 4, kPadded = 8;
+  const std::string message("\0\0\0\0\2hi", 7);
+  const std::string hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
+  const std::string answer = Frame(kHeaders, kEndOfHeaders, 1, "ok") + Frame(kData, 0, 1, message) +
+                             Frame(kHeaders, kEndOfHeaders | kEnd, 1, "trailers");
+  const std::string call = Frame(kHeaders, kEndOfHeaders, 1, "headers") + Frame(kData, kEnd, 1, message);
+  Write(folder / "call", '\6' + fuzz::AsPart(hello + call) + fuzz::AsPart(answer) +
+                             fuzz::AsPart(Frame(kPing, 0, 0, "12345678") + Frame(kWindowUpdate, 0, 0, "\1\1\1\1")));
+  Write(folder / "reset",
+        '\1' + fuzz::AsPart(hello + Frame(kHeaders, 0, 3, "head") + Frame(kContinuation, kEndOfHeaders, 3, "ers") +
+                            Frame(kData, kPadded, 3, '\2' + message + "pp") + Frame(kReset, 0, 3, "code")));
+}
+
 }  // namespace
 }  // namespace troupe
 
@@ -131,5 +155,6 @@ int main(int argc, char** argv) {
   troupe::WriteWeights(folder / "weights");
   troupe::WriteTables(folder / "policy_table");
   troupe::WriteCheckpoints(folder / "checkpoint");
+  troupe::WriteFrames(folder / "frames");
   return 0;
 }
