@@ -1,6 +1,7 @@
 #include "lib/learner/grant_scheduler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +29,8 @@ GrantScheduler::GrantScheduler(const Options& options, uint64_t learner_epoch, i
       lanes_(static_cast<size_t>(options.num_envs)),
       // Unique over the lives of a run, so that nobody takes an old grant for a new one.
       next_grant_id_((learner_epoch << 32) + 1),
-      iteration_(first_iteration) {
+      iteration_(first_iteration),
+      limit_(options.grant_timeout) {
   for (const LaneState& lane : lanes) {
     if (lane.env_id >= lanes_.size()) continue;
     lanes_[lane.env_id].next_episode = lane.next_episode;
@@ -39,12 +41,19 @@ GrantScheduler::GrantScheduler(const Options& options, uint64_t learner_epoch, i
 void GrantScheduler::AddWorker(WorkerId worker, absl::Duration now) {
   TROUPE_CHECK(worker.value() != 0 && outstanding_.count(worker.value()) == 0);
   outstanding_[worker.value()] = 0;
+  standings_.Join(worker.value());
   if (!first_join_.has_value()) first_join_ = now;
 }
 
 void GrantScheduler::RemoveWorker(WorkerId worker) {
   if (outstanding_.count(worker.value()) == 0) return;
+  std::optional<absl::Duration> undone_since;
+  for (const auto& [id, grant] : grants_) {
+    if (grant.worker != worker.value()) continue;
+    undone_since = std::min(grant.counts_from, undone_since.value_or(grant.counts_from));
+  }
   Expire(worker, std::nullopt);
+  standings_.Leave(worker.value(), undone_since, age_);
   for (Lane& lane : lanes_) {
     if (lane.owner == worker.value()) TakeAway(lane);
   }
@@ -145,8 +154,12 @@ void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
     ++it;
     if (!settled) continue;
     if (grant.delivered < grant.granted) {
-      ExpireGrant(id);  // it said it was done, but was not
+      FailGrant(id);  // it said it was done, but was not
     } else {
+      const absl::Duration took = age_ - grant.sent;
+      limit_.Delivered(took);
+      standings_.Delivered(worker, took, limit_.Of(grant.granted));
+      if (++delivered_grants_ == 1) ShortenLimits();
       grants_.erase(id);
     }
   }
@@ -174,13 +187,71 @@ void GrantScheduler::Expire(WorkerId worker, std::optional<GrantId> grant) {
     }
     over.push_back(id);
   }
-  for (const uint64_t id : over) ExpireGrant(id);
+  for (const uint64_t id : over) FailGrant(id);
   MaybeCompleteIteration();
 }
 
 void GrantScheduler::ExpireIfLive(WorkerId worker, GrantId grant) {
   const auto found = grants_.find(grant.value());
   if (found != grants_.end() && found->second.worker == worker.value()) Expire(worker, grant);
+}
+
+void GrantScheduler::FailGrant(uint64_t id) {
+  const OpenGrant& grant = grants_.at(id);
+  standings_.Failed(grant.worker, grant.counts_from);
+  ExpireGrant(id);
+}
+
+void GrantScheduler::Advance(absl::Duration now) {
+  const absl::Duration gap = now - last_now_.value_or(now);
+  age_ += gap > kLongestGap ? kTickOfPause : gap;
+  last_now_ = now;
+  if (!closed_ && age_ >= next_due_) ExpireOverdue();
+}
+
+void GrantScheduler::ExpireOverdue() {
+  std::vector<uint64_t> overdue;
+  next_due_ = absl::InfiniteDuration();
+  for (const auto& [id, grant] : grants_) {
+    if (grant.due() <= age_) {
+      overdue.push_back(id);
+    } else {
+      next_due_ = std::min(next_due_, grant.due());
+    }
+  }
+  for (const uint64_t id : overdue) {
+    const OpenGrant grant = grants_.at(id);
+    ExpireGrant(id);
+    for (const GrantedLane& lane : grant.lanes) lanes_[lane.env_id].owner = 0;
+    TakeAwayIdle(grant.worker);
+    ExpiredGrant& expired = expired_.emplace_back();
+    expired.worker = WorkerId(grant.worker);
+    expired.grant = GrantId(id);
+    expired.age = age_ - grant.counts_from;
+    expired.limit = grant.limit;
+    expired.missing_steps = std::max<int64_t>(0, grant.granted - grant.delivered);
+    expired.misses = standings_.Expired(grant.worker, id, grant.counts_from, age_);
+  }
+  MaybeCompleteIteration();
+}
+
+void GrantScheduler::TakeAwayIdle(uint64_t worker) {
+  std::vector<bool> busy(lanes_.size());
+  for (const auto& [id, grant] : grants_) {
+    if (grant.worker != worker) continue;
+    for (const GrantedLane& lane : grant.lanes) busy[lane.env_id] = true;
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].owner == worker && !busy[i]) TakeAway(lanes_[i]);
+  }
+}
+
+void GrantScheduler::ShortenLimits() {
+  next_due_ = absl::InfiniteDuration();
+  for (auto& [id, grant] : grants_) {
+    grant.limit = std::min(grant.limit, standings_.Allow(grant.worker, limit_.Of(grant.granted)));
+    next_due_ = std::min(next_due_, grant.due());
+  }
 }
 
 void GrantScheduler::ExpireGrant(uint64_t id) {
@@ -223,8 +294,9 @@ std::vector<int32_t> GrantScheduler::RemainingSteps(const OpenGrant& grant) cons
 }
 
 absl::Duration GrantScheduler::NextDeadline() const {
-  if (closed_ || started_ || !first_join_.has_value()) return absl::InfiniteDuration();
-  return *first_join_ + options_.join_timeout;
+  if (closed_) return absl::InfiniteDuration();
+  if (started_) return last_now_.value_or(absl::ZeroDuration()) + (next_due_ - age_);
+  return first_join_.has_value() ? *first_join_ + options_.join_timeout : absl::InfiniteDuration();
 }
 
 void GrantScheduler::Open() {
@@ -249,20 +321,27 @@ void GrantScheduler::OpenRound() {
 void GrantScheduler::Rebalance() {
   struct Share {
     uint64_t worker;
+    int32_t misses;
     int64_t has;
     int64_t target;
   };
   std::vector<Share> shares;
-  for (const auto& [worker, steps] : outstanding_) shares.push_back(Share{worker, 0, 0});
+  for (const auto& [worker, misses] : standings_.Select(age_)) shares.push_back(Share{worker, misses, 0, 0});
   const auto find = [&shares](uint64_t worker) {
     return std::find_if(shares.begin(), shares.end(), [worker](const Share& s) { return s.worker == worker; });
   };
-  for (const Lane& lane : lanes_) {
-    if (lane.owner != 0) ++find(lane.owner)->has;
+  for (Lane& lane : lanes_) {
+    if (lane.owner == 0) continue;
+    if (const auto share = find(lane.owner); share != shares.end()) {
+      ++share->has;
+    } else {
+      TakeAway(lane);
+    }
   }
   // Those that have most keep the odd lanes: so the fewest move.
-  std::sort(shares.begin(), shares.end(),
-            [](const Share& a, const Share& b) { return a.has != b.has ? a.has > b.has : a.worker < b.worker; });
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
+    return std::make_tuple(a.misses, -a.has, a.worker) < std::make_tuple(b.misses, -b.has, b.worker);
+  });
   const auto num_lanes = static_cast<int64_t>(lanes_.size());
   const auto num_workers = static_cast<int64_t>(shares.size());
   for (int64_t i = 0; i < num_workers; ++i) {
@@ -289,22 +368,27 @@ void GrantScheduler::Rebalance() {
 }
 
 void GrantScheduler::AdoptOrphans() {
+  const auto orphan = [](const Lane& lane) { return lane.ungranted > 0 && lane.owner == 0; };
+  if (std::none_of(lanes_.begin(), lanes_.end(), orphan)) return;
   std::map<uint64_t, int64_t> load = outstanding_;
   for (const Lane& lane : lanes_) {
     if (lane.owner != 0) load[lane.owner] += lane.ungranted;
   }
+  const std::vector<WorkerStandings::Choice> choices = standings_.Select(age_);
   for (Lane& lane : lanes_) {
-    if (lane.ungranted == 0 || lane.owner != 0) continue;
-    const auto least =
-        std::min_element(load.begin(), load.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    lane.owner = least->first;
+    if (!orphan(lane)) continue;
+    const auto least = std::min_element(choices.begin(), choices.end(), [&load](const auto& a, const auto& b) {
+      return std::make_pair(a.misses, load.at(a.worker)) < std::make_pair(b.misses, load.at(b.worker));
+    });
+    lane.owner = least->worker;
     lane.fresh = true;
-    least->second += lane.ungranted;
+    load.at(least->worker) += lane.ungranted;
   }
 }
 
 std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
   std::vector<GrantOrder> orders;
+  Advance(now);
   if (closed_ || outstanding_.empty()) return orders;
   if (!started_) {
     const bool all_here = static_cast<int64_t>(outstanding_.size()) >= std::max(1, options_.num_workers);
@@ -346,6 +430,10 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
       lane.fresh = false;
     }
     outstanding_[worker] += open.granted;
+    open.sent = age_;
+    open.counts_from = standings_.CountFrom(worker, age_);
+    open.limit = standings_.Allow(worker, limit_.Of(open.granted));
+    next_due_ = std::min(next_due_, open.due());
     orders.push_back(std::move(order));
   }
   return orders;

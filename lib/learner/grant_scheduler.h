@@ -4,12 +4,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "lib/learner/checked_fragment.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/learner/grant_limit.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/worker_standings.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::learner {
@@ -20,8 +23,18 @@ struct GrantOrder {
   sample::Grant grant;
 };
 
+/// A grant that was out for too long.
+struct ExpiredGrant {
+  sample::WorkerId worker;
+  sample::GrantId grant;
+  absl::Duration age;
+  absl::Duration limit;
+  int64_t missing_steps = 0;  ///< granted, not delivered: they go to others
+  int32_t misses = 0;         ///< of the worker in a row; with WorkerStandings::kMisses it is given nothing for now
+};
+
 /// Decides who samples what. Takes events (workers come and go, fragments are accepted, weights are published) and
-/// gives orders; has no clock, no thread and no connection.
+/// gives orders; has no clock, no thread and no connection. What `now` says is its caller's: only differences count.
 ///
 /// One iteration is sampled at a time: iteration k opens when all data of k - 1 has arrived and version k -
 /// max_policy_lag is published. Every environment (lane) owes a fixed number of steps to it. Lanes are spread evenly
@@ -34,10 +47,17 @@ struct GrantOrder {
 /// batch if all agents acted in each; when all of a round has arrived and agent steps are missing, there is another.
 /// How many rounds there are follows from the data alone, not from who sampled it or when it came.
 ///
+/// A grant has an age, which begins when it is sent (for a worker that failed at the grant before: when that one was
+/// sent). Beyond its limit (GrantLimit, WorkerStandings) it expires, and its work goes to others. Ages grow from
+/// one Advance to the next: a pause of more than kLongestGap between two counts as kTickOfPause, for a learner that was
+/// stopped took nothing in.
+///
 /// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes: at
 /// least); counted by agent steps, at least train_batch_size and fewer than num_envs * num_agents more.
 /// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A worker has at most one owner's view of a
-/// lane: the lane's grant, if any, belongs to its owner. Not thread-safe.
+/// lane: the lane's grant, if any, belongs to its owner. 4. As long as Advance is called every second, an iteration
+/// waits for no worker longer than for its limit, and for all that never deliver together as WorkerStandings says. Not
+/// thread-safe.
 class GrantScheduler {
  public:
   struct Options {
@@ -49,7 +69,10 @@ class GrantScheduler {
     bool complete_episodes = false;
     int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
     absl::Duration join_timeout = absl::Seconds(10);
+    GrantTimeout grant_timeout;
   };
+  static constexpr absl::Duration kLongestGap = absl::Seconds(3);
+  static constexpr absl::Duration kTickOfPause = absl::Seconds(1);
   /// Every step begins at most one episode, unless environments fail: so many more ordinals are a lane's in each grant.
   static constexpr uint32_t kSpareEpisodes = 100;
 
@@ -74,6 +97,8 @@ class GrantScheduler {
   void SetPublishing(int64_t n) { publishing_ = n; }
   /// Grants from now on carry the policies of this revision, or newer ones.
   void SetRevision(int64_t revision) { revision_ = revision; }
+  /// It is `now`: what has been out for too long expires.
+  void Advance(absl::Duration now);
   /// Nothing is granted any more; what is granted may still arrive.
   void Close() { closed_ = true; }
 
@@ -87,9 +112,13 @@ class GrantScheduler {
   void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant);
   /// The same, but nothing happens unless `grant` is a live one of the worker.
   void ExpireIfLive(sample::WorkerId worker, sample::GrantId grant);
+  /// A valid fragment came for a grant that is over: a worker whose grants expired shows that it lives.
+  void NoteLate(sample::WorkerId worker, sample::GrantId grant) { standings_.CameLate(worker.value(), grant.value()); }
 
-  /// The grants to send now. Call after every event, and when NextDeadline has come.
+  /// Advances, and gives the grants to send now. Call after every event, when NextDeadline has come, and every second.
   std::vector<GrantOrder> Schedule(absl::Duration now);
+  /// What has expired since the last call: nobody waits for these any more.
+  std::vector<ExpiredGrant> TakeExpired() { return std::exchange(expired_, {}); }
   /// When Schedule has something to do without an event; InfiniteDuration: never.
   absl::Duration NextDeadline() const;
 
@@ -105,6 +134,9 @@ class GrantScheduler {
   int32_t num_lanes_of(sample::WorkerId worker) const;
   /// Steps granted to it that have not arrived.
   int64_t outstanding_steps_of(sample::WorkerId worker) const;
+  /// Grants that were out for too long: the worker's, and of all there ever were.
+  int64_t expired_grants_of(sample::WorkerId worker) const { return standings_.expired_of(worker.value()); }
+  int64_t expired_grants() const { return standings_.expired(); }
 
  private:
   struct Lane {
@@ -130,6 +162,10 @@ class GrantScheduler {
     int64_t delivered = 0;
     bool last_seen = false;
     uint64_t last_sequence = 0;
+    absl::Duration sent;         ///< as age_ was then
+    absl::Duration counts_from;  ///< earlier than that after a grant that failed
+    absl::Duration limit;
+    absl::Duration due() const { return counts_from + limit; }
   };
 
   /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
@@ -141,6 +177,13 @@ class GrantScheduler {
   /// Gives every orphan to the worker with the least to do.
   void AdoptOrphans();
   void ExpireGrant(uint64_t id);
+  /// The same for one that failed: its worker has not earned another limit.
+  void FailGrant(uint64_t id);
+  void ExpireOverdue();
+  /// The first grant was delivered: what was granted before need not wait longer than that shows.
+  void ShortenLimits();
+  /// Lanes of the worker that no live grant of it has.
+  void TakeAwayIdle(uint64_t worker);
   /// Ends grants of which everything up to the last fragment has its disposition; completes the iteration.
   void SettleGrants(uint64_t worker, uint64_t watermark);
   void MaybeCompleteIteration();
@@ -163,6 +206,14 @@ class GrantScheduler {
   int64_t published_ = 0;
   int64_t publishing_ = 0;
   std::optional<absl::Duration> first_join_;
+
+  GrantLimit limit_;
+  int64_t delivered_grants_ = 0;
+  WorkerStandings standings_;
+  std::optional<absl::Duration> last_now_;              ///< of the last Advance
+  absl::Duration age_ = absl::ZeroDuration();           ///< time that has passed, without pauses
+  absl::Duration next_due_ = absl::InfiniteDuration();  ///< no grant expires before
+  std::vector<ExpiredGrant> expired_;
 };
 
 }  // namespace troupe::learner

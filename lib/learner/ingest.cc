@@ -88,6 +88,7 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   } else if (verdict.disposition == Disposition::kStale) {
     // Old weights leave a live grant short; a grant that is over leaves the others alone.
     scheduler_->ExpireIfLive(worker, fragment.batch->grant);
+    if (fragment.status.ok()) scheduler_->NoteLate(worker, fragment.batch->grant);
   }
   return ack;
 }

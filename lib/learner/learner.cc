@@ -105,6 +105,7 @@ std::unique_ptr<GrantScheduler> Learner::MakeScheduler(int64_t iteration, const 
   options.complete_episodes = config_.options.complete_episodes;
   options.num_workers = config_.options.num_workers;
   options.join_timeout = config_.options.join_timeout;
+  options.grant_timeout = config_.options.grant_timeout;
   return std::make_unique<GrantScheduler>(options, config_.learner_epoch, iteration, lanes);
 }
 
@@ -185,22 +186,38 @@ absl::Status Learner::Start() {
 }
 
 Learner::Outbox Learner::ScheduleLocked() {
+  const absl::Duration now = deps_.clock->SteadyNow();
+  scheduler_->Advance(now);
   if (scheduler_->first_incomplete() != noted_complete_) {
     noted_complete_ = scheduler_->first_incomplete();
     CloseIfEnoughLocked();
     changed_.NotifyAll();
   }
   Outbox outbox;
-  for (GrantOrder& order : scheduler_->Schedule(deps_.clock->SteadyNow())) {
+  std::vector<GrantOrder> orders = scheduler_->Schedule(now);
+  for (const ExpiredGrant& expired : scheduler_->TakeExpired()) {
+    outbox.expired.push_back({registry_.workers().at(expired.worker.value()).port, expired});
+  }
+  for (GrantOrder& order : orders) {
     if (config_.policies != nullptr && view_->table->revision() > 0) order.grant.policies = view_->table;
     // Removing a worker from the registry removes it from the scheduler, so it is there.
-    outbox.push_back({registry_.workers().at(order.worker.value()).port, std::move(order.grant)});
+    outbox.grants.push_back({registry_.workers().at(order.worker.value()).port, std::move(order.grant)});
   }
   return outbox;
 }
 
 void Learner::Send(const Outbox& outbox) {
-  for (const Mail& mail : outbox) mail.port->SendGrant(mail.grant);
+  for (const Notice& notice : outbox.expired) {
+    const ExpiredGrant& expired = notice.expired;
+    notice.port->SendGrantOver(expired.grant);
+    TROUPE_WARN(
+        "a grant was out for too long, its work is granted to others worker={} grant={} age_s={} limit_s={} "
+        "missing_env_steps={} expired_in_a_row={}{}",
+        expired.worker.value(), expired.grant.value(), absl::ToDoubleSeconds(expired.age),
+        absl::ToDoubleSeconds(expired.limit), expired.missing_steps, expired.misses,
+        expired.misses < WorkerStandings::kMisses ? "" : ": it gets none while there are others");
+  }
+  for (const Mail& mail : outbox.grants) mail.port->SendGrant(mail.grant);
 }
 
 absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port) {
@@ -404,6 +421,7 @@ LearnerStatus Learner::Status() const {
   status.progress.rows = accounting_.totals();
   status.progress.workers = registry_.num_connected();
   status.progress.env_counters = registry_.env_counters();
+  status.progress.expired_grants = scheduler_->expired_grants();
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting_.fragments();
   for (size_t p = 0; p < view_->table->num_slots(); ++p) {
@@ -418,6 +436,7 @@ LearnerStatus Learner::Status() const {
     entry.lanes = scheduler_->num_lanes_of(worker.id);
     entry.outstanding_steps = scheduler_->outstanding_steps_of(worker.id);
     entry.accepted_rows = worker.accepted_rows;
+    entry.expired_grants = scheduler_->expired_grants_of(worker.id);
     if (worker.last_version_n >= 0) entry.policy_lag = static_cast<double>(iteration_ - worker.last_version_n);
     entry.since_last_seen = now - worker.last_seen;
     status.workers.push_back(entry);

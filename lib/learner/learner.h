@@ -125,7 +125,8 @@ class Learner {
   /// A sign of life, perhaps with what went wrong in the worker's environments since it began (each >= 0).
   /// FAILED_PRECONDITION when the ticket is void.
   absl::Status Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters = std::nullopt);
-  /// Lets silent workers go and begins when the join timeout is over. Call about once a second.
+  /// Lets silent workers go, gives the work of grants that were out for too long to others, and begins when the join
+  /// timeout is over. Call about once a second.
   void Tick();
 
   /// Waits up to `timeout` for a complete train batch and makes one update from it.
@@ -157,7 +158,15 @@ class Learner {
     std::shared_ptr<WorkerPort> port;
     sample::Grant grant;
   };
-  using Outbox = std::vector<Mail>;
+  /// A grant that expired, and the port of the worker that had it.
+  struct Notice {
+    std::shared_ptr<WorkerPort> port;
+    ExpiredGrant expired;
+  };
+  struct Outbox {
+    std::vector<Notice> expired;  ///< sent before the grants
+    std::vector<Mail> grants;
+  };
   enum class State {
     kMade,      ///< not started
     kStarted,   ///< granting and training
@@ -167,9 +176,9 @@ class Learner {
   };
 
   std::unique_ptr<GrantScheduler> MakeScheduler(int64_t iteration, const std::vector<LaneState>& lanes) const;
-  /// What follows from the events so far: wakes the update thread, ends granting, gives the grants to send after the
-  /// lock.
+  /// What follows from the events so far: wakes the update thread, ends granting, gives what to send after the lock.
   Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Sends it, and warns of what expired. Without the lock.
   static void Send(const Outbox& outbox);
   /// Ends granting when what has arrived is all the run needs.
   void CloseIfEnoughLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -53,6 +53,7 @@ class World {
     config_.options.train_batch_size = 1 + random_.Below(60);
     config_.options.max_policy_lag = random_.Below(3);
     config_.options.num_workers = 1 + static_cast<int32_t>(random_.Below(3));
+    config_.options.grant_timeout.fixed = absl::Seconds(2 + random_.Below(20));
     config_.options.complete_episodes = mode == Mode::kCompleteEpisodes;
     if (mode == Mode::kAgentSteps) config_.options.count_steps_by = CountStepsBy::kAgentSteps;
     trainer_ = std::make_unique<FakeTrainer>(schema_.policies);
@@ -140,6 +141,7 @@ class World {
 
   int64_t updates() const { return trainer_->updates(); }
   const std::map<Disposition, int64_t>& acked_rows() const { return acked_rows_; }
+  int64_t expired() const { return learner_->Status().progress.expired_grants; }
   int64_t dropped() const { return learner_->Status().progress.rows.dropped; }
 
  private:
@@ -306,6 +308,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
   std::map<Disposition, int64_t> rows;
   int64_t updates = 0;
   int64_t dropped = 0;
+  int64_t expired = 0;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     World world(seed, GetParam());
@@ -318,6 +321,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
     for (const auto& [disposition, count] : world.acked_rows()) rows[disposition] += count;
     updates += world.updates();
     dropped += world.dropped();
+    expired += world.expired();
   }
   // The histories reached what they are meant to reach.
   EXPECT_GT(rows[Disposition::kAccepted], 1000);
@@ -325,6 +329,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
   EXPECT_GT(rows[Disposition::kStale], 100);
   EXPECT_GT(rows[Disposition::kInvalid], 40);
   EXPECT_GT(updates, 400);
+  EXPECT_GT(expired, 40);
   // Whole episodes leave nothing pending, so nothing gets too old.
   EXPECT_EQ(dropped > 0, GetParam() != Mode::kCompleteEpisodes);
 }

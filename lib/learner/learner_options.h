@@ -29,6 +29,14 @@ enum class TrainTimeAggregator : uint8_t {
   kMean = 3,  ///< their mean
 };
 
+/// How long a grant may be out until its work is granted to others; a grant that expires doubles it for its worker.
+struct GrantTimeout {
+  absl::Duration fixed = absl::ZeroDuration();  ///< for every grant; zero: by those that were delivered (GrantLimit)
+  // Before the first one was delivered, at most GrantLimit::kLongest in all:
+  absl::Duration first = absl::Seconds(60);                    ///< for the start, and in it
+  absl::Duration first_per_env_step = absl::Milliseconds(10);  ///< for each env step of the grant
+};
+
 struct LearnerOptions {
   uint64_t seed = 0;
   /// Of one update: as many env steps exactly, or at least as many agent steps, and fewer than one env step of every
@@ -47,6 +55,7 @@ struct LearnerOptions {
       512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came
   absl::Duration worker_timeout = absl::Seconds(15);  ///< without a sign of life: its grants are granted again
+  GrantTimeout grant_timeout;
 };
 
 /// When a run ends; whichever comes first. 0: not set.

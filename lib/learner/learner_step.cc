@@ -216,6 +216,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     last_update_at_ = now;
     record.workers = registry_.num_connected();
     record.env_counters = registry_.env_counters();
+    record.expired_grants = scheduler_->expired_grants();
     record.rows = accounting_.totals();
     last_ = record;
   }
@@ -277,6 +278,7 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   for (const auto& [name, value] : counters) scalar(absl::StrCat("Rows/", name), static_cast<double>(value));
   scalar("Lag/mean", record.policy_lag);
   scalar("Workers/connected", static_cast<double>(record.workers));
+  scalar("Grants/expired", static_cast<double>(record.expired_grants));
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     scalar(field.tag, static_cast<double>(record.env_counters.*field.value));
   }

@@ -15,6 +15,8 @@ class WorkerPort {
  public:
   virtual ~WorkerPort() = default;
   virtual void SendGrant(const sample::Grant& grant) = 0;
+  /// The grant was out for too long, others have its work: what is still handed in for it is STALE.
+  virtual void SendGrantOver(sample::GrantId /*grant*/) {}
   virtual void SendAck(const sample::FragmentAck& ack) = 0;
   /// Hand in what you hold, then leave. `reason` is for the log.
   virtual void SendDrain(const std::string& reason) = 0;

@@ -40,6 +40,7 @@ struct ProgressRecord {
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
   sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of
+  int64_t expired_grants = 0;        ///< were out for too long; in this learner epoch
   std::vector<PolicyUpdateReport> policies;
 };
 
@@ -57,6 +58,7 @@ struct WorkerStatus {
   int32_t lanes = 0;              ///< environments it has
   int64_t outstanding_steps = 0;  ///< granted, not arrived
   int64_t accepted_rows = 0;      ///< in this learner epoch
+  int64_t expired_grants = 0;     ///< were out for too long; in this learner epoch
   double policy_lag = 0;          ///< newest version minus that of its newest fragment; 0 before the first
   absl::Duration since_last_seen;
 };

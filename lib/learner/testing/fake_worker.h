@@ -60,6 +60,10 @@ class FakeWorkerPort final : public WorkerPort {
     grants_.push_back(grant);
     changed_.NotifyAll();
   }
+  void SendGrantOver(sample::GrantId grant) override {
+    base::MutexLock lock(&mutex_);
+    over_.push_back(grant);
+  }
   void SendAck(const sample::FragmentAck& /*ack*/) override {}
   void SendDrain(const std::string& reason) override {
     base::MutexLock lock(&mutex_);
@@ -79,6 +83,11 @@ class FakeWorkerPort final : public WorkerPort {
     }
     return TakeLocked();
   }
+  /// The grants that are over since the last call.
+  std::vector<sample::GrantId> TakeOver() {
+    base::MutexLock lock(&mutex_);
+    return std::exchange(over_, {});
+  }
   std::optional<std::string> drain() const {
     base::MutexLock lock(&mutex_);
     return drain_;
@@ -95,6 +104,7 @@ class FakeWorkerPort final : public WorkerPort {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
+  std::vector<sample::GrantId> over_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> drain_ ABSL_GUARDED_BY(mutex_);
 };
 
