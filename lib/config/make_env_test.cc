@@ -45,6 +45,8 @@ TEST(MakePythonEnvTest, AConfigurationNamesIt) {
   EXPECT_EQ(run->env.python.step_timeout, absl::Seconds(2.5));
   EXPECT_EQ(run->env.python.start_timeout, absl::Seconds(50));
   EXPECT_EQ(run->env.python.max_restarts, 7);
+  EXPECT_EQ(run->learner.grant_timeout.first, absl::Seconds(50)) << "what time-outs allow the first grant";
+  EXPECT_EQ(run->learner.grant_timeout.first_per_env_step, absl::Seconds(2.5));
   EXPECT_FALSE(run->env.python.fork_server);
   EXPECT_EQ(run->env.python.restart_window, absl::Seconds(8));
   const absl::StatusOr<std::shared_ptr<envhost::HostPool>> pool = MakeHostPool(run->env);

@@ -13,6 +13,7 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
+#include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -296,6 +297,18 @@ absl::Status CheckBudget(const ResolvedRun& run) {
                    BatchText(run), " and a fragment of every worker"));
 }
 
+/// What the time-outs of its environments allow a grant, where they have some.
+learner::GrantTimeout GrantTimeoutOf(const ResolvedRun& run) {
+  learner::GrantTimeout timeout;
+  const v1::LearnerConfig& config = run.config.proto().learner();
+  if (config.has_grant_timeout_s()) timeout.fixed = absl::Seconds(config.grant_timeout_s());
+  if (policy::IsPythonName(run.env.name)) {
+    timeout.first = run.env.python.start_timeout;
+    timeout.first_per_env_step = run.env.python.step_timeout;
+  }
+  return timeout;
+}
+
 absl::Status FillLearner(ResolvedRun* run) {
   const v1::RunConfig& config = run->config.proto();
   const v1::AlgorithmConfig& algorithm = config.algorithm();
@@ -315,6 +328,8 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
   learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
+  learner.grant_timeout = GrantTimeoutOf(*run);
+  run->limits.max_abs_return = config.env().max_abs_return();
   const int64_t num_agents = run->env_spec.num_agents();
   if (EnvStepsOfBatch(*run) < learner.num_envs) {
     return run->config.KeyError("algorithm.train_batch_size",

@@ -134,6 +134,14 @@ TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {
   EXPECT_EQ(run.schema.num_info_columns, 1);
 }
 
+TEST_F(ResolveRunTest, AGrantsTimeOutFollowsFromTheEnvironment) {
+  const ResolvedRun native = Resolve("env: {name: team, max_abs_return: 500}");
+  EXPECT_EQ(native.learner.grant_timeout.fixed, absl::ZeroDuration());
+  EXPECT_EQ(native.learner.grant_timeout.first, absl::Seconds(60));
+  EXPECT_EQ(native.learner.grant_timeout.first_per_env_step, absl::Milliseconds(10));
+  EXPECT_EQ(native.limits.max_abs_return, 500);
+}
+
 TEST_F(ResolveRunTest, MasksByDefaultWhereThereAreSome) {
   EXPECT_TRUE(Resolve("env: {name: masked}").policies[0].has_action_mask);
   EXPECT_FALSE(Resolve("env: {name: masked}\nalgorithm: {use_actions_mask: false}").policies[0].has_action_mask);
@@ -163,7 +171,7 @@ learner_threads: 2
 stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
 evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false}
 experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
-learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
+learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
 )");
   EXPECT_EQ(run.seed, 9u);
   EXPECT_EQ(run.learner.seed, 9u);
@@ -199,6 +207,8 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5}
   EXPECT_EQ(run.evaluation.seed, 4u);
   EXPECT_FALSE(run.evaluation.at_end);
   EXPECT_EQ(run.learner.worker_timeout, absl::Milliseconds(2500));
+  EXPECT_EQ(run.learner.grant_timeout.fixed, absl::Seconds(90));
+  EXPECT_EQ(run.limits.max_abs_return, 1e12);
 }
 
 TEST_F(ResolveRunTest, TheCanonicalTextResolvesToTheSameSpecHash) {
@@ -395,16 +405,18 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
     return ResumeConfig(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides)).status();
   };
   EXPECT_TRUE(resumed({}).ok());
-  EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
-                       "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
-                  .ok());
+  EXPECT_TRUE(
+      resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true", "device=cpu",
+               "env.max_abs_return=5", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
+               "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
+          .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, env.plugin, env.python.interpreter, "
-            "env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, env.python.max_restarts, "
+            "change stop, num_workers, evaluation, experiment, device, env.max_abs_return, env.plugin, "
+            "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
+            "env.python.max_restarts, "
             "env.python.restart_window_s, env.python.fork_server, env.python.path, learner_threads, learner, "
             "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
             "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "

@@ -77,6 +77,7 @@ struct ResolvedRun {
   rollout::BatchMode batch_mode = rollout::BatchMode::kTruncateEpisodes;
   rollout::RolloutOptions rollout;
   learner::LearnerOptions learner;
+  sample::BatchLimits limits;  ///< of what workers hand in
   learner::StopOptions stop;
   std::vector<training::PpoOptions> ppo;  ///< by policy slot
   training::PolicyStoreOptions policy_map;

@@ -24,6 +24,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "evaluation",
                                                                 "experiment",
                                                                 "device",
+                                                                "env.max_abs_return",
                                                                 "env.plugin",
                                                                 "env.python.interpreter",
                                                                 "env.python.processes",

@@ -17,6 +17,7 @@ class SampleSink {
   virtual ~SampleSink() = default;
   /// Hands a fragment on and keeps it alive until its ack. Blocks while the byte credit is used up (back-pressure).
   /// CANCELLED when the sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
+  /// ABORTED: the fragment is handed on, but its grant is over; the rest of it need not be sampled.
   virtual absl::Status Submit(sample::MultiAgentBatchPtr fragment) = 0;
   /// What went wrong in the environments so far: what it says is known before the fragment of the next Submit. Never
   /// blocks.
@@ -48,7 +49,7 @@ class WeightSource {
   virtual void Unsubscribe(policy::PolicySlot /*policy*/) {}
   /// The newest weights of `policy` that are current as of `min_version`, waiting for them up to `timeout`:
   /// DEADLINE_EXCEEDED, or CANCELLED when closing. Subscribes to it. ABORTED: the slot no longer has the policy that it
-  /// had by the policies of the grant that was taken last, which is over therefore.
+  /// had by the policies of the grant that was taken last, which is over therefore; or that grant was out for too long.
   virtual absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
                                                       absl::Duration timeout) = 0;
 };

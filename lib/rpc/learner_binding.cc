@@ -116,6 +116,7 @@ v1::StatusReply LearnerBinding::Status() const {
   reply.set_state_reason(status.reason);
   reply.set_queue_bytes(status.queue_bytes);
   reply.set_queue_budget_bytes(status.queue_budget_bytes);
+  reply.set_expired_grants(status.progress.expired_grants);
   Fill(status.progress.rows, reply.mutable_rows());
   Fill(status.fragments, reply.mutable_fragments());
   *reply.mutable_env_counters() = ToProto(status.progress.env_counters);
@@ -128,6 +129,7 @@ v1::StatusReply LearnerBinding::Status() const {
     out->set_outstanding_steps(worker.outstanding_steps);
     out->set_accepted_rows(worker.accepted_rows);
     out->set_policy_lag(worker.policy_lag);
+    out->set_expired_grants(worker.expired_grants);
     out->set_last_seen_s(absl::ToDoubleSeconds(worker.since_last_seen));
     const auto known = known_.find(worker.id);
     if (known != known_.end()) out->set_name(known->second.name);

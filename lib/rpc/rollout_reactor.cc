@@ -83,6 +83,12 @@ void RolloutReactor::SendGrant(const sample::Grant& grant) {
   Pump();
 }
 
+void RolloutReactor::SendGrantOver(sample::GrantId grant) {
+  v1::LearnerMessage message;
+  message.mutable_grant_over()->set_grant_id(grant.value());
+  Send(message);
+}
+
 void RolloutReactor::SendAck(const sample::FragmentAck& ack) {
   v1::LearnerMessage message;
   *message.mutable_ack() = ToProto(ack);

@@ -52,6 +52,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
   // learner::WorkerPort
   void SendGrant(const sample::Grant& grant) override;
+  void SendGrantOver(sample::GrantId grant) override;
   void SendAck(const sample::FragmentAck& ack) override;
   void SendDrain(const std::string& reason) override;
 

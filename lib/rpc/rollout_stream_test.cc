@@ -87,6 +87,7 @@ TEST_F(RolloutStreamTest, GrantsAcksAndDrainReachTheWorkerInOrder) {
   const auto port = endpoint_.worker(1).port;
   port->SendGrant(sample::MakeGrant(3, 25, {1, 4}));
   port->SendAck({.sequence = 7, .watermark = 6, .disposition = sample::Disposition::kStale, .reason = "too old"});
+  port->SendGrantOver(sample::GrantId(31));
   port->SendDrain("done");
   const auto grant = peer.Receive();
   ASSERT_TRUE(grant->has_grant());
@@ -97,6 +98,7 @@ TEST_F(RolloutStreamTest, GrantsAcksAndDrainReachTheWorkerInOrder) {
   EXPECT_EQ(ack->ack().watermark(), 6u);
   EXPECT_EQ(ack->ack().disposition(), v1::DISPOSITION_STALE);
   EXPECT_EQ(ack->ack().reason(), "too old");
+  EXPECT_EQ(peer.Receive()->grant_over().grant_id(), 31u);
   EXPECT_EQ(peer.Receive()->drain().reason(), "done");
 }
 

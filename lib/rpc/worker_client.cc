@@ -167,6 +167,7 @@ void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_
 
 absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
   base::MutexLock submit_lock(&submit_mutex_);
+  bool over = false;
   uint64_t sequence;
   {
     base::MutexLock lock(&mutex_);
@@ -183,9 +184,11 @@ absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
     ++next_sequence_;
     unacked_bytes_ += bytes;
     retained_.push_back({sequence, std::move(encoded)});
+    over = over_.value() != 0 && fragment->grant == over_;
   }
   KickRollout();
-  return absl::OkStatus();
+  if (!over) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("grant ", fragment->grant.value(), " was out for too long, others have it"));
 }
 
 void WorkerClient::ReportEnvs(const sample::EnvCounters& counters) {
@@ -207,6 +210,7 @@ absl::StatusOr<std::optional<sample::Grant>> WorkerClient::AwaitGrant(absl::Dura
     if (!grants_.empty()) {
       std::optional<sample::Grant> grant(std::move(grants_.front()));
       grants_.pop_front();
+      taken_ = grant->id;
       if (grant->policies == table_) {
         granted_ = policies_;
       } else {
@@ -273,6 +277,9 @@ absl::StatusOr<rollout::CurrentWeights> WorkerClient::AwaitWeights(policy::Polic
   const Subscription& subscription = SubscriptionOf(policy);
   while (true) {
     if (ended_) return end_status_;
+    if (over_.value() != 0 && taken_ == over_) {
+      return absl::AbortedError(absl::StrCat("grant ", over_.value(), " was out for too long, others have it"));
+    }
     if (granted_ != nullptr && policies_ != granted_ &&
         !policies_->SameIn(*granted_, static_cast<size_t>(policy.value()))) {
       return absl::AbortedError(absl::StrCat("the policy that slot ", policy.value(),
@@ -583,6 +590,15 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
         grant->policies = table_;
         grants_.push_back(*std::move(grant));
       }
+      break;
+    }
+    case v1::LearnerMessage::kGrantOver: {
+      over_ = sample::GrantId(message.grant_over().grant_id());
+      const auto waiting = std::find_if(grants_.begin(), grants_.end(),
+                                        [this](const sample::Grant& grant) { return grant.id == over_; });
+      if (waiting == grants_.end()) break;
+      dropped.push_back(std::move(*waiting));
+      grants_.erase(waiting);
       break;
     }
     case v1::LearnerMessage::kAck: {

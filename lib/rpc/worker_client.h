@@ -205,6 +205,8 @@ class WorkerClient final : public rollout::SampleSink,
   int64_t joins_ ABSL_GUARDED_BY(mutex_) = 0;
   Welcome welcome_ ABSL_GUARDED_BY(mutex_);
   std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
+  sample::GrantId taken_ ABSL_GUARDED_BY(mutex_);  ///< by the last AwaitGrant that gave one
+  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);   ///< the last that was out for too long
   uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   std::deque<Retained> retained_ ABSL_GUARDED_BY(mutex_);  ///< without an ack, ascending
   size_t next_to_send_ ABSL_GUARDED_BY(mutex_) = 0;        ///< in retained_

@@ -143,6 +143,47 @@ TEST_F(WorkerClientTest, TheWholePath) {
   EXPECT_EQ(endpoint.worker(1).left_because, "done");
 }
 
+TEST_F(WorkerClientTest, AGrantThatIsOverIsGivenUp) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  const auto port = endpoint.worker(1).port;
+  std::vector<sample::Grant> grants;
+  for (const uint64_t id : {11, 12, 13}) {
+    grants.push_back(sample::MakeGrant(4, 25, {1, 7}));
+    grants.back().id = sample::GrantId(id);
+    port->SendGrant(grants.back());
+  }
+  const auto take = [&]() -> uint64_t {
+    const auto grant = client_->AwaitGrant(absl::Seconds(10));
+    return grant.ok() && grant->has_value() ? (*grant)->id.value() : 0;
+  };
+  const auto fragment_of = [this](uint64_t grant) {
+    auto fragment = std::make_shared<sample::MultiAgentBatch>(*Batch());
+    fragment->grant = sample::GrantId(grant);
+    return fragment;
+  };
+  ASSERT_EQ(take(), 11u);
+  port->SendGrantOver(sample::GrantId(12));  // it waits
+  port->SendGrantOver(sample::GrantId(11));  // it was taken
+  // Its weights are waited for no longer.
+  EXPECT_TRUE(Await([&] {
+    return absl::IsAborted(client_->AwaitWeights(PolicySlot(0), {1, 7}, absl::ZeroDuration()).status());
+  }));
+  // What was sampled for it is handed in, so that the learner sees who lives; the rest need not be.
+  EXPECT_TRUE(absl::IsAborted(client_->Submit(fragment_of(11))));
+  ASSERT_TRUE(endpoint.AwaitArrivals(1));
+  EXPECT_EQ(endpoint.arrivals()[0].batch->grant, sample::GrantId(11));
+  EXPECT_EQ(take(), 13u) << "12 was over before it was begun";
+  EXPECT_TRUE(client_->Submit(fragment_of(13)).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client_->AwaitWeights(PolicySlot(0), {1, 7}, absl::ZeroDuration()).status()));
+  port->SendGrantOver(sample::GrantId(999));  // of nobody's
+  port->SendGrant(grants[0]);
+  EXPECT_EQ(take(), 11u);
+}
+
 TEST_F(WorkerClientTest, TheFirstAcceptedFragmentIsToldOnce) {
   FakeEndpoint& endpoint = NewEndpoint(1);
   StartServer(&endpoint);

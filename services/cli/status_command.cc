@@ -44,7 +44,8 @@ Json ToJson(const v1::StatusReply& reply) {
                        {"num_envs", worker.num_envs()},
                        {"last_seen_s", worker.last_seen_s()},
                        {"policy_lag", worker.policy_lag()},
-                       {"accepted_rows", worker.accepted_rows()}});
+                       {"accepted_rows", worker.accepted_rows()},
+                       {"expired_grants", worker.expired_grants()}});
   }
   Json policies = Json::array();
   for (const v1::PolicyStatus& policy : reply.policies()) {
@@ -85,6 +86,7 @@ Json ToJson(const v1::StatusReply& reply) {
                  {"invalid", fragments.invalid()},
                  {"rolled_back", fragments.rolled_back()},
                  {"unknown", fragments.unknown()}}},
+               {"expired_grants", reply.expired_grants()},
                {"workers", workers},
                {"policies", policies}};
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
@@ -124,11 +126,17 @@ void Print(const v1::StatusReply& reply) {
         WithThousands(envs.bad_outputs).c_str(), WithThousands(envs.timeouts).c_str(),
         WithThousands(envs.process_deaths).c_str(), WithThousands(envs.process_restarts).c_str());
   }
-  std::vector<std::vector<std::string>> table = {{"worker", "name", "environments", "rows", "lag", "last seen"}};
+  if (reply.expired_grants() > 0) {
+    std::printf("grants: %s were out for too long, their work was given to others\n",
+                WithThousands(reply.expired_grants()).c_str());
+  }
+  std::vector<std::vector<std::string>> table = {
+      {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};
   for (const v1::WorkerStatus& worker : reply.workers()) {
     table.push_back({absl::StrCat(worker.worker_id()), worker.name(), absl::StrCat(worker.num_envs()),
                      WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
-                     absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s")});
+                     absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"),
+                     WithThousands(worker.expired_grants())});
   }
   PrintTable(table);
 }

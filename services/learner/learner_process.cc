@@ -203,6 +203,7 @@ absl::Status Process::MakeLearner() {
   config.options = run().learner;
   config.stop = run().stop;
   config.schema = run().schema;
+  config.limits = run().limits;
   config.policies = policies_;
   config.learner_epoch = setup_.folder->learner_epoch();
   config.info_columns = run().env_spec.info_columns;

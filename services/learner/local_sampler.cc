@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
@@ -69,6 +70,11 @@ void LocalSampler::SendGrant(const sample::Grant& grant) {
   changed_.NotifyAll();
 }
 
+void LocalSampler::SendGrantOver(sample::GrantId grant) {
+  base::MutexLock lock(&mutex_);
+  over_ = grant;
+}
+
 void LocalSampler::SendDrain(const std::string& /*reason*/) {
   base::MutexLock lock(&mutex_);
   closed_ = true;
@@ -104,8 +110,11 @@ absl::Status LocalSampler::Submit(sample::MultiAgentBatchPtr fragment) {
   while (true) {
     TROUPE_RETURN_IF_ERROR(learner_->Heartbeat(ticket_));
     const absl::StatusOr<sample::FragmentAck> ack = learner_->Submit(ticket_, sequence, fragment);
-    if (ack.status().code() != absl::StatusCode::kResourceExhausted) return ack.status();
     base::MutexLock lock(&mutex_);
+    if (ack.status().code() != absl::StatusCode::kResourceExhausted) {
+      if (!ack.ok() || over_.value() == 0 || fragment->grant != over_) return ack.status();
+      return absl::AbortedError(absl::StrCat("grant ", over_.value(), " was out for too long"));
+    }
     if (closed_) return absl::CancelledError("sampling ends");
     changed_.WaitFor(&mutex_, kRetryInterval);
   }

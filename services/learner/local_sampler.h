@@ -44,6 +44,7 @@ class LocalSampler final : public learner::WorkerPort,
 
   // learner::WorkerPort. The ack that matters is Submit's result: nothing is retained here.
   void SendGrant(const sample::Grant& grant) override;
+  void SendGrantOver(sample::GrantId grant) override;
   void SendAck(const sample::FragmentAck& /*ack*/) override {}
   void SendDrain(const std::string& reason) override;
   // learner::WeightPublisher
@@ -75,6 +76,7 @@ class LocalSampler final : public learner::WorkerPort,
   std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
   policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr granted_ ABSL_GUARDED_BY(mutex_);  ///< of the grant that was taken last
+  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);            ///< the last that was out for too long
   bool runs_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

@@ -130,6 +130,23 @@ TEST_F(LocalSamplerTest, ASlowEnvironmentDoesNotGetItGivenUp) {
   EXPECT_TRUE(sampler_->status().ok()) << sampler_->status();
 }
 
+TEST_F(LocalSamplerTest, AGrantThatIsOutForTooLongIsGivenUpForTheNext) {
+  ASSERT_TRUE(gate_.AwaitReached());
+  for (int second = 0; second < 70; ++second) {
+    clock_.Advance(absl::Seconds(1));
+    sampler_->KeepAlive();
+    learner_->Tick();
+  }
+  EXPECT_EQ(learner_->Status().progress.expired_grants, 1);
+  gate_.Open();
+  const learner::StepOutcome outcome = StepToOutcome();
+  EXPECT_EQ(outcome.kind, learner::StepOutcome::Kind::kUpdated) << outcome.reason << outcome.status;
+  EXPECT_EQ(trainer_.last_env_steps(), 8);
+  EXPECT_GE(learner_->Status().fragments.stale, 1);
+  sampler_->Stop();
+  EXPECT_TRUE(sampler_->status().ok()) << sampler_->status();
+}
+
 TEST_F(LocalSamplerTest, WithoutASignOfLifeItIsGivenUpAndTheRunDrains) {
   ASSERT_TRUE(gate_.AwaitReached());
   clock_.Advance(kWorkerTimeout + absl::Seconds(1));

@@ -116,6 +116,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_queued", record.rows.queued},
       {"rows_dropped", record.rows.dropped},
       {"rows_rolled_back", record.rows.rolled_back},
+      {"expired_grants", record.expired_grants},
   };
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     fields.push_back({field.key, record.env_counters.*field.value});

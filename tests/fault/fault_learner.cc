@@ -48,6 +48,7 @@ class FaultLearner final : private rpc::ControlHandler, private learner::WeightP
     learner::LearnerConfig learner_config;
     learner_config.options = run.learner;
     learner_config.schema = run.schema;
+    learner_config.limits = run.limits;
     learner_config.learner_epoch = folder_->learner_epoch();
     learner::LearnerDeps deps;
     deps.trainer = trainer_.get();
