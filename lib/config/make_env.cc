@@ -13,6 +13,7 @@
 #include "lib/env/plugin_env.h"
 #include "lib/env/plugin_file.h"
 #include "lib/env/wrappers.h"
+#include "lib/envhost/python_policy_host.h"
 #include "lib/policy/python_callable.h"
 
 namespace troupe::config {
@@ -78,6 +79,10 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSetting
 
 std::shared_ptr<envhost::PythonFunctions> MakePythonFunctions(const EnvSettings& settings) {
   return envhost::PythonFunctions::Create(settings.python);
+}
+
+std::shared_ptr<inference::ActorHost> MakeQueriedPolicyHost(const EnvSettings& settings) {
+  return std::make_shared<envhost::PythonPolicyHost>(settings.python);
 }
 
 absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& settings,

@@ -13,6 +13,7 @@
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/host_pool.h"
 #include "lib/envhost/python_functions.h"
+#include "lib/inference/actor_host.h"
 
 namespace troupe::config {
 
@@ -34,6 +35,8 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSetting
 /// Where mapping functions and policies in Python are asked: `env.python`, whatever the environment is. Starts nothing
 /// before it is used.
 std::shared_ptr<envhost::PythonFunctions> MakePythonFunctions(const EnvSettings& settings);
+/// What plays policies in Python for who answers queries: each in a process of its own.
+std::shared_ptr<inference::ActorHost> MakeQueriedPolicyHost(const EnvSettings& settings);
 
 /// The plug-in at `path`, or where TROUPE_PLUGIN_PATH has one of its name. Errors are those of env::FindEnvPlugin and
 /// env::EnvPlugin::Load. Thread-safe.

@@ -443,6 +443,11 @@ void HostProcess::Terminate() {
   child_->Terminate();
 }
 
+void HostProcess::Kill(const absl::Status& why) {
+  base::MutexLock lock(&child_mutex_);
+  DieLocked(why.code(), std::string(why.message()), false).IgnoreError();
+}
+
 void Dismiss(std::vector<std::shared_ptr<HostProcess>> processes, absl::Duration leave_timeout) {
   for (const std::shared_ptr<HostProcess>& process : processes) process->AskToLeave();
   AwaitEnd(processes, leave_timeout);

@@ -120,6 +120,8 @@ class HostProcess {
   bool Left();
   /// Has it stop what it does, close its environments and end.
   void Terminate();
+  /// Kills it; who waits for an answer, and who asks it from now on, gets `why`, an error.
+  void Kill(const absl::Status& why);
 
  private:
   HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory> memory, std::unique_ptr<PythonChild> child);

@@ -51,12 +51,16 @@ absl::Status PythonFunction::Attach(PythonFunctions& functions) {
 
 absl::Status PythonFunction::Make(PythonFunctions& functions) {
   base::MutexLock lock(&mutex_);
+  const PythonFunctions::Call call(&functions);
+  TROUPE_RETURN_IF_ERROR(call.status());
   return Attach(functions);
 }
 
 absl::Status PythonFunction::Call(PythonFunctions& functions, absl::FunctionRef<void(Block)> fill,
                                   absl::FunctionRef<absl::Status(Block)> read) {
   base::MutexLock lock(&mutex_);
+  const PythonFunctions::Call call(&functions);
+  TROUPE_RETURN_IF_ERROR(call.status());
   TROUPE_RETURN_IF_ERROR(Attach(functions));
   fill(block());
   TROUPE_RETURN_IF_ERROR(Request(functions, RequestKind::kCall));

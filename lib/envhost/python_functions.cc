@@ -34,7 +34,15 @@ std::string ToText(const policy::HostedQuestion& question) {
   return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+absl::Status StoppedError() { return absl::CancelledError("functions in Python are asked no more: it ends"); }
+
 }  // namespace
+
+PythonFunctions::Call::Call(PythonFunctions* functions) : functions_(*functions) { functions_.calls_.fetch_add(1); }
+PythonFunctions::Call::~Call() { functions_.calls_.fetch_sub(1); }
+absl::Status PythonFunctions::Call::status() const {
+  return functions_.stopped_.load() ? StoppedError() : absl::OkStatus();
+}
 
 std::shared_ptr<PythonFunctions> PythonFunctions::Create(HostOptions options) {
   return std::shared_ptr<PythonFunctions>(new PythonFunctions(std::move(options)));
@@ -47,14 +55,8 @@ PythonFunctions::~PythonFunctions() {
   if (process_ != nullptr) Dismiss({process_}, options_.leave_timeout);
 }
 
-absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::StartLocked() {
-  TROUPE_ASSIGN_OR_RETURN(const ProcessOrder order, ProcessOrder::Make(options_, {{"functions", true}}));
-  return HostProcess::Start(order, "Python functions");
-}
-
-absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::Process() {
-  base::MutexLock lock(&mutex_);
-  if (process_ != nullptr && !process_->dead()) return process_;
+absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::RestartLocked() {
+  if (stopped_.load()) return StoppedError();
   if (process_ != nullptr) {
     const absl::Status death = process_->death();
     TROUPE_RETURN_IF_ERROR(budget_.Spend(death));
@@ -64,11 +66,34 @@ absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::Process() {
     TROUPE_WARN("Python process of functions restarted pid={} restarts={} cause={}", process_->pid(), totals_.restarts,
                 base::LogSafe(std::string(death.message()), 500));
   }
-  TROUPE_ASSIGN_OR_RETURN(process_, StartLocked());
-  // There is nothing that could differ from one process to the next.
-  TROUPE_ASSIGN_OR_RETURN(std::string description, process_->AwaitDescription());
-  process_->Expect(std::move(description), nlohmann::json::object());
+  TROUPE_ASSIGN_OR_RETURN(const ProcessOrder order, ProcessOrder::Make(options_, {{"functions", true}}));
+  TROUPE_ASSIGN_OR_RETURN(process_, HostProcess::Start(order, "Python functions"));
   return process_;
+}
+
+absl::StatusOr<std::shared_ptr<HostProcess>> PythonFunctions::Process() {
+  base::MutexLock start(&start_mutex_);
+  std::shared_ptr<HostProcess> process;
+  {
+    base::MutexLock lock(&mutex_);
+    if (process_ != nullptr && !process_->dead()) return process_;
+    TROUPE_ASSIGN_OR_RETURN(process, RestartLocked());
+  }
+  // There is nothing that could differ from one process to the next.
+  TROUPE_ASSIGN_OR_RETURN(std::string description, process->AwaitDescription());
+  process->Expect(std::move(description), nlohmann::json::object());
+  return process;
+}
+
+void PythonFunctions::Stop() {
+  stopped_.store(true);
+  if (calls_.load() == 0) return;
+  std::shared_ptr<HostProcess> process;
+  {
+    base::MutexLock lock(&mutex_);
+    process = process_;
+  }
+  if (process != nullptr) process->Kill(StoppedError());
 }
 
 void PythonFunctions::CountError(bool raised, bool bad_output) {
@@ -126,8 +151,8 @@ absl::StatusOr<policy::PolicyId> PythonFunctions::Ask(const policy::HostedQuesti
   return policy::PolicyId(std::move(answer));
 }
 
-absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeActor(const policy::PolicySpec& spec,
-                                                                                   uint64_t seed) {
+absl::StatusOr<std::unique_ptr<PythonActor>> PythonFunctions::MakeActorLater(const policy::PolicySpec& spec,
+                                                                             uint64_t seed) {
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   const PythonActor::Layout layout(spec);
   const std::string key = absl::StrCat("policy ", spec.id.value(), " ", spec.ToString());
@@ -141,7 +166,12 @@ absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeAct
     }
     function = place;
   }
-  auto actor = std::make_unique<PythonActor>(shared_from_this(), std::move(function), spec, layout, seed);
+  return std::make_unique<PythonActor>(shared_from_this(), std::move(function), spec, layout, seed);
+}
+
+absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeActor(const policy::PolicySpec& spec,
+                                                                                   uint64_t seed) {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonActor> actor, MakeActorLater(spec, seed));
   TROUPE_RETURN_IF_ERROR(actor->Make());
   return actor;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 
 namespace troupe::envhost {
 
+class PythonActor;
 class PythonFunction;
 
 /// Mapping functions and policies in Python, in one process of their own, which is started when the first of them is
@@ -28,7 +30,7 @@ class PythonFunction;
 /// (RESOURCE_EXHAUSTED).
 ///
 /// Made by whoever samples, evaluates or serves; its actors keep it. Thread-safe; calls of one function wait for each
-/// other. The last one to go ends the process as a HostPool does.
+/// other, and all of them for the one that the process answers. The last one to go ends the process as a HostPool does.
 class PythonFunctions final : public policy::MappingHost,
                               public inference::ActorHost,
                               public std::enable_shared_from_this<PythonFunctions> {
@@ -52,21 +54,45 @@ class PythonFunctions final : public policy::MappingHost,
   absl::StatusOr<policy::PolicyId> Ask(const policy::HostedQuestion& question) override;
   absl::StatusOr<std::unique_ptr<inference::PolicyActor>> MakeActor(const policy::PolicySpec& spec,
                                                                     uint64_t seed) override;
+  /// As MakeActor, without the wait: its first call makes the policy, and has the errors of that. INVALID_ARGUMENT: the
+  /// spec.
+  absl::StatusOr<std::unique_ptr<PythonActor>> MakeActorLater(const policy::PolicySpec& spec, uint64_t seed);
+  /// Kills the process if it is being asked; one that nobody asks ends as ever.
+  void Stop() override;
 
   HostStats stats() const;
 
  private:
   friend class PythonFunction;
 
+  /// One call, or making a function, from its beginning to its end.
+  class Call {
+   public:
+    explicit Call(PythonFunctions* functions);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    /// CANCELLED: stopped.
+    absl::Status status() const;
+
+   private:
+    PythonFunctions& functions_;
+  };
+
   explicit PythonFunctions(HostOptions options);
 
   /// The process that lives; starts one where there is none or a dead one, and waits until it is described.
   absl::StatusOr<std::shared_ptr<HostProcess>> Process();
-  absl::StatusOr<std::shared_ptr<HostProcess>> StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<HostProcess>> RestartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<PythonFunction> MappingFunction(std::string_view function);
   void CountError(bool raised, bool bad_output);
 
   const HostOptions options_;
+  // A Call raises calls_ and then looks at stopped_, Stop the other way round, both sequentially consistent: so each
+  // call is refused or seen.
+  std::atomic<int> calls_{0};
+  std::atomic<bool> stopped_{false};
+  base::Mutex start_mutex_;  ///< held while a process starts; taken before mutex_
   mutable base::Mutex mutex_;
   RestartBudget budget_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HostProcess> process_ ABSL_GUARDED_BY(mutex_);

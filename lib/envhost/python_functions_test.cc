@@ -1,5 +1,7 @@
 #include "lib/envhost/python_functions.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/envhost/python_actor.h"
+#include "lib/envhost/python_policy_host.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/testing.h"
 
@@ -31,6 +34,16 @@ HostOptions Options() {
   options.interpreter = TROUPE_TEST_PYTHON;
   options.path = {absl::StrCat(TROUPE_SOURCE_DIR, "/lib/envhost/testing")};
   return options;
+}
+
+/// Where functions leave their marks.
+std::filesystem::path EmptyFolderOfMarks() {
+  const std::filesystem::path marks =
+      std::filesystem::path(testing::TempDir()) / absl::StrCat("troupe_marks_", getpid());
+  std::filesystem::remove_all(marks);
+  std::filesystem::create_directories(marks);
+  setenv("TROUPE_TEST_MARKS", marks.c_str(), 1);
+  return marks;
 }
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
@@ -256,10 +269,7 @@ TEST_F(PythonPolicyTest, AFailureIsOneCalls) {
 }
 
 TEST_F(PythonPolicyTest, AnObjectIsMadeOnceAndClosedOnce) {
-  const std::filesystem::path marks = std::filesystem::path(testing::TempDir()) / "troupe_marks";
-  std::filesystem::remove_all(marks);
-  std::filesystem::create_directories(marks);
-  setenv("TROUPE_TEST_MARKS", marks.c_str(), 1);
+  const std::filesystem::path marks = EmptyFolderOfMarks();
   const policy::PolicySpec spec = Spec("Remembers");
   for (int i = 0; i < 3; ++i) {
     // Whoever makes an actor of the same policy has the same object.
@@ -289,6 +299,69 @@ TEST_F(PythonPolicyTest, ThreadsTakeTurns) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+/// Policies that are asked by others, each in its process.
+class PythonPolicyHostTest : public PythonPolicyTest {
+ protected:
+  static constexpr uint32_t kHangs = 4;  ///< the episode in which "shifted" does not answer
+
+  std::unique_ptr<inference::PolicyActor> Make(const std::string& function, const std::string& id) {
+    policy::PolicySpec spec = Spec(function);
+    spec.id = policy::PolicyId(id);
+    auto actor = host_.MakeActor(spec, 1);
+    EXPECT_TRUE(actor.ok()) << actor.status();
+    return *std::move(actor);
+  }
+
+  PythonPolicyHost host_{Options()};
+};
+
+TEST_F(PythonPolicyHostTest, OneThatHangsDelaysNoOther) {
+  const policy::PolicySpec spec = Spec("shifted");
+  const auto hangs = Make("shifted", "hangs"), answers = Make("shifted", "answers");
+  EXPECT_TRUE(Act(*hangs, spec, {1, 1, 1}).ok());
+  absl::Status status;
+  std::thread asker([&] { status = Act(*hangs, spec, {1, 1, 1}, kHangs).status(); });
+  for (int i = 0; i < 20; ++i) {
+    const auto actions = Act(*answers, spec, {1, 1, 1});
+    ASSERT_TRUE(actions.ok()) << actions.status();
+  }
+  host_.Stop();
+  asker.join();
+  EXPECT_EQ(status, absl::CancelledError("policy \"hangs\": functions in Python are asked no more: it ends"));
+  EXPECT_EQ(Act(*answers, spec, {1, 1, 1}).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(host_.MakeActor(spec, 1).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(PythonPolicyHostTest, StoppedWhileAPolicyIsMadeItDoesNotWaitForIt) {
+  const std::filesystem::path marks = EmptyFolderOfMarks();
+  const auto actor = Make("Sleepy", "sleepy");
+  absl::Status status;
+  std::thread asker([&] { status = Act(*actor, Spec("Sleepy"), {1, 1, 1}).status(); });
+  while (!std::filesystem::exists(marks / "sleepy")) std::this_thread::yield();
+  host_.Stop();
+  asker.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(PythonPolicyHostTest, StoppedItLetsOneThatNobodyAsksCloseItself) {
+  const std::filesystem::path marks = EmptyFolderOfMarks();
+  auto actor = Make("Remembers", "remembers");
+  EXPECT_TRUE(Act(*actor, Spec("Remembers"), std::vector<float>(3)).ok());
+  host_.Stop();
+  actor.reset();
+  std::ifstream file(marks / "remembers");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(text, "closed after 1\n");
+}
+
+TEST_F(PythonPolicyHostTest, WhatIsWrongWithAPolicyIsSaidByItsCalls) {
+  const auto actor = Make("NotCallable", "p");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Text(Act(*actor, Spec("NotCallable"), {1, 1, 1}).status()),
+                AllOf(StartsWith("policy \"p\": "), HasSubstr("expected a method __call__")));
+  }
 }
 
 }  // namespace

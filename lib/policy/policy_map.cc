@@ -347,9 +347,9 @@ absl::Status PolicyMapCore::Insert(PolicySlot slot, Value value) {
   return absl::OkStatus();
 }
 
-absl::Status PolicyMapCore::Remove(PolicySlot slot) {
+absl::StatusOr<PolicyMapCore::Value> PolicyMapCore::Take(PolicySlot slot) {
   TROUPE_RETURN_IF_ERROR(CheckRange(slot));
-  Value dropped;
+  Value taken;
   base::MutexLock lock(&mutex_);
   Entry& entry = entries_[slot.value()];
   if (entry.state == State::kUnknown) return Unknown(slot.value());
@@ -366,11 +366,11 @@ absl::Status PolicyMapCore::Remove(PolicySlot slot) {
   if (entry.state == State::kResident) {
     resident_.erase(std::find(resident_.begin(), resident_.end(), slot.value()));
     stats_.resident_bytes -= entry.bytes;
-    dropped = std::move(entry.value);
+    taken = std::move(entry.value);
   }
   entry.state = State::kUnknown;
   changed_.NotifyAll();
-  return absl::OkStatus();
+  return taken;
 }
 
 std::vector<std::vector<PolicySlot>> PolicyMapCore::SplitInTurns(absl::Span<const PolicySlot> slots) const {

@@ -133,7 +133,9 @@ class PolicyMapCore {
   /// A new policy, resident and to be written when it leaves. May wait as Acquire does.
   absl::Status Insert(PolicySlot slot, Value value);
   /// Forgets the slot; the tier is not told. NOT_FOUND; FAILED_PRECONDITION while it is pinned, loading or leaving.
-  absl::Status Remove(PolicySlot slot);
+  absl::Status Remove(PolicySlot slot) { return Take(slot).status(); }
+  /// As Remove; what was resident is the caller's, nullptr where nothing was. For values whose end takes time.
+  absl::StatusOr<Value> Take(PolicySlot slot);
 
   /// Distinct slots in groups of at most `capacity`, resident ones first, for a batch that needs more than fits.
   std::vector<std::vector<PolicySlot>> SplitInTurns(absl::Span<const PolicySlot> slots) const;

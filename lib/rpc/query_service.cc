@@ -1,27 +1,45 @@
 #include "lib/rpc/query_service.h"
 
-#include <memory>
 #include <utility>
 
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
+namespace {
+
+/// One call. It owns itself until gRPC is done with it.
+class QueryReactor final : public grpc::ServerUnaryReactor {
+ public:
+  QueryReactor(serving::ActionQueries& queries, const v1::ComputeActionsRequest& request,
+               v1::ComputeActionsReply* reply)
+      : query_(FromProto(request)) {
+    // The query lives until it is answered; the call, and with it request and reply, until Finish.
+    give_up_ = queries.ComputeActions(query_, [this, reply](absl::StatusOr<serving::ActionAnswer> answer) {
+      if (answer.ok()) ToProto(*answer, reply);
+      Finish(ToGrpc(answer.status()));
+    });
+  }
+
+  /// The caller has gone, or its deadline has passed. gRPC calls this only after the constructor has returned.
+  void OnCancel() override {
+    if (give_up_ != nullptr) give_up_();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  const serving::ActionQuery query_;
+  serving::ActionQueries::GiveUp give_up_;
+};
+
+}  // namespace
 
 grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerContext* context,
                                                        const v1::ComputeActionsRequest* request,
                                                        v1::ComputeActionsReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (queries_ == nullptr) {
-    reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
-    return reactor;
-  }
-  // The query lives until it is answered; the call, and with it request and reply, until Finish.
-  const auto query = std::make_shared<const serving::ActionQuery>(FromProto(*request));
-  queries_->ComputeActions(*query, [query, reactor, reply](absl::StatusOr<serving::ActionAnswer> answer) {
-    if (answer.ok()) ToProto(*answer, reply);
-    reactor->Finish(ToGrpc(answer.status()));
-  });
+  if (queries_ != nullptr) return new QueryReactor(*queries_, *request, reply);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
   return reactor;
 }
 

@@ -240,7 +240,10 @@ TEST_F(QueryServiceTest, ALearnerAnswersWhereItHasAnEngine) {
 /// Answers when it is told to, from another thread.
 class SlowQueries final : public serving::ActionQueries {
  public:
-  void ComputeActions(const serving::ActionQuery&, Done done) override { asked_.set_value(std::move(done)); }
+  GiveUp ComputeActions(const serving::ActionQuery&, Done done) override {
+    asked_.set_value(std::move(done));
+    return nullptr;
+  }
   std::promise<Done> asked_;
 };
 

@@ -51,12 +51,16 @@ using ActionAnswer = std::vector<PolicyActions>;
 class ActionQueries {
  public:
   using Done = std::function<void(absl::StatusOr<ActionAnswer>)>;
+  /// For who wants the answer no more: a query that has none is answered CANCELLED before this returns, and what was
+  /// not begun of it is not done. May be called at any time, also after the answer, as long as the ActionQueries live.
+  using GiveUp = std::function<void()>;
 
   virtual ~ActionQueries() = default;
   /// Calls `done` once, from any thread, maybe before it returns. `query` and what it borrows live until then. All
   /// policies are answered or none: INVALID_ARGUMENT malformed, NOT_FOUND unknown policy, RESOURCE_EXHAUSTED above a
   /// limit, UNAVAILABLE no weights yet, DATA_LOSS weights that are lost, INTERNAL the network's output is not finite.
-  virtual void ComputeActions(const ActionQuery& query, Done done) = 0;
+  /// Never blocks on a policy in another process. nullptr: there is nothing to give up, it is answered.
+  virtual GiveUp ComputeActions(const ActionQuery& query, Done done) = 0;
 };
 
 }  // namespace troupe::serving

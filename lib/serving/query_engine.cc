@@ -29,26 +29,26 @@ constexpr int64_t kSinceCreate = -1;
 /// A reader of the map for one query, from those that no query uses.
 class QueryEngine::ReaderLease {
  public:
-  explicit ReaderLease(QueryEngine* engine) : engine_(*engine) {
+  explicit ReaderLease(Actors* actors) : actors_(*actors) {
     {
-      base::MutexLock lock(&engine_.readers_mutex_);
-      if (!engine_.idle_readers_.empty()) {
-        reader_ = std::move(engine_.idle_readers_.back());
-        engine_.idle_readers_.pop_back();
+      base::MutexLock lock(&actors_.mutex);
+      if (!actors_.idle_readers.empty()) {
+        reader_ = std::move(actors_.idle_readers.back());
+        actors_.idle_readers.pop_back();
       }
     }
-    if (reader_ == nullptr) reader_ = std::make_unique<ActorMap::Reader>(engine_.actors_.get());
+    if (reader_ == nullptr) reader_ = std::make_unique<ActorMap::Reader>(actors_.map.get());
   }
   ~ReaderLease() {
-    base::MutexLock lock(&engine_.readers_mutex_);
-    engine_.idle_readers_.push_back(std::move(reader_));
+    base::MutexLock lock(&actors_.mutex);
+    actors_.idle_readers.push_back(std::move(reader_));
   }
   ReaderLease(const ReaderLease&) = delete;
   ReaderLease& operator=(const ReaderLease&) = delete;
-  ActorMap::Reader& operator*() { return *reader_; }
+  ActorMap::Reader* operator->() { return reader_.get(); }
 
  private:
-  QueryEngine& engine_;
+  Actors& actors_;
   std::unique_ptr<ActorMap::Reader> reader_;
 };
 
@@ -56,7 +56,8 @@ QueryEngine::QueryEngine(const Options& options)
     : options_(options),
       tier_(ActorSeed(options.seed), options.backend, options.source, options.actor_host),
       next_request_(options.first_request),
-      routes_(std::make_shared<const Routes>()) {}
+      routes_(std::make_shared<const Routes>()),
+      turns_(options.hosted_limits) {}
 
 QueryEngine::~QueryEngine() = default;
 
@@ -64,9 +65,12 @@ absl::StatusOr<std::unique_ptr<QueryEngine>> QueryEngine::Create(absl::Span<cons
                                                                  Options options) {
   auto engine = std::unique_ptr<QueryEngine>(new QueryEngine(options));
   policy::PolicyMapCore::Options map_options;
-  map_options.capacity = options.policy_map_capacity;
   map_options.max_slots = kMaxSlots;
-  TROUPE_ASSIGN_OR_RETURN(engine->actors_, ActorMap::Make(map_options, &engine->tier_, &base::Clock::Real()));
+  map_options.capacity = options.policy_map_capacity;
+  TROUPE_ASSIGN_OR_RETURN(engine->actors_.map, ActorMap::Make(map_options, &engine->tier_, &base::Clock::Real()));
+  map_options.capacity = kHostedActors;
+  TROUPE_ASSIGN_OR_RETURN(engine->hosted_actors_.map,
+                          ActorMap::Make(map_options, &engine->tier_, &base::Clock::Real()));
   TROUPE_RETURN_IF_ERROR(engine->AdmitAll(specs));
   return engine;
 }
@@ -102,30 +106,43 @@ absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::AdmitLocked(const pol
   }
   auto policy = std::make_shared<ServedPolicy>(spec, slot);
   tier_.SetPolicy(slot, policy.get());
-  TROUPE_CHECK(actors_->core().Add(slot).ok());
+  TROUPE_CHECK(ActorsOf(*policy).map->core().Add(slot).ok());
   return policy;
 }
 
-void QueryEngine::FreeRetiredLocked(std::vector<std::shared_ptr<ServedPolicy>>* gone) {
+std::vector<QueryEngine::Gone> QueryEngine::FreeRetiredLocked() {
+  std::vector<Gone> gone;
   size_t kept = 0;
   for (std::shared_ptr<ServedPolicy>& policy : retired_) {
     // No route leads to it, so that the count only falls; the map says whether anything is left to be unpinned.
-    if (policy.use_count() == 1 && actors_->core().Remove(policy->slot()).ok()) {
+    absl::StatusOr<policy::PolicyTier::Value> actor = absl::FailedPreconditionError("a query holds it");
+    if (policy.use_count() == 1) actor = ActorsOf(*policy).map->core().Take(policy->slot());
+    if (actor.ok()) {
       free_slots_.push_back(policy->slot());
-      gone->push_back(std::move(policy));
+      gone.push_back({std::move(policy), *std::move(actor)});
     } else {
       retired_[kept++].swap(policy);
     }
   }
   retired_.resize(kept);
   num_retired_.store(static_cast<int64_t>(kept), std::memory_order_relaxed);
+  return gone;
+}
+
+void QueryEngine::FreeRetired() {
+  if (num_retired_.load(std::memory_order_relaxed) == 0) return;
+  std::vector<Gone> gone;
+  {
+    base::MutexLock lock(&change_mutex_);
+    gone = FreeRetiredLocked();
+  }
+  BidFarewell(std::move(gone));
 }
 
 absl::Status QueryEngine::SetPolicies(const policy::PolicyTable& table) {
-  std::vector<std::shared_ptr<ServedPolicy>> gone;  // destroyed after the lock
+  FreeRetired();
   auto routes = std::make_shared<Routes>();
   base::MutexLock lock(&change_mutex_);
-  FreeRetiredLocked(&gone);
   const std::shared_ptr<const Routes> before = CurrentRoutes();
   absl::Status status;
   for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
@@ -189,8 +206,7 @@ absl::Status QueryEngine::SetWeights(policy::WeightSnapshotPtr weights) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<ServedPolicy>>> QueryEngine::Check(const Routes& routes,
-                                                                              const ActionQuery& query) {
+absl::StatusOr<QueryEngine::Policies> QueryEngine::Check(const Routes& routes, const ActionQuery& query) {
   if (query.policies.empty()) return absl::InvalidArgumentError("the query asks no policy, expected at least one");
   if (query.policies.size() > static_cast<size_t>(kMaxQueryRows)) {
     return absl::ResourceExhaustedError(absl::StrCat("the query asks ", query.policies.size(),
@@ -202,7 +218,7 @@ absl::StatusOr<std::vector<std::shared_ptr<ServedPolicy>>> QueryEngine::Check(co
     return absl::ResourceExhaustedError(
         absl::StrCat("the query has ", total_rows, " rows, expected at most ", kMaxQueryRows));
   }
-  std::vector<std::shared_ptr<ServedPolicy>> policies;
+  Policies policies;
   int64_t answer_bytes = 0;
   for (const QueryRows& rows : query.policies) {
     TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<ServedPolicy> policy, Find(routes, rows.policy_id));
@@ -218,7 +234,7 @@ absl::StatusOr<std::vector<std::shared_ptr<ServedPolicy>>> QueryEngine::Check(co
 }
 
 absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const QueryRows& rows, uint64_t request,
-                                               int64_t first_row, bool deterministic, ActorMap::Reader& reader) const {
+                                               int64_t first_row, bool deterministic) {
   PolicyActions answer;
   answer.policy_id = policy.spec().id;
   answer.rows = rows.rows;
@@ -246,8 +262,9 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const
   const bool has_weights = policy.spec().policy_class.has_weights();
   // Said before the map makes room for what cannot come.
   if (has_weights && newest == nullptr && options_.source == nullptr) return ActorTier::NoWeights(policy.spec());
+  ReaderLease reader(&ActorsOf(policy));
   TROUPE_ASSIGN_OR_RETURN(const ActorMap::Batch batch,
-                          reader.Acquire({policy.slot()}, policy::PolicyMapCore::Access::kRead));
+                          reader->Acquire({policy.slot()}, policy::PolicyMapCore::Access::kRead));
   ServingActor& resident = batch[0];
   {
     base::MutexLock lock(&resident.mutex);
@@ -268,26 +285,38 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const
 }
 
 absl::StatusOr<ActionAnswer> QueryEngine::Compute(const ActionQuery& query) {
-  absl::StatusOr<ActionAnswer> answer = Answer(query);
-  if (num_retired_.load(std::memory_order_relaxed) > 0) {
-    std::vector<std::shared_ptr<ServedPolicy>> gone;  // destroyed after the lock
-    base::MutexLock lock(&change_mutex_);
-    FreeRetiredLocked(&gone);
+  absl::StatusOr<ActionAnswer> answer;
+  {
+    const absl::StatusOr<Policies> policies = Check(*CurrentRoutes(), query);
+    answer = policies.ok() ? Answer(query, *policies) : policies.status();
   }
+  FreeRetired();
   return answer;
 }
 
-absl::StatusOr<ActionAnswer> QueryEngine::Answer(const ActionQuery& query) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<ServedPolicy>> policies, Check(*CurrentRoutes(), query));
-  const uint64_t request = query.deterministic ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
-  ReaderLease reader(this);
+ActionQueries::GiveUp QueryEngine::ComputeActions(const ActionQuery& query, Done done) {
+  absl::StatusOr<ActionAnswer> answer;
+  {
+    absl::StatusOr<Policies> policies = Check(*CurrentRoutes(), query);
+    if (policies.ok() &&
+        std::any_of(policies->begin(), policies->end(), [](const auto& policy) { return policy->runs_elsewhere(); })) {
+      return Enqueue(query, *std::move(policies), std::move(done));
+    }
+    answer = policies.ok() ? Answer(query, *policies) : policies.status();
+  }
+  FreeRetired();
+  done(std::move(answer));
+  return nullptr;
+}
+
+absl::StatusOr<ActionAnswer> QueryEngine::Answer(const ActionQuery& query, const Policies& policies) {
+  const uint64_t request = NextRequest(query.deterministic);
   ActionAnswer answer;
   answer.reserve(policies.size());
   int64_t first_row = 0;
   for (size_t i = 0; i < policies.size(); ++i) {
     const QueryRows& rows = query.policies[i];
-    TROUPE_ASSIGN_OR_RETURN(PolicyActions actions,
-                            Act(*policies[i], rows, request, first_row, query.deterministic, *reader));
+    TROUPE_ASSIGN_OR_RETURN(PolicyActions actions, Act(*policies[i], rows, request, first_row, query.deterministic));
     answer.push_back(std::move(actions));
     first_row += rows.rows;
   }

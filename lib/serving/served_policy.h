@@ -25,6 +25,8 @@ class ServedPolicy {
 
   const policy::PolicySpec& spec() const { return spec_; }
   policy::PolicySlot slot() const { return slot_; }
+  /// It is played in another process, which may take any time.
+  bool runs_elsewhere() const { return spec_.policy_class.kind == policy::PolicyClass::Kind::kPython; }
   const std::vector<space::ActionLeaf>& leaves() const { return leaves_; }
   const std::vector<tensor::DType>& word_dtypes() const { return word_dtypes_; }
   const inference::ActionBounds& bounds() const { return bounds_; }

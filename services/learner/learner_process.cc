@@ -27,6 +27,7 @@
 #include "lib/training/device.h"
 #include "lib/training/make_ppo_trainer.h"
 #include "services/common/evaluation.h"
+#include "services/common/hosted_query_threads.h"
 #include "services/common/rollout_setup.h"
 #include "services/common/run_policies.h"
 #include "services/common/signals.h"
@@ -140,6 +141,7 @@ class Process {
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
+  std::unique_ptr<HostedQueryThreads> query_threads_;
   std::unique_ptr<QueryPublisher> query_publisher_;
   PublisherFan publishers_;
   std::unique_ptr<learner::Learner> learner_;
@@ -237,7 +239,8 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
       queries_, serving::QueryEngine::Create(run().policies, {.seed = run().seed,
                                                               .first_request = setup_.folder->learner_epoch() << 40,
                                                               .policy_map_capacity = run().policy_map.capacity,
-                                                              .actor_host = config::MakePythonFunctions(run().env)}));
+                                                              .actor_host = config::MakeQueriedPolicyHost(run().env)}));
+  query_threads_ = std::make_unique<HostedQueryThreads>(queries_.get());
   query_publisher_ = std::make_unique<QueryPublisher>(queries_.get());
   publishers_.Add(query_publisher_.get());
   options.queries = queries_.get();

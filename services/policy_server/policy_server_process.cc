@@ -16,6 +16,7 @@
 #include "lib/rpc/query_server.h"
 #include "lib/serving/query_engine.h"
 #include "lib/storage/checkpoint_weights.h"
+#include "services/common/hosted_query_threads.h"
 #include "services/common/run_policies.h"
 #include "services/common/signals.h"
 
@@ -67,7 +68,8 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags, const env::EnvRegis
       serving::QueryEngine::Create(policies, {.seed = flags.seed.value_or(DrawSeed()),
                                               .policy_map_capacity = capacity,
                                               .source = &source,
-                                              .actor_host = config::MakePythonFunctions(found.run.env)}));
+                                              .actor_host = config::MakeQueriedPolicyHost(found.run.env)}));
+  const HostedQueryThreads threads(engine.get());
   if (static_cast<int64_t>(policies.size()) <= capacity) {
     // All of them will be in memory: what is wrong with the checkpoint is better said now.
     TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::WeightSnapshotPtr> all, LoadWeights(found));

@@ -27,6 +27,7 @@ stop: {env_steps: STEPS}
 OPPONENTS = """
 import os
 import signal
+import time
 
 import numpy as np
 
@@ -52,7 +53,13 @@ def mortal(observations, rows):
 
 def angry(observations, rows):
     raise RuntimeError("I do not play")
+
+
+def stuck(observations, rows):
+    open(os.environ["TROUPE_TEST_STUCK"], "a").close()
+    time.sleep(1000)
 """
+OBS = ("--obs", "[0, 0, 0, 0, 0, 0, 0]")
 
 
 class PythonFunctionsTest(harness.RunningTestCase):
@@ -84,6 +91,53 @@ class PythonFunctionsTest(harness.RunningTestCase):
 
     def tensors_of(self, policy):
         return [name for name, _ in self.tensors("runs", "run", "checkpoints", "8000") if name.startswith(f"{policy}/")]
+
+    def ask_one_that_is_stuck(self, address, times):
+        """So many `troupe query` that wait for a policy that does not answer; it has been called."""
+        for _ in range(times):
+            asker = subprocess.Popen([self.program, "query", address, "--policy", "stuck", *OBS, "--timeout", "300"],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(asker.wait)
+            self.addCleanup(asker.kill)
+        self.await_true(lambda: os.path.exists(self.path("stuck")), "the policy that is stuck")
+
+    def assert_answers(self, address, *policies):
+        for policy in policies:
+            slot = ("--agent-slot", "0") if policy == "main" else ()
+            answer = self.troupe("query", address, "--policy", policy, *OBS, *slot, "--timeout", "60", "--json")
+            self.assertEqual(len(json.loads(answer.stdout.splitlines()[-1])["actions"]), 1, policy)
+
+    def test_a_policy_that_is_stuck_delays_its_own_queries_alone(self):
+        os.environ["TROUPE_TEST_STUCK"] = self.path("stuck")
+        with open(self.game("paper", 100000000, 1)) as file:
+            text = file.read()
+        # Far longer than the test: nothing is answered because the stuck one was killed.
+        text = text.replace("step_timeout_s: 5", "step_timeout_s: 1000")
+        text = text.replace("main: {}, ", 'main: {}, stuck: {class: "python:opponents:stuck"}, ')
+        text = text.replace("choose", "choose_paper")
+        with open(self.path("opponents.py"), "a") as file:
+            file.write('\n\ndef choose_paper(agent_id):\n    return "main" if agent_id == "player_0" else "other"\n')
+        train = self.start(self.write("stuck.yaml", text), "--name", "run")
+        self.await_env_steps(1000, train)
+        with open(self.path("runs", "run", "address")) as file:
+            address = file.readline().strip()
+        self.ask_one_that_is_stuck(address, 20)
+        env_steps = self.env_steps()
+        self.assertGreaterEqual(self.status("runs/run")["env_steps"], env_steps)
+        self.assert_answers(address, "main", "other")
+        self.await_env_steps(env_steps + 5000, train)
+        train.terminate()
+        self.assertEqual(train.wait(timeout=60), 0, self.log_text())
+
+        os.remove(self.path("stuck"))
+        socket = f"unix:{self.path('serve.sock')}"
+        # It waits 10 s for answers that it owes, and no longer.
+        server = self.start_program("serve", "runs/run", "--listen", socket)
+        self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
+        self.ask_one_that_is_stuck(socket, 20)
+        self.assert_answers(socket, "main", "other")
+        server.terminate()
+        self.assertEqual(server.wait(timeout=60), 0, self.log_text())
 
     def test_a_process_that_dies_costs_episodes_and_no_more(self):
         self.troupe("train", self.game("mortal", 6000, 2), "--name", "run", "--set", "evaluation.at_end=false")

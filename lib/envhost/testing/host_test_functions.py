@@ -106,3 +106,15 @@ class Remembers:
 
 class NotCallable:
     """Has no __call__."""
+
+
+class Sleepy:
+    """Takes a minute to be made, and leaves a mark when that begins."""
+
+    def __init__(self, policy_id):
+        with open(os.path.join(os.environ["TROUPE_TEST_MARKS"], policy_id), "a", encoding="utf-8"):
+            pass
+        time.sleep(60)
+
+    def __call__(self, observations, rows):
+        return [0] * len(observations)

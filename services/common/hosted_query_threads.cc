@@ -1,0 +1,18 @@
+#include "services/common/hosted_query_threads.h"
+
+namespace troupe::services {
+
+HostedQueryThreads::HostedQueryThreads(serving::QueryEngine* engine) : engine_(*engine) {
+  for (int i = 0; i < serving::QueryEngine::kHostedActors; ++i) {
+    threads_.emplace_back([this] {
+      while (engine_.AwaitHosted()) engine_.StepHosted();
+    });
+  }
+}
+
+HostedQueryThreads::~HostedQueryThreads() {
+  engine_.CloseHosted();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+}  // namespace troupe::services
