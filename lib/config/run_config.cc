@@ -42,9 +42,15 @@ absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap
   return YamlLoader(source, "", places).Load(document, config);
 }
 
+/// Where an override's values come from, for errors; without a value that may be a secret.
+std::string PlaceOf(const std::string& text) {
+  const bool secret = absl::StrContains(text, "wandb_kwargs");
+  return absl::StrCat("--set ", base::LogSafe(secret ? text.substr(0, text.find('=')) : text, 160));
+}
+
 /// "a.b=c" as {a: {b: c}}, so that an override goes the same way as a file.
 absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConfig* config) {
-  const std::string place = absl::StrCat("--set ", base::LogSafe(text, 160));
+  const std::string place = PlaceOf(text);
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(absl::StrCat(place, ": got no value, expected key=value"));
@@ -141,6 +147,15 @@ RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
   env.mutable_python()->set_interpreter(from.python().interpreter());
   env.mutable_python()->set_path(from.python().path());
   if (!env.plugin().empty()) env.set_plugin(from.plugin());
+  RunConfig config;
+  config.proto_ = std::move(proto);
+  config.places_ = places_;
+  return config;
+}
+
+RunConfig RunConfig::WithoutSecrets() const {
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  proto->mutable_experiment()->clear_wandb_kwargs();
   RunConfig config;
   config.proto_ = std::move(proto);
   config.places_ = places_;

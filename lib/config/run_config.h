@@ -52,6 +52,8 @@ class RunConfig {
   /// The same with what `own` says of where things are on this machine: env.python.interpreter, env.python.path and,
   /// where there is a plug-in, env.plugin.
   RunConfig WithPlacesOf(const RunConfig& own) const;
+  /// The same without what others sign in with: experiment.wandb_kwargs.
+  RunConfig WithoutSecrets() const;
 
   friend bool operator==(const RunConfig& a, const RunConfig& b) { return a.ToYaml() == b.ToYaml(); }
   friend bool operator!=(const RunConfig& a, const RunConfig& b) { return !(a == b); }

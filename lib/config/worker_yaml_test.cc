@@ -29,7 +29,8 @@ const std::set<std::string> kLearnerKeys = {
     "algorithm.use_gae", "algorithm.use_advnorm", "algorithm.use_value_norm", "algorithm.clip_param",
     "algorithm.use_value_clip", "algorithm.value_clip_param", "algorithm.value_loss_coeff", "algorithm.huber_delta",
     "algorithm.entropy_coeff", "algorithm.target_kl", "algorithm.max_grad_norm", "algorithm.common_reward", "device",
-    "learner_threads", "learner.join_timeout_s", "learner.worker_timeout_s",
+    "learner_threads", "learner.join_timeout_s", "learner.worker_timeout_s", "learner.grant_timeout_s",
+    "env.max_abs_return",
     // when it ends, what is measured, and where results go
     "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return",
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",
@@ -122,6 +123,17 @@ TEST(WorkerYamlTest, SaysWhatTheConfigurationSaysAndNothingOfTheLearners) {
   }
   EXPECT_EQ(WelcomeYaml(config).find("interpreter"), std::string::npos);
   EXPECT_NE(WorkerFileYaml(config).find("interpreter"), std::string::npos);
+}
+
+TEST(WorkerYamlTest, WithoutSecretsIsTheSameRun) {
+  const RunConfig config = Rich();
+  EXPECT_NE(config.ToYaml().find(kCanary), std::string::npos);
+  const RunConfig shared = config.WithoutSecrets();
+  EXPECT_EQ(shared.ToYaml().find(kCanary), std::string::npos);
+  for (const std::string& key : AllKeys()) {
+    if (key == "experiment.wandb_kwargs") continue;
+    EXPECT_EQ(ValueText(shared.proto(), key), ValueText(config.proto(), key)) << key;
+  }
 }
 
 TEST(WorkerYamlTest, AWorkerMakesTheSameRunOfIt) {

@@ -90,6 +90,10 @@ absl::Status YamlLoader::MergeArguments(const YAML::Node& node, const std::strin
 absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string& key, const Field& field,
                                        Message* message) {
   if (node.IsNull()) return absl::OkStatus();
+  // What stands there may be a secret that was meant to be a mapping.
+  if (!node.IsMap() && key == "experiment.wandb_kwargs") {
+    return Error(node, absl::StrCat(key, ": got no mapping, expected ", Expectation(field)));
+  }
   if (!node.IsMap()) return WrongValue(node, key, field);
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   Arguments merged;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "lib/config/permits.h"
 #include "lib/rpc/control_client.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_server.h"
@@ -56,6 +57,11 @@ class RolloutStreamTest : public testing::Test {
     const auto ack = peer.Receive();
     ASSERT_TRUE(ack.ok()) << ack.status();
     EXPECT_EQ(ack->ack().disposition(), v1::DISPOSITION_ACCEPTED);
+  }
+
+  static void SetPermits(const std::vector<uint64_t>& permits, v1::WorkerMessage& hello) {
+    hello.mutable_hello()->mutable_permits()->Assign(permits.begin(), permits.end());
+    hello.mutable_hello()->set_permits_digest(config::CombineDigests(permits));
   }
 
   const sample::BatchSchema schema_ = sample::SimpleSchema();
@@ -167,18 +173,34 @@ TEST_F(RolloutStreamTest, TheRightSpecHashIsWelcome) {
 }
 
 TEST_F(RolloutStreamTest, AHelloOutOfRangeIsRefused) {
-  for (int what = 0; what < 4; ++what) {
+  for (int what = 0; what < 8; ++what) {
     ScriptedPeer peer(address_);
     v1::WorkerMessage hello = ScriptedPeer::Hello();
     if (what == 0) hello.mutable_hello()->set_incarnation(0);
     if (what == 1) hello.mutable_hello()->set_next_sequence(0);
     if (what == 2) hello.mutable_hello()->set_first_unacked(2);
     if (what == 3) hello.mutable_hello()->set_name(std::string(129, 'x'));
+    if (what == 4) SetPermits(std::vector<uint64_t>(257, 7), hello);
+    if (what == 5) SetPermits({9, 8}, hello);
+    if (what == 6) hello.mutable_hello()->set_permits_digest(1);
+    if (what == 7) hello.mutable_hello()->add_permits(1);
     peer.Send(hello);
     EXPECT_EQ(peer.Receive()->refusal().reason(), v1::REFUSAL_REASON_BAD_HELLO) << what;
     EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument) << what;
   }
   ExpectServes();
+}
+
+TEST_F(RolloutStreamTest, WhatAWorkerPermitsReachesTheLearner) {
+  for (const std::vector<uint64_t>& permits : {std::vector<uint64_t>{}, {7}, std::vector<uint64_t>(256, 7)}) {
+    ScriptedPeer peer(address_);
+    v1::WorkerMessage hello = ScriptedPeer::Hello();
+    SetPermits(permits, hello);
+    peer.Send(hello);
+    const auto message = peer.Receive();
+    ASSERT_TRUE(message.ok() && message->has_welcome()) << permits.size();
+    EXPECT_EQ(endpoint_.worker(message->welcome().worker_id()).request.permits, permits);
+  }
 }
 
 TEST_F(RolloutStreamTest, ALearnerThatDrainsSaysSo) {

@@ -9,16 +9,63 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/rpc/convert.h"
 #include "lib/rpc/learner_server.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/sample/testing/batch_maker.h"
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
 namespace {
 
 using policy::PolicySlot;
+
+/// Answers every Hello with a Welcome of this spec hash, whatever the Hello says.
+class LyingLearner final : private grpc::CallbackGenericService {
+ public:
+  LyingLearner(const std::string& address, uint64_t spec_hash) : spec_hash_(spec_hash) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~LyingLearner() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+ private:
+  class Stream final : public grpc::ServerGenericBidiReactor {
+   public:
+    explicit Stream(uint64_t spec_hash) {
+      v1::LearnerMessage message;
+      message.mutable_welcome()->set_worker_id(1);
+      message.mutable_welcome()->set_worker_epoch(2);
+      message.mutable_welcome()->set_learner_epoch(1);
+      message.mutable_welcome()->set_spec_hash(spec_hash);
+      welcome_ = Serialize(message);
+      StartRead(&incoming_);
+    }
+    void OnReadDone(bool ok) override {
+      if (ok) {
+        StartWrite(&welcome_);
+      } else {
+        Finish(grpc::Status::OK);
+      }
+    }
+    void OnWriteDone(bool /*ok*/) override { StartRead(&incoming_); }
+    void OnDone() override { delete this; }
+
+   private:
+    grpc::ByteBuffer incoming_, welcome_;
+  };
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* /*context*/) override {
+    return new Stream(spec_hash_);
+  }
+
+  const uint64_t spec_hash_;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 /// A client with its I/O thread, and a server that can go and come back.
 class WorkerClientTest : public testing::Test {
@@ -47,6 +94,7 @@ class WorkerClientTest : public testing::Test {
     options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50)};
     options.reconnect_timeout = reconnect_timeout;
     options.on_first_accepted = [this] { ++told_of_first_accepted_; };
+    options.check_config = check_config_;
     auto client = WorkerClient::Create(std::move(options), &base::Clock::Real());
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
@@ -78,6 +126,7 @@ class WorkerClientTest : public testing::Test {
   const std::string address_ = absl::StrCat("unix-abstract:troupe-client-", getpid(), "-",
                                             testing::UnitTest::GetInstance()->current_test_info()->name());
   std::vector<std::unique_ptr<FakeEndpoint>> endpoints_;
+  std::function<absl::Status(const std::string&)> check_config_;
   std::unique_ptr<LearnerServer> server_;
   std::atomic<int> told_of_first_accepted_{0};
   std::unique_ptr<WorkerClient> client_;
@@ -368,6 +417,38 @@ TEST_F(WorkerClientTest, AnotherSpecIsRefusedOnRejoin) {
   StartServer(&endpoint);
   ASSERT_TRUE(Await([&] { return client_->ended(); }));
   EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WorkerClientTest, AnotherLearnerWithAnotherSpecIsLeft) {
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  client_->SetPolicies(schema_.policies, schema_.Hash());
+  server_.reset();
+  const LyingLearner liar(address_, schema_.Hash() + 1);
+  ASSERT_TRUE(Await([&] { return client_->ended(); }));
+  EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WorkerClientTest, WhatACheckRefusesEndsTheClientBeforeAnythingIsMadeOfIt) {
+  std::vector<std::string> asked;
+  check_config_ = [&asked](const std::string& yaml) {
+    asked.push_back(yaml);
+    return asked.size() < 3 ? absl::OkStatus() : absl::PermissionDeniedError("not mine");
+  };
+  FakeEndpoint& endpoint = NewEndpoint(1);
+  StartServer(&endpoint);
+  StartClient();
+  ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  for (const uint64_t epoch : {2u, 3u}) {
+    server_.reset();
+    StartServer(&NewEndpoint(epoch));
+    ASSERT_TRUE(Await([&] { return client_->reconnects() == 1 && (epoch == 2 || client_->ended()); }));
+  }
+  EXPECT_EQ(asked, std::vector<std::string>(3, "seed: 1\n")) << "every Welcome is looked at";
+  EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status(), absl::PermissionDeniedError("not mine"));
+  EXPECT_EQ(client_->reconnects(), 1) << "a refused Welcome is no registration";
 }
 
 TEST_F(WorkerClientTest, CloseWakesEveryoneWhoWaits) {

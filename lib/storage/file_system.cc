@@ -105,6 +105,12 @@ class PosixOpenFile final : public OpenFile {
   const int64_t bytes_;
 };
 
+/// A configuration may hold what others sign in with (experiment.wandb_kwargs): its owner's alone, from the first byte.
+mode_t ModeOf(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name == "config.yaml" || name == "config.yaml.new" ? 0600 : 0644;
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   explicit PosixFileSystem(DiskCalls* calls) : calls_(*calls) {}
@@ -212,7 +218,7 @@ class PosixFileSystem final : public FileSystem {
 
  private:
   absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) {
-    const ScopedFd fd(calls_.Create(path, 0644));
+    const ScopedFd fd(calls_.Create(path, ModeOf(path)));
     if (fd.get() < 0) return ErrnoError("create", path, errno);
     for (const absl::Span<const std::byte> piece : pieces) {
       TROUPE_RETURN_IF_ERROR(WriteAll(calls_, fd.get(), path, piece));

@@ -1,5 +1,9 @@
 #include "lib/storage/file_system.h"
 
+#include <sys/stat.h>
+
+#include <string>
+
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
 
@@ -23,6 +27,25 @@ TEST(PosixFileSystemTest, WritesReadsListsAndLinks) {
   EXPECT_EQ(fs.ReadFile(scratch.path() + "/none", 9).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(fs.RemoveTree(scratch.path() + "/a").ok());
   EXPECT_FALSE(fs.Exists(scratch.path() + "/a"));
+}
+
+TEST(PosixFileSystemTest, AConfigurationIsItsOwnersAlone) {
+  const ScratchDirectory scratch;
+  FileSystem& fs = FileSystem::Posix();
+  const mode_t before = umask(0);
+  EXPECT_TRUE(fs.WriteNewFile(scratch.path() + "/config.yaml", {AsPiece("a")}).ok());
+  EXPECT_TRUE(ReplaceFile(fs, scratch.path() + "/summary.json", "b").ok());
+  // As an earlier release left it.
+  EXPECT_EQ(chmod((scratch.path() + "/config.yaml").c_str(), 0644), 0);
+  EXPECT_TRUE(ReplaceFile(fs, scratch.path() + "/config.yaml", "c").ok());
+  umask(before);
+  const auto mode = [&](const std::string& name) {
+    struct stat info = {};
+    EXPECT_EQ(stat((scratch.path() + "/" + name).c_str(), &info), 0);
+    return info.st_mode & 0777;
+  };
+  EXPECT_EQ(mode("config.yaml"), 0600u);
+  EXPECT_EQ(mode("summary.json"), 0644u);
 }
 
 TEST(ReplaceFileTest, ReadersSeeOldOrNew) {

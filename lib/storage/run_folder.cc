@@ -141,7 +141,9 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, File
     TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path(kStartedOver), folder->options_.started_over + "\n"));
   }
   // The last one: from here on there is a run.
-  TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path("config.yaml"), folder->options_.checkpoint.config_yaml));
+  TROUPE_RETURN_IF_ERROR(ReplaceFile(
+      fs, folder->Path("config.yaml"),
+      folder->options_.config_yaml.empty() ? folder->options_.checkpoint.config_yaml : folder->options_.config_yaml));
   return folder;
 }
 

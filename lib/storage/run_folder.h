@@ -53,6 +53,7 @@ class RunFolder final : public learner::CheckpointStore {
     bool resume = false;    ///< false: refuse a folder that holds a run
     int keep = 3;           ///< checkpoints that stay besides `latest` and `best`; at least 1
     CheckpointOptions checkpoint;
+    std::string config_yaml;  ///< the run's config.yaml; empty: that of checkpoints
     std::vector<policy::PolicySpec> specs;
     std::string started_over;  ///< for a new run: the folder that the one before was moved to; empty: there was none
   };

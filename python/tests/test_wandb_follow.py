@@ -85,6 +85,11 @@ class WandbFollowTest(unittest.TestCase):
         newest = os.stat(self.path("progress.jsonl")).st_mtime_ns + 1
         os.utime(self.path("summary.json"), ns=(newest, newest))
 
+    def kwargs(self, text):
+        """A file that holds the arguments of wandb.init."""
+        self.write("kwargs.json", text)
+        return self.path("kwargs.json")
+
     def follower(self, **options):
         follower = wandb_follow.Follower(self.run_folder, self.wandb, options)
         follower.start()
@@ -171,7 +176,7 @@ class WandbFollowTest(unittest.TestCase):
     def test_options_reach_wandb_init(self):
         with installed(self.wandb):
             arguments, options = wandb_follow.parse_arguments(
-                [self.run_folder, "--project", "p", "--kwargs", '{"project": "other", "tags": ["a"], "id": "mine"}'])
+                [self.run_folder, "--project", "p", "--kwargs-file", self.kwargs('{"project": "other", "tags": ["a"], "id": "mine"}')])
             self.progress(4000)
             self.end_run()
             wandb_follow.follow(arguments, options, threading.Event())
@@ -222,10 +227,30 @@ class WandbFollowTest(unittest.TestCase):
             status, text = self.main_error(self.run_folder)
             self.assertEqual((status, text.count("\n")), (1, 1))
             self.assertIn(wandb_follow.STATE_FILE, text)
-        for kwargs in ("{", "[]"):
-            status, text = self.main_error(self.run_folder, "--kwargs", kwargs)
+        for kwargs in ('{"api_key": "canary"', '["canary"]'):
+            status, text = self.main_error(self.run_folder, "--kwargs-file", self.kwargs(kwargs))
             self.assertEqual(status, 2)
-            self.assertIn("--kwargs", text)
+            self.assertIn("--kwargs-file", text)
+            self.assertNotIn("canary", text)
+        status, text = self.main_error(self.run_folder, "--kwargs-file", self.path("missing"))
+        self.assertEqual(status, 2)
+        self.assertIn("No such file", text)
+
+    def test_arguments_come_through_a_descriptor_that_nobody_inherits(self):
+        fd = os.memfd_create("kwargs")
+        os.write(fd, b'{"tags": ["a"]}')
+        self.assertEqual(wandb_follow.read_kwargs(f"/dev/fd/{fd}"), {"tags": ["a"]})
+        self.assertRaises(OSError, os.fstat, fd)
+
+    def test_the_configuration_that_wandb_shows_holds_no_arguments_of_its_own(self):
+        yaml = types.ModuleType("yaml")
+        yaml.safe_load = json.load
+        before = sys.modules.get("yaml")
+        sys.modules["yaml"] = yaml
+        self.addCleanup(lambda: sys.modules.pop("yaml") if before is None else sys.modules.update(yaml=before))
+        self.write("config.yaml", json.dumps({"seed": 1, "experiment": {"wandb": True, "wandb_kwargs": {"api_key": "canary"}}}))
+        self.follower()
+        self.assertEqual(self.wandb.inits[0]["config"], {"seed": 1, "experiment": {"wandb": True}})
 
     def test_help_from_the_command_line(self):
         python = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")

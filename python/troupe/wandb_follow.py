@@ -129,15 +129,22 @@ class Follower:
         return summary.st_mtime_ns >= progress.st_mtime_ns
 
     def _read_config(self):
+        """The run's configuration, for W&B to show; without the arguments of wandb.init, which are nobody's to see."""
         try:
             import yaml  # comes with wandb
         except ImportError:
             return None
         try:
             with open(os.path.join(self._run, "config.yaml"), encoding="utf-8") as file:
-                return yaml.safe_load(file)
+                config = yaml.safe_load(file)
         except FileNotFoundError:
             return None
+        except PermissionError as error:  # it is its owner's alone
+            self._warn(f"troupe.wandb_follow: W&B gets no configuration: {error}")
+            return None
+        if isinstance(config, dict) and isinstance(config.get("experiment"), dict):
+            config["experiment"].pop("wandb_kwargs", None)
+        return config
 
     def _save_state(self):
         path = os.path.join(self._run, STATE_FILE)
@@ -160,6 +167,23 @@ def lock_run(run, wait):
     raise FollowError(f"{run}: another follower logs this run")
 
 
+def read_kwargs(path):
+    """The JSON object in the file; {} without one. What it holds stands in no error."""
+    if path is None:
+        return {}
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if path.startswith("/dev/fd/"):
+        os.close(int(path[len("/dev/fd/"):]))  # what this process starts is not to inherit it
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(options, dict):
+        raise ValueError(f"got {type(options).__name__}, expected a JSON object")
+    return options
+
+
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(prog="python3 -m troupe.wandb_follow", description=__doc__.split("\n\n")[0],
                                      epilog="example: python3 -m troupe.wandb_follow runs/my_run --project my_project")
@@ -168,16 +192,16 @@ def parse_arguments(argv):
     parser.add_argument("--entity", help="W&B user or team")
     parser.add_argument("--name", help="name of the W&B run (default: the folder's)")
     parser.add_argument("--group", help="W&B group")
-    parser.add_argument("--kwargs", default="{}", metavar="JSON", help="further arguments of wandb.init, as experiment.wandb_kwargs")
+    parser.add_argument("--kwargs-file", metavar="FILE",
+                        help="a file, or /dev/stdin, with further arguments of wandb.init, as experiment.wandb_kwargs, in JSON: they may hold what nobody else "
+                             "should read, and command lines are open to all")
     parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks at the file (default: 1)")
     parser.add_argument("--with-parent", action="store_true", help="end, too, when the process that started this one is gone")
     arguments = parser.parse_args(argv)
     try:
-        options = json.loads(arguments.kwargs)
-    except ValueError as error:
-        parser.error(f"--kwargs: not JSON: {error}")
-    if not isinstance(options, dict):
-        parser.error(f"--kwargs: expected a JSON object, got {arguments.kwargs}")
+        options = read_kwargs(arguments.kwargs_file)
+    except (OSError, ValueError) as error:
+        parser.error(f"--kwargs-file {arguments.kwargs_file}: {error}")
     for key in ("project", "entity", "name", "group"):
         if getattr(arguments, key) is not None:
             options[key] = getattr(arguments, key)

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -17,6 +18,8 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
+#include "lib/storage/checkpoint_format.h"
+#include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/programs.h"
@@ -50,7 +53,8 @@ struct Plan {
   std::string folder;
   std::string name;  ///< empty on a resume: the folder has one
   int num_workers = 0;
-  std::string worker_yaml;  ///< what the workers permit: what the configuration asks for, without secrets
+  std::string worker_yaml;                ///< what the workers permit: what the configuration asks for, without secrets
+  std::vector<std::string> allow_python;  ///< names besides
 };
 
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
@@ -58,6 +62,22 @@ std::vector<std::string> AllOverrides(const TrainFlags& flags) {
   if (flags.workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.workers));
   if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
   return overrides;
+}
+
+/// Names of Python that the newest checkpoint's policies and mapping have, and the configuration has not: they came
+/// while the run trained. To whoever resumes it a run folder is a program. What is wrong with it the learner says.
+std::vector<std::string> NamesThatCame(const std::string& folder, const config::RunConfig& config) {
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  std::vector<std::string> names;
+  const absl::StatusOr<std::string> newest = storage::FindCheckpoint(fs, folder, "latest");
+  if (!newest.ok()) return names;
+  const absl::StatusOr<storage::CheckpointManifest> manifest = storage::ReadManifest(fs, *newest);
+  if (!manifest.ok() || manifest->state.table == nullptr) return names;
+  const std::set<config::Statement> begun = config::StatementsOf(config);
+  for (const config::Statement& statement : config::StatementsOf(*manifest->state.table)) {
+    if (begun.count(statement) == 0) names.push_back(statement.name);
+  }
+  return names;
 }
 
 absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
@@ -93,13 +113,17 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
   plan.num_workers = run.num_workers;
   plan.worker_yaml = config::WorkerFileYaml(config);
-  // As a worker will read it: its errors belong here, once.
-  TROUPE_RETURN_IF_ERROR(config::Permits::Make(config, flags.allow_python).status());
   if (flags.resume.empty()) {
     plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;
   }
+  plan.allow_python = flags.allow_python;
+  if (!flags.resume.empty() || flags.resume_or_start) {
+    for (std::string& name : NamesThatCame(plan.folder, config)) plan.allow_python.push_back(std::move(name));
+  }
+  // What is wrong with them each worker would say.
+  TROUPE_RETURN_IF_ERROR(config::Permits::Make(config, plan.allow_python).status());
   return plan;
 }
 
@@ -190,7 +214,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
                             "--learner",   "unix:" + folder->socket(),
                             "--config",    folder->worker_yaml(),
                             "--log-level", flags.log_level == "info" ? "warn" : flags.log_level};
-  for (const std::string& name : flags.allow_python) {
+  for (const std::string& name : plan.allow_python) {
     options.worker_command.push_back("--allow-python");
     options.worker_command.push_back(name);
   }
@@ -228,8 +252,7 @@ void AddTrainCommand(CLI::App& app, Action* action) {
   train
       ->add_option("--allow-python", flags->allow_python,
                    "permit the workers this name of Python besides those of the configuration, for policies and "
-                   "mappings that come while "
-                   "the run trains: python:MODULE:NAME (repeat)")
+                   "mappings that come while the run trains: python:MODULE:NAME (repeat)")
       ->allow_extra_args(false);
   train->add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str()

@@ -100,7 +100,9 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
   options.resume = resume;
   options.keep = static_cast<int>(setup.run.experiment.keep_checkpoints);
   options.checkpoint.spec_hash = setup.run.schema.Hash();
-  options.checkpoint.config_yaml = config.ToYaml();
+  options.config_yaml = config.ToYaml();
+  // Checkpoints are copied and shared.
+  options.checkpoint.config_yaml = config.WithoutSecrets().ToYaml();
   options.checkpoint.store_separately = setup.run.experiment.store_separately;
   options.specs = setup.run.policies;
   TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));

@@ -138,6 +138,37 @@ class PythonFunctionsTest(harness.RunningTestCase):
         self.assert_answers(socket, "main", "other")
         server.terminate()
         self.assertEqual(server.wait(timeout=60), 0, self.log_text())
+    def test_a_name_that_comes_later_must_be_permitted_by_every_worker(self):
+        add = ("policy", "add", "run", "new", "--class", "python:opponents:angry", "--like", "other")
+        choose = ("mapping", "set", "run", '{"*": {function: "python:opponents:paper"}}')
+        config = self.game("paper", 1000000000, 2)
+        process = self.start(config, "--name", "run", "--set", "experiment.write_interval=500")
+        self.await_env_steps(500, process)
+        workers = self.workers(process)
+        for command, name in ((add, "python:opponents:angry"), (choose, "python:opponents:paper")):
+            done = self.troupe(*command, ok=False)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertRegex(done.stderr, f"worker [0-9]+ .*:({workers[0]}|{workers[1]})\\) does not permit {name}, .*--allow-python {name} ")
+        # Nothing has changed, and nobody has left.
+        self.troupe("mapping", "set", "run", '{"*": {function: "python:opponents:choose"}}')
+        self.await_env_steps(self.env_steps() + 1000, process)
+        self.assertEqual(self.workers(process), workers)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
+
+        process = self.start("--resume", "run", "--allow-python", "python:opponents:angry")
+        self.await_env_steps(self.env_steps() + 1000, process)
+        self.troupe(*add)
+        self.await_env_steps(self.env_steps() + 1000, process)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
+
+        # The checkpoint's policies have it now: to who resumes it a run folder is a program.
+        process = self.start("--resume", "run")
+        self.await_env_steps(self.env_steps() + 1000, process)
+        self.assertEqual(len(self.workers(process)), 2)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
 
     def test_a_process_that_dies_costs_episodes_and_no_more(self):
         self.troupe("train", self.game("mortal", 6000, 2), "--name", "run", "--set", "evaluation.at_end=false")
