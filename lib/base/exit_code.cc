@@ -1,6 +1,7 @@
 #include "lib/base/exit_code.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
@@ -16,6 +17,21 @@ constexpr char kPayload[] = "troupe.exit_code";
 absl::Status WithExitCode(absl::Status status, ExitCode code) {
   if (!status.ok()) status.SetPayload(kPayload, absl::Cord(absl::StrCat(static_cast<int>(code))));
   return status;
+}
+
+absl::Status RefusedIfFinal(absl::Status status) {
+  if (status.GetPayload(kPayload).has_value()) return status;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+      return WithExitCode(std::move(status), ExitCode::kRefused);
+    default:
+      return status;
+  }
 }
 
 ExitCode ExitCodeOf(const absl::Status& status) {

@@ -16,6 +16,9 @@ enum class ExitCode : int {
 
 /// `status` with the code that the program is to end with. Further words added with a new Status lose it.
 absl::Status WithExitCode(absl::Status status, ExitCode code);
+/// The error of a start, with kRefused where its code says that the same start again ends the same: INVALID_ARGUMENT,
+/// NOT_FOUND, FAILED_PRECONDITION, PERMISSION_DENIED, OUT_OF_RANGE, UNIMPLEMENTED. One that was given a code keeps it.
+absl::Status RefusedIfFinal(absl::Status status);
 /// kDone for OK, the code that `status` was given, else kFailed.
 ExitCode ExitCodeOf(const absl::Status& status);
 

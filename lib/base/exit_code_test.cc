@@ -22,5 +22,18 @@ TEST(ExitCodeTest, IsThatOfTheStatusHoweverFarItTravels) {
   EXPECT_EQ(ExitCodeOf(WithExitCode(absl::OkStatus(), ExitCode::kDeaf)), ExitCode::kDone);
 }
 
+TEST(ExitCodeTest, AStartThatCannotSucceedIsRefused) {
+  EXPECT_EQ(ExitCodeOf(RefusedIfFinal(absl::OkStatus())), ExitCode::kDone);
+  for (const absl::Status& final : {absl::InvalidArgumentError(""), absl::NotFoundError(""),
+                                    absl::FailedPreconditionError(""), absl::PermissionDeniedError("")}) {
+    EXPECT_EQ(ExitCodeOf(RefusedIfFinal(final)), ExitCode::kRefused) << final;
+    EXPECT_EQ(ExitCodeOf(RefusedIfFinal(WithExitCode(final, ExitCode::kFailed))), ExitCode::kFailed);
+  }
+  for (const absl::Status& passing : {absl::UnavailableError(""), absl::ResourceExhaustedError(""),
+                                      absl::DeadlineExceededError(""), absl::InternalError("")}) {
+    EXPECT_EQ(ExitCodeOf(RefusedIfFinal(passing)), ExitCode::kFailed) << passing;
+  }
+}
+
 }  // namespace
 }  // namespace troupe::base

@@ -164,7 +164,10 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status MakeDirectories(const std::string& path) override {
     struct stat info;
-    if (path.empty() || (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) return absl::OkStatus();
+    if (path.empty()) return absl::OkStatus();
+    if (::stat(path.c_str(), &info) == 0) {
+      return S_ISDIR(info.st_mode) ? absl::OkStatus() : ErrnoError("make directory", path, ENOTDIR);
+    }
     const std::string parent = std::filesystem::path(path).parent_path().string();
     if (parent != path) TROUPE_RETURN_IF_ERROR(MakeDirectories(parent));
     if (calls_.MakeDirectory(path) == 0) return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -20,7 +21,6 @@ constexpr char kLatest[] = "latest";
 constexpr char kBest[] = "best";
 constexpr char kEpochFile[] = "learner_epoch";
 constexpr char kHadCheckpoint[] = "had_checkpoint";
-constexpr char kStartedOver[] = "started_over";
 constexpr char kUnfinished[] = ".unfinished-";
 constexpr char kReplaced[] = ".replaced-";
 constexpr char kDiscarded[] = ".discarded-";
@@ -122,8 +122,9 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, File
   const std::string run = options.directory;
   const bool has_run = fs.Exists(run + "/config.yaml");
   if (has_run && !options.resume) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("\"", run, "\" already holds a run; resume it with --resume or choose another name"));
+    return base::WithExitCode(absl::AlreadyExistsError(absl::StrCat(
+                                  "\"", run, "\" already holds a run; resume it with --resume or choose another name")),
+                              base::ExitCode::kRefused);
   }
   if (!has_run && options.resume) return absl::NotFoundError(absl::StrCat("no run to resume in \"", run, "\""));
   if (options.keep < 1)
@@ -138,7 +139,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, File
   TROUPE_RETURN_IF_ERROR(folder->RemoveDiscarded());
   TROUPE_RETURN_IF_ERROR(folder->SettleReplaced());
   if (!folder->options_.started_over.empty()) {
-    TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path(kStartedOver), folder->options_.started_over + "\n"));
+    TROUPE_RETURN_IF_ERROR(ReplaceFile(fs, folder->Path(kStartedOverFile), folder->options_.started_over + "\n"));
   }
   // The last one: from here on there is a run.
   TROUPE_RETURN_IF_ERROR(ReplaceFile(
@@ -270,8 +271,10 @@ absl::Status RunFolder::NoneUsable(const std::vector<std::string>& names,
                        "/ there ", there.empty() ? "is nothing" : absl::StrCat("are: ", absl::StrJoin(there, ", ")),
                        others > 0 ? absl::StrCat(" and ", others, " more") : "",
                        damages.empty() ? "" : absl::StrCat(" (", damages.front(), ")"),
-                       ". It does not begin at 0 by itself: put a whole one back, or give --start-over ", run,
-                       " with --name, which moves this run away and begins a new one")),
+                       ". It does not begin at 0 by itself: put a whole one back, or add --start-over ",
+                       std::filesystem::path(run).filename().string(),
+                       " to --name or --resume (in the place of --resume-or-start), which moves this run away and "
+                       "begins anew")),
       base::ExitCode::kRefused);
 }
 

@@ -17,6 +17,8 @@ namespace troupe::storage {
 
 /// File of a run folder: where its learner listens, an address a line. One that was killed leaves it behind.
 inline constexpr char kAddressFile[] = "address";
+/// File of a run that began in the place of one that MoveRunAside moved away: where that lies.
+inline constexpr char kStartedOverFile[] = "started_over";
 
 /// One checkpoint of a run, as `troupe checkpoint ls` shows it.
 struct CheckpointEntry {

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
 #include "lib/storage/run_folder.h"
+#include "lib/storage/start_over.h"
 #include "lib/storage/testing.h"
 #include "lib/storage/testing/crash_disk.h"
 #include <gtest/gtest.h>
@@ -32,6 +33,7 @@ using Crash = CrashDisk::Crash;
 using Keeps = CrashDisk::Keeps;
 
 constexpr int kKeep = 2;
+constexpr uint64_t kSeeds = 5;  // random crashes at each point, of each of two kinds
 
 /// Thousands of folders are made and removed: in memory, where there is such a place.
 std::filesystem::path FastFolder() {
@@ -53,8 +55,12 @@ class World {
  public:
   explicit World(const policy::PolicySpec& spec) : spec_(spec) {}
 
-  void Open() {
-    auto opened = RunFolder::Open(OptionsFor(root_.path(), spec_), *fs_);
+  void KeepOne() { keep_ = 1; }
+  void Open(const std::string& started_over = "") {
+    RunFolder::Options options = OptionsFor(root_.path(), spec_);
+    options.started_over = started_over;
+    options.keep = keep_;
+    auto opened = RunFolder::Open(options, *fs_);
     if (!opened.ok()) return;
     folder_ = *std::move(opened);
     epochs_[disk_.calls()] = folder_->learner_epoch();
@@ -73,6 +79,10 @@ class World {
     learner::LearnerState state = StateForTesting(spec_, env_steps);
     state.iteration = saves_;
     if (folder_->Save(state, is_best).ok()) reported_[disk_.calls()] = saves_;
+  }
+  void StartOver() {
+    const auto moved_to = MoveRunAside(*fs_, root_.path() + "/runs/run");
+    if (moved_to.ok()) Open(*moved_to);
   }
   void Die() { folder_ = nullptr; }
   /// The disk has lost a checkpoint's last byte, for good.
@@ -106,6 +116,7 @@ class World {
   CrashDisk disk_{root_.path()};
   const std::unique_ptr<FileSystem> fs_ = FileSystem::Posix(&disk_);
   std::unique_ptr<RunFolder> folder_;
+  int keep_ = kKeep;
   int64_t saves_ = 0;
   std::map<int, int64_t> reported_;
   std::map<int, uint64_t> epochs_;
@@ -117,6 +128,7 @@ struct Scenario {
   std::function<void(World&)> action;
   std::string damaged = "";  ///< the checkpoint that is
   bool none_usable = false;  ///< it is the only one
+  bool starts_over = false;
 };
 void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
@@ -124,13 +136,15 @@ void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.nam
 std::set<int64_t> WholeOnes(const std::string& root) {
   std::set<int64_t> whole;
   FileSystem& fs = FileSystem::Posix();
-  const std::string folder = root + "/runs/run/checkpoints";
-  const auto names = fs.List(folder);
-  if (!names.ok()) return whole;
-  for (const std::string& name : *names) {
-    if (fs.ReadLink(folder + "/" + name).ok()) continue;
-    const auto manifest = VerifyCheckpoint(fs, folder + "/" + name);
-    if (manifest.ok()) whole.insert(manifest->state.iteration);
+  for (const char* run : {"run", "run.before-1"}) {
+    const std::string folder = absl::StrCat(root, "/runs/", run, "/checkpoints");
+    const auto names = fs.List(folder);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      if (fs.ReadLink(folder + "/" + name).ok()) continue;
+      const auto manifest = VerifyCheckpoint(fs, folder + "/" + name);
+      if (manifest.ok()) whole.insert(manifest->state.iteration);
+    }
   }
   return whole;
 }
@@ -151,6 +165,7 @@ class RunFolderCrashTest : public ::testing::TestWithParam<Scenario> {
     World world(spec_);
     GetParam().before(world);
     begin_ = world.disk().calls();
+    saves_before_ = world.saves();
     const std::set<int64_t> before = WholeOnes(world.root());
     GetParam().action(world);
     end_ = world.disk().calls();
@@ -190,12 +205,16 @@ class RunFolderCrashTest : public ::testing::TestWithParam<Scenario> {
   void CheckRecovery(const World& world, int calls, const std::string& root) const {
     UnsyncedDisk disk;
     const std::unique_ptr<FileSystem> fs = FileSystem::Posix(&disk);
-    const int64_t reported = world.ReportedBefore(calls);
+    int64_t reported = world.ReportedBefore(calls);
+    // What was saved before lies in the run that was moved away.
+    if (GetParam().starts_over && reported <= saves_before_) reported = 0;
     const RunFolder::Options options = OptionsFor(root, spec_);
     EXPECT_TRUE(options.resume || reported == 0) << "there is no run any more";
     auto folder = RunFolder::Open(options, *fs);
     ASSERT_TRUE(folder.ok()) << folder.status();
-    EXPECT_GT((*folder)->learner_epoch(), world.EpochBefore(calls)) << "an epoch is given twice";
+    if (!GetParam().starts_over) {
+      EXPECT_GT((*folder)->learner_epoch(), world.EpochBefore(calls)) << "an epoch is given twice";
+    }
     std::vector<std::string> quarantined;
     const auto state = (*folder)->LoadLatest(&quarantined);
     if (GetParam().none_usable) {
@@ -228,9 +247,10 @@ class RunFolderCrashTest : public ::testing::TestWithParam<Scenario> {
   }
 
   const policy::PolicySpec spec_ = policy::SmallSpecForTesting();
-  int begin_ = 0;           ///< calls before the scenario's action
-  int end_ = 0;             ///< and after it
-  std::set<int64_t> kept_;  ///< saves whose checkpoints are whole before and after
+  int64_t saves_before_ = 0;  ///< saves before the scenario's action
+  int begin_ = 0;             ///< calls before the scenario's action
+  int end_ = 0;               ///< and after it
+  std::set<int64_t> kept_;    ///< saves whose checkpoints are whole before and after
   int states_ = 0;
 };
 
@@ -250,10 +270,13 @@ TEST_P(RunFolderCrashTest, OldOrNewNeverNeither) {
     world.Die();
     ASSERT_EQ(world.disk().calls(), calls);
     const auto seed = static_cast<uint64_t>(calls);
-    for (const Crash& crash :
-         {killed, none, names, data, Crash{Keeps::kSome, Keeps::kSome, seed},
-          Crash{Keeps::kSome, Keeps::kSome, seed + 1000}, Crash{Keeps::kSome, Keeps::kAll, seed}}) {
-      SCOPED_TRACE(absl::StrCat("crash after call ", calls - begin_, " of ", end_ - begin_));
+    std::vector<Crash> crashes = {killed, none, names, data};
+    for (uint64_t i = 0; i < kSeeds; ++i) {
+      crashes.push_back({Keeps::kSome, Keeps::kSome, kSeeds * seed + i});
+      crashes.push_back({Keeps::kSome, Keeps::kAll, kSeeds * seed + i});
+    }
+    for (const Crash& crash : crashes) {
+      SCOPED_TRACE(absl::StrCat("crash after call ", calls - begin_, " of ", end_ - begin_, ", seed ", crash.seed));
       CheckCrash(world, calls, crash);
     }
     // The process was killed there; the machine goes down later, while the next one recovers.
@@ -276,57 +299,97 @@ void OpenAndSave(World& world) {
   world.Save(100, /*is_best=*/true);
 }
 
+void OpenAndSaveTwice(World& world) {
+  OpenAndSave(world);
+  world.Save(200);
+}
+
+void TrainAndDie(World& world) {
+  OpenAndSave(world);
+  world.Die();
+}
+
+Scenario FirstSave() {
+  return {"FirstSave", [](World&) {}, OpenAndSave};
+}
+
+Scenario NewStepWithPrune() {
+  const auto before = [](World& world) {
+    OpenAndSaveTwice(world);
+    world.Save(300);
+  };
+  return {"NewStepWithPrune", before, [](World& world) { world.Save(400); }};
+}
+
+Scenario OneIsKept() {
+  const auto before = [](World& world) {
+    world.KeepOne();
+    world.Open();
+    world.Save(100);
+  };
+  return {"OneIsKept", before, [](World& world) { world.Save(200); }};
+}
+
+Scenario SameStepOfTheOnlyOne() {
+  return {"SameStepOfTheOnlyOne", OpenAndSave, [](World& world) { world.Save(100); }};
+}
+
+Scenario BestMoves() {
+  return {"BestMoves", OpenAndSaveTwice, [](World& world) { world.SaveAgain(200, /*is_best=*/true); }};
+}
+
+Scenario ResumeAndSaveTheSameStep() {
+  const auto action = [](World& world) {
+    world.Open();
+    world.Load();
+    world.Save(100);
+  };
+  return {"ResumeAndSaveTheSameStep", TrainAndDie, action};
+}
+
+Scenario DamagedOneSetAside() {
+  const auto before = [](World& world) {
+    OpenAndSaveTwice(world);
+    world.Damage("200");
+    world.Die();
+  };
+  const auto action = [](World& world) {
+    world.Open();
+    world.Load();
+    world.Save(200);
+  };
+  return {"DamagedOneSetAside", before, action, /*damaged=*/"200"};
+}
+
+Scenario TheOnlyOneDamaged() {
+  const auto before = [](World& world) {
+    OpenAndSave(world);
+    world.Damage("100");
+    world.Die();
+  };
+  const auto action = [](World& world) {
+    world.Open();
+    world.Load();
+  };
+  Scenario scenario{"TheOnlyOneDamaged", before, action, /*damaged=*/"100"};
+  scenario.none_usable = true;
+  return scenario;
+}
+
+Scenario StartOver() {
+  const auto action = [](World& world) {
+    world.StartOver();
+    world.Save(100);
+  };
+  Scenario scenario{"StartOver", TrainAndDie, action};
+  scenario.starts_over = true;
+  return scenario;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RunFolderCrashTest,
-                         ::testing::Values(Scenario{"FirstSave", [](World&) {}, OpenAndSave},
-                                           Scenario{"NewStepWithPrune",
-                                                    [](World& world) {
-                                                      OpenAndSave(world);
-                                                      world.Save(200);
-                                                      world.Save(300);
-                                                    },
-                                                    [](World& world) { world.Save(400); }},
-                                           Scenario{"SameStepOfTheOnlyOne", OpenAndSave,
-                                                    [](World& world) { world.Save(100); }},
-                                           Scenario{"BestMoves",
-                                                    [](World& world) {
-                                                      OpenAndSave(world);
-                                                      world.Save(200);
-                                                    },
-                                                    [](World& world) { world.SaveAgain(200, /*is_best=*/true); }},
-                                           Scenario{"ResumeAndSaveTheSameStep",
-                                                    [](World& world) {
-                                                      OpenAndSave(world);
-                                                      world.Die();
-                                                    },
-                                                    [](World& world) {
-                                                      world.Open();
-                                                      world.Load();
-                                                      world.Save(100);
-                                                    }},
-                                           Scenario{"DamagedOneSetAside",
-                                                    [](World& world) {
-                                                      OpenAndSave(world);
-                                                      world.Save(200);
-                                                      world.Damage("200");
-                                                      world.Die();
-                                                    },
-                                                    [](World& world) {
-                                                      world.Open();
-                                                      world.Load();
-                                                      world.Save(200);
-                                                    },
-                                                    "200"},
-                                           Scenario{"TheOnlyOneDamaged",
-                                                    [](World& world) {
-                                                      OpenAndSave(world);
-                                                      world.Damage("100");
-                                                      world.Die();
-                                                    },
-                                                    [](World& world) {
-                                                      world.Open();
-                                                      world.Load();
-                                                    },
-                                                    "100", /*none_usable=*/true}),
+                         ::testing::Values(FirstSave(), NewStepWithPrune(), OneIsKept(), SameStepOfTheOnlyOne(),
+                                           BestMoves(), ResumeAndSaveTheSameStep(), DamagedOneSetAside(),
+                                           TheOnlyOneDamaged(), StartOver()),
                          [](const ::testing::TestParamInfo<Scenario>& info) { return info.param.name; });
 
 }  // namespace

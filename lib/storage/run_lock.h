@@ -11,7 +11,8 @@ namespace troupe::storage {
 /// process. Made by who changes the folder, held as long as it may; moves with the folder when that is renamed.
 class RunLock final {
  public:
-  /// Does not wait. PERMISSION_DENIED: the folder is not writable; FAILED_PRECONDITION: another learner holds it.
+  /// Does not wait. PERMISSION_DENIED: the folder is not writable; RESOURCE_EXHAUSTED: not now, as of a full disk;
+  /// FAILED_PRECONDITION, with ExitCode::kFailed, since that one may end: another learner holds it.
   static absl::StatusOr<std::unique_ptr<RunLock>> Take(const std::string& run);
   ~RunLock();
   RunLock(const RunLock&) = delete;

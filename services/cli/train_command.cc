@@ -12,6 +12,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
@@ -42,6 +43,7 @@ struct TrainFlags {
   std::string name;
   std::string resume;
   bool resume_or_start = false;
+  std::string start_over;
   std::string warm_start;
   std::vector<std::string> allow_python;
   std::string log_level = "info";
@@ -105,7 +107,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     if (file.empty()) file = plan.folder + "/config.yaml";
   }
   TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
-  if (!plan.folder.empty()) {
+  if (!plan.folder.empty() && flags.start_over.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
                             config::RunConfig::FromFile(plan.folder + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
@@ -187,6 +189,7 @@ std::vector<std::string> LearnerCommand(const TrainFlags& flags, const Plan& pla
     add("--name", plan.name);
   }
   if (flags.resume_or_start) command.push_back("--resume-or-start");
+  if (!flags.start_over.empty()) add("--start-over", flags.start_over);
   if (!flags.warm_start.empty()) add("--warm-start", flags.warm_start);
   add("--log-level", flags.log_level);
   add("--listen", "unix:" + socket);
@@ -203,7 +206,9 @@ absl::Status PrintSummary(const std::string& folder) {
 }
 
 absl::StatusOr<int> Train(const TrainFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(flags));
+  const absl::StatusOr<Plan> made = MakePlan(flags);
+  if (!made.ok()) return base::RefusedIfFinal(made.status());
+  const Plan& plan = *made;
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
   TROUPE_RETURN_IF_ERROR(folder->WriteWorkerYaml(plan.worker_yaml));
@@ -242,10 +247,15 @@ void AddTrainCommand(CLI::App& app, Action* action) {
   train->add_option("--set", flags->overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
   train->add_option("--name", flags->name, "name of the run (experiment.experiment_name)");
   auto* resume = train->add_option("--resume", flags->resume, "go on with this run: its folder, or its name");
+  auto* resume_or_start = train
+                              ->add_flag("--resume-or-start", flags->resume_or_start,
+                                         "go on with the run of that name if there is one, else start it")
+                              ->excludes(resume);
   train
-      ->add_flag("--resume-or-start", flags->resume_or_start,
-                 "go on with the run of that name if there is one, else start it")
-      ->excludes(resume);
+      ->add_option("--start-over", flags->start_over,
+                   "move the run of --name or --resume, which is repeated here, to RUN.before-N and begin it anew; "
+                   "works once")
+      ->excludes(resume_or_start);
   train
       ->add_option("--warm-start", flags->warm_start, "start from the weights of this checkpoint, or of a run's latest")
       ->excludes(resume);

@@ -18,9 +18,13 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
       ->check(CLI::Range(0, 4096));
   app.add_option("--name", flags.name, "name of the run (experiment.experiment_name)");
   auto* resume = app.add_option("--resume", flags.resume, "go on with this run: its folder, or its name");
-  app.add_flag("--resume-or-start", flags.resume_or_start,
-               "go on with the run of that name if there is one, else start it")
-      ->excludes(resume);
+  auto* resume_or_start = app.add_flag("--resume-or-start", flags.resume_or_start,
+                                       "go on with the run of that name if there is one, else start it")
+                              ->excludes(resume);
+  app.add_option("--start-over", flags.start_over,
+                 "move the run of --name or --resume, which is repeated here, to RUN.before-N and begin it anew; works "
+                 "once")
+      ->excludes(resume_or_start);
   app.add_option("--warm-start", flags.warm_start, "start from the weights of this checkpoint (or run: its latest)")
       ->excludes(resume);
   app.add_option("--listen", flags.listen, "serve on unix:PATH or HOST:PORT (repeat)")->allow_extra_args(false);

@@ -15,6 +15,7 @@ struct LearnerFlags {
   std::string name;                    ///< experiment_name; empty: as configured
   std::string resume;                  ///< a run folder, or a run's name inside experiment.directory
   bool resume_or_start = false;        ///< go on with the run of that name when it is there
+  std::string start_over;              ///< the run of that name is moved away and begins anew
   std::string warm_start;              ///< a checkpoint directory or a run folder: weights alone
   std::vector<std::string> listen;     ///< addresses to serve on
   bool insecure_plaintext_network = false;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
@@ -481,7 +482,10 @@ void Process::TakeDown(absl::Duration linger) {
 }  // namespace
 
 absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(flags, registry, base::Clock::Real()));
+  absl::StatusOr<RunSetup> made = SetUpRun(flags, registry, base::Clock::Real());
+  if (!made.ok()) return base::RefusedIfFinal(made.status());
+  RunSetup setup = *std::move(made);
+  if (!setup.moved_to.empty()) TROUPE_WARN("the run that was here lies in \"{}\" now", setup.moved_to);
   for (const std::string& damage : setup.quarantined) {
     TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
   }
@@ -489,7 +493,7 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
   const absl::Status started = process.Start(flags, registry);
   if (!started.ok()) {
     process.Abandon();
-    return started;
+    return base::RefusedIfFinal(started);
   }
   return process.TrainToTheEnd();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
+#include "lib/storage/start_over.h"
 
 namespace troupe::services {
 namespace {
@@ -20,16 +21,31 @@ std::vector<std::string> AllOverrides(const LearnerFlags& flags) {
   return overrides;
 }
 
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// --start-over says once more which run it means: by name or by folder.
+absl::Status CheckStartOver(const std::string& given, const std::string& name, const std::string& directory) {
+  const auto normal = [](const std::string& path) {
+    return WithoutSlash(std::filesystem::path(path).lexically_normal().string());
+  };
+  if (given == name || normal(given) == normal(directory)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--start-over: got \"", given, "\", expected \"", name,
+                                                 "\" once more, the run that --name or --resume names"));
+}
+
 /// The run folder that --resume names.
 absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
-  if (HoldsRun(flags.resume)) return flags.resume;
+  if (HoldsRun(flags.resume)) return WithoutSlash(flags.resume);
   // A name: inside experiment.directory of the configuration, or of the defaults.
   absl::StatusOr<config::RunConfig> config = flags.config_path.empty()
                                                  ? config::RunConfig::FromYaml("{seed: 1}", "defaults", flags.overrides)
                                                  : config::RunConfig::FromFile(flags.config_path, flags.overrides);
   TROUPE_RETURN_IF_ERROR(config.status());
   const std::string inside = config->experiment_directory() + "/" + flags.resume;
-  if (HoldsRun(inside)) return inside;
+  if (HoldsRun(inside)) return WithoutSlash(inside);
   return absl::NotFoundError(
       absl::StrCat("--resume: no run in \"", flags.resume, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
 }
@@ -70,7 +86,8 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     const std::string named = config.experiment_directory() + "/" + flags.name;
     if (flags.resume_or_start && HoldsRun(named)) directory = named;
   }
-  const bool resume = !directory.empty();
+  const bool start_over = !flags.start_over.empty();
+  const bool resume = !directory.empty() && !start_over;
   std::vector<bool> trained_before;  // by policy slot of the configuration, before this resume
   if (resume) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
@@ -80,7 +97,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     trained_before = old_run.learner.trains;
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
-  if (resume) {
+  if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
   } else {
     const config::ExperimentOptions& experiment = setup.run.experiment;
@@ -96,6 +113,11 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
   }
 
   storage::RunFolder::Options options;
+  if (start_over) {
+    TROUPE_RETURN_IF_ERROR(CheckStartOver(flags.start_over, setup.name, directory));
+    TROUPE_ASSIGN_OR_RETURN(setup.moved_to, storage::MoveRunAside(storage::FileSystem::Posix(), directory));
+    options.started_over = setup.moved_to;
+  }
   options.directory = directory;
   options.resume = resume;
   options.keep = static_cast<int>(setup.run.experiment.keep_checkpoints);

@@ -23,6 +23,7 @@ struct RunSetup {
   std::optional<learner::LearnerState> resumed;  ///< set when the run goes on from a checkpoint
   /// By policy slot: weights to begin with where they are not fresh, of a warm start or of class checkpoint.
   std::vector<std::optional<policy::PolicyState>> initial;
+  std::string moved_to;                  ///< where --start-over moved the run that was here; empty: nowhere
   std::vector<std::string> quarantined;  ///< checkpoints that were damaged and set aside
 };
 
