@@ -63,6 +63,16 @@ absl::Status MakeRunFolder(FileSystem& fs, const std::string& run) {
   return fs.SyncDirectory(FolderOf(run));
 }
 
+/// OK, too, when files are missing.
+absl::Status CheckReadable(FileSystem& fs, const std::string& folder) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(folder));
+  for (const std::string& name : names) {
+    const absl::Status opened = fs.Open(absl::StrCat(folder, "/", name)).status();
+    if (!opened.ok() && !absl::IsNotFound(opened)) return opened;
+  }
+  return absl::OkStatus();
+}
+
 bool IsDamaged(const std::string& name) {
   const size_t end = name.find(kCorrupt);
   return end != std::string::npos && StepsOf(name.substr(0, end)).has_value();
@@ -200,6 +210,8 @@ absl::StatusOr<learner::LearnerState> RunFolder::LoadNewest(std::vector<std::str
       TROUPE_RETURN_IF_ERROR(UpdateLinks(absl::StrCat(entries.back().env_steps), /*is_best=*/false));
       return state;
     }
+    // What we may not read, or have no descriptor for, is not damaged.
+    TROUPE_RETURN_IF_ERROR(CheckReadable(fs_, path));
     std::string aside = path + kCorrupt;
     for (int n = 2; fs_.Exists(aside); ++n) aside = absl::StrCat(path, kCorrupt, "-", n);
     TROUPE_RETURN_IF_ERROR(fs_.Rename(path, aside));
@@ -366,8 +378,8 @@ absl::Status RunFolder::Prune() {
     TROUPE_RETURN_IF_ERROR(fs_.Rename(CheckpointPath(name), CheckpointPath(kDiscarded + name)));
   }
   TROUPE_RETURN_IF_ERROR(SettleReplaced());
-  TROUPE_RETURN_IF_ERROR(RemoveDiscarded());
-  return SyncCheckpoints();  // the links, where nothing was removed
+  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());  // the links, too
+  return RemoveAll(kDiscarded);
 }
 
 }  // namespace troupe::storage

@@ -76,7 +76,8 @@ class RunFolder final : public learner::CheckpointStore {
 
   /// The newest checkpoint that is whole. Damaged ones are renamed to `<name>.corrupt` (never deleted) and their errors
   /// appended to `quarantined`. NOT_FOUND when the run never had one: it begins. FAILED_PRECONDITION, with
-  /// ExitCode::kRefused, when it had but none is usable, or when the newest is of another run.
+  /// ExitCode::kRefused, when it had but none is usable, or when the newest is of another run. PERMISSION_DENIED or
+  /// INTERNAL when the newest cannot be opened: it stays where it is.
   absl::StatusOr<learner::LearnerState> LoadLatest(std::vector<std::string>* quarantined);
 
   /// Removes the whole folder if this learner made it and has saved nothing in it: a start that failed leaves nothing

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "lib/base/exit_code.h"
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
@@ -103,6 +104,38 @@ TEST_F(RunFolderTest, DamagedCheckpointsAreSetAsideAndTheOneBeforeIsUsed) {
   EXPECT_EQ(state->env_steps, 100);
   ASSERT_EQ(quarantined.size(), 1u);
   EXPECT_TRUE(FileSystem::Posix().Exists((*folder)->Path("checkpoints/200.corrupt")));
+}
+
+/// Every file is somebody else's.
+class UnreadableFileSystem final : public FaultyFileSystem {
+ public:
+  UnreadableFileSystem() : FaultyFileSystem(1 << 30, false) {}
+  absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) override {
+    if (!absl::StrContains(path, "checkpoints/")) return FaultyFileSystem::ReadFile(path, max_bytes);
+    return absl::PermissionDeniedError("not yours");
+  }
+  absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& /*path*/) override {
+    return absl::PermissionDeniedError("not yours");
+  }
+};
+
+TEST_F(RunFolderTest, AnUnreadableCheckpointIsNotTakenForADamagedOne) {
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  }
+  UnreadableFileSystem unreadable;
+  std::vector<std::string> quarantined;
+  {
+    auto folder = RunFolder::Open(Options(true), unreadable);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ((*folder)->LoadLatest(&quarantined).status().code(), absl::StatusCode::kPermissionDenied);
+  }
+  auto folder = RunFolder::Open(Options(true));
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ((*folder)->LoadLatest(&quarantined)->env_steps, 100);
+  EXPECT_TRUE(quarantined.empty());
 }
 
 // The second resume began at 0 env steps, silently: the first had set the damaged checkpoint aside.

@@ -18,9 +18,8 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Take(const std::string& run) {
   const std::string path = run + "/lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
-    const bool for_good = errno == EACCES || errno == EPERM || errno == EROFS;
-    const auto code = for_good ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kResourceExhausted;
-    return absl::Status(code, absl::StrCat("run folder is not writable: ", std::strerror(errno)));
+    return absl::Status(absl::ErrnoToStatusCode(errno),
+                        absl::StrCat("run folder is not writable: ", std::strerror(errno)));
   }
   std::unique_ptr<RunLock> lock(new RunLock(fd));
   struct stat held, there;

@@ -40,7 +40,7 @@ class ScratchDirectory {
 
 /// Passes everything on, but fails the changing operation number `fail_at` (from 0) and, when `crash` is set, all after
 /// it, as a process that died there.
-class FaultyFileSystem final : public FileSystem {
+class FaultyFileSystem : public FileSystem {
  public:
   explicit FaultyFileSystem(int fail_at, bool crash) : fail_at_(fail_at), crash_(crash) {}
 
