@@ -90,17 +90,10 @@ class NoTrainer final : public learner::Trainer {
   policy::WeightVersion version_;
 };
 
-class NoControl final : public rpc::ControlHandler {
+class NoMonitor final : public rpc::MonitorHandler {
  public:
-  v1::StatusReply GetStatus() override { return {}; }
-  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::UnimplementedError("this benchmark writes no checkpoints"));
-  }
-  void RequestDrain(const std::string&) override {}
-  policy::PolicyTablePtr Policies() override { return nullptr; }
-  void ChangePolicies(policy::PolicyChange, std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::UnimplementedError("the policies of this benchmark never change"));
-  }
+  v1::StatusReply GetStatus(const base::Caller&) override { return {}; }
+  policy::PolicyTablePtr Policies(const base::Caller&) override { return nullptr; }
 };
 
 /// The worker process: answers every grant with the same rows under the grant's episodes, so that no time goes into
@@ -202,11 +195,11 @@ Rate MeasureIngest(const Workload& workload, const std::string& address, absl::D
   auto learner = learner::Learner::Create(config, deps);
   TROUPE_CHECK(learner.ok());
   rpc::LearnerBinding binding(learner->get());
-  NoControl control;
+  NoMonitor monitor;
   rpc::LearnerServerOptions options;
   options.addresses = {address};
   options.schema = config.schema;
-  auto server = rpc::LearnerServer::Start(options, &binding, &control, &base::Clock::Real());
+  auto server = rpc::LearnerServer::Start(options, &binding, &monitor, &base::Clock::Real());
   TROUPE_CHECK(server.ok());
   publisher.bus = &(*server)->weights();
   TROUPE_CHECK((*learner)->Start().ok());

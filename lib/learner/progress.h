@@ -51,7 +51,7 @@ class ProgressListener {
   virtual void OnProgress(const ProgressRecord& record) = 0;
 };
 
-/// One connected worker, for Control.Status.
+/// One connected worker, for Monitor.Status.
 struct WorkerStatus {
   sample::WorkerId id;
   sample::WorkerEpoch epoch;
@@ -63,7 +63,7 @@ struct WorkerStatus {
   absl::Duration since_last_seen;
 };
 
-/// Everything Control.Status shows. Plain value.
+/// Everything Monitor.Status shows. Plain value.
 struct LearnerStatus {
   std::string state;   ///< "waiting for workers", "sampling", "updating", "draining", "stopped" or "failed"
   std::string reason;  ///< why it drains, stopped or failed

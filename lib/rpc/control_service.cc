@@ -3,8 +3,7 @@
 #include <exception>
 
 #include "lib/base/log.h"
-#include "lib/policy/policy_table.h"
-#include "lib/rpc/convert.h"
+#include "lib/rpc/caller.h"
 #include "lib/rpc/policy_change_codec.h"
 #include "lib/rpc/transport.h"
 
@@ -17,27 +16,15 @@ grpc::Status FromException(const std::exception& e) { return grpc::Status(grpc::
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ControlService::Status(grpc::CallbackServerContext* context, const v1::StatusRequest*,
-                                                 v1::StatusReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  try {
-    *reply = handler_->GetStatus();
-    *reply->mutable_protocol() = OurProtocol();
-    reactor->Finish(grpc::Status::OK);
-  } catch (const std::exception& e) {
-    reactor->Finish(FromException(e));
-  }
-  return reactor;
-}
-
 grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest*,
                                                      v1::CheckpointReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // The call, and with it the reply, lives until Finish.
-  handler_->RequestCheckpoint([reactor, reply](const absl::StatusOr<int64_t>& env_steps) {
-    if (env_steps.ok()) reply->set_env_steps(*env_steps);
-    reactor->Finish(ToGrpc(env_steps.status()));
-  });
+  handler_->RequestCheckpoint(CallerOf(*context, Door::kControl, nullptr),
+                              [reactor, reply](const absl::StatusOr<int64_t>& env_steps) {
+                                if (env_steps.ok()) reply->set_env_steps(*env_steps);
+                                reactor->Finish(ToGrpc(env_steps.status()));
+                              });
   return reactor;
 }
 
@@ -45,19 +32,8 @@ grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* con
                                                 v1::DrainReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   try {
-    handler_->RequestDrain(base::LogSafe(request->reason(), kMaxReasonBytes));
-    reactor->Finish(grpc::Status::OK);
-  } catch (const std::exception& e) {
-    reactor->Finish(FromException(e));
-  }
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* ControlService::Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest*,
-                                                   v1::PoliciesReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  try {
-    reply->set_table_json(policy::ToJson(*handler_->Policies()));
+    handler_->RequestDrain(CallerOf(*context, Door::kControl, nullptr),
+                           base::LogSafe(request->reason(), kMaxReasonBytes));
     reactor->Finish(grpc::Status::OK);
   } catch (const std::exception& e) {
     reactor->Finish(FromException(e));
@@ -74,10 +50,11 @@ grpc::ServerUnaryReactor* ControlService::ChangePolicies(grpc::CallbackServerCon
     reactor->Finish(ToGrpc(change.status()));
     return reactor;
   }
-  handler_->ChangePolicies(*std::move(change), [reactor, reply](const absl::StatusOr<int64_t>& revision) {
-    if (revision.ok()) reply->set_revision(*revision);
-    reactor->Finish(ToGrpc(revision.status()));
-  });
+  handler_->ChangePolicies(CallerOf(*context, Door::kControl, nullptr), *std::move(change),
+                           [reactor, reply](const absl::StatusOr<int64_t>& revision) {
+                             if (revision.ok()) reply->set_revision(*revision);
+                             reactor->Finish(ToGrpc(revision.status()));
+                           });
   return reactor;
 }
 

@@ -5,19 +5,16 @@
 
 namespace troupe::rpc {
 
-/// The Control service: a shell around ControlHandler, which it borrows. Thread-safe.
+/// The Control service, which the control socket alone has: a shell around ControlHandler, which it borrows.
+/// Thread-safe.
 class ControlService final : public v1::Control::CallbackService {
  public:
   explicit ControlService(ControlHandler* handler) : handler_(handler) {}
 
-  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
-                                   v1::StatusReply* reply) override;
   grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest* request,
                                        v1::CheckpointReply* reply) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                   v1::DrainReply* reply) override;
-  grpc::ServerUnaryReactor* Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest* request,
-                                     v1::PoliciesReply* reply) override;
   grpc::ServerUnaryReactor* ChangePolicies(grpc::CallbackServerContext* context,
                                            const v1::ChangePoliciesRequest* request,
                                            v1::ChangePoliciesReply* reply) override;

@@ -1,48 +1,52 @@
 #include "lib/rpc/control_service.h"
 
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "lib/policy/testing.h"
 #include "lib/rpc/control_client.h"
-#include "lib/rpc/learner_server.h"
+#include "lib/rpc/control_server.h"
+#include "lib/rpc/monitor_client.h"
 #include "lib/rpc/testing/fake_endpoint.h"
-#include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
 namespace {
 
-/// A client of the policies' calls, before a fake learner.
+/// A client at a control socket, before a fake learner.
 class PolicyControlTest : public testing::Test {
  protected:
   void SetUp() override {
-    LearnerServerOptions options;
-    const std::string address = absl::StrCat("unix-abstract:troupe-control-", getpid(), "-",
-                                             testing::UnitTest::GetInstance()->current_test_info()->name());
-    options.addresses = {address};
-    options.schema = sample::SimpleSchema();
-    auto server = LearnerServer::Start(std::move(options), &endpoint_, &endpoint_, &clock_);
+    std::string path = testing::TempDir() + "/control_service_XXXXXX";
+    run_ = mkdtemp(path.data());
+    auto server = ControlServer::Start(run_, &endpoint_, &endpoint_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    client_ = *ControlClient::Create(address, {});
+    auto client = ControlClient::Connect(socket());
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
   }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(run_);
+  }
+  std::string socket() const { return run_ + "/control/control.sock"; }
 
-  base::FakeClock clock_;
   FakeEndpoint endpoint_;
-  std::unique_ptr<LearnerServer> server_;
+  std::string run_;
+  std::unique_ptr<ControlServer> server_;
   std::unique_ptr<ControlClient> client_;
 };
 
-TEST_F(PolicyControlTest, ShowsTheTable) {
+TEST_F(PolicyControlTest, ShowsTheWholeTable) {
   const policy::PolicyTablePtr table =
       *policy::PolicyTable::Make({policy::SmallSpecForTesting()}, {true}, {{"*", {{policy::PolicyId("p")}}}}, {"x"});
   endpoint_.SetPolicies(table);
-  const auto shown = client_->Policies(absl::Seconds(10));
+  const auto shown = MonitorClient::AtControlSocket(socket())->Policies(absl::Seconds(10));
   ASSERT_TRUE(shown.ok()) << shown.status();
-  EXPECT_EQ(policy::ToJson(**shown), policy::ToJson(*table));
+  EXPECT_EQ(shown->table_json(), policy::ToJson(*table));
 }
 
 TEST_F(PolicyControlTest, HandsChangesOnAndSaysTheirRevision) {
@@ -64,6 +68,12 @@ TEST_F(PolicyControlTest, SaysWhyAChangeIsRefused) {
   const auto bad = client_->ChangePolicies(policy::RemovePolicy{policy::PolicyId("../p")}, absl::Seconds(10));
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(endpoint_.changes().size(), 1u);
+}
+
+TEST_F(PolicyControlTest, ReasonsOfADrainAreSafeToLog) {
+  EXPECT_TRUE(client_->Drain("deploy\n", absl::Seconds(10)).ok());
+  EXPECT_NE(endpoint_.drain_reason().find("deploy"), std::string::npos);
+  EXPECT_EQ(endpoint_.drain_reason().find('\n'), std::string::npos) << "control characters reach the log";
 }
 
 }  // namespace

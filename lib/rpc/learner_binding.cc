@@ -60,8 +60,8 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     known_[ticket->worker_id] = {request.incarnation, request.name, request.permits};
     if (known_.size() > kMaxKnown) known_.erase(known_.begin());
   }
-  TROUPE_INFO("worker joined id={} epoch={} name={} first_unacked={}", ticket->worker_id.value(),
-              ticket->worker_epoch.value(), request.name, request.first_unacked);
+  TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}", ticket->worker_id.value(),
+              ticket->worker_epoch.value(), request.name, request.caller.ToString(), request.first_unacked);
   return JoinReply{*ticket, request.first_unacked - 1};
 }
 

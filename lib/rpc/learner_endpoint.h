@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/base/caller.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/worker_registry.h"
 #include "lib/policy/policy_change.h"
@@ -17,7 +18,7 @@
 #include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
-#include "proto/troupe/v1/control.pb.h"
+#include "proto/troupe/v1/monitor.pb.h"
 
 namespace troupe::rpc {
 
@@ -34,6 +35,7 @@ class LearnerEndpoint {
     uint64_t first_unacked = 1;  ///< it still holds these and will send them again
     std::string name;
     std::vector<uint64_t> permits;  ///< digests of what it runs besides what is native, ascending
+    base::Caller caller;
   };
   struct JoinReply {
     learner::WorkerTicket ticket;
@@ -57,18 +59,26 @@ class LearnerEndpoint {
                                          const absl::Status& why, learner::WorkerPort& port) = 0;
 };
 
+/// What the Monitor service asks of the process. Thread-safe; none may block.
+class MonitorHandler {
+ public:
+  virtual ~MonitorHandler() = default;
+  /// Everything: the service withholds what is not for everybody.
+  virtual v1::StatusReply GetStatus(const base::Caller& caller) = 0;
+  /// The policies as they are now.
+  virtual policy::PolicyTablePtr Policies(const base::Caller& caller) = 0;
+};
+
 /// What the Control service asks of the process. Thread-safe; none may block.
 class ControlHandler {
  public:
   virtual ~ControlHandler() = default;
-  virtual v1::StatusReply GetStatus() = 0;
   /// Calls `done` once, from any thread, with the env steps that name the checkpoint once it is durable.
-  virtual void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) = 0;
-  virtual void RequestDrain(const std::string& reason) = 0;
-  /// The policies as they are now.
-  virtual policy::PolicyTablePtr Policies() = 0;
+  virtual void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) = 0;
+  virtual void RequestDrain(const base::Caller& caller, const std::string& reason) = 0;
   /// Calls `done` once, from any thread, with the revision of the table once the change is done.
-  virtual void ChangePolicies(policy::PolicyChange change, std::function<void(absl::StatusOr<int64_t>)> done) = 0;
+  virtual void ChangePolicies(const base::Caller& caller, policy::PolicyChange change,
+                              std::function<void(absl::StatusOr<int64_t>)> done) = 0;
 };
 
 }  // namespace troupe::rpc

@@ -7,14 +7,16 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/buffer_pool.h"
-#include "lib/rpc/control_service.h"
+#include "lib/rpc/caller.h"
 #include "lib/rpc/listen.h"
+#include "lib/rpc/monitor_service.h"
 #include "lib/rpc/query_service.h"
 #include "lib/rpc/rollout_reactor.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/weight_reactor.h"
 #include "proto/troupe/v1/rollout.grpc.pb.h"
 #include "proto/troupe/v1/weights.grpc.pb.h"
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 
 namespace troupe::rpc {
@@ -23,24 +25,27 @@ namespace {
 // The generated services with their large messages left as bytes.
 class RolloutService final : public v1::Rollout::WithRawCallbackMethod_Stream<v1::Rollout::Service> {
  public:
-  explicit RolloutService(const RolloutContext* context) : context_(context) {}
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext*) override {
-    return RolloutReactor::Start(context_);
+  RolloutService(const RolloutContext* context, const PeerBook* peers) : context_(context), peers_(peers) {}
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext* context) override {
+    return RolloutReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_));
   }
 
  private:
   const RolloutContext* const context_;
+  const PeerBook* const peers_;
 };
 
 class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe<v1::Weights::Service> {
  public:
-  explicit WeightsService(const WeightContext* context) : context_(context) {}
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Subscribe(grpc::CallbackServerContext*) override {
-    return WeightReactor::Start(context_);
+  WeightsService(const WeightContext* context, const PeerBook* peers) : context_(context), peers_(peers) {}
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Subscribe(
+      grpc::CallbackServerContext* context) override {
+    return WeightReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_));
   }
 
  private:
   const WeightContext* const context_;
+  const PeerBook* const peers_;
 };
 
 std::vector<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
@@ -52,7 +57,7 @@ std::vector<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
 
 class LearnerServerImpl final : public LearnerServer {
  public:
-  LearnerServerImpl(LearnerServerOptions options, LearnerEndpoint* endpoint, ControlHandler* control,
+  LearnerServerImpl(LearnerServerOptions options, LearnerEndpoint* endpoint, MonitorHandler* monitor,
                     base::Clock* clock)
       : options_(std::move(options)),
         clock_(clock),
@@ -60,10 +65,10 @@ class LearnerServerImpl final : public LearnerServer {
         decoder_(options_.schema, options_.limits, &pool_),
         bus_(PolicyIds(options_.schema),
              [this](const policy::PolicyTablePtr& policies) { decoder_.SetPolicies(*policies); }),
-        rollout_service_(&rollout_context_),
-        weights_service_(&weight_context_),
-        control_service_(control),
-        query_service_(options_.queries) {
+        rollout_service_(&rollout_context_, &peers_),
+        weights_service_(&weight_context_, &peers_),
+        monitor_service_(monitor, Door::kAddress, &peers_),
+        query_service_(options_.queries, &peers_) {
     rollout_context_.endpoint = endpoint;
     rollout_context_.decoder = &decoder_;
     rollout_context_.tables = &tables_;
@@ -81,12 +86,15 @@ class LearnerServerImpl final : public LearnerServer {
   ~LearnerServerImpl() override { Shutdown(absl::Seconds(1)); }
 
   absl::Status Listen() {
+    // For the servers that this process builds from now on.
+    grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     builder.RegisterService(&rollout_service_);
     builder.RegisterService(&weights_service_);
-    builder.RegisterService(&control_service_);
+    builder.RegisterService(&monitor_service_);
     builder.RegisterService(&query_service_);
-    TROUPE_ASSIGN_OR_RETURN(listening_, StartListening(builder, options_.addresses, {.security = options_.security}));
+    TROUPE_ASSIGN_OR_RETURN(
+        listening_, StartListening(builder, options_.addresses, {.security = options_.security, .peers = &peers_}));
     return absl::OkStatus();
   }
 
@@ -131,9 +139,10 @@ class LearnerServerImpl final : public LearnerServer {
   StreamRegistry registry_;
   RolloutContext rollout_context_;
   WeightContext weight_context_;
+  PeerBook peers_;
   RolloutService rollout_service_;
   WeightsService weights_service_;
-  ControlService control_service_;
+  MonitorService monitor_service_;
   QueryService query_service_;
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
@@ -145,9 +154,9 @@ class LearnerServerImpl final : public LearnerServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LearnerServer>> LearnerServer::Start(LearnerServerOptions options,
-                                                                    LearnerEndpoint* endpoint, ControlHandler* control,
+                                                                    LearnerEndpoint* endpoint, MonitorHandler* monitor,
                                                                     base::Clock* clock) {
-  auto server = std::make_unique<LearnerServerImpl>(std::move(options), endpoint, control, clock);
+  auto server = std::make_unique<LearnerServerImpl>(std::move(options), endpoint, monitor, clock);
   TROUPE_RETURN_IF_ERROR(server->Listen());
   return std::unique_ptr<LearnerServer>(std::move(server));
 }

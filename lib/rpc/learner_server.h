@@ -29,17 +29,18 @@ struct LearnerServerOptions {
   serving::ActionQueries* queries = nullptr;  ///< answers Query, outlives the server; nullptr: nobody does
 };
 
-/// The learner's front door: the services Rollout, Weights, Control and Query on gRPC's callback API.
+/// The learner's front door: the services Rollout, Weights, Monitor and Query, and gRPC's own health service, on
+/// gRPC's callback API. Nothing here changes the run; ControlServer has what does.
 ///
 /// Made and owned by services/learner, after what it borrows. Starts gRPC's threads, none of its own: Tick is called by
 /// a loop of the owner's. Thread-safe. States: serving -> shut down (Shutdown, or the destructor).
 class LearnerServer {
  public:
-  /// Serving when it returns. Borrows endpoint, control and clock, which outlive it. ALREADY_EXISTS: an address is in
+  /// Serving when it returns. Borrows endpoint, monitor and clock, which outlive it. ALREADY_EXISTS: an address is in
   /// use; FAILED_PRECONDITION: plain text on the network without its flag; INVALID_ARGUMENT, PERMISSION_DENIED: no such
   /// address here.
   static absl::StatusOr<std::unique_ptr<LearnerServer>> Start(LearnerServerOptions options, LearnerEndpoint* endpoint,
-                                                              ControlHandler* control, base::Clock* clock);
+                                                              MonitorHandler* monitor, base::Clock* clock);
   virtual ~LearnerServer() = default;
 
   /// Where to Publish.

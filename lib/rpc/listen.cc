@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/limits.h"
+#include <grpcpp/health_check_service_interface.h>
 
 namespace troupe::rpc {
 namespace {
@@ -68,13 +69,14 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   }
   std::shared_ptr<ExternalAcceptor> grpc_side = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-  listening.peers_ = std::make_unique<PeerBook>();
+  listening.own_peers_ = std::make_unique<PeerBook>();
+  listening.peers_ = options.peers == nullptr ? listening.own_peers_.get() : options.peers;
   RelayOptions relaying;
   relaying.admission = AdmissionLimitsFor(MaxDescriptors());
   relaying.frames.max_message_bytes = kMaxMessageBytes;
   relaying.first_call_timeout = kHandshakeTimeout;
   relaying.clock = &base::Clock::Real();
-  relaying.peers = listening.peers_.get();
+  relaying.peers = listening.peers_;
   relaying.hand_over = [grpc_side](Descriptor socket) { HandOver(*grpc_side, std::move(socket)); };
   TROUPE_ASSIGN_OR_RETURN(listening.relay_, ConnectionRelay::Create(std::move(relaying)));
   AcceptorHooks hooks;
@@ -99,6 +101,7 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
 void ListeningServer::Shutdown(std::chrono::system_clock::time_point deadline) {
   if (acceptor_ != nullptr) acceptor_->StopAccepting();
   if (server_ != nullptr) {
+    if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) health->Shutdown();
     server_->Shutdown(deadline);
     server_->Wait();
     server_.reset();

@@ -21,6 +21,8 @@ struct ListenOptions {
   /// Unix sockets: only the user that this process runs as, and root. Always so at abstract sockets, which no file's
   /// permissions protect.
   bool same_user_only = false;
+  /// Learns who is behind TCP connections; outlives the server. nullptr: nobody else asks.
+  PeerBook* peers = nullptr;
 };
 
 /// A server that listens. Its connections are accepted by a thread of ours, which also passes on
@@ -36,8 +38,6 @@ class ListeningServer {
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool serving() const { return server_ != nullptr; }
-  /// Who is behind its TCP connections; nullptr before it listens.
-  PeerBook* peers() const { return peers_.get(); }
   /// Takes no new connections and calls, waits for those it holds until `deadline`, then cancels them. Blocks until
   /// every call is done. Idempotent; one thread at a time.
   void Shutdown(std::chrono::system_clock::time_point deadline);
@@ -47,7 +47,8 @@ class ListeningServer {
                                                         const std::vector<std::string>& addresses,
                                                         const ListenOptions& options);
   std::vector<std::string> addresses_;
-  std::unique_ptr<PeerBook> peers_;
+  std::unique_ptr<PeerBook> own_peers_;
+  PeerBook* peers_ = nullptr;
   std::unique_ptr<grpc::Server> server_;
   // Behind what they use.
   std::unique_ptr<ConnectionRelay> relay_;

@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "lib/base/clock.h"
-#include "lib/rpc/control_client.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/rpc/monitor_client.h"
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
@@ -94,12 +94,12 @@ class QueryHangTest : public testing::TestWithParam<int> {
 
 TEST_P(QueryHangTest, OnlyQueriesOfThePolicyThatHangsWait) {
   Hang(GetParam(), "hangs");
-  const auto control = *ControlClient::Create(address_, {});
-  EXPECT_EQ(control->Status(kTimeout).status(), absl::OkStatus());
+  const auto monitor = *MonitorClient::Create(address_, {});
+  EXPECT_EQ(monitor->Status(kTimeout).status(), absl::OkStatus());
   EXPECT_EQ(Ask({"native"}, kTimeout), absl::OkStatus());
   EXPECT_EQ(Ask({"answers"}, kTimeout), absl::OkStatus());
   Hang(GetParam(), "hangs_too");
-  EXPECT_EQ(control->Status(kTimeout).status(), absl::OkStatus());
+  EXPECT_EQ(monitor->Status(kTimeout).status(), absl::OkStatus());
   EXPECT_EQ(Ask({"native", "answers"}, kTimeout), absl::OkStatus());
 }
 

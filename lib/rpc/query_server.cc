@@ -12,7 +12,8 @@ absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vecto
   auto server = std::unique_ptr<QueryServer>(new QueryServer(queries));
   grpc::ServerBuilder builder;
   builder.RegisterService(&server->service_);
-  TROUPE_ASSIGN_OR_RETURN(server->listening_, StartListening(builder, addresses, {.security = security}));
+  TROUPE_ASSIGN_OR_RETURN(server->listening_,
+                          StartListening(builder, addresses, {.security = security, .peers = &server->peers_}));
   return server;
 }
 

@@ -31,8 +31,9 @@ class QueryServer {
   void Shutdown(absl::Duration timeout);
 
  private:
-  explicit QueryServer(serving::ActionQueries* queries) : service_(queries) {}
+  explicit QueryServer(serving::ActionQueries* queries) : service_(queries, &peers_) {}
 
+  PeerBook peers_;
   QueryService service_;
   ListeningServer listening_;  ///< last, so that it is gone before what it calls
 };

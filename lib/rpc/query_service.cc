@@ -2,18 +2,25 @@
 
 #include <utility>
 
+#include "lib/rpc/caller.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
 
+serving::ActionQuery QueryOf(const v1::ComputeActionsRequest& request, Caller caller) {
+  serving::ActionQuery query = FromProto(request);
+  query.caller = std::move(caller);
+  return query;
+}
+
 /// One call. It owns itself until gRPC is done with it.
 class QueryReactor final : public grpc::ServerUnaryReactor {
  public:
-  QueryReactor(serving::ActionQueries& queries, const v1::ComputeActionsRequest& request,
+  QueryReactor(serving::ActionQueries& queries, Caller caller, const v1::ComputeActionsRequest& request,
                v1::ComputeActionsReply* reply)
-      : query_(FromProto(request)) {
+      : query_(QueryOf(request, std::move(caller))) {
     // The query lives until it is answered; the call, and with it request and reply, until Finish.
     give_up_ = queries.ComputeActions(query_, [this, reply](absl::StatusOr<serving::ActionAnswer> answer) {
       if (answer.ok()) ToProto(*answer, reply);
@@ -37,7 +44,8 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
 grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerContext* context,
                                                        const v1::ComputeActionsRequest* request,
                                                        v1::ComputeActionsReply* reply) {
-  if (queries_ != nullptr) return new QueryReactor(*queries_, *request, reply);
+  if (queries_ != nullptr)
+    return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), *request, reply);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
   return reactor;

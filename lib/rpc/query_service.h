@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lib/rpc/peer_book.h"
 #include "lib/serving/action_query.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
 
@@ -8,8 +9,8 @@ namespace troupe::rpc {
 /// The Query service: a shell around ActionQueries, which it borrows. Thread-safe.
 class QueryService final : public v1::Query::CallbackService {
  public:
-  /// nullptr: every call is UNIMPLEMENTED.
-  explicit QueryService(serving::ActionQueries* queries) : queries_(queries) {}
+  /// `queries` nullptr: every call is UNIMPLEMENTED. `peers`: the server's.
+  QueryService(serving::ActionQueries* queries, const PeerBook* peers) : queries_(queries), peers_(peers) {}
 
   grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context,
                                            const v1::ComputeActionsRequest* request,
@@ -17,6 +18,7 @@ class QueryService final : public v1::Query::CallbackService {
 
  private:
   serving::ActionQueries* const queries_;
+  const PeerBook* const peers_;
 };
 
 }  // namespace troupe::rpc

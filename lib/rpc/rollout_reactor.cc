@@ -45,9 +45,9 @@ absl::StatusOr<std::vector<uint64_t>> PermitsOf(const v1::Hello& hello) {
 
 }  // namespace
 
-RolloutReactor* RolloutReactor::Start(const RolloutContext* context) {
+RolloutReactor* RolloutReactor::Start(const RolloutContext* context, base::Caller caller) {
   // The constructor is private, so make_shared cannot reach it.
-  std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context));
+  std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context, std::move(caller)));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
   base::HandOver(reactor.get());
@@ -194,7 +194,7 @@ void RolloutReactor::OnReadDone(bool ok) {
   }
   incoming_.Clear();
   if (!status.ok()) {
-    TROUPE_WARN("rollout stream ended status={}", base::LogSafe(status.ToString()));
+    TROUPE_WARN("rollout stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
     End(status);
     return;
   }
@@ -273,6 +273,7 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
   request.first_unacked = hello.first_unacked();
   request.name = base::LogSafe(hello.name(), kMaxNameBytes);
   request.permits = *std::move(permits);
+  request.caller = caller_;
   const absl::StatusOr<LearnerEndpoint::JoinReply> joined = context_->endpoint->Join(request, shared_from_this());
   if (!joined.ok()) {
     const bool draining = absl::IsUnavailable(joined.status());

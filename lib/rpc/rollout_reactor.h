@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "lib/base/caller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/ports.h"
@@ -48,7 +49,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                              public std::enable_shared_from_this<RolloutReactor> {
  public:
   /// Starts reading. The result belongs to gRPC.
-  static RolloutReactor* Start(const RolloutContext* context);
+  static RolloutReactor* Start(const RolloutContext* context, base::Caller caller);
 
   // learner::WorkerPort
   void SendGrant(const sample::Grant& grant) override;
@@ -67,8 +68,8 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void OnDone() override;
 
  private:
-  explicit RolloutReactor(const RolloutContext* context)
-      : context_(context), started_at_(context->clock->SteadyNow()) {}
+  RolloutReactor(const RolloutContext* context, base::Caller caller)
+      : context_(context), caller_(std::move(caller)), started_at_(context->clock->SteadyNow()) {}
 
   /// The status that ends the stream, or OK to read on.
   absl::Status HandleMessage(const grpc::ByteBuffer& bytes);
@@ -82,6 +83,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   bool ending();
 
   const RolloutContext* const context_;
+  const base::Caller caller_;
   const absl::Duration started_at_;
   std::shared_ptr<RolloutReactor> self_;  ///< until OnDone
 

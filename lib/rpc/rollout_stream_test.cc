@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/config/permits.h"
-#include "lib/rpc/control_client.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_server.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
+#include "proto/troupe/v1/query.grpc.pb.h"
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
@@ -373,38 +373,18 @@ TEST_F(RolloutStreamTest, PlainTextOnTheNetworkNeedsItsFlag) {
   EXPECT_TRUE(LearnerServer::Start(options, &endpoint_, &endpoint_, &clock_).ok());
 }
 
-TEST_F(RolloutStreamTest, ControlAnswers) {
-  auto client = ControlClient::Create(address_, {});
-  ASSERT_TRUE(client.ok()) << client.status();
-  const auto status = (*client)->Status(absl::Seconds(10));
-  ASSERT_TRUE(status.ok()) << status.status();
-  EXPECT_EQ(status->run_name(), "fake");
-  EXPECT_EQ(status->protocol().major(), kProtocolMajor);
-  EXPECT_EQ(*(*client)->Checkpoint(absl::Seconds(10)), 456);
-  EXPECT_TRUE((*client)->Drain("deploy\n", absl::Seconds(10)).ok());
-  EXPECT_NE(endpoint_.drain_reason().find("deploy"), std::string::npos);
-  EXPECT_EQ(endpoint_.drain_reason().find('\n'), std::string::npos) << "control characters reach the log";
-}
-
 TEST_F(RolloutStreamTest, CompressedMessagesAreRefusedUnread) {
   // A peer that keeps to no settings of ours. One MiB of zeros would become a GiB in ten steps like this.
-  const auto stub = v1::Control::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Query::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
-  v1::DrainRequest request;
-  request.set_reason(std::string(1 << 20, '\0'));
-  v1::DrainReply reply;
-  EXPECT_EQ(stub->Drain(&context, request, &reply).error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(endpoint_.drain_reason(), "");
+  v1::ComputeActionsRequest request;
+  request.add_policies()->set_obs(std::string(1 << 20, '\0'));
+  v1::ComputeActionsReply reply;
+  const grpc::Status status = stub->ComputeActions(&context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_NE(status.error_message().find("ompression"), std::string::npos) << status.error_message();
   ExpectServes();
-}
-
-TEST_F(RolloutStreamTest, ControlOfNobodySaysWho) {
-  auto client = ControlClient::Create("unix-abstract:troupe-nobody", {});
-  ASSERT_TRUE(client.ok());
-  const auto status = (*client)->Status(absl::Seconds(5));
-  EXPECT_EQ(status.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_NE(status.status().message().find("unix-abstract:troupe-nobody"), std::string::npos);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <grpc/compression.h>
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/support/channel_arguments.h>
 
@@ -48,6 +49,15 @@ void SharedArguments(SetInt set) {
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(kKeepaliveTimeout));
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
+
+/// What all channels have.
+grpc::ChannelArguments ClientArguments() {
+  grpc::ChannelArguments arguments;
+  SharedArguments([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  return arguments;
 }
 
 }  // namespace
@@ -90,10 +100,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& addres
   KeepGrpc();
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
                           MakeChannelCredentials(address, security));
-  grpc::ChannelArguments arguments;
-  SharedArguments([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
-  arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  grpc::ChannelArguments arguments = ClientArguments();
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Our Backoff decides when to try again; gRPC's own must not make it wait longer.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
@@ -103,6 +110,11 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& addres
   // Streams resume by themselves (docs/protocol.md), which gRPC's transparent retries know nothing of.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return grpc::CreateCustomChannel(address.text, credentials, arguments);
+}
+
+std::shared_ptr<grpc::Channel> MakeChannelOn(Descriptor socket) {
+  KeepGrpc();
+  return grpc::CreateCustomInsecureChannelFromFd("socket", socket.Release(), ClientArguments());
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

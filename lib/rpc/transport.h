@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/rpc/address.h"
+#include "lib/rpc/descriptor.h"
 #include <grpcpp/channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
@@ -33,6 +34,8 @@ void ApplyServerSettings(grpc::ServerBuilder& builder);
 /// A channel whose connection is not shared with other channels to the same address: samples, weights and control do
 /// not wait for each other. Does not block; connects with the first call.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security);
+/// A channel over a connected socket. It does not reconnect.
+std::shared_ptr<grpc::Channel> MakeChannelOn(Descriptor socket);
 
 /// gRPC's status as ours: the codes are the same numbers.
 absl::Status FromGrpc(const grpc::Status& status);

@@ -29,9 +29,9 @@ absl::StatusOr<std::vector<policy::PolicySlot>> ReadSlots(const google::protobuf
 
 }  // namespace
 
-WeightReactor* WeightReactor::Start(const WeightContext* context) {
+WeightReactor* WeightReactor::Start(const WeightContext* context, base::Caller caller) {
   // The constructor is private, so make_shared cannot reach it.
-  std::shared_ptr<WeightReactor> reactor(new WeightReactor(context));
+  std::shared_ptr<WeightReactor> reactor(new WeightReactor(context, std::move(caller)));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
   context->bus->Join(reactor);
@@ -104,7 +104,7 @@ void WeightReactor::OnReadDone(bool ok) {
   }
   incoming_.Clear();
   if (!status.ok()) {
-    TROUPE_WARN("weights stream ended status={}", base::LogSafe(status.ToString()));
+    TROUPE_WARN("weights stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
     End(status);
     return;
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
+#include "lib/base/caller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/stream_registry.h"
@@ -34,7 +35,7 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public ServedStream,
                             public std::enable_shared_from_this<WeightReactor> {
  public:
-  static WeightReactor* Start(const WeightContext* context);
+  static WeightReactor* Start(const WeightContext* context, base::Caller caller);
 
   void OnWeights(const PublishedWeightsPtr& weights) override;
   void OnVersion(policy::WeightVersion version) override;
@@ -47,7 +48,8 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void OnDone() override;
 
  private:
-  explicit WeightReactor(const WeightContext* context) : context_(context), started_at_(context->clock->SteadyNow()) {}
+  WeightReactor(const WeightContext* context, base::Caller caller)
+      : context_(context), caller_(std::move(caller)), started_at_(context->clock->SteadyNow()) {}
   absl::Status HandleRequest(const grpc::ByteBuffer& bytes);
   absl::StatusOr<WeightBus::Known> Subscribe(const v1::SubscribeRequest& request);
   void TakeLocked(const PublishedWeightsPtr& weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -55,6 +57,7 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void Pump();
 
   const WeightContext* const context_;
+  const base::Caller caller_;
   const absl::Duration started_at_;
   std::shared_ptr<WeightReactor> self_;  ///< until OnDone
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/caller.h"
 #include "lib/policy/ids.h"
 #include "lib/space/space.h"
 #include "lib/tensor/dtype.h"
@@ -32,6 +33,7 @@ struct QueryRows {
 struct ActionQuery {
   std::vector<QueryRows> policies;
   bool deterministic = false;  ///< the distribution's mode instead of a sample
+  base::Caller caller = {};    ///< who asks
 };
 
 /// What one policy does. Plain value.

@@ -15,8 +15,6 @@
 
 namespace troupe::storage {
 
-/// File of a run folder: where its learner listens, an address a line. One that was killed leaves it behind.
-inline constexpr char kAddressFile[] = "address";
 /// File of a run that began in the place of one that MoveRunAside moved away: where that lies.
 inline constexpr char kStartedOverFile[] = "started_over";
 
@@ -35,9 +33,10 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
 
 /// One run's folder, held exclusively by one learner at a time:
-///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address (while it serves),
-///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it trains),
-///   had_checkpoint (there before the first one is), started_over (of a run in the place of one that was moved away).
+///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address and control/ (while
+///   it trains), checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it
+///   trains), had_checkpoint (there before the first one is), started_over (of a run in the place of one that was moved
+///   away).
 /// In checkpoints/ lie besides, for a moment or after a crash:
 ///   .unfinished-N  is being written; used where a crash left nothing else that is whole, else removed;
 ///   .replaced-N    the older of two of N env steps; put back unless the newer one is in place, removed when that is

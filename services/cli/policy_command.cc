@@ -12,6 +12,8 @@
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/control_client.h"
+#include "lib/rpc/monitor_client.h"
+#include "lib/rpc/monitor_view.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
@@ -25,6 +27,7 @@ using policy::PolicyId;
 
 /// Whom every one of these commands speaks to.
 struct ControlFlags {
+  std::string command;  ///< "policy add"
   std::string target;
   std::string directory = "runs";
   double timeout_s = 60;
@@ -43,20 +46,26 @@ struct NewPolicyFlags {
   bool replace = false;
 };
 
-absl::StatusOr<std::unique_ptr<rpc::ControlClient>> Connect(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string address, FindLearnerAddress(flags.target, flags.directory));
+/// The policies as the learner tells of them.
+struct Policies {
+  v1::PoliciesReply listing;
+  std::string json;  ///< the whole table; empty where only the listing is told: at an address
+};
+
+absl::StatusOr<Policies> Ask(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  return rpc::ControlClient::Create(address, security);
-}
-
-absl::StatusOr<policy::PolicyTablePtr> Table(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, Connect(flags));
-  return client->Policies(absl::Seconds(flags.timeout_s));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
+  TROUPE_ASSIGN_OR_RETURN(v1::PoliciesReply reply, client->Policies(absl::Seconds(flags.timeout_s)));
+  if (reply.table_json().empty()) return Policies{std::move(reply), ""};
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(reply.table_json()));
+  return Policies{rpc::ListPolicies(*table, /*whole=*/true), std::move(*reply.mutable_table_json())};
 }
 
 absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange& change) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, Connect(flags));
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, flags.command));
   TROUPE_ASSIGN_OR_RETURN(const int64_t revision, client->ChangePolicies(change, absl::Seconds(flags.timeout_s)));
   if (flags.json) {
     PrintJson({{"revision", revision}});
@@ -66,51 +75,72 @@ absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange
   return 0;
 }
 
-const char* PartOf(const policy::PolicyTable& table, policy::PolicySlot slot) {
-  const policy::PolicyEntry& entry = *table.Find(slot);
-  if (entry.replaced) return "replaced, its episodes end";
-  if (!entry.active()) return "removed, its episodes end";
-  return table.IsMapped(slot) ? "plays" : "idle";
+const char* PartOf(const v1::PolicyListing& policy) {
+  if (policy.replaced()) return "replaced, its episodes end";
+  if (policy.removed() != 0) return "removed, its episodes end";
+  return policy.plays() ? "plays" : "idle";
+}
+
+/// What `policy ls --json` says of a listing, with the keys that the whole table has, too.
+nlohmann::ordered_json ToJson(const v1::PoliciesReply& listing) {
+  nlohmann::ordered_json policies = nlohmann::ordered_json::array();
+  for (const v1::PolicyListing& policy : listing.policies()) {
+    policies.push_back({{"slot", policy.slot()},
+                        {"id", policy.policy_id()},
+                        {"since", policy.since()},
+                        {"removed", policy.removed()},
+                        {"replaced", policy.replaced()},
+                        {"trains", policy.trains()},
+                        {"class", policy.policy_class()}});
+  }
+  nlohmann::ordered_json mapping = nlohmann::ordered_json::array();
+  for (const v1::MappingListing& rule : listing.mapping()) {
+    nlohmann::ordered_json choices = nlohmann::ordered_json::array();
+    for (const v1::PolicyWeight& weighted : rule.policies()) {
+      choices.push_back({{"policy", weighted.policy_id()}, {"weight", weighted.weight()}});
+    }
+    mapping.push_back({{"agents", rule.agent_glob()}, {"policies", std::move(choices)}});
+    if (!rule.function().empty()) mapping.back()["function"] = rule.function();
+  }
+  const std::vector<std::string> agents(listing.agent_ids().begin(), listing.agent_ids().end());
+  return {{"revision", listing.revision()}, {"agents", agents}, {"policies", policies}, {"mapping", mapping}};
 }
 
 absl::StatusOr<int> List(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
+  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Ask(flags));
   if (flags.json) {
-    PrintJson(nlohmann::ordered_json::parse(policy::ToJson(*table)));
+    PrintJson(policies.json.empty() ? ToJson(policies.listing) : nlohmann::ordered_json::parse(policies.json));
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {{"policy", "class", "trains", "part", "since revision"}};
-  for (size_t i = 0; i < table->num_slots(); ++i) {
-    const policy::PolicySlot slot(static_cast<int32_t>(i));
-    const policy::PolicyEntry* entry = table->Find(slot);
-    if (entry == nullptr) continue;
-    rows.push_back({entry->spec.id.value(), entry->spec.policy_class.ToString(), entry->trains ? "yes" : "no",
-                    PartOf(*table, slot), absl::StrCat(entry->since)});
+  for (const v1::PolicyListing& policy : policies.listing.policies()) {
+    rows.push_back({policy.policy_id(), policy.policy_class(), policy.trains() ? "yes" : "no", PartOf(policy),
+                    absl::StrCat(policy.since())});
   }
   PrintTable(rows);
   return 0;
 }
 
 absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
+  TROUPE_ASSIGN_OR_RETURN(const Policies told, Ask(flags));
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::vector<std::vector<std::string>> rows = {{"agents", "policies"}};
-  for (const policy::MappingRule& rule : table->rules()) {
+  for (const v1::MappingListing& rule : told.listing.mapping()) {
     std::vector<std::string> choices;
     nlohmann::ordered_json weights = nlohmann::ordered_json::object();
-    for (const policy::WeightedPolicy& weighted : rule.policies) {
-      choices.push_back(rule.policies.size() == 1 ? weighted.policy.value()
-                                                  : absl::StrCat(weighted.policy.value(), ": ", weighted.weight));
-      weights[weighted.policy.value()] = weighted.weight;
+    for (const v1::PolicyWeight& weighted : rule.policies()) {
+      choices.push_back(rule.policies_size() == 1 ? weighted.policy_id()
+                                                  : absl::StrCat(weighted.policy_id(), ": ", weighted.weight()));
+      weights[weighted.policy_id()] = weighted.weight();
     }
     const std::string policies = absl::StrJoin(choices, ", ");
-    if (rule.function.empty()) {
-      rows.push_back({rule.agent_glob, policies});
-      json[rule.agent_glob] = std::move(weights);
+    if (rule.function().empty()) {
+      rows.push_back({rule.agent_glob(), policies});
+      json[rule.agent_glob()] = std::move(weights);
     } else {
       rows.push_back(
-          {rule.agent_glob, absl::StrCat("function ", rule.function, policies.empty() ? "" : " of ", policies)});
-      json[rule.agent_glob] = {{"function", rule.function}, {"policies", std::move(weights)}};
+          {rule.agent_glob(), absl::StrCat("function ", rule.function(), policies.empty() ? "" : " of ", policies)});
+      json[rule.agent_glob()] = {{"function", rule.function()}, {"policies", std::move(weights)}};
     }
   }
   if (flags.json) {
@@ -122,9 +152,11 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
 }
 
 absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yaml) {
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, Table(flags));
-  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules,
-                          config::ParsePolicyMapping(yaml, "MAPPING", table->agent_ids()));
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_RETURN_IF_ERROR(OpenControl(target, flags.command).status());  // before an error of a run that cannot be asked
+  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Ask(flags));
+  const std::vector<std::string> agents(policies.listing.agent_ids().begin(), policies.listing.agent_ids().end());
+  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules, config::ParsePolicyMapping(yaml, "MAPPING", agents));
   return Change(flags, policy::SetMapping{std::move(rules)});
 }
 
@@ -156,12 +188,11 @@ std::vector<PolicyId> Ids(const std::vector<std::string>& texts) {
 
 /// A subcommand and the flags that all of them share.
 CLI::App* AddControl(CLI::App* parent, const std::string& name, const std::string& what,
-                     const std::shared_ptr<ControlFlags>& flags, const std::string& json) {
+                     const std::shared_ptr<ControlFlags>& flags, const std::string& json,
+                     const std::string& target = "run folder, or a run's name") {
+  flags->command = absl::StrCat(parent->get_name(), " ", name);
   CLI::App* command = parent->add_subcommand(name, what);
-  command
-      ->add_option("target", flags->target,
-                   "the learner's address (unix:PATH or HOST:PORT), a run folder, or a run's name")
-      ->required();
+  command->add_option("target", flags->target, target)->required();
   command->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
   command->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()
@@ -172,6 +203,7 @@ CLI::App* AddControl(CLI::App* parent, const std::string& name, const std::strin
   return command;
 }
 
+constexpr char kAnyTarget[] = "the learner's address (unix:PATH or HOST:PORT), a run folder, or a run's name";
 constexpr char kRevisionJson[] = "one line: {\"revision\"}";
 
 void AddFrozenFlag(CLI::App* command, const std::shared_ptr<NewPolicyFlags>& policy) {
@@ -180,8 +212,9 @@ void AddFrozenFlag(CLI::App* command, const std::shared_ptr<NewPolicyFlags>& pol
 
 void AddLs(CLI::App* parent, Action* action) {
   const auto flags = std::make_shared<ControlFlags>();
-  CLI::App* ls = AddControl(parent, "ls", "The policies of a run.", flags,
-                            "one line: {\"revision\", \"agents\", \"policies\", \"mapping\"} (docs/cli.md)");
+  CLI::App* ls =
+      AddControl(parent, "ls", "The policies of a run.", flags,
+                 "one line: {\"revision\", \"agents\", \"policies\", \"mapping\"} (docs/cli.md)", kAnyTarget);
   ls->footer("Example: troupe policy ls runs/my_run");
   ls->callback([=] { *action = [=] { return List(*flags); }; });
 }
@@ -284,7 +317,7 @@ void AddMappingCommand(CLI::App& app, Action* action) {
 
   const auto show_flags = std::make_shared<ControlFlags>();
   CLI::App* show = AddControl(mapping, "show", "Which policies the agents play.", show_flags,
-                              "one line: {GLOB: {POLICY: WEIGHT, ...}, ...} (docs/cli.md)");
+                              "one line: {GLOB: {POLICY: WEIGHT, ...}, ...} (docs/cli.md)", kAnyTarget);
   show->footer("Example: troupe mapping show runs/my_run");
   show->callback([=] { *action = [=] { return ShowMapping(*show_flags); }; });
 

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/control_client.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/monitor_client.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
@@ -141,27 +141,31 @@ void Print(const v1::StatusReply& reply) {
   PrintTable(table);
 }
 
-absl::StatusOr<v1::StatusReply> Ask(const StatusFlags& flags, const std::string& address) {
+absl::StatusOr<v1::StatusReply> Ask(const StatusFlags& flags, const LearnerTarget& target) {
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client,
-                          rpc::ControlClient::Create(address, security));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
   return client->Status(absl::Seconds(flags.timeout_s));
 }
 
-/// What the folder says of a run that nobody trains now: its last line of progress.
-absl::StatusOr<int> ShowStopped(const StatusFlags& flags, const std::string& folder) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string line, LastProgressLine(folder));
+/// What the folder says of a run whose learner does not answer: its last line of progress.
+absl::StatusOr<int> ShowFolder(const StatusFlags& flags, const LearnerTarget& learner) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string line, LastProgressLine(learner.folder));
   const Json last = Json::parse(line, nullptr, false);
-  if (!last.is_object())
-    return absl::DataLossError(absl::StrCat("the last line of progress.jsonl in \"", folder, "\" is no JSON object"));
+  if (!last.is_object()) {
+    return absl::DataLossError(
+        absl::StrCat("the last line of progress.jsonl in \"", learner.folder, "\" is no JSON object"));
+  }
   if (flags.json) {
-    Json reply = {{"running", false}};
+    Json reply = {{"running", learner.elsewhere() ? Json() : Json(false)}};
     reply.update(last);
     PrintJson(reply);
     return 0;
   }
-  std::printf("run %s: not running\n", folder.c_str());
+  const std::string state = learner.elsewhere()
+                                ? absl::StrCat("its learner was started on ", learner.host, ", no answer from here")
+                                : "not running";
+  std::printf("run %s: %s\n", learner.folder.c_str(), state.c_str());
   for (const char* key : {"env_steps", "agent_steps", "updates", "wall_clock_s", "return_sum", "return_mean"}) {
     if (last.contains(key)) std::printf("%-14s %s\n", key, last[key].dump().c_str());
   }
@@ -169,19 +173,17 @@ absl::StatusOr<int> ShowStopped(const StatusFlags& flags, const std::string& fol
 }
 
 absl::StatusOr<int> Status(const StatusFlags& flags) {
-  LearnerTarget learner{flags.learner, ""};
+  LearnerTarget learner{.address = flags.learner};
   if (learner.address.empty()) {
     if (flags.target.empty()) return absl::InvalidArgumentError("needs an address (unix:PATH or HOST:PORT) or a run");
     TROUPE_ASSIGN_OR_RETURN(learner, FindLearner(flags.target, flags.directory));
-    if (learner.address.empty()) return ShowStopped(flags, learner.folder);
+    if (learner.address.empty() && learner.control.empty()) return ShowFolder(flags, learner);
   }
-  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, learner.address);
+  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, learner);
   if (!reply.ok()) {
     // A learner that was killed leaves its address behind.
-    if (!learner.folder.empty() && reply.status().code() == absl::StatusCode::kUnavailable) {
-      return ShowStopped(flags, learner.folder);
-    }
-    return reply.status();
+    const bool nobody = absl::IsUnavailable(reply.status()) && !learner.folder.empty();
+    return nobody ? ShowFolder(flags, learner) : reply.status();
   }
   if (flags.json) {
     PrintJson(ToJson(*reply));

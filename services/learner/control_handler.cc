@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/rpc/convert.h"
 #include "troupe_version.h"
 
@@ -17,7 +18,7 @@ absl::Status PoliciesStay() { return absl::UnavailableError("the learner is endi
 
 }  // namespace
 
-v1::StatusReply ControlHandler::GetStatus() {
+v1::StatusReply ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   v1::StatusReply reply = binding_->Status();
   reply.set_build_version(TROUPE_VERSION);
   reply.set_run_name(run_name_);
@@ -33,7 +34,8 @@ v1::StatusReply ControlHandler::GetStatus() {
   return reply;
 }
 
-void ControlHandler::RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) {
+void ControlHandler::RequestCheckpoint(const base::Caller& /*caller*/,
+                                       std::function<void(absl::StatusOr<int64_t>)> done) {
   {
     base::MutexLock lock(&mutex_);
     if (!refuses_) {
@@ -44,12 +46,17 @@ void ControlHandler::RequestCheckpoint(std::function<void(absl::StatusOr<int64_t
   done(Ending());
 }
 
+void ControlHandler::RequestDrain(const base::Caller& caller, const std::string& reason) {
+  TROUPE_INFO("drain asked for by=\"{}\" reason=\"{}\"", caller.ToString(), reason);
+  learner_->RequestDrain(reason);
+}
+
 std::vector<CheckpointLoop::Done> ControlHandler::TakeCheckpointRequests() {
   base::MutexLock lock(&mutex_);
   return std::exchange(requests_, {});
 }
 
-void ControlHandler::ChangePolicies(policy::PolicyChange change, ChangeDone done) {
+void ControlHandler::ChangePolicies(const base::Caller& /*caller*/, policy::PolicyChange change, ChangeDone done) {
   absl::Status refused = PoliciesStay();
   {
     base::MutexLock lock(&mutex_);

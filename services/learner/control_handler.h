@@ -17,10 +17,10 @@
 
 namespace troupe::services {
 
-/// Answers Control: status and policies at once, drains by the learner, checkpoints and changes of the policies by
-/// collecting the requests until the update thread has time for them. Made by LearnerProcess; what it borrows outlives
-/// it. Thread-safe; never blocks.
-class ControlHandler final : public rpc::ControlHandler {
+/// Answers Monitor and Control: status and policies at once, drains by the learner, checkpoints and changes of the
+/// policies by collecting the requests until the update thread has time for them. Made by LearnerProcess; what it
+/// borrows outlives it. Thread-safe; never blocks.
+class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHandler {
  public:
   using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;
   /// Changes that wait; another is refused with RESOURCE_EXHAUSTED.
@@ -33,12 +33,12 @@ class ControlHandler final : public rpc::ControlHandler {
   ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, std::string run_name)
       : learner_(learner), binding_(binding), run_name_(std::move(run_name)) {}
 
-  v1::StatusReply GetStatus() override;
-  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override;
-  void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
+  v1::StatusReply GetStatus(const base::Caller& caller) override;
+  void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override;
+  void RequestDrain(const base::Caller& caller, const std::string& reason) override;
 
-  policy::PolicyTablePtr Policies() override { return learner_->Policies(); }
-  void ChangePolicies(policy::PolicyChange change, ChangeDone done) override;
+  policy::PolicyTablePtr Policies(const base::Caller& /*caller*/) override { return learner_->Policies(); }
+  void ChangePolicies(const base::Caller& caller, policy::PolicyChange change, ChangeDone done) override;
 
   /// Checkpoints asked for since the last call, to be served between two updates.
   std::vector<CheckpointLoop::Done> TakeCheckpointRequests();

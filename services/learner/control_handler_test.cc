@@ -30,7 +30,7 @@ class ControlHandlerTest : public testing::Test {
     control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), "run");
   }
   void Ask() {
-    control_->ChangePolicies(policy::RemovePolicy{policy::PolicyId("x")},
+    control_->ChangePolicies({}, policy::RemovePolicy{policy::PolicyId("x")},
                              [this](absl::StatusOr<int64_t> answer) { answers_.push_back(answer.status()); });
   }
 
@@ -64,11 +64,11 @@ TEST_F(ControlHandlerTest, AtTheEndWhoeverWaitsOrComesIsRefused) {
 }
 
 TEST_F(ControlHandlerTest, StatusShowsThePoliciesThatThereAre) {
-  const v1::StatusReply status = control_->GetStatus();
+  const v1::StatusReply status = control_->GetStatus({});
   ASSERT_EQ(status.policies_size(), 1);
   EXPECT_EQ(status.policies(0).policy_id(), "shared");
   EXPECT_TRUE(status.policies(0).trains());
-  EXPECT_EQ(control_->Policies(), learner_->Policies());
+  EXPECT_EQ(control_->Policies({}), learner_->Policies());
 }
 
 }  // namespace

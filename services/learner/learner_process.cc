@@ -21,10 +21,12 @@
 #include "lib/config/permits.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/learner/learner.h"
+#include "lib/rpc/control_server.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
 #include "lib/serving/query_engine.h"
 #include "lib/storage/file_system.h"
+#include "lib/storage/run_address.h"
 #include "lib/training/device.h"
 #include "lib/training/make_ppo_trainer.h"
 #include "services/common/evaluation.h"
@@ -114,6 +116,7 @@ class Process {
   absl::Status MakeTrainer();
   absl::Status MakeLearner();
   absl::Status Serve(const LearnerFlags& flags);
+  absl::Status OpenAddresses(const LearnerFlags& flags);
   /// Makes what evaluates anew if the policies have changed.
   absl::Status MakeEvaluation();
   absl::StatusOr<rollout::EvaluationResult> Evaluate();
@@ -130,6 +133,7 @@ class Process {
   absl::Status Fail(const learner::StepOutcome& outcome);
   /// Stays for workers that come late for up to `linger`; a signal ends that.
   void TakeDown(absl::Duration linger = absl::ZeroDuration());
+  void CloseControlSocket();
   int64_t env_steps() const { return reporter_->last() ? reporter_->last()->env_steps : resumed_env_steps(); }
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
 
@@ -149,6 +153,7 @@ class Process {
   std::unique_ptr<rpc::LearnerBinding> binding_;
   std::unique_ptr<ControlHandler> control_;
   std::unique_ptr<rpc::LearnerServer> server_;
+  std::unique_ptr<rpc::ControlServer> control_server_;
   std::shared_ptr<LocalSampler> sampler_;
   const env::EnvRegistry* registry_ = nullptr;
   std::optional<rollout::RolloutConfig> rollout_config_;
@@ -229,7 +234,17 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   linger_ = absl::Seconds(flags.linger_s);
   binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
   control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), setup_.name);
-  if (flags.listen.empty()) return absl::OkStatus();
+  if (!flags.listen.empty()) TROUPE_RETURN_IF_ERROR(OpenAddresses(flags));
+  TROUPE_ASSIGN_OR_RETURN(control_server_,
+                          rpc::ControlServer::Start(setup_.folder->directory(), control_.get(), control_.get()));
+  // `troupe status RUN` and `troupe policy … RUN` find us by it.
+  const storage::RunAddress address = {server_ == nullptr ? std::vector<std::string>() : server_->addresses(),
+                                       control_server_->place(), storage::HostName()};
+  return storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path(storage::kAddressFile),
+                              storage::ToText(address));
+}
+
+absl::Status Process::OpenAddresses(const LearnerFlags& flags) {
   rpc::LearnerServerOptions options;
   options.addresses = flags.listen;
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
@@ -248,9 +263,7 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(
       server_, rpc::LearnerServer::Start(std::move(options), binding_.get(), control_.get(), &base::Clock::Real()));
   publishers_.Add(&server_->weights());
-  // `troupe status RUN` finds us by it.
-  return storage::ReplaceFile(storage::FileSystem::Posix(), setup_.folder->Path(storage::kAddressFile),
-                              absl::StrJoin(server_->addresses(), "\n") + "\n");
+  return absl::OkStatus();
 }
 
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
@@ -469,14 +482,21 @@ void Process::TakeDown(absl::Duration linger) {
       never.WaitFor(&mutex, absl::Milliseconds(10));
     }
     server_->Shutdown(kShutdownTimeout);
-    const absl::Status removed = storage::FileSystem::Posix().RemoveTree(setup_.folder->Path(storage::kAddressFile));
-    if (!removed.ok()) TROUPE_WARN("file not removed error=\"{}\"", std::string(removed.message()));
   }
+  CloseControlSocket();
   ticker_.reset();
   server_.reset();
   checkpoints_.Stop();
   if (checkpoint_thread_.joinable()) checkpoint_thread_.join();
   policy_map_cache_.Remove();
+}
+
+void Process::CloseControlSocket() {
+  if (control_server_ == nullptr) return;
+  control_->RefuseAll();  // or a call that waits for the update thread would hold it up for ever
+  control_server_.reset();
+  const absl::Status removed = storage::FileSystem::Posix().RemoveTree(setup_.folder->Path(storage::kAddressFile));
+  if (!removed.ok()) TROUPE_WARN("file not removed error=\"{}\"", std::string(removed.message()));
 }
 
 }  // namespace

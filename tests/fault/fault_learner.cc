@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t kUpdatesPerCheckpoint = 5;
 
-class FaultLearner final : private rpc::ControlHandler, private learner::WeightPublisher {
+class FaultLearner final : private rpc::MonitorHandler, private learner::WeightPublisher {
  public:
   absl::Status Run(const std::string& config_path, const std::string& directory, const std::string& address) {
     env::EnvRegistry registry;
@@ -103,15 +103,8 @@ class FaultLearner final : private rpc::ControlHandler, private learner::WeightP
     return folder_->Save(snapshot.state, snapshot.is_best);
   }
 
-  v1::StatusReply GetStatus() override { return binding_->Status(); }
-  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::FailedPreconditionError("checkpoints come by themselves here"));
-  }
-  void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
-  policy::PolicyTablePtr Policies() override { return learner_->Policies(); }
-  void ChangePolicies(policy::PolicyChange /*change*/, std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::FailedPreconditionError("the policies stay as they are here"));
-  }
+  v1::StatusReply GetStatus(const base::Caller&) override { return binding_->Status(); }
+  policy::PolicyTablePtr Policies(const base::Caller&) override { return learner_->Policies(); }
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));
   }

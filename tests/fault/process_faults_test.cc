@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/control_client.h"
+#include "lib/rpc/monitor_client.h"
 #include "tests/fault/process.h"
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class ProcessFaultsTest : public testing::Test {
                                                  "num_envs_per_worker: 8\n"
                                                  "learner: {worker_timeout_s: 3}\n"
                                                  "stop: {env_steps: 1000000000}\n";
-    control_ = *rpc::ControlClient::Create(address_, {});
+    monitor_ = *rpc::MonitorClient::Create(address_, {});
   }
   ~ProcessFaultsTest() override {
     workers_.clear();
@@ -55,7 +55,7 @@ class ProcessFaultsTest : public testing::Test {
     return *workers_.emplace_back(std::make_unique<Process>(std::vector<std::string>{TROUPE_FAULT_WORKER, address_}));
   }
   v1::StatusReply Status() {
-    const auto reply = control_->Status(absl::Seconds(5));
+    const auto reply = monitor_->Status(absl::Seconds(5));
     return reply.ok() ? *reply : v1::StatusReply();
   }
   /// The first status for which `condition` holds.
@@ -96,7 +96,7 @@ class ProcessFaultsTest : public testing::Test {
 
   std::filesystem::path directory_;
   std::string address_;
-  std::unique_ptr<rpc::ControlClient> control_;
+  std::unique_ptr<rpc::MonitorClient> monitor_;
   std::unique_ptr<Process> learner_;
   std::vector<std::unique_ptr<Process>> workers_;
 };

@@ -20,7 +20,7 @@
 namespace troupe::integration {
 
 /// A learner with a fake trainer behind a real server on a socket of its own. Stepped by the test's thread.
-class ServedLearner final : private rpc::ControlHandler, private learner::WeightPublisher {
+class ServedLearner final : private rpc::MonitorHandler, private learner::WeightPublisher {
  public:
   ServedLearner(learner::LearnerConfig config, std::string address)
       : address_(std::move(address)), trainer_(config.schema.policies) {
@@ -56,15 +56,8 @@ class ServedLearner final : private rpc::ControlHandler, private learner::Weight
   const std::string& address() const { return address_; }
 
  private:
-  v1::StatusReply GetStatus() override { return binding_->Status(); }
-  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::FailedPreconditionError("no checkpoints here"));
-  }
-  void RequestDrain(const std::string& reason) override { learner_->RequestDrain(reason); }
-  policy::PolicyTablePtr Policies() override { return learner_->Policies(); }
-  void ChangePolicies(policy::PolicyChange /*change*/, std::function<void(absl::StatusOr<int64_t>)> done) override {
-    done(absl::FailedPreconditionError("the policies stay as they are here"));
-  }
+  v1::StatusReply GetStatus(const base::Caller&) override { return binding_->Status(); }
+  policy::PolicyTablePtr Policies(const base::Caller&) override { return learner_->Policies(); }
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));
   }

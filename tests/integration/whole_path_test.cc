@@ -9,7 +9,7 @@
 #include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
 #include "lib/rollout/rollout_worker.h"
-#include "lib/rpc/control_client.h"
+#include "lib/rpc/monitor_client.h"
 #include "lib/rpc/worker_client.h"
 #include "services/common/rollout_setup.h"
 #include "tests/integration/learner_fixture.h"
@@ -95,8 +95,8 @@ class WholePathTest : public testing::Test {
     const std::vector<float> parameters = learner.trainer().ExportState(policy::PolicySlot(0))->parameters;
 
     // As people see it from outside.
-    const auto control = rpc::ControlClient::Create(learner.address(), {});
-    const auto reply = (*control)->Status(absl::Seconds(10));
+    const auto monitor = rpc::MonitorClient::Create(learner.address(), {});
+    const auto reply = (*monitor)->Status(absl::Seconds(10));
     EXPECT_TRUE(reply.ok()) << reply.status();
     EXPECT_EQ(reply->updates(), updates);
     // Complete episodes may go beyond.
@@ -109,7 +109,7 @@ class WholePathTest : public testing::Test {
     for (const v1::WorkerStatus& worker : reply->workers()) envs += worker.num_envs();
     EXPECT_EQ(envs, run.learner.num_envs);
 
-    EXPECT_TRUE((*control)->Drain("test", absl::Seconds(10)).ok());
+    learner.learner().RequestDrain("test");
     int64_t accepted = 0;
     for (const auto& worker : workers) {
       EXPECT_TRUE(worker->Finish().ok()) << worker->Finish();

@@ -18,7 +18,7 @@ namespace troupe::rpc {
 
 /// A learner for tests of the streams: takes every worker, writes down what arrives, and acknowledges when told to.
 /// Thread-safe.
-class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
+class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public MonitorHandler {
  public:
   struct Arrival {
     learner::WorkerTicket ticket;
@@ -99,27 +99,45 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
     return Arrived({ticket, sequence, nullptr, why}, sample::Disposition::kInvalid, port);
   }
 
-  v1::StatusReply GetStatus() override {
-    v1::StatusReply reply;
-    reply.set_run_name("fake");
-    reply.set_env_steps(123);
-    return reply;
-  }
-  void RequestCheckpoint(std::function<void(absl::StatusOr<int64_t>)> done) override { done(456); }
-  void RequestDrain(const std::string& reason) override {
+  v1::StatusReply GetStatus(const base::Caller& caller) override {
     base::MutexLock lock(&mutex_);
+    callers_.push_back(caller);
+    return status_;
+  }
+  void SetStatus(v1::StatusReply status) {
+    base::MutexLock lock(&mutex_);
+    status_ = std::move(status);
+  }
+  /// Who asked the Monitor or Control, in order.
+  std::vector<base::Caller> callers() const {
+    base::MutexLock lock(&mutex_);
+    return callers_;
+  }
+  void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override {
+    {
+      base::MutexLock lock(&mutex_);
+      callers_.push_back(caller);
+    }
+    done(456);
+  }
+  void RequestDrain(const base::Caller& caller, const std::string& reason) override {
+    base::MutexLock lock(&mutex_);
+    callers_.push_back(caller);
     drain_reason_ = reason;
   }
 
-  policy::PolicyTablePtr Policies() override {
+  policy::PolicyTablePtr Policies(const base::Caller& caller) override {
     base::MutexLock lock(&mutex_);
+    callers_.push_back(caller);
     return policies_;
   }
   /// Answers with what SetChangeResult said, 1 before.
-  void ChangePolicies(policy::PolicyChange change, std::function<void(absl::StatusOr<int64_t>)> done) override {
+  void ChangePolicies(const base::Caller& caller, policy::PolicyChange change,
+                      std::function<void(absl::StatusOr<int64_t>)> done) override {
     absl::StatusOr<int64_t> result;
     {
       base::MutexLock lock(&mutex_);
+      callers_.push_back(caller);
       changes_.push_back(std::move(change));
       result = change_result_;
     }
@@ -174,6 +192,12 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
   }
 
  private:
+  static v1::StatusReply FakeStatus() {
+    v1::StatusReply reply;
+    reply.set_run_name("fake");
+    reply.set_env_steps(123);
+    return reply;
+  }
   absl::Status Arrived(Arrival arrival, sample::Disposition disposition, learner::WorkerPort& port) {
     const sample::FragmentAck ack{arrival.sequence, arrival.sequence, disposition, std::string(arrival.why.message())};
     {
@@ -199,6 +223,8 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler {
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
+  v1::StatusReply status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
+  std::vector<base::Caller> callers_ ABSL_GUARDED_BY(mutex_);
   std::string drain_reason_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);
   std::vector<policy::PolicyChange> changes_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,36 @@
+#include "lib/rpc/monitor_client.h"
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/address.h"
+#include "lib/rpc/control_socket.h"
+#include "lib/rpc/unary_call.h"
+
+namespace troupe::rpc {
+
+absl::StatusOr<std::unique_ptr<MonitorClient>> MonitorClient::Create(const std::string& address,
+                                                                     const TransportSecurity& security) {
+  TROUPE_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  TROUPE_RETURN_IF_ERROR(CheckTransportPolicy(parsed, security));
+  return std::unique_ptr<MonitorClient>(new MonitorClient(
+      absl::StrCat("learner at ", parsed.text), [parsed, security] { return MakeChannel(parsed, security); }));
+}
+
+std::unique_ptr<MonitorClient> MonitorClient::AtControlSocket(const std::string& path) {
+  return std::unique_ptr<MonitorClient>(
+      new MonitorClient(absl::StrCat("learner at ", path), [path] { return DialControl(path); }));
+}
+
+absl::StatusOr<v1::StatusReply> MonitorClient::Status(absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
+  const std::unique_ptr<v1::Monitor::Stub> stub = v1::Monitor::NewStub(channel);
+  return CallUnary(&v1::Monitor::Stub::Status, *stub, v1::StatusRequest(), timeout, learner_);
+}
+
+absl::StatusOr<v1::PoliciesReply> MonitorClient::Policies(absl::Duration timeout) {
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
+  const std::unique_ptr<v1::Monitor::Stub> stub = v1::Monitor::NewStub(channel);
+  return CallUnary(&v1::Monitor::Stub::Policies, *stub, v1::PoliciesRequest(), timeout, learner_);
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lib/rpc/caller.h"
+#include "lib/rpc/learner_endpoint.h"
+#include "proto/troupe/v1/monitor.grpc.pb.h"
+
+namespace troupe::rpc {
+
+/// The Monitor service at one door: a shell around MonitorHandler, which it borrows. At an address it withholds what is
+/// not for everybody, whatever the handler says. Thread-safe.
+class MonitorService final : public v1::Monitor::CallbackService {
+ public:
+  /// `peers`: the server's, nullptr at the control socket.
+  MonitorService(MonitorHandler* handler, Door door, const PeerBook* peers)
+      : handler_(handler), door_(door), peers_(peers) {}
+
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
+  grpc::ServerUnaryReactor* Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest* request,
+                                     v1::PoliciesReply* reply) override;
+
+ private:
+  MonitorHandler* const handler_;
+  const Door door_;
+  const PeerBook* const peers_;
+};
+
+}  // namespace troupe::rpc

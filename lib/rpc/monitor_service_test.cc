@@ -1,0 +1,144 @@
+// What every address of a learner serves, and what it does not.
+
+#include "lib/rpc/monitor_service.h"
+
+#include <unistd.h>
+
+#include <future>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
+#include "lib/rpc/learner_server.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/monitor_client.h"
+#include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/sample/testing/batch_maker.h"
+#include "proto/troupe/v1/control.pb.h"
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+constexpr char kCanary[] = "canary-4711";
+
+/// A fake learner at a TCP port and at a Unix socket.
+class MonitorServiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    LearnerServerOptions options;
+    options.addresses = {"127.0.0.1:0", absl::StrCat("unix-abstract:troupe-monitor-", getpid(), "-",
+                                                     testing::UnitTest::GetInstance()->current_test_info()->name())};
+    options.schema = sample::SimpleSchema();
+    auto server = LearnerServer::Start(std::move(options), &endpoint_, &endpoint_, &clock_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  static absl::StatusOr<std::string> Call(const std::string& address, const std::string& method,
+                                          const std::string& bytes) {
+    grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer reply;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, method, {}, &request, &reply,
+                   [&done](grpc::Status status) { done.set_value(std::move(status)); });
+    const grpc::Status status = done.get_future().get();
+    if (!status.ok()) return FromGrpc(status);
+    grpc::Slice answer;
+    EXPECT_TRUE(reply.DumpToSingleSlice(&answer).ok());
+    return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
+  }
+
+  base::FakeClock clock_;
+  FakeEndpoint endpoint_;
+  std::unique_ptr<LearnerServer> server_;
+};
+
+TEST_F(MonitorServiceTest, NoAddressHasTheControlService) {
+  for (const std::string& address : server_->addresses()) {
+    for (const char* method : {"ChangePolicies", "Drain", "Checkpoint", "Status", "Policies"}) {
+      EXPECT_EQ(Call(address, absl::StrCat("/troupe.v1.Control/", method), "").status().code(),
+                absl::StatusCode::kUnimplemented)
+          << method << " at " << address;
+    }
+  }
+  EXPECT_TRUE(endpoint_.callers().empty());
+  EXPECT_TRUE(endpoint_.changes().empty());
+  EXPECT_EQ(endpoint_.drain_reason(), "");
+}
+
+TEST_F(MonitorServiceTest, StatusWithoutWhatIsNotForStrangers) {
+  v1::StatusReply status;
+  status.set_run_name("run");
+  status.set_env_steps(123);
+  status.set_state("failed");
+  status.set_state_reason(absl::StrCat("/home/", kCanary, ": no such file"));
+  status.add_workers()->set_name(absl::StrCat(kCanary, ":17"));
+  endpoint_.SetStatus(status);
+  for (const std::string& address : server_->addresses()) {
+    const auto reply = (*MonitorClient::Create(address, {}))->Status(absl::Seconds(10));
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->run_name(), "run");
+    EXPECT_EQ(reply->env_steps(), 123);
+    EXPECT_EQ(reply->state(), "failed");
+    EXPECT_EQ(reply->workers_size(), 1);
+    EXPECT_EQ(reply->protocol().major(), kProtocolMajor);
+    EXPECT_EQ(reply->SerializeAsString().find(kCanary), std::string::npos) << reply->DebugString();
+  }
+}
+
+TEST_F(MonitorServiceTest, PoliciesAsAList) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.policy_class.kind = policy::PolicyClass::Kind::kCheckpoint;
+  spec.policy_class.path = kCanary;
+  endpoint_.SetPolicies(*policy::PolicyTable::Make({spec}, {false}, {{"*", {{spec.id}}}}, {"x"}));
+  for (const std::string& address : server_->addresses()) {
+    const auto reply = (*MonitorClient::Create(address, {}))->Policies(absl::Seconds(10));
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_EQ(reply->policies_size(), 1);
+    EXPECT_EQ(reply->policies(0).policy_class(), "checkpoint");
+    EXPECT_EQ(reply->SerializeAsString().find(kCanary), std::string::npos) << reply->DebugString();
+  }
+}
+
+TEST_F(MonitorServiceTest, HandlersAreToldWhoAsks) {
+  for (const std::string& address : server_->addresses()) {
+    EXPECT_TRUE((*MonitorClient::Create(address, {}))->Status(absl::Seconds(10)).ok());
+  }
+  const std::vector<Caller> callers = endpoint_.callers();
+  ASSERT_EQ(callers.size(), 2u);
+  EXPECT_EQ(callers[0].kind, Caller::Kind::kNetwork);
+  EXPECT_EQ(callers[0].peer.find("127.0.0.1:"), 0u) << callers[0].peer;
+  EXPECT_EQ(callers[1].kind, Caller::Kind::kUnixSocket);
+}
+
+TEST_F(MonitorServiceTest, StandardHealthCheckSaysServing) {
+  const std::string serving("\x08\x01", 2);  // HealthCheckResponse{status SERVING}
+  for (const std::string& address : server_->addresses()) {
+    const auto reply = Call(address, "/grpc.health.v1.Health/Check", "");
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(*reply, serving);
+    // HealthCheckRequest{service "nobody"}
+    EXPECT_EQ(Call(address, "/grpc.health.v1.Health/Check", "\x0a\x06nobody").status().code(),
+              absl::StatusCode::kNotFound);
+    const std::string name(1 << 20, 'x');
+    EXPECT_EQ(Call(address, "/grpc.health.v1.Health/Check", "\x0a\x80\x80\x40" + name).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(MonitorServiceTest, OfNobodySaysWho) {
+  auto client = MonitorClient::Create("unix-abstract:troupe-nobody", {});
+  ASSERT_TRUE(client.ok());
+  const auto status = (*client)->Status(absl::Seconds(5));
+  EXPECT_EQ(status.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(status.status().message().find("unix-abstract:troupe-nobody"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace troupe::rpc
