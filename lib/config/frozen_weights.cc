@@ -1,7 +1,7 @@
 #include "lib/config/frozen_weights.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -10,44 +10,31 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
+#include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
 namespace troupe::config {
-namespace {
 
 using policy::PolicySpec;
 using policy::PolicyState;
 
-/// The checkpoint directory that a path means.
-absl::StatusOr<std::string> FindDirectory(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::exists(path + "/manifest.json", error)) return path;
-  if (std::filesystem::exists(path + "/config.yaml", error)) {
-    return storage::FindCheckpoint(storage::FileSystem::Posix(), path, "latest");
-  }
+absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  if (fs.Exists(path + "/manifest.json")) return path;
+  if (fs.Exists(path + "/config.yaml")) return storage::FindCheckpoint(fs, path, "latest");
   return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path), "\" is neither a checkpoint nor a run folder"));
 }
 
-/// The policies of a checkpoint: as its table says, or, in one of a version without, its configuration.
-absl::StatusOr<std::vector<PolicySpec>> SpecsIn(const std::string& directory, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(const RunConfig config, RunConfig::FromFile(directory + "/config.yaml"));
-  TROUPE_ASSIGN_OR_RETURN(ResolvedRun source, ResolveRun(config, registry));
-  const auto manifest = storage::ReadManifest(storage::FileSystem::Posix(), directory);
-  // A damaged one is found out when the weights are read.
-  if (!manifest.ok() || manifest->state.table == nullptr) return std::move(source.policies);
-  std::vector<PolicySpec> specs;
-  for (PolicySpec& spec : manifest->state.table->Specs()) {
-    if (!spec.id.value().empty()) specs.push_back(std::move(spec));
-  }
-  return specs;
-}
-
-}  // namespace
-
 absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source, const PolicySpec& spec,
-                                       PolicyPart part, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindDirectory(path));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<PolicySpec> specs, SpecsIn(directory, registry));
+                                       PolicyPart part) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
+                          storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, weights->Policies());
+  std::vector<PolicySpec> specs = table->Specs();
+  specs.erase(
+      std::remove_if(specs.begin(), specs.end(), [](const PolicySpec& free) { return free.id.value().empty(); }),
+      specs.end());
   const policy::PolicyId& id = source.value().empty() ? spec.id : source;
   const auto found =
       std::find_if(specs.begin(), specs.end(), [&id](const PolicySpec& candidate) { return candidate.id == id; });
@@ -58,30 +45,27 @@ absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::Po
                                             absl::StrJoin(specs, ", ", append_id), ", as checkpoint:PATH#ID"));
   }
   if (!found->policy_class.has_weights()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, " is of class ", found->policy_class.ToString(), ", which has no weights"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, " is of class ", base::LogSafe(found->policy_class.ToString(), 128), ", which has no weights"));
   }
   if (const std::string difference = policy::FirstDifference(*found, spec); !difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(what, " does not fit: ", difference));
   }
-  storage::FileSystem& fs = storage::FileSystem::Posix();
-  TROUPE_ASSIGN_OR_RETURN(PolicyState state, part == PolicyPart::kWeights
-                                                 ? storage::ReadPolicyWeights(fs, directory, *found)
-                                                 : storage::ReadPolicyState(fs, directory, *found));
+  TROUPE_ASSIGN_OR_RETURN(PolicyState state,
+                          part == PolicyPart::kWeights ? weights->Read(*found) : weights->ReadWhole(*found));
   state.id = spec.id;
   state.version = {};
   TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
 }
 
-absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const ResolvedRun& run,
-                                                                          const env::EnvRegistry& registry) {
+absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const ResolvedRun& run) {
   std::vector<std::optional<PolicyState>> states(run.policies.size());
   for (size_t slot = 0; slot < run.policies.size(); ++slot) {
     const PolicySpec& spec = run.policies[slot];
     if (spec.policy_class.kind != policy::PolicyClass::Kind::kCheckpoint) continue;
     absl::StatusOr<PolicyState> state =
-        LoadPolicy(spec.policy_class.path, spec.policy_class.source, spec, PolicyPart::kWeights, registry);
+        LoadPolicy(spec.policy_class.path, spec.policy_class.source, spec, PolicyPart::kWeights);
     if (!state.ok()) {
       const std::string key = JoinKey(JoinKey("multi_agent.policies", spec.id.value()), "class");
       return absl::Status(state.status().code(),

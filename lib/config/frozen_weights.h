@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "lib/config/resolved_run.h"
-#include "lib/env/registry.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::config {
@@ -18,22 +17,24 @@ enum class PolicyPart : uint8_t {
   kAll = 2,      ///< the optimizer and the counters, too: it goes on as it was
 };
 
-/// One policy alone from a checkpoint of any run: `source` (empty: the one of spec's id) of `path`, for a policy of
-/// `spec`. PATH is a checkpoint directory, or a run folder, whose latest is taken; relative to the working directory.
-/// Policies that came or went while that run trained are found as they were then. The state has spec's id and version
-/// (0, 0). Errors as below, without the place of a key.
-absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source,
-                                               const policy::PolicySpec& spec, PolicyPart part,
-                                               const env::EnvRegistry& registry);
+/// The checkpoint directory that a path means: itself, or the latest of a run folder; relative to the working
+/// directory. Reads no file of it. NOT_FOUND: neither, or there is none yet.
+absl::StatusOr<std::string> FindCheckpointAt(const std::string& path);
 
-/// The weights of the run's policies of class checkpoint:PATH, by policy slot; nullopt for the others. PATH is a
-/// checkpoint directory, or a run folder, whose latest is taken; relative to the working directory. Reads and verifies
-/// files, writes none. A state has the run's policy id, version (0, 0) and no optimizer.
+/// One policy alone from a checkpoint of any run: `source` (empty: the one of spec's id) of `path`, for a policy of
+/// `spec`. PATH as FindCheckpointAt has it. Policies that came or went while that run trained are found as they were
+/// then. The state has spec's id and version (0, 0). The run is data: its configuration is not read and nothing of it
+/// is executed (storage::CheckpointWeights). Thread-safe; blocks on the disk. Errors as below, without the place of a
+/// key.
+absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source,
+                                               const policy::PolicySpec& spec, PolicyPart part);
+
+/// The weights of the run's policies of class checkpoint:PATH, by policy slot; nullopt for the others. Reads and
+/// verifies files, writes none. A state has the run's policy id, version (0, 0) and no optimizer.
 ///
 /// Errors have the place of the key. NOT_FOUND: no such checkpoint, or no such policy in it. FAILED_PRECONDITION: that
-/// policy has no weights, or another spec (says what differs; the id and the gains of fresh weights may). DATA_LOSS: it
-/// is damaged. INVALID_ARGUMENT: its configuration cannot be read by this build.
-absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> LoadFrozenWeights(const ResolvedRun& run,
-                                                                                  const env::EnvRegistry& registry);
+/// policy has no weights, or another spec (says what differs; the id and the gains of fresh weights may), or the
+/// checkpoint does not say what it holds. DATA_LOSS: it is damaged.
+absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> LoadFrozenWeights(const ResolvedRun& run);
 
 }  // namespace troupe::config

@@ -1,6 +1,9 @@
 #include "lib/config/frozen_weights.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "lib/envs/register_all.h"
@@ -55,6 +58,9 @@ class FrozenWeightsTest : public testing::Test {
       policy::PolicyState dice;
       dice.id = source.policies[1].id;
       state.policies.push_back(dice);
+      state.table = table_is_noted_ ? *policy::PolicyTable::Make(source.policies, {true, false}, source.mapping_rules,
+                                                                 source.agent_ids())
+                                    : nullptr;
       const absl::Status saved = (*folder)->Save(state, false);
       EXPECT_TRUE(saved.ok()) << saved;
       std::vector<std::string> quarantined;
@@ -69,7 +75,7 @@ class FrozenWeightsTest : public testing::Test {
                                                                        const std::vector<std::string>& more = {}) {
     std::vector<std::string> overrides = {"multi_agent.policies.old.class=\"" + policy_class + "\""};
     overrides.insert(overrides.end(), more.begin(), more.end());
-    return LoadFrozenWeights(Resolve(kRun, overrides), registry_);
+    return LoadFrozenWeights(Resolve(kRun, overrides));
   }
 
   std::string ErrorOf(absl::StatusCode code, const std::string& policy_class,
@@ -80,6 +86,7 @@ class FrozenWeightsTest : public testing::Test {
   }
 
   storage::ScratchDirectory scratch_;
+  bool table_is_noted_ = true;  // in checkpoints that are made from now on
   env::EnvRegistry registry_;
 };
 
@@ -127,6 +134,56 @@ TEST_F(FrozenWeightsTest, SaysWhatDiffers) {
   EXPECT_THAT(difference("algorithm.name=mappo"),
               HasSubstr("the critic's input is the observation, expected all observations"));
   EXPECT_THAT(difference("action_bound_method=none"), HasSubstr("action_bound_method is clip, expected none"));
+}
+
+TEST_F(FrozenWeightsTest, TheConfigurationOfTheOtherRunIsNotRead) {
+  const std::string run = MakeRun("run", {100});
+  for (const std::string& path : {run + "/config.yaml", run + "/checkpoints/100/config.yaml"}) {
+    std::filesystem::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);  // whose reader would wait for ever
+  }
+  for (const std::string& path : {run, run + "/checkpoints/100", run + "/checkpoints/latest"}) {
+    const auto loaded = Load("checkpoint:" + path + "#main");
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+  }
+}
+
+TEST_F(FrozenWeightsTest, ACheckpointWithoutATableNamesTheCommandThatAddsIt) {
+  table_is_noted_ = false;
+  const std::string run = MakeRun("run", {100});
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kFailedPrecondition, "checkpoint:" + run + "#main"),
+              HasSubstr("troupe checkpoint convert " + run + "/checkpoints/100"));
+  const ResolvedRun source = Resolve(kSource);
+  const auto table =
+      *policy::PolicyTable::Make(source.policies, {true, false}, source.mapping_rules, source.agent_ids());
+  const std::string checkpoint = run + "/checkpoints/100";
+  ASSERT_EQ(storage::AddPolicyTable(storage::FileSystem::Posix(), checkpoint, *table), absl::OkStatus());
+  EXPECT_TRUE(storage::VerifyCheckpoint(storage::FileSystem::Posix(), checkpoint).ok());
+  EXPECT_TRUE(Load("checkpoint:" + run + "#main").ok());
+}
+
+TEST_F(FrozenWeightsTest, FilesThatAreNoneAreRefusedWithoutTheirWords) {
+  for (const char* name : {"manifest.json", "policies.safetensors"}) {
+    const std::string run = MakeRun(std::string("run_") + name, {100});
+    const std::string path = run + "/checkpoints/100/" + name;
+    const auto error = [&] { return ErrorOf(absl::StatusCode::kDataLoss, "checkpoint:" + run + "#main"); };
+    std::filesystem::rename(path, path + ".real");
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_THAT(error(), HasSubstr(std::string("100/") + name + " is a link, a folder or a device"));
+    std::filesystem::remove(path);
+    for (const std::string& target : {std::string("/dev/zero"), path + ".real"}) {
+      std::filesystem::create_symlink(target, path);
+      EXPECT_THAT(error(), HasSubstr("is a link")) << target;
+      std::filesystem::remove(path);
+    }
+    std::filesystem::create_directory(path);
+    EXPECT_THAT(error(), HasSubstr("is a link, a folder"));
+    std::filesystem::remove(path);
+    std::ofstream(path) << "root:x:0:0:canary\n";
+    EXPECT_THAT(error(), testing::Not(HasSubstr("canary")));
+    std::filesystem::resize_file(path, int64_t{40} << 30);  // takes no room, until somebody reads it
+    EXPECT_THAT(error(), HasSubstr("42949672960 bytes; expected"));
+  }
 }
 
 TEST_F(FrozenWeightsTest, ADamagedCheckpointIsDataLoss) {

@@ -82,7 +82,7 @@ absl::Status Refused(const std::string& text) {
 }
 
 /// A name that a person may copy into a shell.
-bool IsPlain(std::string_view name) {
+bool IsPlainName(std::string_view name) {
   return name.size() <= kMaxShown && std::all_of(name.begin(), name.end(), [](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':' || c == '/' ||
                   c == '-';
@@ -101,9 +101,10 @@ absl::Status Refuse(const Statement& asked) {
   const char* const what = asked.kind == Statement::Kind::kEnv       ? "environment"
                            : asked.kind == Statement::Kind::kMapping ? "mapping function"
                                                                      : "policy class";
-  return Refused(absl::StrCat(
-      "the learner asks for the ", what, " ", name, ", which this worker does not permit; to permit it start it with ",
-      IsPlain(asked.name) ? absl::StrCat("--allow-python ", asked.name, " or ") : "", "--config FILE, which names it"));
+  return Refused(absl::StrCat("the learner asks for the ", what, " ", name,
+                              ", which this worker does not permit; to permit it start it with ",
+                              IsPlainName(asked.name) ? absl::StrCat("--allow-python ", asked.name, " or ") : "",
+                              "--config FILE, which names it"));
 }
 
 }  // namespace

@@ -129,6 +129,8 @@ void RunConfig::AnchorPaths(const std::string& file) {
 
 std::string RunConfig::experiment_directory() const { return proto_->experiment().directory(); }
 
+int32_t RunConfig::num_workers() const { return proto_->num_workers(); }
+
 std::string RunConfig::ToYaml() const { return WriteYaml(*proto_); }
 
 RunConfig RunConfig::WithNumEnvs(int32_t num_envs) const {

@@ -41,6 +41,8 @@ class RunConfig {
   const v1::RunConfig& proto() const { return *proto_; }
   /// experiment.directory: where a run's name is looked up before anything else of the run is known.
   std::string experiment_directory() const;
+  /// num_workers: what starts a run's processes knows before its environment is made.
+  int32_t num_workers() const;
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.
   std::string Where(std::string_view key) const;

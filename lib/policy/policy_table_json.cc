@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_table.h"
 #include <nlohmann/json.hpp>
@@ -256,12 +257,9 @@ absl::Status CheckSize(const PolicyTable& table) {
 }
 
 absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
-  if (text.size() > kMaxPolicyTableBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy table: got ", text.size(), " bytes, expected at most ", kMaxPolicyTableBytes));
-  }
-  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return absl::InvalidArgumentError("policy table: got a text that is no JSON");
+  const absl::StatusOr<Json> parsed = base::ParseJson(text, {.max_bytes = kMaxPolicyTableBytes});
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("policy table: ", parsed.status().message()));
+  const Json& json = *parsed;
   Reader reader(json, "the table");
   std::shared_ptr<PolicyTable> table(new PolicyTable);
   table->revision_ = reader.Integer("revision", INT64_MAX);

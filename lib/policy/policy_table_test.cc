@@ -214,10 +214,10 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
     return text.replace(place, from.size(), to);
   };
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "no JSON"},
+      {"", "not JSON"},
       {"[]", "expected an object"},
       {"{}", "revision is missing"},
-      {good.substr(0, good.size() / 2), "no JSON"},
+      {good.substr(0, good.size() / 2), "not JSON"},
       {with("\"revision\":0", "\"revision\":-1"), "revision is number"},
       {with("\"since\":0", "\"since\":9"), "since is number"},
       {with("\"slot\":1", "\"slot\":0"), "ascending slots"},

@@ -8,8 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/crc32c.h"
+#include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/storage/safetensors.h"
@@ -25,6 +27,9 @@ using policy::PolicyState;
 
 constexpr int kFormatVersion = 1;
 constexpr int64_t kMaxManifestBytes = 64 << 20;
+// Of somebody else's: room for a table of 1024 policies, and lanes of some 800,000 environments, which are left out.
+constexpr int64_t kMaxForeignManifestBytes = 32 << 20;
+constexpr int64_t kVerifyBytes = 1 << 20;  // in memory at a time
 constexpr char kManifest[] = "manifest.json";
 constexpr char kConfig[] = "config.yaml";
 // The manifest guards itself: its checksum is over its text with these zeros in the checksum's place.
@@ -103,16 +108,6 @@ absl::Status TakeWeights(const SafetensorsFile& file, const PolicySpec& spec, Po
   TROUPE_ASSIGN_OR_RETURN(state->observation_moments,
                           TakeMoments(file, spec.id.value() + "/observation", spec.observation_size()));
   TROUPE_ASSIGN_OR_RETURN(state->value_moments, TakeMoments(file, spec.id.value() + "/value", 1));
-  return absl::OkStatus();
-}
-
-absl::Status TakeOptimizer(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
-  if (file.tensors().count(spec.id.value() + "/exp_avg") == 0) return absl::OkStatus();
-  const int64_t size = policy::ParameterLayout::For(spec).size();
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg, file.Find(spec.id.value() + "/exp_avg"));
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg_sq, file.Find(spec.id.value() + "/exp_avg_sq"));
-  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg, exp_avg->ToFloats(size));
-  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg_sq, exp_avg_sq->ToFloats(size));
   return absl::OkStatus();
 }
 
@@ -214,6 +209,11 @@ LearnerState StateFromJson(const Json& json) {
   for (const Json& returns : json.at("recent_agent_returns")) state.recent_agent_returns.push_back(ToNumbers(returns));
   state.has_best = json.contains("best_return");
   if (state.has_best) state.best_return = json.at("best_return").get<double>();
+  return state;
+}
+
+/// What a state says of policies.
+void PoliciesFromJson(const Json& json, LearnerState* state) {
   for (const Json& entry : json.at("policies")) {
     PolicyState policy;
     policy.id = policy::PolicyId(entry.at("id").get<std::string>());
@@ -222,10 +222,56 @@ LearnerState StateFromJson(const Json& json) {
     policy.trained_rows = entry.at("trained_rows").get<int64_t>();
     policy.skipped_updates = entry.at("skipped_updates").get<int64_t>();
     policy.consecutive_skips = entry.at("consecutive_skips").get<int64_t>();
-    state.policies.push_back(std::move(policy));
-    if (entry.contains("trained_as")) state.trained_as.emplace_back(entry.at("trained_as").get<std::string>());
+    state->policies.push_back(std::move(policy));
+    if (entry.contains("trained_as")) state->trained_as.emplace_back(entry.at("trained_as").get<std::string>());
   }
-  return state;
+}
+
+/// Whether a key of a manifest is of those that the policies alone need.
+bool IsOfPolicies(int depth, const std::string& key) {
+  static const std::set<std::string> kTop = {"format_version", "spec_hash",          "files", "weights_crc32c", "state",
+                                             "policy_table",   "policy_map_capacity"};
+  static const std::set<std::string> kNotOfState = {"lanes", "watermarks", "recent_return_sums", "recent_lengths",
+                                                    "recent_agent_returns"};
+  return depth == 1 ? kTop.count(key) > 0 : depth != 2 || kNotOfState.count(key) == 0;
+}
+
+/// A name that WriteCheckpointFiles gives: the manifest of somebody else must not lead out of its directory.
+bool IsFileName(const std::string& name) {
+  return name == kConfig || (absl::EndsWith(name, ".safetensors") &&
+                             name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.0123456789") == std::string::npos);
+}
+
+/// The text of a manifest with its own checksum.
+std::string Signed(const Json& manifest) {
+  std::string text = manifest.dump(1) + "\n";
+  const size_t at = text.find(kChecksumKey) + sizeof(kChecksumKey) - 1;
+  text.replace(at, sizeof(kChecksumZeros) - 1, Hex32(base::Crc32c(text.data(), text.size())));
+  return text;
+}
+
+/// The text of a manifest that its checksum fits.
+absl::StatusOr<std::string> ReadManifestText(FileSystem& fs, const std::string& directory, int64_t max_bytes) {
+  absl::StatusOr<std::string> read = fs.ReadFile(directory + "/" + kManifest, max_bytes);
+  if (!read.ok()) return CheckpointDamaged(directory, std::string(read.status().message()));
+  std::string text = *std::move(read);
+  const size_t key = text.find(kChecksumKey);
+  if (key == std::string::npos || key + sizeof(kChecksumKey) - 1 + 8 > text.size()) {
+    return CheckpointDamaged(directory, "manifest.json has no checksum");
+  }
+  const size_t at = key + sizeof(kChecksumKey) - 1;
+  const std::string stored = text.substr(at, 8);
+  text.replace(at, 8, kChecksumZeros);
+  if (Hex32(base::Crc32c(text.data(), text.size())) != stored)
+    return CheckpointDamaged(directory, "manifest.json fails its checksum");
+  return text;
+}
+
+/// Compares a file's checksum, with little of it in memory.
+absl::Status VerifyFile(FileSystem& fs, const std::string& directory, const CheckpointManifest::File& file) {
+  const absl::StatusOr<std::unique_ptr<OpenFile>> opened = fs.Open(directory + "/" + file.name);
+  if (!opened.ok()) return CheckpointDamaged(directory, std::string(opened.status().message()));
+  return VerifyOpenFile(**opened, directory, file);
 }
 
 /// Which files hold policy `slot`.
@@ -264,6 +310,10 @@ std::string CheckpointManifest::WeightsFile(size_t index) const {
   return storage::WeightsFile(StoredSeparately(*this), index);
 }
 
+std::string CheckpointManifest::OptimizerFile(size_t index) const {
+  return storage::OptimizerFile(StoredSeparately(*this), index);
+}
+
 absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, const PolicySpec& spec,
                                                policy::WeightVersion version) {
   PolicyState state;
@@ -272,6 +322,16 @@ absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, cons
   TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
   TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
+}
+
+absl::Status OptimizerFromTensors(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
+  if (file.tensors().count(spec.id.value() + "/exp_avg") == 0) return absl::OkStatus();
+  const int64_t size = policy::ParameterLayout::For(spec).size();
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg, file.Find(spec.id.value() + "/exp_avg"));
+  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg_sq, file.Find(spec.id.value() + "/exp_avg_sq"));
+  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg, exp_avg->ToFloats(size));
+  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg_sq, exp_avg_sq->ToFloats(size));
+  return absl::OkStatus();
 }
 
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
@@ -316,30 +376,45 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
                    {"state", StateToJson(state)},
                    {"manifest_crc32c", kChecksumZeros}};
   if (state.table != nullptr) manifest["policy_table"] = Json::parse(policy::ToJson(*state.table));
-  std::string text = manifest.dump(1) + "\n";
-  const size_t at = text.find(kChecksumKey) + sizeof(kChecksumKey) - 1;
-  text.replace(at, sizeof(kChecksumZeros) - 1, Hex32(base::Crc32c(text.data(), text.size())));
+  if (options.policy_map_capacity > 0) manifest["policy_map_capacity"] = options.policy_map_capacity;
+  const std::string text = Signed(manifest);
   TROUPE_RETURN_IF_ERROR(fs.WriteNewFile(directory + "/" + kManifest, {AsPiece(text)}));
   return fs.SyncDirectory(directory);
 }
 
-absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory) {
-  absl::StatusOr<std::string> read = fs.ReadFile(directory + "/" + kManifest, kMaxManifestBytes);
-  if (!read.ok()) return CheckpointDamaged(directory, std::string(read.status().message()));
-  std::string text = *std::move(read);
-  const size_t key = text.find(kChecksumKey);
-  if (key == std::string::npos || key + sizeof(kChecksumKey) - 1 + 8 > text.size()) {
-    return CheckpointDamaged(directory, "manifest.json has no checksum");
+absl::Status VerifyOpenFile(const OpenFile& opened, const std::string& directory,
+                            const CheckpointManifest::File& file) {
+  if (opened.bytes() != file.bytes) {
+    return CheckpointDamaged(directory,
+                             absl::StrCat(file.name, " has ", opened.bytes(), " bytes; expected ", file.bytes));
   }
-  const size_t at = key + sizeof(kChecksumKey) - 1;
-  const std::string stored = text.substr(at, 8);
-  text.replace(at, 8, kChecksumZeros);
-  if (Hex32(base::Crc32c(text.data(), text.size())) != stored)
-    return CheckpointDamaged(directory, "manifest.json fails its checksum");
+  uint32_t crc = 0;
+  for (int64_t at = 0; at < file.bytes; at += kVerifyBytes) {
+    const absl::StatusOr<std::string> part = opened.Read(at, std::min(kVerifyBytes, file.bytes - at));
+    if (!part.ok()) return CheckpointDamaged(directory, std::string(part.status().message()));
+    crc = base::Crc32c(part->data(), part->size(), crc);
+  }
+  if (crc == file.crc32c) return absl::OkStatus();
+  return CheckpointDamaged(directory, absl::StrCat(file.name, " fails its checksum"));
+}
 
-  // From here on the text is what we wrote; a throw means another version's format.
+absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory, ManifestPart part) {
+  const bool all = part == ManifestPart::kAll;
+  const int64_t max_bytes = all ? kMaxManifestBytes : kMaxForeignManifestBytes;
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, ReadManifestText(fs, directory, max_bytes));
+  base::JsonLimits limits{.max_bytes = kMaxManifestBytes};
+  if (all) {
+    limits.max_values = std::numeric_limits<size_t>::max();
+  } else {
+    limits.keep = IsOfPolicies;
+  }
+  const absl::StatusOr<Json> parsed = base::ParseJson(text, limits);
+  if (!parsed.ok()) {
+    return CheckpointDamaged(directory, absl::StrCat("manifest.json ", parsed.status().message()));
+  }
+  const Json& json = *parsed;
+  // From here on the text is what we wrote, or somebody else forged; a throw means another version's format.
   try {
-    const Json json = Json::parse(text);
     if (json.at("format_version").get<int>() != kFormatVersion) {
       return absl::FailedPreconditionError(absl::StrCat("checkpoint format ", json.at("format_version").get<int>(),
                                                         "; this build reads format ", kFormatVersion));
@@ -352,20 +427,37 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
     for (const Json& file : json.at("files")) {
       manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
                                 from_hex(file.at("crc32c")), from_hex(file.value("header_crc32c", Json("0")))});
+      const CheckpointManifest::File& read = manifest.files.back();
+      if (!IsFileName(read.name) || read.bytes < 0 || read.bytes > kMaxCheckpointFileBytes) {
+        return CheckpointDamaged(directory, "manifest.json names a file that no checkpoint has");
+      }
     }
     for (const Json& crc : json.value("weights_crc32c", Json::array())) {
       manifest.weights_crc32c.push_back(from_hex(crc));
     }
-    manifest.state = StateFromJson(json.at("state"));
+    manifest.policy_map_capacity = json.value("policy_map_capacity", int64_t{0});
+    const Json& state = json.at("state");
+    if (all) manifest.state = StateFromJson(state);
+    PoliciesFromJson(state, &manifest.state);
     if (json.contains("policy_table")) {
       absl::StatusOr<policy::PolicyTablePtr> table = policy::PolicyTableFromJson(json.at("policy_table").dump());
-      if (!table.ok()) return CheckpointDamaged(directory, std::string(table.status().message()));
+      // What is wrong would quote it.
+      if (!table.ok())
+        return CheckpointDamaged(directory, "manifest.json has a policy table that this build cannot read");
       manifest.state.table = *std::move(table);
     }
     return manifest;
-  } catch (const std::exception& error) {
-    return CheckpointDamaged(directory, absl::StrCat("manifest.json: ", error.what()));
+  } catch (const std::exception&) {
+    return CheckpointDamaged(directory, "manifest.json lacks a field, or has one of another type");
   }
+}
+
+absl::Status AddPolicyTable(FileSystem& fs, const std::string& directory, const policy::PolicyTable& table) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, ReadManifestText(fs, directory, kMaxManifestBytes));
+  Json manifest = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object()) return CheckpointDamaged(directory, "manifest.json is not JSON");
+  manifest["policy_table"] = Json::parse(policy::ToJson(table));
+  return ReplaceFile(fs, directory + "/" + kManifest, Signed(manifest));
 }
 
 absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory) {
@@ -373,15 +465,7 @@ absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::s
   std::set<std::string> expected = {kManifest};
   for (const CheckpointManifest::File& file : manifest.files) {
     expected.insert(file.name);
-    const absl::StatusOr<std::string> text = fs.ReadFile(directory + "/" + file.name, kMaxCheckpointFileBytes);
-    if (!text.ok()) return CheckpointDamaged(directory, std::string(text.status().message()));
-    if (static_cast<int64_t>(text->size()) != file.bytes) {
-      return CheckpointDamaged(directory,
-                               absl::StrCat(file.name, " has ", text->size(), " bytes; expected ", file.bytes));
-    }
-    if (base::Crc32c(text->data(), text->size()) != file.crc32c) {
-      return CheckpointDamaged(directory, absl::StrCat(file.name, " fails its checksum"));
-    }
+    TROUPE_RETURN_IF_ERROR(VerifyFile(fs, directory, file));
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(directory));
   for (const std::string& name : names) {
@@ -428,63 +512,9 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
       TROUPE_ASSIGN_OR_RETURN(optimizer, SafetensorsFile::Parse(optimizer_text));
     }
     TROUPE_RETURN_IF_ERROR(TakeWeights(weights, specs[slot], &policy));
-    TROUPE_RETURN_IF_ERROR(TakeOptimizer(optimizer, specs[slot], &policy));
+    TROUPE_RETURN_IF_ERROR(OptimizerFromTensors(optimizer, specs[slot], &policy));
     TROUPE_RETURN_IF_ERROR(policy.Validate(specs[slot]));
   }
-  return state;
-}
-
-absl::StatusOr<std::vector<PolicyState>> ReadWeights(FileSystem& fs, const std::string& directory,
-                                                     absl::Span<const PolicySpec> specs) {
-  TROUPE_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
-  const std::vector<PolicyState>& policies = manifest.state.policies;
-  std::vector<PolicyState> states;
-  std::string name;  // of the file that is read
-  std::string text;
-  SafetensorsFile file;
-  for (const PolicySpec& spec : specs) {
-    const auto found = std::find_if(policies.begin(), policies.end(),
-                                    [&spec](const PolicyState& policy) { return policy.id == spec.id; });
-    if (found == policies.end()) {
-      return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
-    }
-    const std::string its_name = manifest.WeightsFile(static_cast<size_t>(std::distance(policies.begin(), found)));
-    if (its_name != name) {
-      name = its_name;
-      TROUPE_ASSIGN_OR_RETURN(text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
-      TROUPE_ASSIGN_OR_RETURN(file, SafetensorsFile::Parse(text));
-    }
-    TROUPE_ASSIGN_OR_RETURN(PolicyState state, WeightsFromTensors(file, spec, found->version));
-    states.push_back(std::move(state));
-  }
-  return states;
-}
-
-absl::StatusOr<PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
-  TROUPE_ASSIGN_OR_RETURN(std::vector<PolicyState> states, ReadWeights(fs, directory, absl::MakeConstSpan(&spec, 1)));
-  return std::move(states[0]);
-}
-
-absl::StatusOr<PolicyState> ReadPolicyState(FileSystem& fs, const std::string& directory, const PolicySpec& spec) {
-  TROUPE_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
-  const std::vector<PolicyState>& policies = manifest.state.policies;
-  const auto found = std::find_if(policies.begin(), policies.end(),
-                                  [&spec](const PolicyState& policy) { return policy.id == spec.id; });
-  if (found == policies.end()) {
-    return absl::NotFoundError(absl::StrCat("checkpoint has no policy \"", spec.id.value(), "\""));
-  }
-  const auto index = static_cast<size_t>(std::distance(policies.begin(), found));
-  PolicyState state = *found;
-  std::string text;
-  const auto parse = [&](const std::string& name) -> absl::StatusOr<SafetensorsFile> {
-    TROUPE_ASSIGN_OR_RETURN(text, fs.ReadFile(directory + "/" + name, kMaxCheckpointFileBytes));
-    return SafetensorsFile::Parse(text);
-  };
-  TROUPE_ASSIGN_OR_RETURN(SafetensorsFile file, parse(manifest.WeightsFile(index)));
-  TROUPE_RETURN_IF_ERROR(TakeWeights(file, spec, &state));
-  TROUPE_ASSIGN_OR_RETURN(file, parse(OptimizerFile(StoredSeparately(manifest), index)));
-  TROUPE_RETURN_IF_ERROR(TakeOptimizer(file, spec, &state));
-  TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
 }
 

@@ -16,9 +16,10 @@ namespace troupe::storage {
 
 /// What a checkpoint directory holds beside the tensors, for people and for the checks.
 struct CheckpointOptions {
-  uint64_t spec_hash = 0;         ///< sample::BatchSchema::Hash of the run; another run's checkpoint is refused by it
-  std::string config_yaml;        ///< resolved configuration, stored as config.yaml
-  bool store_separately = false;  ///< skrl's meaning: one file per policy instead of one for all
+  uint64_t spec_hash = 0;           ///< sample::BatchSchema::Hash of the run; another run's checkpoint is refused by it
+  std::string config_yaml;          ///< resolved configuration, stored as config.yaml
+  bool store_separately = false;    ///< skrl's meaning: one file per policy instead of one for all
+  int64_t policy_map_capacity = 0;  ///< actors that a server of the policies holds, as the learner does; 0: not noted
 };
 
 /// Largest file that a checkpoint may hold.
@@ -32,8 +33,7 @@ constexpr int64_t kMaxCheckpointFileBytes = int64_t{64} << 30;
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const learner::LearnerState& state,
                                   absl::Span<const policy::PolicySpec> specs, const CheckpointOptions& options);
 
-/// The manifest without the tensors: counters, lanes, windows. DATA_LOSS when it is missing, torn or its checksum is
-/// wrong.
+/// The manifest without the tensors: counters, lanes, windows.
 struct CheckpointManifest {
   learner::LearnerState state;  ///< policies hold counters and versions only
   uint64_t spec_hash = 0;
@@ -47,12 +47,27 @@ struct CheckpointManifest {
   /// Of each policy's bytes in its file of weights, in the order of state.policies; empty in checkpoints of a version
   /// that did not note them.
   std::vector<uint32_t> weights_crc32c;
+  int64_t policy_map_capacity = 0;  ///< as CheckpointOptions has it
 
   const File* Find(const std::string& name) const;
   /// Which file holds the weights of state.policies[index].
   std::string WeightsFile(size_t index) const;
+  std::string OptimizerFile(size_t index) const;
 };
-absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory);
+
+/// How much of a manifest is read.
+enum class ManifestPart : uint8_t {
+  kAll = 1,       ///< of the run that goes on
+  kPolicies = 2,  ///< the table, and the policies' counters and files: all that is needed of somebody else's run
+};
+/// DATA_LOSS when it is missing, no regular file, torn, its checksum is wrong, or it says what cannot be;
+/// FAILED_PRECONDITION for another version's format. Takes little memory whatever the file is; errors hold nothing of
+/// it.
+absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory,
+                                                ManifestPart part = ManifestPart::kAll);
+
+/// Puts the policies' table into the manifest of a checkpoint that was written without, atomically.
+absl::Status AddPolicyTable(FileSystem& fs, const std::string& directory, const policy::PolicyTable& table);
 
 /// DATA_LOSS: the checkpoint is damaged, and how.
 absl::Status CheckpointDamaged(const std::string& directory, const std::string& what);
@@ -62,6 +77,14 @@ absl::Status CheckpointDamaged(const std::string& directory, const std::string& 
 absl::StatusOr<policy::PolicyState> WeightsFromTensors(const SafetensorsFile& file, const policy::PolicySpec& spec,
                                                        policy::WeightVersion version);
 
+/// The optimizer's moments from the arrays that a file holds of the policy, if it does. INVALID_ARGUMENT when they are
+/// not as many as the spec's parameters.
+absl::Status OptimizerFromTensors(const SafetensorsFile& file, const policy::PolicySpec& spec,
+                                  policy::PolicyState* state);
+
+/// Size and checksum of one file; DATA_LOSS says what differs. Holds little of it in memory.
+absl::Status VerifyOpenFile(const OpenFile& opened, const std::string& directory, const CheckpointManifest::File& file);
+
 /// Sizes and checksums of every file against the manifest, and that nothing else lies there. DATA_LOSS with what
 /// differs.
 absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory);
@@ -70,17 +93,5 @@ absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::s
 /// DATA_LOSS when it is damaged.
 absl::StatusOr<learner::LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& directory,
                                                      absl::Span<const policy::PolicySpec> specs, uint64_t spec_hash);
-
-/// One policy's weights and normalizers without optimizer and counters, verified: for a warm start and for evaluation.
-/// NOT_FOUND when the checkpoint has no policy of that id; INVALID_ARGUMENT when its networks differ from `spec`.
-absl::StatusOr<policy::PolicyState> ReadPolicyWeights(FileSystem& fs, const std::string& directory,
-                                                      const policy::PolicySpec& spec);
-/// The same of several policies, in the order of `specs`; verifies the checkpoint and reads each file once.
-absl::StatusOr<std::vector<policy::PolicyState>> ReadWeights(FileSystem& fs, const std::string& directory,
-                                                             absl::Span<const policy::PolicySpec> specs);
-
-/// All of one policy: weights, normalizers, optimizer, counters. Errors as ReadPolicyWeights.
-absl::StatusOr<policy::PolicyState> ReadPolicyState(FileSystem& fs, const std::string& directory,
-                                                    const policy::PolicySpec& spec);
 
 }  // namespace troupe::storage

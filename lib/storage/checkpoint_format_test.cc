@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 
+#include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
 

@@ -128,7 +128,7 @@ TEST_P(CheckpointWeightsTest, ACheckpointThatIsRemovedIsReadOnWhereItIsOpen) {
   EXPECT_EQ(CheckpointWeights::Open(FileSystem::Posix(), folder()).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_P(CheckpointWeightsTest, CheckpointsWithoutAChecksumAPolicyAreVerifiedWhole) {
+TEST_P(CheckpointWeightsTest, FilesWithoutAChecksumAPolicyAreVerifiedWhole) {
   nlohmann::json manifest = nlohmann::json::parse(ReadAll(folder() + "/manifest.json"));
   manifest.erase("weights_crc32c");
   manifest["manifest_crc32c"] = "00000000";
@@ -140,8 +140,15 @@ TEST_P(CheckpointWeightsTest, CheckpointsWithoutAChecksumAPolicyAreVerifiedWhole
   Overwrite(folder() + "/manifest.json", text);
   const auto weights = Open();
   EXPECT_EQ(CodeOf(*weights, 1), absl::StatusCode::kOk);
-  std::filesystem::resize_file(WeightsPath(2), 100);
+  const std::string good = ReadAll(WeightsPath(1));
+  std::string bad = good;
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  Overwrite(WeightsPath(1), bad);
   EXPECT_EQ(CodeOf(*weights, 1), absl::StatusCode::kDataLoss);
+  Overwrite(WeightsPath(1), good);
+  std::filesystem::resize_file(WeightsPath(2), 100);
+  EXPECT_EQ(CodeOf(*weights, 2), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(CodeOf(*weights, 1), GetParam() ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, CheckpointWeightsTest, ::testing::Bool(),

@@ -45,6 +45,11 @@ absl::Status ErrnoError(const char* operation, const std::string& path, int erro
   }
 }
 
+absl::Status NotRegular(const std::string& path) {
+  return absl::NotFoundError(
+      absl::StrCat(ShortPath(path), " is a link, a folder or a device, expected a regular file"));
+}
+
 /// Closes a descriptor at the end of a scope.
 class ScopedFd {
  public:
@@ -76,6 +81,23 @@ absl::Status Sync(DiskCalls& calls, int fd, const std::string& path) {
   // After a failed fsync the kernel may have dropped the dirty pages: the file is lost, trying again would lie.
   if (calls.Sync(fd, path) == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("fsync ", ShortPath(path), ": ", std::strerror(errno)));
+}
+
+/// Opens a regular file for reading; nothing else. Never waits, as the opening of a FIFO does, and follows no link in
+/// the last part of the path: who may write into a folder must not choose other files of ours by it. `bytes` is what
+/// it has.
+absl::StatusOr<int> OpenRegular(const std::string& path, int64_t* bytes) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+  // ENXIO: a socket, or a device that is not there.
+  if (fd < 0 && (errno == ELOOP || errno == ENXIO)) return NotRegular(path);
+  if (fd < 0) return ErrnoError("open", path, errno);
+  struct stat info;
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    *bytes = static_cast<int64_t>(info.st_size);
+    return fd;
+  }
+  ::close(fd);
+  return NotRegular(path);
 }
 
 class PosixOpenFile final : public OpenFile {
@@ -122,16 +144,14 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) override {
-    const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) return ErrnoError("open", path, errno);
-    struct stat info;
-    if (::fstat(fd.get(), &info) != 0) return ErrnoError("stat", path, errno);
-    if (!S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(ShortPath(path), " is not a file"));
-    if (info.st_size > max_bytes) {
+    int64_t bytes = 0;
+    TROUPE_ASSIGN_OR_RETURN(const int opened, OpenRegular(path, &bytes));
+    const ScopedFd fd(opened);
+    if (bytes > max_bytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(ShortPath(path), " has ", info.st_size, " bytes; expected at most ", max_bytes));
+          absl::StrCat(ShortPath(path), " has ", bytes, " bytes; expected at most ", max_bytes));
     }
-    std::string text(static_cast<size_t>(info.st_size), '\0');
+    std::string text(static_cast<size_t>(bytes), '\0');
     size_t have = 0;
     while (have < text.size()) {
       const ssize_t got = ::read(fd.get(), text.data() + have, text.size() - have);
@@ -145,13 +165,9 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return ErrnoError("open", path, errno);
-    struct stat info;
-    const bool known = ::fstat(fd, &info) == 0;
-    auto file = std::make_unique<PosixOpenFile>(fd, path, known ? static_cast<int64_t>(info.st_size) : 0);
-    if (!known || !S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(ShortPath(path), " is not a file"));
-    return file;
+    int64_t bytes = 0;
+    TROUPE_ASSIGN_OR_RETURN(const int fd, OpenRegular(path, &bytes));
+    return std::make_unique<PosixOpenFile>(fd, path, bytes);
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -241,8 +257,8 @@ class PosixFileSystem final : public FileSystem {
 }  // namespace
 
 FileSystem& FileSystem::Posix() {
-  static DiskCalls calls;
-  static PosixFileSystem fs(&calls);
+  // Never destroyed: a thread may still read when the process ends.
+  static PosixFileSystem& fs = *new PosixFileSystem(new DiskCalls);
   return fs;
 }
 

@@ -33,9 +33,10 @@ class FileSystem {
   /// Creates `path` (it must not exist), writes the pieces one after another and syncs it. On failure the file is
   /// removed.
   virtual absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) = 0;
-  /// The whole file; RESOURCE_EXHAUSTED when it is larger than `max_bytes`.
+  /// The whole file; RESOURCE_EXHAUSTED when it is larger than `max_bytes`, NOT_FOUND also when it is no regular file
+  /// (a link is none).
   virtual absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) = 0;
-  /// For parts of a file. NOT_FOUND also when it is no regular file.
+  /// For parts of a file. NOT_FOUND also when it is no regular file (a link is none).
   virtual absl::StatusOr<std::unique_ptr<OpenFile>> Open(const std::string& path) = 0;
   /// Atomic; replaces a file or an empty directory.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;

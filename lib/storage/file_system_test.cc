@@ -1,7 +1,11 @@
 #include "lib/storage/file_system.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <string>
 
 #include "lib/storage/testing.h"
@@ -46,6 +50,33 @@ TEST(PosixFileSystemTest, AConfigurationIsItsOwnersAlone) {
   };
   EXPECT_EQ(mode("config.yaml"), 0600u);
   EXPECT_EQ(mode("summary.json"), 0644u);
+}
+
+TEST(PosixFileSystemTest, ReadsRegularFilesAndWaitsForNoOther) {
+  const ScratchDirectory scratch;
+  FileSystem& fs = FileSystem::Posix();
+  const std::string text = "text";
+  ASSERT_TRUE(fs.WriteNewFile(scratch.path() + "/file", {AsPiece(text)}).ok());
+  ASSERT_EQ(::mkfifo((scratch.path() + "/fifo").c_str(), 0600), 0);
+  ASSERT_TRUE(fs.MakeDirectories(scratch.path() + "/folder").ok());
+  ASSERT_EQ(::symlink("file", (scratch.path() + "/link").c_str()), 0);
+  ASSERT_EQ(::symlink("/dev/zero", (scratch.path() + "/zero").c_str()), 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", scratch.path().c_str());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  for (const char* name : {"fifo", "folder", "link", "zero", "socket"}) {
+    const std::string path = scratch.path() + "/" + name;
+    for (const absl::Status& status : {fs.ReadFile(path, 100).status(), fs.Open(path).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+      EXPECT_NE(std::string(status.message()).find(std::string("/") + name + " is a link, a folder or a device"),
+                std::string::npos)
+          << status;
+    }
+  }
+  ::close(socket);
+  EXPECT_EQ(fs.ReadFile("/dev/zero", 100).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(ReplaceFileTest, ReadersSeeOldOrNew) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
 #include <nlohmann/json.hpp>
 
@@ -16,7 +17,9 @@ namespace {
 using Json = nlohmann::json;
 using tensor::DType;
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+// Room for the arrays of 1024 policies, several times over.
+constexpr uint64_t kMaxHeaderBytes = 32 << 20;
+constexpr size_t kMaxHeaderValues = 1 << 19;
 constexpr size_t kLengthBytes = size_t{kSafetensorsLengthBytes};
 
 constexpr std::pair<DType, const char*> kDTypes[] = {
@@ -65,10 +68,8 @@ absl::Status Malformed(const std::string& what) {
 }
 
 /// One entry of the header, checked against the bytes behind it.
-absl::StatusOr<SafetensorsIndex::Entry> ParseEntry(const std::string& name, const Json& entry, uint64_t data_bytes) {
-  const auto bad = [&name](const std::string& what) {
-    return Malformed(absl::StrCat("tensor \"", name, "\": ", what));
-  };
+absl::StatusOr<SafetensorsIndex::Entry> ParseEntry(const Json& entry, uint64_t data_bytes) {
+  const auto bad = [](const std::string& what) { return Malformed(absl::StrCat("a tensor ", what)); };
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets") ||
       !entry["dtype"].is_string() || !entry["shape"].is_array() || !entry["data_offsets"].is_array() ||
       entry["data_offsets"].size() != 2) {
@@ -131,7 +132,9 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, ui
   uint64_t length = 0;
   std::memcpy(&length, first_bytes.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > file_bytes - kLengthBytes) {
-    return Malformed(absl::StrCat("header of ", length, " bytes in a file of ", file_bytes));
+    // Not what it says: the first bytes of whatever file this is.
+    return Malformed(
+        absl::StrCat("header is larger than the file of ", file_bytes, " bytes, or than ", kMaxHeaderBytes));
   }
   return kLengthBytes + length;
 }
@@ -141,7 +144,10 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header,
     return Malformed(absl::StrCat("header of ", header.size(), " bytes in a file of ", file_bytes));
   }
   const std::string_view text = header.substr(kLengthBytes);
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<Json> parsed =
+      base::ParseJson(text, {.max_bytes = kMaxHeaderBytes, .max_values = kMaxHeaderValues});
+  if (!parsed.ok()) return Malformed(absl::StrCat("header ", parsed.status().message()));
+  const Json& json = *parsed;
   if (!json.is_object()) return Malformed("header is not a JSON object");
   const uint64_t data_bytes = file_bytes - header.size();
   SafetensorsIndex index;
@@ -154,7 +160,7 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header,
       }
       continue;
     }
-    TROUPE_ASSIGN_OR_RETURN(index.tensors[name], ParseEntry(name, entry, data_bytes));
+    TROUPE_ASSIGN_OR_RETURN(index.tensors[name], ParseEntry(entry, data_bytes));
   }
 
   // No byte unexplained and none claimed twice.

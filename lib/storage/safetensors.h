@@ -61,8 +61,8 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(std::string_view first_bytes, ui
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsHeader(std::string_view header, uint64_t file_bytes);
 
 /// A parsed safetensors file. Every offset is checked: tensors lie inside the file, without holes or overlaps, and have
-/// the bytes that their shape asks for. INVALID_ARGUMENT says what is wrong. At most 100 MB of header, as the format's
-/// own reader has it.
+/// the bytes that their shape asks for. INVALID_ARGUMENT says what is wrong. At most 32 MiB of
+/// header and 2^19 values in it. Errors hold nothing of the file.
 class SafetensorsFile {
  public:
   /// `text` must outlive the result.

@@ -1,4 +1,4 @@
-// troupe checkpoint ls|verify
+// troupe checkpoint ls|verify|convert
 
 #include <cstdio>
 #include <filesystem>
@@ -6,11 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/foreign_code.h"
+#include "lib/config/resolved_run.h"
+#include "lib/envs/register_all.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
+#include "services/common/run_policies.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -94,10 +98,43 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
   return damaged == 0 ? 0 : 1;
 }
 
+/// The policies of a checkpoint that does not say what they are, from the configuration beside it. Makes its
+/// environment.
+absl::StatusOr<policy::PolicyTablePtr> TableOf(const std::string& path, const storage::CheckpointManifest& manifest,
+                                               const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path + "/config.yaml"));
+  SayForeignCode(config::ForeignCodeOf(config));
+  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
+  if (run.schema.Hash() != manifest.spec_hash) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": the environment, policies or networks of its config.yaml are not those it was trained with"));
+  }
+  return policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids());
+}
+
+absl::StatusOr<int> Convert(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Targets(flags));
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  for (const std::string& path : paths) {
+    // Whole: what is damaged must not get a checksum that fits.
+    TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest, storage::VerifyCheckpoint(fs, path));
+    if (manifest.state.table != nullptr) {
+      std::printf("as it should be  %s\n", path.c_str());
+      continue;
+    }
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, TableOf(path, manifest, registry));
+    TROUPE_RETURN_IF_ERROR(storage::AddPolicyTable(fs, path, *table));
+    std::printf("converted        %s\n", path.c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, Action* action) {
-  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List and verify a run's checkpoints.");
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List, verify and convert a run's checkpoints.");
   checkpoint->require_subcommand(1);
   checkpoint->footer("Example: troupe checkpoint ls runs/my_run");
 
@@ -123,6 +160,19 @@ void AddCheckpointCommand(CLI::App& app, Action* action) {
                    "one line: [{\"path\", \"ok\", \"env_steps\", \"updates\"}], with \"error\" for a damaged one");
   verify->footer("Example: troupe checkpoint verify runs/my_run --checkpoint latest");
   verify->callback([=] { *action = [=] { return Verify(*verify_flags); }; });
+
+  const auto convert_flags = std::make_shared<CheckpointFlags>();
+  CLI::App* convert = checkpoint->add_subcommand(
+      "convert", "Note in older checkpoints what their policies are. Makes the run's environment, once each.");
+  convert
+      ->add_option("target", convert_flags->target,
+                   "run folder, a run's name inside --directory, or a checkpoint's folder")
+      ->required();
+  convert->add_option("--checkpoint", convert_flags->checkpoint, "only this one: latest, best, or its env steps");
+  convert->add_option("--directory", convert_flags->directory, "where runs are looked for by name")
+      ->capture_default_str();
+  convert->footer("Example: troupe checkpoint convert runs/my_run");
+  convert->callback([=] { *action = [=] { return Convert(*convert_flags); }; });
 }
 
 }  // namespace troupe::services

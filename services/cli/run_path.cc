@@ -1,24 +1,24 @@
 #include "services/cli/run_path.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/storage/file_system.h"
 
 namespace troupe::services {
 namespace {
 
-constexpr std::streamoff kTailBytes = 64 << 10;  // lines of progress.jsonl are a few kilobytes
+constexpr int64_t kTailBytes = 64 << 10;  // lines of progress.jsonl are a few kilobytes
+
+constexpr int64_t kMaxTextBytes = 1 << 20;  // summaries and addresses are far smaller
 
 }  // namespace
 
 bool IsRunFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path + "/config.yaml", error);
+  // Whatever lies there: what reads no configuration does not mind.
+  return storage::FileSystem::Posix().Exists(path + "/config.yaml");
 }
 
 absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::string& directory) {
@@ -30,11 +30,11 @@ absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::str
 }
 
 absl::StatusOr<std::string> LastProgressLine(const std::string& folder) {
-  std::ifstream file(folder + "/progress.jsonl", std::ios::binary | std::ios::ate);
-  if (!file) return absl::NotFoundError(absl::StrCat("there is no progress.jsonl in \"", folder, "\""));
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
-  std::string tail((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const absl::StatusOr<std::unique_ptr<storage::OpenFile>> file =
+      storage::FileSystem::Posix().Open(folder + "/progress.jsonl");
+  if (!file.ok()) return absl::NotFoundError(absl::StrCat("there is no progress.jsonl in \"", folder, "\""));
+  const int64_t bytes = std::min((*file)->bytes(), kTailBytes);
+  TROUPE_ASSIGN_OR_RETURN(std::string tail, (*file)->Read((*file)->bytes() - bytes, bytes));
   const size_t end = tail.rfind('\n');
   if (end == std::string::npos)
     return absl::NotFoundError(absl::StrCat("progress.jsonl in \"", folder, "\" has no line yet"));
@@ -44,9 +44,9 @@ absl::StatusOr<std::string> LastProgressLine(const std::string& folder) {
 }
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  absl::StatusOr<std::string> text = storage::FileSystem::Posix().ReadFile(path, kMaxTextBytes);
+  if (text.ok()) return text;
+  return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", text.status().message()));
 }
 
 }  // namespace troupe::services

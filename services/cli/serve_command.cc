@@ -4,7 +4,6 @@
 
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/envs/register_all.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/run_path.h"
 #include "services/common/signals.h"
@@ -28,9 +27,7 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
   PolicyServerFlags server = flags.server;
   TROUPE_ASSIGN_OR_RETURN(server.run_folder, FindRunFolder(flags.run, flags.directory));
   if (flags.seed >= 0) server.seed = static_cast<uint64_t>(flags.seed);
-  env::EnvRegistry registry;
-  envs::RegisterAllEnvs(registry);
-  TROUPE_RETURN_IF_ERROR(RunPolicyServer(server, registry));
+  TROUPE_RETURN_IF_ERROR(RunPolicyServer(server));
   return static_cast<int>(DrainSignals::CodeInOrder());
 }
 
@@ -45,6 +42,12 @@ void AddServeCommand(CLI::App& app, Action* action) {
   serve->add_option("--listen", flags->server.listen, "serve on unix:PATH or HOST:PORT (repeat)")
       ->required()
       ->allow_extra_args(false);
+  serve->add_option("--config", flags->server.config_path,
+                    "a configuration of yours: what it names in Python may be imported, with its env.python");
+  serve
+      ->add_option("--policy-map-capacity", flags->server.policy_map_capacity,
+                   "policies in memory at most (default: as many as the run's learner held)")
+      ->check(CLI::Range(1, 1000000));
   serve->add_flag("--insecure-plaintext-network", flags->server.insecure_plaintext_network,
                   "serve without encryption and authentication beyond this machine");
   serve->add_option("--seed", flags->seed, "seed of sampled actions (default: another one at every start)")

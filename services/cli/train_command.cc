@@ -112,10 +112,11 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
                             config::RunConfig::FromFile(plan.folder + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
   }
-  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
-  plan.num_workers = run.num_workers;
+  plan.num_workers = config.num_workers();
   plan.worker_yaml = config::WorkerFileYaml(config);
+  // The environment of a run that goes on is not made here: the learner does, once it has said what that executes.
   if (flags.resume.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
     plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;

@@ -1,10 +1,13 @@
 #include "services/common/run_policies.h"
 
+#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/run_config.h"
+#include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
 namespace troupe::services {
@@ -21,14 +24,25 @@ void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run) {
   run->schema.policies = run->policies;
 }
 
+void SayForeignCode(const std::vector<config::ForeignCode>& code) {
+  for (const config::ForeignCode& each : code) {
+    std::fprintf(stderr, "troupe: this run executes %s: %s\n", base::LogSafe(each.key).c_str(),
+                 base::LogSafe(each.text).c_str());
+  }
+}
+
 absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
                                                 const env::EnvRegistry& registry) {
   RunCheckpoint found;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
-  TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
   storage::FileSystem& fs = storage::FileSystem::Posix();
   TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(fs, folder, which));
-  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest, storage::ReadManifest(fs, found.checkpoint));
+  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
+                          storage::ReadManifest(fs, found.checkpoint, storage::ManifestPart::kPolicies));
+  std::vector<config::ForeignCode> code = config::ForeignCodeOf(config);
+  if (manifest.state.table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*manifest.state.table), &code);
+  SayForeignCode(code);
+  TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
   if (manifest.state.table != nullptr) UsePolicies(*manifest.state.table, &found.run);
   return found;
 }

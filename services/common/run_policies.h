@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/registry.h"
 #include "lib/policy/policy_table.h"
@@ -21,8 +22,12 @@ struct RunCheckpoint {
 /// with may have changed while it trained. Its training options stay.
 void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run);
 
+/// Says on stderr, a line each, what playing a run executes that is not Troupe's own; nothing for native code. To be
+/// called before the run is resolved, for its folder is a program to whoever plays it.
+void SayForeignCode(const std::vector<config::ForeignCode>& code);
+
 /// Finds the run in `folder` and its checkpoint `which` ("latest", "best" or env steps). The run's policies are those
-/// of the checkpoint, of which no weights are read. Errors as below.
+/// of the checkpoint, of which no weights are read. Makes the run's environment, after SayForeignCode. Errors as below.
 absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
                                                 const env::EnvRegistry& registry);
 

@@ -14,9 +14,11 @@ absl::Status Ending() {
   return absl::UnavailableError("the learner is ending and writes its last checkpoint by itself");
 }
 
-absl::Status PoliciesStay() { return absl::UnavailableError("the learner is ending, its policies stay as they are"); }
-
 }  // namespace
+
+absl::Status ControlHandler::PoliciesStay() {
+  return absl::UnavailableError("the learner is ending, its policies stay as they are");
+}
 
 v1::StatusReply ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   v1::StatusReply reply = binding_->Status();

@@ -44,6 +44,8 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   std::vector<CheckpointLoop::Done> TakeCheckpointRequests();
   /// Changes asked for since the last call, in order, to be made between two updates.
   std::vector<ChangeRequest> TakeChanges();
+  /// What a change is refused with then.
+  static absl::Status PoliciesStay();
   /// After the last update: whoever still asks, or asks later, is refused.
   void RefuseAll();
 

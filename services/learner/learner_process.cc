@@ -17,6 +17,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/frozen_weights.h"
 #include "lib/config/make_env.h"
 #include "lib/config/permits.h"
 #include "lib/config/worker_yaml.h"
@@ -38,6 +39,7 @@
 #include "services/learner/control_handler.h"
 #include "services/learner/degradations.h"
 #include "services/learner/local_sampler.h"
+#include "services/learner/policy_changer.h"
 #include "services/learner/policy_changes.h"
 #include "services/learner/policy_map_cache.h"
 #include "services/learner/publisher_fan.h"
@@ -124,9 +126,12 @@ class Process {
   absl::Status AfterUpdate(int64_t before);
   /// Does what was asked of the policies since the last call.
   void ChangePolicies();
-  absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change);
+  absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change, const PolicySources& sources);
   /// FAILED_PRECONDITION names a connected worker that does not permit what `next` would have run, and `now` does not.
   absl::Status CheckPermitted(const policy::PolicyTable& next, const policy::PolicyTable& now) const;
+  std::unique_ptr<PolicyChanger> MakeChanger();
+  /// Whoever still asks for something, or asks later, is refused.
+  void RefuseRequests();
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
   /// Saves what is whole; why the run ends.
@@ -152,6 +157,7 @@ class Process {
   std::unique_ptr<learner::Learner> learner_;
   std::unique_ptr<rpc::LearnerBinding> binding_;
   std::unique_ptr<ControlHandler> control_;
+  std::unique_ptr<PolicyChanger> changer_;
   std::unique_ptr<rpc::LearnerServer> server_;
   std::unique_ptr<rpc::ControlServer> control_server_;
   std::shared_ptr<LocalSampler> sampler_;
@@ -234,6 +240,7 @@ absl::Status Process::Serve(const LearnerFlags& flags) {
   linger_ = absl::Seconds(flags.linger_s);
   binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
   control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), setup_.name);
+  changer_ = MakeChanger();
   if (!flags.listen.empty()) TROUPE_RETURN_IF_ERROR(OpenAddresses(flags));
   TROUPE_ASSIGN_OR_RETURN(control_server_,
                           rpc::ControlServer::Start(setup_.folder->directory(), control_.get(), control_.get()));
@@ -334,14 +341,22 @@ absl::StatusOr<rollout::EvaluationResult> Process::Evaluate() {
   return result;
 }
 
-void Process::ChangePolicies() {
-  for (ControlHandler::ChangeRequest& request : control_->TakeChanges()) {
-    const absl::StatusOr<int64_t> revision = ChangePolicies(request.change);
-    if (!revision.ok()) {
-      TROUPE_WARN("policies not changed error=\"{}\"", base::LogSafe(std::string(revision.status().message())));
-    }
-    request.done(revision);
-  }
+std::unique_ptr<PolicyChanger> Process::MakeChanger() {
+  const auto sources = [this](const policy::PolicyState* imported) {
+    return PolicySources{&run(), trainer_.get(), imported};
+  };
+  PolicyChanger::Deps deps;
+  deps.import_of = [this, sources](const policy::PolicyChange& change) {
+    return ImportOf(change, *learner_->Policies(), sources(nullptr));
+  };
+  deps.load = [](const PolicyImport& import) {
+    return config::LoadPolicy(import.path, import.source, import.spec, import.part);
+  };
+  deps.make = [this, sources](const policy::PolicyChange& change, const policy::PolicyState* imported) {
+    return ChangePolicies(change, sources(imported));
+  };
+  deps.clock = &base::Clock::Real();
+  return std::make_unique<PolicyChanger>(std::move(deps));
 }
 
 absl::Status Process::CheckPermitted(const policy::PolicyTable& next, const policy::PolicyTable& now) const {
@@ -358,10 +373,14 @@ absl::Status Process::CheckPermitted(const policy::PolicyTable& next, const poli
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> Process::ChangePolicies(const policy::PolicyChange& change) {
+void Process::ChangePolicies() {
+  if (changer_->idle()) changer_->Add(control_->TakeChanges());
+  changer_->Step();
+}
+
+absl::StatusOr<int64_t> Process::ChangePolicies(const policy::PolicyChange& change, const PolicySources& sources) {
   const policy::PolicyTablePtr now = learner_->Policies();
-  TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved,
-                          ResolvePolicyChange(change, *now, {&run(), registry_, trainer_.get()}));
+  TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved, ResolvePolicyChange(change, *now, sources));
   TROUPE_RETURN_IF_ERROR(CheckPermitted(*resolved.table, *now));
   policy_map_cache_.SetPolicies(resolved.table);
   const absl::Status changed = learner_->ChangePolicies(resolved.table, std::move(resolved.added));
@@ -371,6 +390,11 @@ absl::StatusOr<int64_t> Process::ChangePolicies(const policy::PolicyChange& chan
   }
   TROUPE_INFO("policies changed revision={} slots={}", resolved.table->revision(), resolved.table->num_slots());
   return resolved.table->revision();
+}
+
+void Process::RefuseRequests() {
+  control_->RefuseAll();
+  changer_->RefuseAll(ControlHandler::PoliciesStay());
 }
 
 absl::Status Process::SaveState(bool always, CheckpointLoop::Done done) {
@@ -417,7 +441,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   summary.run_name = setup_.name;
   summary.directory = setup_.folder->directory();
   summary.reason = outcome.reason;
-  control_->RefuseAll();
+  RefuseRequests();
   const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
   const absl::Duration trained_for = base::Clock::Real().SteadyNow() - started_at_;
   if (stopped && run().evaluation.at_end) {
@@ -447,7 +471,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
 
 absl::Status Process::Fail(const learner::StepOutcome& outcome) {
   if (!outcome.state_is_whole) return outcome.status;
-  control_->RefuseAll();
+  RefuseRequests();
   const absl::Status snapshot = SaveState(true, nullptr);
   TakeDown();
   const std::string unsaved = snapshot.ok() ? checkpoints_.last_error() : std::string(snapshot.message());

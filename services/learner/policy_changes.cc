@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/config/frozen_weights.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_class.h"
 #include "lib/training/policy_store.h"
@@ -129,25 +128,38 @@ absl::StatusOr<PolicyState> CopyOf(const policy::AddPolicy& add, const PolicySpe
   return sources.trainer->ExportState(slot);
 }
 
-absl::StatusOr<PolicyState> StateOf(const policy::AddPolicy& add, const PolicySpec& spec, const PolicyTable& now,
-                                    int64_t revision, const PolicySources& sources) {
+/// What the weights of a new policy come from: at most one thing.
+absl::Status CheckSources(const policy::AddPolicy& add, const PolicySpec& spec) {
   const bool copies = !add.copy_of.value().empty();
   const bool imports = !add.import_from.empty();
   const bool is_checkpoint = spec.policy_class.kind == PolicyClass::Kind::kCheckpoint;
-  if (copies + imports + is_checkpoint > 1 || ((copies || imports) && !spec.policy_class.has_weights())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy \"", spec.id.value(), "\" of class ", base::LogSafe(spec.policy_class.ToString()),
-                     copies && imports ? ": got a policy to copy and one to import, expected one of them"
-                                       : ": got a policy to start from, expected none, or class ppo"));
+  if (copies + imports + is_checkpoint <= 1 && ((!copies && !imports) || spec.policy_class.has_weights())) {
+    return absl::OkStatus();
   }
-  if (copies) return CopyOf(add, spec, now, sources);
-  if (imports) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy \"", spec.id.value(), "\" of class ", base::LogSafe(spec.policy_class.ToString()),
+                   copies && imports ? ": got a policy to copy and one to import, expected one of them"
+                                     : ": got a policy to start from, expected none, or class ppo"));
+}
+
+absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::AddPolicy& add, const PolicySpec& spec) {
+  if (!add.import_from.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const PolicyClass from, policy::ParsePolicyClass("checkpoint:" + add.import_from));
-    return config::LoadPolicy(from.path, from.source, spec, config::PolicyPart::kAll, *sources.registry);
+    return PolicyImport{from.path, from.source, spec, config::PolicyPart::kAll};
   }
-  if (is_checkpoint) {
-    return config::LoadPolicy(spec.policy_class.path, spec.policy_class.source, spec, config::PolicyPart::kWeights,
-                              *sources.registry);
+  if (spec.policy_class.kind != PolicyClass::Kind::kCheckpoint) return std::nullopt;
+  return PolicyImport{spec.policy_class.path, spec.policy_class.source, spec, config::PolicyPart::kWeights};
+}
+
+absl::StatusOr<PolicyState> StateOf(const policy::AddPolicy& add, const PolicySpec& spec, const PolicyTable& now,
+                                    int64_t revision, const PolicySources& sources) {
+  if (!add.copy_of.value().empty()) return CopyOf(add, spec, now, sources);
+  TROUPE_ASSIGN_OR_RETURN(const std::optional<PolicyImport> import, ImportOf(add, spec));
+  if (import.has_value()) {
+    if (sources.imported == nullptr) return absl::InternalError("the policy to import has not been read");
+    // It was read for what the policy was to be then.
+    TROUPE_RETURN_IF_ERROR(sources.imported->Validate(spec));
+    return *sources.imported;
   }
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads revisions over all seeds
   // The trainer knows whether there is a value normalizer.
@@ -155,8 +167,14 @@ absl::StatusOr<PolicyState> StateOf(const policy::AddPolicy& add, const PolicySp
                                 sources.run->seed + kOdd * static_cast<uint64_t>(revision));
 }
 
-absl::StatusOr<ResolvedChange> Resolve(const policy::AddPolicy& add, const PolicyTable& now,
-                                       const PolicySources& sources) {
+/// A policy that is to come, but for its state.
+struct PlannedPolicy {
+  PolicySlot base;  ///< what it is like
+  PolicySpec spec;
+  PolicyTablePtr table;  ///< with it
+};
+
+absl::StatusOr<PlannedPolicy> Plan(const policy::AddPolicy& add, const PolicyTable& now, const PolicySources& sources) {
   TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(add.id.value()));
   TROUPE_ASSIGN_OR_RETURN(PolicyClass policy_class,
                           policy::ParsePolicyClass(add.policy_class.empty() ? "ppo" : add.policy_class));
@@ -166,20 +184,29 @@ absl::StatusOr<ResolvedChange> Resolve(const policy::AddPolicy& add, const Polic
   } else if (now.FindSlot(add.id).has_value()) {
     return absl::AlreadyExistsError(absl::StrCat("policy \"", add.id.value(), "\" is one of the run's already"));
   }
-  TROUPE_ASSIGN_OR_RETURN(const PolicySlot base, BaseOf(add, now, policy_class.has_weights()));
-  TROUPE_ASSIGN_OR_RETURN(const PolicySpec spec, SpecOf(add, now.Find(base)->spec, std::move(policy_class)));
-  ResolvedChange resolved;
-  const bool trains = add.trains && spec.policy_class.trainable();
-  TROUPE_ASSIGN_OR_RETURN(resolved.table, add.replace ? now.Replace(spec) : now.Add(spec, trains));
+  PlannedPolicy planned;
+  TROUPE_ASSIGN_OR_RETURN(planned.base, BaseOf(add, now, policy_class.has_weights()));
+  TROUPE_ASSIGN_OR_RETURN(planned.spec, SpecOf(add, now.Find(planned.base)->spec, std::move(policy_class)));
+  const bool trains = add.trains && planned.spec.policy_class.trainable();
+  TROUPE_ASSIGN_OR_RETURN(planned.table, add.replace ? now.Replace(planned.spec) : now.Add(planned.spec, trains));
   if (add.replace && !add.trains) {
-    TROUPE_ASSIGN_OR_RETURN(resolved.table, resolved.table->SetTrains(add.id, false));
+    TROUPE_ASSIGN_OR_RETURN(planned.table, planned.table->SetTrains(add.id, false));
   }
-  TROUPE_RETURN_IF_ERROR(CheckSpaces(*resolved.table, sources.run->env_spec));
+  TROUPE_RETURN_IF_ERROR(CheckSpaces(*planned.table, sources.run->env_spec));
+  TROUPE_RETURN_IF_ERROR(CheckSources(add, planned.spec));
+  return planned;
+}
+
+absl::StatusOr<ResolvedChange> Resolve(const policy::AddPolicy& add, const PolicyTable& now,
+                                       const PolicySources& sources) {
+  TROUPE_ASSIGN_OR_RETURN(PlannedPolicy planned, Plan(add, now, sources));
   learner::NewPolicy fresh;
-  fresh.slot = *resolved.table->FindSlot(add.id);
-  fresh.like = base;
-  TROUPE_ASSIGN_OR_RETURN(fresh.state, StateOf(add, spec, now, resolved.table->revision(), sources));
-  fresh.state.id = spec.id;
+  fresh.slot = *planned.table->FindSlot(add.id);
+  fresh.like = planned.base;
+  TROUPE_ASSIGN_OR_RETURN(fresh.state, StateOf(add, planned.spec, now, planned.table->revision(), sources));
+  fresh.state.id = planned.spec.id;
+  ResolvedChange resolved;
+  resolved.table = std::move(planned.table);
   resolved.added.push_back(std::move(fresh));
   return resolved;
 }
@@ -214,6 +241,14 @@ absl::StatusOr<ResolvedChange> Resolve(const policy::SetMapping& set, const Poli
 }
 
 }  // namespace
+
+absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::PolicyChange& change, const PolicyTable& now,
+                                                     const PolicySources& sources) {
+  const auto* const add = std::get_if<policy::AddPolicy>(&change);
+  if (add == nullptr) return std::nullopt;
+  TROUPE_ASSIGN_OR_RETURN(const PlannedPolicy planned, Plan(*add, now, sources));
+  return ImportOf(*add, planned.spec);
+}
 
 absl::StatusOr<ResolvedChange> ResolvePolicyChange(const policy::PolicyChange& change, const PolicyTable& now,
                                                    const PolicySources& sources) {

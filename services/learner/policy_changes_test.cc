@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/policy/testing/same_bits.h"
@@ -52,7 +54,12 @@ class PolicyChangesTest : public testing::Test {
     return *run;
   }
   absl::StatusOr<ResolvedChange> Try(const policy::PolicyChange& change) {
-    return ResolvePolicyChange(change, *table_, {&run_, &registry_, trainer_.get()});
+    TROUPE_ASSIGN_OR_RETURN(const std::optional<PolicyImport> import,
+                            ImportOf(change, *table_, {&run_, trainer_.get()}));
+    if (!import.has_value()) return ResolvePolicyChange(change, *table_, {&run_, trainer_.get()});
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state,
+                            config::LoadPolicy(import->path, import->source, import->spec, import->part));
+    return ResolvePolicyChange(change, *table_, {&run_, trainer_.get(), &state});
   }
   /// Makes the change; what it added.
   std::vector<learner::NewPolicy> Do(const policy::PolicyChange& change) {

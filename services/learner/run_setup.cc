@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
+#include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/start_over.h"
+#include "services/common/run_policies.h"
 
 namespace troupe::services {
 namespace {
@@ -50,11 +52,45 @@ absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
       absl::StrCat("--resume: no run in \"", flags.resume, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
 }
 
-/// The checkpoint directory that --warm-start names: itself, or a run's latest.
-absl::StatusOr<std::string> FindWarmStart(const std::string& path) {
-  if (std::filesystem::exists(path + "/manifest.json")) return path;
-  if (HoldsRun(path)) return storage::FindCheckpoint(storage::FileSystem::Posix(), path, "latest");
-  return absl::NotFoundError(absl::StrCat("--warm-start: \"", path, "\" is neither a checkpoint nor a run folder"));
+/// The weights of --warm-start for each policy that trains.
+absl::Status LoadWarmStart(const std::string& path, RunSetup* setup) {
+  const auto load = [&]() -> absl::Status {
+    TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, config::FindCheckpointAt(path));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
+                            storage::CheckpointWeights::Open(storage::FileSystem::Posix(), checkpoint));
+    for (size_t slot = 0; slot < setup->run.policies.size(); ++slot) {
+      const policy::PolicySpec& spec = setup->run.policies[slot];
+      if (!spec.policy_class.trainable()) continue;
+      TROUPE_ASSIGN_OR_RETURN(setup->initial[slot], weights->Read(spec));
+      setup->initial[slot]->version = {};
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status loaded = load();
+  return loaded.ok() ? loaded : absl::Status(loaded.code(), absl::StrCat("--warm-start: ", loaded.message()));
+}
+
+/// The run's folder is a program to whom it goes on for: says what it executes, before it does.
+void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old_config,
+                      const config::RunConfig& config) {
+  std::vector<config::ForeignCode> code = config::ForeignCodeOf(old_config);
+  config::AddForeignCode(config::ForeignCodeOf(config), &code);
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  const absl::StatusOr<std::string> latest = storage::FindCheckpoint(fs, directory, "latest");
+  if (latest.ok()) {
+    // One that cannot be read is found out by who needs it.
+    const absl::StatusOr<storage::CheckpointManifest> manifest =
+        storage::ReadManifest(fs, *latest, storage::ManifestPart::kPolicies);
+    const policy::PolicyTablePtr table = manifest.ok() ? manifest->state.table : nullptr;
+    if (table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*table), &code);
+  }
+  SayForeignCode(code);
+}
+
+/// Where a run begins without a checkpoint of its own; the runs that weights come from are data.
+absl::Status LoadInitial(const LearnerFlags& flags, RunSetup* setup) {
+  TROUPE_ASSIGN_OR_RETURN(setup->initial, config::LoadFrozenWeights(setup->run));
+  return flags.warm_start.empty() ? absl::OkStatus() : LoadWarmStart(flags.warm_start, setup);
 }
 
 /// Who trains stands in the checkpoint's table; where the configuration says something else than it said before, for a
@@ -93,6 +129,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
                             config::RunConfig::FromFile(directory + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
+    SayWhatIsResumed(directory, old_config, config);
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
     trained_before = old_run.learner.trains;
   }
@@ -108,9 +145,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
 
   setup.initial.resize(setup.run.policies.size());
   // Before there is a folder: a new run that cannot start leaves none.
-  if (!resume) {
-    TROUPE_ASSIGN_OR_RETURN(setup.initial, config::LoadFrozenWeights(setup.run, registry));
-  }
+  if (!resume) TROUPE_RETURN_IF_ERROR(LoadInitial(flags, &setup));
 
   storage::RunFolder::Options options;
   if (start_over) {
@@ -125,6 +160,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
   options.config_yaml = config.ToYaml();
   // Checkpoints are copied and shared.
   options.checkpoint.config_yaml = config.WithoutSecrets().ToYaml();
+  options.checkpoint.policy_map_capacity = setup.run.policy_map.capacity;
   options.checkpoint.store_separately = setup.run.experiment.store_separately;
   options.specs = setup.run.policies;
   TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));
@@ -138,20 +174,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
       return state.status();
     }
     // A checkpoint of the run holds them; what they came from may be gone or have changed.
-    if (!setup.resumed) {
-      TROUPE_ASSIGN_OR_RETURN(setup.initial, config::LoadFrozenWeights(setup.run, registry));
-    }
-  }
-  if (!flags.warm_start.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, FindWarmStart(flags.warm_start));
-    for (size_t slot = 0; slot < setup.run.policies.size(); ++slot) {
-      const policy::PolicySpec& spec = setup.run.policies[slot];
-      if (!spec.policy_class.trainable()) continue;
-      TROUPE_ASSIGN_OR_RETURN(policy::PolicyState state,
-                              storage::ReadPolicyWeights(storage::FileSystem::Posix(), checkpoint, spec));
-      state.version = {};
-      setup.initial[slot] = std::move(state);
-    }
+    if (!setup.resumed) TROUPE_RETURN_IF_ERROR(LoadInitial(flags, &setup));
   }
   return setup;
 }

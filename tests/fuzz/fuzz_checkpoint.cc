@@ -60,11 +60,13 @@ void PutRight(std::string* text) {
 void ReadManifest(std::string text, bool put_right) {
   if (put_right) PutRight(&text);
   OneFile fs(std::move(text));
-  const absl::StatusOr<storage::CheckpointManifest> manifest = storage::ReadManifest(fs, "checkpoint");
-  if (!manifest.ok()) return;
-  for (const storage::CheckpointManifest::File& file : manifest->files) {
-    TROUPE_CHECK(file.bytes >= 0);
-    TROUPE_CHECK(file.name.find('/') == std::string::npos);
+  for (const storage::ManifestPart part : {storage::ManifestPart::kAll, storage::ManifestPart::kPolicies}) {
+    const absl::StatusOr<storage::CheckpointManifest> manifest = storage::ReadManifest(fs, "checkpoint", part);
+    if (!manifest.ok()) continue;
+    for (const storage::CheckpointManifest::File& file : manifest->files) {
+      TROUPE_CHECK(file.bytes >= 0);
+      TROUPE_CHECK(file.name.find('/') == std::string::npos);
+    }
   }
 }
 

@@ -1,0 +1,59 @@
+#include "lib/config/foreign_code.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/python_callable.h"
+#include "proto/troupe/v1/config.pb.h"
+
+namespace troupe::config {
+namespace {
+
+constexpr char kPolicies[] = "multi_agent.policies";
+constexpr char kMapping[] = "multi_agent.policy_mapping";
+
+/// Adds what is in Python.
+void AddPython(const std::string& key, const std::string& text, std::vector<ForeignCode>* code) {
+  if (policy::IsPythonName(text)) code->push_back({key, text});
+}
+
+}  // namespace
+
+std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
+  const v1::EnvConfig& env = config.proto().env();
+  const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
+  std::vector<ForeignCode> python;
+  AddPython("env.name", env.name(), &python);
+  for (const v1::PolicyConfig& policy : multi_agent.policies()) {
+    AddPython(absl::StrCat(kPolicies, ".", policy.id(), ".class"), policy.class_(), &python);
+  }
+  for (const v1::PolicyMappingRule& rule : multi_agent.policy_mapping().rules()) {
+    AddPython(kMapping, rule.function(), &python);
+  }
+  std::vector<ForeignCode> code;
+  if (!env.plugin().empty()) code.push_back({"env.plugin", env.plugin()});
+  if (!python.empty()) code.push_back({"env.python.interpreter", env.python().interpreter()});
+  if (!python.empty() && !env.python().path().empty()) code.push_back({"env.python.path", env.python().path()});
+  code.insert(code.end(), python.begin(), python.end());
+  return code;
+}
+
+std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table) {
+  std::vector<ForeignCode> code;
+  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
+    if (!entry.has_value()) continue;
+    AddPython(absl::StrCat(kPolicies, ".", entry->spec.id.value(), ".class"), entry->spec.policy_class.ToString(),
+              &code);
+  }
+  for (const policy::MappingRule& rule : table.rules()) AddPython(kMapping, rule.function, &code);
+  return code;
+}
+
+void AddForeignCode(const std::vector<ForeignCode>& more, std::vector<ForeignCode>* code) {
+  for (const ForeignCode& each : more) {
+    if (std::find(code->begin(), code->end(), each) == code->end()) code->push_back(each);
+  }
+}
+
+}  // namespace troupe::config
