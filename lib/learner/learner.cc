@@ -234,6 +234,7 @@ absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared
       return absl::CancelledError(absl::StrCat("the run takes no workers any more: ", reason_));
     }
     const absl::Duration now = deps_.clock->SteadyNow();
+    TROUPE_RETURN_IF_ERROR(registry_.Check(hello));
     joined = registry_.Join(hello, std::move(port), now);
     if (joined.was_connected) scheduler_->RemoveWorker(joined.ticket.worker_id);
     if (joined.gap > 0) accounting_.BookGap(joined.gap, joined.restarted);
@@ -337,8 +338,7 @@ absl::Status Learner::Heartbeat(const WorkerTicket& ticket, const std::optional<
   base::MutexLock lock(&mutex_);
   TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
   worker->last_seen = deps_.clock->SteadyNow();
-  if (counters.has_value()) registry_.Count(*worker, *counters);
-  return absl::OkStatus();
+  return counters.has_value() ? registry_.Count(*worker, *counters, worker->last_seen) : absl::OkStatus();
 }
 
 void Learner::Tick() {

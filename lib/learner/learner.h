@@ -123,7 +123,7 @@ class Learner {
   absl::StatusOr<sample::FragmentAck> SubmitUndecodable(const WorkerTicket& ticket, uint64_t sequence,
                                                         const std::string& reason);
   /// A sign of life, perhaps with what went wrong in the worker's environments since it began (each >= 0).
-  /// FAILED_PRECONDITION when the ticket is void.
+  /// FAILED_PRECONDITION when the ticket is void, INVALID_ARGUMENT for counters that no worker reaches.
   absl::Status Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters = std::nullopt);
   /// Lets silent workers go, gives the work of grants that were out for too long to others, and begins when the join
   /// timeout is over. Call about once a second.

@@ -477,6 +477,28 @@ TEST(LearnerTest, AbsurdSequencesDoNotJoin) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(LearnerTest, AWorkerThatSkipsWhatNobodyCanHaveSentBooksNothing) {
+  TestRun run([](LearnerConfig& config) { config.learner_epoch = 2; });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  for (const uint64_t id : {uint64_t{0}, uint64_t{7}, (uint64_t{1} << 32) + 3}) {
+    const auto joined =
+        run.learner_->Join({sample::WorkerId(id), uint64_t{1} << 40}, std::make_shared<FakeWorkerPort>());
+    EXPECT_EQ(joined.ok(), id != (uint64_t{1} << 32) + 3) << joined.status();
+  }
+  EXPECT_EQ(run.learner_->Status().fragments.rolled_back, 0);
+  EXPECT_EQ(run.learner_->Status().fragments.unknown, 0);
+}
+
+TEST(LearnerTest, EnvCountersThatNoWorkerReachesEndItsStream) {
+  TestRun run;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  sample::EnvCounters counters;
+  counters.errors = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(run.learner_->Heartbeat(worker->ticket, counters).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(run.learner_->Status().progress.env_counters.errors, 0);
+}
+
 TEST(LearnerTest, RestoreIsForALaterEpochAndBeforeTheStart) {
   TestRun run;
   const auto state_of = [&](uint64_t epoch) {

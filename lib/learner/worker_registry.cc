@@ -24,11 +24,31 @@ void WorkerRegistry::Restore(const std::map<uint64_t, uint64_t>& watermarks) {
   }
 }
 
+bool WorkerRegistry::MayBeOurs(uint64_t id) const {
+  if (workers_.count(id) > 0) return true;
+  const uint64_t epoch = id >> 32;
+  return epoch >= 1 && id < next_id_;
+}
+
+absl::Status WorkerRegistry::Check(const WorkerHello& hello) const {
+  const uint64_t id = hello.worker_id.value();
+  if (id == 0 || !MayBeOurs(id)) return absl::OkStatus();
+  const auto found = workers_.find(id);
+  const bool restarted = found == workers_.end() || found->second.epoch.value() == 0;
+  const uint64_t known = found == workers_.end() ? 0 : found->second.sequences.watermark();
+  const uint64_t most = known + 1 + (restarted ? kMostRolledBack : SequenceTracker::kMaxGap);
+  if (hello.next_sequence <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("worker ", id, ": first_unacked is ", hello.next_sequence,
+                                                 ", but what came up to ", known, " is known here, expected at most ",
+                                                 most));
+}
+
 WorkerRegistry::Joined WorkerRegistry::Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port,
                                             absl::Duration now) {
   Joined joined;
   while (workers_.count(next_id_) > 0) ++next_id_;
-  const uint64_t id = hello.worker_id.value() != 0 ? hello.worker_id.value() : next_id_++;
+  const bool has_id = hello.worker_id.value() != 0 && MayBeOurs(hello.worker_id.value());
+  const uint64_t id = has_id ? hello.worker_id.value() : next_id_++;
   const auto [it, is_new] = workers_.try_emplace(id);
   Worker& worker = it->second;
   // One from an earlier learner epoch, or forgotten: what it sent before is not lost by it, but by the learner.
@@ -40,7 +60,11 @@ WorkerRegistry::Joined WorkerRegistry::Join(const WorkerHello& hello, std::share
   worker.connected = true;
   worker.port = std::move(port);
   worker.last_seen = now;
-  joined.gap = worker.sequences.SkipTo(std::max<uint64_t>(1, hello.next_sequence));
+  if (is_new || worker.first_joined == absl::ZeroDuration()) worker.first_joined = now;
+  worker.counted_before = worker.counted_before || (has_id && joined.restarted);
+  const uint64_t gap = worker.sequences.SkipTo(std::max<uint64_t>(1, hello.next_sequence));
+  // What a worker without an id of ours sent, nobody here knows.
+  joined.gap = has_id ? gap : 0;
   joined.ticket = WorkerTicket{worker.id, worker.epoch, learner_epoch_};
   return joined;
 }
@@ -75,14 +99,27 @@ std::vector<WorkerRegistry::Worker*> WorkerRegistry::SilentSince(absl::Duration 
   return silent;
 }
 
-void WorkerRegistry::Count(Worker& worker, const sample::EnvCounters& counters) {
-  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+absl::Status WorkerRegistry::Count(Worker& worker, const sample::EnvCounters& counters, absl::Duration now) {
+  const int64_t seconds = absl::ToInt64Seconds(now - worker.first_joined);
+  const int64_t most = (1 + seconds) * kMostErrorsPerSecond + (worker.counted_before ? kMostErrorsBefore : 0);
+  const auto added = [&](const sample::EnvCounterField& field) {
     const int64_t last = worker.env_counters.*field.value;
-    const int64_t now = counters.*field.value;
-    int64_t& total = env_counters_.*field.value;
-    total += std::min(now >= last ? now - last : now, std::numeric_limits<int64_t>::max() - total);
+    const int64_t said = counters.*field.value;
+    return said >= last ? said - last : said;
+  };
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    if (added(field) <= most - worker.counted.*field.value) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "environment counters: ", field.key, " went from ", worker.env_counters.*field.value, " to ",
+        counters.*field.value, ", expected at most ", most, " in all of a worker that joined ", seconds, " s ago"));
+  }
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    const int64_t more = added(field);
+    worker.counted.*field.value += more;
+    env_counters_.*field.value += std::min(more, std::numeric_limits<int64_t>::max() - env_counters_.*field.value);
   }
   worker.env_counters = counters;
+  return absl::OkStatus();
 }
 
 std::map<uint64_t, uint64_t> WorkerRegistry::Watermarks() const {

@@ -50,7 +50,17 @@ class WorkerRegistry {
     int64_t oldest_revision = 0;
     int64_t last_version_n = -1;       ///< of the newest accepted fragment; -1: none yet
     sample::EnvCounters env_counters;  ///< as it said last
+    sample::EnvCounters counted;       ///< of it, in this learner epoch
+    absl::Duration first_joined = absl::ZeroDuration();
+    bool counted_before = false;  ///< it may have counted before this learner epoch
   };
+  /// A worker's environments fail at most so often at once, and in a second more: a call takes a microsecond or more.
+  static constexpr int64_t kMostErrorsPerSecond = 1'000'000;
+  /// ... and so often before this learner epoch.
+  static constexpr int64_t kMostErrorsBefore = 1'000'000'000;
+  /// A worker of an earlier learner epoch has the acknowledgement of at most so many fragments that the checkpoint
+  /// knows nothing of: two days without a checkpoint, at a hundred a second.
+  static constexpr uint64_t kMostRolledBack = uint64_t{1} << 24;
   struct Joined {
     WorkerTicket ticket;
     uint64_t gap = 0;  ///< sequences below next_sequence without a disposition here
@@ -64,6 +74,9 @@ class WorkerRegistry {
   /// Takes over the watermarks of a saved run, by worker id. Before anybody joins.
   void Restore(const std::map<uint64_t, uint64_t>& watermarks);
 
+  /// INVALID_ARGUMENT when the worker says that it has acknowledgements that nobody can have given.
+  absl::Status Check(const WorkerHello& hello) const;
+  /// `hello` has passed Check. A worker whose id no learner of this run can have given gets one of its own.
   Joined Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port, absl::Duration now);
   /// The worker behind a ticket. FAILED_PRECONDITION when it was superseded, its worker timed out or left, or the
   /// learner has restarted since.
@@ -74,7 +87,8 @@ class WorkerRegistry {
   std::vector<Worker*> SilentSince(absl::Duration before);
 
   /// Takes over what the worker has counted since it began. A count below its last one is of a process that began anew.
-  void Count(Worker& worker, const sample::EnvCounters& counters);
+  /// INVALID_ARGUMENT for more than it can have counted by now: nothing is taken over.
+  absl::Status Count(Worker& worker, const sample::EnvCounters& counters, absl::Duration now);
   /// Summed over all workers that this registry has heard of, also those that left. Never goes down.
   const sample::EnvCounters& env_counters() const { return env_counters_; }
 
@@ -84,6 +98,8 @@ class WorkerRegistry {
 
  private:
   void ForgetSurplus();
+  /// Whether a learner of this run may have given the id.
+  bool MayBeOurs(uint64_t id) const;
 
   const uint64_t learner_epoch_;
   std::map<uint64_t, Worker> workers_;  ///< by worker id

@@ -181,6 +181,19 @@ TEST(FragmentCodecTest, BorrowsColumnsInsteadOfCopyingThem) {
   EXPECT_FALSE(watch.expired());
 }
 
+TEST(FragmentCodecTest, ColumnsMayLieInAnyOrder) {
+  const sample::BatchSchema schema = sample::SimpleSchema();
+  const Receiver receiver(schema);
+  v1::WorkerMessage message = ParseWhole(Bytes(EncodeFragment(1, sample::MakeBatch(schema, {}, 4, 25))->message));
+  // Two columns of one size change places.
+  v1::PolicyRows* const rows = message.mutable_fragment()->mutable_policies(0);
+  const uint64_t terminated = rows->terminated().offset();
+  rows->mutable_terminated()->set_offset(rows->truncated().offset());
+  rows->mutable_truncated()->set_offset(terminated);
+  const auto decoded = receiver.Receive(message.SerializeAsString());
+  EXPECT_TRUE(decoded.ok()) << decoded.status();
+}
+
 TEST(FragmentCodecTest, RefusesToEncodeMoreThanAMessageHolds) {
   const sample::BatchSchema schema = sample::SimpleSchema(3, 1000);
   const auto encoded = EncodeFragment(1, sample::MakeBatch(schema, {}, 80, 25));
@@ -257,6 +270,19 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"UnknownDType",
                 [](v1::WorkerMessage& m) { Rows(m)->mutable_obs()->set_dtype(static_cast<v1::DType>(99)); }, kInvalid,
                 "dtype"},
+        Hostile{"OneColumnForTwo",
+                [](v1::WorkerMessage& m) { Rows(m)->mutable_truncated()->set_offset(Rows(m)->terminated().offset()); },
+                kInvalid, "which column"},
+        Hostile{"ColumnThatBeginsInAnother",
+                [](v1::WorkerMessage& m) { Rows(m)->mutable_rewards()->set_offset(Rows(m)->obs().offset() + 64); },
+                kInvalid, "expected columns that do not overlap"},
+        Hostile{"TableInAColumn",
+                [](v1::WorkerMessage& m) {
+                  m.mutable_fragment()->mutable_step_index()->set_offset(Rows(m)->obs().offset());
+                },
+                kInvalid, "overlap"},
+        Hostile{"RowsWithoutAStep", [](v1::WorkerMessage& m) { m.mutable_fragment()->set_num_env_steps(0); }, kInvalid,
+                "num_env_steps is 0"},
         Hostile{"MissingColumn", [](v1::WorkerMessage& m) { Rows(m)->clear_rewards(); }, kInvalid, "rewards"},
         Hostile{"ExtraColumn", [](v1::WorkerMessage& m) { *Rows(m)->mutable_action_mask() = Rows(m)->terminated(); },
                 kInvalid, "action_mask"},

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
@@ -52,6 +54,46 @@ absl::Status ReadColumns(const std::array<ColumnField<Rows, Proto>, N>& fields, 
   for (const ColumnField<Rows, Proto>& field : fields) {
     if (!(proto.*(field.has))()) continue;
     TROUPE_ASSIGN_OR_RETURN(rows->*(field.view), ReadColumn(field.name, (proto.*(field.get))(), payload_bytes));
+  }
+  return absl::OkStatus();
+}
+
+/// Where a column lies in the payload.
+struct ColumnPlace {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  const char* name = "";
+};
+
+template <typename Rows, typename Proto, size_t N>
+void AddPlaces(const std::array<ColumnField<Rows, Proto>, N>& fields, const Proto& proto, const Rows& rows,
+               std::vector<ColumnPlace>* places) {
+  for (const ColumnField<Rows, Proto>& field : fields) {
+    if (!(proto.*(field.has))()) continue;
+    const uint64_t begin = (proto.*(field.get))().offset();
+    const uint64_t bytes = (rows.*(field.view)).bytes();
+    if (bytes > 0) places->push_back({begin, begin + bytes, field.name});
+  }
+}
+
+/// No byte of the payload is in two columns.
+absl::Status CheckOverlaps(const v1::Fragment& header, const sample::MultiAgentBatch& batch) {
+  std::vector<ColumnPlace> places;
+  places.reserve(BatchColumns().size() + batch.policies.size() * PolicyColumns().size());
+  for (int i = 0; i < header.policies_size(); ++i) {
+    AddPlaces(PolicyColumns(), header.policies(i), batch.policies[static_cast<size_t>(i)], &places);
+  }
+  AddPlaces(BatchColumns(), header, batch, &places);
+  const auto before = [](const ColumnPlace& a, const ColumnPlace& b) { return a.begin < b.begin; };
+  // Our own encoder writes them in order.
+  if (!std::is_sorted(places.begin(), places.end(), before)) std::sort(places.begin(), places.end(), before);
+  for (size_t i = 1; i < places.size(); ++i) {
+    const ColumnPlace& a = places[i - 1];
+    const ColumnPlace& b = places[i];
+    if (b.begin >= a.end) continue;
+    return absl::InvalidArgumentError(absl::StrCat("fragment: column ", b.name, " takes bytes ", b.begin, " to ", b.end,
+                                                   ", of which column ", a.name, " has those up to ", a.end,
+                                                   ", expected columns that do not overlap"));
   }
   return absl::OkStatus();
 }
@@ -188,6 +230,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     TROUPE_RETURN_IF_ERROR(ReadColumns(PolicyColumns(), proto, payload_bytes, &rows));
   }
   TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, *schema, limits_));
+  TROUPE_RETURN_IF_ERROR(CheckOverlaps(header, *batch));
 
   std::shared_ptr<tensor::Buffer> buffer = pool_->Lease(payload_bytes);
   const uint32_t crc = list.CopyWithCrc(split.payload_offset, payload_bytes, buffer->data());

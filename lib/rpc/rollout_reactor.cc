@@ -266,6 +266,18 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
   }
   absl::StatusOr<std::vector<uint64_t>> permits = PermitsOf(hello);
   if (!permits.ok()) return Refuse(v1::REFUSAL_REASON_BAD_HELLO, permits.status());
+  if (hello.worker_id() == 0 && hello.first_unacked() != 1) {
+    return Refuse(
+        v1::REFUSAL_REASON_BAD_HELLO,
+        absl::InvalidArgumentError(absl::StrCat("Hello has worker_id 0 and first_unacked ", hello.first_unacked(),
+                                                ", expected first_unacked 1 of a ", "worker that never had an id")));
+  }
+  if (hello.next_sequence() - hello.first_unacked() > learner::SequenceTracker::kMaxGap) {
+    return Refuse(v1::REFUSAL_REASON_BAD_HELLO,
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "Hello has first_unacked ", hello.first_unacked(), " and next_sequence ", hello.next_sequence(),
+                      ", expected at most ", learner::SequenceTracker::kMaxGap, " fragments without an ack")));
+  }
   LearnerEndpoint::JoinRequest request;
   request.worker_id = sample::WorkerId(hello.worker_id());
   request.incarnation = hello.incarnation();

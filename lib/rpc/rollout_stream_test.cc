@@ -191,6 +191,32 @@ TEST_F(RolloutStreamTest, AHelloOutOfRangeIsRefused) {
   ExpectServes();
 }
 
+TEST_F(RolloutStreamTest, AHelloOfSequencesThatCannotBeIsRefusedInWords) {
+  constexpr uint64_t kFar = uint64_t{1} << 40;
+  const auto refused = [this](uint64_t worker_id, uint64_t first_unacked) {
+    ScriptedPeer peer(address_);
+    v1::WorkerMessage hello = ScriptedPeer::Hello();
+    hello.mutable_hello()->set_worker_id(worker_id);
+    hello.mutable_hello()->set_first_unacked(first_unacked);
+    hello.mutable_hello()->set_next_sequence(kFar);
+    peer.Send(hello);
+    const auto refusal = peer.Receive();
+    EXPECT_EQ(refusal->refusal().reason(), v1::REFUSAL_REASON_BAD_HELLO);
+    EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+    return refusal->refusal().message();
+  };
+  // Who never had an id has sent nothing.
+  EXPECT_EQ(
+      refused(0, kFar),
+      "Hello has worker_id 0 and first_unacked 1099511627776, expected first_unacked 1 of a worker that never had "
+      "an id");
+  EXPECT_EQ(refused(7, kFar - 65537),
+            "Hello has first_unacked 1099511562239 and next_sequence 1099511627776, expected at most 65536 fragments "
+            "without an ack");
+  EXPECT_NE(refused(0, 1).find("expected at most 65536 fragments without an ack"), std::string::npos);
+  ExpectServes();
+}
+
 TEST_F(RolloutStreamTest, WhatAWorkerPermitsReachesTheLearner) {
   for (const std::vector<uint64_t>& permits : {std::vector<uint64_t>{}, {7}, std::vector<uint64_t>(256, 7)}) {
     ScriptedPeer peer(address_);

@@ -232,6 +232,14 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
     }
     agent_steps_bound += rows.rows;
   }
+  // A row is done when its agent observes again, or its episode ends: in a step, once an agent.
+  const auto num_agents = static_cast<int64_t>(schema.agent_ids.size());
+  if (agent_steps_bound > batch.num_env_steps * num_agents) {
+    return absl::InvalidArgumentError(absl::StrCat("num_env_steps is ", batch.num_env_steps, ", but there are ",
+                                                   agent_steps_bound, " rows of policies, expected at most ",
+                                                   batch.num_env_steps * num_agents, ": one an agent (", num_agents,
+                                                   ") in each step"));
+  }
   return CheckCount("num_agent_steps", batch.num_agent_steps, 0, agent_steps_bound);
 }
 

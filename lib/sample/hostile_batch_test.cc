@@ -200,8 +200,25 @@ std::vector<Hostile> Table() {
   t.push_back({"finished policies", [](auto& b) { b.finished[0].policies.pop_back(); }, "1 policies", true});
   t.push_back({"finished infos", [](auto& b) { b.finished[0].infos.clear(); }, "0 infos, expected 1", true});
   t.push_back({"finished policy", [](auto& b) { b.finished[0].policies[0] = 2; }, "policy slot 2", true});
-  t.push_back({"infinite return", [](auto& b) { b.finished[0].returns[0] = kInf; }, "infinite"});
-  t.push_back({"infinite info", [](auto& b) { b.finished[1].infos[0] = -kInf; }, "infinite"});
+  t.push_back({"infinite return", [](auto& b) { b.finished[0].returns[0] = kInf; },
+               "finished episode 3 of env 0: the return of agent slot 0 is inf, expected -1e+12 to 1e+12"});
+  t.push_back({"return of minus infinity", [](auto& b) { b.finished[1].returns[0] = -kInf; },
+               "finished episode 4 of env 1: the return of agent slot 0 is -inf, expected -1e+12 to 1e+12"});
+  t.push_back({"return of an agent that played is NaN", [](auto& b) { b.finished[0].returns[0] = kNaN; },
+               "the return of agent slot 0 is nan, expected -1e+12 to 1e+12"});
+  t.push_back({"return beyond belief", [](auto& b) { b.finished[0].returns[0] = 1e38f; },
+               "the return of agent slot 0 is 1e+38, expected -1e+12 to 1e+12"});
+  t.push_back({"return just beyond belief", [](auto& b) { b.finished[0].returns[0] = -1.001e12f; },
+               "the return of agent slot 0 is -1.001e+12, expected -1e+12 to 1e+12"});
+  t.push_back({"return beyond belief of an agent that nobody plays any more",
+               [](auto& b) { b.finished[0].returns[1] = 1e38f; }, "the return of agent slot 1 is 1e+38"});
+  t.push_back({"infinite info", [](auto& b) { b.finished[1].infos[0] = -kInf; }, "an info is infinite"});
+  t.push_back(
+      {"rows without an env step", [](auto& b) { b.num_env_steps = 0; },
+       "num_env_steps is 0, but there are 6 rows of policies, expected at most 0: one an agent (2) in each step",
+       true});
+  t.push_back({"more rows than the env steps can have", [](auto& b) { b.num_env_steps = 2; },
+               "num_env_steps is 2, but there are 6 rows of policies, expected at most 4", true});
 
   // Indices inside columns.
   t.push_back({"step of no episode", [](auto& b) { Set<int32_t>(b.step_episode, 0, 3); }, "episode index 3"});
@@ -279,6 +296,20 @@ TEST(HostileBatchTest, EveryCorruptionHasItsError) {
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(table[i].error));
     EXPECT_EQ(ValidateShapes(*batch, schema, {}).ok(), !table[i].shape);
   }
+}
+
+TEST(HostileBatchTest, WhatIsBelievedOfReturnsIsALimit) {
+  const BatchSchema schema = Schema();
+  const auto batch = Valid(schema);
+  BatchLimits limits;
+  limits.max_abs_return = 2;
+  EXPECT_TRUE(ValidateBatch(*batch, schema, limits).ok()) << "2.0 is the largest of it";
+  limits.max_abs_return = 1.5;
+  EXPECT_THAT(std::string(ValidateBatch(*batch, schema, limits).message()),
+              testing::HasSubstr("the return of agent slot 0 is 2, expected -1.5 to 1.5"));
+  batch->finished[1].returns[0] = 1e38f;
+  limits.max_abs_return = 2e38;
+  EXPECT_TRUE(ValidateBatch(*batch, schema, limits).ok());
 }
 
 /// Final columns must hold what segments point at: a final row that no segment owns is refused, too.

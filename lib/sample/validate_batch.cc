@@ -50,8 +50,26 @@ absl::Status CheckBits(const std::string& where, const char* name, const ColumnV
                                                  i / column.row_elements, ", expected 0 or 1"));
 }
 
+/// Returns and infos that can be believed.
+absl::Status CheckFinished(const FinishedEpisode& entry, const BatchLimits& limits) {
+  const auto where = [&entry] { return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id); };
+  for (size_t slot = 0; slot < entry.returns.size(); ++slot) {
+    const float value = entry.returns[slot];
+    // NaN says "never appeared". A policy that is gone leaves the return of an agent that nobody plays.
+    if (std::abs(value) <= limits.max_abs_return || (std::isnan(value) && entry.policies[slot] < 0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(where(), ": the return of agent slot ", slot, " is ", value,
+                                                   ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return,
+                                                   " (env.max_abs_return)"));
+  }
+  // NaN says "never set"; infinities say nothing.
+  if (std::any_of(entry.infos.begin(), entry.infos.end(), [](float value) { return std::isinf(value); })) {
+    return absl::InvalidArgumentError(absl::StrCat(where(), ": an info is infinite"));
+  }
+  return absl::OkStatus();
+}
+
 /// Episodes differ, the step tables point into them.
-absl::Status CheckTables(const MultiAgentBatch& batch) {
+absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits) {
   std::vector<std::pair<uint32_t, uint32_t>> keys;
   keys.reserve(batch.episodes.size());
   for (const EpisodeEntry& entry : batch.episodes) keys.emplace_back(entry.env_id, entry.episode);
@@ -78,15 +96,7 @@ absl::Status CheckTables(const MultiAgentBatch& batch) {
           absl::StrCat(where, ": row ", i, " has step ", step_index[i], ", expected at least 0"));
     }
   }
-  for (const FinishedEpisode& entry : batch.finished) {
-    // NaN says "never appeared" or "never set"; infinities say nothing.
-    const auto infinite = [](float value) { return std::isinf(value); };
-    if (std::any_of(entry.returns.begin(), entry.returns.end(), infinite) ||
-        std::any_of(entry.infos.begin(), entry.infos.end(), infinite)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id, ": a return or info is infinite"));
-    }
-  }
+  for (const FinishedEpisode& entry : batch.finished) TROUPE_RETURN_IF_ERROR(CheckFinished(entry, limits));
   return CheckFinite(where, "state", batch.state);
 }
 
@@ -339,7 +349,7 @@ bool AllFinite(absl::Span<const float> values) {
 
 absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
   TROUPE_RETURN_IF_ERROR(ValidateShapes(batch, schema, limits));
-  TROUPE_RETURN_IF_ERROR(CheckTables(batch));
+  TROUPE_RETURN_IF_ERROR(CheckTables(batch, limits));
   int64_t agent_steps = 0;
   for (const PolicyRows& rows : batch.policies) {
     TROUPE_RETURN_IF_ERROR(CheckPolicy(batch, rows, schema));

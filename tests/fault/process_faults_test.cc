@@ -29,15 +29,7 @@ class ProcessFaultsTest : public testing::Test {
     std::filesystem::create_directories(directory_);
     address_ = absl::StrCat("unix-abstract:troupe-fault-", getpid(), "-",
                             testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::ofstream(directory_ / "config.yaml") << "seed: 5\n"
-                                                 "env: {name: mpe/simple_spread}\n"
-                                                 "algorithm: {name: mappo, train_batch_size: "
-                                              << kBatch
-                                              << ", minibatch_size: 100}\n"
-                                                 "num_workers: 2\n"
-                                                 "num_envs_per_worker: 8\n"
-                                                 "learner: {worker_timeout_s: 3}\n"
-                                                 "stop: {env_steps: 1000000000}\n";
+    WriteConfig("{worker_timeout_s: 3}");
     monitor_ = *rpc::MonitorClient::Create(address_, {});
   }
   ~ProcessFaultsTest() override {
@@ -47,6 +39,17 @@ class ProcessFaultsTest : public testing::Test {
     std::filesystem::remove_all(directory_, ignored);
   }
 
+  void WriteConfig(const std::string& learner) {
+    std::ofstream(directory_ / "config.yaml") << "seed: 5\n"
+                                                 "env: {name: mpe/simple_spread}\n"
+                                                 "algorithm: {name: mappo, train_batch_size: "
+                                              << kBatch
+                                              << ", minibatch_size: 100}\n"
+                                                 "num_workers: 2\n"
+                                                 "num_envs_per_worker: 8\n"
+                                                 "learner: "
+                                              << learner << "\nstop: {env_steps: 1000000000}\n";
+  }
   void StartLearner() {
     learner_ = std::make_unique<Process>(
         std::vector<std::string>{TROUPE_FAULT_LEARNER, directory_ / "config.yaml", directory_ / "run", address_});
@@ -242,6 +245,33 @@ TEST_F(ProcessFaultsTest, ASignalEndsWorkersWhoseLearnerIsGone) {
   // There is nobody to hand in to: they do not wait for the acknowledgements of what they hold (10 s).
   EXPECT_EQ(workers_[0]->AwaitExit(absl::Seconds(8)), 0);
   EXPECT_EQ(workers_[1]->AwaitExit(absl::Seconds(8)), 130);
+}
+
+TEST_F(ProcessFaultsTest, ThreeHundredWorkersThatDeliverNothingDoNotStopTheOthers) {
+  WriteConfig("{grant_timeout_s: 1}");
+  StartLearner();
+  StartWorker();
+  StartWorker();
+  v1::StatusReply reply;
+  ASSERT_TRUE(AwaitUpdates(3, &reply));
+  const std::set<uint64_t> honest = WorkerIds(reply);
+  Process& silent = *workers_.emplace_back(
+      std::make_unique<Process>(std::vector<std::string>{TROUPE_SILENT_WORKERS, address_, "300"}));
+  ASSERT_TRUE(Await([](const auto& now) { return now.workers_size() == 302 && now.expired_grants() > 0; }, &reply));
+  ASSERT_TRUE(AwaitUpdates(reply.updates() + 200, &reply));
+  ExpectCountersAddUp(reply);
+  int64_t expired = 0;
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    expired += worker.expired_grants();
+    if (honest.count(worker.worker_id()) == 0) {
+      EXPECT_EQ(worker.accepted_rows(), 0);
+    }
+  }
+  EXPECT_EQ(reply.expired_grants(), expired);
+  silent.Signal(SIGKILL);
+  ASSERT_TRUE(Await([](const auto& now) { return now.workers_size() == 2; }, &reply));
+  ASSERT_TRUE(AwaitUpdates(reply.updates() + 20, &reply));
+  ExpectCountersAddUp(reply);
 }
 
 TEST_F(ProcessFaultsTest, AWorkerWithoutALearnerSaysSo) {

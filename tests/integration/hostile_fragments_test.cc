@@ -138,6 +138,23 @@ std::vector<Spoiler> Spoilers() {
        v1::DISPOSITION_INVALID,
        "segment"},
       {"environment of nobody", [](auto& b) { b.episodes[0].env_id = 999; }, {}, v1::DISPOSITION_INVALID, ""},
+      {"return beyond belief",
+       [](auto& b) {
+         b.finished.push_back({b.episodes[0].env_id, b.episodes[0].episode, 9, {1e38f, 0, 0}, {0, 0, 0}, {}});
+       },
+       {},
+       v1::DISPOSITION_INVALID,
+       "env.max_abs_return"},
+      {"rows without an env step",
+       {},
+       [](auto& m) { m.mutable_fragment()->set_num_env_steps(0); },
+       v1::DISPOSITION_INVALID,
+       "num_env_steps is 0"},
+      {"columns that overlap",
+       {},
+       [=](auto& m) { rows(m)->mutable_rewards()->set_offset(rows(m)->obs().offset()); },
+       v1::DISPOSITION_INVALID,
+       "expected columns that do not overlap"},
       {"grant that never was", [](auto& b) { b.grant = sample::GrantId(999'999); }, {}, v1::DISPOSITION_STALE, "grant"},
       {"weights of another learner epoch",
        [](auto& b) {
