@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/programs.h"
+#include "services/common/memory_limit.h"
 #include <CLI/CLI.hpp>
 
 namespace {
@@ -25,6 +26,7 @@ int Fail(const absl::Status& status) { return Fail(std::string(status.message())
 }  // namespace
 
 int main(int argc, char** argv) {
+  troupe::services::EndInWordsWhenOutOfMemory("troupe");
   troupe::base::InitLogging("troupe", "info");
   // The learner is another program with flags of its own; they are passed on as they are.
   if (argc >= 2 && std::string(argv[1]) == "learner") {

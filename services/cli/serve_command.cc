@@ -6,12 +6,16 @@
 #include "lib/base/status_macros.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/run_path.h"
+#include "services/common/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/policy_server/policy_server_process.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
 namespace {
+
+// For gRPC's threads and a small run.
+constexpr int64_t kServerBytes = int64_t{128} << 20;
 
 struct ServeFlags {
   std::string run;
@@ -24,6 +28,7 @@ struct ServeFlags {
 absl::StatusOr<int> Serve(const ServeFlags& flags) {
   base::InitLogging("serve", flags.log_level);
   DrainSignals::Install();
+  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kServerBytes));
   PolicyServerFlags server = flags.server;
   TROUPE_ASSIGN_OR_RETURN(server.run_folder, FindRunFolder(flags.run, flags.directory));
   if (flags.seed >= 0) server.seed = static_cast<uint64_t>(flags.seed);

@@ -6,12 +6,16 @@
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
 #include "services/cli/cli_command.h"
+#include "services/common/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/worker/worker_process.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
 namespace {
+
+// For gRPC's threads and a small run.
+constexpr int64_t kWorkerBytes = int64_t{128} << 20;
 
 struct Flags {
   WorkerFlags worker;
@@ -23,6 +27,7 @@ struct Flags {
 absl::StatusOr<int> Work(const Flags& flags) {
   base::InitLogging("worker", flags.log_level);
   DrainSignals::Install();
+  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kWorkerBytes));
   WorkerFlags worker = flags.worker;
   worker.connect_timeout = absl::Seconds(flags.connect_timeout_s);
   worker.reconnect_timeout = absl::Seconds(flags.reconnect_timeout_s);

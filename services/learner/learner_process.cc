@@ -32,6 +32,7 @@
 #include "lib/training/make_ppo_trainer.h"
 #include "services/common/evaluation.h"
 #include "services/common/hosted_query_threads.h"
+#include "services/common/memory_limit.h"
 #include "services/common/rollout_setup.h"
 #include "services/common/run_policies.h"
 #include "services/common/signals.h"
@@ -534,7 +535,7 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
     TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
   }
   Process process(std::move(setup));
-  const absl::Status started = process.Start(flags, registry);
+  const absl::Status started = CatchOutOfMemory([&] { return process.Start(flags, registry); });
   if (!started.ok()) {
     process.Abandon();
     return base::RefusedIfFinal(started);

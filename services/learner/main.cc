@@ -5,12 +5,29 @@
 #include "lib/base/log.h"
 #include "lib/env/registry.h"
 #include "lib/envs/register_all.h"
+#include "services/common/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/learner/learner_flags.h"
 #include "services/learner/learner_process.h"
 #include "services/torch_launcher/library_path.h"
 
+namespace {
+
+// For the threads of gRPC and LibTorch, the policies and a batch of a small run. A larger one may run out later.
+constexpr int64_t kNeededBytes = int64_t{384} << 20;
+
+absl::Status Run(const troupe::services::LearnerFlags& flags) {
+  const absl::Status fits = troupe::services::FitIntoMemoryLimit(kNeededBytes);
+  if (!fits.ok()) return fits;
+  troupe::env::EnvRegistry registry;
+  troupe::envs::RegisterAllEnvs(registry);
+  return troupe::services::RunLearner(flags, registry);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  troupe::services::EndInWordsWhenOutOfMemory("troupe-learner");
   troupe::services::RestoreLibraryPath();
   const absl::StatusOr<troupe::services::LearnerFlags> flags = troupe::services::ParseLearnerFlags(argc, argv);
   if (flags.status().code() == absl::StatusCode::kOutOfRange) {
@@ -23,9 +40,7 @@ int main(int argc, char** argv) {
   }
   troupe::base::InitLogging("learner", flags->log_level);
   troupe::services::DrainSignals::Install();
-  troupe::env::EnvRegistry registry;
-  troupe::envs::RegisterAllEnvs(registry);
-  const absl::Status status = troupe::services::RunLearner(*flags, registry);
+  const absl::Status status = Run(*flags);
   if (status.ok()) return static_cast<int>(troupe::services::DrainSignals::CodeInOrder());
   std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
   return static_cast<int>(troupe::base::ExitCodeOf(status));
