@@ -297,6 +297,7 @@ absl::Status RunFolder::DiscardIfNew() {
 }
 
 absl::Status RunFolder::CheckStillOurs() {
+  if (!fs_.Exists(Path(kEpochFile))) return absl::NotFoundError("the run folder is gone");
   TROUPE_ASSIGN_OR_RETURN(const uint64_t epoch, ReadEpoch(fs_, Path(kEpochFile)));
   if (epoch == learner_epoch_) return absl::OkStatus();
   return absl::AbortedError(
@@ -314,6 +315,7 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
                     there->state.best_return == state.best_return;
   if (!same) {
     const std::string unfinished = CheckpointPath(kUnfinished + name);
+    TROUPE_RETURN_IF_ERROR(CheckStillOurs());  // or what was deleted would be made anew
     TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(unfinished));
     TROUPE_RETURN_IF_ERROR(fs_.MakeDirectories(unfinished));
     absl::Status written = WriteCheckpointFiles(fs_, unfinished, state, options_.specs, options_.checkpoint);

@@ -83,7 +83,8 @@ class RunFolder final : public learner::CheckpointStore {
   /// behind.
   absl::Status DiscardIfNew();
 
-  /// See CheckpointStore. ABORTED when another learner has taken the run over (a higher epoch on disk).
+  /// See CheckpointStore. ABORTED when another learner has taken the run over (a higher epoch on disk),
+  /// NOT_FOUND when the folder is gone.
   absl::Status Save(const learner::LearnerState& state, bool is_best) override;
 
  private:

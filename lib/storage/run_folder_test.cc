@@ -92,6 +92,16 @@ TEST_F(RunFolderTest, ASupersededLearnerCannotCommit) {
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100}));
 }
 
+TEST_F(RunFolderTest, ADeletedRunFolderIsSaidToBeGoneAndNotMadeAnew) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  std::filesystem::remove_all((*folder)->directory());
+  const absl::Status saved = (*folder)->Save(StateForTesting(spec_, 200), false);
+  EXPECT_EQ(saved.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(saved.message(), "the run folder is gone");
+  EXPECT_FALSE(std::filesystem::exists((*folder)->directory()));
+}
+
 TEST_F(RunFolderTest, DamagedCheckpointsAreSetAsideAndTheOneBeforeIsUsed) {
   auto folder = RunFolder::Open(Options(false));
   ASSERT_TRUE(folder.ok());

@@ -26,6 +26,7 @@
 #include "services/cli/programs.h"
 #include "services/cli/run_path.h"
 #include "services/cli/supervisor.h"
+#include "services/common/memory_limit.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -211,6 +212,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   const Plan& plan = *made;
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
+  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kLearnerBytes));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
   TROUPE_RETURN_IF_ERROR(folder->WriteWorkerYaml(plan.worker_yaml));
   Supervisor::Options options;

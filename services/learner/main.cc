@@ -14,7 +14,7 @@
 namespace {
 
 // For the threads of gRPC and LibTorch, the policies and a batch of a small run. A larger one may run out later.
-constexpr int64_t kNeededBytes = int64_t{384} << 20;
+constexpr int64_t kNeededBytes = int64_t{256} << 20;
 
 absl::Status Run(const troupe::services::LearnerFlags& flags) {
   const absl::Status fits = troupe::services::FitIntoMemoryLimit(kNeededBytes);

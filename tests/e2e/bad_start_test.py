@@ -1,6 +1,7 @@
 """What a person gets wrong at the start: one clear error on stderr, a non-zero exit code, and nothing left behind."""
 
 import os
+import resource
 import socket
 
 import harness
@@ -65,6 +66,27 @@ class BadStartTest(harness.TroupeTestCase):
         self.fails("learner", good, "--listen", "nonsense", "--name", "r", saying=["nonsense"])
         self.assertFalse(os.path.exists(self.path("runs", "r")), "a start that failed leaves no run behind")
         self.fails("worker", "--learner", f"unix:{self.path('nobody.sock')}", "--connect-timeout", "1", saying=["nobody.sock"], code=1)
+
+    def test_too_little_memory(self):
+        """`ulimit -v`: whatever it is, either the run trains or one sentence says why not."""
+        good = self.write("good.yaml", CONFIG)
+
+        def limited(mebibytes, *arguments):
+            return self.troupe(*arguments, ok=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20)))
+        if limited(4096, "version").returncode != 0:
+            self.skipTest("this build takes all addresses there are")  # as a sanitizer does
+        for mebibytes in (100, 400, 600):
+            for command in (("train", good, "--name", "run"), ("learner", good, "--name", "run", "--workers", "0")):
+                done = limited(mebibytes, *command)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(f"too little memory, of which a process may have {mebibytes} MiB here (ulimit -v)", done.stderr)
+        self.assertFalse(os.path.exists(self.path("runs", "run")))
+        self.assertEqual(limited(60, "worker", "--learner", "unix:nobody").returncode, 1)
+        for mebibytes in (700, 800, 1000, 1500):
+            done = limited(mebibytes, "train", good, "--name", f"run{mebibytes}")
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            self.assertEqual(done.returncode == 1, "memory" in done.stderr, done.stderr)
+            self.assertNotIn("terminate called", done.stderr)
 
 
 if __name__ == "__main__":

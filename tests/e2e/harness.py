@@ -21,10 +21,10 @@ class TroupeTestCase(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="troupe_e2e_")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def troupe(self, *arguments, ok=True, timeout=120):
+    def troupe(self, *arguments, ok=True, timeout=120, **how):
         """Runs `troupe ARGUMENTS` to its end; with `ok` it must succeed."""
         done = subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL)
+                              stdin=subprocess.DEVNULL, **how)
         if ok:
             self.assertEqual(done.returncode, 0, f"troupe {' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
         return done
