@@ -38,8 +38,8 @@ std::string LimitWords() {
 std::string Words(const std::bad_alloc& /*error*/) { return absl::StrCat("out of memory", LimitWords()); }
 
 std::string Words(const std::system_error& error) {
-  return absl::StrCat("a thread could not be started (", error.what(),
-                      "): out of memory or of processes (ulimit -u)", LimitWords());
+  return absl::StrCat("a thread could not be started (", error.what(), "): out of memory or of processes (ulimit -u)",
+                      LimitWords());
 }
 
 /// Whether a std::system_error is that of a thread that could not be started.

@@ -7,10 +7,10 @@
 
 namespace troupe::services {
 
-/// Fits this process to a limit on its memory (`ulimit -v`), before it starts anything; does nothing where there is none.
-/// malloc takes an arena for each thread, 64 MiB of the limit each, unless told otherwise. RESOURCE_EXHAUSTED when fewer
-/// than `needed_bytes` are left: what runs out of memory inside gRPC or LibTorch aborts or hangs there, so that nobody
-/// could say why.
+/// Fits this process to a limit on its memory (`ulimit -v`), before it starts anything; does nothing where there is
+/// none. malloc takes an arena for each thread, 64 MiB of the limit each, unless told otherwise. RESOURCE_EXHAUSTED
+/// when fewer than `needed_bytes` are left: what runs out of memory inside gRPC or LibTorch aborts or hangs there, so
+/// that nobody could say why.
 absl::Status FitIntoMemoryLimit(int64_t needed_bytes);
 
 /// Calls `body`; memory that is not to be had, or a thread that cannot be started, becomes RESOURCE_EXHAUSTED.

@@ -28,9 +28,10 @@ TEST(MemoryLimitTest, WhatDoesNotFitIsRefusedWithTheLimit) {
   EXPECT_TRUE(FitIntoMemoryLimit(1 << 20).ok());
   Limit(RLIM_INFINITY);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(refused.message(),
-            "too little memory, of which a process may have 1048576 MiB here (ulimit -v): expected at least 2097152 MiB "
-            "beyond the program itself");
+  EXPECT_EQ(
+      refused.message(),
+      "too little memory, of which a process may have 1048576 MiB here (ulimit -v): expected at least 2097152 MiB "
+      "beyond the program itself");
 }
 
 TEST(MemoryLimitTest, MemoryAndThreadsThatAreNotToBeHadAreStatuses) {
