@@ -29,6 +29,20 @@ experiment: {write_interval: 400, checkpoint_interval: 100000}
 evaluation: {at_end: false}
 """
 
+# What has processes of its own below those of the workers.
+PYTHON = """
+env:
+  name: python:host_test_envs:counter
+  python: {{interpreter: "{python}", path: "{path}", processes: 2}}
+algorithm: {{name: ppo, train_batch_size: 40, minibatch_size: 40, num_epochs: 1}}
+model: {{actor_hidden_sizes: [8], critic_hidden_sizes: [8]}}
+num_workers: 2
+num_envs_per_worker: 2
+stop: {{env_steps: 100000000}}
+experiment: {{write_interval: 40, checkpoint_interval: 0}}
+evaluation: {{at_end: false}}
+"""
+
 
 class LivesTest(harness.RunningTestCase):
     def delivered(self, process):
@@ -73,6 +87,22 @@ class LivesTest(harness.RunningTestCase):
         self.assert_rows_add_up(self.summary("run")["rows"])
         self.assert_nothing_left()
         print(f"{kills} kills in {seconds:.0f} s, {at} env steps", file=sys.stderr)
+
+    def test_no_process_of_an_environment_outlives_its_run(self):
+        """However that ends; those of a killed worker notice by themselves, so that is waited for."""
+        ends = {"SIGTERM": 0, "SIGINT": 130, "SIGQUIT": 131, "SIGKILL": -9, "learner": 137}
+        config = PYTHON.format(python=os.environ["TROUPE_TEST_PYTHON"], path=os.path.join(self.source, "lib", "envhost", "testing"))
+        for end, code in ends.items():
+            with self.subTest(end):
+                process = self.start_run(config)
+                self.await_true(lambda: len(self.left_over()) >= 8, "four processes of environments")
+                if end == "learner":
+                    os.kill(self.learner(process), signal.SIGKILL)
+                else:
+                    process.send_signal(getattr(signal, end))
+                self.assertEqual(process.wait(timeout=60), code, self.log_text())
+                self.await_true(lambda: self.left_over() == {}, f"the end of {self.left_over()}", seconds=20)
+                os.rename(self.path("runs", "run"), self.path("runs", end))
 
     def test_stops_of_the_main_job(self):
         """At any moment by SIGTERM, and by itself: the exit code, the last checkpoint, and that nobody stays behind."""
