@@ -58,10 +58,12 @@ TEST(MonitorViewTest, TextsOfAStatusStayHereUnlessTheyAreNames) {
   EXPECT_EQ(status.run_name(), kCanary);
   EXPECT_EQ(status.build_version(), kCanary);
   EXPECT_EQ(status.state(), kCanary);
+  EXPECT_EQ(status.degraded(0), kCanary) << "words of our own, without paths";
   EXPECT_EQ(status.policies(0).policy_id(), kCanary);
   status.clear_run_name();
   status.clear_build_version();
   status.clear_state();
+  status.clear_degraded();
   status.clear_policies();
   EXPECT_EQ(status.SerializeAsString().find(kCanary), std::string::npos) << status.DebugString();
 }

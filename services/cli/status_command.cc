@@ -68,6 +68,7 @@ Json ToJson(const v1::StatusReply& reply) {
                {"return_sum", reply.return_sum()},
                {"return_mean", reply.return_mean()},
                {"state", reply.state()},
+               {"degraded", std::vector<std::string>(reply.degraded().begin(), reply.degraded().end())},
                {"rows",
                 {{"received", rows.received()},
                  {"accepted", rows.accepted()},
@@ -108,6 +109,7 @@ void Print(const v1::StatusReply& reply) {
     std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f a agent\n", reply.return_sum(),
                 reply.return_mean());
   }
+  for (const std::string& words : reply.degraded()) std::printf("DEGRADED: %s\n", words.c_str());
   const v1::RowCounters& rows = reply.rows();
   std::printf(
       "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "

@@ -24,6 +24,7 @@ v1::StatusReply ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   v1::StatusReply reply = binding_->Status();
   reply.set_build_version(TROUPE_VERSION);
   reply.set_run_name(run_name_);
+  for (std::string& words : degradations_->List()) reply.add_degraded(std::move(words));
   const policy::PolicyTablePtr table = learner_->Policies();
   for (const std::optional<policy::PolicyEntry>& entry : table->entries()) {
     if (!entry.has_value() || !entry->active()) continue;

@@ -14,6 +14,7 @@
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "services/learner/checkpoint_loop.h"
+#include "services/learner/degradations.h"
 
 namespace troupe::services {
 
@@ -30,8 +31,9 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
     ChangeDone done;
   };
 
-  ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, std::string run_name)
-      : learner_(learner), binding_(binding), run_name_(std::move(run_name)) {}
+  ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, const Degradations* degradations,
+                 std::string run_name)
+      : learner_(learner), binding_(binding), degradations_(degradations), run_name_(std::move(run_name)) {}
 
   v1::StatusReply GetStatus(const base::Caller& caller) override;
   void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override;
@@ -52,6 +54,7 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
  private:
   learner::Learner* const learner_;
   const rpc::LearnerBinding* const binding_;
+  const Degradations* const degradations_;
   const std::string run_name_;
   base::Mutex mutex_;
   std::vector<CheckpointLoop::Done> requests_ ABSL_GUARDED_BY(mutex_);

@@ -240,7 +240,7 @@ absl::Status Process::MakeLearner() {
 absl::Status Process::Serve(const LearnerFlags& flags) {
   linger_ = absl::Seconds(flags.linger_s);
   binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
-  control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), setup_.name);
+  control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &degradations_, setup_.name);
   changer_ = MakeChanger();
   if (!flags.listen.empty()) TROUPE_RETURN_IF_ERROR(OpenAddresses(flags));
   TROUPE_ASSIGN_OR_RETURN(control_server_,
