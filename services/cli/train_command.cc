@@ -85,7 +85,9 @@ std::vector<std::string> NamesThatCame(const std::string& folder, const config::
 
 absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   if (flags.config.empty() && flags.resume.empty()) {
-    return absl::InvalidArgumentError("needs a configuration file (examples/ has some), or --resume RUN");
+    return base::WithExitCode(
+        absl::InvalidArgumentError("needs a configuration file (examples/ has some), or --resume RUN"),
+        base::ExitCode::kUsage);
   }
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);

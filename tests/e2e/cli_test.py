@@ -37,7 +37,7 @@ class CliTest(harness.TroupeTestCase):
         self.fails("train", "x.yaml", "--workers", "many", saying=["--workers"], code=2)
         self.fails("train", "x.yaml", "--workers", "-1", saying=["--workers"], code=2)
         self.fails("evaluate", "run", "--episodes", "0", saying=["--episodes"], code=2)
-        self.fails("train", saying=["needs a configuration file"])
+        self.fails("train", saying=["needs a configuration file"], code=2)
 
     def test_version(self):
         self.assertRegex(self.troupe("version").stdout, r"^troupe \d+\.\d+\.\d+\n$")

@@ -70,7 +70,8 @@ class PythonFunctionsTest(harness.RunningTestCase):
                           .replace("WORKERS", str(workers)))
 
     def test_trains_against_a_python_policy_that_a_python_function_maps(self):
-        self.troupe("train", self.game("paper", 8000, 1), "--name", "run")
+        config = self.game("paper", 8000, 1)
+        self.troupe("train", config, "--name", "run")
         summary = self.summary("run")
         self.assertGreater(summary["evaluation"]["agents"]["player_0"]["mean"], 5, "chance gives 0")
         self.assertEqual(summary["rows"]["trained"], 2 * 8000, "rows of both are counted")
@@ -82,7 +83,9 @@ class PythonFunctionsTest(harness.RunningTestCase):
         socket = f"unix:{self.path('serve.sock')}"
         self.log = open(self.path("log"), "w+")
         self.addCleanup(self.log.close)
-        server = subprocess.Popen([self.program, "serve", "runs/run", "--listen", socket], cwd=self.folder, stderr=self.log)
+        refused = self.troupe("serve", "runs/run", "--listen", socket, ok=False)
+        self.assertRegex(refused.stderr, "the run names python:opponents:.*, which nothing of yours permits, expected --config FILE")
+        server = subprocess.Popen([self.program, "serve", "runs/run", "--config", config, "--listen", socket], cwd=self.folder, stderr=self.log)
         self.addCleanup(server.wait)
         self.addCleanup(server.terminate)
         self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
@@ -117,7 +120,8 @@ class PythonFunctionsTest(harness.RunningTestCase):
         text = text.replace("choose", "choose_paper")
         with open(self.path("opponents.py"), "a") as file:
             file.write('\n\ndef choose_paper(agent_id):\n    return "main" if agent_id == "player_0" else "other"\n')
-        train = self.start(self.write("stuck.yaml", text), "--name", "run")
+        config = self.write("stuck.yaml", text)
+        train = self.start(config, "--name", "run", "--set", "experiment.write_interval=500")
         self.await_env_steps(1000, train)
         with open(self.path("runs", "run", "address")) as file:
             address = file.readline().strip()
@@ -132,12 +136,13 @@ class PythonFunctionsTest(harness.RunningTestCase):
         os.remove(self.path("stuck"))
         socket = f"unix:{self.path('serve.sock')}"
         # It waits 10 s for answers that it owes, and no longer.
-        server = self.start_program("serve", "runs/run", "--listen", socket)
+        server = self.start_program("serve", "runs/run", "--config", config, "--listen", socket)
         self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
         self.ask_one_that_is_stuck(socket, 20)
         self.assert_answers(socket, "main", "other")
         server.terminate()
         self.assertEqual(server.wait(timeout=60), 0, self.log_text())
+
     def test_a_name_that_comes_later_must_be_permitted_by_every_worker(self):
         add = ("policy", "add", "run", "new", "--class", "python:opponents:angry", "--like", "other")
         choose = ("mapping", "set", "run", '{"*": {function: "python:opponents:paper"}}')

@@ -389,7 +389,7 @@ class QueryTest(harness.TroupeTestCase):
             last = file.read(1)
             file.seek(-1, os.SEEK_END)
             file.write(bytes([last[0] ^ 1]))
-        fails("run", "--listen", "127.0.0.1:0", saying="policies.safetensors")
+        fails("run", "--listen", "127.0.0.1:0", saying="is damaged: the weights of policy")
 
 
 if __name__ == "__main__":
