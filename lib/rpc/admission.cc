@@ -1,17 +1,11 @@
 #include "lib/rpc/admission.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "lib/rpc/limits.h"
 
 namespace troupe::rpc {
-namespace {
-
-constexpr int64_t kDescriptorsPerConnection = 3;  // the client's, our end towards gRPC, and gRPC's
-
-}  // namespace
 
 AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors) {
   // A process with few descriptors keeps half of them for itself.
@@ -44,15 +38,16 @@ Admission::Decision Admission::Decide(const Newcomer& newcomer) const {
 
 void Admission::Add(int64_t id, const std::string& host) {
   connections_.emplace(id, host);
-  unserved_.emplace(id, FrameGuard::Progress::kSilent);
   ++num_by_host_[host];
+  unserved_[id].host = host;
+  ++num_unserved_by_host_[host];
 }
 
 void Admission::SetProgress(int64_t id, FrameGuard::Progress progress) {
   const auto found = unserved_.find(id);
   if (found == unserved_.end()) return;
-  found->second = progress;
-  if (progress == FrameGuard::Progress::kServed) unserved_.erase(found);
+  found->second.progress = progress;
+  if (progress == FrameGuard::Progress::kServed) NoLongerUnserved(id);
 }
 
 void Admission::Remove(int64_t id) {
@@ -60,8 +55,16 @@ void Admission::Remove(int64_t id) {
   if (found == connections_.end()) return;
   const auto count = num_by_host_.find(found->second);
   if (--count->second == 0) num_by_host_.erase(count);
-  unserved_.erase(id);
+  NoLongerUnserved(id);
   connections_.erase(found);
+}
+
+void Admission::NoLongerUnserved(int64_t id) {
+  const auto found = unserved_.find(id);
+  if (found == unserved_.end()) return;
+  const auto count = num_unserved_by_host_.find(found->second.host);
+  if (--count->second == 0) num_unserved_by_host_.erase(count);
+  unserved_.erase(found);
 }
 
 int64_t Admission::NumOf(const std::string& host) const {
@@ -69,20 +72,23 @@ int64_t Admission::NumOf(const std::string& host) const {
   return found == num_by_host_.end() ? 0 : found->second;
 }
 
+const std::string* Admission::Crowding() const {
+  for (const auto& [host, count] : num_unserved_by_host_) {
+    if (2 * count > num_unserved()) return &host;
+  }
+  return nullptr;
+}
+
 std::optional<int64_t> Admission::FirstToGo(const std::string* host) const {
-  std::map<std::string, int64_t> unserved_by_host;
-  for (const auto& [id, progress] : unserved_) ++unserved_by_host[connections_.at(id)];
-  const auto rank = [&](int64_t id, FrameGuard::Progress progress) {
-    const bool crowds = 2 * unserved_by_host[connections_.at(id)] > num_unserved();
-    return std::make_tuple(!crowds, progress, id);
-  };
+  const std::string* const among = host != nullptr ? host : Crowding();
   std::optional<int64_t> first;
-  FrameGuard::Progress progress_of_first = FrameGuard::Progress::kSilent;
-  for (const auto& [id, progress] : unserved_) {
-    if (host != nullptr && connections_.at(id) != *host) continue;
-    if (first && rank(*first, progress_of_first) <= rank(id, progress)) continue;
+  FrameGuard::Progress least = FrameGuard::Progress::kServed;
+  // The oldest come first. A flood of silent connections is at its aim at once.
+  for (const auto& [id, unserved] : unserved_) {
+    if (unserved.progress >= least || (among != nullptr && unserved.host != *among)) continue;
     first = id;
-    progress_of_first = progress;
+    least = unserved.progress;
+    if (least == FrameGuard::Progress::kSilent) break;
   }
   return first;
 }

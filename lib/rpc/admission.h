@@ -51,14 +51,23 @@ class Admission {
   int64_t num_unserved() const { return static_cast<int64_t>(unserved_.size()); }
 
  private:
+  struct Unserved {
+    FrameGuard::Progress progress = FrameGuard::Progress::kSilent;
+    std::string host;
+  };
+
   int64_t NumOf(const std::string& host) const;
+  /// The host of more than half of those without a valid call; nullptr: there is none.
+  const std::string* Crowding() const;
+  void NoLongerUnserved(int64_t id);
   /// Of those without a valid call, among all or those of one host; nullopt: nobody.
   std::optional<int64_t> FirstToGo(const std::string* host) const;
 
   const AdmissionLimits limits_;
   std::map<int64_t, std::string> connections_;  ///< id -> host
-  std::map<int64_t, FrameGuard::Progress> unserved_;
+  std::map<int64_t, Unserved> unserved_;
   std::map<std::string, int64_t> num_by_host_;
+  std::map<std::string, int64_t> num_unserved_by_host_;
 };
 
 }  // namespace troupe::rpc

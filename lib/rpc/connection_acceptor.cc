@@ -18,7 +18,7 @@ namespace troupe::rpc {
 namespace {
 
 // A turn takes so many newcomers of one socket before it looks at the others.
-constexpr int kAcceptsPerTurn = 64;
+constexpr int kAcceptsPerTurn = 8;
 // After an error that waiting mends (no memory, no descriptor even for the reserve), and between two lines about it.
 constexpr absl::Duration kBackOff = absl::Milliseconds(10);
 constexpr absl::Duration kWarningInterval = absl::Seconds(10);

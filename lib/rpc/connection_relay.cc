@@ -16,7 +16,10 @@
 namespace troupe::rpc {
 namespace {
 
-constexpr int kEventsPerStep = 256;
+// What one turn does at most, so that connections at work do not wait for a flood: gRPC takes a tenth of a millisecond
+// and more for each new one.
+constexpr int kEventsPerStep = 128;
+constexpr int kHandOversPerStep = 4;
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(100);
 // From one side's end to the other's.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
@@ -81,22 +84,28 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   const absl::Duration now = options_.clock->SteadyNow();
   Entry entry{.peer = peer, .since = now, .kept = decision.kept && !newcomer.own};
   if (!decision.admit) return Warn(entry, "there are too many connections", now);
-  SocketPair pair = MakePair();
-  if (!pair.ours.valid()) return Warn(entry, "no file descriptor is left (ulimit -n)", now);
   const int64_t id = next_id_++;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.u64 = EventKey(id, false);
-  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, client.fd(), &event) != 0) return;
-  event.data.u64 = EventKey(id, true);
-  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, pair.ours.fd(), &event) != 0) return;
-  entry.name = pair.name;
-  entry.connection = std::make_unique<RelayedConnection>(std::move(client), std::move(pair.ours), options_.frames,
-                                                         &totals_, &buffers_, now);
+  if (!Watch(client.fd(), EventKey(id, false))) return Warn(entry, "there is no memory for it", now);
+  entry.connection = std::make_unique<RelayedConnection>(std::move(client), options_.frames, &totals_, &buffers_, now);
   entries_.emplace(id, std::move(entry));
   admission_.Add(id, peer.host);
-  options_.peers->Add(pair.name, peer);
+}
+
+bool ConnectionRelay::Watch(int fd, uint64_t key) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = key;
+  return epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+bool ConnectionRelay::HandOver(int64_t id, Entry& entry) {
+  SocketPair pair = MakePair();
+  if (!pair.ours.valid() || !Watch(pair.ours.fd(), EventKey(id, true))) return false;
+  entry.name = pair.name;
+  entry.connection->SetServer(std::move(pair.ours));
+  options_.peers->Add(pair.name, entry.peer);
   options_.hand_over(std::move(pair.grpcs));
+  return true;
 }
 
 absl::Duration ConnectionRelay::UntilNextStep() const {
@@ -107,6 +116,7 @@ absl::Duration ConnectionRelay::UntilNextStep() const {
 
 void ConnectionRelay::Step() {
   TakeEvents();
+  hand_overs_ = 0;
   const absl::Duration now = options_.clock->SteadyNow();
   const std::set<int64_t> due = std::exchange(active_, {});
   for (const int64_t id : due) {
@@ -158,9 +168,17 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
     entry.warned = true;
     Warn(entry, violation->what, now);
   }
+  const bool waits_for_server = entry.connection->needs_server();
+  if (waits_for_server && hand_overs_ < kHandOversPerStep) {
+    ++hand_overs_;
+    if (!HandOver(id, entry)) {
+      Warn(entry, "no file descriptor is left (ulimit -n)", now);
+      return Remove(id);
+    }
+  }
   if (entry.connection->done()) {
     Remove(id);
-  } else if (more) {
+  } else if (more || waits_for_server) {
     active_.insert(id);
   }
 }
@@ -187,7 +205,7 @@ bool ConnectionRelay::Overdue(Entry& entry, absl::Duration now) const {
 void ConnectionRelay::Remove(int64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  options_.peers->Remove(found->second.name);
+  if (!found->second.name.empty()) options_.peers->Remove(found->second.name);
   admission_.Remove(id);
   active_.erase(id);
   entries_.erase(found);

@@ -60,7 +60,7 @@ class ConnectionRelay {
   struct Entry {
     std::unique_ptr<RelayedConnection> connection;
     Peer peer;
-    std::string name;  ///< gRPC's for it
+    std::string name;  ///< gRPC's for it; empty: it does not know it yet
     absl::Duration since;
     bool kept = false;     ///< on a place that is kept for workers
     bool settled = false;  ///< no longer asked for its first valid call
@@ -69,6 +69,9 @@ class ConnectionRelay {
 
   ConnectionRelay(RelayOptions options, Descriptor epoll);
   void TakeEvents();
+  bool Watch(int fd, uint64_t key);
+  /// Makes gRPC's end of a connection; false when no descriptor is left.
+  bool HandOver(int64_t id, Entry& entry);
   void Advance(int64_t id, Entry& entry, absl::Duration now);
   /// Closes who has had its time.
   void Sweep(absl::Duration now);
@@ -83,6 +86,7 @@ class ConnectionRelay {
   Admission admission_;
   std::map<int64_t, Entry> entries_;
   std::set<int64_t> active_;  ///< have more to do than one turn allows
+  int hand_overs_ = 0;        ///< in this Step
   int64_t next_id_ = 1;
   absl::Duration next_sweep_;
   absl::Duration last_warning_ = -absl::InfiniteDuration();

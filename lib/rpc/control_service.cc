@@ -4,13 +4,12 @@
 
 #include "lib/base/log.h"
 #include "lib/rpc/caller.h"
+#include "lib/rpc/limits.h"
 #include "lib/rpc/policy_change_codec.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
-
-constexpr size_t kMaxReasonBytes = 256;
 
 grpc::Status FromException(const std::exception& e) { return grpc::Status(grpc::StatusCode::INTERNAL, e.what()); }
 

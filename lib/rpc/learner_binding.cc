@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/limits.h"
 
 namespace troupe::rpc {
 namespace {
@@ -50,6 +52,7 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     const auto known = known_.find(request.worker_id);
     // Another process under an id that is taken: a worker of its own, whose sequence numbers mean nothing here.
     if (known != known_.end() && known->second.incarnation != request.incarnation) hello.worker_id = sample::WorkerId();
+    TROUPE_RETURN_IF_ERROR(CheckRoomLocked(hello.worker_id));
   }
   hello.next_sequence = request.first_unacked;
   absl::StatusOr<learner::WorkerTicket> ticket = learner_->Join(hello, std::move(port));
@@ -59,13 +62,26 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     base::MutexLock lock(&mutex_);
     known_[ticket->worker_id] = {request.incarnation, request.name, request.permits};
     if (known_.size() > kMaxKnown) known_.erase(known_.begin());
+    present_[ticket->worker_id] = ticket->worker_epoch;
   }
   TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}", ticket->worker_id.value(),
               ticket->worker_epoch.value(), request.name, request.caller.ToString(), request.first_unacked);
   return JoinReply{*ticket, request.first_unacked - 1};
 }
 
+absl::Status LearnerBinding::CheckRoomLocked(sample::WorkerId id) const {
+  if (present_.size() < kMaxWorkers || present_.count(id) > 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(present_.size(), " workers are connected, a learner takes at most ", kMaxWorkers));
+}
+
 void LearnerBinding::Leave(const learner::WorkerTicket& ticket, const std::string& why) {
+  {
+    base::MutexLock lock(&mutex_);
+    const auto present = present_.find(ticket.worker_id);
+    // Not that of a newer registration, which has fenced this one off.
+    if (present != present_.end() && present->second == ticket.worker_epoch) present_.erase(present);
+  }
   learner_->Leave(ticket);
   TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", ticket.worker_id.value(), ticket.worker_epoch.value(), why);
 }

@@ -43,11 +43,16 @@ class LearnerBinding final : public LearnerEndpoint {
     std::string name;
     std::vector<uint64_t> permits;  ///< ascending
   };
+  /// RESOURCE_EXHAUSTED when kMaxWorkers others are there.
+  absl::Status CheckRoomLocked(sample::WorkerId id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   static constexpr size_t kMaxKnown = 4096;  ///< as learner::WorkerRegistry; the oldest are forgotten
 
   learner::Learner* const learner_;
   mutable base::Mutex mutex_;
   std::map<sample::WorkerId, Known> known_ ABSL_GUARDED_BY(mutex_);
+  /// Registrations whose stream has not ended.
+  std::map<sample::WorkerId, sample::WorkerEpoch> present_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::rpc

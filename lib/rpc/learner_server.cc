@@ -27,7 +27,7 @@ class RolloutService final : public v1::Rollout::WithRawCallbackMethod_Stream<v1
  public:
   RolloutService(const RolloutContext* context, const PeerBook* peers) : context_(context), peers_(peers) {}
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext* context) override {
-    return RolloutReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_));
+    return RolloutReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_), context->peer());
   }
 
  private:
@@ -40,7 +40,7 @@ class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe
   WeightsService(const WeightContext* context, const PeerBook* peers) : context_(context), peers_(peers) {}
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Subscribe(
       grpc::CallbackServerContext* context) override {
-    return WeightReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_));
+    return WeightReactor::Start(context_, CallerOf(*context, Door::kAddress, peers_), context->peer());
   }
 
  private:
@@ -80,7 +80,12 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.on_joined = [this](sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
       Joined(id, std::move(stream));
     };
-    weight_context_ = {.bus = &bus_, .registry = &registry_, .clock = clock, .spec_hash = rollout_context_.spec_hash};
+    rollout_context_.on_worker =
+        weight_context_.on_worker = [this](const std::string& connection) { peers_.NoteWorker(connection); };
+    weight_context_.bus = &bus_;
+    weight_context_.registry = &registry_;
+    weight_context_.clock = clock;
+    weight_context_.spec_hash = rollout_context_.spec_hash;
   }
 
   ~LearnerServerImpl() override { Shutdown(absl::Seconds(1)); }
@@ -101,6 +106,7 @@ class LearnerServerImpl final : public LearnerServer {
   WeightBus& weights() override { return bus_; }
   std::vector<std::string> addresses() const override { return listening_.addresses(); }
   void Tick() override { registry_.CheckProgress(clock_->SteadyNow()); }
+  absl::Status DialSelf(absl::Duration timeout) const override { return listening_.DialSelf(timeout); }
   int64_t num_streams() const override { return static_cast<int64_t>(registry_.size()); }
 
   void Shutdown(absl::Duration timeout) override {
@@ -147,6 +153,7 @@ class LearnerServerImpl final : public LearnerServer {
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<sample::WorkerId, std::weak_ptr<ServedStream>> stream_of_worker_ ABSL_GUARDED_BY(mutex_);
+  PeerBook peers_;
   /// Last, so that it is gone before anything it calls.
   ListeningServer listening_;
 };

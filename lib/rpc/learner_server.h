@@ -50,6 +50,8 @@ class LearnerServer {
   /// Ends streams that make no progress. Call about once a second.
   virtual void Tick() = 0;
   virtual int64_t num_streams() const = 0;
+  /// Whether it still answers at its own addresses, see ListeningServer::DialSelf.
+  virtual absl::Status DialSelf(absl::Duration timeout) const = 0;
   /// Ends every stream (UNAVAILABLE: workers come back, to the next learner), then the server. Blocks at most `timeout`
   /// and a second.
   virtual void Shutdown(absl::Duration timeout) = 0;

@@ -20,6 +20,13 @@ constexpr size_t kWeightChunkBytes = size_t{2} << 20;
 /// Largest policy a subscriber accepts (elements are checked against the spec before memory is taken).
 constexpr size_t kMaxWeightBytes = size_t{1} << 32;
 
+/// Texts from outside. Ids have limits of their own (policy::ValidatePolicyId).
+constexpr size_t kMaxReasonBytes = 256;      ///< of a drain, a goodbye: what is longer is cut
+constexpr size_t kMaxWorkerNameBytes = 128;  ///< of Hello
+constexpr size_t kMaxPathBytes = 4096;       ///< a file, or a class or function that is named with one
+constexpr size_t kMaxAgentGlobBytes = 256;
+constexpr size_t kMaxMappingRules = 1024;
+
 /// The one table of lib/rpc's time-outs.
 constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);    ///< transport handshake, and from there to Hello
 constexpr absl::Duration kKeepaliveInterval = absl::Seconds(20);   ///< HTTP/2 ping after so long without traffic
@@ -37,8 +44,12 @@ constexpr int kMaxConcurrentStreams = 64;
 constexpr int64_t kMaxConnections = 8192;
 constexpr int64_t kKeptConnections = 8;
 constexpr int64_t kMaxUnservedConnections = 256;
-/// Descriptors that connections leave to the rest of the process.
+/// Descriptors that connections leave to the rest of the process, and that each of them takes: the client's, our end
+/// towards gRPC, and gRPC's.
 constexpr int64_t kReservedDescriptors = 256;
+constexpr int64_t kDescriptorsPerConnection = 3;
+/// Workers at once.
+constexpr size_t kMaxWorkers = 1024;
 /// Memory that all connections of a server together may take for reading.
 constexpr size_t kServerMemoryBytes = size_t{256} << 20;
 

@@ -6,12 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/self_dial.h"
 #include <grpcpp/health_check_service_interface.h>
 
 namespace troupe::rpc {
@@ -36,11 +38,16 @@ void HandOver(ExternalAcceptor& server, Descriptor socket) {
   server.HandleNewConnection(&connection);
 }
 
-/// How many descriptors this process may have open.
-int64_t MaxDescriptors() {
+/// How many descriptors this process may have open, after it has asked for as many as it can use.
+int64_t RaiseMaxDescriptors() {
+  constexpr rlim_t kEnough = kReservedDescriptors + kMaxConnections * kDescriptorsPerConnection;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxConnections * 8;
-  return static_cast<int64_t>(limit.rlim_cur);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  if (limit.rlim_cur < kEnough) {
+    const rlimit raised = {.rlim_cur = std::min(limit.rlim_max, kEnough), .rlim_max = limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kEnough));
 }
 
 bool SameUser(const Peer& peer) { return peer.uid == 0 || peer.uid == static_cast<int64_t>(geteuid()); }
@@ -72,7 +79,7 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   listening.own_peers_ = std::make_unique<PeerBook>();
   listening.peers_ = options.peers == nullptr ? listening.own_peers_.get() : options.peers;
   RelayOptions relaying;
-  relaying.admission = AdmissionLimitsFor(MaxDescriptors());
+  relaying.admission = AdmissionLimitsFor(RaiseMaxDescriptors());
   relaying.frames.max_message_bytes = kMaxMessageBytes;
   relaying.first_call_timeout = kHandshakeTimeout;
   relaying.clock = &base::Clock::Real();
@@ -96,6 +103,20 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   if (listening.server_ == nullptr) return absl::UnavailableError("cannot start the server");
   listening.acceptor_->Start();
   return listening;
+}
+
+absl::Status ListeningServer::DialSelf(absl::Duration timeout) const {
+  for (const std::string& text : addresses_) {
+    TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(text));
+    const int64_t shed_before = acceptor_->num_shed();
+    const absl::Status dialled = rpc::DialSelf(address, peers_, timeout);
+    if (dialled.ok()) continue;
+    if (acceptor_->num_shed() > shed_before) {
+      return absl::ResourceExhaustedError("newcomers are turned away, no file descriptor is left");
+    }
+    return dialled;
+  }
+  return absl::OkStatus();
 }
 
 void ListeningServer::Shutdown(std::chrono::system_clock::time_point deadline) {

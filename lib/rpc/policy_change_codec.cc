@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_table.h"
+#include "lib/rpc/limits.h"
 
 namespace troupe::rpc {
 namespace {
@@ -38,11 +39,19 @@ absl::StatusOr<std::vector<PolicyId>> IdsOf(const v1::PolicyIdsRequest& request)
   return ids;
 }
 
+/// A name or a path longer than any that there is.
+absl::Status CheckText(const char* what, const std::string& text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": got ", text.size(), " bytes, expected at most ", max_bytes));
+}
+
 absl::StatusOr<policy::AddPolicy> AddOf(const v1::AddPolicyRequest& request) {
   policy::AddPolicy add;
   TROUPE_ASSIGN_OR_RETURN(add.id, IdOf(request.id()));
   TROUPE_ASSIGN_OR_RETURN(add.like, OptionalIdOf(request.like()));
   TROUPE_ASSIGN_OR_RETURN(add.copy_of, OptionalIdOf(request.copy_of()));
+  TROUPE_RETURN_IF_ERROR(CheckText("class", request.class_(), kMaxPathBytes));
+  TROUPE_RETURN_IF_ERROR(CheckText("import_from", request.import_from(), kMaxPathBytes));
   add.policy_class = request.class_();
   add.import_from = request.import_from();
   add.trains = !request.frozen();
@@ -55,9 +64,20 @@ absl::StatusOr<policy::SetMapping> MappingOf(const v1::PolicyMapping& mapping) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_mapping: got ", mapping.per_agent() ? "per_agent" : "no rules", ", expected rules"));
   }
+  if (static_cast<size_t>(mapping.rules_size()) > kMaxMappingRules) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy_mapping: got ", mapping.rules_size(), " rules, expected at most ", kMaxMappingRules));
+  }
   policy::SetMapping set;
   for (const v1::PolicyMappingRule& rule : mapping.rules()) {
     policy::MappingRule& out = set.rules.emplace_back();
+    TROUPE_RETURN_IF_ERROR(CheckText("policy_mapping: agents", rule.agents(), kMaxAgentGlobBytes));
+    TROUPE_RETURN_IF_ERROR(CheckText("policy_mapping: function", rule.function(), kMaxPathBytes));
+    if (static_cast<size_t>(rule.policies_size()) > policy::PolicyTable::kMaxPolicies) {
+      return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got a rule with ", rule.policies_size(),
+                                                     " policies, expected at most ",
+                                                     policy::PolicyTable::kMaxPolicies));
+    }
     out.agent_glob = rule.agents();
     out.function = rule.function();
     for (const v1::WeightedPolicy& weighted : rule.policies()) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/policy_table.h"
+#include "lib/rpc/limits.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -81,6 +82,37 @@ TEST(PolicyChangeCodecTest, RefusesWhatIsNoChange) {
     request.mutable_set_trainable()->add_ids(absl::StrCat("p", i));
   }
   ExpectRefused(request, "1025 policy ids, expected at most 1024");
+}
+
+// Every text of a change has a bound; ids have one of their own, below.
+TEST(PolicyChangeCodecTest, RefusesTextsThatAreTooLong) {
+  v1::ChangePoliciesRequest request;
+  v1::AddPolicyRequest* const add = request.mutable_add();
+  add->set_id("fine");
+  add->set_class_(std::string(kMaxPathBytes, 'c'));
+  add->set_import_from(std::string(kMaxPathBytes, 'p'));
+  EXPECT_TRUE(FromProto(request).ok());
+  add->set_class_(std::string(kMaxPathBytes + 1, 'c'));
+  ExpectRefused(request, "class: got 4097 bytes, expected at most 4096");
+  add->set_class_("ppo");
+  add->set_import_from(std::string(kMaxPathBytes + 1, 'p'));
+  ExpectRefused(request, "import_from: got 4097 bytes, expected at most 4096");
+
+  v1::PolicyMappingRule* const rule = request.mutable_set_mapping()->add_rules();
+  rule->set_agents(std::string(kMaxAgentGlobBytes, 'a'));
+  rule->set_function(std::string(kMaxPathBytes, 'f'));
+  EXPECT_TRUE(FromProto(request).ok());
+  rule->set_agents(std::string(kMaxAgentGlobBytes + 1, 'a'));
+  ExpectRefused(request, "policy_mapping: agents: got 257 bytes, expected at most 256");
+  rule->set_agents("*");
+  rule->set_function(std::string(kMaxPathBytes + 1, 'f'));
+  ExpectRefused(request, "policy_mapping: function: got 4097 bytes, expected at most 4096");
+  rule->set_function("");
+  for (size_t i = 0; i <= policy::PolicyTable::kMaxPolicies; ++i) rule->add_policies()->set_policy("p");
+  ExpectRefused(request, "got a rule with 1025 policies, expected at most 1024");
+  rule->clear_policies();
+  for (size_t i = 0; i < kMaxMappingRules; ++i) request.mutable_set_mapping()->add_rules()->set_agents("*");
+  ExpectRefused(request, "got 1025 rules, expected at most 1024");
 }
 
 TEST(PolicyChangeCodecTest, RefusesIdsThatAreNone) {

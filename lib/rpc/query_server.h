@@ -26,6 +26,8 @@ class QueryServer {
 
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return listening_.addresses(); }
+  /// Whether it still answers at its own addresses, see ListeningServer::DialSelf.
+  absl::Status DialSelf(absl::Duration timeout) const { return listening_.DialSelf(timeout); }
   /// Takes no new calls, answers those it holds, and cancels after `timeout` who has not read its answer. Blocks until
   /// then. Idempotent; one thread at a time.
   void Shutdown(absl::Duration timeout);

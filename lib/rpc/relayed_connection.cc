@@ -50,9 +50,9 @@ void RelayBuffers::Give(std::unique_ptr<char[]> buffer) {
   if (spare_.size() < kMaxSpare) spare_.push_back(std::move(buffer));
 }
 
-RelayedConnection::RelayedConnection(Descriptor client, Descriptor server, const FrameLimits& limits,
-                                     FrameTotals* totals, RelayBuffers* buffers, absl::Duration now)
-    : client_(std::move(client)), server_(std::move(server)), guard_(limits, totals, now), buffers_(buffers) {}
+RelayedConnection::RelayedConnection(Descriptor client, const FrameLimits& limits, FrameTotals* totals,
+                                     RelayBuffers* buffers, absl::Duration now)
+    : client_(std::move(client)), guard_(limits, totals, now), buffers_(buffers) {}
 
 RelayedConnection::~RelayedConnection() {
   Recycle(up_);
@@ -74,13 +74,13 @@ void RelayedConnection::OnServerReady(uint32_t events) {
 bool RelayedConnection::Advance(absl::Duration now) {
   // Answers first: they may permit what the client has sent meanwhile.
   bool more = AdvanceDown();
-  if (!done() && server_.valid()) more = AdvanceUp(now) || more;
-  if (!done() && guard_.violation().has_value() && server_.valid()) {
+  if (!done() && open_) more = AdvanceUp(now) || more;
+  if (!done() && open_ && guard_.violation().has_value()) {
     SayGoodbye(*guard_.violation());
     more = AdvanceDown() || more;
   }
   if (done()) return false;
-  if (up_.eof || down_.eof) Leave(now);
+  if (up_.eof || down_.eof) leaving_since_ = std::min(leaving_since_, now);
   if (told_client_) Linger();
   return more && !done();
 }
@@ -88,7 +88,7 @@ bool RelayedConnection::Advance(absl::Duration now) {
 bool RelayedConnection::AdvanceUp(absl::Duration now) {
   for (int i = 0; i < kMovesPerTurn; ++i) {
     Permit(now);
-    if (guard_.violation().has_value()) return false;
+    if (guard_.violation().has_value() || needs_server()) return false;
     Moved moved = Moved::kNothing;
     if (up_.sendable()) {
       moved = Send(server_, server_writable_, up_);
@@ -101,11 +101,18 @@ bool RelayedConnection::AdvanceUp(absl::Duration now) {
     if (moved != Moved::kSome) break;
     if (i + 1 == kMovesPerTurn) return true;
   }
-  if (up_.eof && !up_.sendable() && !told_server_) {
-    told_server_ = true;
-    shutdown(server_.fd(), SHUT_WR);
-  }
+  if (up_.eof && !up_.sendable()) EndUp();
   return false;
+}
+
+void RelayedConnection::EndUp() {
+  if (told_server_) return;
+  told_server_ = true;
+  if (server_.valid()) {
+    shutdown(server_.fd(), SHUT_WR);
+  } else {
+    client_.Close();  // it has left without a word
+  }
 }
 
 void RelayedConnection::Permit(absl::Duration now) {
@@ -123,7 +130,7 @@ bool RelayedConnection::AdvanceDown() {
         client_.Close();  // nobody is left to tell
         return false;
       }
-    } else if (!down_.eof) {
+    } else if (!down_.eof && server_.valid()) {
       moved = Read(server_, server_readable_, down_);
       if (moved == Moved::kEnd) down_.eof = true;
       if (moved == Moved::kSome) {
@@ -136,6 +143,7 @@ bool RelayedConnection::AdvanceDown() {
   }
   if (down_.eof && !down_.sendable() && !told_client_) {
     told_client_ = true;
+    open_ = false;
     server_.Close();
     shutdown(client_.fd(), SHUT_WR);
   }
@@ -190,6 +198,7 @@ void RelayedConnection::Recycle(Pipe& pipe) {
 
 void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   // gRPC drops the connection with all its calls.
+  open_ = false;
   server_.Close();
   Recycle(up_);
   up_.eof = down_.eof = true;
@@ -211,8 +220,6 @@ void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   down_.end += words.size();
   down_.permitted = down_.end;
 }
-
-void RelayedConnection::Leave(absl::Duration now) { leaving_since_ = std::min(leaving_since_, now); }
 
 void RelayedConnection::Linger() {
   char dropped[16384];

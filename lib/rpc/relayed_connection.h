@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -26,14 +27,19 @@ class RelayBuffers {
 };
 
 /// One connection between a client and gRPC, and the bytes on their way. Confined to its relay's thread; nothing
-/// blocks. States: open -> leaving (one side is done, or the client broke a limit; what is on its way to the client
-/// still gets there) -> done.
+/// blocks. States: silent -> (SetServer) open -> leaving (one side is done, or the client broke a limit; what is on its
+/// way to the client still gets there) -> done.
 class RelayedConnection {
  public:
-  /// Both sockets are connected and non-blocking; `buffers` and `totals` outlive it.
-  RelayedConnection(Descriptor client, Descriptor server, const FrameLimits& limits, FrameTotals* totals,
-                    RelayBuffers* buffers, absl::Duration now);
+  /// The socket is connected and non-blocking; `buffers` and `totals` outlive it.
+  RelayedConnection(Descriptor client, const FrameLimits& limits, FrameTotals* totals, RelayBuffers* buffers,
+                    absl::Duration now);
   ~RelayedConnection();
+
+  /// The client has said that it speaks HTTP/2: who never does costs gRPC nothing.
+  bool needs_server() const { return !server_.valid() && open_ && guard_.progress() != FrameGuard::Progress::kSilent; }
+  /// Our end towards gRPC, connected and non-blocking. Once, when needs_server.
+  void SetServer(Descriptor server) { server_ = std::move(server); }
 
   /// What epoll said of either socket (edge-triggered).
   void OnClientReady(uint32_t events);
@@ -62,15 +68,16 @@ class RelayedConnection {
 
   bool AdvanceUp(absl::Duration now);
   bool AdvanceDown();
+  void EndUp();
   void Permit(absl::Duration now);
   Moved Read(const Descriptor& from, bool& readable, Pipe& pipe);
   Moved Send(const Descriptor& to, bool& writable, Pipe& pipe);
   void Recycle(Pipe& pipe);
   void SayGoodbye(const FrameGuard::Violation& violation);
-  void Leave(absl::Duration now);
   void Linger();
 
   Descriptor client_, server_;
+  bool open_ = true;  ///< neither side has ended, and the client has kept to the limits
   FrameGuard guard_;
   RelayBuffers* const buffers_;
   Pipe up_, down_;  // towards gRPC, towards the client

@@ -18,8 +18,6 @@ namespace troupe::rpc {
 namespace {
 
 constexpr size_t kMaxOutbox = 65536;
-constexpr size_t kMaxNameBytes = 128;
-constexpr size_t kMaxReasonBytes = 256;
 
 /// A registration that is over is no fault of the worker's bytes: ABORTED tells it to register again.
 absl::Status Superseded(const absl::Status& status) {
@@ -45,9 +43,9 @@ absl::StatusOr<std::vector<uint64_t>> PermitsOf(const v1::Hello& hello) {
 
 }  // namespace
 
-RolloutReactor* RolloutReactor::Start(const RolloutContext* context, base::Caller caller) {
+RolloutReactor* RolloutReactor::Start(const RolloutContext* context, base::Caller caller, std::string connection) {
   // The constructor is private, so make_shared cannot reach it.
-  std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context, std::move(caller)));
+  std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context, std::move(caller), std::move(connection)));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
   base::HandOver(reactor.get());
@@ -257,12 +255,12 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
                                    ", but this run has ", absl::Hex(context_->spec_hash), ": start the worker again")));
   }
   if (hello.incarnation() == 0 || hello.first_unacked() == 0 || hello.next_sequence() < hello.first_unacked() ||
-      hello.name().size() > kMaxNameBytes) {
+      hello.name().size() > kMaxWorkerNameBytes) {
     return Refuse(v1::REFUSAL_REASON_BAD_HELLO,
                   absl::InvalidArgumentError(absl::StrCat(
                       "Hello has incarnation ", hello.incarnation(), ", first_unacked ", hello.first_unacked(),
                       ", next_sequence ", hello.next_sequence(), " and a name of ", hello.name().size(),
-                      " bytes, expected >= 1, >= 1, >= first_unacked and <= ", kMaxNameBytes)));
+                      " bytes, expected >= 1, >= 1, >= first_unacked and <= ", kMaxWorkerNameBytes)));
   }
   absl::StatusOr<std::vector<uint64_t>> permits = PermitsOf(hello);
   if (!permits.ok()) return Refuse(v1::REFUSAL_REASON_BAD_HELLO, permits.status());
@@ -283,7 +281,7 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
   request.incarnation = hello.incarnation();
   request.next_sequence = hello.next_sequence();
   request.first_unacked = hello.first_unacked();
-  request.name = base::LogSafe(hello.name(), kMaxNameBytes);
+  request.name = base::LogSafe(hello.name(), kMaxWorkerNameBytes);
   request.permits = *std::move(permits);
   request.caller = caller_;
   const absl::StatusOr<LearnerEndpoint::JoinReply> joined = context_->endpoint->Join(request, shared_from_this());
@@ -297,6 +295,7 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
     ticket_ = joined->ticket;
   }
   context_->on_joined(joined->ticket.worker_id, shared_from_this());
+  context_->on_worker(connection_);
 
   v1::LearnerMessage message;
   v1::Welcome* welcome = message.mutable_welcome();

@@ -33,6 +33,8 @@ struct RolloutContext {
   uint64_t credit_bytes = 0;
   /// Called when a worker has registered: ends its older stream, if there is one.
   std::function<void(sample::WorkerId, std::shared_ptr<ServedStream>)> on_joined;
+  /// Called with gRPC's name for the connection that a worker has registered over.
+  std::function<void(const std::string&)> on_worker;
 };
 
 /// One worker's Rollout stream, as the server sees it: a shell around LearnerEndpoint, and the learner's port to the
@@ -48,8 +50,8 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                              public ServedStream,
                              public std::enable_shared_from_this<RolloutReactor> {
  public:
-  /// Starts reading. The result belongs to gRPC.
-  static RolloutReactor* Start(const RolloutContext* context, base::Caller caller);
+  /// Starts reading. The result belongs to gRPC. `connection`: gRPC's name for it.
+  static RolloutReactor* Start(const RolloutContext* context, base::Caller caller, std::string connection);
 
   // learner::WorkerPort
   void SendGrant(const sample::Grant& grant) override;
@@ -68,8 +70,11 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void OnDone() override;
 
  private:
-  RolloutReactor(const RolloutContext* context, base::Caller caller)
-      : context_(context), caller_(std::move(caller)), started_at_(context->clock->SteadyNow()) {}
+  RolloutReactor(const RolloutContext* context, base::Caller caller, std::string connection)
+      : context_(context),
+        caller_(std::move(caller)),
+        connection_(std::move(connection)),
+        started_at_(context->clock->SteadyNow()) {}
 
   /// The status that ends the stream, or OK to read on.
   absl::Status HandleMessage(const grpc::ByteBuffer& bytes);
@@ -84,6 +89,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
   const RolloutContext* const context_;
   const base::Caller caller_;
+  const std::string connection_;
   const absl::Duration started_at_;
   std::shared_ptr<RolloutReactor> self_;  ///< until OnDone
 

@@ -8,6 +8,7 @@
 #include "lib/base/hidden_order.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/transport.h"
@@ -29,9 +30,9 @@ absl::StatusOr<std::vector<policy::PolicySlot>> ReadSlots(const google::protobuf
 
 }  // namespace
 
-WeightReactor* WeightReactor::Start(const WeightContext* context, base::Caller caller) {
+WeightReactor* WeightReactor::Start(const WeightContext* context, base::Caller caller, std::string connection) {
   // The constructor is private, so make_shared cannot reach it.
-  std::shared_ptr<WeightReactor> reactor(new WeightReactor(context, std::move(caller)));
+  std::shared_ptr<WeightReactor> reactor(new WeightReactor(context, std::move(caller), std::move(connection)));
   reactor->self_ = reactor;
   context->registry->Add(reactor);
   context->bus->Join(reactor);
@@ -63,6 +64,11 @@ absl::StatusOr<WeightBus::Known> WeightReactor::Subscribe(const v1::SubscribeReq
     return context_->bus->Change(this, add, remove);
   }
   if (request.policy_ids().empty()) return context_->bus->WantAll(this);
+  if (static_cast<size_t>(request.policy_ids_size()) > policy::PolicyTable::kMaxPolicies) {
+    return absl::InvalidArgumentError(absl::StrCat("SubscribeRequest: got ", request.policy_ids_size(),
+                                                   " policy ids, expected at most ",
+                                                   policy::PolicyTable::kMaxPolicies));
+  }
   const std::vector<std::string> ids(request.policy_ids().begin(), request.policy_ids().end());
   TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> slots, context_->bus->FindSlots(ids));
   return context_->bus->Change(this, slots, {});
@@ -76,6 +82,7 @@ absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
     return absl::InvalidArgumentError("no valid SubscribeRequest");
   }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
+  context_->on_worker(connection_);
   base::MutexLock lock(&mutex_);
   subscribed_ = true;
   for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "lib/base/caller.h"
@@ -23,6 +25,8 @@ struct WeightContext {
   StreamRegistry* registry = nullptr;
   base::Clock* clock = nullptr;
   uint64_t spec_hash = 0;
+  /// Called with gRPC's name for the connection of an accepted subscription.
+  std::function<void(const std::string&)> on_worker;
 };
 
 /// One subscriber's Weights stream, as the server sees it. Holds at most the version being written and one newer a
@@ -35,7 +39,7 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public ServedStream,
                             public std::enable_shared_from_this<WeightReactor> {
  public:
-  static WeightReactor* Start(const WeightContext* context, base::Caller caller);
+  static WeightReactor* Start(const WeightContext* context, base::Caller caller, std::string connection);
 
   void OnWeights(const PublishedWeightsPtr& weights) override;
   void OnVersion(policy::WeightVersion version) override;
@@ -48,8 +52,11 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void OnDone() override;
 
  private:
-  WeightReactor(const WeightContext* context, base::Caller caller)
-      : context_(context), caller_(std::move(caller)), started_at_(context->clock->SteadyNow()) {}
+  WeightReactor(const WeightContext* context, base::Caller caller, std::string connection)
+      : context_(context),
+        caller_(std::move(caller)),
+        connection_(std::move(connection)),
+        started_at_(context->clock->SteadyNow()) {}
   absl::Status HandleRequest(const grpc::ByteBuffer& bytes);
   absl::StatusOr<WeightBus::Known> Subscribe(const v1::SubscribeRequest& request);
   void TakeLocked(const PublishedWeightsPtr& weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -58,6 +65,7 @@ class WeightReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   const WeightContext* const context_;
   const base::Caller caller_;
+  const std::string connection_;
   const absl::Duration started_at_;
   std::shared_ptr<WeightReactor> self_;  ///< until OnDone
 

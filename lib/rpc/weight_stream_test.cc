@@ -243,6 +243,8 @@ TEST_F(WeightStreamTest, RefusesWhatNoHonestSubscriberSends) {
   bad.set_number(0);
   bad.add_policy_ids("nobody");
   EXPECT_EQ(end({bad}), "end NOT_FOUND");
+  for (size_t i = 0; i < policy::PolicyTable::kMaxPolicies; ++i) bad.add_policy_ids("nobody");
+  EXPECT_EQ(end({bad}), "end INVALID_ARGUMENT") << "1025 ids";
   bad = first;
   bad.set_spec_hash(3);
   EXPECT_EQ(end({bad}), "end FAILED_PRECONDITION");

@@ -1,6 +1,7 @@
 #include "services/learner/control_handler.h"
 
 #include <optional>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -63,16 +64,30 @@ void ControlHandler::ChangePolicies(const base::Caller& /*caller*/, policy::Poli
   absl::Status refused = PoliciesStay();
   {
     base::MutexLock lock(&mutex_);
-    if (!refuses_ && changes_.size() < kMaxChanges) {
+    if (!refuses_) refused = CheckRateLocked(change);
+    if (refused.ok()) {
       changes_.push_back({std::move(change), std::move(done)});
       return;
     }
-    if (!refuses_) {
-      refused = absl::ResourceExhaustedError(
-          absl::StrCat(kMaxChanges, " changes of the policies wait for the next update already; try again"));
-    }
   }
   done(refused);
+}
+
+absl::Status ControlHandler::CheckRateLocked(const policy::PolicyChange& change) {
+  if (changes_.size() >= kMaxChanges) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxChanges, " changes of the policies wait for the next update already; try again"));
+  }
+  if (!std::holds_alternative<policy::AddPolicy>(change)) return absl::OkStatus();
+  const absl::Duration now = clock_->SteadyNow();
+  while (!added_at_.empty() && added_at_.front() + absl::Hours(1) <= now) added_at_.pop_front();
+  if (added_at_.size() >= kMaxAddedPerHour) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        added_at_.size(), " policies were added within an hour, at most ", kMaxAddedPerHour, "; try again in ",
+        absl::FormatDuration(absl::Ceil(added_at_.front() + absl::Hours(1) - now, absl::Seconds(1)))));
+  }
+  added_at_.push_back(now);
+  return absl::OkStatus();
 }
 
 std::vector<ControlHandler::ChangeRequest> ControlHandler::TakeChanges() {

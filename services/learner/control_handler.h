@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "lib/base/clock.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/learner.h"
 #include "lib/policy/policy_change.h"
@@ -26,14 +28,20 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;
   /// Changes that wait; another is refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxChanges = 64;
+  /// Policies that may be added within an hour; another is refused with RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxAddedPerHour = 1024;
   struct ChangeRequest {
     policy::PolicyChange change;
     ChangeDone done;
   };
 
   ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, const Degradations* degradations,
-                 std::string run_name)
-      : learner_(learner), binding_(binding), degradations_(degradations), run_name_(std::move(run_name)) {}
+                 std::string run_name, base::Clock* clock = &base::Clock::Real())
+      : learner_(learner),
+        binding_(binding),
+        degradations_(degradations),
+        run_name_(std::move(run_name)),
+        clock_(clock) {}
 
   v1::StatusReply GetStatus(const base::Caller& caller) override;
   void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override;
@@ -52,13 +60,18 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   void RefuseAll();
 
  private:
+  /// OK: there is room for `change`, and it counts from now on.
+  absl::Status CheckRateLocked(const policy::PolicyChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   learner::Learner* const learner_;
   const rpc::LearnerBinding* const binding_;
   const Degradations* const degradations_;
   const std::string run_name_;
+  base::Clock* const clock_;
   base::Mutex mutex_;
   std::vector<CheckpointLoop::Done> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<ChangeRequest> changes_ ABSL_GUARDED_BY(mutex_);
+  std::deque<absl::Duration> added_at_ ABSL_GUARDED_BY(mutex_);  ///< within the last hour, the newest last
   bool refuses_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

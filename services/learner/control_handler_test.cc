@@ -5,6 +5,7 @@
 
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
+#include "lib/rpc/limits.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
@@ -27,13 +28,31 @@ class ControlHandlerTest : public testing::Test {
     deps.publisher = &publisher_;
     learner_ = *learner::Learner::Create(config, deps);
     binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
-    control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), "run");
+    control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), "run", &clock_);
   }
   void Ask() {
     control_->ChangePolicies({}, policy::RemovePolicy{policy::PolicyId("x")},
                              [this](absl::StatusOr<int64_t> answer) { answers_.push_back(answer.status()); });
   }
 
+  void AskForAnother() {
+    policy::AddPolicy add;
+    add.id = policy::PolicyId("another");
+    control_->ChangePolicies(add, [this](absl::StatusOr<int64_t> answer) { answers_.push_back(answer.status()); });
+    control_->TakeChanges();
+  }
+  absl::Status Join(uint64_t incarnation) {
+    rpc::LearnerEndpoint::JoinRequest hello;
+    hello.incarnation = incarnation;
+    hello.next_sequence = hello.first_unacked = 1;
+    hello.name = "worker";
+    const auto joined = binding_->Join(hello, std::make_shared<learner::FakeWorkerPort>());
+    if (joined.ok()) newest_ = joined->ticket;
+    return joined.status();
+  }
+
+  base::FakeClock clock_;
+  learner::WorkerTicket newest_;
   learner::FakePublisher publisher_;
   std::unique_ptr<learner::FakeTrainer> trainer_;
   std::unique_ptr<learner::Learner> learner_;
@@ -52,6 +71,31 @@ TEST_F(ControlHandlerTest, ChangesWaitForTheUpdateThreadUpToALimit) {
   EXPECT_TRUE(control_->TakeChanges().empty());
   Ask();
   EXPECT_EQ(answers_.size(), 1u) << "there is room again";
+}
+
+TEST_F(ControlHandlerTest, SoManyPoliciesMayBeAddedAnHour) {
+  for (size_t i = 0; i < ControlHandler::kMaxAddedPerHour; ++i) AskForAnother();
+  EXPECT_TRUE(answers_.empty());
+  clock_.Advance(absl::Minutes(20));
+  AskForAnother();
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0],
+            absl::ResourceExhaustedError("1024 policies were added within an hour, at most 1024; try again in 40m"));
+  Ask();
+  EXPECT_EQ(answers_.size(), 1u) << "other changes are no policies";
+  control_->TakeChanges();
+  clock_.Advance(absl::Minutes(40));
+  AskForAnother();
+  EXPECT_EQ(answers_.size(), 1u) << "the hour is over";
+}
+
+TEST_F(ControlHandlerTest, ALearnerTakesSoManyWorkers) {
+  for (uint64_t i = 1; i <= rpc::kMaxWorkers; ++i) ASSERT_EQ(Join(i), absl::OkStatus()) << i;
+  EXPECT_EQ(Join(5000), absl::ResourceExhaustedError("1024 workers are connected, a learner takes at most 1024"));
+  binding_->Leave(newest_, "goodbye");
+  binding_->Leave(newest_, "once more");
+  EXPECT_EQ(Join(5000), absl::OkStatus());
+  EXPECT_EQ(Join(5001).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(ControlHandlerTest, AtTheEndWhoeverWaitsOrComesIsRefused) {

@@ -36,6 +36,7 @@
 #include "services/common/rollout_setup.h"
 #include "services/common/run_policies.h"
 #include "services/common/signals.h"
+#include "services/common/watchdog.h"
 #include "services/learner/checkpoint_loop.h"
 #include "services/learner/control_handler.h"
 #include "services/learner/degradations.h"
@@ -59,6 +60,8 @@ constexpr absl::Duration kTickInterval = absl::Seconds(1);
 /// At the end workers get so long to say goodbye, then streams so long to close: within the 20 s of a drain.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
+/// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
+constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 
 /// Whether a multiple of `interval` lies in (before, now].
 bool Crossed(int64_t interval, int64_t before, int64_t now) {
@@ -109,6 +112,8 @@ class Process {
   absl::Status TrainToTheEnd();
   /// After a Start that failed: a new run leaves no folder behind that would be in the way of the next try.
   void Abandon();
+  /// The watchdog has heard no answer: the run ends in order if it still can, which saves it.
+  bool deaf() const { return watchdog_ != nullptr && watchdog_->deaf(); }
 
  private:
   const config::ResolvedRun& run() const { return setup_.run; }
@@ -143,6 +148,8 @@ class Process {
   int64_t env_steps() const { return reporter_->last() ? reporter_->last()->env_steps : resumed_env_steps(); }
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
 
+  /// First, so that it sees the rest go.
+  std::unique_ptr<Watchdog> watchdog_;
   RunSetup setup_;
   Degradations degradations_;
   CheckpointLoop checkpoints_;
@@ -301,6 +308,13 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
     learner_->Tick();
     if (server_ != nullptr) server_->Tick();
   });
+  if (server_ != nullptr) {
+    Watchdog::Actions actions;
+    actions.dial = [this] { return server_->DialSelf(kDialTimeout); };
+    actions.on_deaf = [](const std::string&) {};  // TrainToTheEnd asks
+    actions.end = &EndDeafProcess;
+    watchdog_ = std::make_unique<Watchdog>(WatchdogOptions{}, std::move(actions));
+  }
   if (run().experiment.wandb) {
     // Results elsewhere are a convenience; the run goes on without them.
     const absl::Status followed = StartWandbFollower(setup_.folder->directory(), run().experiment);
@@ -431,6 +445,7 @@ absl::Status Process::TrainToTheEnd() {
       TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
     }
     if (DrainSignals::Received()) learner_->RequestDrain("signal");
+    if (deaf()) learner_->RequestDrain("the learner is deaf");
     if (outcome.kind == learner::StepOutcome::Kind::kStopped || outcome.kind == learner::StepOutcome::Kind::kDrained) {
       return Finish(outcome);
     }
@@ -490,6 +505,7 @@ void Process::Abandon() {
 }
 
 void Process::TakeDown(absl::Duration linger) {
+  if (watchdog_ != nullptr) watchdog_->StopDialing();
   if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
   if (sampler_ != nullptr) sampler_->Stop();
   if (server_ != nullptr) {
@@ -540,7 +556,11 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
     process.Abandon();
     return base::RefusedIfFinal(started);
   }
-  return process.TrainToTheEnd();
+  const absl::Status ended = process.TrainToTheEnd();
+  if (!process.deaf()) return ended;
+  return base::WithExitCode(absl::UnavailableError("the learner did not answer at its own port any more; it has saved "
+                                                   "its state as far as it could, and ends to be started again"),
+                            base::ExitCode::kDeaf);
 }
 
 }  // namespace troupe::services

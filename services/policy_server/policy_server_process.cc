@@ -27,12 +27,15 @@
 #include "lib/storage/run_folder.h"
 #include "services/common/hosted_query_threads.h"
 #include "services/common/signals.h"
+#include "services/common/watchdog.h"
 
 namespace troupe::services {
 namespace {
 
 // How often a signal is looked for: it bounds the start of a drain.
 constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
+constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 
 uint64_t DrawSeed() {
   // Two servers of one run must not sample the same actions, nor one after a restart.
@@ -135,7 +138,14 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
                           rpc::QueryServer::Start(flags.listen, security, engine.get()));
   TROUPE_INFO("policy server ready checkpoint={} policies={} policy_map_capacity={} listen=\"{}\"", checkpoint,
               policies.size(), capacity, absl::StrJoin(server->addresses(), " "));
+  Watchdog::Actions actions;
+  actions.dial = [&server] { return server->DialSelf(kDialTimeout); };
+  // There is nothing to save.
+  actions.on_deaf = [](const std::string&) { EndDeafProcess(); };
+  actions.end = &EndDeafProcess;
+  Watchdog watchdog({}, std::move(actions));
   while (!DrainSignals::Received()) absl::SleepFor(kSignalInterval);
+  watchdog.StopDialing();
   TROUPE_INFO("signal received, answering what there is");
   server->Shutdown(flags.drain_timeout);
   const policy::PolicyMapStats stats = engine->MapStats();

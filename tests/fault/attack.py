@@ -42,6 +42,7 @@ class Flood:
     def __init__(self, address, deadline):
         self.address, self.deadline = address, deadline
         self.sent, self.connections, self.closed = 0, 0, 0
+        self.answers = "read"
 
     def run(self, count, batches):
         """`batches(n)`: the bytes of a fresh connection's next `n` abuses; each of them counts once."""
@@ -60,15 +61,23 @@ class Flood:
                     sock.settimeout(max(0.01, self.deadline - time.monotonic()))
                     sock.sendall(data)
                     self.sent += abuses
-                    if not discard(sock):
+                    if self.answers == "read" and not discard(sock):
                         raise OSError
                 # It is read until the time is over, so that nothing is over because we left.
-                while time.monotonic() < self.deadline and discard(sock):
+                while time.monotonic() < self.deadline and (self.answers == "unread" or discard(sock)):
                     time.sleep(0.01)
             except (OSError, StopIteration):
                 self.closed += 1
             finally:
                 sock.close()
+
+
+class Unread(Flood):
+    """A flood that never reads what the server has to say to it."""
+
+    def __init__(self, address, deadline):
+        super().__init__(address, deadline)
+        self.answers = "unread"
 
 
 def resets():
@@ -269,7 +278,7 @@ FLOODS = {
     "unknown_methods": unknown_methods,
     "big_headers": big_headers,
 }
-MODES = sorted([*HOLDS, *FLOODS, "message", "gzip"])
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread"])
 
 
 def raise_descriptor_limit():
@@ -291,13 +300,15 @@ def main():
     if options.mode in HOLDS:
         print(json.dumps(hold_connections(options.address, options.count, options.seconds, HOLDS[options.mode])))
         return
-    deadline = time.monotonic() + options.seconds
     if options.mode == "message":
         kind, batches = Windowed, big_message(256 << 20)
     elif options.mode == "gzip":
-        kind, batches = Windowed, big_message(0, gzip.compress(b"\0" * (1 << 30), 1)[:4 << 20])
+        kind, batches = Windowed, big_message(0, gzip.compress(b"\0" * (256 << 20), 1))
+    elif options.mode == "settings_unread":
+        kind, batches = Unread, settings
     else:
         kind, batches = Flood, FLOODS[options.mode]
+    deadline = time.monotonic() + options.seconds
     floods = [kind(options.address, deadline) for _ in range(options.clients)]
     threads = [threading.Thread(target=flood.run, args=(options.count, batches)) for flood in floods]
     for thread in threads:

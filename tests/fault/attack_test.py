@@ -50,6 +50,7 @@ ATTACKS = {
     "message": (["message", "--count", "16384"], 5, ["message", "--count", "16384"], 2, None),
     "gzip": (["gzip", "--count", "100000"], 3, ["gzip", "--count", "100000"], 1, None),
     "settings": (["settings", "--count", "50000"], 3, ["settings", "--count", "50000"], 1.5, None),
+    "settings_unread": (["settings_unread", "--count", "50000"], 3, ["settings_unread", "--count", "50000"], 1, None),
     "pings": (["pings", "--count", "200000"], 3, ["pings", "--count", "100000"], 1, None),
     "window_updates": (["window_updates", "--count", "2000000"], 3, None, 0, None),
     "empty_data": (["empty_data", "--count", "2000000"], 3, ["empty_data", "--count", "500000"], 1, None),

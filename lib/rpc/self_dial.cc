@@ -1,0 +1,122 @@
+#include "lib/rpc/self_dial.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/descriptor.h"
+
+namespace troupe::rpc {
+namespace {
+
+// Connection preface and an empty SETTINGS frame; the server answers with SETTINGS of its own.
+constexpr std::string_view kGreeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+constexpr size_t kFrameHeaderBytes = 9;
+constexpr char kSettingsFrame = 4;
+
+struct SocketName {
+  sockaddr_storage name{};
+  socklen_t bytes = 0;
+};
+
+absl::Status DialError(const Address& address, int error) {
+  const std::string what = absl::StrCat(address.text, ": ", std::strerror(error));
+  if (error == EMFILE || error == ENFILE) return absl::ResourceExhaustedError(what);
+  return absl::UnavailableError(what);
+}
+
+absl::StatusOr<SocketName> NameOfServer(const Address& address) {
+  SocketName found;
+  if (address.kind != Address::Kind::kTcp) {
+    auto& name = *reinterpret_cast<sockaddr_un*>(&found.name);
+    name.sun_family = AF_UNIX;
+    std::memcpy(name.sun_path + (address.kind == Address::Kind::kAbstract ? 1 : 0), address.path.data(),
+                address.path.size());
+    found.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.path.size() + 1);
+    return found;
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* resolved = nullptr;
+  // Who listens at every address of this machine is met at its loopback.
+  const std::string host = address.host == "0.0.0.0" ? "127.0.0.1" : address.host == "::" ? "::1" : address.host;
+  const int failed = getaddrinfo(host.c_str(), absl::StrCat(address.port).c_str(), &hints, &resolved);
+  if (failed != 0) return absl::UnavailableError(absl::StrCat(address.text, ": ", gai_strerror(failed)));
+  std::memcpy(&found.name, resolved->ai_addr, resolved->ai_addrlen);
+  found.bytes = resolved->ai_addrlen;
+  freeaddrinfo(resolved);
+  return found;
+}
+
+/// Gives a TCP socket its port before it connects, so that the server can be told whom to expect.
+int BindToAnyPort(int fd, int family) {
+  sockaddr_storage name{};
+  name.ss_family = static_cast<sa_family_t>(family);
+  socklen_t bytes = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&name), bytes) != 0) return 0;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 0;
+  return ntohs(family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&name)->sin6_port
+                                  : reinterpret_cast<const sockaddr_in*>(&name)->sin_port);
+}
+
+/// OK once one of `events` has come.
+absl::Status Await(int fd, short events, absl::Time deadline, const Address& address) {
+  const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
+  pollfd wait = {.fd = fd, .events = events, .revents = 0};
+  if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) > 0) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(address.text, ": nothing came in time"));
+}
+
+absl::Status AwaitSettings(int fd, absl::Time deadline, const Address& address) {
+  char header[kFrameHeaderBytes];
+  size_t have = 0;
+  while (have < sizeof(header)) {
+    TROUPE_RETURN_IF_ERROR(Await(fd, POLLIN, deadline, address));
+    const ssize_t got = recv(fd, header + have, sizeof(header) - have, MSG_DONTWAIT);
+    if (got == 0) return absl::UnavailableError(absl::StrCat(address.text, ": closed before its first frame"));
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return DialError(address, errno);
+    if (got > 0) have += static_cast<size_t>(got);
+  }
+  if (header[3] == kSettingsFrame) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(address.text, ": the first frame is no SETTINGS"));
+}
+
+}  // namespace
+
+absl::Status DialSelf(const Address& address, PeerBook* peers, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  TROUPE_ASSIGN_OR_RETURN(const SocketName server, NameOfServer(address));
+  const Descriptor client(socket(server.name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!client.valid()) return DialError(address, errno);
+  if (address.kind == Address::Kind::kTcp) {
+    peers->ExpectOwnDial(BindToAnyPort(client.fd(), server.name.ss_family));
+  }
+  const absl::Cleanup expected_no_more = [peers] { peers->ExpectOwnDial(0); };
+  if (connect(client.fd(), reinterpret_cast<const sockaddr*>(&server.name), server.bytes) != 0) {
+    if (errno != EINPROGRESS) return DialError(address, errno);
+    TROUPE_RETURN_IF_ERROR(Await(client.fd(), POLLOUT, deadline, address));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    getsockopt(client.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return DialError(address, error);
+  }
+  // A fresh socket has room for so little.
+  if (send(client.fd(), kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL) < 0) return DialError(address, errno);
+  return AwaitSettings(client.fd(), deadline, address);
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,69 @@
+#include "services/common/watchdog.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/base/exit_code.h"
+#include "lib/base/log.h"
+
+namespace troupe::services {
+
+Watchdog::Watchdog(const WatchdogOptions& options, Actions actions)
+    : options_(options), actions_(std::move(actions)), thread_([this] { Loop(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    base::MutexLock lock(&mutex_);
+    stopped_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void Watchdog::StopDialing() {
+  base::MutexLock lock(&dialling_);
+  quiet_ = true;
+}
+
+void Watchdog::Loop() {
+  while (WaitFor(options_.interval)) {
+    if (!Dial()) continue;
+    if (WaitFor(options_.grace)) actions_.end();
+    return;
+  }
+}
+
+bool Watchdog::Dial() {
+  base::MutexLock lock(&dialling_);
+  if (quiet_) return false;
+  const absl::Status answered = actions_.dial();
+  if (answered.ok() || absl::IsResourceExhausted(answered)) {
+    failures_ = 0;
+    return false;
+  }
+  if (++failures_ < options_.failures) return false;
+  deaf_.store(true, std::memory_order_release);
+  const std::string why = absl::StrCat("no answer at its own port ", failures_,
+                                       " times in a row, at last: ", std::string(answered.message()));
+  TROUPE_ERROR("the process is deaf and ends itself reason=\"{}\"", base::LogSafe(why));
+  actions_.on_deaf(why);
+  return true;
+}
+
+bool Watchdog::WaitFor(absl::Duration duration) {
+  const absl::Time deadline = absl::Now() + duration;
+  base::MutexLock lock(&mutex_);
+  while (!stopped_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return true;
+    changed_.WaitFor(&mutex_, left);
+  }
+  return false;
+}
+
+void EndDeafProcess() { ::_exit(static_cast<int>(base::ExitCode::kDeaf)); }
+
+}  // namespace troupe::services
