@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,10 +30,15 @@ void Watchdog::StopDialing() {
 }
 
 void Watchdog::Loop() {
-  while (WaitFor(options_.interval)) {
-    if (!Dial()) continue;
-    if (WaitFor(options_.grace)) actions_.end();
-    return;
+  absl::Duration wait = options_.interval;
+  while (WaitFor(wait)) {
+    const absl::Time begun = absl::Now();
+    if (Dial()) {
+      if (WaitFor(options_.grace)) actions_.end();
+      return;
+    }
+    // From one beginning to the next, however long an answer takes.
+    wait = std::max(absl::ZeroDuration(), options_.interval - (absl::Now() - begun));
   }
 }
 

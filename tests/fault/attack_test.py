@@ -265,6 +265,38 @@ def faults_of(measured, slack):
     return faults
 
 
+class DeafServer:
+    """`troupe serve` at a Unix socket whose file somebody deletes: alive, and nobody reaches it. Its watchdog has to end it."""
+
+    def __init__(self, attacked):
+        path = os.path.join(attacked.folder, "deaf.sock")
+        self.log = open(os.path.join(attacked.folder, "deaf.log"), "w+")
+        self.process = subprocess.Popen([attacked.program, "serve", "runs/trained", "--listen", f"unix:{path}"], cwd=attacked.folder,
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(path):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError("troupe serve does not listen at a Unix socket")
+            time.sleep(0.02)
+        os.unlink(path)
+
+    def faults(self):
+        try:
+            code = self.process.wait(90)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return ["a deaf server lived on"]
+        finally:
+            self.log.seek(0)
+            text = self.log.read()
+            self.log.close()
+        faults = [] if code == 70 else [f"a deaf server ended with {code}, expected 70"]
+        if "the process is deaf" not in text:
+            faults.append(f"it said nothing of that:\n{text}")
+        return faults
+
+
 def row(target, name, measured, faults):
     rate = f"{measured['rate_during'] / max(1, measured['rate_before']):.2f}" if "rate_before" in measured else "-"
     p99 = " / ".join(f"{p99:.3f}" for p99 in measured["p99_s"].values())
@@ -278,9 +310,10 @@ def main():
     targets = [name.split(":")[1] for name in chosen if name.startswith("target:")] or (["serve", "learner"] if full else ["serve"])
     names = [name for name in chosen if not name.startswith("target:")] or list(ATTACKS)
     folder = tempfile.mkdtemp(prefix="troupe_attack_")
-    failed = 0
+    failed, deaf = 0, None
     try:
         attacked = Attacked(program, folder)
+        deaf = DeafServer(attacked) if names == list(ATTACKS) else None
         print("| target | attack | what it did | RSS MiB | p99 s, one connection / new ones | accepts again s | rate | |\n|---|---|---|---|---|---|---|---|")
         for target in targets:
             for name in names:
@@ -295,7 +328,12 @@ def main():
                     if faults:
                         failed += 1
                         print(server.log_text()[-2000:], file=sys.stderr)
+        for fault in deaf.faults() if deaf else []:
+            failed += 1
+            print(fault, file=sys.stderr)
     finally:
+        if deaf:
+            deaf.process.kill()
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failed else 0)
 
