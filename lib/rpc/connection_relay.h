@@ -32,7 +32,7 @@ struct RelayOptions {
 /// Stands between the TCP connections of a server and gRPC: bytes pass through a socket pair, so that they can be
 /// looked at (FrameGuard) before gRPC takes memory for them, and so that it is known how many connections there are
 /// (Admission) and who they are (PeerBook). What one side does not read the other soon cannot write: of a connection at
-/// most two buffers of 256 KiB are under way, and none while nothing is.
+/// most two buffers (RelayBuffers) are under way, and none while nothing is.
 ///
 /// Made and owned by a ListeningServer, which calls everything from one thread. Nothing but Drain
 /// blocks.

@@ -117,6 +117,21 @@ class ConnectionRelayTest : public ::testing::Test {
   bool closed_ = false;
 };
 
+TEST(RelayBuffersTest, AreSmallOnceManyAreLent) {
+  RelayBuffers buffers;
+  std::vector<RelayBuffers::Buffer> lent;
+  for (size_t i = 0; i < RelayBuffers::kMaxLent; ++i) {
+    lent.push_back(buffers.Take());
+    ASSERT_EQ(lent.back().size, RelayBuffers::kBytes);
+  }
+  RelayBuffers::Buffer small = buffers.Take();
+  EXPECT_EQ(small.size, RelayBuffers::kSmallBytes);
+  buffers.Give(std::move(small));
+  EXPECT_EQ(buffers.Take().size, RelayBuffers::kSmallBytes);
+  buffers.Give(std::move(lent.back()));
+  EXPECT_EQ(buffers.Take().size, RelayBuffers::kBytes);
+}
+
 TEST_F(ConnectionRelayTest, BytesPassBothWays) {
   const Descriptor client = Connect();
   EXPECT_TRUE(grpc_.empty()) << "a silent client is none of gRPC's business";

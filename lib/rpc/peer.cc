@@ -52,10 +52,7 @@ Peer PeerOfSocket(int fd) {
   peer.unix_socket = true;
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
-    peer.uid = credentials.uid;
-    peer.pid = credentials.pid;
-  }
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) peer.uid = credentials.uid;
   return peer;
 }
 

@@ -11,7 +11,6 @@ struct Peer {
   std::string host;  ///< of TCP: "10.0.0.7", "::1"; an IPv4 address mapped into IPv6 is given as IPv4
   int port = 0;      ///< of TCP
   int64_t uid = -1;  ///< of a Unix socket: the user who connected
-  int64_t pid = -1;  ///< of a Unix socket: the process that connected, for words in logs only
 
   /// For words: "10.0.0.7:51234", "[::1]:51234", "uid 1000".
   std::string ToString() const;

@@ -39,14 +39,18 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-std::unique_ptr<char[]> RelayBuffers::Take() {
-  if (spare_.empty()) return std::unique_ptr<char[]>(new char[kBytes]);
-  std::unique_ptr<char[]> buffer = std::move(spare_.back());
+RelayBuffers::Buffer RelayBuffers::Take() {
+  if (lent_ >= kMaxLent) return {std::unique_ptr<char[]>(new char[kSmallBytes]), kSmallBytes};
+  ++lent_;
+  if (spare_.empty()) return {std::unique_ptr<char[]>(new char[kBytes]), kBytes};
+  Buffer buffer = std::move(spare_.back());
   spare_.pop_back();
   return buffer;
 }
 
-void RelayBuffers::Give(std::unique_ptr<char[]> buffer) {
+void RelayBuffers::Give(Buffer buffer) {
+  if (buffer.size != kBytes) return;
+  --lent_;
   if (spare_.size() < kMaxSpare) spare_.push_back(std::move(buffer));
 }
 
@@ -118,7 +122,7 @@ void RelayedConnection::EndUp() {
 void RelayedConnection::Permit(absl::Duration now) {
   if (up_.permitted == up_.end) return;
   up_.permitted +=
-      guard_.OnClientBytes(std::string_view(up_.bytes.get() + up_.permitted, up_.end - up_.permitted), now);
+      guard_.OnClientBytes(std::string_view(up_.buffer.bytes.get() + up_.permitted, up_.end - up_.permitted), now);
 }
 
 bool RelayedConnection::AdvanceDown() {
@@ -134,7 +138,7 @@ bool RelayedConnection::AdvanceDown() {
       moved = Read(server_, server_readable_, down_);
       if (moved == Moved::kEnd) down_.eof = true;
       if (moved == Moved::kSome) {
-        guard_.OnServerBytes(std::string_view(down_.bytes.get() + down_.permitted, down_.end - down_.permitted));
+        guard_.OnServerBytes(std::string_view(down_.buffer.bytes.get() + down_.permitted, down_.end - down_.permitted));
         down_.permitted = down_.end;
       }
     }
@@ -152,14 +156,14 @@ bool RelayedConnection::AdvanceDown() {
 
 RelayedConnection::Moved RelayedConnection::Read(const Descriptor& from, bool& readable, Pipe& pipe) {
   if (!readable) return Moved::kNothing;
-  if (pipe.bytes == nullptr) pipe.bytes = buffers_->Take();
+  if (pipe.buffer.bytes == nullptr) pipe.buffer = buffers_->Take();
   if (pipe.begin > 0) {
-    std::memmove(pipe.bytes.get(), pipe.bytes.get() + pipe.begin, pipe.end - pipe.begin);
+    std::memmove(pipe.buffer.bytes.get(), pipe.buffer.bytes.get() + pipe.begin, pipe.end - pipe.begin);
     pipe.permitted -= pipe.begin;
     pipe.end -= pipe.begin;
     pipe.begin = 0;
   }
-  const ssize_t got = recv(from.fd(), pipe.bytes.get() + pipe.end, RelayBuffers::kBytes - pipe.end, 0);
+  const ssize_t got = recv(from.fd(), pipe.buffer.bytes.get() + pipe.end, pipe.buffer.size - pipe.end, 0);
   const int error = errno;
   if (got > 0) {
     pipe.end += static_cast<size_t>(got);
@@ -176,7 +180,7 @@ RelayedConnection::Moved RelayedConnection::Read(const Descriptor& from, bool& r
 
 RelayedConnection::Moved RelayedConnection::Send(const Descriptor& to, bool& writable, Pipe& pipe) {
   if (!writable) return Moved::kNothing;
-  const ssize_t sent = send(to.fd(), pipe.bytes.get() + pipe.begin, pipe.permitted - pipe.begin, MSG_NOSIGNAL);
+  const ssize_t sent = send(to.fd(), pipe.buffer.bytes.get() + pipe.begin, pipe.permitted - pipe.begin, MSG_NOSIGNAL);
   if (sent >= 0) {
     pipe.begin += static_cast<size_t>(sent);
     if (pipe.empty()) Recycle(pipe);
@@ -192,7 +196,7 @@ RelayedConnection::Moved RelayedConnection::Send(const Descriptor& to, bool& wri
 }
 
 void RelayedConnection::Recycle(Pipe& pipe) {
-  if (pipe.bytes != nullptr) buffers_->Give(std::move(pipe.bytes));
+  if (pipe.buffer.bytes != nullptr) buffers_->Give(std::exchange(pipe.buffer, {}));
   pipe.begin = pipe.permitted = pipe.end = 0;
 }
 
@@ -214,9 +218,9 @@ void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   AppendUint32(goaway, 0x7fffffff);
   AppendUint32(goaway, kEnhanceYourCalm);
   words += FrameBytes(kGoawayType, 0, absl::StrCat(goaway, violation.what));
-  if (down_.bytes == nullptr) down_.bytes = buffers_->Take();
-  if (RelayBuffers::kBytes - down_.end < words.size()) return;
-  std::memcpy(down_.bytes.get() + down_.end, words.data(), words.size());
+  if (down_.buffer.bytes == nullptr) down_.buffer = buffers_->Take();
+  if (down_.buffer.size - down_.end < words.size()) return;
+  std::memcpy(down_.buffer.bytes.get() + down_.end, words.data(), words.size());
   down_.end += words.size();
   down_.permitted = down_.end;
 }

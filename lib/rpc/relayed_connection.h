@@ -13,17 +13,25 @@
 
 namespace troupe::rpc {
 
-/// Buffers that connections borrow while bytes are under way. Not thread-safe.
+/// Buffers that connections borrow while bytes are under way. Who comes when 32 MiB are lent gets a small one:
+/// thousands of connections whose peers do not read cost little more. Not thread-safe.
 class RelayBuffers {
  public:
+  struct Buffer {
+    std::unique_ptr<char[]> bytes;
+    size_t size = 0;
+  };
   static constexpr size_t kBytes = size_t{256} << 10;
+  static constexpr size_t kSmallBytes = size_t{8} << 10;
+  static constexpr size_t kMaxLent = 128;
 
-  std::unique_ptr<char[]> Take();
-  void Give(std::unique_ptr<char[]> buffer);
+  Buffer Take();
+  void Give(Buffer buffer);
 
  private:
   static constexpr size_t kMaxSpare = 16;
-  std::vector<std::unique_ptr<char[]>> spare_;
+  size_t lent_ = 0;  ///< of kBytes
+  std::vector<Buffer> spare_;
 };
 
 /// One connection between a client and gRPC, and the bytes on their way. Confined to its relay's thread; nothing
@@ -57,7 +65,7 @@ class RelayedConnection {
  private:
   /// Bytes under way in one direction: [begin, permitted) may go on, [permitted, end) waits.
   struct Pipe {
-    std::unique_ptr<char[]> bytes;
+    RelayBuffers::Buffer buffer;
     size_t begin = 0, permitted = 0, end = 0;
     bool eof = false;
 
