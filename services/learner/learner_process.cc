@@ -16,6 +16,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
+#include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/config/make_env.h"
@@ -173,6 +174,7 @@ class Process {
   std::optional<rollout::RolloutConfig> rollout_config_;
   policy::PolicyTablePtr evaluated_;  ///< what evaluation_ was made for
   std::unique_ptr<EvaluationPool> evaluation_;
+  base::HeapTrimmer heap_trimmer_;  ///< the ticker's
   std::unique_ptr<Ticker> ticker_;
   std::thread checkpoint_thread_;
   absl::Duration started_at_;
@@ -306,6 +308,7 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   ticker_ = std::make_unique<Ticker>([this] {
     if (sampler_ != nullptr) sampler_->KeepAlive();
     learner_->Tick();
+    heap_trimmer_.MaybeTrim(base::Clock::Real().SteadyNow());
     if (server_ != nullptr) server_->Tick();
   });
   if (server_ != nullptr) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::services {
@@ -89,6 +90,7 @@ void RunReporter::Finish() {
 }
 
 void RunReporter::WriteLine(const learner::ProgressRecord& record) {
+  const base::ProcessMemory memory = base::ProcessMemory::Now();
   std::vector<telemetry::JsonField> fields = {
       {"env_steps", record.env_steps},
       {"agent_steps", record.agent_steps},
@@ -117,6 +119,8 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_dropped", record.rows.dropped},
       {"rows_rolled_back", record.rows.rolled_back},
       {"expired_grants", record.expired_grants},
+      {"rss_bytes", memory.rss_bytes},
+      {"heap_bytes", memory.heap_bytes},
   };
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     fields.push_back({field.key, record.env_counters.*field.value});

@@ -14,8 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
+#include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
 #include "lib/config/permits.h"
@@ -123,6 +125,7 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
                                                                   .policy_map_capacity = capacity,
                                                                   .source = &source,
                                                                   .actor_host = std::move(actor_host)}));
+  const HostedQueryThreads threads(engine.get());
   if (static_cast<int64_t>(policies.size()) <= capacity) {
     // All of them will be in memory: what is wrong with the checkpoint is better said now.
     for (const policy::PolicySpec& spec : policies) {
@@ -138,13 +141,17 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
                           rpc::QueryServer::Start(flags.listen, security, engine.get()));
   TROUPE_INFO("policy server ready checkpoint={} policies={} policy_map_capacity={} listen=\"{}\"", checkpoint,
               policies.size(), capacity, absl::StrJoin(server->addresses(), " "));
+  base::HeapTrimmer heap_trimmer;
   Watchdog::Actions actions;
   actions.dial = [&server] { return server->DialSelf(kDialTimeout); };
   // There is nothing to save.
   actions.on_deaf = [](const std::string&) { EndDeafProcess(); };
   actions.end = &EndDeafProcess;
   Watchdog watchdog({}, std::move(actions));
-  while (!DrainSignals::Received()) absl::SleepFor(kSignalInterval);
+  while (!DrainSignals::Received()) {
+    absl::SleepFor(kSignalInterval);
+    heap_trimmer.MaybeTrim(base::Clock::Real().SteadyNow());
+  }
   watchdog.StopDialing();
   TROUPE_INFO("signal received, answering what there is");
   server->Shutdown(flags.drain_timeout);

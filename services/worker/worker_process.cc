@@ -13,6 +13,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
+#include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
@@ -28,6 +29,8 @@ namespace {
 
 // How often a signal is looked for: it bounds the start of a drain.
 constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+/// Between two looks at the process's memory.
+constexpr absl::Duration kMemoryInterval = absl::Seconds(1);
 
 std::string ProcessName() {
   char host[65] = {};
@@ -80,6 +83,7 @@ class SignalWatch {
   void Loop() {
     bool told = false;
     while (AwaitNextLook()) {
+      LookAtMemory();
       if (!DrainSignals::Received()) continue;
       if (!told) {
         TROUPE_INFO("signal received, handing in what there is");
@@ -91,6 +95,16 @@ class SignalWatch {
       TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", client_->unacked_fragments());
       client_->Close();
     }
+  }
+  /// Its lines are for bench/soak.py; TROUPE_DEBUG is left out of a release.
+  void LookAtMemory() {
+    const absl::Duration now = base::Clock::Real().SteadyNow();
+    if (now - looked_at_memory_ < kMemoryInterval) return;
+    looked_at_memory_ = now;
+    heap_trimmer_.MaybeTrim(now);
+    if (!::spdlog::should_log(::spdlog::level::debug)) return;
+    const base::ProcessMemory memory = base::ProcessMemory::Now();
+    ::spdlog::debug("memory pid={} rss_bytes={} heap_bytes={}", getpid(), memory.rss_bytes, memory.heap_bytes);
   }
   /// False when the watch is over.
   bool AwaitNextLook() {
@@ -104,6 +118,9 @@ class SignalWatch {
   base::Mutex mutex_;
   base::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of thread_.
+  absl::Duration looked_at_memory_ = -absl::InfiniteDuration();
+  base::HeapTrimmer heap_trimmer_;
   std::thread thread_;  // last: it uses the rest
 };
 

@@ -1,0 +1,39 @@
+#include "lib/base/process_memory.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace troupe::base {
+namespace {
+
+int64_t RssBytes() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  long size = 0, resident = 0;
+  const int fields = std::fscanf(file, "%ld %ld", &size, &resident);
+  std::fclose(file);
+  return fields == 2 ? int64_t{resident} * sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace
+
+ProcessMemory ProcessMemory::Now() {
+  ProcessMemory memory;
+  memory.rss_bytes = RssBytes();
+  const struct mallinfo2 info = mallinfo2();
+  memory.heap_bytes = static_cast<int64_t>(info.uordblks + info.hblkhd);
+  return memory;
+}
+
+bool HeapTrimmer::MaybeTrim(absl::Duration now) {
+  const bool first = due_ == -absl::InfiniteDuration();
+  if (!first && now < due_) return false;
+  due_ = now + kInterval;
+  if (first) return false;
+  malloc_trim(0);
+  return true;
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace troupe::base {
+
+/// Memory of this process. Plain value.
+struct ProcessMemory {
+  /// In RAM, what is shared with other processes included; 0: the kernel does not say.
+  int64_t rss_bytes = 0;
+  /// Handed out by the allocator and not given back, with its own overhead. What RSS has beyond that, and the program
+  /// itself, is kept by the allocator for later. 0: another allocator than glibc's.
+  int64_t heap_bytes = 0;
+
+  /// Of now. Some 10 us: the allocator's arenas are locked one after the other.
+  static ProcessMemory Now();
+};
+
+/// Gives pages that the allocator keeps for later, amid what is in use, back to the kernel now and then. Where policies
+/// come and go, those pages grow by tens of MiB an hour although what is in use does not. Made by a process that lives
+/// long, for one of its threads that has time: the allocator's arenas are locked one after the other meanwhile, some ms
+/// in all. Confined to that thread.
+class HeapTrimmer {
+ public:
+  static constexpr absl::Duration kInterval = absl::Seconds(30);
+
+  /// To be called every second or so, with a steady clock's time; true: an interval was over, and it is done.
+  bool MaybeTrim(absl::Duration now);
+
+ private:
+  absl::Duration due_ = -absl::InfiniteDuration();  ///< not known before the first call
+};
+
+}  // namespace troupe::base
