@@ -560,6 +560,10 @@ absl::Status WorkerClient::CheckWelcome(const v1::Welcome& welcome) const {
 
 void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
   if (message.has_policy_table()) return OnTable(message.policy_table());
+  if (message.ack().disposition() == v1::DISPOSITION_INVALID && !std::exchange(invalid_told_, true)) {
+    TROUPE_WARN("the learner refused a fragment as invalid, further ones are only counted reason=\"{}\"",
+                base::LogSafe(message.ack().reason(), 1024));
+  }
   if (message.has_welcome()) {
     if (const absl::Status checked = CheckWelcome(message.welcome()); !checked.ok()) {
       base::MutexLock lock(&mutex_);
@@ -593,10 +597,13 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
       break;
     }
     case v1::LearnerMessage::kGrantOver: {
-      over_ = sample::GrantId(message.grant_over().grant_id());
-      const auto waiting = std::find_if(grants_.begin(), grants_.end(),
-                                        [this](const sample::Grant& grant) { return grant.id == over_; });
-      if (waiting == grants_.end()) break;
+      const sample::GrantId over(message.grant_over().grant_id());
+      const auto waiting =
+          std::find_if(grants_.begin(), grants_.end(), [over](const sample::Grant& grant) { return grant.id == over; });
+      if (waiting == grants_.end()) {
+        over_ = over;
+        break;
+      }
       dropped.push_back(std::move(*waiting));
       grants_.erase(waiting);
       break;

@@ -206,7 +206,7 @@ class WorkerClient final : public rollout::SampleSink,
   Welcome welcome_ ABSL_GUARDED_BY(mutex_);
   std::deque<sample::Grant> grants_ ABSL_GUARDED_BY(mutex_);
   sample::GrantId taken_ ABSL_GUARDED_BY(mutex_);  ///< by the last AwaitGrant that gave one
-  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);   ///< the last that was out for too long
+  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);   ///< the last that was out for too long, of those taken
   uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   std::deque<Retained> retained_ ABSL_GUARDED_BY(mutex_);  ///< without an ack, ascending
   size_t next_to_send_ ABSL_GUARDED_BY(mutex_) = 0;        ///< in retained_
@@ -232,6 +232,7 @@ class WorkerClient final : public rollout::SampleSink,
   std::unique_ptr<WeightAssembler> assembler_;
   /// Of the current Rollout stream; likewise.
   std::unique_ptr<TableAssembler> table_assembler_;
+  bool invalid_told_ = false;  ///< that a fragment was refused; likewise
 };
 
 }  // namespace troupe::rpc

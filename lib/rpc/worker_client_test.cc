@@ -215,8 +215,8 @@ TEST_F(WorkerClientTest, AGrantThatIsOverIsGivenUp) {
     return fragment;
   };
   ASSERT_EQ(take(), 11u);
-  port->SendGrantOver(sample::GrantId(12));  // it waits
   port->SendGrantOver(sample::GrantId(11));  // it was taken
+  port->SendGrantOver(sample::GrantId(12));  // it waits
   // Its weights are waited for no longer.
   EXPECT_TRUE(Await([&] {
     return absl::IsAborted(client_->AwaitWeights(PolicySlot(0), {1, 7}, absl::ZeroDuration()).status());
@@ -225,6 +225,7 @@ TEST_F(WorkerClientTest, AGrantThatIsOverIsGivenUp) {
   EXPECT_TRUE(absl::IsAborted(client_->Submit(fragment_of(11))));
   ASSERT_TRUE(endpoint.AwaitArrivals(1));
   EXPECT_EQ(endpoint.arrivals()[0].batch->grant, sample::GrantId(11));
+  ASSERT_TRUE(Await([&] { return client_->acks().accepted == 1; })) << "what was sent before the ack is known, too";
   EXPECT_EQ(take(), 13u) << "12 was over before it was begun";
   EXPECT_TRUE(client_->Submit(fragment_of(13)).ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(client_->AwaitWeights(PolicySlot(0), {1, 7}, absl::ZeroDuration()).status()));

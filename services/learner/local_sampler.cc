@@ -72,7 +72,13 @@ void LocalSampler::SendGrant(const sample::Grant& grant) {
 
 void LocalSampler::SendGrantOver(sample::GrantId grant) {
   base::MutexLock lock(&mutex_);
-  over_ = grant;
+  const auto waiting =
+      std::find_if(grants_.begin(), grants_.end(), [grant](const sample::Grant& other) { return other.id == grant; });
+  if (waiting == grants_.end()) {
+    over_ = grant;
+  } else {
+    grants_.erase(waiting);
+  }
 }
 
 void LocalSampler::SendDrain(const std::string& /*reason*/) {

@@ -76,7 +76,7 @@ class LocalSampler final : public learner::WorkerPort,
   std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
   policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr granted_ ABSL_GUARDED_BY(mutex_);  ///< of the grant that was taken last
-  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);            ///< the last that was out for too long
+  sample::GrantId over_ ABSL_GUARDED_BY(mutex_);            ///< the last that was out for too long, of those taken
   bool runs_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
