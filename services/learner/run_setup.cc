@@ -132,6 +132,8 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     SayWhatIsResumed(directory, old_config, config);
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
     trained_before = old_run.learner.trains;
+  } else if (!flags.resume.empty()) {
+    SayForeignCode(config::ForeignCodeOf(config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
   if (!directory.empty()) {
