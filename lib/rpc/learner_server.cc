@@ -153,7 +153,6 @@ class LearnerServerImpl final : public LearnerServer {
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<sample::WorkerId, std::weak_ptr<ServedStream>> stream_of_worker_ ABSL_GUARDED_BY(mutex_);
-  PeerBook peers_;
   /// Last, so that it is gone before anything it calls.
   ListeningServer listening_;
 };

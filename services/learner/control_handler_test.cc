@@ -28,7 +28,7 @@ class ControlHandlerTest : public testing::Test {
     deps.publisher = &publisher_;
     learner_ = *learner::Learner::Create(config, deps);
     binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
-    control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), "run", &clock_);
+    control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &degradations_, "run", &clock_);
   }
   void Ask() {
     control_->ChangePolicies({}, policy::RemovePolicy{policy::PolicyId("x")},
@@ -38,7 +38,7 @@ class ControlHandlerTest : public testing::Test {
   void AskForAnother() {
     policy::AddPolicy add;
     add.id = policy::PolicyId("another");
-    control_->ChangePolicies(add, [this](absl::StatusOr<int64_t> answer) { answers_.push_back(answer.status()); });
+    control_->ChangePolicies({}, add, [this](absl::StatusOr<int64_t> answer) { answers_.push_back(answer.status()); });
     control_->TakeChanges();
   }
   absl::Status Join(uint64_t incarnation) {
@@ -52,6 +52,7 @@ class ControlHandlerTest : public testing::Test {
   }
 
   base::FakeClock clock_;
+  Degradations degradations_;
   learner::WorkerTicket newest_;
   learner::FakePublisher publisher_;
   std::unique_ptr<learner::FakeTrainer> trainer_;
