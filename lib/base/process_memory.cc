@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace troupe::base {
 namespace {
@@ -25,6 +26,10 @@ ProcessMemory ProcessMemory::Now() {
   const struct mallinfo2 info = mallinfo2();
   memory.heap_bytes = static_cast<int64_t>(info.uordblks + info.hblkhd);
   return memory;
+}
+
+void LimitHeapArenas(int count) {
+  if (std::getenv("MALLOC_ARENA_MAX") == nullptr) mallopt(M_ARENA_MAX, count);
 }
 
 bool HeapTrimmer::MaybeTrim(absl::Duration now) {

@@ -18,6 +18,10 @@ struct ProcessMemory {
   static ProcessMemory Now();
 };
 
+/// Has the allocator's threads share so many arenas instead of 8 a core, unless MALLOC_ARENA_MAX says otherwise: what
+/// is freed in one is not used by another, so that each keeps a reserve of its own. To be called before threads start.
+void LimitHeapArenas(int count);
+
 /// Gives pages that the allocator keeps for later, amid what is in use, back to the kernel now and then. Where policies
 /// come and go, those pages grow by tens of MiB an hour although what is in use does not. Made by a process that lives
 /// long, for one of its threads that has time: the allocator's arenas are locked one after the other meanwhile, some ms

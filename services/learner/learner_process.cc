@@ -546,6 +546,7 @@ void Process::CloseControlSocket() {
 }  // namespace
 
 absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& registry) {
+  base::LimitHeapArenas(2);
   absl::StatusOr<RunSetup> made = SetUpRun(flags, registry, base::Clock::Real());
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   RunSetup setup = *std::move(made);

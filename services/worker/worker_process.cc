@@ -167,6 +167,7 @@ absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, 
 }  // namespace
 
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry) {
+  base::LimitHeapArenas(1);  // one thread steps; the others pass on what it has made
   TROUPE_ASSIGN_OR_RETURN(const config::Permits permits, ReadPermits(flags));
   rpc::WorkerClientOptions options;
   options.permits = permits.Digests();
