@@ -28,7 +28,7 @@ void LimitHeapArenas(int count);
 /// in all. Confined to that thread.
 class HeapTrimmer {
  public:
-  static constexpr absl::Duration kInterval = absl::Seconds(30);
+  static constexpr absl::Duration kInterval = absl::Seconds(10);
 
   /// To be called every second or so, with a steady clock's time; true: an interval was over, and it is done.
   bool MaybeTrim(absl::Duration now);
