@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/limits.h"
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/compression.h>
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
@@ -16,14 +17,16 @@
 namespace troupe::rpc {
 namespace {
 
-/// Keeps gRPC up for as long as the process lives: who lets go of the last channel would otherwise join gRPC's
-/// executor, which may sit in a wait of 10 s.
-void KeepGrpc() {
-  static const bool kept = [] {
+/// Once a process. Keeps gRPC up for as long as it lives: who lets go of the last channel would otherwise join gRPC's
+/// executor, which may sit in a wait of 10 s. Keeps Protobuf from writing a line for each broken message that a
+/// stranger sends; what we make of one is said where it is refused.
+void SetUpLibraries() {
+  static const bool done = [] {
     grpc_init();
+    google::protobuf::SetLogHandler(nullptr);
     return true;
   }();
-  (void)kept;
+  (void)done;
 }
 
 // Frames as large as HTTP/2 allows: a fragment then is one frame and its 9-byte header, not 256 of them.
@@ -83,7 +86,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 }
 
 void ApplyServerSettings(grpc::ServerBuilder& builder) {
-  KeepGrpc();
+  SetUpLibraries();
   SharedArguments([&builder](const char* name, int value) { builder.AddChannelArgument(name, value); });
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -97,7 +100,7 @@ void ApplyServerSettings(grpc::ServerBuilder& builder) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& address, const TransportSecurity& security) {
-  KeepGrpc();
+  SetUpLibraries();
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
                           MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments = ClientArguments();
@@ -113,7 +116,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& addres
 }
 
 std::shared_ptr<grpc::Channel> MakeChannelOn(Descriptor socket) {
-  KeepGrpc();
+  SetUpLibraries();
   return grpc::CreateCustomInsecureChannelFromFd("socket", socket.Release(), ClientArguments());
 }
 

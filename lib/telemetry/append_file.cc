@@ -45,7 +45,7 @@ class PosixAppendFile final : public AppendFile {
 
 absl::StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::PermissionDeniedError(std::strerror(errno));
+  if (fd < 0) return absl::Status(absl::ErrnoToStatusCode(errno), std::strerror(errno));
   struct stat info {};
   const int64_t bytes = ::fstat(fd, &info) == 0 ? static_cast<int64_t>(info.st_size) : 0;
   return std::make_unique<PosixAppendFile>(fd, bytes);

@@ -49,7 +49,9 @@ absl::StatusOr<std::unique_ptr<JsonLinesWriter>> JsonLinesWriter::Open(const std
   const std::string kept = LinesToKeep(path, keep_env_steps);
   const std::string beside = path + ".new";
   const auto error = [](const char* what) {
-    return absl::PermissionDeniedError(absl::StrCat("cannot ", what, " progress.jsonl: ", std::strerror(errno)));
+    const int error = errno;
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        absl::StrCat("cannot ", what, " progress.jsonl: ", std::strerror(error)));
   };
   {
     std::ofstream out(beside, std::ios::trunc);

@@ -132,7 +132,7 @@ TEST(AppendFileTest, ADeviceThatIsFull) {
 
 TEST(AppendFileTest, APlaceThatCannotBeWrittenIsAnErrorWithoutItsPath) {
   const absl::Status status = AppendFile::Open("/nonexistent/file").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "No such file or directory");
 }
 

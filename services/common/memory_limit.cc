@@ -1,6 +1,5 @@
 #include "services/common/memory_limit.h"
 
-#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
+#include "lib/base/process_memory.h"
 
 namespace troupe::services {
 namespace {
@@ -74,7 +74,7 @@ bool IsOutOfThreads(const std::system_error& error) {
 
 absl::Status FitIntoMemoryLimit(int64_t needed_bytes) {
   if (!MemoryLimitBytes()) return absl::OkStatus();
-  mallopt(M_ARENA_MAX, kArenas);
+  base::LimitHeapArenas(kArenas);
   const size_t bytes = static_cast<size_t>(needed_bytes);
   void* const there = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (there == MAP_FAILED) {
