@@ -10,8 +10,11 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
+#include "lib/rpc/descriptor.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/self_dial.h"
 #include <grpcpp/health_check_service_interface.h>
@@ -30,12 +33,6 @@ void ApplySocketSettings(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const auto timeout_ms = static_cast<unsigned>(absl::ToInt64Milliseconds(kKeepaliveTimeout));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
-}
-
-void HandOver(ExternalAcceptor& server, Descriptor socket) {
-  ExternalAcceptor::NewConnectionParameters connection;
-  connection.fd = socket.Release();
-  server.HandleNewConnection(&connection);
 }
 
 /// How many descriptors this process may have open, after it has asked for as many as it can use.
@@ -60,6 +57,36 @@ bool Admits(const Address& listener, const Peer& peer, bool same_user_only) {
 
 }  // namespace
 
+/// gRPC's side of connections. While it shuts down it would neither serve nor close what it is given, so what comes
+/// from then on is closed here.
+class GrpcSide {
+ public:
+  explicit GrpcSide(std::shared_ptr<ExternalAcceptor> acceptor) : acceptor_(std::move(acceptor)) {}
+
+  void HandOver(Descriptor socket) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return;
+    ExternalAcceptor::NewConnectionParameters connection;
+    connection.fd = socket.Release();
+    acceptor_->HandleNewConnection(&connection);
+  }
+
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+
+ private:
+  const std::shared_ptr<ExternalAcceptor> acceptor_;
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+ListeningServer::ListeningServer() = default;
+ListeningServer::~ListeningServer() { Shutdown(std::chrono::system_clock::now()); }
+ListeningServer::ListeningServer(ListeningServer&& other) noexcept = default;
+ListeningServer& ListeningServer::operator=(ListeningServer&& other) noexcept = default;
+
 absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, const std::vector<std::string>& addresses,
                                                const ListenOptions& options) {
   if (addresses.empty()) return absl::InvalidArgumentError("no address to listen at");
@@ -74,8 +101,9 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
     listening.addresses_.push_back(opened.address().text);
     sockets.push_back(std::move(opened));
   }
-  std::shared_ptr<ExternalAcceptor> grpc_side = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  const auto grpc_side = std::make_shared<GrpcSide>(builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials));
+  listening.grpc_side_ = grpc_side;
   listening.own_peers_ = std::make_unique<PeerBook>();
   listening.peers_ = options.peers == nullptr ? listening.own_peers_.get() : options.peers;
   RelayOptions relaying;
@@ -84,14 +112,14 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   relaying.first_call_timeout = kHandshakeTimeout;
   relaying.clock = &base::Clock::Real();
   relaying.peers = listening.peers_;
-  relaying.hand_over = [grpc_side](Descriptor socket) { HandOver(*grpc_side, std::move(socket)); };
+  relaying.hand_over = [grpc_side](Descriptor socket) { grpc_side->HandOver(std::move(socket)); };
   TROUPE_ASSIGN_OR_RETURN(listening.relay_, ConnectionRelay::Create(std::move(relaying)));
   AcceptorHooks hooks;
   hooks.admit = [same_user_only = options.same_user_only](const Address& listener, const Peer& peer) {
     return Admits(listener, peer, same_user_only);
   };
   hooks.hand_over = [grpc_side, relay = listening.relay_.get()](Descriptor socket, const Peer& peer) {
-    if (peer.unix_socket) return HandOver(*grpc_side, std::move(socket));
+    if (peer.unix_socket) return grpc_side->HandOver(std::move(socket));
     ApplySocketSettings(socket.fd());
     relay->Accept(std::move(socket), peer);
   };
@@ -122,6 +150,7 @@ absl::Status ListeningServer::DialSelf(absl::Duration timeout) const {
 void ListeningServer::Shutdown(std::chrono::system_clock::time_point deadline) {
   if (acceptor_ != nullptr) acceptor_->StopAccepting();
   if (server_ != nullptr) {
+    grpc_side_->Close();
     if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) health->Shutdown();
     server_->Shutdown(deadline);
     server_->Wait();

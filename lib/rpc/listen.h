@@ -25,15 +25,17 @@ struct ListenOptions {
   PeerBook* peers = nullptr;
 };
 
+class GrpcSide;
+
 /// A server that listens. Its connections are accepted by a thread of ours, which also passes on
 /// the bytes of those over TCP (ConnectionRelay), and served by gRPC's. Destroying it shuts it
 /// down.
 class ListeningServer {
  public:
-  ListeningServer() = default;
-  ~ListeningServer() { Shutdown(std::chrono::system_clock::now()); }
-  ListeningServer(ListeningServer&&) = default;
-  ListeningServer& operator=(ListeningServer&&) = default;
+  ListeningServer();
+  ~ListeningServer();
+  ListeningServer(ListeningServer&& other) noexcept;
+  ListeningServer& operator=(ListeningServer&& other) noexcept;
 
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -52,6 +54,7 @@ class ListeningServer {
   std::vector<std::string> addresses_;
   std::unique_ptr<PeerBook> own_peers_;
   PeerBook* peers_ = nullptr;
+  std::shared_ptr<GrpcSide> grpc_side_;
   std::unique_ptr<grpc::Server> server_;
   // Behind what they use.
   std::unique_ptr<ConnectionRelay> relay_;
