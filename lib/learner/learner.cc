@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/stale_rows.h"
@@ -210,6 +211,7 @@ void Learner::Send(const Outbox& outbox) {
   for (const Notice& notice : outbox.expired) {
     const ExpiredGrant& expired = notice.expired;
     notice.port->SendGrantOver(expired.grant);
+    if (!base::MayTellOfPeer()) continue;
     TROUPE_WARN(
         "a grant was out for too long, its work is granted to others worker={} grant={} age_s={} limit_s={} "
         "missing_env_steps={} expired_in_a_row={}{}",
@@ -357,6 +359,7 @@ void Learner::Tick() {
   }
   Send(outbox);
   for (const WorkerId id : silent) {
+    if (!base::MayTellOfPeer()) continue;
     TROUPE_WARN("worker gave no sign of life for {} s, its work is granted again id={}",
                 absl::ToDoubleSeconds(config_.options.worker_timeout), id.value());
   }

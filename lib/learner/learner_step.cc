@@ -221,10 +221,6 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     last_ = record;
   }
   Send(outbox);
-  if (record.skipped_steps > 0) {
-    TROUPE_WARN("minibatch steps skipped for a non-finite loss or gradient skipped={} iteration={}",
-                record.skipped_steps, iteration);
-  }
   ReportMetrics(record);
   if (deps_.progress != nullptr) deps_.progress->OnProgress(record);
   return StepOutcome{StepOutcome::Kind::kUpdated, "", absl::OkStatus()};

@@ -108,6 +108,11 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
       return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id, " after env ",
                                                      grant.lanes[i - 1].env_id, ", expected ascending ids"));
     }
+    if (order.env_id >= config_.options.num_envs) {
+      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id,
+                                                     ", expected less than ", config_.options.num_envs,
+                                                     ", the run's environments"));
+    }
     TROUPE_ASSIGN_OR_RETURN(Lane * lane, FindLane(order.env_id));
     if (order.fresh || !lane->known) {
       lane->in_episode = false;

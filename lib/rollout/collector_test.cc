@@ -389,6 +389,19 @@ TEST(CollectorTest, DeterministicWithoutExploration) {
   EXPECT_EQ(a, b) << "the seed plays no part";
 }
 
+TEST(CollectorTest, RefusesEnvironmentsThatTheRunDoesNotHave) {
+  RolloutConfig config = ScriptedConfig({}, Scripted({}, kBothTruncated));
+  config.options.num_envs = 2;
+  Rig rig(std::move(config));
+  EXPECT_TRUE(rig.Run(ScriptedGrant(2, 1)).ok());
+  sample::Grant grant = ScriptedGrant(2, 1);
+  grant.lanes[1].env_id = 2;
+  const absl::Status refused = rig.Run(grant);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("env 2, expected less than 2, the run's environments"), std::string::npos)
+      << refused;
+}
+
 TEST(CollectorTest, RefusesBadGrantsAndWeights) {
   Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
   sample::Grant grant = ScriptedGrant(2, 1);

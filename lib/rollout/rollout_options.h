@@ -15,6 +15,7 @@ enum class BatchMode : uint8_t {
 
 struct RolloutOptions {
   uint64_t seed = 0;
+  uint32_t num_envs = UINT32_MAX;                  ///< of the run, all workers': a grant's env ids are below it
   int32_t worker = 0;                              ///< index of the worker, for mapping functions
   std::vector<policy::EnvArgument> env_args = {};  ///< of the environment, for mapping functions
   bool explore = true;                             ///< false: the distribution's mode

@@ -161,7 +161,11 @@ void ConnectionRelay::TakeEvents() {
 }
 
 void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
-  const bool more = entry.connection->Advance(now);
+  const bool waited = entry.waits;
+  const int max_reads = MaxReads(id, entry);
+  if (waited && !entry.waits) entry.connection->RestartMessages(now);
+  const bool more = entry.connection->Advance(now, max_reads);
+  BookUnfinished(id, entry);
   admission_.SetProgress(id, entry.connection->guard().progress());
   const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();
   if (violation.has_value() && !entry.warned) {
@@ -183,9 +187,62 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   }
 }
 
+int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
+  entry.waits = false;
+  if (entry.worker || unfinished_others_ < options_.unfinished.others_in_turn) return RelayedConnection::kMovesPerTurn;
+  entry.waits = large_.count(id) > 0 && id != *large_.begin();
+  return entry.waits ? 0 : 1;
+}
+
+void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry) {
+  const FrameGuard& guard = entry.connection->guard();
+  const uint64_t bytes = guard.violation().has_value() ? 0 : guard.unfinished_bytes();
+  uint64_t& total = UnfinishedOf(entry.worker);
+  const bool more = bytes > entry.unfinished;
+  total += bytes - entry.unfinished;
+  if (!entry.worker && bytes < entry.unfinished) active_.insert(large_.begin(), large_.end());  // may go on
+  entry.unfinished = bytes;
+  if (!entry.worker && bytes > options_.unfinished.small) {
+    large_.insert(id);
+  } else {
+    large_.erase(id);
+  }
+  if (more && total > (entry.worker ? options_.unfinished.workers : options_.unfinished.others)) {
+    EndLargest(entry.worker);
+  }
+}
+
+void ConnectionRelay::EndLargest(bool worker) {
+  auto largest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    if (it->second.worker != worker || it->second.unfinished == 0) continue;
+    if (largest == entries_.end() || it->second.unfinished > largest->second.unfinished) largest = it;
+  }
+  if (largest == entries_.end()) return;
+  Entry& entry = largest->second;
+  entry.connection->EndFor(absl::StrCat("all messages that are not whole have ", UnfinishedOf(worker),
+                                        " bytes, this connection's the most of them: ", entry.unfinished));
+  UnfinishedOf(worker) -= std::exchange(entry.unfinished, 0);
+  large_.erase(largest->first);
+  active_.insert(largest->first);
+}
+
 void ConnectionRelay::Sweep(absl::Duration now) {
   std::vector<int64_t> overdue;
   for (auto& [id, entry] : entries_) {
+    if (entry.unfinished > 0 && !entry.worker) {
+      if (options_.peers->IsWorker(entry.name)) {
+        unfinished_others_ -= entry.unfinished;
+        unfinished_workers_ += entry.unfinished;
+        entry.worker = true;
+        large_.erase(id);
+        active_.insert(id);
+      } else if (!entry.waits && entry.connection->guard().IsSlow(now, options_.unfinished.grace,
+                                                                  options_.unfinished.bytes_per_second)) {
+        entry.connection->EndFor("a message comes in too slowly");
+        active_.insert(id);
+      }
+    }
     if (Overdue(entry, now)) overdue.push_back(id);
     // What it waits for may have come to pass on another connection.
     if (entry.connection->guard().waits()) active_.insert(id);
@@ -207,6 +264,9 @@ void ConnectionRelay::Remove(int64_t id) {
   if (found == entries_.end()) return;
   if (!found->second.name.empty()) options_.peers->Remove(found->second.name);
   admission_.Remove(id);
+  UnfinishedOf(found->second.worker) -= found->second.unfinished;
+  large_.erase(id);
+  if (!large_.empty()) active_.insert(*large_.begin());
   active_.erase(id);
   entries_.erase(found);
 }

@@ -19,9 +19,26 @@
 
 namespace troupe::rpc {
 
+/// Messages that have begun and are not whole lie in gRPC's memory: what all connections together may have there. gRPC
+/// itself, once its quota is used up, ends connections whoever they are. Beyond a limit the connection with the most
+/// of them has to go. Workers are those whose Hello was accepted.
+struct UnfinishedLimits {
+  uint64_t workers = uint64_t{160} << 20;
+  uint64_t others = uint64_t{32} << 20;
+  /// From here on others with more than `small` wait, but for the one that came first of them: large messages become
+  /// whole one after the other.
+  uint64_t others_in_turn = uint64_t{6} << 20;
+  uint64_t small = uint64_t{128} << 10;
+  /// Others' messages that need not wait have so long, then so many bytes a second. A worker's may wait for the
+  /// learner.
+  absl::Duration grace = absl::Seconds(2);
+  double bytes_per_second = 64 << 10;
+};
+
 struct RelayOptions {
   AdmissionLimits admission;
   FrameLimits frames;
+  UnfinishedLimits unfinished;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
@@ -65,6 +82,9 @@ class ConnectionRelay {
     bool kept = false;     ///< on a place that is kept for workers
     bool settled = false;  ///< no longer asked for its first valid call
     bool warned = false;
+    bool worker = false;      ///< its unfinished bytes count as a worker's
+    bool waits = false;       ///< others' large messages come first
+    uint64_t unfinished = 0;  ///< bytes that are in the totals
   };
 
   ConnectionRelay(RelayOptions options, Descriptor epoll);
@@ -73,6 +93,12 @@ class ConnectionRelay {
   /// Makes gRPC's end of a connection; false when no descriptor is left.
   bool HandOver(int64_t id, Entry& entry);
   void Advance(int64_t id, Entry& entry, absl::Duration now);
+  /// Books the unfinished bytes of a connection; where its kind has too many, the one with the most has to go.
+  void BookUnfinished(int64_t id, Entry& entry);
+  /// How many buffers of its client a connection may read now.
+  int MaxReads(int64_t id, Entry& entry);
+  uint64_t& UnfinishedOf(bool worker) { return worker ? unfinished_workers_ : unfinished_others_; }
+  void EndLargest(bool worker);
   /// Closes who has had its time.
   void Sweep(absl::Duration now);
   bool Overdue(Entry& entry, absl::Duration now) const;
@@ -84,6 +110,8 @@ class ConnectionRelay {
   FrameTotals totals_;
   RelayBuffers buffers_;
   Admission admission_;
+  uint64_t unfinished_workers_ = 0, unfinished_others_ = 0;
+  std::set<int64_t> large_;  ///< others with more than a small unfinished message
   std::map<int64_t, Entry> entries_;
   std::set<int64_t> active_;  ///< have more to do than one turn allows
   int hand_overs_ = 0;        ///< in this Step

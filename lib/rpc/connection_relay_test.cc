@@ -38,6 +38,8 @@ std::string DataFrame(size_t size) {
   return Frame(0, 0, 1, prefix + std::string(size, 'x'));
 }
 
+constexpr size_t kFramePrefixBytes = 9 + 5;  // of DataFrame, before its message
+
 /// A relay without a thread between socket pairs; the test plays clients and gRPC.
 class ConnectionRelayTest : public ::testing::Test {
  protected:
@@ -48,6 +50,7 @@ class ConnectionRelayTest : public ::testing::Test {
     options.admission = limits;
     options.frames.max_message_bytes = 4 << 20;
     options.frames.settings = {3, 1};
+    options.unfinished = unfinished_;
     options.first_call_timeout = absl::Seconds(10);
     options.clock = &clock_;
     options.peers = &peers_;
@@ -110,6 +113,7 @@ class ConnectionRelayTest : public ::testing::Test {
     return absl::StrCat("unix-abstract:", std::string(name.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1));
   }
 
+  UnfinishedLimits unfinished_;
   base::FakeClock clock_;
   PeerBook peers_;
   std::vector<Descriptor> grpc_;
@@ -203,6 +207,93 @@ TEST_F(ConnectionRelayTest, ATooLargeMessageDoesNotReachGrpc) {
   const std::string told = ReadAll(client);
   EXPECT_TRUE(absl::StartsWith(told, Frame(3, 0, 1, std::string("\0\0\0\x0b", 4)))) << "RST_STREAM of that call";
   EXPECT_TRUE(absl::StrContains(told, "a message of 4194305 bytes, at most 4194304"));
+}
+
+class UnfinishedMessagesTest : public ConnectionRelayTest {
+ protected:
+  UnfinishedMessagesTest() {
+    unfinished_ = {.workers = 5000, .others = 3000, .grace = absl::Seconds(2), .bytes_per_second = 100};
+    Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 3});
+  }
+};
+
+TEST_F(UnfinishedMessagesTest, WhoHasTheMostInUnfinishedMessagesGoesWhenAllHaveTooMuch) {
+  const auto connect_with = [this](size_t bytes) {
+    Descriptor client = Connect();
+    Write(client, kGreeting + kCallBegins + DataFrame(4000).substr(0, kFramePrefixBytes + bytes));
+    return client;
+  };
+  const Descriptor most = connect_with(1600), less = connect_with(1400);
+  EXPECT_FALSE(IsClosed(most));
+  const Descriptor little = connect_with(200);
+  EXPECT_TRUE(absl::EndsWith(ReadAll(most), "have 3200 bytes, this connection's the most of them: 1600"));
+  EXPECT_TRUE(closed_);
+  EXPECT_FALSE(IsClosed(less));
+  EXPECT_FALSE(IsClosed(little));
+  const Descriptor next = connect_with(1400);
+  EXPECT_FALSE(IsClosed(next)) << "what has gone no longer counts";
+}
+
+TEST_F(UnfinishedMessagesTest, AWorkersUnfinishedMessagesMayTakeLongAndHaveABudgetOfTheirOwn) {
+  std::vector<Descriptor> workers;
+  for (int i = 0; i < 3; ++i) {
+    workers.push_back(Connect());
+    Write(workers.back(), kGreeting + kCallBegins);
+    Write(grpc_.back(), DataFrame(3));
+    peers_.NoteWorker(NameOf(grpc_.back()));
+    Write(workers.back(), DataFrame(4000).substr(0, kFramePrefixBytes + 1600));
+    clock_.Advance(absl::Milliseconds(100));
+    relay_->Step();
+  }
+  clock_.Advance(absl::Seconds(60));
+  for (const Descriptor& worker : workers) EXPECT_FALSE(IsClosed(worker));
+  Write(workers[1], "xxx");
+  EXPECT_FALSE(IsClosed(workers[1]));
+  Write(workers[1], std::string(300, 'x'));
+  EXPECT_TRUE(IsClosed(workers[1]));
+  EXPECT_FALSE(IsClosed(workers[0]));
+}
+
+TEST_F(UnfinishedMessagesTest, LargeOnesBecomeWholeOneAfterTheOtherAndSmallOnesPass) {
+  unfinished_.others_in_turn = 1000;
+  unfinished_.small = 100;
+  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Connect());
+    Write(clients.back(), kGreeting + kCallBegins);
+  }
+  const std::string large = DataFrame(2000);
+  const auto send = [&](size_t client, size_t begin, size_t end) {
+    Write(clients[client], large.substr(begin, end - begin));
+    return ReadAll(grpc_[grpc_.size() - clients.size() + client]).size();
+  };
+  for (size_t client = 0; client < clients.size(); ++client) send(client, 0, 0);
+  EXPECT_EQ(send(0, 0, 600), 600u);
+  EXPECT_EQ(send(1, 0, 600), 600u);
+  EXPECT_EQ(send(1, 600, 700), 0u) << "it waits for the first one";
+  Write(clients[2], DataFrame(50));
+  EXPECT_EQ(ReadAll(grpc_.back()).size(), DataFrame(50).size());
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(send(0, 600, 800), 200u);
+  clock_.Advance(absl::Milliseconds(1500));
+  EXPECT_EQ(send(0, 800, large.size()), large.size() - 800);
+  EXPECT_EQ(ReadAll(grpc_[grpc_.size() - 2]).size(), 100u) << "its turn";
+  clock_.Advance(absl::Milliseconds(1900));
+  EXPECT_FALSE(IsClosed(clients[1])) << "the time that it had to wait is not its own";
+  EXPECT_EQ(send(1, 700, large.size()), large.size() - 700);
+}
+
+TEST_F(UnfinishedMessagesTest, AStrangersMessageMayNotTakeForEver) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting + kCallBegins);
+  Write(grpc_[0], DataFrame(3));
+  Write(client, DataFrame(2000).substr(0, kFramePrefixBytes + 150));
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_FALSE(IsClosed(client));
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(absl::EndsWith(ReadAll(client), "a message comes in too slowly"));
+  EXPECT_TRUE(closed_);
 }
 
 TEST_F(ConnectionRelayTest, WhoMakesNoValidCallIsClosed) {

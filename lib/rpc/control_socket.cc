@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -111,7 +112,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialControl(const std::string& pa
     return absl::InvalidArgumentError(
         absl::StrCat("control socket ", base::LogSafe(path), ": expected the path of a ", kControlSocketName));
   }
-  const Descriptor folder(open(path.substr(0, slash + 1).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  // Never through a link: it could lead from a stranger's run folder to another run's socket.
+  const std::string above = path.substr(0, std::max<size_t>(slash, 1));
+  const Descriptor folder(open(above.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder.valid()) return failed(errno);
   Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return failed(errno);

@@ -136,6 +136,16 @@ TEST_F(ControlSocketTest, NeitherPlaceIsAClearError) {
   EXPECT_NE(std::string(listening.status().message()).find(root_ + "/gone"), std::string::npos) << listening.status();
 }
 
+TEST_F(ControlSocketTest, AFolderThatIsALinkIsNotDialledThrough) {
+  auto socket = ControlSocket::Listen(run_, "");
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  const std::string foreign = root_ + "/foreign";
+  fs::create_directory(foreign);
+  fs::create_directory_symlink(run_ + "/control", foreign + "/control");
+  EXPECT_TRUE(DialControl(run_ + "/control/control.sock").ok());
+  EXPECT_EQ(DialControl(foreign + "/control/control.sock").status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(ControlSocketTest, OnlyControlSocketsAreDialled) {
   // RUN/address may have been written by anybody.
   for (const char* path : {"/var/run/docker.sock", "control.sock", "", "/tmp/x/control.sock/"}) {

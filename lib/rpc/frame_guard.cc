@@ -57,6 +57,18 @@ FrameGuard::Frame FrameGuard::ParseHeader(const unsigned char* header) {
   return frame;
 }
 
+bool FrameGuard::IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const Call& call) {
+    const double seconds = absl::ToDoubleSeconds(now - call.since);
+    return call.message_left > 0 && now - call.since > grace &&
+           static_cast<double>(call.unfinished()) < bytes_per_second * seconds;
+  });
+}
+
+void FrameGuard::RestartMessages(absl::Duration now) {
+  for (Call& call : calls_) call.since = now;
+}
+
 bool FrameGuard::request_pending() const {
   return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.request_whole; });
 }
@@ -74,7 +86,7 @@ size_t FrameGuard::OnClientBytes(std::string_view bytes, absl::Duration now) {
   while (!violation_.has_value() && at < bytes.size()) {
     if (left_ > 0) {
       const std::string_view payload = bytes.substr(at, left_);
-      OnClientPayload(payload);
+      OnClientPayload(payload, now);
       left_ -= payload.size();
       at += payload.size();
       continue;
@@ -170,7 +182,7 @@ void FrameGuard::OnReset(const Frame& frame, absl::Duration now) {
   if (Allow(resets_, now, "reset calls")) Remove(call);
 }
 
-void FrameGuard::OnClientPayload(std::string_view bytes) {
+void FrameGuard::OnClientPayload(std::string_view bytes, absl::Duration now) {
   if (frame_.type != kData) return;
   if (pad_length_due_) {
     pad_length_due_ = false;
@@ -186,10 +198,17 @@ void FrameGuard::OnClientPayload(std::string_view bytes) {
     bytes = bytes.substr(0, left_ > padding_ ? left_ - padding_ : 0);
   }
   Call* const call = Find(frame_.stream);
-  if (call != nullptr) OnMessageBytes(*call, bytes);
+  if (call == nullptr) return;
+  unfinished_ -= call->unfinished();
+  OnMessageBytes(*call, bytes, now);
+  unfinished_ += call->unfinished();
+  if (unfinished_ > limits_.max_unfinished_bytes) {
+    Violate(absl::StrCat(unfinished_, " bytes of messages that are not whole, at most ", limits_.max_unfinished_bytes),
+            call->stream);
+  }
 }
 
-void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes) {
+void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes, absl::Duration now) {
   while (!bytes.empty()) {
     if (call.prefix_have < kPrefixBytes) {
       if (call.prefix_have > 0) call.size = call.size << 8 | static_cast<unsigned char>(bytes[0]);
@@ -201,6 +220,7 @@ void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes) {
         return;
       }
       call.message_left = call.size;
+      call.since = now;
     } else {
       const size_t taken = static_cast<size_t>(std::min<uint64_t>(call.message_left, bytes.size()));
       call.message_left -= taken;
@@ -260,6 +280,7 @@ FrameGuard::Call* FrameGuard::Find(uint32_t stream) {
 }
 
 void FrameGuard::Remove(const Call* call) {
+  unfinished_ -= call->unfinished();
   calls_[static_cast<size_t>(call - calls_.data())] = calls_.back();
   calls_.pop_back();
   --totals_->open_calls;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -28,6 +29,8 @@ struct FrameLimits {
   int max_open_calls_in_crowd = 4;
   int64_t crowd = 2048;
   /// RST_STREAM of calls that were open; each answered call permits one more.
+  /// Of messages that have begun and are not whole: gRPC keeps those bytes.
+  uint64_t max_unfinished_bytes = uint64_t{8} << 20;
   FrameRate resets = {64, 8};
   FrameRate settings = {100, 10};
   FrameRate pings = {500, 100};            ///< and their answers
@@ -74,6 +77,14 @@ class FrameGuard {
   void OnServerBytes(std::string_view bytes);
 
   const std::optional<Violation>& violation() const { return violation_; }
+  /// The relay has found something: a violation as of the guard's own.
+  void EndFor(std::string what) { Violate(std::move(what)); }
+  /// Bytes of the messages that have begun and are not whole.
+  uint64_t unfinished_bytes() const { return unfinished_; }
+  /// Whether a message has not become whole in `grace`, and then came in more slowly than so many bytes a second.
+  bool IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const;
+  /// The client was kept waiting: for IsSlow all messages begin now.
+  void RestartMessages(absl::Duration now);
   Progress progress() const { return progress_; }
   /// The client's next call has to wait until one of its calls is answered, or until there is less of a crowd.
   bool waits() const { return waits_; }
@@ -100,8 +111,11 @@ class FrameGuard {
     uint32_t prefix_have = 0;
     uint32_t size = 0;
     uint64_t message_left = 0;
+    absl::Duration since;  ///< the message has begun
     bool request_whole = false;
     bool answered = false;
+
+    uint64_t unfinished() const { return message_left == 0 ? 0 : size - message_left; }
   };
   struct Frame {
     size_t size = 0;
@@ -115,8 +129,8 @@ class FrameGuard {
   bool BeginClientFrame(const Frame& frame, absl::Duration now);
   bool BeginHeaders(const Frame& frame, absl::Duration now);
   bool BeginContinuation(const Frame& frame);
-  void OnClientPayload(std::string_view bytes);
-  void OnMessageBytes(Call& call, std::string_view bytes);
+  void OnClientPayload(std::string_view bytes, absl::Duration now);
+  void OnMessageBytes(Call& call, std::string_view bytes, absl::Duration now);
   void OnReset(const Frame& frame, absl::Duration now);
   void OnServerFrame(const Frame& frame);
   bool Allow(Bucket& bucket, absl::Duration now, const char* what);
@@ -128,6 +142,7 @@ class FrameGuard {
   FrameTotals* const totals_;
   Bucket resets_, settings_, pings_, window_updates_, empty_data_, others_;
   std::vector<Call> calls_;
+  uint64_t unfinished_ = 0;
   uint32_t last_stream_ = 0;
   Progress progress_ = Progress::kSilent;
   bool waits_ = false;

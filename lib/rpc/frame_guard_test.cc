@@ -142,6 +142,43 @@ TEST_F(FrameGuardTest, PaddingIsNoPartOfAMessage) {
   EXPECT_EQ(Why(), "a frame of data with more padding than bytes");
 }
 
+TEST_F(FrameGuardTest, MessagesThatAreNotWholeAreBoundedTogether) {
+  limits_.max_unfinished_bytes = 1500;
+  Restart();
+  const auto part = [](uint32_t stream, const std::string& bytes) { return FrameOf(kDataType, 0, stream, bytes); };
+  ASSERT_TRUE(Send(kHello + Call(1) + Call(3) + Call(5)));
+  ASSERT_TRUE(Send(part(1, MessageOf(1000, std::string(900, 'x')))));
+  ASSERT_TRUE(Send(part(3, MessageOf(1000, std::string(600, 'x')))));
+  EXPECT_EQ(guard_->unfinished_bytes(), 1500u);
+  ASSERT_TRUE(Send(part(1, std::string(100, 'x'))));
+  EXPECT_EQ(guard_->unfinished_bytes(), 600u) << "the first one is whole";
+  ASSERT_TRUE(Send(part(5, MessageOf(1000, std::string(900, 'x')))));
+  ASSERT_TRUE(Send(Reset(3)));
+  EXPECT_EQ(guard_->unfinished_bytes(), 900u) << "nobody waits for the second one";
+  ASSERT_TRUE(Send(part(1, MessageOf(1000, std::string(600, 'x')))));
+  EXPECT_FALSE(Send(part(5, "x")));
+  EXPECT_EQ(Why(), "1501 bytes of messages that are not whole, at most 1500");
+  EXPECT_EQ(guard_->violation()->stream, 5u);
+}
+
+TEST_F(FrameGuardTest, AMessageIsSlowWhenItsTimeIsOver) {
+  const auto slow = [this] { return guard_->IsSlow(now_, absl::Seconds(2), 100); };
+  ASSERT_TRUE(Send(kHello + Call(1)));
+  now_ += absl::Seconds(60);
+  EXPECT_FALSE(slow()) << "a call without a message may last";
+  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, MessageOf(1000, "x"))));
+  now_ += absl::Seconds(2);
+  EXPECT_FALSE(slow());
+  now_ += absl::Seconds(1);
+  EXPECT_TRUE(slow());
+  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, std::string(399, 'x'))));
+  EXPECT_FALSE(slow()) << "400 bytes in 3 s";
+  now_ += absl::Seconds(2);
+  EXPECT_TRUE(slow());
+  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, std::string(600, 'x'))));
+  EXPECT_FALSE(slow()) << "it is whole";
+}
+
 TEST_F(FrameGuardTest, ResetsHaveARate) {
   ASSERT_TRUE(Send(kHello));
   uint32_t stream = 1;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
@@ -64,8 +65,10 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     if (known_.size() > kMaxKnown) known_.erase(known_.begin());
     present_[ticket->worker_id] = ticket->worker_epoch;
   }
-  TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}", ticket->worker_id.value(),
-              ticket->worker_epoch.value(), request.name, request.caller.ToString(), request.first_unacked);
+  if (base::MayTellOfPeer()) {
+    TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}", ticket->worker_id.value(),
+                ticket->worker_epoch.value(), request.name, request.caller.ToString(), request.first_unacked);
+  }
   return JoinReply{*ticket, request.first_unacked - 1};
 }
 
@@ -83,7 +86,9 @@ void LearnerBinding::Leave(const learner::WorkerTicket& ticket, const std::strin
     if (present != present_.end() && present->second == ticket.worker_epoch) present_.erase(present);
   }
   learner_->Leave(ticket);
-  TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", ticket.worker_id.value(), ticket.worker_epoch.value(), why);
+  if (base::MayTellOfPeer()) {
+    TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", ticket.worker_id.value(), ticket.worker_epoch.value(), why);
+  }
 }
 
 absl::Status LearnerBinding::Heartbeat(const learner::WorkerTicket& ticket,

@@ -14,8 +14,6 @@
 namespace troupe::rpc {
 namespace {
 
-// A connection moves so many buffers a turn before the others have theirs.
-constexpr int kMovesPerTurn = 8;
 // Bytes that a client has sent before it hears that it has to go: closing over unread bytes would take from it what it
 // has not read, either. As much as the windows that it was given.
 constexpr size_t kMaxLingerBytes = size_t{12} << 20;
@@ -75,10 +73,10 @@ void RelayedConnection::OnServerReady(uint32_t events) {
   if (broken || (events & EPOLLOUT) != 0) server_writable_ = true;
 }
 
-bool RelayedConnection::Advance(absl::Duration now) {
+bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
   // Answers first: they may permit what the client has sent meanwhile.
   bool more = AdvanceDown();
-  if (!done() && open_) more = AdvanceUp(now) || more;
+  if (!done() && open_) more = AdvanceUp(now, max_reads) || more;
   if (!done() && open_ && guard_.violation().has_value()) {
     SayGoodbye(*guard_.violation());
     more = AdvanceDown() || more;
@@ -89,7 +87,8 @@ bool RelayedConnection::Advance(absl::Duration now) {
   return more && !done();
 }
 
-bool RelayedConnection::AdvanceUp(absl::Duration now) {
+bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
+  int reads = 0;
   for (int i = 0; i < kMovesPerTurn; ++i) {
     Permit(now);
     if (guard_.violation().has_value() || needs_server()) return false;
@@ -99,6 +98,7 @@ bool RelayedConnection::AdvanceUp(absl::Duration now) {
       // gRPC has closed: what it said before that comes down.
       if (moved == Moved::kEnd) up_.eof = true;
     } else if (!up_.eof && !guard_.waits()) {
+      if (reads++ == max_reads) return client_readable_ && max_reads > 0;
       moved = Read(client_, client_readable_, up_);
       if (moved == Moved::kEnd) up_.eof = true;
     }

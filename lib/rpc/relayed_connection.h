@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ class RelayBuffers {
 /// way to the client still gets there) -> done.
 class RelayedConnection {
  public:
+  /// A connection moves so many buffers a turn before the others have theirs.
+  static constexpr int kMovesPerTurn = 8;
+
   /// The socket is connected and non-blocking; `buffers` and `totals` outlive it.
   RelayedConnection(Descriptor client, const FrameLimits& limits, FrameTotals* totals, RelayBuffers* buffers,
                     absl::Duration now);
@@ -52,10 +56,15 @@ class RelayedConnection {
   /// What epoll said of either socket (edge-triggered).
   void OnClientReady(uint32_t events);
   void OnServerReady(uint32_t events);
-  /// Passes on a bounded amount; true where more could be done at once.
-  bool Advance(absl::Duration now);
+  /// Passes on a bounded amount; true where more could be done at once. Reads from the client at most `max_reads`
+  /// buffers: 0 leaves it waiting.
+  bool Advance(absl::Duration now, int max_reads = kMovesPerTurn);
+  /// It had to wait: its messages' time begins anew.
+  void RestartMessages(absl::Duration now) { guard_.RestartMessages(now); }
 
   const FrameGuard& guard() const { return guard_; }
+  /// It has to go, as if its client had broken a limit; with the next Advance.
+  void EndFor(std::string what) { guard_.EndFor(std::move(what)); }
   bool done() const { return !client_.valid(); }
   /// gRPC has closed its end, and the client has been sent all that came from there.
   bool flushed() const { return done() || told_client_; }
@@ -74,7 +83,7 @@ class RelayedConnection {
   };
   enum class Moved { kNothing, kSome, kEnd };
 
-  bool AdvanceUp(absl::Duration now);
+  bool AdvanceUp(absl::Duration now, int max_reads);
   bool AdvanceDown();
   void EndUp();
   void Permit(absl::Duration now);

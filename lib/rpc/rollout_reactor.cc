@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/hidden_order.h"
+#include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
@@ -192,7 +193,9 @@ void RolloutReactor::OnReadDone(bool ok) {
   }
   incoming_.Clear();
   if (!status.ok()) {
-    TROUPE_WARN("rollout stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
+    if (base::MayTellOfPeer()) {
+      TROUPE_WARN("rollout stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
+    }
     End(status);
     return;
   }

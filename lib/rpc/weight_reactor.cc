@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/hidden_order.h"
+#include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_table.h"
@@ -111,7 +112,9 @@ void WeightReactor::OnReadDone(bool ok) {
   }
   incoming_.Clear();
   if (!status.ok()) {
-    TROUPE_WARN("weights stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
+    if (base::MayTellOfPeer()) {
+      TROUPE_WARN("weights stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
+    }
     End(status);
     return;
   }

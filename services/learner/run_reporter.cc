@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 
@@ -24,6 +25,17 @@ telemetry::ProgressDisplay::Options DisplayOptions() {
 }
 
 double OrNaN(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
+
+/// Empty when each policy that was to be trained learned something.
+std::string LearnsNothing(const learner::ProgressRecord& record) {
+  int skipped = 0;
+  for (const learner::PolicyUpdateReport& report : record.policies) {
+    skipped += report.skipped_steps > 0 && report.minibatch_steps == 0 ? 1 : 0;
+  }
+  if (skipped == 0) return "";
+  return absl::StrCat("the last update changed nothing in ", skipped, " of ", record.policies.size(),
+                      " policies: losses or gradients are not finite");
+}
 
 }  // namespace
 
@@ -69,6 +81,7 @@ void RunReporter::FlushAll() {
 void RunReporter::OnProgress(const learner::ProgressRecord& record) {
   last_ = record;
   last_written_ = false;
+  degradations_->Set("updates", LearnsNothing(record));
   if (IsDue(record.env_steps)) WriteLine(record);
   FlushAll();
   Display(record, false);

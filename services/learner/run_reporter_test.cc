@@ -86,6 +86,23 @@ TEST_F(RunReporterTest, LinesThatDidNotFitComeWhenThereIsRoomAgain) {
     EXPECT_TRUE(absl::StartsWith(Lines()[i], absl::StrCat("{\"env_steps\":", 100 * (i + 1), ",")));
 }
 
+TEST_F(RunReporterTest, AnUpdateThatChangedNothingIsDegraded) {
+  learner::ProgressRecord record;
+  record.env_steps = 100;
+  record.policies.resize(3);
+  record.policies[0].minibatch_steps = 8;
+  record.policies[1].minibatch_steps = 7;
+  record.policies[1].skipped_steps = 1;
+  record.policies[2].skipped_steps = 8;
+  reporter_->OnProgress(record);
+  EXPECT_EQ(degradations_.List(),
+            std::vector<std::string>{"the last update changed nothing in 1 of 3 policies: losses or gradients are not "
+                                     "finite"});
+  record.policies[2].minibatch_steps = 1;
+  reporter_->OnProgress(record);
+  EXPECT_TRUE(degradations_.List().empty());
+}
+
 TEST_F(RunReporterTest, TensorBoardsRecordsLikewise) {
   Update(100);
   fs::path events;

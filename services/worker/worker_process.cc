@@ -201,6 +201,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
 
   TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, MakeRolloutConfig(run, registry));
   // The learner numbers workers from 1 in each of its epochs.
+  config.options.num_envs = run.schema.num_envs;
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(std::move(config)));
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);

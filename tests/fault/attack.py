@@ -217,6 +217,58 @@ class Windowed(Flood):
                     raise OSError
 
 
+class Unfinished(Windowed):
+    """After a valid call: many calls on each connection, of whose messages everything but the end comes. Counts MiB."""
+
+    STREAMS, ANNOUNCED, SENT = 50, 5_000_000, 4_900_000
+    FRAME = 16384
+
+    def one(self, sock, count, produce):
+        sock.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK)
+                     + frame(DATA, END_STREAM, 1, http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]]))))
+        streams = range(3, 3 + 2 * self.STREAMS, 2)
+        connection, incoming, initial, answered = 65535, b"", 65535, False
+        windows, left = dict.fromkeys(streams, 65535), {}
+        while time.monotonic() < self.deadline and self.sent < count:
+            sent = False
+            for stream in list(left):
+                size = min(self.FRAME, left[stream])
+                if size == 0 or size > min(connection, windows[stream]):
+                    continue
+                sock.settimeout(max(0.01, self.deadline - time.monotonic()))
+                sock.sendall(frame(DATA, 0, stream, b"x" * size))
+                connection, windows[stream], left[stream], sent = connection - size, windows[stream] - size, left[stream] - size, True
+                self.sent += size / 2**20
+            if select.select([sock], [], [], 0 if sent else 0.05)[0]:
+                got = sock.recv(1 << 16)
+                if not got:
+                    raise OSError
+                incoming += got
+            while len(incoming) >= 9 and len(incoming) >= 9 + int.from_bytes(incoming[:3], "big"):
+                size = int.from_bytes(incoming[:3], "big")
+                kind, flags, stream = incoming[3], incoming[4], int.from_bytes(incoming[5:9], "big")
+                body, incoming = incoming[9:9 + size], incoming[9 + size:]
+                if kind == WINDOW_UPDATE and stream == 0:
+                    connection += struct.unpack(">I", body)[0]
+                elif kind == WINDOW_UPDATE and stream in windows:
+                    windows[stream] += struct.unpack(">I", body)[0]
+                elif kind == SETTINGS and not flags & ACK:
+                    for number, value in struct.iter_unpack(">HI", body):
+                        if number == 4:
+                            windows = {of: window + value - initial for of, window in windows.items()}
+                            initial = value
+                    sock.sendall(frame(SETTINGS, ACK, 0))
+                elif kind == PING and not flags & ACK:
+                    sock.sendall(frame(PING, ACK, 0, body))
+                elif kind == http2.GOAWAY:
+                    raise OSError
+                elif stream == 1 and flags & END_STREAM and not answered:
+                    answered = True
+                    for begun in streams:
+                        sock.sendall(frame(HEADERS, END_HEADERS, begun, BLOCK) + frame(DATA, 0, begun, struct.pack(">BI", 0, self.ANNOUNCED)))
+                    left = dict.fromkeys(streams, self.SENT)
+
+
 def hold_connections(address, count, seconds, first_bytes):
     """Connects `count` times at once and keeps what it gets; a connection that was closed is made anew."""
     deadline = time.monotonic() + seconds
@@ -278,7 +330,7 @@ FLOODS = {
     "unknown_methods": unknown_methods,
     "big_headers": big_headers,
 }
-MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread"])
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished"])
 
 
 def raise_descriptor_limit():
@@ -304,6 +356,8 @@ def main():
         kind, batches = Windowed, big_message(256 << 20)
     elif options.mode == "gzip":
         kind, batches = Windowed, big_message(0, gzip.compress(b"\0" * (256 << 20), 1))
+    elif options.mode == "unfinished":
+        kind, batches = Unfinished, tuple
     elif options.mode == "settings_unread":
         kind, batches = Unread, settings
     else:
@@ -315,7 +369,7 @@ def main():
         thread.start()
     for thread in threads:
         thread.join()
-    print(json.dumps({"sent": sum(f.sent for f in floods), "connections": sum(f.connections for f in floods),
+    print(json.dumps({"sent": round(sum(f.sent for f in floods)), "connections": sum(f.connections for f in floods),
                       "closed": sum(f.closed for f in floods)}))
 
 
