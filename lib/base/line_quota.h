@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
+#include "lib/base/token_bucket.h"
 
 namespace troupe::base {
 
@@ -15,17 +16,15 @@ namespace troupe::base {
 class LineQuota {
  public:
   /// `clock` outlives the quota.
-  LineQuota(double burst, double per_second, const Clock* clock);
+  LineQuota(const Rate& rate, const Clock* clock);
 
   /// nullopt: no line now. Otherwise how many lines were left out since the last one.
   std::optional<int64_t> Take();
 
  private:
-  const double burst_, per_second_;
   const Clock* const clock_;
   Mutex mutex_;
-  double level_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration at_ ABSL_GUARDED_BY(mutex_);
+  TokenBucket lines_ ABSL_GUARDED_BY(mutex_);
   int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 TEST(LineQuotaTest, SomeAtOnceThenSoManyASecondAndTheRestIsCounted) {
   FakeClock clock;
-  LineQuota quota(3, 0.5, &clock);
+  LineQuota quota({.burst = 3, .per_second = 0.5}, &clock);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(quota.Take(), 0);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(quota.Take().has_value());
   clock.Advance(absl::Seconds(1));

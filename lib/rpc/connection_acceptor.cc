@@ -1,6 +1,8 @@
 #include "lib/rpc/connection_acceptor.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -27,6 +29,15 @@ Descriptor OpenReserve() { return Descriptor(open("/dev/null", O_RDONLY | O_CLOE
 
 Descriptor Accept(int listener) {
   return Descriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+/// Whether more newcomers than half of what the kernel keeps wait at a TCP listener: beyond all of it, who comes hears
+/// nothing for a second and more.
+bool QueueIsLong(int listener) {
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  // Of a listener these two are the queue's length and its limit.
+  return getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && 2 * info.tcpi_unacked > info.tcpi_sacked;
 }
 
 void Pause(absl::Duration duration) { poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); }
@@ -86,7 +97,8 @@ void ConnectionAcceptor::Step(absl::Duration timeout) {
   std::vector<const Address*> addresses;
   for (const ListeningSockets& sockets : listening_) {
     for (const Descriptor& socket : sockets.sockets()) {
-      waits.push_back({.fd = socket.fd(), .events = POLLIN, .revents = 0});
+      const bool wanted = !hooks_.wants || hooks_.wants(sockets.address()) || QueueIsLong(socket.fd());
+      waits.push_back({.fd = wanted ? socket.fd() : -1, .events = POLLIN, .revents = 0});
       addresses.push_back(&sockets.address());
     }
   }

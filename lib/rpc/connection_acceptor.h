@@ -17,6 +17,9 @@ namespace troupe::rpc {
 
 /// What an acceptor does with who comes. Called by its thread alone; must not block.
 struct AcceptorHooks {
+  /// Whether newcomers of this listener are to be taken now; empty: always. The others wait in the kernel's queue,
+  /// until that is half full.
+  std::function<bool(const Address& listener)> wants;
   /// Whether a newcomer gets in; who does not is closed without a byte.
   std::function<bool(const Address& listener, const Peer&)> admit;
   /// Takes the connected, non-blocking socket.

@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,6 +33,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
     std::vector<ListeningSockets> listening;
     listening.push_back(*std::move(opened));
     AcceptorHooks hooks;
+    hooks.wants = [this](const Address&) { return wants_; };
     hooks.admit = [this](const Address&, const Peer& peer) { return admit_ == nullptr || admit_(peer); };
     hooks.hand_over = [this](Descriptor socket, const Peer& peer) {
       peers_.push_back(peer);
@@ -61,6 +64,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
   }
 
   int port_ = 0;
+  bool wants_ = true;
   std::function<bool(const Peer&)> admit_;
   std::vector<Descriptor> accepted_;
   std::vector<Peer> peers_;
@@ -97,6 +101,33 @@ TEST_F(ConnectionAcceptorTest, HandsOverWhoComes) {
   EXPECT_GT(peers_[0].port, 0);
   EXPECT_EQ(fcntl(accepted_[0].fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   EXPECT_EQ(fcntl(accepted_[0].fd(), F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+}
+
+TEST_F(ConnectionAcceptorTest, WhoIsNotWantedYetWaitsUntilTheKernelsQueueIsHalfFull) {
+  wants_ = false;
+  std::vector<Descriptor> clients;
+  clients.push_back(Connect());
+  acceptor_->Step(absl::Milliseconds(50));
+  EXPECT_TRUE(accepted_.empty());
+  wants_ = true;
+  acceptor_->Step(absl::Seconds(10));
+  EXPECT_EQ(accepted_.size(), 1u);
+  wants_ = false;
+  std::ifstream file("/proc/sys/net/core/somaxconn");
+  size_t longest = 0;
+  ASSERT_TRUE(file >> longest);
+  const size_t half = std::min<size_t>(longest, 4096) / 2;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  ASSERT_GT(limit.rlim_cur, half + 1000) << "ulimit -Hn is too low for this test";
+  while (clients.size() <= half) clients.push_back(Connect());
+  acceptor_->Step(absl::Milliseconds(50));
+  EXPECT_EQ(accepted_.size(), 1u);
+  clients.push_back(Connect());
+  acceptor_->Step(absl::Seconds(10));
+  EXPECT_GT(accepted_.size(), 1u) << "beyond it newcomers would hear nothing at all";
 }
 
 TEST_F(ConnectionAcceptorTest, AUnixSocketTellsTheUser) {

@@ -16,8 +16,7 @@
 namespace troupe::rpc {
 namespace {
 
-// What one turn does at most, so that connections at work do not wait for a flood: gRPC takes a tenth of a millisecond
-// and more for each new one.
+// What one turn does at most, so that connections at work do not wait for a flood.
 constexpr int kEventsPerStep = 128;
 constexpr int kHandOversPerStep = 4;
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(100);
@@ -67,7 +66,9 @@ absl::StatusOr<std::unique_ptr<ConnectionRelay>> ConnectionRelay::Create(RelayOp
 ConnectionRelay::ConnectionRelay(RelayOptions options, Descriptor epoll)
     : options_(std::move(options)),
       epoll_(std::move(epoll)),
+      totals_(options_.frames, options_.clock->SteadyNow()),
       admission_(options_.admission),
+      hand_overs_(options_.hand_overs, options_.clock->SteadyNow()),
       next_sweep_(options_.clock->SteadyNow()) {}
 
 ConnectionRelay::~ConnectionRelay() {
@@ -82,7 +83,7 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   const Admission::Decision decision = admission_.Decide(newcomer);
   if (decision.evict.has_value()) Remove(*decision.evict);
   const absl::Duration now = options_.clock->SteadyNow();
-  Entry entry{.peer = peer, .since = now, .kept = decision.kept && !newcomer.own};
+  Entry entry{.peer = peer, .since = now, .kept = decision.kept && !newcomer.own, .own = newcomer.own};
   if (!decision.admit) return Warn(entry, "there are too many connections", now);
   const int64_t id = next_id_++;
   if (!Watch(client.fd(), EventKey(id, false))) return Warn(entry, "there is no memory for it", now);
@@ -98,7 +99,15 @@ bool ConnectionRelay::Watch(int fd, uint64_t key) {
   return epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-bool ConnectionRelay::HandOver(int64_t id, Entry& entry) {
+void ConnectionRelay::HandOver(int64_t id, Entry& entry, absl::Duration now) {
+  greeted_.erase(id);
+  active_.insert(id);
+  if (MakeServerEnd(id, entry)) return;
+  Warn(entry, "no file descriptor is left (ulimit -n)", now);
+  Remove(id);
+}
+
+bool ConnectionRelay::MakeServerEnd(int64_t id, Entry& entry) {
   SocketPair pair = MakePair();
   if (!pair.ours.valid() || !Watch(pair.ours.fd(), EventKey(id, true))) return false;
   entry.name = pair.name;
@@ -108,16 +117,25 @@ bool ConnectionRelay::HandOver(int64_t id, Entry& entry) {
   return true;
 }
 
-absl::Duration ConnectionRelay::UntilNextStep() const {
+void ConnectionRelay::HandOverGreeted(absl::Duration now) {
+  for (int turn = 0; turn < kHandOversPerStep && !greeted_.empty() && hand_overs_.Take(now); ++turn) {
+    const int64_t id = *greeted_.begin();
+    HandOver(id, entries_.at(id), now);
+  }
+}
+
+absl::Duration ConnectionRelay::UntilNextStep() {
   if (!active_.empty()) return absl::ZeroDuration();
   if (entries_.empty()) return absl::InfiniteDuration();
-  return std::max(absl::ZeroDuration(), next_sweep_ - options_.clock->SteadyNow());
+  const absl::Duration now = options_.clock->SteadyNow();
+  const absl::Duration sweep = std::max(absl::ZeroDuration(), next_sweep_ - now);
+  return greeted_.empty() ? sweep : std::min(sweep, hand_overs_.UntilNext(now));
 }
 
 void ConnectionRelay::Step() {
   TakeEvents();
-  hand_overs_ = 0;
   const absl::Duration now = options_.clock->SteadyNow();
+  HandOverGreeted(now);
   const std::set<int64_t> due = std::exchange(active_, {});
   for (const int64_t id : due) {
     const auto found = entries_.find(id);
@@ -164,7 +182,10 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   const bool waited = entry.waits;
   const int max_reads = MaxReads(id, entry);
   if (waited && !entry.waits) entry.connection->RestartMessages(now);
+  const bool large = large_.count(id) > 0;
+  const uint64_t received = entry.connection->received_bytes();
   const bool more = entry.connection->Advance(now, max_reads);
+  if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
   BookUnfinished(id, entry);
   admission_.SetProgress(id, entry.connection->guard().progress());
   const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();
@@ -172,25 +193,22 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
     entry.warned = true;
     Warn(entry, violation->what, now);
   }
-  const bool waits_for_server = entry.connection->needs_server();
-  if (waits_for_server && hand_overs_ < kHandOversPerStep) {
-    ++hand_overs_;
-    if (!HandOver(id, entry)) {
-      Warn(entry, "no file descriptor is left (ulimit -n)", now);
-      return Remove(id);
-    }
-  }
-  if (entry.connection->done()) {
-    Remove(id);
-  } else if (more || waits_for_server) {
-    active_.insert(id);
+  if (entry.connection->done()) return Remove(id);
+  if (more) active_.insert(id);
+  if (!entry.connection->needs_server()) {
+    greeted_.erase(id);
+  } else if (entry.own) {
+    HandOver(id, entry, now);
+  } else {
+    greeted_.insert(id);
   }
 }
 
 int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
   entry.waits = false;
   if (entry.worker || unfinished_others_ < options_.unfinished.others_in_turn) return RelayedConnection::kMovesPerTurn;
-  entry.waits = large_.count(id) > 0 && id != *large_.begin();
+  const bool large = large_.count(id) > 0;
+  entry.waits = large && (id != *large_.begin() || bytes_in_turn_ >= options_.unfinished.bytes_in_turn);
   return entry.waits ? 0 : 1;
 }
 
@@ -228,6 +246,8 @@ void ConnectionRelay::EndLargest(bool worker) {
 }
 
 void ConnectionRelay::Sweep(absl::Duration now) {
+  bytes_in_turn_ = 0;
+  if (!large_.empty()) active_.insert(*large_.begin());
   std::vector<int64_t> overdue;
   for (auto& [id, entry] : entries_) {
     if (entry.unfinished > 0 && !entry.worker) {
@@ -268,6 +288,7 @@ void ConnectionRelay::Remove(int64_t id) {
   large_.erase(id);
   if (!large_.empty()) active_.insert(*large_.begin());
   active_.erase(id);
+  greeted_.erase(id);
   entries_.erase(found);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
+#include "lib/base/token_bucket.h"
 #include "lib/rpc/admission.h"
 #include "lib/rpc/descriptor.h"
 #include "lib/rpc/frame_guard.h"
@@ -26,8 +27,9 @@ struct UnfinishedLimits {
   uint64_t workers = uint64_t{160} << 20;
   uint64_t others = uint64_t{32} << 20;
   /// From here on others with more than `small` wait, but for the one that came first of them: large messages become
-  /// whole one after the other.
+  /// whole one after the other, at most so many bytes of them in a tenth of a second.
   uint64_t others_in_turn = uint64_t{6} << 20;
+  uint64_t bytes_in_turn = uint64_t{8} << 20;
   uint64_t small = uint64_t{128} << 10;
   /// Others' messages that need not wait have so long, then so many bytes a second. A worker's may wait for the
   /// learner.
@@ -40,6 +42,10 @@ struct RelayOptions {
   FrameLimits frames;
   UnfinishedLimits unfinished;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
+  /// Newcomers that have greeted and that gRPC gets: each costs it a tenth of a millisecond and more, and memory until
+  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted.
+  base::Rate hand_overs = {256, 3000};
+  size_t max_greeted = 64;
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
   /// Gives gRPC its end of a connection, a connected, non-blocking Unix socket.
@@ -58,6 +64,8 @@ class ConnectionRelay {
   static absl::StatusOr<std::unique_ptr<ConnectionRelay>> Create(RelayOptions options);
   ~ConnectionRelay();
 
+  /// False while enough newcomers wait for gRPC: others are as well off in the kernel's queue.
+  bool wants_newcomers() const { return greeted_.size() < options_.max_greeted; }
   /// Takes an accepted connection, or closes it where there is no place for it.
   void Accept(Descriptor client, const Peer& peer);
   /// Readable when Step has something to do.
@@ -68,7 +76,7 @@ class ConnectionRelay {
   /// left. Blocks; nobody may call Step meanwhile.
   void Drain(absl::Duration timeout);
   /// Until Step is due even if poll_fd stays unreadable.
-  absl::Duration UntilNextStep() const;
+  absl::Duration UntilNextStep();
 
   int64_t num_connections() const { return static_cast<int64_t>(entries_.size()); }
   int64_t num_unserved() const { return admission_.num_unserved(); }
@@ -80,6 +88,7 @@ class ConnectionRelay {
     std::string name;  ///< gRPC's for it; empty: it does not know it yet
     absl::Duration since;
     bool kept = false;     ///< on a place that is kept for workers
+    bool own = false;      ///< this process dials itself
     bool settled = false;  ///< no longer asked for its first valid call
     bool warned = false;
     bool worker = false;      ///< its unfinished bytes count as a worker's
@@ -90,8 +99,11 @@ class ConnectionRelay {
   ConnectionRelay(RelayOptions options, Descriptor epoll);
   void TakeEvents();
   bool Watch(int fd, uint64_t key);
-  /// Makes gRPC's end of a connection; false when no descriptor is left.
-  bool HandOver(int64_t id, Entry& entry);
+  /// gRPC gets those whose turn it is.
+  void HandOverGreeted(absl::Duration now);
+  /// Makes gRPC's end of a connection, or removes it where no descriptor is left.
+  void HandOver(int64_t id, Entry& entry, absl::Duration now);
+  bool MakeServerEnd(int64_t id, Entry& entry);
   void Advance(int64_t id, Entry& entry, absl::Duration now);
   /// Books the unfinished bytes of a connection; where its kind has too many, the one with the most has to go.
   void BookUnfinished(int64_t id, Entry& entry);
@@ -113,8 +125,10 @@ class ConnectionRelay {
   uint64_t unfinished_workers_ = 0, unfinished_others_ = 0;
   std::set<int64_t> large_;  ///< others with more than a small unfinished message
   std::map<int64_t, Entry> entries_;
-  std::set<int64_t> active_;  ///< have more to do than one turn allows
-  int hand_overs_ = 0;        ///< in this Step
+  std::set<int64_t> active_;   ///< have more to do than one turn allows
+  std::set<int64_t> greeted_;  ///< wait for gRPC
+  base::TokenBucket hand_overs_;
+  uint64_t bytes_in_turn_ = 0;  ///< since the last sweep
   int64_t next_id_ = 1;
   absl::Duration next_sweep_;
   absl::Duration last_warning_ = -absl::InfiniteDuration();

@@ -51,6 +51,8 @@ class ConnectionRelayTest : public ::testing::Test {
     options.frames.max_message_bytes = 4 << 20;
     options.frames.settings = {3, 1};
     options.unfinished = unfinished_;
+    options.hand_overs = hand_overs_;
+    options.max_greeted = 2;
     options.first_call_timeout = absl::Seconds(10);
     options.clock = &clock_;
     options.peers = &peers_;
@@ -114,6 +116,7 @@ class ConnectionRelayTest : public ::testing::Test {
   }
 
   UnfinishedLimits unfinished_;
+  base::Rate hand_overs_ = {.burst = 100, .per_second = 100};
   base::FakeClock clock_;
   PeerBook peers_;
   std::vector<Descriptor> grpc_;
@@ -284,6 +287,25 @@ TEST_F(UnfinishedMessagesTest, LargeOnesBecomeWholeOneAfterTheOtherAndSmallOnesP
   EXPECT_EQ(send(1, 700, large.size()), large.size() - 700);
 }
 
+TEST_F(UnfinishedMessagesTest, WhatComesInTurnComesAtARate) {
+  unfinished_.others_in_turn = 1000;
+  unfinished_.small = 100;
+  unfinished_.bytes_in_turn = 300;
+  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  const Descriptor client = Connect();
+  const std::string large = DataFrame(2000);
+  Write(client, kGreeting + kCallBegins + large.substr(0, 1500));
+  ReadAll(grpc_[0]);
+  Write(client, large.substr(1500, 200));
+  EXPECT_EQ(ReadAll(grpc_[0]).size(), 200u);
+  Write(client, large.substr(1700, 200));
+  EXPECT_EQ(ReadAll(grpc_[0]).size(), 200u);
+  Write(client, large.substr(1900));
+  EXPECT_EQ(ReadAll(grpc_[0]).size(), 0u) << "more than 300 bytes have come";
+  clock_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(ReadAll(grpc_[0]).size(), large.size() - 1900);
+}
+
 TEST_F(UnfinishedMessagesTest, AStrangersMessageMayNotTakeForEver) {
   const Descriptor client = Connect();
   Write(client, kGreeting + kCallBegins);
@@ -333,6 +355,49 @@ TEST_F(ConnectionRelayTest, AFloodOfConnectionsIsBoundedAndLeavesTheServedAlone)
   EXPECT_TRUE(IsClosed(flood[0]));
   EXPECT_FALSE(IsClosed(flood.back()));
   EXPECT_FALSE(IsClosed(served));
+}
+
+TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
+  hand_overs_ = {.burst = 1, .per_second = 10};
+  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(relay_->wants_newcomers(), i < 3) << i;
+    clients.push_back(Connect());
+    // The last one is silent: that costs gRPC nothing.
+    if (i < 3) Write(clients.back(), kGreeting);
+  }
+  EXPECT_EQ(grpc_.size(), 1u);
+  EXPECT_FALSE(relay_->wants_newcomers());
+  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(100));
+  clock_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(ReadAll(clients[1]), "");
+  ASSERT_EQ(grpc_.size(), 2u);
+  EXPECT_TRUE(relay_->wants_newcomers());
+  EXPECT_EQ(ReadAll(grpc_[1]), kGreeting) << "the first of those who waited";
+  // Who breaks a limit at once never waits, and gRPC never hears of it.
+  const Descriptor rude = Connect();
+  Write(rude, kGreeting + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, ""));
+  EXPECT_TRUE(absl::EndsWith(ReadAll(rude), "too many SETTINGS"));
+  clock_.Advance(absl::Seconds(1));
+  relay_->Step();
+  EXPECT_EQ(grpc_.size(), 3u);
+}
+
+TEST_F(ConnectionRelayTest, TheProcessItselfNeedNotWaitForGrpc) {
+  hand_overs_ = {.burst = 1, .per_second = 0.001};
+  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Connect());
+    Write(clients.back(), kGreeting);
+  }
+  ASSERT_EQ(grpc_.size(), 1u);
+  peers_.ExpectOwnDial(4321);
+  const Descriptor own = Connect("", 4321);
+  Write(own, kGreeting);
+  ASSERT_EQ(grpc_.size(), 2u);
+  EXPECT_EQ(ReadAll(grpc_[1]), kGreeting);
 }
 
 TEST_F(ConnectionRelayTest, GrpcsNameLeadsToThePeer) {

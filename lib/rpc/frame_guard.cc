@@ -22,18 +22,6 @@ const unsigned char* Unsigned(const char* bytes) { return reinterpret_cast<const
 
 }  // namespace
 
-bool FrameGuard::Bucket::Take(absl::Duration now) {
-  if (now > at_) {
-    level_ = std::min(rate_.burst, level_ + rate_.per_second * absl::ToDoubleSeconds(now - at_));
-    at_ = now;
-  }
-  if (level_ < 1) return false;
-  level_ -= 1;
-  return true;
-}
-
-void FrameGuard::Bucket::Give(double tokens) { level_ = std::min(rate_.burst, level_ + tokens); }
-
 FrameGuard::FrameGuard(const FrameLimits& limits, FrameTotals* totals, absl::Duration now)
     : limits_(limits),
       totals_(totals),
@@ -179,7 +167,7 @@ void FrameGuard::OnReset(const Frame& frame, absl::Duration now) {
     Allow(others_, now, "resets of calls that are over");
     return;
   }
-  if (Allow(resets_, now, "reset calls")) Remove(call);
+  if (AllowReset(now)) Remove(call);
 }
 
 void FrameGuard::OnClientPayload(std::string_view bytes, absl::Duration now) {
@@ -268,7 +256,14 @@ void FrameGuard::OnServerFrame(const Frame& frame) {
   Remove(call);
 }
 
-bool FrameGuard::Allow(Bucket& bucket, absl::Duration now, const char* what) {
+bool FrameGuard::AllowReset(absl::Duration now) {
+  const bool crowded = !totals_->resets.Take(now) || progress_ != Progress::kServed;
+  const bool many = limits_.resets.burst - resets_.Level(now) >= limits_.max_resets_in_crowd;
+  if (crowded && many) return Violate("too many reset calls");
+  return Allow(resets_, now, "reset calls");
+}
+
+bool FrameGuard::Allow(base::TokenBucket& bucket, absl::Duration now, const char* what) {
   return bucket.Take(now) || Violate(absl::StrCat("too many ", what));
 }
 

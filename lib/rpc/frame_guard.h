@@ -9,14 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lib/base/token_bucket.h"
 
 namespace troupe::rpc {
-
-/// So many at once, and so many a second from there.
-struct FrameRate {
-  double burst = 0;
-  double per_second = 0;
-};
 
 /// What one connection may send. A client that only does calls stays far below every number.
 struct FrameLimits {
@@ -28,20 +23,26 @@ struct FrameLimits {
   int max_open_calls_unproven = 8;
   int max_open_calls_in_crowd = 4;
   int64_t crowd = 2048;
-  /// RST_STREAM of calls that were open; each answered call permits one more.
   /// Of messages that have begun and are not whole: gRPC keeps those bytes.
   uint64_t max_unfinished_bytes = uint64_t{8} << 20;
-  FrameRate resets = {64, 8};
-  FrameRate settings = {100, 10};
-  FrameRate pings = {500, 100};            ///< and their answers
-  FrameRate window_updates = {2000, 500};  ///< and two for each frame of data that the server sent
-  FrameRate empty_data = {100, 10};
-  FrameRate others = {100, 10};
+  /// RST_STREAM of calls that were open; each answered call permits one more. So many of each connection before its
+  /// first answer, and while all connections together have used up `resets_of_all`.
+  base::Rate resets = {64, 8};
+  int max_resets_in_crowd = 8;
+  base::Rate resets_of_all = {1024, 256};
+  base::Rate settings = {100, 10};
+  base::Rate pings = {500, 100};            ///< and their answers
+  base::Rate window_updates = {2000, 500};  ///< and two for each frame of data that the server sent
+  base::Rate empty_data = {100, 10};
+  base::Rate others = {100, 10};
 };
 
 /// What the connections of one server have in common. Confined to their thread.
 struct FrameTotals {
+  FrameTotals(const FrameLimits& limits, absl::Duration now) : resets(limits.resets_of_all, now) {}
+
   int64_t open_calls = 0;
+  base::TokenBucket resets;
 };
 
 /// Reads the frames of one HTTP/2 connection as they pass by in both directions, and says when its client has sent what
@@ -94,17 +95,6 @@ class FrameGuard {
   bool server_between_frames() const { return server_header_have_ == 0 && server_left_ == 0; }
 
  private:
-  class Bucket {
-   public:
-    Bucket(const FrameRate& rate, absl::Duration now) : rate_(rate), level_(rate.burst), at_(now) {}
-    bool Take(absl::Duration now);
-    void Give(double tokens);
-
-   private:
-    FrameRate rate_;
-    double level_;
-    absl::Duration at_;
-  };
   /// A call that neither side has ended. Its messages are 1 byte (compressed), 4 bytes of size, and that many bytes.
   struct Call {
     uint32_t stream = 0;
@@ -133,14 +123,15 @@ class FrameGuard {
   void OnMessageBytes(Call& call, std::string_view bytes, absl::Duration now);
   void OnReset(const Frame& frame, absl::Duration now);
   void OnServerFrame(const Frame& frame);
-  bool Allow(Bucket& bucket, absl::Duration now, const char* what);
+  bool AllowReset(absl::Duration now);
+  bool Allow(base::TokenBucket& bucket, absl::Duration now, const char* what);
   Call* Find(uint32_t stream);
   void Remove(const Call* call);
   bool Violate(std::string what, uint32_t stream = 0);
 
   const FrameLimits limits_;
   FrameTotals* const totals_;
-  Bucket resets_, settings_, pings_, window_updates_, empty_data_, others_;
+  base::TokenBucket resets_, settings_, pings_, window_updates_, empty_data_, others_;
   std::vector<Call> calls_;
   uint64_t unfinished_ = 0;
   uint32_t last_stream_ = 0;

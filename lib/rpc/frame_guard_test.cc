@@ -54,6 +54,8 @@ class FrameGuardTest : public ::testing::Test {
     limits_.max_open_calls_in_crowd = 2;
     limits_.crowd = 5;
     limits_.resets = {4, 2};
+    limits_.max_resets_in_crowd = 2;
+    limits_.resets_of_all = {20, 4};
     limits_.settings = {3, 1};
     limits_.pings = {3, 1};
     limits_.window_updates = {3, 1};
@@ -72,8 +74,8 @@ class FrameGuardTest : public ::testing::Test {
   std::string Why() const { return guard_->violation() ? guard_->violation()->what : ""; }
 
   FrameLimits limits_;
-  FrameTotals totals_;
   absl::Duration now_ = absl::Seconds(100);
+  FrameTotals totals_{FrameLimits{.resets_of_all = {20, 4}}, now_};
   std::unique_ptr<FrameGuard> guard_;
   std::string held_;
 };
@@ -180,14 +182,38 @@ TEST_F(FrameGuardTest, AMessageIsSlowWhenItsTimeIsOver) {
 }
 
 TEST_F(FrameGuardTest, ResetsHaveARate) {
-  ASSERT_TRUE(Send(kHello));
-  uint32_t stream = 1;
+  ASSERT_TRUE(Send(kHello + Call(1)));
+  guard_->OnServerBytes(Answer(1));
+  uint32_t stream = 3;
   for (int i = 0; i < 4; ++i, stream += 2) ASSERT_TRUE(Send(Call(stream) + Reset(stream))) << i;
   EXPECT_EQ(totals_.open_calls, 0);
   now_ += absl::Seconds(1);
   for (int i = 0; i < 2; ++i, stream += 2) ASSERT_TRUE(Send(Call(stream) + Reset(stream))) << i;
   EXPECT_FALSE(Send(Call(stream) + Reset(stream)));
   EXPECT_EQ(Why(), "too many reset calls");
+}
+
+TEST_F(FrameGuardTest, BeforeTheFirstAnswerFewCallsAreReset) {
+  ASSERT_TRUE(Send(kHello + Call(1) + Reset(1) + Call(3) + Reset(3)));
+  EXPECT_FALSE(Send(Call(5) + Reset(5)));
+  EXPECT_EQ(Why(), "too many reset calls");
+}
+
+TEST_F(FrameGuardTest, OnceAllHaveResetManyEachMayResetFew) {
+  ASSERT_TRUE(Send(kHello + Call(1)));
+  guard_->OnServerBytes(Answer(1));
+  while (totals_.resets.Take(now_)) continue;
+  EXPECT_TRUE(Send(Call(3) + Reset(3) + Call(5) + Reset(5)));
+  EXPECT_FALSE(Send(Call(7) + Reset(7)));
+  EXPECT_EQ(Why(), "too many reset calls");
+
+  held_.clear();
+  Restart();
+  ASSERT_TRUE(Send(kHello + Call(1)));
+  guard_->OnServerBytes(Answer(1));
+  now_ += absl::Seconds(1);
+  for (uint32_t stream = 3; stream < 11; stream += 2) EXPECT_TRUE(Send(Call(stream) + Reset(stream))) << stream;
+  EXPECT_FALSE(Send(Call(11) + Reset(11)));
 }
 
 TEST_F(FrameGuardTest, AnAnsweredCallPermitsAReset) {

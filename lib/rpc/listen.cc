@@ -115,6 +115,9 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   relaying.hand_over = [grpc_side](Descriptor socket) { grpc_side->HandOver(std::move(socket)); };
   TROUPE_ASSIGN_OR_RETURN(listening.relay_, ConnectionRelay::Create(std::move(relaying)));
   AcceptorHooks hooks;
+  hooks.wants = [relay = listening.relay_.get()](const Address& listener) {
+    return listener.kind != Address::Kind::kTcp || relay->wants_newcomers();
+  };
   hooks.admit = [same_user_only = options.same_user_only](const Address& listener, const Peer& peer) {
     return Admits(listener, peer, same_user_only);
   };

@@ -99,8 +99,10 @@ bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
       if (moved == Moved::kEnd) up_.eof = true;
     } else if (!up_.eof && !guard_.waits()) {
       if (reads++ == max_reads) return client_readable_ && max_reads > 0;
+      const size_t before = up_.end - up_.begin;
       moved = Read(client_, client_readable_, up_);
       if (moved == Moved::kEnd) up_.eof = true;
+      if (moved == Moved::kSome) received_bytes_ += up_.end - up_.begin - before;
     }
     if (moved != Moved::kSome) break;
     if (i + 1 == kMovesPerTurn) return true;

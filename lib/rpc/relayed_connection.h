@@ -66,6 +66,8 @@ class RelayedConnection {
   /// It has to go, as if its client had broken a limit; with the next Advance.
   void EndFor(std::string what) { guard_.EndFor(std::move(what)); }
   bool done() const { return !client_.valid(); }
+  /// Bytes of the client so far.
+  uint64_t received_bytes() const { return received_bytes_; }
   /// gRPC has closed its end, and the client has been sent all that came from there.
   bool flushed() const { return done() || told_client_; }
   /// Since when it is leaving; an infinite future while it is open.
@@ -103,6 +105,7 @@ class RelayedConnection {
   bool told_server_ = false, told_client_ = false;  ///< that no more bytes come
   absl::Duration leaving_since_ = absl::InfiniteDuration();
   size_t lingered_bytes_ = 0;
+  uint64_t received_bytes_ = 0;
 };
 
 }  // namespace troupe::rpc

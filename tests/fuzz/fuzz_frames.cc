@@ -17,12 +17,13 @@ namespace {
 
 /// A connection through a guard.
 struct Passed {
-  rpc::FrameTotals totals;
+  rpc::FrameLimits limits{.max_message_bytes = 1000};
+  rpc::FrameTotals totals{limits, absl::ZeroDuration()};
   rpc::FrameGuard guard;
   std::string held;  ///< of the client, not permitted yet
   size_t permitted = 0;
 
-  Passed() : guard(rpc::FrameLimits{.max_message_bytes = 1000}, &totals, absl::ZeroDuration()) {}
+  Passed() : guard(limits, &totals, absl::ZeroDuration()) {}
 
   void Send(std::string_view bytes) {
     held.append(bytes);
