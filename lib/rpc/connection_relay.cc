@@ -83,7 +83,11 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   const Admission::Decision decision = admission_.Decide(newcomer);
   if (decision.evict.has_value()) Remove(*decision.evict);
   const absl::Duration now = options_.clock->SteadyNow();
-  Entry entry{.peer = peer, .since = now, .kept = decision.kept && !newcomer.own, .own = newcomer.own};
+  Entry entry{.peer = peer,
+              .since = now,
+              .kept = decision.kept && !newcomer.own,
+              .own = newcomer.own,
+              .unwanted = !wants_newcomers()};
   if (!decision.admit) return Warn(entry, "there are too many connections", now);
   const int64_t id = next_id_++;
   if (!Watch(client.fd(), EventKey(id, false))) return Warn(entry, "there is no memory for it", now);
@@ -199,6 +203,9 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
     greeted_.erase(id);
   } else if (entry.own) {
     HandOver(id, entry, now);
+  } else if (entry.unwanted && !wants_newcomers() && greeted_.count(id) == 0) {
+    Warn(entry, "too many newcomers at once", now);
+    Remove(id);
   } else {
     greeted_.insert(id);
   }

@@ -43,7 +43,8 @@ struct RelayOptions {
   UnfinishedLimits unfinished;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
   /// Newcomers that have greeted and that gRPC gets: each costs it a tenth of a millisecond and more, and memory until
-  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted.
+  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted; who comes all the same is
+  /// closed at its greeting, so that those before him keep their turn.
   base::Rate hand_overs = {256, 3000};
   size_t max_greeted = 64;
   base::Clock* clock = nullptr;
@@ -87,9 +88,10 @@ class ConnectionRelay {
     Peer peer;
     std::string name;  ///< gRPC's for it; empty: it does not know it yet
     absl::Duration since;
-    bool kept = false;     ///< on a place that is kept for workers
-    bool own = false;      ///< this process dials itself
-    bool settled = false;  ///< no longer asked for its first valid call
+    bool kept = false;      ///< on a place that is kept for workers
+    bool own = false;       ///< this process dials itself
+    bool unwanted = false;  ///< it came while enough others waited for gRPC
+    bool settled = false;   ///< no longer asked for its first valid call
     bool warned = false;
     bool worker = false;      ///< its unfinished bytes count as a worker's
     bool waits = false;       ///< others' large messages come first

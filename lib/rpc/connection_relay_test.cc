@@ -369,6 +369,9 @@ TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
   }
   EXPECT_EQ(grpc_.size(), 1u);
   EXPECT_FALSE(relay_->wants_newcomers());
+  const Descriptor unwanted = Connect();
+  Write(unwanted, kGreeting);
+  EXPECT_TRUE(IsClosed(unwanted)) << "or those before it would have to go";
   EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(100));
   clock_.Advance(absl::Milliseconds(100));
   EXPECT_EQ(ReadAll(clients[1]), "");
