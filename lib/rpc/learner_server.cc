@@ -16,7 +16,6 @@
 #include "lib/rpc/weight_reactor.h"
 #include "proto/troupe/v1/rollout.grpc.pb.h"
 #include "proto/troupe/v1/weights.grpc.pb.h"
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 
 namespace troupe::rpc {
@@ -91,8 +90,6 @@ class LearnerServerImpl final : public LearnerServer {
   ~LearnerServerImpl() override { Shutdown(absl::Seconds(1)); }
 
   absl::Status Listen() {
-    // For the servers that this process builds from now on.
-    grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     builder.RegisterService(&rollout_service_);
     builder.RegisterService(&weights_service_);

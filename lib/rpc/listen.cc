@@ -91,6 +91,8 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
                                                const ListenOptions& options) {
   if (addresses.empty()) return absl::InvalidArgumentError("no address to listen at");
   ApplyServerSettings(builder);
+  // Of the whole process, for the servers that it builds from now on.
+  grpc::EnableDefaultHealthCheckService(true);
   ListeningServer listening;
   std::vector<ListeningSockets> sockets;
   std::shared_ptr<grpc::ServerCredentials> credentials;

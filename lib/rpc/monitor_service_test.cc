@@ -13,11 +13,9 @@
 #include "lib/rpc/limits.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/raw_call.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "proto/troupe/v1/control.pb.h"
-#include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -37,22 +35,6 @@ class MonitorServiceTest : public testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  static absl::StatusOr<std::string> Call(const std::string& address, const std::string& method,
-                                          const std::string& bytes) {
-    grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
-    grpc::ClientContext context;
-    const grpc::Slice slice(bytes);
-    const grpc::ByteBuffer request(&slice, 1);
-    grpc::ByteBuffer reply;
-    std::promise<grpc::Status> done;
-    stub.UnaryCall(&context, method, {}, &request, &reply,
-                   [&done](grpc::Status status) { done.set_value(std::move(status)); });
-    const grpc::Status status = done.get_future().get();
-    if (!status.ok()) return FromGrpc(status);
-    grpc::Slice answer;
-    EXPECT_TRUE(reply.DumpToSingleSlice(&answer).ok());
-    return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
-  }
 
   base::FakeClock clock_;
   FakeEndpoint endpoint_;
@@ -62,7 +44,7 @@ class MonitorServiceTest : public testing::Test {
 TEST_F(MonitorServiceTest, NoAddressHasTheControlService) {
   for (const std::string& address : server_->addresses()) {
     for (const char* method : {"ChangePolicies", "Drain", "Checkpoint", "Status", "Policies"}) {
-      EXPECT_EQ(Call(address, absl::StrCat("/troupe.v1.Control/", method), "").status().code(),
+      EXPECT_EQ(RawCall(address, absl::StrCat("/troupe.v1.Control/", method), "").status().code(),
                 absl::StatusCode::kUnimplemented)
           << method << " at " << address;
     }
@@ -120,14 +102,14 @@ TEST_F(MonitorServiceTest, HandlersAreToldWhoAsks) {
 TEST_F(MonitorServiceTest, StandardHealthCheckSaysServing) {
   const std::string serving("\x08\x01", 2);  // HealthCheckResponse{status SERVING}
   for (const std::string& address : server_->addresses()) {
-    const auto reply = Call(address, "/grpc.health.v1.Health/Check", "");
+    const auto reply = RawCall(address, "/grpc.health.v1.Health/Check", "");
     ASSERT_TRUE(reply.ok()) << reply.status();
     EXPECT_EQ(*reply, serving);
     // HealthCheckRequest{service "nobody"}
-    EXPECT_EQ(Call(address, "/grpc.health.v1.Health/Check", "\x0a\x06nobody").status().code(),
+    EXPECT_EQ(RawCall(address, "/grpc.health.v1.Health/Check", "\x0a\x06nobody").status().code(),
               absl::StatusCode::kNotFound);
     const std::string name(1 << 20, 'x');
-    EXPECT_EQ(Call(address, "/grpc.health.v1.Health/Check", "\x0a\x80\x80\x40" + name).status().code(),
+    EXPECT_EQ(RawCall(address, "/grpc.health.v1.Health/Check", "\x0a\x80\x80\x40" + name).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

@@ -17,12 +17,10 @@
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/raw_call.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
-#include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -50,21 +48,7 @@ std::vector<policy::PolicySpec> Specs() {
 
 /// What the server at `address` says to `bytes` as a request.
 absl::StatusOr<std::string> SendRaw(const std::string& bytes, const std::string& address = Address()) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxSendMessageSize(-1);  // a hostile peer keeps to no limits
-  grpc::GenericStub stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  const grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::ByteBuffer reply;
-  std::promise<grpc::Status> done;
-  stub.UnaryCall(&context, "/troupe.v1.Query/ComputeActions", {}, &request, &reply,
-                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
-  const grpc::Status status = done.get_future().get();
-  if (!status.ok()) return FromGrpc(status);
-  grpc::Slice answer;
-  EXPECT_TRUE(reply.DumpToSingleSlice(&answer).ok());
-  return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
+  return RawCall(address, "/troupe.v1.Query/ComputeActions", bytes);
 }
 
 void ExpectSameWords(const std::vector<space::ActionWord>& a, const std::vector<space::ActionWord>& b) {
@@ -96,6 +80,12 @@ TEST_F(QueryServiceTest, OverTcpATooLargeRequestIsResourceExhausted) {
   const absl::Status refused = SendRaw(std::string(kMaxMessageBytes + 1, 'x'), server->addresses()[0]).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
   EXPECT_TRUE(client->ComputeActions(serving::Ask({&good_}, true), kTimeout).ok()) << "other connections go on";
+}
+
+TEST_F(QueryServiceTest, StandardHealthCheckSaysServing) {
+  const absl::StatusOr<std::string> reply = RawCall(Address(), "/grpc.health.v1.Health/Check", "");
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(*reply, std::string("\x08\x01", 2));  // HealthCheckResponse{status SERVING}
 }
 
 TEST_F(QueryServiceTest, AnswersAsTheEngine) {

@@ -43,7 +43,7 @@ struct BatchLimits {
   int64_t max_env_rows = int64_t{1} << 22;
   int64_t max_episodes = int64_t{1} << 20;
   int64_t max_message_bytes = 4 << 20;
-  double max_abs_return = 1e12;  ///< of an agent in an episode that ended
+  double max_abs_return = 1e12;  ///< of an agent in an episode that ended, and of a single reward
 };
 
 /// Sizes, dtypes and counts of every column against the schema, with overflow-safe arithmetic; INVALID_ARGUMENT says

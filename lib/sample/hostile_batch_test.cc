@@ -1,6 +1,7 @@
 // One thing wrong at a time: every row of the table takes a valid fragment, corrupts it, and names the error it
 // expects.
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -310,6 +311,25 @@ TEST(HostileBatchTest, WhatIsBelievedOfReturnsIsALimit) {
   batch->finished[1].returns[0] = 1e38f;
   limits.max_abs_return = 2e38;
   EXPECT_TRUE(ValidateBatch(*batch, schema, limits).ok());
+}
+
+TEST(HostileBatchTest, WhatIsBelievedOfARewardIsTheSameLimit) {
+  const BatchSchema schema = Schema();
+  const auto batch = Valid(schema);
+  BatchLimits limits;
+  limits.max_abs_return = 1000;
+  auto* const rewards = reinterpret_cast<float*>(const_cast<std::byte*>(batch->policies[0].rewards.data));
+  const auto last = static_cast<size_t>(batch->policies[0].rows - 1);
+  for (const float believed : {1000.0f, -1000.0f, 0.0f}) {
+    rewards[last] = believed;
+    EXPECT_TRUE(ValidateBatch(*batch, schema, limits).ok()) << believed;
+  }
+  for (const float refused : {1000.1f, -3e38f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    rewards[last] = refused;
+    const std::string message(ValidateBatch(*batch, schema, limits).message());
+    EXPECT_THAT(message, testing::HasSubstr(absl::StrCat("column 'rewards' has ", refused, " at row ", last,
+                                                         ", expected -1000 to 1000 (env.max_abs_return)")));
+  }
 }
 
 /// Final columns must hold what segments point at: a final row that no segment owns is refused, too.

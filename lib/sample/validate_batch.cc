@@ -39,6 +39,21 @@ absl::Status CheckFinite(const std::string& where, const char* name, const Colum
                                                  ", element ", i % width, ", expected finite numbers"));
 }
 
+/// Rewards that can be believed.
+absl::Status CheckRewards(const std::string& where, const ColumnView& column, const BatchLimits& limits) {
+  const absl::Span<const float> values = column.As<float>();
+  const auto largest = static_cast<float>(limits.max_abs_return);
+  uint32_t beyond = 0;
+  // Written so that NaN is beyond it, too.
+  for (const float value : values) beyond |= std::abs(value) <= largest ? 0u : 1u;
+  if (beyond == 0) return absl::OkStatus();
+  const size_t i =
+      std::find_if_not(values.begin(), values.end(), [&](float v) { return std::abs(v) <= largest; }) - values.begin();
+  return absl::InvalidArgumentError(absl::StrCat(where, ": column 'rewards' has ", values[i], " at row ", i,
+                                                 ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return,
+                                                 " (env.max_abs_return)"));
+}
+
 /// Bytes are 0 or 1.
 absl::Status CheckBits(const std::string& where, const char* name, const ColumnView& column) {
   const absl::Span<const uint8_t> values = column.As<uint8_t>();
@@ -253,7 +268,7 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   return absl::OkStatus();
 }
 
-absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows) {
+absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows, const BatchLimits& limits) {
   const std::pair<const char*, const ColumnView*> columns[] = {
       {"obs", &rows.obs},
       {"actions", &rows.actions},
@@ -274,7 +289,11 @@ absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows)
   };
   for (const auto& [name, column] : columns) {
     TROUPE_RETURN_IF_ERROR(CheckMemory(where, name, *column));
-    if (column != &rows.actions) TROUPE_RETURN_IF_ERROR(CheckFinite(where, name, *column));
+    if (column == &rows.rewards) {
+      TROUPE_RETURN_IF_ERROR(CheckRewards(where, *column, limits));
+    } else if (column != &rows.actions) {
+      TROUPE_RETURN_IF_ERROR(CheckFinite(where, name, *column));
+    }
   }
   TROUPE_RETURN_IF_ERROR(CheckBits(where, "terminated", rows.terminated));
   TROUPE_RETURN_IF_ERROR(CheckBits(where, "truncated", rows.truncated));
@@ -286,10 +305,11 @@ absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows)
   return absl::OkStatus();
 }
 
-absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema) {
+absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema,
+                         const BatchLimits& limits) {
   const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
   const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
-  TROUPE_RETURN_IF_ERROR(CheckPolicyMemory(where, rows));
+  TROUPE_RETURN_IF_ERROR(CheckPolicyMemory(where, rows, limits));
   const absl::Span<const int32_t> segments = rows.segments.As<int32_t>();
   for (int64_t s = 0; s < rows.num_segments; ++s) {
     const int32_t episode = segments[s * kSegmentFields + kSegmentEpisode];
@@ -352,7 +372,7 @@ absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& sche
   TROUPE_RETURN_IF_ERROR(CheckTables(batch, limits));
   int64_t agent_steps = 0;
   for (const PolicyRows& rows : batch.policies) {
-    TROUPE_RETURN_IF_ERROR(CheckPolicy(batch, rows, schema));
+    TROUPE_RETURN_IF_ERROR(CheckPolicy(batch, rows, schema, limits));
     agent_steps += ActiveRows(rows);
   }
   if (agent_steps != batch.num_agent_steps) {
