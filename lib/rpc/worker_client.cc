@@ -71,6 +71,7 @@ absl::Duration WorkerClient::Step() {
     base::MutexLock lock(&mutex_);
     if (ended_) return absl::ZeroDuration();
     const absl::Duration now = clock_->SteadyNow();
+    if (!joined_ && !told_away_) next = std::min(next, TellAwayLocked(now));
     if (rollout_ == nullptr) {
       if (now >= rollout_retry_at_) {
         rollout_ = MakeLink();
@@ -646,6 +647,16 @@ void WorkerClient::TellFirstAccepted() {
   if (options_.on_first_accepted) options_.on_first_accepted();
 }
 
+absl::Duration WorkerClient::TellAwayLocked(absl::Duration now) {
+  const absl::Duration away = now - lost_at_;
+  if (away < options_.tell_away_after) return options_.tell_away_after - away;
+  told_away_ = true;
+  TROUPE_WARN("no learner, trying again learner={} for_s={} reason=\"{}\"", options_.address,
+              absl::ToInt64Seconds(options_.reconnect_timeout - away),
+              base::LogSafe(last_error_.ok() ? "no answer" : std::string(last_error_.message())));
+  return absl::InfiniteDuration();
+}
+
 void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   welcome_.worker_id = sample::WorkerId(welcome.worker_id());
   welcome_.worker_epoch = sample::WorkerEpoch(welcome.worker_epoch());
@@ -657,6 +668,7 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
   joined_ = true;
   ++joins_;
+  if (std::exchange(told_away_, false)) TROUPE_INFO("the learner is there learner_epoch={}", welcome_.learner_epoch);
   next_to_send_ = 0;
   last_sent_at_ = clock_->SteadyNow();
   tries_ = 0;

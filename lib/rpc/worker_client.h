@@ -37,6 +37,8 @@ struct WorkerClientOptions {
   base::Backoff::Options backoff;  ///< between tries
   /// From the start, or the loss of the learner, until it is taken to be gone for good.
   absl::Duration reconnect_timeout = absl::Minutes(5);
+  /// Without the learner for so long, a line says so and why; another one that it is back.
+  absl::Duration tell_away_after = absl::Seconds(5);
   /// Called once, when the learner has accepted a fragment, by a thread of gRPC's; must not block. May be empty.
   std::function<void()> on_first_accepted;
 
@@ -151,6 +153,8 @@ class WorkerClient final : public rollout::SampleSink,
   /// Why this Welcome ends the client; OK to go on with it.
   absl::Status CheckWelcome(const v1::Welcome& welcome) const;
   void OnWeightMessage(const grpc::ByteBuffer& message);
+  /// Says once that the learner is away; otherwise how long until it is to be said.
+  absl::Duration TellAwayLocked(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnWelcomeLocked(const v1::Welcome& welcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Moves what the ack frees to `freed`, to be destroyed outside the lock.
   void OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -190,7 +194,8 @@ class WorkerClient final : public rollout::SampleSink,
   base::Backoff rollout_backoff_ ABSL_GUARDED_BY(mutex_);
   absl::Duration rollout_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   absl::Duration lost_at_ ABSL_GUARDED_BY(mutex_);  ///< while not joined
-  int tries_ ABSL_GUARDED_BY(mutex_) = 0;           ///< since then
+  bool told_away_ ABSL_GUARDED_BY(mutex_) = false;
+  int tries_ ABSL_GUARDED_BY(mutex_) = 0;  ///< since then
   int weight_tries_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration hello_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;

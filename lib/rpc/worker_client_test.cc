@@ -93,6 +93,7 @@ class WorkerClientTest : public testing::Test {
     options.incarnation = 81;
     options.backoff = {.initial = absl::Milliseconds(5), .max = absl::Milliseconds(50)};
     options.reconnect_timeout = reconnect_timeout;
+    options.tell_away_after = absl::Milliseconds(100);
     options.on_first_accepted = [this] { ++told_of_first_accepted_; };
     options.check_config = check_config_;
     auto client = WorkerClient::Create(std::move(options), &base::Clock::Real());
@@ -358,6 +359,21 @@ TEST_F(WorkerClientTest, AnUnreachableLearnerIsNamed) {
   EXPECT_EQ(welcome.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(welcome.status().message().find(address_), std::string::npos) << welcome.status();
   EXPECT_NE(welcome.status().message().find("unreachable"), std::string::npos) << welcome.status();
+}
+
+TEST_F(WorkerClientTest, AWorkerWithoutALearnerSaysSoOnceAndWhenItIsThere) {
+  testing::internal::CaptureStdout();
+  StartClient();
+  EXPECT_FALSE(client_->AwaitWelcome(absl::Milliseconds(500)).ok());
+  FakeEndpoint& endpoint = NewEndpoint(7);
+  StartServer(&endpoint);
+  EXPECT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  StopClient();
+  const std::string log = testing::internal::GetCapturedStdout();
+  const size_t away = log.find(absl::StrCat("no learner, trying again learner=", address_, " for_s=59 reason="));
+  ASSERT_NE(away, std::string::npos) << log;
+  EXPECT_EQ(log.find("no learner", away + 1), std::string::npos) << "once";
+  EXPECT_NE(log.find("the learner is there learner_epoch=7", away), std::string::npos) << log;
 }
 
 TEST_F(WorkerClientTest, ALearnerThatIsGoneForGoodEndsEverything) {
