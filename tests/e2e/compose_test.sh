@@ -14,7 +14,7 @@ usage() {
   cat << 'HELP'
 Usage: tests/e2e/compose_test.sh [options]
   --workers N       containers of the worker service (default 3)
-  --env-steps N     stop.env_steps (default 5000000: the kills need time between them)
+  --env-steps N     stop.env_steps (default 20000000: the kills need time between them)
   --bar X           smallest mean of return_sum in the final evaluation (default -33)
   --config FILE     configuration (default examples/simple_spread_mappo.yaml)
   --learner-args A  more options of the learner
@@ -24,7 +24,7 @@ Example: tests/e2e/compose_test.sh --workers 3 --bar -33
 HELP
 }
 
-workers=3 env_steps=5000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
+workers=3 env_steps=20000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
 while (($# > 0)); do
   case $1 in
     --workers) workers=$2 && shift ;;
@@ -105,6 +105,7 @@ restarted() { (($(docker inspect -f '{{.RestartCount}}' "$1") > $2)) && running 
 exited() { [[ $(state "$1" Status) == exited ]]; }
 # A SIGKILL that Docker did not send: from a helper that sees the host's processes.
 crash() {
+  running "$1" || die "$(docker inspect -f '{{.Name}}' "$1") is no longer running: the run was over before it was to crash (--env-steps)"
   docker run --rm --pid=host --user 0 --cap-add KILL --entrypoint /bin/sh "troupe/worker:${TROUPE_TAG:-latest}" -c "kill -9 $(state "$1" Pid)"
 }
 
