@@ -14,6 +14,7 @@ AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors) {
   limits.total = std::clamp<int64_t>((max_descriptors - reserved) / kDescriptorsPerConnection, 4, kMaxConnections);
   limits.kept = std::min(kKeptConnections, limits.total / 4);
   limits.per_host = std::max<int64_t>(1, limits.total / 2);
+  limits.newcomers = std::min(kMaxNewcomers, limits.per_host);
   limits.unserved = std::min(kMaxUnservedConnections, limits.per_host);
   return limits;
 }
@@ -24,10 +25,12 @@ Admission::Decision Admission::Decide(const Newcomer& newcomer) const {
   const bool full = size() >= limits_.total - limits_.kept;
   if (!host_is_full && !full) {
     decision.admit = true;
-    if (num_unserved() >= limits_.unserved) decision.evict = FirstToGo(nullptr);
+    if (num_newcomers() >= limits_.newcomers) decision.evict = newcomers_.FirstToGo(nullptr);
     return decision;
   }
-  decision.evict = FirstToGo(host_is_full ? &newcomer.host : nullptr);
+  const std::string* const among = host_is_full ? &newcomer.host : nullptr;
+  decision.evict = newcomers_.FirstToGo(among);
+  if (!decision.evict.has_value()) decision.evict = unserved_.FirstToGo(among);
   decision.admit = decision.evict.has_value();
   if (!decision.admit && (newcomer.own || newcomer.host_of_worker)) {
     // The last of them is for the process itself: it must not take its own crowd for deafness.
@@ -39,15 +42,22 @@ Admission::Decision Admission::Decide(const Newcomer& newcomer) const {
 void Admission::Add(int64_t id, const std::string& host) {
   connections_.emplace(id, host);
   ++num_by_host_[host];
-  unserved_[id].host = host;
-  ++num_unserved_by_host_[host];
+  newcomers_.Add(id, host, FrameGuard::Progress::kSilent);
+}
+
+void Admission::HandedOver(int64_t id) {
+  const std::optional<FrameGuard::Progress> progress = newcomers_.Remove(id);
+  if (progress.has_value()) unserved_.Add(id, connections_.at(id), *progress);
 }
 
 void Admission::SetProgress(int64_t id, FrameGuard::Progress progress) {
-  const auto found = unserved_.find(id);
-  if (found == unserved_.end()) return;
-  found->second.progress = progress;
-  if (progress == FrameGuard::Progress::kServed) NoLongerUnserved(id);
+  for (Crowd* crowd : {&newcomers_, &unserved_}) {
+    if (progress == FrameGuard::Progress::kServed) {
+      crowd->Remove(id);
+    } else {
+      crowd->SetProgress(id, progress);
+    }
+  }
 }
 
 void Admission::Remove(int64_t id) {
@@ -55,16 +65,9 @@ void Admission::Remove(int64_t id) {
   if (found == connections_.end()) return;
   const auto count = num_by_host_.find(found->second);
   if (--count->second == 0) num_by_host_.erase(count);
-  NoLongerUnserved(id);
+  newcomers_.Remove(id);
+  unserved_.Remove(id);
   connections_.erase(found);
-}
-
-void Admission::NoLongerUnserved(int64_t id) {
-  const auto found = unserved_.find(id);
-  if (found == unserved_.end()) return;
-  const auto count = num_unserved_by_host_.find(found->second.host);
-  if (--count->second == 0) num_unserved_by_host_.erase(count);
-  unserved_.erase(found);
 }
 
 int64_t Admission::NumOf(const std::string& host) const {
@@ -72,22 +75,42 @@ int64_t Admission::NumOf(const std::string& host) const {
   return found == num_by_host_.end() ? 0 : found->second;
 }
 
-const std::string* Admission::Crowding() const {
-  for (const auto& [host, count] : num_unserved_by_host_) {
-    if (2 * count > num_unserved()) return &host;
+void Admission::Crowd::Add(int64_t id, const std::string& host, FrameGuard::Progress progress) {
+  members_[id] = {progress, host};
+  ++num_by_host_[host];
+}
+
+std::optional<FrameGuard::Progress> Admission::Crowd::Remove(int64_t id) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return std::nullopt;
+  const FrameGuard::Progress progress = found->second.progress;
+  const auto count = num_by_host_.find(found->second.host);
+  if (--count->second == 0) num_by_host_.erase(count);
+  members_.erase(found);
+  return progress;
+}
+
+void Admission::Crowd::SetProgress(int64_t id, FrameGuard::Progress progress) {
+  const auto found = members_.find(id);
+  if (found != members_.end()) found->second.progress = progress;
+}
+
+const std::string* Admission::Crowd::Crowding() const {
+  for (const auto& [host, count] : num_by_host_) {
+    if (2 * count > size()) return &host;
   }
   return nullptr;
 }
 
-std::optional<int64_t> Admission::FirstToGo(const std::string* host) const {
+std::optional<int64_t> Admission::Crowd::FirstToGo(const std::string* host) const {
   const std::string* const among = host != nullptr ? host : Crowding();
   std::optional<int64_t> first;
   FrameGuard::Progress least = FrameGuard::Progress::kServed;
   // The oldest come first. A flood of silent connections is at its aim at once.
-  for (const auto& [id, unserved] : unserved_) {
-    if (unserved.progress >= least || (among != nullptr && unserved.host != *among)) continue;
+  for (const auto& [id, member] : members_) {
+    if (member.progress >= least || (among != nullptr && member.host != *among)) continue;
     first = id;
-    least = unserved.progress;
+    least = member.progress;
     if (least == FrameGuard::Progress::kSilent) break;
   }
   return first;

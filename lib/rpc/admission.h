@@ -14,8 +14,9 @@ namespace troupe::rpc {
 struct AdmissionLimits {
   int64_t total = 0;
   int64_t per_host = 0;
-  int64_t kept = 0;      ///< of `total`, for the process itself and for workers that return
-  int64_t unserved = 0;  ///< connections whose first valid call is still to come
+  int64_t kept = 0;       ///< of `total`, for the process itself and for workers that return
+  int64_t newcomers = 0;  ///< connections that gRPC has not been given yet
+  int64_t unserved = 0;   ///< ... that it has, and whose first valid call is still to come
 };
 
 /// The descriptors that a process may open give the limits: three for each connection, the rest for everything else.
@@ -23,9 +24,10 @@ AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors);
 
 /// Who gets in, and who has to go for that. Plain bookkeeping: no I/O, no clock, not thread-safe.
 ///
-/// Where there are too many connections without a valid call, one of them goes for each newcomer: of the host that has
-/// more than half of them if there is one, then whoever has come the least far, then the oldest. So a flood of silent
-/// connections replaces itself, and an honest newcomer needs only the moment until its first answer.
+/// Where there are too many newcomers, one of them goes for the next: of the host that has more than half of them if
+/// there is one, then whoever has come the least far, then the oldest. The same holds of those that gRPC has and that
+/// have made no valid call. So a flood replaces itself, and an honest newcomer needs only the moment until its first
+/// answer.
 class Admission {
  public:
   struct Newcomer {
@@ -44,30 +46,48 @@ class Admission {
   Decision Decide(const Newcomer& newcomer) const;
   /// `id` grows from one to the next.
   void Add(int64_t id, const std::string& host);
+  /// It is no newcomer any more.
+  void HandedOver(int64_t id);
   void SetProgress(int64_t id, FrameGuard::Progress progress);
   void Remove(int64_t id);
 
   int64_t size() const { return static_cast<int64_t>(connections_.size()); }
-  int64_t num_unserved() const { return static_cast<int64_t>(unserved_.size()); }
+  int64_t num_newcomers() const { return newcomers_.size(); }
+  int64_t num_unserved() const { return unserved_.size(); }
+  bool unserved_full() const { return num_unserved() >= limits_.unserved; }
+  /// Who would have to go of those that gRPC has without a valid call; nullopt: nobody is there.
+  std::optional<int64_t> FirstUnservedToGo() const { return unserved_.FirstToGo(nullptr); }
 
  private:
-  struct Unserved {
-    FrameGuard::Progress progress = FrameGuard::Progress::kSilent;
-    std::string host;
+  /// Connections without a valid call, and how many of them each host has.
+  class Crowd {
+   public:
+    void Add(int64_t id, const std::string& host, FrameGuard::Progress progress);
+    /// Its progress so far; nullopt: it is not in the crowd.
+    std::optional<FrameGuard::Progress> Remove(int64_t id);
+    void SetProgress(int64_t id, FrameGuard::Progress progress);
+    /// Among all or those of one host; nullopt: nobody.
+    std::optional<int64_t> FirstToGo(const std::string* host) const;
+    int64_t size() const { return static_cast<int64_t>(members_.size()); }
+
+   private:
+    struct Member {
+      FrameGuard::Progress progress = FrameGuard::Progress::kSilent;
+      std::string host;
+    };
+    /// The host of more than half; nullptr: there is none.
+    const std::string* Crowding() const;
+
+    std::map<int64_t, Member> members_;
+    std::map<std::string, int64_t> num_by_host_;
   };
 
   int64_t NumOf(const std::string& host) const;
-  /// The host of more than half of those without a valid call; nullptr: there is none.
-  const std::string* Crowding() const;
-  void NoLongerUnserved(int64_t id);
-  /// Of those without a valid call, among all or those of one host; nullopt: nobody.
-  std::optional<int64_t> FirstToGo(const std::string* host) const;
 
   const AdmissionLimits limits_;
   std::map<int64_t, std::string> connections_;  ///< id -> host
-  std::map<int64_t, Unserved> unserved_;
   std::map<std::string, int64_t> num_by_host_;
-  std::map<std::string, int64_t> num_unserved_by_host_;
+  Crowd newcomers_, unserved_;
 };
 
 }  // namespace troupe::rpc

@@ -28,7 +28,7 @@ class AdmissionTest : public ::testing::Test {
     return id;
   }
 
-  Admission admission_{{.total = 20, .per_host = 10, .kept = 4, .unserved = 5}};
+  Admission admission_{{.total = 20, .per_host = 10, .kept = 4, .newcomers = 5, .unserved = 3}};
   int64_t last_id_ = 0;
   int64_t evicted_ = 0;
   bool kept_ = false;
@@ -62,6 +62,30 @@ TEST_F(AdmissionTest, TheHostThatCrowdsPaysFirst) {
     admission_.SetProgress(id, Progress::kAsked);
     EXPECT_NE(evicted_, other) << "silent and the oldest, but alone on its host";
   }
+}
+
+TEST_F(AdmissionTest, WhomGrpcHasIsNoNewcomer) {
+  const int64_t silent = Come("a");
+  admission_.SetProgress(silent, Progress::kGreeted);
+  admission_.HandedOver(silent);
+  EXPECT_EQ(admission_.num_newcomers(), 0);
+  EXPECT_EQ(admission_.FirstUnservedToGo(), silent);
+  for (int i = 0; i < 50; ++i) {
+    Come("a");
+    EXPECT_NE(evicted_, silent) << "newcomers go for newcomers";
+  }
+  int64_t asked = 0;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(admission_.unserved_full());
+    asked = Come("b");
+    admission_.SetProgress(asked, Progress::kAsked);
+    admission_.HandedOver(asked);
+  }
+  EXPECT_TRUE(admission_.unserved_full());
+  EXPECT_EQ(admission_.FirstUnservedToGo(), asked - 1) << "the oldest of the host with more than half";
+  admission_.SetProgress(asked, Progress::kServed);
+  EXPECT_FALSE(admission_.unserved_full());
+  EXPECT_EQ(admission_.FirstUnservedToGo(), silent) << "nobody has more than half: the least far";
 }
 
 TEST_F(AdmissionTest, AHostHasItsHalf) {
@@ -109,6 +133,7 @@ TEST_F(AdmissionTest, WhoGoesLeavesAPlace) {
 TEST(AdmissionLimitsTest, FollowTheDescriptors) {
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).total, kMaxConnections);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).per_host, kMaxConnections / 2);
+  EXPECT_EQ(AdmissionLimitsFor(1 << 20).newcomers, kMaxNewcomers);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).unserved, kMaxUnservedConnections);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).kept, kKeptConnections);
   // A worker has two connections: 64 of them fit behind one address.

@@ -97,7 +97,7 @@ void ConnectionAcceptor::Step(absl::Duration timeout) {
   std::vector<const Address*> addresses;
   for (const ListeningSockets& sockets : listening_) {
     for (const Descriptor& socket : sockets.sockets()) {
-      const bool wanted = !hooks_.wants || hooks_.wants(sockets.address()) || QueueIsLong(socket.fd());
+      const bool wanted = Wants(sockets.address(), socket.fd());
       waits.push_back({.fd = wanted ? socket.fd() : -1, .events = POLLIN, .revents = 0});
       addresses.push_back(&sockets.address());
     }
@@ -118,8 +118,12 @@ void ConnectionAcceptor::Step(absl::Duration timeout) {
   }
 }
 
+bool ConnectionAcceptor::Wants(const Address& address, int listener) const {
+  return !hooks_.wants || hooks_.wants(address) || QueueIsLong(listener);
+}
+
 void ConnectionAcceptor::AcceptFrom(const Address& address, int listener) {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerTurn && Wants(address, listener); ++i) {
     Descriptor socket = Accept(listener);
     if (socket.valid()) {
       Take(address, std::move(socket));

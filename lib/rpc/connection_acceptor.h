@@ -59,6 +59,8 @@ class ConnectionAcceptor {
  private:
   ConnectionAcceptor(std::vector<ListeningSockets> listening, AcceptorHooks hooks, Descriptor wake, Descriptor reserve);
   void Wake();
+  /// Whether somebody who waits at a listener is to be taken now.
+  bool Wants(const Address& address, int listener) const;
   void AcceptFrom(const Address& address, int listener);
   void Take(const Address& address, Descriptor socket);
   /// Accepts one newcomer at the cost of the reserve and closes it; false when nobody was there.

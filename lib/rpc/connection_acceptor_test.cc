@@ -93,6 +93,22 @@ class FewDescriptors {
   std::vector<Descriptor> taken_;
 };
 
+/// As many descriptors as the process may have, until it is destroyed.
+class ManyDescriptors {
+ public:
+  ManyDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit raised = before_;
+    raised.rlim_cur = raised.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &raised);
+  }
+  ~ManyDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  rlim_t limit() const { return before_.rlim_max; }
+
+ private:
+  rlimit before_{};
+};
+
 TEST_F(ConnectionAcceptorTest, HandsOverWhoComes) {
   const Descriptor client = Connect();
   acceptor_->Step(absl::Seconds(10));
@@ -117,11 +133,8 @@ TEST_F(ConnectionAcceptorTest, WhoIsNotWantedYetWaitsUntilTheKernelsQueueIsHalfF
   size_t longest = 0;
   ASSERT_TRUE(file >> longest);
   const size_t half = std::min<size_t>(longest, 4096) / 2;
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  ASSERT_GT(limit.rlim_cur, half + 1000) << "ulimit -Hn is too low for this test";
+  const ManyDescriptors many;
+  ASSERT_GT(many.limit(), half + 1000) << "ulimit -Hn is too low for this test";
   while (clients.size() <= half) clients.push_back(Connect());
   acceptor_->Step(absl::Milliseconds(50));
   EXPECT_EQ(accepted_.size(), 1u);

@@ -83,17 +83,22 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   const Admission::Decision decision = admission_.Decide(newcomer);
   if (decision.evict.has_value()) Remove(*decision.evict);
   const absl::Duration now = options_.clock->SteadyNow();
-  Entry entry{.peer = peer,
-              .since = now,
-              .kept = decision.kept && !newcomer.own,
-              .own = newcomer.own,
-              .unwanted = !wants_newcomers()};
+  Entry entry;
+  entry.peer = peer;
+  entry.since = now;
+  entry.kept = decision.kept && !newcomer.own;
+  entry.own = newcomer.own;
+  entry.host_of_worker = newcomer.host_of_worker;
+  entry.unwanted = !wants_newcomers();
   if (!decision.admit) return Warn(entry, "there are too many connections", now);
   const int64_t id = next_id_++;
   if (!Watch(client.fd(), EventKey(id, false))) return Warn(entry, "there is no memory for it", now);
   entry.connection = std::make_unique<RelayedConnection>(std::move(client), options_.frames, &totals_, &buffers_, now);
-  entries_.emplace(id, std::move(entry));
+  Entry& added = entries_.emplace(id, std::move(entry)).first->second;
   admission_.Add(id, peer.host);
+  // Its greeting is there already, most likely; until it is read this is a silent connection, the first to go.
+  added.connection->OnClientReady(EPOLLIN);
+  Advance(id, added, now);
 }
 
 bool ConnectionRelay::Watch(int fd, uint64_t key) {
@@ -104,7 +109,9 @@ bool ConnectionRelay::Watch(int fd, uint64_t key) {
 }
 
 void ConnectionRelay::HandOver(int64_t id, Entry& entry, absl::Duration now) {
-  greeted_.erase(id);
+  RemoveGreeted(id, entry);
+  admission_.HandedOver(id);
+  entry.handed_over_at = now;
   active_.insert(id);
   if (MakeServerEnd(id, entry)) return;
   Warn(entry, "no file descriptor is left (ulimit -n)", now);
@@ -122,10 +129,29 @@ bool ConnectionRelay::MakeServerEnd(int64_t id, Entry& entry) {
 }
 
 void ConnectionRelay::HandOverGreeted(absl::Duration now) {
-  for (int turn = 0; turn < kHandOversPerStep && !greeted_.empty() && hand_overs_.Take(now); ++turn) {
+  int turn = 0;
+  while (turn < kHandOversPerStep && !greeted_.empty()) {
     const int64_t id = *greeted_.begin();
-    HandOver(id, entries_.at(id), now);
+    Entry& entry = entries_.at(id);
+    if (entry.connection->gone()) {
+      Remove(id);
+      continue;
+    }
+    if (!MakePlace(now) || !hand_overs_.Take(now)) return;
+    HandOver(id, entry, now);
+    ++turn;
   }
+}
+
+bool ConnectionRelay::MakePlace(absl::Duration now) {
+  next_place_ = now + hand_overs_.UntilNext(now);
+  if (next_place_ > now) return false;
+  if (!admission_.unserved_full()) return true;
+  const int64_t first = *admission_.FirstUnservedToGo();
+  next_place_ = entries_.at(first).handed_over_at + options_.unserved_stay;
+  if (next_place_ > now) return false;
+  Remove(first);
+  return true;
 }
 
 absl::Duration ConnectionRelay::UntilNextStep() {
@@ -133,7 +159,7 @@ absl::Duration ConnectionRelay::UntilNextStep() {
   if (entries_.empty()) return absl::InfiniteDuration();
   const absl::Duration now = options_.clock->SteadyNow();
   const absl::Duration sweep = std::max(absl::ZeroDuration(), next_sweep_ - now);
-  return greeted_.empty() ? sweep : std::min(sweep, hand_overs_.UntilNext(now));
+  return greeted_.empty() ? sweep : std::clamp(next_place_ - now, absl::ZeroDuration(), sweep);
 }
 
 void ConnectionRelay::Step() {
@@ -186,7 +212,7 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   const bool waited = entry.waits;
   const int max_reads = MaxReads(id, entry);
   if (waited && !entry.waits) entry.connection->RestartMessages(now);
-  const bool large = large_.count(id) > 0;
+  const bool large = IsLarge(id, entry);
   const uint64_t received = entry.connection->received_bytes();
   const bool more = entry.connection->Advance(now, max_reads);
   if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
@@ -199,41 +225,84 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   }
   if (entry.connection->done()) return Remove(id);
   if (more) active_.insert(id);
-  if (!entry.connection->needs_server()) {
-    greeted_.erase(id);
-  } else if (entry.own) {
-    HandOver(id, entry, now);
-  } else if (entry.unwanted && !wants_newcomers() && greeted_.count(id) == 0) {
-    Warn(entry, "too many newcomers at once", now);
-    Remove(id);
+  if (entry.connection->needs_server()) {
+    AwaitHandOver(id, entry, now);
   } else {
-    greeted_.insert(id);
+    RemoveGreeted(id, entry);
   }
+}
+
+void ConnectionRelay::AwaitHandOver(int64_t id, Entry& entry, absl::Duration now) {
+  if (entry.connection->gone()) return Remove(id);
+  if (entry.own) return HandOver(id, entry, now);
+  if (entry.unwanted && !wants_newcomers() && greeted_.count(id) == 0 && !entry.host_of_worker) {
+    const auto of_host = greeted_by_host_.find(entry.peer.host);
+    if (of_host != greeted_by_host_.end() && 4 * of_host->second > greeted_.size()) {
+      Warn(entry, "too many newcomers at once", now);
+      return Remove(id);
+    }
+  }
+  AddGreeted(id, entry);
+}
+
+void ConnectionRelay::AddGreeted(int64_t id, const Entry& entry) {
+  if (greeted_.insert(id).second) ++greeted_by_host_[entry.peer.host];
+}
+
+void ConnectionRelay::RemoveGreeted(int64_t id, const Entry& entry) {
+  if (greeted_.erase(id) == 0) return;
+  const auto of_host = greeted_by_host_.find(entry.peer.host);
+  if (--of_host->second == 0) greeted_by_host_.erase(of_host);
 }
 
 int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
   entry.waits = false;
   if (entry.worker || unfinished_others_ < options_.unfinished.others_in_turn) return RelayedConnection::kMovesPerTurn;
-  const bool large = large_.count(id) > 0;
-  entry.waits = large && (id != *large_.begin() || bytes_in_turn_ >= options_.unfinished.bytes_in_turn);
+  entry.waits =
+      IsLarge(id, entry) && (id != large_.begin()->second || bytes_in_turn_ >= options_.unfinished.bytes_in_turn);
   return entry.waits ? 0 : 1;
 }
 
 void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry) {
   const FrameGuard& guard = entry.connection->guard();
   const uint64_t bytes = guard.violation().has_value() ? 0 : guard.unfinished_bytes();
-  uint64_t& total = UnfinishedOf(entry.worker);
   const bool more = bytes > entry.unfinished;
-  total += bytes - entry.unfinished;
-  if (!entry.worker && bytes < entry.unfinished) active_.insert(large_.begin(), large_.end());  // may go on
+  UnfinishedOf(entry.worker) += bytes - entry.unfinished;
+  if (!entry.worker) BookLarge(id, entry, bytes);
   entry.unfinished = bytes;
-  if (!entry.worker && bytes > options_.unfinished.small) {
-    large_.insert(id);
-  } else {
-    large_.erase(id);
-  }
-  if (more && total > (entry.worker ? options_.unfinished.workers : options_.unfinished.others)) {
+  if (!more) return;
+  if (!entry.worker && unfinished_others_ > options_.unfinished.others) PromoteWorkers();
+  if (UnfinishedOf(entry.worker) > (entry.worker ? options_.unfinished.workers : options_.unfinished.others)) {
     EndLargest(entry.worker);
+  }
+}
+
+void ConnectionRelay::BookLarge(int64_t id, Entry& entry, uint64_t bytes) {
+  const bool less = bytes < entry.unfinished;
+  const bool large = bytes > options_.unfinished.small;
+  if (less || !large) large_.erase({entry.turn, id});
+  if (large && !IsLarge(id, entry)) {
+    entry.turn = next_turn_++;
+    large_.insert({entry.turn, id});
+  }
+  // Who waited may go on.
+  if (less) {
+    for (const auto& [turn, waiting] : large_) active_.insert(waiting);
+  }
+}
+
+void ConnectionRelay::ActivateFirstLarge() {
+  if (!large_.empty()) active_.insert(large_.begin()->second);
+}
+
+void ConnectionRelay::PromoteWorkers() {
+  for (auto& [id, entry] : entries_) {
+    if (entry.worker || entry.unfinished == 0 || !options_.peers->IsWorker(entry.name)) continue;
+    unfinished_others_ -= entry.unfinished;
+    unfinished_workers_ += entry.unfinished;
+    entry.worker = true;
+    large_.erase({entry.turn, id});
+    active_.insert(id);
   }
 }
 
@@ -248,27 +317,20 @@ void ConnectionRelay::EndLargest(bool worker) {
   entry.connection->EndFor(absl::StrCat("all messages that are not whole have ", UnfinishedOf(worker),
                                         " bytes, this connection's the most of them: ", entry.unfinished));
   UnfinishedOf(worker) -= std::exchange(entry.unfinished, 0);
-  large_.erase(largest->first);
+  large_.erase({entry.turn, largest->first});
   active_.insert(largest->first);
 }
 
 void ConnectionRelay::Sweep(absl::Duration now) {
   bytes_in_turn_ = 0;
-  if (!large_.empty()) active_.insert(*large_.begin());
+  ActivateFirstLarge();
+  PromoteWorkers();
   std::vector<int64_t> overdue;
   for (auto& [id, entry] : entries_) {
-    if (entry.unfinished > 0 && !entry.worker) {
-      if (options_.peers->IsWorker(entry.name)) {
-        unfinished_others_ -= entry.unfinished;
-        unfinished_workers_ += entry.unfinished;
-        entry.worker = true;
-        large_.erase(id);
-        active_.insert(id);
-      } else if (!entry.waits && entry.connection->guard().IsSlow(now, options_.unfinished.grace,
-                                                                  options_.unfinished.bytes_per_second)) {
-        entry.connection->EndFor("a message comes in too slowly");
-        active_.insert(id);
-      }
+    if (entry.unfinished > 0 && !entry.worker && !entry.waits &&
+        entry.connection->guard().IsSlow(now, options_.unfinished.grace, options_.unfinished.bytes_per_second)) {
+      entry.connection->EndFor("a message comes in too slowly");
+      active_.insert(id);
     }
     if (Overdue(entry, now)) overdue.push_back(id);
     // What it waits for may have come to pass on another connection.
@@ -292,10 +354,10 @@ void ConnectionRelay::Remove(int64_t id) {
   if (!found->second.name.empty()) options_.peers->Remove(found->second.name);
   admission_.Remove(id);
   UnfinishedOf(found->second.worker) -= found->second.unfinished;
-  large_.erase(id);
-  if (!large_.empty()) active_.insert(*large_.begin());
+  large_.erase({found->second.turn, id});
+  ActivateFirstLarge();
   active_.erase(id);
-  greeted_.erase(id);
+  RemoveGreeted(id, found->second);
   entries_.erase(found);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -43,9 +44,13 @@ struct RelayOptions {
   UnfinishedLimits unfinished;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
   /// Newcomers that have greeted and that gRPC gets: each costs it a tenth of a millisecond and more, and memory until
-  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted; who comes all the same is
-  /// closed at its greeting, so that those before him keep their turn.
+  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted. Who comes all the same is
+  /// closed at its greeting, where more than a quarter of those who wait are from its host and no worker has come from
+  /// there.
   base::Rate hand_overs = {256, 3000};
+  /// Who has made no valid call in this time goes for the next one where gRPC has enough of those
+  /// (AdmissionLimits::unserved); within it, the next one waits.
+  absl::Duration unserved_stay = absl::Milliseconds(100);
   size_t max_greeted = 64;
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
@@ -80,7 +85,8 @@ class ConnectionRelay {
   absl::Duration UntilNextStep();
 
   int64_t num_connections() const { return static_cast<int64_t>(entries_.size()); }
-  int64_t num_unserved() const { return admission_.num_unserved(); }
+  /// Those without a valid call so far.
+  int64_t num_unproven() const { return admission_.num_newcomers() + admission_.num_unserved(); }
 
  private:
   struct Entry {
@@ -88,13 +94,16 @@ class ConnectionRelay {
     Peer peer;
     std::string name;  ///< gRPC's for it; empty: it does not know it yet
     absl::Duration since;
-    bool kept = false;      ///< on a place that is kept for workers
-    bool own = false;       ///< this process dials itself
-    bool unwanted = false;  ///< it came while enough others waited for gRPC
-    bool settled = false;   ///< no longer asked for its first valid call
+    absl::Duration handed_over_at;
+    bool kept = false;            ///< on a place that is kept for workers
+    bool own = false;             ///< this process dials itself
+    bool host_of_worker = false;  ///< a worker has come from its host before
+    bool unwanted = false;        ///< it came while enough others waited for gRPC
+    bool settled = false;         ///< no longer asked for its first valid call
     bool warned = false;
     bool worker = false;      ///< its unfinished bytes count as a worker's
     bool waits = false;       ///< others' large messages come first
+    uint64_t turn = 0;        ///< among large_
     uint64_t unfinished = 0;  ///< bytes that are in the totals
   };
 
@@ -103,12 +112,25 @@ class ConnectionRelay {
   bool Watch(int fd, uint64_t key);
   /// gRPC gets those whose turn it is.
   void HandOverGreeted(absl::Duration now);
+  /// Whether gRPC may have one more that has made no valid call, at the cost of another one where it has enough of
+  /// them; where not, next_place_ says when.
+  bool MakePlace(absl::Duration now);
   /// Makes gRPC's end of a connection, or removes it where no descriptor is left.
   void HandOver(int64_t id, Entry& entry, absl::Duration now);
   bool MakeServerEnd(int64_t id, Entry& entry);
+  /// Passes on what there is; `entry` may be gone afterwards.
   void Advance(int64_t id, Entry& entry, absl::Duration now);
+  /// Its turn at gRPC, at once or once it comes; or its end.
+  void AwaitHandOver(int64_t id, Entry& entry, absl::Duration now);
+  void AddGreeted(int64_t id, const Entry& entry);
+  void RemoveGreeted(int64_t id, const Entry& entry);
   /// Books the unfinished bytes of a connection; where its kind has too many, the one with the most has to go.
   void BookUnfinished(int64_t id, Entry& entry);
+  void BookLarge(int64_t id, Entry& entry, uint64_t bytes);
+  bool IsLarge(int64_t id, const Entry& entry) const { return large_.count({entry.turn, id}) > 0; }
+  void ActivateFirstLarge();
+  /// Those that have become workers since it was last looked.
+  void PromoteWorkers();
   /// How many buffers of its client a connection may read now.
   int MaxReads(int64_t id, Entry& entry);
   uint64_t& UnfinishedOf(bool worker) { return worker ? unfinished_workers_ : unfinished_others_; }
@@ -125,11 +147,15 @@ class ConnectionRelay {
   RelayBuffers buffers_;
   Admission admission_;
   uint64_t unfinished_workers_ = 0, unfinished_others_ = 0;
-  std::set<int64_t> large_;  ///< others with more than a small unfinished message
+  /// Others with more than a small unfinished message, as (turn, id): who has sent one whole goes to the end.
+  std::set<std::pair<uint64_t, int64_t>> large_;
+  uint64_t next_turn_ = 1;
   std::map<int64_t, Entry> entries_;
-  std::set<int64_t> active_;   ///< have more to do than one turn allows
-  std::set<int64_t> greeted_;  ///< wait for gRPC
+  std::set<int64_t> active_;                       ///< have more to do than one turn allows
+  std::set<int64_t> greeted_;                      ///< wait for gRPC
+  std::map<std::string, size_t> greeted_by_host_;  ///< how many of them
   base::TokenBucket hand_overs_;
+  absl::Duration next_place_;   ///< not before then
   uint64_t bytes_in_turn_ = 0;  ///< since the last sweep
   int64_t next_id_ = 1;
   absl::Duration next_sweep_;

@@ -43,7 +43,7 @@ constexpr size_t kFramePrefixBytes = 9 + 5;  // of DataFrame, before its message
 /// A relay without a thread between socket pairs; the test plays clients and gRPC.
 class ConnectionRelayTest : public ::testing::Test {
  protected:
-  ConnectionRelayTest() { Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 3}); }
+  ConnectionRelayTest() { Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 3, .unserved = 3}); }
 
   void Start(const AdmissionLimits& limits) {
     RelayOptions options;
@@ -216,7 +216,7 @@ class UnfinishedMessagesTest : public ConnectionRelayTest {
  protected:
   UnfinishedMessagesTest() {
     unfinished_ = {.workers = 5000, .others = 3000, .grace = absl::Seconds(2), .bytes_per_second = 100};
-    Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 3});
+    Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 3, .unserved = 3});
   }
 };
 
@@ -260,7 +260,7 @@ TEST_F(UnfinishedMessagesTest, AWorkersUnfinishedMessagesMayTakeLongAndHaveABudg
 TEST_F(UnfinishedMessagesTest, LargeOnesBecomeWholeOneAfterTheOtherAndSmallOnesPass) {
   unfinished_.others_in_turn = 1000;
   unfinished_.small = 100;
-  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
   std::vector<Descriptor> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(Connect());
@@ -291,7 +291,7 @@ TEST_F(UnfinishedMessagesTest, WhatComesInTurnComesAtARate) {
   unfinished_.others_in_turn = 1000;
   unfinished_.small = 100;
   unfinished_.bytes_in_turn = 300;
-  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
   const Descriptor client = Connect();
   const std::string large = DataFrame(2000);
   Write(client, kGreeting + kCallBegins + large.substr(0, 1500));
@@ -304,6 +304,27 @@ TEST_F(UnfinishedMessagesTest, WhatComesInTurnComesAtARate) {
   EXPECT_EQ(ReadAll(grpc_[0]).size(), 0u) << "more than 300 bytes have come";
   clock_.Advance(absl::Milliseconds(100));
   EXPECT_EQ(ReadAll(grpc_[0]).size(), large.size() - 1900);
+}
+
+TEST_F(UnfinishedMessagesTest, WhoHasSentALargeOneWholeGoesToTheEnd) {
+  unfinished_.others = 30000;
+  unfinished_.others_in_turn = 1000;
+  unfinished_.small = 100;
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
+  const std::string large = DataFrame(2000);
+  const Descriptor first = Connect();
+  Write(first, kGreeting + kCallBegins + large.substr(0, 1500));
+  const Descriptor second = Connect();
+  Write(second, kGreeting + kCallBegins + large.substr(0, 500));
+  Write(second, large.substr(500, 100));
+  ReadAll(grpc_[0]);
+  const size_t before = ReadAll(grpc_[1]).size();
+  // Whole, and the next one at once.
+  Write(first, large.substr(1500) + large.substr(0, 500));
+  Write(first, large.substr(500, 200));
+  ReadAll(grpc_[0]);
+  Write(second, large.substr(600));
+  EXPECT_EQ(before + ReadAll(grpc_[1]).size(), kGreeting.size() + kCallBegins.size() + large.size());
 }
 
 TEST_F(UnfinishedMessagesTest, AStrangersMessageMayNotTakeForEver) {
@@ -325,7 +346,7 @@ TEST_F(ConnectionRelayTest, WhoMakesNoValidCallIsClosed) {
   for (const Descriptor* client : {&refused, &served}) Write(*client, kGreeting + kCallBegins + DataFrame(3));
   Write(grpc_[0], Frame(1, 5, 1, "UNIMPLEMENTED"));
   Write(grpc_[1], Frame(1, 4, 1, "ok") + DataFrame(3));
-  EXPECT_EQ(relay_->num_unserved(), 2);
+  EXPECT_EQ(relay_->num_unproven(), 2);
   clock_.Advance(absl::Seconds(9));
   EXPECT_FALSE(IsClosed(silent));
   clock_.Advance(absl::Seconds(2));
@@ -358,8 +379,8 @@ TEST_F(ConnectionRelayTest, AFloodOfConnectionsIsBoundedAndLeavesTheServedAlone)
 }
 
 TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
-  hand_overs_ = {.burst = 1, .per_second = 10};
-  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  hand_overs_ = {.burst = 1, .per_second = 20};
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
   std::vector<Descriptor> clients;
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(relay_->wants_newcomers(), i < 3) << i;
@@ -369,27 +390,97 @@ TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
   }
   EXPECT_EQ(grpc_.size(), 1u);
   EXPECT_FALSE(relay_->wants_newcomers());
-  const Descriptor unwanted = Connect();
-  Write(unwanted, kGreeting);
-  EXPECT_TRUE(IsClosed(unwanted)) << "or those before it would have to go";
-  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(100));
-  clock_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(50));
+  clock_.Advance(absl::Milliseconds(50));
   EXPECT_EQ(ReadAll(clients[1]), "");
   ASSERT_EQ(grpc_.size(), 2u);
   EXPECT_TRUE(relay_->wants_newcomers());
   EXPECT_EQ(ReadAll(grpc_[1]), kGreeting) << "the first of those who waited";
-  // Who breaks a limit at once never waits, and gRPC never hears of it.
+  // Who leaves or breaks a limit never gets there.
   const Descriptor rude = Connect();
   Write(rude, kGreeting + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, ""));
   EXPECT_TRUE(absl::EndsWith(ReadAll(rude), "too many SETTINGS"));
-  clock_.Advance(absl::Seconds(1));
+  clients[2].Close();
+  for (int i = 0; i < 60; ++i) {
+    clock_.Advance(absl::Milliseconds(50));
+    relay_->Step();
+  }
+  EXPECT_EQ(grpc_.size(), 2u);
+  EXPECT_EQ(relay_->num_connections(), 3) << "two that gRPC has, and the silent one";
+}
+
+TEST_F(ConnectionRelayTest, WhoHasMadeNoCallGoesForTheNextAfterItsStay) {
+  Start({.total = 20, .per_host = 16, .kept = 2, .newcomers = 16, .unserved = 2});
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Connect());
+    Write(clients.back(), kGreeting);
+    clock_.Advance(absl::Milliseconds(10));
+  }
   relay_->Step();
+  EXPECT_EQ(grpc_.size(), 2u);
+  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(70)) << "100 ms after the first of them was handed over";
+  clock_.Advance(absl::Milliseconds(70));
+  relay_->Step();
+  ASSERT_EQ(grpc_.size(), 3u);
+  EXPECT_TRUE(IsClosed(clients[0]));
+  EXPECT_FALSE(IsClosed(clients[1]));
+  // An answer makes a place at once.
+  clients.push_back(Connect());
+  Write(clients.back(), kGreeting);
   EXPECT_EQ(grpc_.size(), 3u);
+  Write(clients[2], kCallBegins + DataFrame(3));
+  Write(grpc_[2], DataFrame(3));
+  EXPECT_EQ(grpc_.size(), 4u);
+  EXPECT_FALSE(IsClosed(clients[1]));
+}
+
+TEST_F(ConnectionRelayTest, WhoCrowdsTheWaitIsClosedAndOthersJoinIt) {
+  hand_overs_ = {.burst = 1, .per_second = 20};
+  Start({.total = 20, .per_host = 16, .kept = 2, .newcomers = 16, .unserved = 16});
+  std::vector<Descriptor> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(Connect("10.0.0.1"));
+    Write(crowd.back(), kGreeting);
+  }
+  EXPECT_TRUE(IsClosed(crowd[3])) << "unwanted, and its host has all of those who wait";
+  const Descriptor other = Connect("10.0.0.2");
+  Write(other, kGreeting);
+  EXPECT_FALSE(IsClosed(other));
+  clock_.Advance(absl::Milliseconds(50));
+  relay_->Step();
+  EXPECT_EQ(grpc_.size(), 2u) << "in the order in which they came";
+  clock_.Advance(absl::Milliseconds(50));
+  relay_->Step();
+  clock_.Advance(absl::Milliseconds(50));
+  relay_->Step();
+  ASSERT_EQ(grpc_.size(), 4u);
+  Write(other, kCallBegins);
+  EXPECT_EQ(ReadAll(grpc_[3]), kGreeting + kCallBegins);
+}
+
+TEST_F(ConnectionRelayTest, AGreetingThatIsThereAlreadyCountsAtOnce) {
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 2, .unserved = 2});
+  std::vector<Descriptor> clients;
+  for (int i = 0; i < 3; ++i) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    clients.emplace_back(ends[0]);
+    const size_t said = i > 0 ? kGreeting.size() : 0;
+    ASSERT_EQ(send(ends[0], kGreeting.data(), said, 0), static_cast<ssize_t>(said));
+    Peer peer;
+    peer.host = "10.0.0.1";
+    // No Step between them: a batch of newcomers, of which the first is silent.
+    relay_->Accept(Descriptor(ends[1]), peer);
+  }
+  EXPECT_TRUE(IsClosed(clients[0]));
+  EXPECT_FALSE(IsClosed(clients[1])) << "it has greeted, so it is not the first to go";
+  EXPECT_FALSE(IsClosed(clients[2]));
 }
 
 TEST_F(ConnectionRelayTest, TheProcessItselfNeedNotWaitForGrpc) {
   hand_overs_ = {.burst = 1, .per_second = 0.001};
-  Start({.total = 8, .per_host = 6, .kept = 2, .unserved = 6});
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
   std::vector<Descriptor> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(Connect());
@@ -416,7 +507,7 @@ TEST_F(ConnectionRelayTest, GrpcsNameLeadsToThePeer) {
 }
 
 TEST_F(ConnectionRelayTest, AWorkerThatReturnsFindsAPlaceAndLosesItIfItIsNone) {
-  Start({.total = 4, .per_host = 4, .kept = 2, .unserved = 4});
+  Start({.total = 4, .per_host = 4, .kept = 2, .newcomers = 4, .unserved = 4});
   std::vector<Descriptor> served;
   for (int i = 0; i < 2; ++i) {
     served.push_back(Connect("10.0.0.1"));

@@ -252,14 +252,18 @@ void FrameGuard::OnServerFrame(const Frame& frame) {
   const bool ends =
       frame.type == kRstStream || ((frame.type == kData || frame.type == kHeaders) && (frame.flags & kEndStream) != 0);
   if (!ends || call == nullptr) return;
-  if (call->answered) resets_.Give(1);
+  if (call->answered) {
+    resets_.Give(1);
+    ++num_answered_;
+  }
   Remove(call);
 }
 
 bool FrameGuard::AllowReset(absl::Duration now) {
-  const bool crowded = !totals_->resets.Take(now) || progress_ != Progress::kServed;
-  const bool many = limits_.resets.burst - resets_.Level(now) >= limits_.max_resets_in_crowd;
-  if (crowded && many) return Violate("too many reset calls");
+  // Who has had no answer yet must not use up what the others share.
+  const bool crowded = progress_ != Progress::kServed || !totals_->resets.Take(now);
+  const auto few = static_cast<double>(std::max<int64_t>(limits_.max_resets_in_crowd, num_answered_));
+  if (crowded && limits_.resets.burst - resets_.Level(now) >= few) return Violate("too many reset calls");
   return Allow(resets_, now, "reset calls");
 }
 

@@ -26,7 +26,7 @@ struct FrameLimits {
   /// Of messages that have begun and are not whole: gRPC keeps those bytes.
   uint64_t max_unfinished_bytes = uint64_t{8} << 20;
   /// RST_STREAM of calls that were open; each answered call permits one more. So many of each connection before its
-  /// first answer, and while all connections together have used up `resets_of_all`.
+  /// first answer, and, or as many as it has had answers, while all connections together have used up `resets_of_all`.
   base::Rate resets = {64, 8};
   int max_resets_in_crowd = 8;
   base::Rate resets_of_all = {1024, 256};
@@ -135,6 +135,7 @@ class FrameGuard {
   std::vector<Call> calls_;
   uint64_t unfinished_ = 0;
   uint32_t last_stream_ = 0;
+  int64_t num_answered_ = 0;  ///< calls
   Progress progress_ = Progress::kSilent;
   bool waits_ = false;
   std::optional<Violation> violation_;

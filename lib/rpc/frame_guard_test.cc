@@ -213,7 +213,23 @@ TEST_F(FrameGuardTest, OnceAllHaveResetManyEachMayResetFew) {
   guard_->OnServerBytes(Answer(1));
   now_ += absl::Seconds(1);
   for (uint32_t stream = 3; stream < 11; stream += 2) EXPECT_TRUE(Send(Call(stream) + Reset(stream))) << stream;
-  EXPECT_FALSE(Send(Call(11) + Reset(11)));
+}
+
+TEST_F(FrameGuardTest, InACrowdAsManyMayBeResetAsWereAnswered) {
+  ASSERT_TRUE(Send(kHello));
+  uint32_t stream = 1;
+  for (int i = 0; i < 3; ++i, stream += 2) {
+    ASSERT_TRUE(Send(Call(stream)));
+    guard_->OnServerBytes(Answer(stream));
+  }
+  while (totals_.resets.Take(now_)) continue;
+  for (int i = 0; i < 3; ++i, stream += 2) EXPECT_TRUE(Send(Call(stream) + Reset(stream))) << i;
+  EXPECT_FALSE(Send(Call(stream) + Reset(stream)));
+}
+
+TEST_F(FrameGuardTest, WhoHasHadNoAnswerTakesNoResetsFromOthers) {
+  ASSERT_TRUE(Send(kHello + Call(1) + Reset(1) + Call(3) + Reset(3)));
+  EXPECT_EQ(totals_.resets.Level(now_), 20);
 }
 
 TEST_F(FrameGuardTest, AnAnsweredCallPermitsAReset) {

@@ -37,8 +37,10 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
+RelayBuffers::Buffer RelayBuffers::TakeSmall() { return {std::unique_ptr<char[]>(new char[kSmallBytes]), kSmallBytes}; }
+
 RelayBuffers::Buffer RelayBuffers::Take() {
-  if (lent_ >= kMaxLent) return {std::unique_ptr<char[]>(new char[kSmallBytes]), kSmallBytes};
+  if (lent_ >= kMaxLent) return TakeSmall();
   ++lent_;
   if (spare_.empty()) return {std::unique_ptr<char[]>(new char[kBytes]), kBytes};
   Buffer buffer = std::move(spare_.back());
@@ -63,6 +65,7 @@ RelayedConnection::~RelayedConnection() {
 
 void RelayedConnection::OnClientReady(uint32_t events) {
   const bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+  if (broken || (events & EPOLLRDHUP) != 0) client_gone_ = true;
   if (broken || (events & (EPOLLIN | EPOLLRDHUP)) != 0) client_readable_ = true;
   if (broken || (events & EPOLLOUT) != 0) client_writable_ = true;
 }
@@ -158,7 +161,7 @@ bool RelayedConnection::AdvanceDown() {
 
 RelayedConnection::Moved RelayedConnection::Read(const Descriptor& from, bool& readable, Pipe& pipe) {
   if (!readable) return Moved::kNothing;
-  if (pipe.buffer.bytes == nullptr) pipe.buffer = buffers_->Take();
+  if (pipe.buffer.bytes == nullptr) pipe.buffer = server_.valid() ? buffers_->Take() : RelayBuffers::TakeSmall();
   if (pipe.begin > 0) {
     std::memmove(pipe.buffer.bytes.get(), pipe.buffer.bytes.get() + pipe.begin, pipe.end - pipe.begin);
     pipe.permitted -= pipe.begin;

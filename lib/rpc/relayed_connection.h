@@ -14,8 +14,8 @@
 
 namespace troupe::rpc {
 
-/// Buffers that connections borrow while bytes are under way. Who comes when 32 MiB are lent gets a small one:
-/// thousands of connections whose peers do not read cost little more. Not thread-safe.
+/// Buffers that connections borrow while bytes are under way. Who comes when 32 MiB are lent, or has no server yet,
+/// gets a small one: thousands of connections whose peers do not read cost little more. Not thread-safe.
 class RelayBuffers {
  public:
   struct Buffer {
@@ -27,6 +27,7 @@ class RelayBuffers {
   static constexpr size_t kMaxLent = 128;
 
   Buffer Take();
+  static Buffer TakeSmall();
   void Give(Buffer buffer);
 
  private:
@@ -52,6 +53,9 @@ class RelayedConnection {
   bool needs_server() const { return !server_.valid() && open_ && guard_.progress() != FrameGuard::Progress::kSilent; }
   /// Our end towards gRPC, connected and non-blocking. Once, when needs_server.
   void SetServer(Descriptor server) { server_ = std::move(server); }
+
+  /// The client has gone while it waited for a server.
+  bool gone() const { return client_gone_ && !server_.valid(); }
 
   /// What epoll said of either socket (edge-triggered).
   void OnClientReady(uint32_t events);
@@ -99,7 +103,8 @@ class RelayedConnection {
   bool open_ = true;  ///< neither side has ended, and the client has kept to the limits
   FrameGuard guard_;
   RelayBuffers* const buffers_;
-  Pipe up_, down_;  // towards gRPC, towards the client
+  Pipe up_, down_;            // towards gRPC, towards the client
+  bool client_gone_ = false;  ///< it has ended its side, or both
   bool client_readable_ = false, client_writable_ = true;
   bool server_readable_ = false, server_writable_ = true;
   bool told_server_ = false, told_client_ = false;  ///< that no more bytes come

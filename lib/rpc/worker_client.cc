@@ -66,12 +66,15 @@ WorkerClient::~WorkerClient() { Close(); }
 absl::Duration WorkerClient::Step() {
   std::shared_ptr<ClientLink> start_rollout, start_weights, kick, cancel;
   bool wait_rollout = false, wait_weights = false;
+  std::optional<std::string> away;
+  std::optional<uint64_t> there;  // the learner's epoch
   absl::Duration next = kIdleStep;
   {
     base::MutexLock lock(&mutex_);
     if (ended_) return absl::ZeroDuration();
     const absl::Duration now = clock_->SteadyNow();
-    if (!joined_ && !told_away_) next = std::min(next, TellAwayLocked(now));
+    away = AwayLocked(now, next);
+    if (std::exchange(tell_there_, false)) there = welcome_.learner_epoch;
     if (rollout_ == nullptr) {
       if (now >= rollout_retry_at_) {
         rollout_ = MakeLink();
@@ -119,6 +122,8 @@ absl::Duration WorkerClient::Step() {
       }
     }
   }
+  if (there.has_value()) TROUPE_INFO("the learner is there learner_epoch={}", *there);
+  if (away.has_value()) TROUPE_WARN("{}", *away);
   // The first try says quickly what is wrong. Later ones stay with the channel while it connects: gRPC 1.51 drives a
   // connection only while a call waits for it, and fails calls at once until it stands.
   if (start_rollout != nullptr) start_rollout->Start(rollout_channel_, kRolloutMethod, wait_rollout);
@@ -647,14 +652,23 @@ void WorkerClient::TellFirstAccepted() {
   if (options_.on_first_accepted) options_.on_first_accepted();
 }
 
-absl::Duration WorkerClient::TellAwayLocked(absl::Duration now) {
+std::optional<std::string> WorkerClient::AwayLocked(absl::Duration now, absl::Duration& next) {
+  if (joined_ || told_away_) return std::nullopt;
   const absl::Duration away = now - lost_at_;
-  if (away < options_.tell_away_after) return options_.tell_away_after - away;
+  if (away < options_.tell_away_after) {
+    next = std::min(next, options_.tell_away_after - away);
+    return std::nullopt;
+  }
   told_away_ = true;
-  TROUPE_WARN("no learner, trying again learner={} for_s={} reason=\"{}\"", options_.address,
-              absl::ToInt64Seconds(options_.reconnect_timeout - away),
-              base::LogSafe(last_error_.ok() ? "no answer" : std::string(last_error_.message())));
-  return absl::InfiniteDuration();
+  const std::string reason = last_error_.ok() ? "no answer" : std::string(last_error_.message());
+  std::string line =
+      absl::StrCat("no learner, trying again learner=", options_.address, " reason=\"", base::LogSafe(reason), "\"");
+  // Who makes a client decides how long it waits for the first Welcome.
+  if (joins_ > 0) {
+    const absl::Duration left = std::max(absl::ZeroDuration(), options_.reconnect_timeout - away);
+    absl::StrAppend(&line, " for_s=", absl::ToInt64Seconds(left));
+  }
+  return line;
 }
 
 void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
@@ -668,7 +682,8 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
   joined_ = true;
   ++joins_;
-  if (std::exchange(told_away_, false)) TROUPE_INFO("the learner is there learner_epoch={}", welcome_.learner_epoch);
+  tell_there_ = std::exchange(told_away_, false);
+  last_error_ = absl::OkStatus();
   next_to_send_ = 0;
   last_sent_at_ = clock_->SteadyNow();
   tries_ = 0;

@@ -153,8 +153,9 @@ class WorkerClient final : public rollout::SampleSink,
   /// Why this Welcome ends the client; OK to go on with it.
   absl::Status CheckWelcome(const v1::Welcome& welcome) const;
   void OnWeightMessage(const grpc::ByteBuffer& message);
-  /// Says once that the learner is away; otherwise how long until it is to be said.
-  absl::Duration TellAwayLocked(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// What is to be said of a learner that is away, once it has been away for long enough; nullopt: nothing yet, and
+  /// `next` becomes the time until then where that is less.
+  std::optional<std::string> AwayLocked(absl::Duration now, absl::Duration& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnWelcomeLocked(const v1::Welcome& welcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Moves what the ack frees to `freed`, to be destroyed outside the lock.
   void OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -195,7 +196,8 @@ class WorkerClient final : public rollout::SampleSink,
   absl::Duration rollout_retry_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   absl::Duration lost_at_ ABSL_GUARDED_BY(mutex_);  ///< while not joined
   bool told_away_ ABSL_GUARDED_BY(mutex_) = false;
-  int tries_ ABSL_GUARDED_BY(mutex_) = 0;  ///< since then
+  bool tell_there_ ABSL_GUARDED_BY(mutex_) = false;  ///< it is back, and was said to be away
+  int tries_ ABSL_GUARDED_BY(mutex_) = 0;            ///< since then
   int weight_tries_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration hello_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;

@@ -365,15 +365,19 @@ TEST_F(WorkerClientTest, AWorkerWithoutALearnerSaysSoOnceAndWhenItIsThere) {
   testing::internal::CaptureStdout();
   StartClient();
   EXPECT_FALSE(client_->AwaitWelcome(absl::Milliseconds(500)).ok());
-  FakeEndpoint& endpoint = NewEndpoint(7);
-  StartServer(&endpoint);
+  StartServer(&NewEndpoint(7));
   EXPECT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
+  server_.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   StopClient();
   const std::string log = testing::internal::GetCapturedStdout();
-  const size_t away = log.find(absl::StrCat("no learner, trying again learner=", address_, " for_s=59 reason="));
-  ASSERT_NE(away, std::string::npos) << log;
-  EXPECT_EQ(log.find("no learner", away + 1), std::string::npos) << "once";
-  EXPECT_NE(log.find("the learner is there learner_epoch=7", away), std::string::npos) << log;
+  const std::string line = absl::StrCat("no learner, trying again learner=", address_, " reason=");
+  const size_t first = log.find(line), there = log.find("the learner is there learner_epoch=7");
+  const size_t again = log.find(line, there);
+  ASSERT_TRUE(first < there && there < again && again != std::string::npos) << log;
+  EXPECT_EQ(log.find(line, first + 1), again) << "once each time";
+  EXPECT_EQ(log.rfind(" for_s=", there), std::string::npos) << "before the first Welcome others decide: " << log;
+  EXPECT_NE(log.find(" for_s=59", again), std::string::npos) << log;
 }
 
 TEST_F(WorkerClientTest, ALearnerThatIsGoneForGoodEndsEverything) {

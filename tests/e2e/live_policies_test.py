@@ -116,7 +116,7 @@ class LivePoliciesTest(harness.RunningTestCase):
 
         # One policy comes into another run whole.
         process = self.start(self.write("run.yaml", CONFIG), "--name", "second")
-        self.await_true(lambda: os.path.exists(self.path("runs", "second", "progress.jsonl")), "the second run")
+        self.await_true(lambda: os.path.exists(self.path("runs", "second", "address")), "the second run")
         self.troupe("policy", "import", "second", "runs/run#rival", "guest", "--like", "main", "--frozen")
         self.refused("policy", "import", "second", "runs/run#nobody", "guest_2", "--like", "main", saying=["nobody"])
         self.refused("policy", "import", "second", "runs/none", "guest_2", "--like", "main", saying=["none"])

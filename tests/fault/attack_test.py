@@ -13,8 +13,10 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -298,6 +300,60 @@ class DeafServer:
         return faults
 
 
+def many_at_once(address, count):
+    """What is wrong where so many honest peers connect in the same moment, as workers do when a learner comes back: each asks one question, and
+    has to be answered on the connection that it made."""
+    question = (http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0)
+                + http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.header_block(http2.COMPUTE_ACTIONS))
+                + http2.frame(http2.DATA, http2.END_STREAM, 1, http2.message(QUERY)))
+    host, port = address.rsplit(":", 1)
+    waiting, answered, poll = {}, 0, select.poll()
+    for _ in range(count):
+        peer = socket.socket()
+        peer.setblocking(False)
+        peer.connect_ex((host, int(port)))
+        waiting[peer.fileno()] = [peer, b"", False]
+        poll.register(peer, select.POLLOUT | select.POLLIN)
+    deadline = time.monotonic() + 30
+    closed = 0
+    while waiting and time.monotonic() < deadline:
+        for fd, event in poll.poll(100):
+            peer, got, asked = waiting[fd]
+            over = False
+            if event & select.POLLOUT and not asked:
+                peer.send(question)
+                waiting[fd][2] = True
+                poll.modify(peer, select.POLLIN)
+            elif event & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                try:
+                    data = peer.recv(65536)
+                except OSError:
+                    data = b""
+                waiting[fd][1] = got = got + data
+                answered_now = any(kind == http2.DATA and size > 5 for kind, size in frames_of(got))
+                answered += answered_now
+                closed += not data and not answered_now
+                over = answered_now or not data
+            if over:
+                poll.unregister(fd)
+                peer.close()
+                del waiting[fd]
+    for peer, _, _ in waiting.values():
+        peer.close()
+    return [] if answered == count else [f"of {count} honest peers at once {answered} were answered, {closed} closed, {len(waiting)} left waiting"]
+
+
+def frames_of(data):
+    """(type, size) of the whole frames."""
+    at = 0
+    while len(data) - at >= 9:
+        size = int.from_bytes(data[at:at + 3], "big")
+        if len(data) - at - 9 < size:
+            return
+        yield data[at + 3], size
+        at += 9 + size
+
+
 def row(target, name, measured, faults):
     rate = f"{measured['rate_during'] / max(1, measured['rate_before']):.2f}" if "rate_before" in measured else "-"
     p99 = " / ".join(f"{p99:.3f}" for p99 in measured["p99_s"].values())
@@ -310,6 +366,8 @@ def main():
     chosen = [name for name in sys.argv[3:] if name != "--full"]
     targets = [name.split(":")[1] for name in chosen if name.startswith("target:")] or (["serve", "learner"] if full else ["serve"])
     names = [name for name in chosen if not name.startswith("target:")] or list(ATTACKS)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     folder = tempfile.mkdtemp(prefix="troupe_attack_")
     failed, deaf = 0, None
     try:
@@ -329,7 +387,12 @@ def main():
                     if faults:
                         failed += 1
                         print(server.log_text()[-2000:], file=sys.stderr)
-        for fault in deaf.faults() if deaf else []:
+        faults = []
+        if names == list(ATTACKS):
+            with attacked.serve(None) as server:
+                faults += many_at_once(server.address, 1000)
+            faults += deaf.faults()
+        for fault in faults:
             failed += 1
             print(fault, file=sys.stderr)
     finally:

@@ -126,7 +126,7 @@ std::vector<Spoiler> Spoilers() {
        [](auto& b) { MutableColumn<float>(b.policies[0].rewards)[1] = std::numeric_limits<float>::infinity(); },
        {},
        v1::DISPOSITION_INVALID,
-       "finite"},
+       "expected -1e+12 to 1e+12 (env.max_abs_return)"},
       {"action outside its space",
        [](auto& b) { MutableColumn<int32_t>(b.policies[0].actions)[0] = 5; },
        {},
