@@ -29,7 +29,7 @@ struct UnfinishedLimits {
   uint64_t others = uint64_t{32} << 20;
   /// From here on others with more than `small` wait, but for the one that came first of them: large messages become
   /// whole one after the other, at most so many bytes of them in a tenth of a second.
-  uint64_t others_in_turn = uint64_t{6} << 20;
+  uint64_t others_in_turn = uint64_t{4} << 20;
   uint64_t bytes_in_turn = uint64_t{8} << 20;
   uint64_t small = uint64_t{128} << 10;
   /// Others' messages that need not wait have so long, then so many bytes a second. A worker's may wait for the
@@ -50,7 +50,7 @@ struct RelayOptions {
   base::Rate hand_overs = {256, 3000};
   /// Who has made no valid call in this time goes for the next one where gRPC has enough of those
   /// (AdmissionLimits::unserved); within it, the next one waits.
-  absl::Duration unserved_stay = absl::Milliseconds(100);
+  absl::Duration unserved_stay = absl::Milliseconds(50);
   size_t max_greeted = 64;
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;

@@ -419,8 +419,8 @@ TEST_F(ConnectionRelayTest, WhoHasMadeNoCallGoesForTheNextAfterItsStay) {
   }
   relay_->Step();
   EXPECT_EQ(grpc_.size(), 2u);
-  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(70)) << "100 ms after the first of them was handed over";
-  clock_.Advance(absl::Milliseconds(70));
+  EXPECT_EQ(relay_->UntilNextStep(), absl::Milliseconds(20)) << "50 ms after the first of them was handed over";
+  clock_.Advance(absl::Milliseconds(20));
   relay_->Step();
   ASSERT_EQ(grpc_.size(), 3u);
   EXPECT_TRUE(IsClosed(clients[0]));

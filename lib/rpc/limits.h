@@ -44,7 +44,7 @@ constexpr int kMaxConcurrentStreams = 64;
 constexpr int64_t kMaxConnections = 8192;
 constexpr int64_t kKeptConnections = 8;
 constexpr int64_t kMaxNewcomers = 1024;
-constexpr int64_t kMaxUnservedConnections = 256;
+constexpr int64_t kMaxUnservedConnections = 128;
 /// Descriptors that connections leave to the rest of the process, and that each of them takes: the client's, our end
 /// towards gRPC, and gRPC's.
 constexpr int64_t kReservedDescriptors = 256;
