@@ -1,6 +1,5 @@
 #include "lib/rpc/listening_socket.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/rpc/resolve.h"
 
 namespace troupe::rpc {
 namespace {
@@ -151,18 +151,13 @@ absl::Status ListeningSockets::OpenUnix() {
 }
 
 absl::Status ListeningSockets::OpenTcp() {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* resolved = nullptr;
-  const int failed = getaddrinfo(address_.host.c_str(), absl::StrCat(address_.port).c_str(), &hints, &resolved);
-  if (failed != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot listen at ", address_.text, ": ", gai_strerror(failed)));
+  const absl::StatusOr<AddressList> resolved = ResolveTcp(address_);
+  if (!resolved.ok()) {
+    return absl::Status(resolved.status().code(), absl::StrCat("cannot listen at ", resolved.status().message()));
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(resolved, freeaddrinfo);
   int missing = EADDRNOTAVAIL;
   std::set<std::string> seen;  // a hosts file may name an address twice
-  for (addrinfo* info = resolved; info != nullptr; info = info->ai_next) {
+  for (addrinfo* info = resolved->get(); info != nullptr; info = info->ai_next) {
     SetPort(info->ai_addr, address_.port);
     if (!seen.emplace(reinterpret_cast<const char*>(info->ai_addr), info->ai_addrlen).second) continue;
     Bound bound;

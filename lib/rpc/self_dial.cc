@@ -1,7 +1,6 @@
 #include "lib/rpc/self_dial.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,12 +12,14 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/descriptor.h"
+#include "lib/rpc/resolve.h"
 
 namespace troupe::rpc {
 namespace {
@@ -39,27 +40,29 @@ absl::Status DialError(const Address& address, int error) {
   return absl::UnavailableError(what);
 }
 
-absl::StatusOr<SocketName> NameOfServer(const Address& address) {
-  SocketName found;
+/// Where to reach a server of this machine; a name may stand for several addresses, not all of which it has.
+absl::StatusOr<std::vector<SocketName>> NamesOfServer(const Address& address) {
+  std::vector<SocketName> names;
   if (address.kind != Address::Kind::kTcp) {
+    SocketName& found = names.emplace_back();
     auto& name = *reinterpret_cast<sockaddr_un*>(&found.name);
     name.sun_family = AF_UNIX;
     std::memcpy(name.sun_path + (address.kind == Address::Kind::kAbstract ? 1 : 0), address.path.data(),
                 address.path.size());
     found.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.path.size() + 1);
-    return found;
+    return names;
   }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* resolved = nullptr;
+  Address reached = address;
   // Who listens at every address of this machine is met at its loopback.
-  const std::string host = address.host == "0.0.0.0" ? "127.0.0.1" : address.host == "::" ? "::1" : address.host;
-  const int failed = getaddrinfo(host.c_str(), absl::StrCat(address.port).c_str(), &hints, &resolved);
-  if (failed != 0) return absl::UnavailableError(absl::StrCat(address.text, ": ", gai_strerror(failed)));
-  std::memcpy(&found.name, resolved->ai_addr, resolved->ai_addrlen);
-  found.bytes = resolved->ai_addrlen;
-  freeaddrinfo(resolved);
-  return found;
+  if (address.host == "0.0.0.0") reached.host = "127.0.0.1";
+  if (address.host == "::") reached.host = "::1";
+  TROUPE_ASSIGN_OR_RETURN(const AddressList resolved, ResolveTcp(reached));
+  for (const addrinfo* info = resolved.get(); info != nullptr; info = info->ai_next) {
+    SocketName& found = names.emplace_back();
+    std::memcpy(&found.name, info->ai_addr, info->ai_addrlen);
+    found.bytes = info->ai_addrlen;
+  }
+  return names;
 }
 
 /// Gives a TCP socket its port before it connects, so that the server can be told whom to expect.
@@ -95,11 +98,7 @@ absl::Status AwaitSettings(int fd, absl::Time deadline, const Address& address) 
   return absl::UnavailableError(absl::StrCat(address.text, ": the first frame is no SETTINGS"));
 }
 
-}  // namespace
-
-absl::Status DialSelf(const Address& address, PeerBook* peers, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
-  TROUPE_ASSIGN_OR_RETURN(const SocketName server, NameOfServer(address));
+absl::Status DialOne(const Address& address, const SocketName& server, PeerBook* peers, absl::Time deadline) {
   const Descriptor client(socket(server.name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!client.valid()) return DialError(address, errno);
   if (address.kind == Address::Kind::kTcp) {
@@ -117,6 +116,19 @@ absl::Status DialSelf(const Address& address, PeerBook* peers, absl::Duration ti
   // A fresh socket has room for so little.
   if (send(client.fd(), kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL) < 0) return DialError(address, errno);
   return AwaitSettings(client.fd(), deadline, address);
+}
+
+}  // namespace
+
+absl::Status DialSelf(const Address& address, PeerBook* peers, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<SocketName> names, NamesOfServer(address));
+  absl::Status dialled;
+  for (const SocketName& name : names) {
+    dialled = DialOne(address, name, peers, deadline);
+    if (dialled.ok()) break;
+  }
+  return dialled;
 }
 
 }  // namespace troupe::rpc
