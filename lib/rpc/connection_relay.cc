@@ -146,11 +146,18 @@ void ConnectionRelay::HandOverGreeted(absl::Duration now) {
 bool ConnectionRelay::MakePlace(absl::Duration now) {
   next_place_ = now + hand_overs_.UntilNext(now);
   if (next_place_ > now) return false;
-  if (!admission_.unserved_full()) return true;
-  const int64_t first = *admission_.FirstUnservedToGo();
-  next_place_ = entries_.at(first).handed_over_at + options_.unserved_stay;
-  if (next_place_ > now) return false;
-  Remove(first);
+  while (admission_.unserved_full()) {
+    const int64_t first = *admission_.FirstUnservedToGo();
+    const Entry& entry = entries_.at(first);
+    if (options_.peers->IsWorker(entry.name)) {
+      // It has been let in, and waits for something to be sent to it.
+      admission_.SetProgress(first, FrameGuard::Progress::kServed);
+      continue;
+    }
+    next_place_ = entry.handed_over_at + options_.unserved_stay;
+    if (next_place_ > now) return false;
+    Remove(first);
+  }
   return true;
 }
 
@@ -333,6 +340,7 @@ void ConnectionRelay::Sweep(absl::Duration now) {
       active_.insert(id);
     }
     if (Overdue(entry, now)) overdue.push_back(id);
+    if (entry.settled) admission_.SetProgress(id, FrameGuard::Progress::kServed);
     // What it waits for may have come to pass on another connection.
     if (entry.connection->guard().waits()) active_.insert(id);
   }

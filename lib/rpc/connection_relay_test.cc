@@ -435,6 +435,41 @@ TEST_F(ConnectionRelayTest, WhoHasMadeNoCallGoesForTheNextAfterItsStay) {
   EXPECT_FALSE(IsClosed(clients[1]));
 }
 
+TEST_F(ConnectionRelayTest, WhoWaitsForAnAnswerAsAWorkerOrForLongIsNotTheOneToGo) {
+  Start({.total = 20, .per_host = 16, .kept = 2, .newcomers = 16, .unserved = 2});
+  const Descriptor worker = Connect();
+  Write(worker, kGreeting + kCallBegins + DataFrame(3));
+  peers_.NoteWorker(NameOf(grpc_[0]));
+  const Descriptor patient = Connect();
+  Write(patient, kGreeting + kCallBegins + DataFrame(3));
+  clock_.Advance(absl::Seconds(11));
+  relay_->Step();
+  std::vector<Descriptor> others;
+  for (int i = 0; i < 3; ++i) {
+    others.push_back(Connect());
+    Write(others.back(), kGreeting);
+    clock_.Advance(absl::Milliseconds(100));
+    relay_->Step();
+  }
+  EXPECT_EQ(grpc_.size(), 5u);
+  EXPECT_FALSE(IsClosed(worker));
+  EXPECT_FALSE(IsClosed(patient));
+  EXPECT_TRUE(IsClosed(others[0]));
+}
+
+TEST_F(ConnectionRelayTest, AWorkerThatIsLetInMakesPlace) {
+  Start({.total = 20, .per_host = 16, .kept = 2, .newcomers = 16, .unserved = 2});
+  std::vector<Descriptor> workers;
+  for (int i = 0; i < 4; ++i) {
+    workers.push_back(Connect());
+    Write(workers.back(), kGreeting + kCallBegins + DataFrame(3));
+    ASSERT_EQ(grpc_.size(), static_cast<size_t>(i + 1));
+    peers_.NoteWorker(NameOf(grpc_.back()));
+    clock_.Advance(absl::Milliseconds(60));
+  }
+  for (const Descriptor& each : workers) EXPECT_FALSE(IsClosed(each));
+}
+
 TEST_F(ConnectionRelayTest, WhoCrowdsTheWaitIsClosedAndOthersJoinIt) {
   hand_overs_ = {.burst = 1, .per_second = 20};
   Start({.total = 20, .per_host = 16, .kept = 2, .newcomers = 16, .unserved = 16});
