@@ -66,4 +66,6 @@ absl::StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) 
   }
 }
 
+int64_t JsonInteger(const Json& value) { return value.get_ref<const Json::number_integer_t&>(); }
+
 }  // namespace troupe::base

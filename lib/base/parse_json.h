@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -22,5 +23,9 @@ struct JsonLimits {
 /// INVALID_ARGUMENT, beginning with a verb: the text is no JSON or exceeds a limit. Nothing of the text is in the
 /// message, for it may be any file's.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const JsonLimits& limits);
+
+/// A number written as an integer; throws nlohmann's type_error for all else. (`get<int64_t>` converts any number,
+/// which is undefined for one that an int64_t cannot hold.)
+int64_t JsonInteger(const nlohmann::json& value);
 
 }  // namespace troupe::base

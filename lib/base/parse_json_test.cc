@@ -46,6 +46,18 @@ TEST(ParseJsonTest, WhatIsNotWantedCostsNothing) {
   EXPECT_THAT(ErrorOf(R"({"skip": )" + std::string(20, '[') + std::string(20, ']') + "}", limits), HasSubstr("nested"));
 }
 
+TEST(ParseJsonTest, AnIntegerIsWrittenAsOne) {
+  const auto parsed = ParseJson(R"({"least": -9223372036854775808, "most": 9223372036854775807})", {.max_bytes = 100});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(JsonInteger(parsed->at("least")), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(JsonInteger(parsed->at("most")), std::numeric_limits<int64_t>::max());
+  for (const char* text : {"1e300", "33333333333333333333333333333333", "1.0", "true", "\"1\"", "null", "[1]"}) {
+    const auto other = ParseJson(text, {.max_bytes = 100});
+    ASSERT_TRUE(other.ok()) << text;
+    EXPECT_THROW(JsonInteger(*other), nlohmann::json::exception) << text;
+  }
+}
+
 TEST(ParseJsonTest, NothingOfTheTextIsInAnError) {
   for (const std::string& text : {std::string("root:x:0"), std::string("{\"root\" root}"), std::string("[1, \"root"),
                                   std::string("[1e999, \"root\"]"), std::string("\"root\xff\""), std::string()}) {

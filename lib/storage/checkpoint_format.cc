@@ -187,22 +187,25 @@ Json StateToJson(const LearnerState& state) {
 /// Throws nlohmann's exceptions on a missing or mistyped field; the caller turns them into a Status.
 LearnerState StateFromJson(const Json& json) {
   LearnerState state;
-  state.iteration = json.at("iteration").get<int64_t>();
-  state.env_steps = json.at("env_steps").get<int64_t>();
-  state.agent_steps = json.at("agent_steps").get<int64_t>();
-  state.episodes = json.at("episodes").get<int64_t>();
+  state.iteration = base::JsonInteger(json.at("iteration"));
+  state.env_steps = base::JsonInteger(json.at("env_steps"));
+  state.agent_steps = base::JsonInteger(json.at("agent_steps"));
+  state.episodes = base::JsonInteger(json.at("episodes"));
   state.wall_clock_s = json.at("wall_clock_s").get<double>();
-  state.learner_epoch = json.at("learner_epoch").get<uint64_t>();
+  state.learner_epoch = static_cast<uint64_t>(base::JsonInteger(json.at("learner_epoch")));
   const Json& rows = json.at("rows");
-  state.rows = {
-      rows.at("received").get<int64_t>(), rows.at("accepted").get<int64_t>(), rows.at("duplicate").get<int64_t>(),
-      rows.at("stale").get<int64_t>(),    rows.at("invalid").get<int64_t>(),  rows.at("trained").get<int64_t>(),
-      rows.at("queued").get<int64_t>(),   rows.at("dropped").get<int64_t>(),  rows.at("rolled_back").get<int64_t>()};
+  state.rows = {base::JsonInteger(rows.at("received")),   base::JsonInteger(rows.at("accepted")),
+                base::JsonInteger(rows.at("duplicate")),  base::JsonInteger(rows.at("stale")),
+                base::JsonInteger(rows.at("invalid")),    base::JsonInteger(rows.at("trained")),
+                base::JsonInteger(rows.at("queued")),     base::JsonInteger(rows.at("dropped")),
+                base::JsonInteger(rows.at("rolled_back"))};
   for (const Json& lane : json.at("lanes")) {
-    state.lanes.push_back({lane.at(0).get<uint32_t>(), lane.at(1).get<uint32_t>()});
+    state.lanes.push_back(
+        {static_cast<uint32_t>(base::JsonInteger(lane.at(0))), static_cast<uint32_t>(base::JsonInteger(lane.at(1)))});
   }
   for (const Json& entry : json.at("watermarks")) {
-    state.watermarks[entry.at(0).get<uint64_t>()] = entry.at(1).get<uint64_t>();
+    state.watermarks[static_cast<uint64_t>(base::JsonInteger(entry.at(0)))] =
+        static_cast<uint64_t>(base::JsonInteger(entry.at(1)));
   }
   state.recent_return_sums = ToNumbers(json.at("recent_return_sums"));
   state.recent_lengths = ToNumbers(json.at("recent_lengths"));
@@ -217,11 +220,12 @@ void PoliciesFromJson(const Json& json, LearnerState* state) {
   for (const Json& entry : json.at("policies")) {
     PolicyState policy;
     policy.id = policy::PolicyId(entry.at("id").get<std::string>());
-    policy.version = {entry.at("version").at(0).get<uint64_t>(), entry.at("version").at(1).get<int64_t>()};
-    policy.adam_steps = entry.at("adam_steps").get<int64_t>();
-    policy.trained_rows = entry.at("trained_rows").get<int64_t>();
-    policy.skipped_updates = entry.at("skipped_updates").get<int64_t>();
-    policy.consecutive_skips = entry.at("consecutive_skips").get<int64_t>();
+    policy.version = {static_cast<uint64_t>(base::JsonInteger(entry.at("version").at(0))),
+                      base::JsonInteger(entry.at("version").at(1))};
+    policy.adam_steps = base::JsonInteger(entry.at("adam_steps"));
+    policy.trained_rows = base::JsonInteger(entry.at("trained_rows"));
+    policy.skipped_updates = base::JsonInteger(entry.at("skipped_updates"));
+    policy.consecutive_skips = base::JsonInteger(entry.at("consecutive_skips"));
     state->policies.push_back(std::move(policy));
     if (entry.contains("trained_as")) state->trained_as.emplace_back(entry.at("trained_as").get<std::string>());
   }
@@ -415,9 +419,10 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
   const Json& json = *parsed;
   // From here on the text is what we wrote, or somebody else forged; a throw means another version's format.
   try {
-    if (json.at("format_version").get<int>() != kFormatVersion) {
-      return absl::FailedPreconditionError(absl::StrCat("checkpoint format ", json.at("format_version").get<int>(),
-                                                        "; this build reads format ", kFormatVersion));
+    const int64_t version = base::JsonInteger(json.at("format_version"));
+    if (version != kFormatVersion) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint format ", version, "; this build reads format ", kFormatVersion));
     }
     CheckpointManifest manifest;
     manifest.spec_hash = std::stoull(json.at("spec_hash").get<std::string>(), nullptr, 16);
@@ -425,7 +430,7 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
       return static_cast<uint32_t>(std::stoul(text.get<std::string>(), nullptr, 16));
     };
     for (const Json& file : json.at("files")) {
-      manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
+      manifest.files.push_back({file.at("name").get<std::string>(), base::JsonInteger(file.at("bytes")),
                                 from_hex(file.at("crc32c")), from_hex(file.value("header_crc32c", Json("0")))});
       const CheckpointManifest::File& read = manifest.files.back();
       if (!IsFileName(read.name) || read.bytes < 0 || read.bytes > kMaxCheckpointFileBytes) {
@@ -435,7 +440,7 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
     for (const Json& crc : json.value("weights_crc32c", Json::array())) {
       manifest.weights_crc32c.push_back(from_hex(crc));
     }
-    manifest.policy_map_capacity = json.value("policy_map_capacity", int64_t{0});
+    manifest.policy_map_capacity = base::JsonInteger(json.value("policy_map_capacity", Json(0)));
     const Json& state = json.at("state");
     if (all) manifest.state = StateFromJson(state);
     PoliciesFromJson(state, &manifest.state);

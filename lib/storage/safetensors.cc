@@ -81,13 +81,13 @@ absl::StatusOr<SafetensorsIndex::Entry> ParseEntry(const Json& entry, uint64_t d
   read.dtype = *dtype;
   for (const Json& extent : entry["shape"]) {
     if (!extent.is_number_unsigned()) return bad("has a shape that is not of whole numbers");
-    read.shape.push_back(extent.get<int64_t>());
+    read.shape.push_back(base::JsonInteger(extent));
   }
   for (const Json& offset : entry["data_offsets"]) {
     if (!offset.is_number_unsigned()) return bad("has data_offsets that are not whole numbers");
   }
-  read.begin = entry["data_offsets"][0].get<uint64_t>();
-  read.end = entry["data_offsets"][1].get<uint64_t>();
+  read.begin = static_cast<uint64_t>(base::JsonInteger(entry["data_offsets"][0]));
+  read.end = static_cast<uint64_t>(base::JsonInteger(entry["data_offsets"][1]));
   if (read.begin > read.end || read.end > data_bytes) return bad("lies outside the file");
   const std::optional<uint64_t> bytes = ArrayBytes(read.dtype, read.shape);
   if (!bytes || *bytes != read.end - read.begin) return bad("has a shape that does not fit its bytes");
