@@ -43,10 +43,10 @@ struct RelayOptions {
   FrameLimits frames;
   UnfinishedLimits unfinished;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
-  /// Newcomers that have greeted and that gRPC gets: each costs it a tenth of a millisecond and more, and memory until
-  /// it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted. Who comes all the same is
-  /// closed at its greeting, where more than a quarter of those who wait are from its host and no worker has come from
-  /// there.
+  /// Newcomers that have greeted and that gRPC gets: each costs it half a millisecond of processor time, and memory
+  /// until it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted. Who comes all the
+  /// same is closed at its greeting, where more than a quarter of those who wait are from its host and no worker has
+  /// come from there.
   base::Rate hand_overs = {256, 3000};
   /// Who has made no valid call in this time goes for the next one where gRPC has enough of those
   /// (AdmissionLimits::unserved); within it, the next one waits.

@@ -368,7 +368,8 @@ TEST_F(WorkerClientTest, AWorkerWithoutALearnerSaysSoOnceAndWhenItIsThere) {
   StartServer(&NewEndpoint(7));
   EXPECT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
   server_.reset();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto grant = client_->AwaitGrant(absl::Milliseconds(500));
+  EXPECT_TRUE(grant.ok() && !grant->has_value()) << "nobody is there to grant";
   StopClient();
   const std::string log = testing::internal::GetCapturedStdout();
   const std::string line = absl::StrCat("no learner, trying again learner=", address_, " reason=");

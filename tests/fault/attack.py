@@ -201,10 +201,8 @@ class Windowed(Flood):
                 if not got:
                     raise OSError
                 incoming += got
-            while len(incoming) >= 9 and len(incoming) >= 9 + int.from_bytes(incoming[:3], "big"):
-                size = int.from_bytes(incoming[:3], "big")
-                kind, flags, stream = incoming[3], incoming[4], int.from_bytes(incoming[5:9], "big")
-                body, incoming = incoming[9:9 + size], incoming[9 + size:]
+            frames, incoming = http2.split_frames(incoming)
+            for kind, flags, stream, body in frames:
                 if kind == WINDOW_UPDATE and stream in windows:
                     windows[stream] += struct.unpack(">I", body)[0]
                 elif kind == SETTINGS and not flags & ACK:
@@ -244,10 +242,8 @@ class Unfinished(Windowed):
                 if not got:
                     raise OSError
                 incoming += got
-            while len(incoming) >= 9 and len(incoming) >= 9 + int.from_bytes(incoming[:3], "big"):
-                size = int.from_bytes(incoming[:3], "big")
-                kind, flags, stream = incoming[3], incoming[4], int.from_bytes(incoming[5:9], "big")
-                body, incoming = incoming[9:9 + size], incoming[9 + size:]
+            frames, incoming = http2.split_frames(incoming)
+            for kind, flags, stream, body in frames:
                 if kind == WINDOW_UPDATE and stream == 0:
                     connection += struct.unpack(">I", body)[0]
                 elif kind == WINDOW_UPDATE and stream in windows:

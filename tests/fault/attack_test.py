@@ -330,7 +330,7 @@ def many_at_once(address, count):
                 except OSError:
                     data = b""
                 waiting[fd][1] = got = got + data
-                answered_now = any(kind == http2.DATA and size > 5 for kind, size in frames_of(got))
+                answered_now = any(kind == http2.DATA and len(body) > 5 for kind, _, _, body in http2.split_frames(got)[0])
                 answered += answered_now
                 closed += not data and not answered_now
                 over = answered_now or not data
@@ -341,17 +341,6 @@ def many_at_once(address, count):
     for peer, _, _ in waiting.values():
         peer.close()
     return [] if answered == count else [f"of {count} honest peers at once {answered} were answered, {closed} closed, {len(waiting)} left waiting"]
-
-
-def frames_of(data):
-    """(type, size) of the whole frames."""
-    at = 0
-    while len(data) - at >= 9:
-        size = int.from_bytes(data[at:at + 3], "big")
-        if len(data) - at - 9 < size:
-            return
-        yield data[at + 3], size
-        at += 9 + size
 
 
 def row(target, name, measured, faults):

@@ -14,6 +14,18 @@ def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
+def split_frames(data):
+    """[(type, flags, stream, payload)] of the whole frames, and the bytes behind them."""
+    frames, at = [], 0
+    while len(data) - at >= 9:
+        end = at + 9 + int.from_bytes(data[at:at + 3], "big")
+        if len(data) < end:
+            break
+        frames.append((data[at + 3], data[at + 4], int.from_bytes(data[at + 5:at + 9], "big") & 0x7fffffff, data[at + 9:end]))
+        at = end
+    return frames, data[at:]
+
+
 def hpack_int(value, prefix_bits):
     limit = (1 << prefix_bits) - 1
     if value < limit:
