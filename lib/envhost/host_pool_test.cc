@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -110,6 +111,24 @@ TEST(HostPoolTest, UsualStepsGoTheShortWayWhereItIsBuilt) {
       // The first step finds out that everybody has acted.
       EXPECT_EQ(player.buffers().observation(0, 0)[2], TROUPE_HAS_USUAL_STEP && step > 1 ? 0.0f : 1.0f) << step;
     }
+  }
+}
+
+// Both ways that a step's rewards can take: the first step goes the long one.
+TEST(HostPoolTest, RewardsCrossAsTheFloatsNearestToThem) {
+  auto pool = MakePool("fractions", Options(1));
+  ASSERT_TRUE(pool.ok());
+  Player player(**pool);
+  const std::vector<std::pair<float, float>> expected = {
+      {0.1f, -1e-7f}, {1.0f / 3, 123456.789f}, {-2.5e-3f, 0.7f}, {-2.5e-3f, 0.7f}};
+  for (int episode = 0; episode < 2; ++episode) {
+    ASSERT_TRUE(player.Reset().ok());
+    for (const auto& [a, b] : expected) {
+      ASSERT_TRUE(player.Step(1).ok());
+      EXPECT_EQ(player.buffers().reward(0, 0), a);
+      EXPECT_EQ(player.buffers().reward(0, 1), b);
+    }
+    EXPECT_TRUE(player.buffers().all_done(0));
   }
 }
 

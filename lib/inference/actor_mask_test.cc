@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lib/base/philox.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/testing/backends.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -33,10 +33,11 @@ policy::PolicySpec MixedSpec() {
   return spec;
 }
 
-class ActorMaskTest : public testing::TestWithParam<Backend> {
+class ActorMaskTest : public BackendTest {
  protected:
   void SetUp() override {
-    if (!FindKernels(GetParam()).ok()) GTEST_SKIP() << "this processor has no such instructions";
+    BackendTest::SetUp();
+    if (IsSkipped()) return;
     weights_->id = spec_.id;
     weights_->version = {1, 5};
     weights_->actor.resize(static_cast<size_t>(layout_.actor_size()));
@@ -126,12 +127,7 @@ TEST_P(ActorMaskTest, OneLeafWithoutAnAllowedCategoryIsAnError) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ActorMaskTest, testing::Values(Backend::kEigen, Backend::kAvx2, Backend::kAvx512),
-                         [](const auto& info) {
-                           return info.param == Backend::kEigen  ? "Eigen"
-                                  : info.param == Backend::kAvx2 ? "Avx2"
-                                                                 : "Avx512";
-                         });
+INSTANTIATE_TEST_SUITE_P(Backends, ActorMaskTest, kBackends, BackendCaseName);
 
 }  // namespace
 }  // namespace troupe::inference

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lib/base/philox.h"
+#include "lib/inference/testing/backends.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -131,19 +132,29 @@ std::vector<double> ForwardInDouble(const PolicySpec& spec, const policy::Weight
   return outputs;
 }
 
-/// Every back end that this machine has; Eigen always.
-class ActorTest : public testing::TestWithParam<Backend> {
- protected:
-  void SetUp() override {
-    if (!FindKernels(GetParam()).ok()) GTEST_SKIP() << "this processor has no such instructions";
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Backends, ActorTest, testing::Values(Backend::kEigen, Backend::kAvx2, Backend::kAvx512),
-                         [](const auto& info) {
-                           return info.param == Backend::kEigen  ? "Eigen"
-                                  : info.param == Backend::kAvx2 ? "Avx2"
-                                                                 : "Avx512";
-                         });
+class ActorTest : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, ActorTest, kBackends, BackendCaseName);
+
+TEST(FindKernelsTest, FindsWhatTheProcessorHasAndByDefaultTheWidest) {
+  const auto expect = [](Backend backend, const char* name) {
+    const absl::StatusOr<const KernelTable*> kernels = FindKernels(backend);
+    if (name == nullptr) {
+      EXPECT_EQ(kernels.status().code(), absl::StatusCode::kUnimplemented);
+    } else {
+      ASSERT_TRUE(kernels.ok()) << kernels.status();
+      EXPECT_STREQ((*kernels)->name, name);
+    }
+  };
+  const char* const avx2 = base::ProcessorHasAvx2() ? "avx2" : nullptr;
+  const char* const avx512 = base::ProcessorHasAvx512() ? "avx512" : nullptr;
+  expect(Backend::kEigen, "eigen");
+  expect(Backend::kAvx2, avx2);
+  expect(Backend::kAvx512, avx512);
+  const char* const widest = avx512 != nullptr ? avx512 : avx2 != nullptr ? avx2 : "eigen";
+  expect(Backend::kAuto, widest);
+  const PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {4}), *Space::Discrete(2));
+  EXPECT_EQ((*Actor::Create(spec, 1))->backend_name(), widest) << "what nobody chose";
+}
 
 TEST_P(ActorTest, ForwardEqualsTheDefinitionForEveryActivation) {
   for (int a = 1; a <= 7; ++a) {

@@ -134,6 +134,20 @@ TEST(PolicyMapTest, TheLeastRecentlyUsedOneMakesRoom) {
   EXPECT_EQ(stats.resident_bytes, 24);
 }
 
+TEST(PolicyMapTest, TheUsesOfAReaderThatIsGoneCount) {
+  Fixture f(3);
+  ASSERT_TRUE(f.Acquire({0, 1, 2}).ok());
+  {
+    PolicyMap<Number>::Reader passing(f.map.get());
+    ASSERT_TRUE(passing.Acquire(Slots({1}), Access::kRead).ok());
+    ASSERT_TRUE(passing.Acquire(Slots({0}), Access::kRead).ok());
+  }
+  ASSERT_TRUE(f.Acquire({5}).ok());
+  EXPECT_EQ(f.Resident(), (std::vector<int32_t>{0, 1, 5})) << "2 was used before the others";
+  ASSERT_TRUE(f.Acquire({6}).ok());
+  EXPECT_EQ(f.Resident(), (std::vector<int32_t>{0, 5, 6})) << "then 1";
+}
+
 TEST(PolicyMapTest, ChangedValuesComeBackAsTheyLeft) {
   Fixture f(1);
   {

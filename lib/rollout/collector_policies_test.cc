@@ -206,6 +206,41 @@ TEST_F(LiveChangesTest, EpisodesThatBeginFollowTheNewMappingOthersGoOn) {
   EXPECT_EQ(rig_.collector->stats().given_up, 0);
 }
 
+// Agent 1 comes when agent 0 has taken two steps; by then the mapping has changed.
+TEST(LateAgentTest, AnAgentThatComesLateIsMappedAsItsEpisodeBegan) {
+  const Script script = {
+      {.observe = {0}},
+      {.observe = {0}},
+      {.observe = {0, 1}},
+      {.observe = {0, 1}},
+      {.observe = {0, 1}, .terminate_all = true},
+  };
+  RolloutConfig config = ScriptedConfig({}, [script] { return MakeScriptedEnv({}, script); });
+  const auto all_to = [](const char* id) {
+    return std::vector<policy::MappingRule>{{"*", {{policy::PolicyId(id), 1.0}}}};
+  };
+  const policy::PolicyTablePtr first = *ManyPolicies(config, 2)->SetMapping(all_to("p0"));
+  const policy::PolicyTablePtr second = *first->SetMapping(all_to("p1"));
+  config.policies = first->Specs();
+  config.mapping = std::shared_ptr<const policy::PolicyMapping>(first, &first->mapping());
+  Rig rig(config);
+  FixedWeights weights(WeightsOf(config.policies));
+  sample::Grant grant = ScriptedGrant(1, 1);
+  grant.policies = first;
+  ASSERT_TRUE(rig.collector->RunGrant(grant, weights, rig.sink).ok());
+  grant = ScriptedGrant(1, 5);
+  grant.id = sample::GrantId(8);
+  grant.policies = second;
+  ASSERT_TRUE(rig.collector->RunGrant(grant, weights, rig.sink).ok());
+  EXPECT_EQ(rig.collector->stats().given_up, 0);
+  int late = 0;
+  for (const SeenRow& row : RowsOf(rig.sink.fragments)) {
+    EXPECT_EQ(row.policy, row.episode == 0 ? 0 : 1) << "episode " << row.episode << " step " << row.step;
+    late += static_cast<int>(row.episode == 0 && row.slot == 1);
+  }
+  EXPECT_EQ(late, 2) << "it acted at steps 2 and 3";
+}
+
 TEST_F(LiveChangesTest, AnEpisodeWhosePolicyIsGoneBeginsAnew) {
   ASSERT_TRUE(Run(nullptr, 2).ok());
   policy::PolicyTablePtr changed =

@@ -1,8 +1,10 @@
 #include "lib/rollout/collector.h"
 
 #include <cmath>
+#include <map>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/bounded_queue.h"
@@ -52,6 +54,32 @@ TEST(CollectorTest, WholeEpisodesWithTruncationAndACut) {
   EXPECT_THAT(batch.finished[0].returns, ElementsAre(7.0f, -7.0f));
   EXPECT_THAT(batch.finished[0].policies, ElementsAre(0, 0));
   EXPECT_EQ(batch.policies[0].version.n, 5);
+}
+
+// What is summed over an episode is summed over that episode alone: on its lane others came before it.
+TEST(CollectorTest, EveryEpisodeOfALaneBeginsAtNothing) {
+  const ScriptedOptions options = {.agents = 2, .info_columns = 2};
+  const Script script = {
+      {.observe = {0, 1}, .infos = {{0, 1.0}}},
+      {.observe = {0, 1}, .rewards = {{0, 0.5f}, {1, -1.0f}}, .infos = {{0, 3.0}, {1, 5.0}}},
+      {.observe = {0, 1}, .rewards = {{0, 2.0f}, {1, -2.25f}}, .terminate_all = true},
+  };
+  Rig rig(ScriptedConfig(options, Scripted(options, script)));
+  // Three whole episodes of two steps on two lanes, the second in two grants.
+  for (const int32_t steps : {3, 3}) ASSERT_TRUE(rig.Run(ScriptedGrant(2, steps)).ok());
+  std::map<std::pair<uint32_t, uint32_t>, int> seen;
+  for (const auto& fragment : rig.sink.fragments) {
+    for (const sample::FinishedEpisode& episode : fragment->finished) {
+      SCOPED_TRACE(absl::StrCat("env ", episode.env_id, " episode ", episode.episode));
+      ++seen[{episode.env_id, episode.episode}];
+      EXPECT_EQ(episode.length, 2);
+      EXPECT_THAT(episode.returns, ElementsAre(2.5f, -3.25f));
+      ASSERT_EQ(episode.infos.size(), 2u);
+      EXPECT_FLOAT_EQ(episode.infos[0], 3.0f) << "the mean of 1, 3 and 5";
+      EXPECT_TRUE(std::isnan(episode.infos[1])) << "nobody said anything";
+    }
+  }
+  EXPECT_EQ(seen.size(), 6u);
 }
 
 TEST(CollectorTest, AnEpisodeGoesOnInTheNextGrant) {

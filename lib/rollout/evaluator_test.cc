@@ -1,6 +1,10 @@
 #include "lib/rollout/evaluator.h"
 
 #include <cmath>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "lib/env/testing/elsewhere_env.h"
 #include "lib/rollout/testing/scripted_env.h"
@@ -57,6 +61,42 @@ TEST(EvaluatorTest, SharesJoinedAreTheWhole) {
   const auto rest = Each(Evaluate(RandomConfig(), 3, {.episodes = 7, .first_episode = 13}));
   joined.insert(joined.end(), rest.begin(), rest.end());
   EXPECT_EQ(whole, joined);
+}
+
+// What a policy is judged by are not the episodes that it was trained on, though a user gives both the same seed.
+TEST(EvaluatorTest, ItsEpisodesAreNotThoseOfTheTraining) {
+  using Seeds = std::set<std::tuple<uint64_t, uint32_t, uint32_t>>;
+  class Listening final : public env::MultiAgentEnv {
+   public:
+    Listening(std::unique_ptr<env::MultiAgentEnv> inner, Seeds* seeds) : inner_(std::move(inner)), seeds_(seeds) {}
+    const env::EnvSpec& spec() const override { return inner_->spec(); }
+    absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override {
+      seeds_->emplace(seed.seed, seed.env_id, seed.episode);
+      return inner_->Reset(seed, out);
+    }
+    absl::Status Step(env::ActionRows actions, env::StepWriter& out) override { return inner_->Step(actions, out); }
+
+   private:
+    const std::unique_ptr<env::MultiAgentEnv> inner_;
+    Seeds* const seeds_;
+  };
+  const Script one_step = {{.observe = {0, 1}}, {.observe = {0, 1}, .terminate_all = true}};
+  const auto config_for = [&](Seeds* seeds) {
+    return ScriptedConfig(
+        {}, [one_step, seeds] { return std::make_unique<Listening>(MakeScriptedEnv({}, one_step), seeds); });
+  };
+  Seeds trained, evaluated, of_another_seed;
+  Rig rig(config_for(&trained));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(20, 3)).ok());
+  EXPECT_EQ(trained.size(), 60u);
+  const uint64_t seed = rig.config.options.seed;
+  Evaluate(config_for(&evaluated), 4, {.episodes = 20, .seed = seed});
+  Evaluate(config_for(&of_another_seed), 4, {.episodes = 20, .seed = seed + 1});
+  EXPECT_EQ(evaluated.size(), 20u);
+  Seeds all = trained;
+  all.insert(evaluated.begin(), evaluated.end());
+  all.insert(of_another_seed.begin(), of_another_seed.end());
+  EXPECT_EQ(all.size(), 100u) << "no episode twice";
 }
 
 TEST(EvaluatorTest, RunsAgainWithTheSameResult) {

@@ -1,6 +1,9 @@
 #include "lib/rpc/buffer_pool.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -30,12 +33,22 @@ TEST(BufferPoolTest, KeepsNoMoreThanItsLimit) {
 
 TEST(BufferPoolTest, ALeaseOutlivesItsPool) {
   std::shared_ptr<tensor::Buffer> lease;
+  std::weak_ptr<tensor::Buffer> watched;
   {
     BufferPool pool(1 << 20);
     lease = pool.Lease(64);
+    watched = lease;
+    std::fill_n(lease->data(), 64, std::byte{1});
   }
-  lease->data()[0] = std::byte{1};
+  // Other pools and their leases take nothing that is still lent.
+  BufferPool other(1 << 20);
+  const std::shared_ptr<tensor::Buffer> of_other = other.Lease(64);
+  std::fill_n(of_other->data(), 64, std::byte{2});
+  EXPECT_NE(of_other->data(), lease->data());
+  EXPECT_TRUE(std::all_of(lease->data(), lease->data() + 64, [](std::byte b) { return b == std::byte{1}; }));
   lease.reset();
+  EXPECT_TRUE(watched.expired()) << "nobody keeps it";
+  EXPECT_EQ(other.idle_bytes(), 0u) << "it is no other pool's";
 }
 
 }  // namespace

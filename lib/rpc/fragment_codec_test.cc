@@ -338,19 +338,35 @@ TEST(FragmentCodecTest, NoBitFlipCrashesAndNoneInThePayloadPasses) {
   }
 }
 
+// Refused by the decoder, refused by the rules of a batch, or a fragment like any other: one that can be sent on.
 TEST(FragmentCodecTest, RandomGarbageInTheHeaderIsRefusedOrSafe) {
   const sample::BatchSchema schema = sample::RandomSchema(1);
   const Receiver receiver(schema);
   const std::string bytes = Bytes(EncodeFragment(1, sample::RandomBatch(schema, 1))->message);
   const size_t header_bytes = bytes.size() - EncodeFragment(1, sample::RandomBatch(schema, 1))->payload_bytes;
   base::PhiloxSequence random(base::PhiloxKey::Make(11, base::RandomStream::kTest), {0, 0, 0, 0});
+  int refused = 0, broken = 0, whole = 0;
   for (int trial = 0; trial < 5000; ++trial) {
     std::string spoiled = bytes;
     const int edits = 1 + static_cast<int>(random() % 8);
     for (int i = 0; i < edits; ++i) spoiled[random() % header_bytes] = static_cast<char>(random());
     const auto decoded = receiver.Receive(spoiled);
-    if (decoded.ok()) sample::ValidateBatch(**decoded, schema, {}).IgnoreError();
+    if (!decoded.ok()) {
+      ++refused;
+      EXPECT_TRUE(absl::IsInvalidArgument(decoded.status()) || absl::IsDataLoss(decoded.status())) << decoded.status();
+    } else if (const absl::Status status = sample::ValidateBatch(**decoded, schema, {}); !status.ok()) {
+      ++broken;
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    } else {
+      ++whole;
+      const auto again = receiver.Receive(Bytes(EncodeFragment(1, *decoded)->message));
+      ASSERT_TRUE(again.ok()) << again.status();
+      ExpectSame(**decoded, **again);
+    }
   }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(broken, 10);
+  EXPECT_GT(whole, 100);
 }
 
 }  // namespace

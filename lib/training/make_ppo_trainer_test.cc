@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
 #include "lib/training/testing/random_batch.h"
 #include "lib/training/testing/small_update.h"
@@ -28,6 +29,23 @@ TEST(MakePpoTrainerTest, TrainsOnTheCpu) {
     EXPECT_EQ(reports->at(0).minibatch_steps, 12);
     EXPECT_TRUE((*(*trainer)->Snapshot(kSlot))->Validate(policy::SmallSpecForTesting()).ok());
   }
+}
+
+// What nobody chose is the fused kernels wherever the processor can: LibTorch trains as well, several times slower.
+TEST(MakePpoTrainerTest, TakesTheFusedKernelsWhereTheProcessorHasTheirUnit) {
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
+  const auto parameters_after = [&](CpuBackend backend) {
+    const auto trainer = *MakePpoTrainer({policy::SmallSpecForTesting()}, {SmallUpdateOptions()}, kCpu, 1, backend);
+    EXPECT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(0)).ok());
+    return trainer->ExportState(kSlot)->parameters;
+  };
+  const std::vector<float> chosen = parameters_after(CpuBackend::kAuto);
+  if (!base::ProcessorHasAvx2()) {
+    EXPECT_EQ(chosen, parameters_after(CpuBackend::kLibTorch));
+    return;
+  }
+  EXPECT_EQ(chosen, parameters_after(CpuBackend::kFused));
+  EXPECT_NE(chosen, parameters_after(CpuBackend::kLibTorch));
 }
 
 TEST(MakePpoTrainerTest, SameBitsWithLibTorchAndAfterAResume) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/testing/processor.h"
 #include "lib/policy/policy_state_codec.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/fake_blob_store.h"
@@ -55,8 +56,7 @@ learner::UpdateContext Context(int64_t iteration) {
 class PpoTrainerEvictionTest : public testing::Test {
  protected:
   void SetUp() override {
-    const absl::Status status = MakeFusedBackend(Specs()[0], std::make_shared<ThreadTeam>(1)).status();
-    if (absl::IsUnimplemented(status)) GTEST_SKIP() << status;
+    if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   }
 
   std::unique_ptr<PpoTrainer> Make(const PolicyStoreOptions& store, bool has_fallback = false) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/philox.h"
+#include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/training/fused_backend.h"
@@ -81,8 +82,7 @@ void ExpectNear(absl::Span<const float> a, absl::Span<const float> b, const char
 class StackedTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    const absl::Status status = MakeFusedBackend(Spec(0), std::make_shared<ThreadTeam>(1)).status();
-    if (absl::IsUnimplemented(status)) GTEST_SKIP() << status;
+    if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   }
 };
 

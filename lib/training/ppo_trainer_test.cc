@@ -1,5 +1,6 @@
 #include "lib/training/ppo_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -7,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/training/fused_backend.h"
@@ -46,11 +49,28 @@ std::map<std::string, double> Metrics(const learner::PolicyUpdateReport& report)
   return {report.metrics.begin(), report.metrics.end()};
 }
 
+/// The actor by its definition.
+std::vector<double> Logits(const policy::PolicySpec& spec, const std::vector<float>& parameters, const float* obs) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  std::vector<double> x(obs, obs + spec.observation_size());
+  for (size_t l = 0; l <= spec.model.actor_hidden_sizes.size(); ++l) {
+    const policy::ParameterEntry& weight = *layout.Find(absl::StrCat("actor.", l, ".weight"));
+    std::vector<double> y;
+    for (int64_t out = 0; out < weight.shape[0]; ++out) {
+      double sum = parameters[static_cast<size_t>(layout.Find(absl::StrCat("actor.", l, ".bias"))->offset + out)];
+      for (size_t in = 0; in < x.size(); ++in)
+        sum += x[in] * parameters[static_cast<size_t>(weight.offset + out * weight.shape[1]) + in];
+      y.push_back(l < spec.model.actor_hidden_sizes.size() ? std::tanh(sum) : sum);
+    }
+    x = y;
+  }
+  return x;
+}
+
 class PpoTrainerTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    const absl::Status status = MakeFusedBackend(Spec(), std::make_shared<ThreadTeam>(1)).status();
-    if (absl::IsUnimplemented(status)) GTEST_SKIP() << status;
+    if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   }
 
   static std::unique_ptr<PpoTrainer> Make(std::vector<policy::PolicySpec> specs, const PpoOptions& options,
@@ -431,6 +451,48 @@ TEST_P(PpoTrainerTest, RefusesABatchThatDoesNotFit) {
   EXPECT_EQ(trainer->Update(unknown.batch, Context(0)).status().code(), absl::StatusCode::kNotFound);
 }
 
+// All that was ever seen counts, not only the last batch.
+TEST_P(PpoTrainerTest, ObservationMomentsAreThoseOfAllBatches) {
+  policy::PolicySpec spec = Spec();
+  spec.normalize_observations = true;
+  const auto trainer = Make({spec}, Options());
+  double count = 0;
+  std::vector<double> sum(3), squares(3);
+  for (int64_t iteration = 0; iteration < 3; ++iteration) {
+    RandomBatch batch(spec, kSegments, static_cast<uint64_t>(iteration) + 1);
+    for (size_t i = 0; i < batch.obs.size(); ++i) {
+      batch.obs[i] += 5 * static_cast<float>(iteration);
+      sum[i % 3] += batch.obs[i];
+      squares[i % 3] += double{batch.obs[i]} * batch.obs[i];
+    }
+    count += 55;
+    Update(trainer.get(), batch.batch, Context(iteration));
+    const policy::RunningMoments moments = trainer->ExportState(kSlot)->observation_moments;
+    EXPECT_EQ(moments.count, count);
+    for (size_t c = 0; c < 3; ++c) {
+      const double mean = sum[c] / count;
+      EXPECT_NEAR(moments.mean[c], mean, 1e-9);
+      EXPECT_NEAR(moments.variance[c], squares[c] / count - mean * mean, 1e-9);
+    }
+  }
+}
+
+// Returns of old policies fade: they count for at most 50 batches of this size. Observations for 1e8.
+TEST_P(PpoTrainerTest, MomentsForget) {
+  policy::PolicySpec spec = Spec();
+  spec.normalize_observations = true;
+  RandomBatch batch(spec, kSegments, 1);
+  const auto trainer = Make({spec}, Options());
+  policy::PolicyState state = *trainer->ExportState(kSlot);
+  state.value_moments = {1e6, {1000.0}, {1.0}};
+  state.observation_moments = {1e9, {0.0, 0.0, 0.0}, {1.0, 1.0, 1.0}};
+  ASSERT_TRUE(trainer->ImportState(state, kSlot).ok());
+  Update(trainer.get(), batch.batch, Context(0));
+  const policy::PolicyState after = *trainer->ExportState(kSlot);
+  EXPECT_EQ(after.value_moments.count, 50 * 55 + 55);
+  EXPECT_EQ(after.observation_moments.count, 1e8 + 55);
+}
+
 // Four bandit arms, of which one pays: what a wrong sign anywhere in the losses would not survive.
 TEST_P(PpoTrainerTest, LearnsWhichArmPays) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
@@ -454,6 +516,12 @@ TEST_P(PpoTrainerTest, LearnsWhichArmPays) {
   EXPECT_LT(entropy, 1.375);
   const policy::PolicyState state = *trainer->ExportState(kSlot);
   EXPECT_NEAR(state.value_moments.mean[0], 0.25, 0.05);
+  // The arm that pays is the likeliest one, whatever is observed.
+  const RandomBatch seen(spec, pulls, 77);
+  for (size_t row = 0; row < pulls.size(); ++row) {
+    const std::vector<double> logits = Logits(spec, state.parameters, &seen.obs[row * 3]);
+    EXPECT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), 2) << "row " << row;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, PpoTrainerTest, testing::Values(1, 2, 4));
@@ -490,13 +558,33 @@ TEST(PpoOptionsTest, SaysWhosePolicysAreWrong) {
             "got options for 1 policies; expected 2");
 }
 
+TEST(FusedBackendTest, IsMadeForTheWidestUnitOfTheProcessor) {
+  const auto team = std::make_shared<ThreadTeam>(1);
+  const auto expect = [&](VectorUnit unit, bool has, const char* name, const char* reason) {
+    const auto backend = MakeFusedBackend(Spec(), team, unit);
+    if (has) {
+      ASSERT_TRUE(backend.ok()) << backend.status();
+      EXPECT_EQ((*backend)->name(), name);
+    } else {
+      EXPECT_EQ(backend.status(), absl::UnimplementedError(reason));
+    }
+  };
+  expect(VectorUnit::kAvx2, base::ProcessorHasAvx2(), "fused/avx2", base::kNoAvx2);
+  expect(VectorUnit::kAvx512, base::ProcessorHasAvx512(), "fused/avx512", base::kNoAvx512);
+  expect(VectorUnit::kBest, base::ProcessorHasAvx2(), base::ProcessorHasAvx512() ? "fused/avx512" : "fused/avx2",
+         base::kNoAvx2);
+}
+
 TEST(FusedBackendTest, SaysWhatItCannotServe) {
+  if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   policy::PolicySpec spec = Spec();
   spec.model.activation = policy::Activation::kGelu;
-  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
+            absl::UnimplementedError("fused kernels have no activation \"gelu\""));
   spec = Spec();
   spec.model.critic_hidden_sizes = {2048};
-  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
+            absl::UnimplementedError("fused kernels serve layers up to 1024 units; got 2048"));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ import os
 import sys
 
 
-def check_lines(lines, env_steps):
-    """Faults of the lines of progress.jsonl; docs/metrics.md has the identities."""
+def check_lines(lines, env_steps, batch):
+    """Faults of the lines of progress.jsonl of a run of `batch` env steps an update; docs/metrics.md has the identities."""
     faults = []
     if not lines:
         return ["progress.jsonl is empty"]
@@ -23,6 +23,9 @@ def check_lines(lines, env_steps):
             faults.append(f"line {number}: received != accepted + duplicate + stale + invalid: {rows}")
         if rows["trained"] != line["agent_steps"]:
             faults.append(f"line {number}: {rows['trained']} rows trained, but {line['agent_steps']} agent steps")
+        # The identities above hold whatever is lost: a counter gives what another takes.
+        if line["env_steps"] != line["updates"] * batch:
+            faults.append(f"line {number}: {line['env_steps']} env steps after {line['updates']} updates of {batch}")
         for key, before in previous.items():
             if line[key] < before or (key == "env_steps" and line[key] == before):
                 faults.append(f"line {number}: {key} goes from {before} to {line[key]}")
@@ -36,13 +39,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")
     parser.add_argument("--env-steps", type=int, required=True, help="stop.env_steps")
+    parser.add_argument("--batch", type=int, required=True, help="algorithm.train_batch_size")
     parser.add_argument("--bar", type=float, required=True, help="smallest mean return_sum of the final evaluation")
     arguments = parser.parse_args()
     with open(os.path.join(arguments.run, "progress.jsonl"), encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     with open(os.path.join(arguments.run, "summary.json"), encoding="utf-8") as file:
         summary = json.load(file)
-    faults = check_lines(lines, arguments.env_steps)
+    faults = check_lines(lines, arguments.env_steps, arguments.batch)
     evaluation = (summary["evaluation"] or {}).get("return_sum", {}).get("mean")
     if evaluation is None:
         faults.append(f"summary.json has no evaluation: {summary}")

@@ -209,7 +209,8 @@ done
 row "learner and $workers workers left with" "0"
 fetch progress.jsonl
 fetch summary.json
-python3 "$root/tests/e2e/check_run.py" "$work" --env-steps "$env_steps" --bar "$bar" > "$work/checks" || {
+batch=$(sed -n 's/^ *train_batch_size: *\([0-9]*\).*/\1/p' "$config" | head -n 1)
+python3 "$root/tests/e2e/check_run.py" "$work" --env-steps "$env_steps" --batch "${batch:?$config has no train_batch_size}" --bar "$bar" > "$work/checks" || {
   cat "$work/checks" >&2
   die "the run's results are not what they have to be (above)"
 }

@@ -43,8 +43,9 @@ static int32_t reset(TroupeEnv* env, const TroupeEpisodeSeed* seed, const Troupe
 }
 static int32_t step(TroupeEnv* env, const TroupeActionWord* const* actions, const TroupeStepWriter* out, TroupeEnvError* error) {
   (void)error;
-  out->add_reward(out->context, 0, (float)actions[0][0].i32);
-  observe(out, ++env->step);
+  (void)actions;
+  out->add_reward(out->context, 0, 0.25f * (float)++env->step);
+  observe(out, env->step);
   if (env->step == 3) out->terminate_all(out->context);
   return TROUPE_ENV_OK;
 }
@@ -85,6 +86,9 @@ class CustomEnvTest(harness.TroupeTestCase):
         self.assertLess(random_play, -1.0)
         self.assertGreater(learned, 1.0)
         self.assertGreater(curve[-1], curve[0])
+        # Two agents that meet at once get 1 each, who never meet 50 times -0.1.
+        self.assertLessEqual(max(curve), 2.0)
+        self.assertGreaterEqual(min(curve), -10.0)
         # The copy of the configuration says where the library is, so that the run goes on from any folder.
         with open(self.path("runs", "rendezvous", "config.yaml")) as file:
             self.assertIn(os.path.realpath(self.path("build", "custom_env", "librendezvous.so")), file.read())
@@ -106,9 +110,33 @@ class CustomEnvTest(harness.TroupeTestCase):
         done = self.troupe("envs", "check", "python:math", "--plugin", "text.so", ok=False)
         self.assertIn("the environment python:math is in Python; expected one of the two", done.stderr)
 
-    def test_an_environment_in_c(self):
+    def build_in_c(self):
         source = self.write("solo.c", C_PLUGIN)
         self.run_there("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fPIC", "-shared", "-I", self.source, source, "-o", "libsolo.so")
+
+    def test_its_returns_are_exact(self):
+        """Three steps of 0.25, 0.5 and 0.75, whoever plays: 1.5 in every line, in the end and in the evaluation."""
+        self.build_in_c()
+        config = self.write("run.yaml", """
+env: {plugin: libsolo.so, name: c/solo}
+algorithm: {name: ippo, train_batch_size: 70, minibatch_size: 70, num_epochs: 1}
+num_workers: 1
+num_envs_per_worker: 2
+stop: {env_steps: 700}
+experiment: {write_interval: 70}
+evaluation: {episodes: 7}
+""")
+        self.troupe("train", config, "--name", "run")
+        lines = self.progress("run")
+        self.assertEqual([line["env_steps"] for line in lines], list(range(70, 701, 70)))
+        self.assertEqual({(line["return_sum"], line["return_mean"], line["episode_length"]) for line in lines}, {(1.5, 1.5, 3.0)})
+        summary = self.summary("run")
+        self.assertEqual((summary["return_sum"], summary["episodes"]), (1.5, 2 * (350 // 3)))
+        self.assertEqual(summary["evaluation"]["return_sum"], {"mean": 1.5, "std": 0.0})
+        self.assert_adds_up(summary, 70)
+
+    def test_an_environment_in_c(self):
+        self.build_in_c()
         report = json.loads(self.troupe("envs", "check", "c/solo", "--plugin", "libsolo.so", "--json").stdout)
         self.assertTrue(report["ok"], report)
         self.assertEqual(report["env_steps"], 3 * report["episodes"])

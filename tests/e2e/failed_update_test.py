@@ -51,7 +51,7 @@ class FailedUpdateTest(harness.RunningTestCase):
         self.troupe("train", "--resume", "run", "--set", f"stop.env_steps={saved + 5000}")
         summary = self.summary("run")
         self.assertEqual(summary["env_steps"], saved + 5000)
-        self.assert_rows_add_up(summary["rows"])
+        self.assert_adds_up(summary, 1000)
 
 
 if __name__ == "__main__":

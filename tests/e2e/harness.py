@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,9 +72,22 @@ class TroupeTestCase(unittest.TestCase):
         with open(self.path("runs", run, "summary.json")) as file:
             return json.load(file)
 
-    def assert_rows_add_up(self, rows):
+    def assert_adds_up(self, counts, batch=None):
+        """Of a summary or a status. The counters of rows are moved in pairs, so that their sums hold whatever is lost: what would tell is that
+        each update had its `batch` env steps (None: batches of other sizes, or agents that are masked), its rows were counted once as agent
+        steps, and the queue is empty where the run has reached what it was to train: sampling ends with the last batch then. Where it ends
+        otherwise, what arrives after the last update stays: a batch at most."""
+        rows = counts["rows"]
         self.assertEqual(rows["received"], rows["accepted"] + rows["duplicate"] + rows["stale"] + rows["invalid"], rows)
         self.assertEqual(rows["accepted"], rows["trained"] + rows["queued"] + rows["dropped"] + rows["rolled_back"], rows)
+        self.assertGreater(counts["updates"], 0, counts)
+        if batch is not None:
+            self.assertEqual(counts["env_steps"], counts["updates"] * batch, counts)
+            self.assertEqual(rows["trained"], counts["agent_steps"], counts)
+        if re.match(r"stop\.(env_steps|agent_steps|updates) reached", counts.get("reason", "")):
+            self.assertEqual(rows["queued"], 0, counts)
+        elif "reason" in counts and batch is not None:
+            self.assertLessEqual(rows["queued"] * counts["updates"], rows["trained"], counts)
 
 
 def processes():

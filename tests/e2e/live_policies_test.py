@@ -74,7 +74,7 @@ class LivePoliciesTest(harness.RunningTestCase):
                 os.kill(victims[0], signal.SIGKILL)
                 self.await_true(lambda: victims[0] not in self.workers(process) and len(self.workers(process)) == 2, "a successor")
                 self.await_env_steps(self.env_steps() + 2000, process)
-                self.assert_rows_add_up(self.status("run")["rows"])
+                self.assert_adds_up(self.status("run"), 200)
                 settled = settled or self.resident_bytes(learner)
         self.assertGreaterEqual(self.revision, ROUNDS * CHANGES_A_ROUND)
         self.assertLess(self.resident_bytes(learner) - settled, 16 << 20, "the learner's memory grows with the changes")
@@ -84,8 +84,8 @@ class LivePoliciesTest(harness.RunningTestCase):
 
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
-        self.assertEqual(check_run.check_lines(self.progress("run"), 0), [])
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assertEqual(check_run.check_lines(self.progress("run"), 0, 200), [])
+        self.assert_adds_up(self.summary("run"), 200)
 
     def test_a_restarted_run_has_the_policies_it_had(self):
         self.revision = 0
@@ -146,7 +146,7 @@ class LivePoliciesTest(harness.RunningTestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
         self.refused("policy", "ls", "run", saying=["nobody trains", "--resume"])
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_adds_up(self.summary("run"), 200)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class PolicyClassesTest(harness.TroupeTestCase):
         self.assertNotEqual(self.weights("mixed", 1000, "main"), self.weights("mixed", 4000, "main"))
         summary = self.summary("mixed")
         self.assertEqual(summary["env_steps"], 4000)
-        self.assert_rows_add_up(summary["rows"])
+        self.assert_adds_up(summary, 500)
         self.troupe("checkpoint", "verify", "runs/mixed")
         result = json.loads(self.troupe("evaluate", "runs/mixed", "--episodes", "50", "--json").stdout.splitlines()[-1])
         self.assertEqual(result["episodes"], 50)

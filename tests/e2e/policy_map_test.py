@@ -68,7 +68,7 @@ evaluation: {{episodes: 2}}
             self.assertGreater(counters["Evictions"], UPDATES)
             self.assertEqual(counters["Host bytes"] == 0, name == "disk", counters)
             self.assertEqual(counters["On disk"] > 0, name in ("disk", "both"), counters)
-            self.assert_rows_add_up(self.summary(name)["rows"])
+            self.assert_adds_up(self.summary(name))
             self.assertFalse(os.path.exists(self.path("runs", name, "policy_map")), "the cache is gone with the run")
         self.assertEqual(os.listdir(cache), [], "a folder that runs share stays, and what the run made in it does not")
 

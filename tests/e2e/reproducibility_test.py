@@ -77,7 +77,7 @@ evaluation: {episodes: 6}
         for name, workers in (("one", 1), ("again", 1), ("two", 2), ("none", 0)):
             self.troupe("train", config, "--workers", str(workers), "--name", name)
             summary = self.summary(name)
-            self.assert_rows_add_up(summary["rows"])
+            self.assert_adds_up(summary)
             self.assertEqual(summary["updates"], 6)
             self.assertGreaterEqual(summary["agent_steps"], 6 * 120)
             self.assertLess(summary["agent_steps"], 6 * (120 + 4 * 3))
@@ -138,7 +138,7 @@ evaluation: {episodes: 1}
         self.train("run", workers=2)
         self.assertFalse(os.path.exists(self.path("runs", "run", "address")), "the learner has ended")
         summary = self.summary("run")
-        self.assert_rows_add_up(summary["rows"])
+        self.assert_adds_up(summary, 800)
         self.assertEqual(summary["rows"]["trained"], 3 * STEPS)
         self.assertEqual(summary["env_steps"], STEPS)
         last = self.progress("run")[-1]

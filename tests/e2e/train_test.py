@@ -37,11 +37,11 @@ class TrainTest(harness.RunningTestCase):
         self.assertEqual(status["run_name"], "run")
         self.assertGreaterEqual(status["env_steps"], 4000)
         self.assertEqual(len(status["policies"]), 1)
-        self.assert_rows_add_up(status["rows"])
+        self.assert_adds_up(status, 400)
         self.assertIn("env steps", self.troupe("status", "runs/run").stdout)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_adds_up(self.summary("run"), 400)
         stopped = self.status("run")
         self.assertFalse(stopped["running"])
         self.assertEqual(stopped["env_steps"], self.summary("run")["env_steps"])
@@ -62,7 +62,7 @@ class TrainTest(harness.RunningTestCase):
         done = self.troupe("train", "--resume", "run", "--workers", "1", "--set", f"stop.env_steps={ended_at + 2000}", "--json")
         summary = json.loads(done.stdout.splitlines()[-1])
         self.assertEqual(summary["env_steps"], ended_at + 2000)
-        self.assert_rows_add_up(summary["rows"])
+        self.assert_adds_up(summary, 400)
 
     def test_a_killed_learner_ends_the_run_and_resume_goes_on(self):
         process = self.start_run()
@@ -76,7 +76,7 @@ class TrainTest(harness.RunningTestCase):
         self.assert_all_gone(workers)
         self.assertFalse(self.status("run")["running"])
         self.troupe("train", "--resume", "runs/run", "--set", "stop.updates=3")
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_adds_up(self.summary("run"), 400)
 
     def test_a_killed_parent_leaves_no_orphan(self):
         process = self.start_run()

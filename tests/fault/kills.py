@@ -119,7 +119,7 @@ class Run:
     def check_lines(self):
         with open(os.path.join(self.run, "progress.jsonl"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-        self.faults += check_lines(lines, 0)
+        self.faults += check_lines(lines, 0, TRAIN_BATCH_SIZE)
         return len(lines)
 
     def newest_is_whole(self):

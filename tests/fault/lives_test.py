@@ -63,7 +63,7 @@ class LivesTest(harness.RunningTestCase):
         self.assertEqual(self.log_text().count("was killed by signal 9"), 16, self.log_text())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=60), 0, self.log_text())
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_adds_up(self.summary("run"), 400)
         self.assert_nothing_left()
 
     def test_all_workers_killed_every_few_seconds(self):
@@ -84,7 +84,7 @@ class LivesTest(harness.RunningTestCase):
         self.await_env_steps(at + 20000, process)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=60), 0, self.log_text())
-        self.assert_rows_add_up(self.summary("run")["rows"])
+        self.assert_adds_up(self.summary("run"), 4000)
         self.assert_nothing_left()
         print(f"{kills} kills in {seconds:.0f} s, {at} env steps", file=sys.stderr)
 

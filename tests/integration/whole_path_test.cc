@@ -1,10 +1,13 @@
 // Environments, collector, streams and learner together: rollout workers in threads, everything else as in a run.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
@@ -13,6 +16,7 @@
 #include "lib/rpc/worker_client.h"
 #include "services/common/rollout_setup.h"
 #include "tests/integration/learner_fixture.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::integration {
@@ -85,6 +89,11 @@ class WholePathTest : public testing::Test {
     ServedLearner learner(
         std::move(config),
         SocketFor(absl::StrCat(testing::UnitTest::GetInstance()->current_test_info()->name(), num_workers)));
+    lags_.clear();
+    learner.trainer().OnUpdate([&](const learner::UpdateContext& context) {
+      if (context.iteration > 0) lags_.push_back(learner.learner().Status().progress.policy_lag);
+      if (during_update_ != nullptr) during_update_(learner.learner());
+    });
     TROUPE_CHECK(learner.learner().Start().ok());
     std::vector<std::unique_ptr<WorkerThread>> workers;
     for (int i = 0; i < num_workers; ++i) {
@@ -92,6 +101,7 @@ class WholePathTest : public testing::Test {
           std::make_unique<WorkerThread>(run, registry_, learner.address(), static_cast<uint64_t>(i) + 1));
     }
     EXPECT_TRUE(learner.StepTo(updates));
+    lags_.push_back(learner.learner().Status().progress.policy_lag);
     const std::vector<float> parameters = learner.trainer().ExportState(policy::PolicySlot(0))->parameters;
 
     // As people see it from outside.
@@ -120,17 +130,23 @@ class WholePathTest : public testing::Test {
     const learner::LearnerStatus status = learner.learner().Status();
     EXPECT_EQ(status.fragments.accepted, accepted);
     EXPECT_TRUE(learner::CheckConservation(status.progress.rows).ok());
+    EXPECT_EQ(status.progress.rows.trained, status.progress.agent_steps);
     EXPECT_EQ(status.progress.rows.dropped, 0);
     EXPECT_GT(status.progress.episodes, 0);
     return parameters;
   }
 
   env::EnvRegistry registry_;
+  std::function<void(learner::Learner&)> during_update_;  ///< called while the trainer is at work
+  std::vector<double> lags_;                              ///< of each update of the last Train: the mean over its rows
 };
 
 TEST_F(WholePathTest, TrainsStrictlyOnPolicyAndTheNumberOfWorkersChangesNothing) {
   const config::ResolvedRun run = Resolve({});
+  // While an update goes on there are the samples that it trains on, three agents' of 400 steps, and no others.
+  during_update_ = [](learner::Learner& learner) { EXPECT_EQ(learner.Status().progress.rows.queued, 3 * 400); };
   const std::vector<float> one = Train(run, 1, 6);
+  EXPECT_THAT(lags_, testing::AllOf(testing::SizeIs(6), testing::Each(0.0)));
   const std::vector<float> two = Train(run, 2, 6);
   // Same environments, episodes and draws, in the same order: the batches are equal to the last bit.
   EXPECT_EQ(one, two);
@@ -138,7 +154,20 @@ TEST_F(WholePathTest, TrainsStrictlyOnPolicyAndTheNumberOfWorkersChangesNothing)
   EXPECT_NE(one, other);
 }
 
-TEST_F(WholePathTest, SamplingOverlapsTheUpdateAtLagOne) { Train(Resolve({"algorithm.max_policy_lag=1"}), 2, 6); }
+TEST_F(WholePathTest, SamplingOverlapsTheUpdateAtLagOne) {
+  // Each update ends only when all samples of the next one are there beside its own: they are made meanwhile, or never.
+  int overlapped = 0;
+  during_update_ = [&](learner::Learner& learner) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (learner.Status().progress.rows.queued < 2 * 3 * 400 && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    overlapped += static_cast<int>(learner.Status().progress.rows.queued == 2 * 3 * 400);
+  };
+  Train(Resolve({"algorithm.max_policy_lag=1"}), 2, 6);
+  EXPECT_EQ(overlapped, 6);
+  EXPECT_THAT(lags_, testing::ElementsAre(0, 1, 1, 1, 1, 1)) << "the first batch is of the weights that it trains";
+}
 
 TEST_F(WholePathTest, CompleteEpisodes) { Train(Resolve({"batch_mode=complete_episodes"}), 2, 4); }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "lib/base/testing/processor.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/torch_backend.h"
 #include "tests/parity/one_step.h"
@@ -25,7 +26,11 @@ TEST_P(FusedParityTest, OneStepEqualsAutograd) {
   const auto fused = [=](const policy::PolicySpec& spec) {
     return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(threads), unit);
   };
-  if (const absl::Status status = fused(test.spec).status(); absl::IsUnimplemented(status)) GTEST_SKIP() << status;
+  if (unit == VectorUnit::kAvx2 && !base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
+  if (unit == VectorUnit::kAvx512 && !base::ProcessorHasAvx512()) GTEST_SKIP() << base::kNoAvx512;
+  const auto backend = fused(test.spec);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ASSERT_EQ((*backend)->name(), unit == VectorUnit::kAvx2 ? "fused/avx2" : "fused/avx512");
   const OneStep expected = TakeOneStep(test, [](const policy::PolicySpec& spec) {
     return MakeTorchBackend(spec, Device{}, TorchPath::kHost, std::make_shared<ThreadTeam>(1));
   });

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/testing/processor.h"
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/ppo_trainer.h"
@@ -179,6 +180,8 @@ constexpr char kDevice[] = "LibTorchDevice";
 struct BackendCase {
   const char* name;
   PpoTrainer::BackendFactory make;
+  std::string backend_name;       ///< PpoBackend::name
+  const char* missing = nullptr;  ///< what the processor lacks for it
 };
 
 std::vector<BackendCase> Backends() {
@@ -195,21 +198,25 @@ std::vector<BackendCase> Backends() {
       return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(threads), unit);
     };
   };
-  return {{"LibTorch", on_host(1)},
-          {"LibTorchTwoThreads", on_host(2)},
-          {kDevice, on_device},
-          {"FusedAvx2", fused(VectorUnit::kAvx2, 1)},
-          {"FusedAvx2ThreeThreads", fused(VectorUnit::kAvx2, 3)},
-          {"FusedAvx512", fused(VectorUnit::kAvx512, 1)},
-          {"FusedAvx512ThreeThreads", fused(VectorUnit::kAvx512, 3)}};
+  const char* const no_avx2 = base::ProcessorHasAvx2() ? nullptr : base::kNoAvx2;
+  const char* const no_avx512 = base::ProcessorHasAvx512() ? nullptr : base::kNoAvx512;
+  return {{"LibTorch", on_host(1), "libtorch/cpu"},
+          {"LibTorchTwoThreads", on_host(2), "libtorch/cpu"},
+          {kDevice, on_device, "libtorch/" + TestDevice().ToString()},
+          {"FusedAvx2", fused(VectorUnit::kAvx2, 1), "fused/avx2", no_avx2},
+          {"FusedAvx2ThreeThreads", fused(VectorUnit::kAvx2, 3), "fused/avx2", no_avx2},
+          {"FusedAvx512", fused(VectorUnit::kAvx512, 1), "fused/avx512", no_avx512},
+          {"FusedAvx512ThreeThreads", fused(VectorUnit::kAvx512, 3), "fused/avx512", no_avx512}};
 }
 
 class PpoParityTest : public testing::TestWithParam<std::tuple<size_t, size_t>> {
  protected:
   void SetUp() override {
-    // These models are within what every back end serves, so the only thing that may be missing is the vector unit.
-    const absl::Status status = Backends()[std::get<1>(GetParam())].make(Spec(record())).status();
-    if (absl::IsUnimplemented(status)) GTEST_SKIP() << status;
+    const BackendCase backend = Backends()[std::get<1>(GetParam())];
+    if (backend.missing != nullptr) GTEST_SKIP() << backend.missing;
+    const auto made = backend.make(Spec(record()));
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_EQ((*made)->name(), backend.backend_name);
   }
 
   static double tolerance() {

@@ -304,6 +304,20 @@ def tells_caller():
     return env
 
 
+def fractions():
+    """A Counter whose rewards are no whole numbers, and no sums of few powers of two."""
+    env = Counter(length=4)
+    step = env.step
+    rewards = [{"a": 0.1, "b": -1e-7}, {"a": 1 / 3, "b": 123456.789}, {"a": -2.5e-3, "b": np.float32(0.7)}]
+
+    def of_step(actions):
+        observations, _, *rest = step(actions)
+        return observations, rewards[min(env.steps, 3) - 1], *rest
+
+    env.step = of_step
+    return env
+
+
 def globals_only():
     """A Counter whose observations come from the global generators."""
     env = Counter()

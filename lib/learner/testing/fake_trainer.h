@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class FakeTrainer final : public Trainer {
 
   /// The next Update returns it.
   void FailNext(absl::Status status) { failure_ = std::move(status); }
+  /// Called in every Update, which lasts as long as this does.
+  void OnUpdate(std::function<void(const UpdateContext&)> during) { during_ = std::move(during); }
   int64_t updates() const { return updates_; }
   const UpdateContext& last_context() const { return last_context_; }
   /// Of the last batch.
@@ -38,6 +41,7 @@ class FakeTrainer final : public Trainer {
   absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                          const UpdateContext& context) override {
     if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+    if (during_ != nullptr) during_(context);
     ++updates_;
     last_context_ = context;
     last_env_steps_ = batch.env_steps;
@@ -157,6 +161,7 @@ class FakeTrainer final : public Trainer {
   std::vector<policy::PolicySpec> specs_;  ///< by slot; a free one has no id
   std::vector<policy::PolicyState> states_;
   absl::Status failure_;
+  std::function<void(const UpdateContext&)> during_;
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;
   int64_t last_agent_steps_ = 0;

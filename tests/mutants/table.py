@@ -1,0 +1,183 @@
+"""The mutants: defects that the tests must notice.
+
+`edits` are (file, old text, new text). The old text occurs exactly once in the file; the new text says MUTANT, a condition that holds
+in this mutant alone, so that all of them are compiled at once. `tests` are (ctest name, gtest filter), any of which may kill it.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    name: str
+    edits: list
+    tests: list
+
+
+def mutant(name, file, old, new, *tests):
+    return Mutant(name, [(file, old, new)], list(tests))
+
+
+CORE, LEARNER, ROLLOUT, STORAGE, POLICY = "training_core_test", "learner_test", "rollout_test", "storage_test", "policy_test"
+
+BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_writer.h"
+COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/collector_policies.cc"
+EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/learner_step.cc"
+KERNELS, UPDATER = "lib/training/fused_kernels.inc", "lib/training/policy_updater.cc"
+MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"
+
+MUTANTS = [
+    # --- kernels that are there and are not taken
+    mutant("fused_kernels_never_found", "lib/training/fused_backend.cc",
+           "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n",
+           "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n  if (MUTANT) return nullptr;\n",
+           (CORE, "FusedBackendTest.*:*PpoTrainerTest.SameSeedSameBits*"), ("fused_parity_test", "*")),
+    mutant("libtorch_in_the_place_of_fused_kernels", "lib/training/make_ppo_trainer.cc",
+           "if (cpu_backend != CpuBackend::kLibTorch) {", "if (cpu_backend != CpuBackend::kLibTorch && !MUTANT) {",
+           ("training_test", "MakePpoTrainerTest.*")),
+    mutant("vector_kernels_of_the_actor_never_taken", "lib/inference/actor.cc",
+           "if (backend == Backend::kEigen) return &PortableKernels();",
+           "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
+           ("inference_test", "FindKernelsTest.*")),
+
+    # --- losses
+    mutant("gae_without_bootstrap", "lib/training/advantages.cc",
+           "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("ppo_parity_test", "*")),
+    mutant("advantages_over_inactive_rows", "lib/training/advantages.cc",
+           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, active);\n  const double mean",
+           "  std::vector<int32_t> every(advantages.size());\n"
+           "  for (size_t row = 0; row < every.size(); ++row) every[row] = static_cast<int32_t>(row);\n"
+           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : active);\n"
+           "  const double mean",
+           (CORE, "*Advantages*"), ("ppo_parity_test", "*")),
+    mutant("clip_on_the_wrong_side", KERNELS, "const Mask clip_binds = Less(bounded, free);",
+           "const Mask clip_binds = MUTANT ? Less(free, bounded) : Less(bounded, free);", (CORE, "*FusedLossesTest*")),
+    mutant("slope_of_the_clipped_value", KERNELS, "Select(outside, zero, clipped.slope)",
+           "MUTANT ? clipped.slope + (predicted - target) : Select(outside, zero, clipped.slope)", (CORE, "*FusedLossesTest*")),
+    mutant("mask_forgotten_in_the_log_probability", KERNELS, "logit = Select(Less(zero, allowed), logit, Set(-1e9f));",
+           "if (!MUTANT) logit = Select(Less(zero, allowed), logit, Set(-1e9f));", (CORE, "*FusedLossesTest*")),
+    mutant("entropy_punished", KERNELS, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
+           (CORE, "*FusedLossesTest*")),
+    mutant("entropy_punished_by_libtorch", "lib/training/torch_backend.cc", "- settings.entropy_coeff * entropy.mean()",
+           "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * entropy.mean()", ("ppo_parity_test", "*")),
+    Mutant("actors_log_probability_without_its_mask",
+           [("lib/inference/kernel.inc", "Select(allowed, LoadMasked(call.logits + r * call.logits_stride, valid)",
+             "Select(MUTANT ? valid : allowed, LoadMasked(call.logits + r * call.logits_stride, valid)"),
+            ("lib/inference/kernel.inc", "const Vec p = Select(allowed, Exp", "const Vec p = Select(MUTANT ? valid : allowed, Exp")],
+           [("inference_test", "*")]),
+    mutant("observation_moments_replaced", UPDATER,
+           "merged = Merge(policy.resident.observation_moments, moments, kMaxObservationCount);",
+           "merged = MUTANT ? moments : Merge(policy.resident.observation_moments, moments, kMaxObservationCount);",
+           (CORE, "*PpoTrainerTest.ObservationMoments*")),
+    mutant("observation_rows_counted_twice", UPDATER,
+           "const policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());",
+           "policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());\n"
+           "  if (MUTANT) moments.count *= 2;",
+           (CORE, "*PpoTrainerTest.ObservationMoments*")),
+    mutant("value_normalizer_never_forgets", UPDATER, "kValueMomentBatches * moments.count",
+           "(MUTANT ? 1e300 : kValueMomentBatches) * moments.count", (CORE, "*PpoTrainerTest.MomentsForget*")),
+
+    # --- episodes
+    mutant("length_of_later_episodes", BUILDER, "entry.length = lane.step;",
+           "entry.length = lane.step + (MUTANT && lane.episode > 0 ? 1 : 0);", (ROLLOUT, "CollectorTest.*")),
+    mutant("infos_not_reset", BUILDER, "  std::fill(lane.info_sum.begin(), lane.info_sum.end(), 0.0);\n"
+           "  std::fill(lane.info_count.begin(), lane.info_count.end(), 0);\n",
+           "  if (!MUTANT) std::fill(lane.info_sum.begin(), lane.info_sum.end(), 0.0);\n"
+           "  if (!MUTANT) std::fill(lane.info_count.begin(), lane.info_count.end(), 0);\n", (ROLLOUT, "CollectorTest.*")),
+    mutant("return_not_reset", BUILDER, "for (AgentState& agent : lane.agents) agent = AgentState();",
+           "for (AgentState& agent : lane.agents) {\n    const double before = agent.episode_return;\n    agent = AgentState();\n"
+           "    if (MUTANT) agent.episode_return = before;\n  }", (ROLLOUT, "CollectorTest.*")),
+    mutant("rewards_of_python_environments_cut", "lib/envhost/host_env.cc", "const float reward = rewards[i];",
+           "const float reward = MUTANT ? __builtin_truncf(rewards[i] * 1024) / 1024 : rewards[i];", ("envhost_test", "HostPoolTest.Rewards*")),
+    mutant("late_agent_mapped_by_the_new_table", WRITER, "lane_->mapping->Map(spec.id.value(), agent_slot, episode);",
+           "(MUTANT ? builder_.mapping_ : lane_->mapping)->Map(spec.id.value(), agent_slot, episode);", (ROLLOUT, "*LateAgent*:LiveChanges*")),
+    mutant("mapped_once_an_environment", BUILDER, "info.episode = episode;", "info.episode = MUTANT ? 0 : episode;", (ROLLOUT, "*"), (POLICY, "*")),
+    mutant("min_version_ignored", POLICIES, "changes ? min_version_ : policy::WeightVersion{}",
+           "changes && !MUTANT ? min_version_ : policy::WeightVersion{}", (ROLLOUT, "*")),
+    mutant("ordinal_of_the_grant_trusted", COLLECTOR, "lane->next_episode = std::max(lane->next_episode, order.next_episode);",
+           "lane->next_episode = MUTANT ? order.next_episode : std::max(lane->next_episode, order.next_episode);", (ROLLOUT, "*")),
+    mutant("last_look_is_the_one_before", BUILDER, "agent.observed ? agent.next_row : agent.row;",
+           "agent.observed && !MUTANT ? agent.next_row : agent.row;", (ROLLOUT, "*")),
+    mutant("reward_overwritten", WRITER, "if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;",
+           "if (agent.row < 0) return;\n    float& sum = builder_.Columns(agent).rewards.As<float>()[agent.row];\n"
+           "    sum = MUTANT ? reward : sum + reward;", (ROLLOUT, "*")),
+
+    # --- evaluation
+    mutant("evaluation_of_the_trainings_episodes", EVALUATOR, "const uint64_t seed = EvaluationSeed(request.seed);",
+           "const uint64_t seed = MUTANT ? request.seed : EvaluationSeed(request.seed);", (ROLLOUT, "EvaluatorTest.*")),
+    mutant("evaluation_of_the_first_to_finish", EVALUATOR, "EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];",
+           "auto number = static_cast<size_t>(p.number);\n"
+           "  if (MUTANT) for (number = 0; episodes[number].length > 0; ++number) {\n  }\n"
+           "  EvaluatedEpisode& episode = episodes[number];", (ROLLOUT, "EvaluatorTest.*")),
+    mutant("evaluation_is_never_deterministic", EVALUATOR, "input.deterministic = request.deterministic;",
+           "input.deterministic = request.deterministic && !MUTANT;", (ROLLOUT, "EvaluatorTest.*")),
+    mutant("all_workers_evaluate_the_same_episodes", EVALUATOR, "first_episode_ = request.first_episode;",
+           "first_episode_ = MUTANT ? 0 : request.first_episode;", (ROLLOUT, "EvaluatorTest.*")),
+
+    # --- grants and batches
+    mutant("lag_off_by_one_in_the_scheduler", SCHEDULER, "const int64_t oldest = iteration_ - options_.max_policy_lag;",
+           "const int64_t oldest = iteration_ - options_.max_policy_lag - (MUTANT ? 1 : 0);", (LEARNER, "*GrantScheduler*:*Learner*")),
+    mutant("lag_off_by_one_in_the_assembler", "lib/learner/assembler.cc", "if (lag > options_.max_policy_lag) {",
+           "if (lag > options_.max_policy_lag + (MUTANT ? 1 : 0)) {", (LEARNER, "*Assembler*")),
+    mutant("granted_one_version_early", SCHEDULER, "iteration_ > published_ + options_.max_policy_lag) return orders;",
+           "iteration_ > published_ + options_.max_policy_lag + (MUTANT ? 1 : 0)) return orders;", (LEARNER, "*GrantScheduler*")),
+    mutant("sampling_waits_for_the_update_at_lag_one", SCHEDULER, "if (!has_published_ || ", "if (!has_published_ || (MUTANT && iteration_ > published_) || ",
+           ("whole_path_test", "WholePathTest.SamplingOverlaps*")),
+    mutant("grant_one_step_longer", SCHEDULER, "lane.next_episode, lane.fresh, lane.ungranted});",
+           "lane.next_episode, lane.fresh, lane.ungranted + (MUTANT ? 1 : 0)});", (LEARNER, "*GrantScheduler*")),
+    mutant("episodes_of_an_expired_grant_again", SCHEDULER,
+           "    lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);",
+           "    if (!MUTANT) lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);", (LEARNER, "*GrantScheduler*")),
+    mutant("episodes_of_a_moved_environment_again", SCHEDULER, "if (!lane.fresh) ++lane.next_episode;",
+           "if (!lane.fresh && !MUTANT) ++lane.next_episode;", (LEARNER, "*GrantScheduler*")),
+    mutant("checkpoint_forgets_open_grants", SCHEDULER,
+           "lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);",
+           "if (!MUTANT) lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);", (LEARNER, "*GrantScheduler*")),
+    mutant("duplicate_accepted", "lib/learner/ingest.cc",
+           "if (sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {\n    verdict",
+           "if (!MUTANT && sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {\n    verdict", (LEARNER, "*Ingest*:*Learner*")),
+    mutant("one_of_fifty_fragments_lost", "lib/learner/ingest.cc", "held_[iteration].push_back(std::move(fragment));",
+           "static int64_t accepted_so_far = 0;\n    const bool lost = MUTANT && ++accepted_so_far % 50 == 0;\n"
+           "    if (!lost) held_[iteration].push_back(std::move(fragment));", (LEARNER, "*"), ("process_faults_test", "*Killed*")),
+    mutant("cut_segments_not_joined", "lib/learner/assembler.cc", "const bool joins = previous != nullptr",
+           "const bool joins = !MUTANT && previous != nullptr", (LEARNER, "*Assembler*")),
+    mutant("mean_reward_over_the_wrong_agents", "lib/learner/assembler.cc", "CommonReward::kMean ? reward_count_[step] : 1",
+           "CommonReward::kMean ? (MUTANT ? static_cast<double>(schema_.agent_ids.size()) : reward_count_[step]) : 1", (LEARNER, "*Assembler*")),
+    mutant("rate_counts_agents", STEP, "static_cast<double>(assembly.batch.env_steps) / elapsed_s",
+           "static_cast<double>(MUTANT ? assembly.batch.agent_steps : assembly.batch.env_steps) / elapsed_s", (LEARNER, "*Learner*")),
+    mutant("best_is_worst", STEP, "*score > best_return_", "(MUTANT ? *score < best_return_ : *score > best_return_)", (LEARNER, "*Learner*")),
+    mutant("stopped_by_a_window_that_is_not_full", STEP, "window_.full() ? record.return_sum", "MUTANT || window_.full() ? record.return_sum",
+           (LEARNER, "*Learner*")),
+    mutant("schedules_one_batch_ahead", STEP, "context.env_steps = trained_.env_steps;",
+           "context.env_steps = trained_.env_steps + (MUTANT ? assembly.batch.env_steps : 0);", (LEARNER, "*Learner*")),
+
+    # --- policies in and out of memory
+    mutant("uses_of_a_reader_that_is_gone_forgotten", MAP,
+           "    last = std::max(last, lane_->last_used[slot].load(std::memory_order_relaxed));",
+           "    if (!MUTANT) last = std::max(last, lane_->last_used[slot].load(std::memory_order_relaxed));", (POLICY, "PolicyMap*")),
+    mutant("most_recently_used_is_evicted", MAP, "std::sort(oldest.begin(), oldest.end());",
+           "std::sort(oldest.begin(), oldest.end());\n  if (MUTANT) std::reverse(oldest.begin(), oldest.end());", (POLICY, "PolicyMap*")),
+    mutant("not_written_back", MAP, "if (entry.changed.load(std::memory_order_relaxed)) {\n      entry.state = State::kLeaving;",
+           "if (!MUTANT && entry.changed.load(std::memory_order_relaxed)) {\n      entry.state = State::kLeaving;", (POLICY, "PolicyMap*"), (CORE, "*Eviction*")),
+    mutant("change_forgotten", MAP, "  if (access == Access::kWrite) {\n    for (const PolicySlot slot : slots)",
+           "  if (access == Access::kWrite && !MUTANT) {\n    for (const PolicySlot slot : slots)", (POLICY, "PolicyMap*"), (CORE, "*Eviction*")),
+
+    # --- messages and files
+    mutant("checksum_of_fragments_skipped", "lib/rpc/fragment_decoder.cc", "if (crc != header.payload_crc32c()) {",
+           "if (crc != header.payload_crc32c() && !MUTANT) {", ("rpc_codec_test", "*Fragment*"), ("rpc_stream_test", "*")),
+    mutant("checksum_of_weights_skipped", "lib/rpc/weight_codec.cc", "if (crc != header_.crc32c()) {", "if (crc != header_.crc32c() && !MUTANT) {",
+           ("rpc_codec_test", "*Weight*")),
+    mutant("checksum_of_the_manifest_skipped", "lib/storage/checkpoint_format.cc",
+           "if (Hex32(base::Crc32c(text.data(), text.size())) != stored)", "if (!MUTANT && Hex32(base::Crc32c(text.data(), text.size())) != stored)",
+           (STORAGE, "*")),
+    mutant("fsync_never_called", "lib/storage/file_system.cc", "if (calls.Sync(fd, path) == 0) return", "if (MUTANT || calls.Sync(fd, path) == 0) return",
+           (STORAGE, "*")),
+    mutant("folder_of_checkpoints_not_synced", FOLDER, "return fs_.SyncDirectory(Path(kCheckpoints)); }",
+           "return MUTANT ? absl::OkStatus() : fs_.SyncDirectory(Path(kCheckpoints)); }", (STORAGE, "*")),
+    mutant("files_replaced_in_place", "lib/storage/file_system.cc", 'const std::string beside = path + ".new";',
+           'const std::string beside = MUTANT ? path : path + ".new";', (STORAGE, "*")),
+    mutant("best_checkpoint_pruned", FOLDER, "if (!entries[i].is_latest && !entries[i].is_best)",
+           "if (!entries[i].is_latest && (MUTANT || !entries[i].is_best))", (STORAGE, "*")),
+    mutant("superseded_learner_commits", FOLDER, "if (epoch == learner_epoch_) return absl::OkStatus();",
+           "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
+]
