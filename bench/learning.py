@@ -20,6 +20,21 @@ def evaluate(troupe, run, episodes, extra):
     return json.loads(done.stdout.splitlines()[-1])["return_sum"]["mean"]
 
 
+def learn(troupe, config, seed, sets, folder, episodes=500):
+    """Trains with the seed and evaluates the last checkpoint: (sampled, deterministic, wall-clock seconds, env steps)."""
+    name = f"seed{seed}"
+    settings = [*sets, f"seed={seed}", f"experiment.directory={folder}", "evaluation.at_end=false"]
+    done = subprocess.run([troupe, "train", config, "--name", name, *[part for value in settings for part in ("--set", value)]],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"troupe train {config} with seed {seed} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    run = os.path.join(folder, name)
+    with open(os.path.join(run, "summary.json")) as file:
+        summary = json.load(file)
+    return (evaluate(troupe, run, episodes, ["--checkpoint", "latest"]),
+            evaluate(troupe, run, episodes, ["--checkpoint", "latest", "--deterministic"]), summary["wall_clock_s"], summary["env_steps"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("troupe", help="the troupe program, or ./troupe")
@@ -33,18 +48,9 @@ def main():
     print("| seed | sampled | deterministic | wall-clock s | env steps |\n|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="troupe_learning_") as folder:
         for seed in options.seeds:
-            name = f"seed{seed}"
-            sets = [part for value in [*options.set, f"seed={seed}", f"experiment.directory={folder}", "evaluation.at_end=false"]
-                    for part in ("--set", value)]
-            subprocess.run([troupe, "train", options.config, "--name", name, *sets], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL, check=True)
-            run = os.path.join(folder, name)
-            with open(os.path.join(run, "summary.json")) as file:
-                summary = json.load(file)
-            row = (evaluate(troupe, run, options.episodes, ["--checkpoint", "latest"]),
-                   evaluate(troupe, run, options.episodes, ["--checkpoint", "latest", "--deterministic"]), summary["wall_clock_s"])
-            rows.append(row)
-            print(f"| {seed} | {row[0]:.2f} | {row[1]:.2f} | {row[2]:.1f} | {summary['env_steps']} |", flush=True)
+            row = learn(troupe, options.config, seed, options.set, folder, options.episodes)
+            rows.append(row[:3])
+            print(f"| {seed} | {row[0]:.2f} | {row[1]:.2f} | {row[2]:.1f} | {row[3]} |", flush=True)
     worst = [min(column) for column in list(zip(*rows))[:2]]
     mean = [statistics.mean(column) for column in zip(*rows)]
     print(f"| worst | {worst[0]:.2f} | {worst[1]:.2f} | | |\n| mean | {mean[0]:.2f} | {mean[1]:.2f} | {mean[2]:.1f} | |")

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -60,11 +61,26 @@ TEST(CollectorTest, WholeEpisodesWithTruncationAndACut) {
 TEST(CollectorTest, EveryEpisodeOfALaneBeginsAtNothing) {
   const ScriptedOptions options = {.agents = 2, .info_columns = 2};
   const Script script = {
-      {.observe = {0, 1}, .infos = {{0, 1.0}}},
+      {.observe = {0, 1}},
       {.observe = {0, 1}, .rewards = {{0, 0.5f}, {1, -1.0f}}, .infos = {{0, 3.0}, {1, 5.0}}},
       {.observe = {0, 1}, .rewards = {{0, 2.0f}, {1, -2.25f}}, .terminate_all = true},
   };
-  Rig rig(ScriptedConfig(options, Scripted(options, script)));
+  // Says the number of its episode, too.
+  class Numbered final : public env::MultiAgentEnv {
+   public:
+    explicit Numbered(std::unique_ptr<env::MultiAgentEnv> inner) : inner_(std::move(inner)) {}
+    const env::EnvSpec& spec() const override { return inner_->spec(); }
+    absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override {
+      const absl::Status status = inner_->Reset(seed, out);
+      out.SetInfo(env::AgentSlot(0), 0, seed.episode);
+      return status;
+    }
+    absl::Status Step(env::ActionRows actions, env::StepWriter& out) override { return inner_->Step(actions, out); }
+
+   private:
+    const std::unique_ptr<env::MultiAgentEnv> inner_;
+  };
+  Rig rig(ScriptedConfig(options, [=] { return std::make_unique<Numbered>(MakeScriptedEnv(options, script)); }));
   // Three whole episodes of two steps on two lanes, the second in two grants.
   for (const int32_t steps : {3, 3}) ASSERT_TRUE(rig.Run(ScriptedGrant(2, steps)).ok());
   std::map<std::pair<uint32_t, uint32_t>, int> seen;
@@ -75,7 +91,7 @@ TEST(CollectorTest, EveryEpisodeOfALaneBeginsAtNothing) {
       EXPECT_EQ(episode.length, 2);
       EXPECT_THAT(episode.returns, ElementsAre(2.5f, -3.25f));
       ASSERT_EQ(episode.infos.size(), 2u);
-      EXPECT_FLOAT_EQ(episode.infos[0], 3.0f) << "the mean of 1, 3 and 5";
+      EXPECT_FLOAT_EQ(episode.infos[0], (3.0f + 5.0f + static_cast<float>(episode.episode)) / 3);
       EXPECT_TRUE(std::isnan(episode.infos[1])) << "nobody said anything";
     }
   }

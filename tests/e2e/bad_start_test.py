@@ -74,7 +74,7 @@ class BadStartTest(harness.TroupeTestCase):
         def limited(mebibytes, *arguments):
             return self.troupe(*arguments, ok=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20)))
         if limited(4096, "version").returncode != 0:
-            self.skipTest("this build takes all addresses there are")  # as a sanitizer does
+            self.skipTest("this build's sanitizer takes all addresses there are")
         for mebibytes in (100, 400, 600):
             for command in (("train", good, "--name", "run"), ("learner", good, "--name", "run", "--workers", "0")):
                 done = limited(mebibytes, *command)

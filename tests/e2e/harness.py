@@ -191,6 +191,11 @@ class RunningTestCase(TroupeTestCase):
         return json.loads(self.troupe("status", target, "--json").stdout.splitlines()[-1])
 
 
+def by_command(wanted):
+    """For a test that only runs where its variable is set. Elsewhere there is none: what is not asked for is not skipped."""
+    return lambda test: test if wanted else None
+
+
 def main():
     TroupeTestCase.program, TroupeTestCase.source = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import harness
@@ -120,8 +119,9 @@ class FullDiskTest(harness.RunningTestCase):
         self.assertFalse(os.path.exists(self.path("runs", "run")), "what was deleted was made anew")
         self.assert_nothing_left()
 
-    @unittest.skipUnless(os.environ.get("TROUPE_FAULT_DISK"), "TROUPE_FAULT_DISK=1, as root")
+    @harness.by_command(os.environ.get("TROUPE_FAULT_DISK"))
     def test_a_small_disk_that_is_full_for_a_while(self):
+        """TROUPE_FAULT_DISK=1, as root."""
         os.mkdir(self.path("runs"))
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", self.path("runs")], check=True)
         self.addCleanup(subprocess.run, ["umount", "-l", self.path("runs")], check=True)

@@ -66,10 +66,9 @@ class LivesTest(harness.RunningTestCase):
         self.assert_adds_up(self.summary("run"), 400)
         self.assert_nothing_left()
 
+    @harness.by_command(KILLS > 0)
     def test_all_workers_killed_every_few_seconds(self):
-        """The kills of the findings: by command."""
-        if KILLS == 0:
-            self.skipTest("TROUPE_FAULT_KILLS=31")
+        """TROUPE_FAULT_KILLS=31: so many."""
         process = self.start(self.example("simple_spread_mappo.yaml"), "--name", "run", "--workers", "2", "--set",
                              "stop.env_steps=100000000", "--set", "experiment.write_interval=4000")
         self.await_env_steps(1, process)

@@ -247,7 +247,6 @@ TEST_F(WorkerPermitsTest, ATablePushedLaterWithAPolicy) {
 
 // What is permitted is run: these tests would see the marker.
 TEST_F(WorkerPermitsTest, WhatIsPermittedIsRun) {
-  if (std::string(TROUPE_TEST_PYTHON).empty()) GTEST_SKIP() << "no Python with numpy";
   rpc::FakeEndpoint& endpoint = Answer(Native());
   StartWorker({Own(Native()), absl::StrCat("--allow-python python:", Path("evil.py"), ":choose")});
   Push(endpoint, MappingTable());

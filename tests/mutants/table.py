@@ -129,7 +129,7 @@ MUTANTS = [
            "    lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);",
            "    if (!MUTANT) lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);", (LEARNER, "*GrantScheduler*")),
     mutant("episodes_of_a_moved_environment_again", SCHEDULER, "if (!lane.fresh) ++lane.next_episode;",
-           "if (!lane.fresh && !MUTANT) ++lane.next_episode;", (LEARNER, "*GrantScheduler*")),
+           "if (!lane.fresh && !MUTANT) ++lane.next_episode;", (LEARNER, "*LearnerModelTest*")),
     mutant("checkpoint_forgets_open_grants", SCHEDULER,
            "lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);",
            "if (!MUTANT) lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);", (LEARNER, "*GrantScheduler*")),
