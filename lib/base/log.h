@@ -13,11 +13,19 @@ void InitLogging(std::string_view process_name, std::string_view level);
 /// `text` with control characters and non-ASCII bytes escaped and cut at `max_chars`: whatever came from outside passes
 /// through here before it is logged.
 std::string LogSafe(std::string_view text, size_t max_chars = 256);
+/// The same for a text of several lines, whose line feeds stay. Each line after the first is indented, so that none
+/// looks like a log line of its own.
+std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_view indent = "  ");
 
 }  // namespace troupe::base
 
 // Log lines are a short sentence and key=value fields, printf'd by fmt: TROUPE_INFO("worker joined id={}", id).
-#define TROUPE_DEBUG(...) SPDLOG_DEBUG(__VA_ARGS__)
+// In release builds, too. The arguments of a debug line are evaluated only where somebody wants it: a look at the
+// logger's level is all that it costs elsewhere.
+#define TROUPE_DEBUG(...)                                                           \
+  do {                                                                              \
+    if (::spdlog::should_log(::spdlog::level::debug)) ::spdlog::debug(__VA_ARGS__); \
+  } while (false)
 #define TROUPE_INFO(...) ::spdlog::info(__VA_ARGS__)
 #define TROUPE_WARN(...) ::spdlog::warn(__VA_ARGS__)
 #define TROUPE_ERROR(...) ::spdlog::error(__VA_ARGS__)

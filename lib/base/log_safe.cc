@@ -1,5 +1,6 @@
 // Apart from log.cc, so that a library that does not log needs no spdlog.
 
+#include <algorithm>
 #include <cstdio>
 
 #include "lib/base/log.h"
@@ -21,6 +22,17 @@ std::string LogSafe(std::string_view text, size_t max_chars) {
       std::snprintf(escaped, sizeof(escaped), "\\x%02x", byte);
       out += escaped;
     }
+  }
+  return out;
+}
+
+std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_view indent) {
+  std::string out;
+  while (!text.empty() && out.size() < max_chars) {
+    const size_t end = text.find('\n');
+    if (!out.empty()) out.append("\n").append(indent);
+    out += LogSafe(text.substr(0, end), max_chars - std::min(max_chars, out.size()));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return out;
 }

@@ -330,6 +330,8 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
   learner.grant_timeout = GrantTimeoutOf(*run);
   run->limits.max_abs_return = config.env().max_abs_return();
+  run->learner.max_failed_share = config.env().max_failed_share();
+  run->rollout.max_failed_share = config.env().max_failed_share();
   const int64_t num_agents = run->env_spec.num_agents();
   if (EnvStepsOfBatch(*run) < learner.num_envs) {
     return run->config.KeyError("algorithm.train_batch_size",

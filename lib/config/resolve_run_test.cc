@@ -140,6 +140,9 @@ TEST_F(ResolveRunTest, AGrantsTimeOutFollowsFromTheEnvironment) {
   EXPECT_EQ(native.learner.grant_timeout.first, absl::Seconds(60));
   EXPECT_EQ(native.learner.grant_timeout.first_per_env_step, absl::Milliseconds(10));
   EXPECT_EQ(native.limits.max_abs_return, 500);
+  const ResolvedRun strict = Resolve("env: {name: team, max_failed_share: 0.25}");
+  EXPECT_EQ(strict.learner.max_failed_share, 0.25);
+  EXPECT_EQ(strict.rollout.max_failed_share, 0.25) << "the worker decides by the same share";
 }
 
 TEST_F(ResolveRunTest, MasksByDefaultWhereThereAreSome) {
@@ -209,6 +212,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.learner.worker_timeout, absl::Milliseconds(2500));
   EXPECT_EQ(run.learner.grant_timeout.fixed, absl::Seconds(90));
   EXPECT_EQ(run.limits.max_abs_return, 1e12);
+  EXPECT_EQ(run.learner.max_failed_share, 0.5);
 }
 
 TEST_F(ResolveRunTest, TheCanonicalTextResolvesToTheSameSpecHash) {
@@ -407,14 +411,15 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(
       resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true", "device=cpu",
-               "env.max_abs_return=5", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
-               "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
+               "env.max_abs_return=5", "env.max_failed_share=1", "env.plugin=/opt/a.so", "learner_threads=1",
+               "learner.join_timeout_s=1", "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
           .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, env.max_abs_return, env.plugin, "
+            "change stop, num_workers, evaluation, experiment, device, env.max_abs_return, "
+            "env.max_failed_share, env.plugin, "
             "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
             "env.python.max_restarts, "
             "env.python.restart_window_s, env.python.fork_server, env.python.path, learner_threads, learner, "

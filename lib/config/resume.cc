@@ -25,6 +25,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "experiment",
                                                                 "device",
                                                                 "env.max_abs_return",
+                                                                "env.max_failed_share",
                                                                 "env.plugin",
                                                                 "env.python.interpreter",
                                                                 "env.python.processes",

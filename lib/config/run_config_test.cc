@@ -73,6 +73,8 @@ TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
             "run.yaml:3:3: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
   EXPECT_EQ(ErrorOf("learner: {grant_timeout_s: 0.5}"),
             "run.yaml:1:28: learner.grant_timeout_s: got 0.5, expected a number in [1, 86400], or auto");
+  EXPECT_EQ(ErrorOf("env: {max_failed_share: 1.5}"),
+            "run.yaml:1:25: env.max_failed_share: got 1.5, expected a number in [0, 1]");
   EXPECT_EQ(ErrorOf("env: {max_abs_return: 0}"), "run.yaml:1:23: env.max_abs_return: got 0, expected a number > 0");
   EXPECT_EQ(ErrorOf("algoritm: {gamma: 0.9}"), "run.yaml:1:1: unknown key \"algoritm\"; the nearest is \"algorithm\"");
   EXPECT_EQ(ErrorOf("stop: {env_stesp: 3}"),

@@ -80,6 +80,7 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "env.frame_stack",
                                                                 "env.state_key",
                                                                 "env.action_mask_key",
+                                                                "env.max_failed_share",
                                                                 "multi_agent.policies",
                                                                 "multi_agent.policy_mapping",
                                                                 "multi_agent.policy_map_capacity",

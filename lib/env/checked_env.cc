@@ -1,8 +1,10 @@
 #include "lib/env/checked_env.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/traceback.h"
 
 namespace troupe::env {
 namespace {
@@ -24,6 +27,38 @@ bool AllFinite(const float* row, size_t count) {
     carry |= (bits & 0x7f800000u) + 0x00800000u;  // an exponent of all ones carries into the top bit
   }
   return (carry & 0x80000000u) == 0;
+}
+
+/// Whether an element is below its low or above its high. Without a branch in the loop, so that it vectorizes.
+template <typename T>
+bool AnyOutside(const T* row, const std::vector<float>& low, const std::vector<float>& high) {
+  uint32_t outside = 0;
+  for (size_t i = 0; i < low.size(); ++i) {
+    const auto value = static_cast<float>(row[i]);
+    outside |= static_cast<uint32_t>(value < low[i]) | static_cast<uint32_t>(value > high[i]);
+  }
+  return outside != 0;
+}
+
+/// Appends the bounds of each element of a flattened row.
+void AppendBounds(const space::Space& space, std::vector<float>* low, std::vector<float>* high) {
+  if (!space.children().empty()) {
+    for (const space::Space& child : space.children()) AppendBounds(child, low, high);
+    return;
+  }
+  const bool box = space.kind() == space::SpaceKind::kBox;
+  for (int64_t i = 0; i < space.flat_size(); ++i) {  // what is no Box is zeros and ones
+    low->push_back(box ? static_cast<float>(space.low()[static_cast<size_t>(i)]) : 0.0f);
+    high->push_back(box ? static_cast<float>(space.high()[static_cast<size_t>(i)]) : 1.0f);
+  }
+}
+
+/// Whether a row of the type can be outside the bounds at all.
+bool CanBeOutside(bool float_row, const std::vector<float>& low, const std::vector<float>& high) {
+  const float least = float_row ? -std::numeric_limits<float>::infinity() : 0.0f;
+  const float most = float_row ? std::numeric_limits<float>::infinity() : 255.0f;
+  return std::any_of(low.begin(), low.end(), [least](float bound) { return bound > least; }) ||
+         std::any_of(high.begin(), high.end(), [most](float bound) { return bound < most; });
 }
 
 size_t FirstNotFinite(const float* row, size_t count) {
@@ -55,6 +90,8 @@ struct CheckedEnv::Slot {
   int32_t low = 0;
   int32_t high = 0;
   std::vector<space::ActionLeaf> mask_leaves;  ///< categorical leaves, when there is a mask
+  std::vector<float> least, most;              ///< of each element, when what is outside is counted; else empty
+  bool told_outside_space = false;
 
   // Of the episode.
   SlotState state = SlotState::kUnseen;
@@ -277,6 +314,13 @@ CheckedEnv::CheckedEnv(std::unique_ptr<MultiAgentEnv> env, Options options) : en
         if (leaf.kind == space::ActionLeaf::Kind::kCategorical) slot.mask_leaves.push_back(std::move(leaf));
       }
     }
+    if (options_.count_outside_space) {
+      AppendBounds(agent.observation_space, &slot.least, &slot.most);
+      if (!CanBeOutside(slot.float_row, slot.least, slot.most)) {
+        slot.least.clear();
+        slot.most.clear();
+      }
+    }
     slots_.push_back(std::move(slot));
   }
   writer_ = std::make_unique<Writer>(*this);
@@ -410,6 +454,7 @@ absl::Status CheckedEnv::FinishCall(StepWriter& out) {
   }
   bool any_ended = false;
   bool all_truncated = true;
+  outside_space_in_call_ = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.row != nullptr) {
@@ -455,11 +500,13 @@ absl::Status CheckedEnv::CheckObserved(int32_t index) {
                     absl::StrCat("observation element ", bad, " is ", row[bad], ", expected a finite number"));
     }
   }
+  if (!slot.least.empty() &&
+      (slot.float_row ? AnyOutside(static_cast<const float*>(slot.row), slot.least, slot.most)
+                      : AnyOutside(static_cast<const uint8_t*>(slot.row), slot.least, slot.most))) {
+    CountOutsideSpace(index);
+  }
   if (options_.check_bounds) {
-    const absl::Status inside = slot.float_row ? agent.observation_space.ContainsFlat(absl::MakeConstSpan(
-                                                     static_cast<const float*>(slot.row), slot.flat_size))
-                                               : agent.observation_space.ContainsFlat(absl::MakeConstSpan(
-                                                     static_cast<const uint8_t*>(slot.row), slot.flat_size));
+    const absl::Status inside = Contains(index);
     if (!inside.ok()) {
       return Broken(EnvRule::kObservationValue, index,
                     absl::StrCat("observation outside ", agent.observation_space.ToString(), ": ", inside.message()));
@@ -494,6 +541,22 @@ absl::Status CheckedEnv::CheckObserved(int32_t index) {
   return absl::OkStatus();
 }
 
+absl::Status CheckedEnv::Contains(int32_t index) const {
+  const Slot& slot = slots_[static_cast<size_t>(index)];
+  const space::Space& space = env_->spec().possible_agents[static_cast<size_t>(index)].observation_space;
+  if (slot.float_row) {
+    return space.ContainsFlat(absl::MakeConstSpan(static_cast<const float*>(slot.row), slot.flat_size));
+  }
+  return space.ContainsFlat(absl::MakeConstSpan(static_cast<const uint8_t*>(slot.row), slot.flat_size));
+}
+
+void CheckedEnv::CountOutsideSpace(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  if (!std::exchange(outside_space_in_call_, true)) ++outside_space_count_;
+  if (std::exchange(slot.told_outside_space, true)) return;
+  outside_space_.push_back({index, absl::StrCat(Where(index), std::string(Contains(index).message()))});
+}
+
 absl::Status CheckedEnv::CheckState(const float* row, const char* whose) {
   const space::Space& state_space = env_->spec().state_space;
   const size_t size = static_cast<size_t>(state_space.flat_size());
@@ -521,7 +584,8 @@ absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
   if (!rule.has_value() || !absl::StartsWith(text, absl::StrCat("environment ", spec().name, " ("))) {
     text = absl::StrCat(Where(-1), text);
   }
-  return Fail(WithEnvRule(absl::Status(status.code(), text), rule.value_or(EnvRule::kNoError)));
+  absl::Status failed = WithEnvRule(absl::Status(status.code(), text), rule.value_or(EnvRule::kNoError));
+  return Fail(base::WithTraceback(std::move(failed), base::TracebackOf(status)));
 }
 
 std::string CheckedEnv::Where(int32_t slot) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/env/env_rule.h"
@@ -26,6 +27,9 @@ class CheckedEnv final : public MultiAgentEnv {
     /// Compare every observation, state and mask with its space, not only for NaN and infinity: for tests and
     /// conformance.
     bool check_bounds = false;
+    /// Count calls that give observations that are not in their space: what an environment of unknown quality gives is
+    /// trained on all the same. A pass over the row's bounds, without a branch; nothing for spaces without bounds.
+    bool count_outside_space = false;
   };
 
   explicit CheckedEnv(std::unique_ptr<MultiAgentEnv> env);
@@ -44,6 +48,15 @@ class CheckedEnv final : public MultiAgentEnv {
 
   int64_t missing_all_count() const override { return missing_all_count_ + env_->missing_all_count(); }
   MultiAgentEnv& inner() { return *env_; }
+  /// Calls that gave an observation outside its space, since it was made; with Options::count_outside_space.
+  int64_t outside_space_count() const { return outside_space_count_; }
+  /// The first one of an agent.
+  struct OutsideSpace {
+    int32_t agent = 0;  ///< slot
+    std::string message;
+  };
+  bool has_outside_space() const { return !outside_space_.empty(); }
+  std::vector<OutsideSpace> TakeOutsideSpace() { return std::exchange(outside_space_, {}); }
 
  private:
   class Writer;
@@ -62,6 +75,9 @@ class CheckedEnv final : public MultiAgentEnv {
   absl::Status FinishCall(StepWriter& out);
   absl::Status CheckObserved(int32_t index);
   absl::Status CheckState(const float* row, const char* whose);
+  /// Whether the row that was just given is in its space; an error of ContainsFlat.
+  absl::Status Contains(int32_t index) const;
+  void CountOutsideSpace(int32_t index);
   absl::Status NotFinished() const;
   absl::Status Fail(absl::Status status);
   /// Fail with what the environment itself returned or threw.
@@ -81,6 +97,9 @@ class CheckedEnv final : public MultiAgentEnv {
   InFlight in_flight_ = InFlight::kNone;
   int32_t live_ = 0;               ///< agents that were observed and are not done
   int64_t missing_all_count_ = 0;  ///< of the episodes that this one ended
+  int64_t outside_space_count_ = 0;
+  bool outside_space_in_call_ = false;
+  std::vector<OutsideSpace> outside_space_;  ///< not taken yet
 };
 
 }  // namespace troupe::env

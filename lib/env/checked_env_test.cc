@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 
@@ -462,6 +463,55 @@ TEST(CheckedEnvTest, HalvesAreHeldToTheContractToo) {
   EXPECT_EQ(here.StartReset({}).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(here.StartStep(rows).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(here.Finish(buffers.BeginStep(0)).code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(CheckedEnvTest, CountsObservationsOutsideTheirSpaceAndTellsTheFirstOfEachAgent) {
+  const auto gives = [](float value) {
+    return [value](int64_t, ActionRows, StepWriter& out) {
+      ObserveAs(out, 0, 0);
+      ObserveAs(out, 1, value);
+      return absl::OkStatus();
+    };
+  };
+  const EnvSpec spec = SmallSpec(2);
+  Harness counts(spec, gives(2.5f), {.count_outside_space = true});
+  ASSERT_TRUE(counts.Play(4).ok()) << "nothing ends for it";
+  EXPECT_EQ(counts.env().outside_space_count(), 5);
+  ASSERT_TRUE(counts.env().has_outside_space());
+  const std::vector<CheckedEnv::OutsideSpace> told = counts.env().TakeOutsideSpace();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].agent, 1);
+  EXPECT_THAT(told[0].message, HasSubstr("(env 5, episode 2)"));
+  EXPECT_THAT(told[0].message, HasSubstr("step 0: element 0 is 2.5, expected a finite number in [-1, 1]"));
+  EXPECT_FALSE(counts.env().has_outside_space());
+
+  Harness inside(spec, gives(1.0f), {.count_outside_space = true});
+  ASSERT_TRUE(inside.Play(4).ok());
+  EXPECT_EQ(inside.env().outside_space_count(), 0) << "the bounds are inside";
+  Harness unasked(spec, gives(2.5f));
+  ASSERT_TRUE(unasked.Play(4).ok());
+  EXPECT_EQ(unasked.env().outside_space_count(), 0);
+}
+
+TEST(CheckedEnvTest, CountsOutsideSpacesOfEveryKindAndSkipsThoseWithoutBounds) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const space::Space pair = *space::Space::Tuple({*space::Space::Discrete(2), *space::Space::Box(0, infinity, {1})});
+  const auto count = [](const space::Space& space, std::array<float, 3> row) {
+    EnvSpec spec = SmallSpec(2);
+    for (AgentSpec& agent : spec.possible_agents) agent.observation_space = space;
+    Harness harness(spec,
+                    [row](int64_t, ActionRows, StepWriter& out) {
+                      for (int32_t slot : {0, 1}) std::memcpy(out.Observe(AgentSlot(slot)), row.data(), sizeof(row));
+                      return absl::OkStatus();
+                    },
+                    {.count_outside_space = true});
+    EXPECT_TRUE(harness.Reset().ok());
+    return harness.env().outside_space_count();
+  };
+  EXPECT_EQ(count(pair, {0, 1, 1e9f}), 0);
+  EXPECT_EQ(count(pair, {0, 2, 0}), 1) << "no one-hot; a call counts once, whatever its agents";
+  EXPECT_EQ(count(pair, {1, 0, -0.5f}), 1);
+  EXPECT_EQ(count(*space::Space::Box(-infinity, infinity, {3}), {1e30f, -1e30f, 0}), 0);
 }
 
 }  // namespace

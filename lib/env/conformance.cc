@@ -7,12 +7,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/traceback.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/guarded_writer.h"
 #include "lib/env/slot_buffers.h"
 
 namespace troupe::env {
 namespace {
+
+constexpr size_t kMaxTracebackChars = 4096;
+
+/// The error's message, and the lines of its traceback where there is one.
+std::string WithTracebackBelow(const absl::Status& status) {
+  const std::string traceback = base::TracebackOf(status);
+  return traceback.empty() ? std::string(status.message())
+                           : absl::StrCat(status.message(), "\n", base::LogSafeLines(traceback, kMaxTracebackChars));
+}
 
 /// One instance with its memory and what it did last.
 class Player {
@@ -191,7 +202,7 @@ class Checker {
 
   /// True when OK; else the rule that the error is about has failed.
   bool Note(const absl::Status& status) {
-    if (!status.ok()) Break(EnvRuleOf(status).value_or(EnvRule::kNoError), std::string(status.message()));
+    if (!status.ok()) Break(EnvRuleOf(status).value_or(EnvRule::kNoError), WithTracebackBelow(status));
     return status.ok();
   }
 

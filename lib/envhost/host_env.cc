@@ -90,8 +90,7 @@ absl::Status HostEnv::ReadError() {
   counters.errors.fetch_add(1, std::memory_order_relaxed);
   const bool raised = slot_.block->status == static_cast<uint32_t>(AnswerStatus::kFailed);
   (raised ? counters.exceptions : counters.bad_outputs).fetch_add(1, std::memory_order_relaxed);
-  const size_t bytes = std::min<size_t>(slot_.block->error_bytes, sizeof(slot_.block->error));
-  return absl::InternalError(absl::StrCat(is_step_ ? "step: " : "reset: ", std::string(slot_.block->error, bytes)));
+  return ErrorOf(*slot_.block, is_step_ ? "step: " : "reset: ");
 }
 
 void HostEnv::ReadAnswer(env::StepWriter& out) const {

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/base/traceback.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/envhost/host_env.h"
 #include "lib/envhost/host_pool.h"
@@ -74,6 +75,20 @@ INSTANTIATE_TEST_SUITE_P(
                       FaultCase{"dtype", false, "agent b"}, FaultCase{"unknown_agent", false, "nobody"},
                       FaultCase{"missing_all", false, "__all__"}, FaultCase{"reward", false, "much"}),
     [](const ::testing::TestParamInfo<FaultCase>& info) { return info.param.fault; });
+
+TEST(HostFaultsTest, AnExceptionBringsItsTracebackWithoutFramesOfOurs) {
+  auto pool = MakePool("Faulty", Options(1), {{"faults", "exception"}, {"at_step", int64_t{1}}});
+  ASSERT_TRUE(pool.ok());
+  Player player(**pool);
+  ASSERT_TRUE(player.Reset().ok());
+  const absl::Status status = player.Step(0);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step: ValueError: the wheel came off (at "));
+  EXPECT_EQ(status.message().find('\n'), std::string::npos);
+  const std::string traceback = base::TracebackOf(status);
+  EXPECT_THAT(traceback, ::testing::StartsWith("Traceback (most recent call last):\n  File "));
+  EXPECT_THAT(traceback, HasSubstr("in fail\n    raise ValueError(\"the wheel came off\")"));
+  EXPECT_EQ(traceback.find("_shm_env.py"), std::string::npos) << traceback;
+}
 
 TEST(HostFaultsTest, AKilledChildIsReplaced) {
   auto pool = MakePool("counter", Options(2));

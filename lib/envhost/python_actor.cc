@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/traceback.h"
 
 namespace troupe::envhost {
 namespace {
@@ -52,8 +53,9 @@ PythonActor::PythonActor(std::shared_ptr<PythonFunctions> functions, std::shared
 
 absl::Status PythonActor::Named(const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("policy \"", spec_.id.value(), "\": ", std::string(status.message())));
+  const absl::Status named(status.code(),
+                           absl::StrCat("policy \"", spec_.id.value(), "\": ", std::string(status.message())));
+  return base::WithTraceback(named, base::TracebackOf(status));
 }
 
 absl::Status PythonActor::Make() { return Named(function_->Make(*functions_)); }

@@ -25,7 +25,7 @@ absl::Status PythonFunction::Request(PythonFunctions& functions, RequestKind kin
   if (header.status == static_cast<uint32_t>(AnswerStatus::kOk)) return status;
   const bool raised = header.status == static_cast<uint32_t>(AnswerStatus::kFailed);
   functions.CountError(raised, !raised);
-  return absl::InternalError(std::string(header.error, std::min<size_t>(header.error_bytes, sizeof(header.error))));
+  return ErrorOf(header, "");
 }
 
 absl::Status PythonFunction::Attach(PythonFunctions& functions) {

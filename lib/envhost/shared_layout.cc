@@ -1,5 +1,11 @@
 #include "lib/envhost/shared_layout.h"
 
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/traceback.h"
+
 namespace troupe::envhost {
 namespace {
 
@@ -20,6 +26,13 @@ class Places {
 };
 
 }  // namespace
+
+absl::Status ErrorOf(const BlockHeader& header, std::string_view prefix) {
+  const std::string text(header.error, std::min<size_t>(header.error_bytes, sizeof(header.error)));
+  const size_t end = text.find('\n');
+  const absl::Status status = absl::InternalError(absl::StrCat(std::string(prefix), text.substr(0, end)));
+  return base::WithTraceback(status, end == std::string::npos ? "" : text.substr(end + 1));
+}
 
 BlockLayout::BlockLayout(const env::EnvSpec& spec) {
   Places places;

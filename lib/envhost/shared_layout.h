@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "lib/env/env_spec.h"
 #include <nlohmann/json.hpp>
 
@@ -70,8 +72,10 @@ struct BlockHeader {
   uint32_t call_count;  ///< rows of a policy; bytes of what is made, of a mapping function's question and answer
   uint32_t call_deterministic;
   uint64_t block_bytes;
-  alignas(64) char error[4032];  ///< what happened, UTF-8
+  alignas(64) char error[4032];  ///< what happened, UTF-8: a line, then those of the traceback
 };
+/// The error that the block holds: INTERNAL, `prefix` and its first line; the lines after that are the traceback.
+absl::Status ErrorOf(const BlockHeader& header, std::string_view prefix);
 static_assert(sizeof(BlockHeader) == 4096 && offsetof(BlockHeader, call_seed) == 16 &&
               offsetof(BlockHeader, block_bytes) == 32 && offsetof(BlockHeader, error) == 64);
 

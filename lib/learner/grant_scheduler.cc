@@ -61,6 +61,15 @@ void GrantScheduler::RemoveWorker(WorkerId worker) {
   if (!started_ && outstanding_.empty()) first_join_.reset();
 }
 
+void GrantScheduler::ExcludeWorker(WorkerId worker) {
+  if (outstanding_.count(worker.value()) == 0) return;
+  standings_.Exclude(worker.value());
+  Expire(worker, std::nullopt);
+  for (Lane& lane : lanes_) {
+    if (lane.owner == worker.value()) TakeAway(lane);
+  }
+}
+
 void GrantScheduler::TakeAway(Lane& lane) {
   // The owner may be in an episode of which it has not delivered a row yet.
   if (!lane.fresh) ++lane.next_episode;
@@ -389,7 +398,7 @@ void GrantScheduler::AdoptOrphans() {
 std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
   std::vector<GrantOrder> orders;
   Advance(now);
-  if (closed_ || outstanding_.empty()) return orders;
+  if (closed_ || !standings_.anybody()) return orders;
   if (!started_) {
     const bool all_here = static_cast<int64_t>(outstanding_.size()) >= std::max(1, options_.num_workers);
     if (!all_here && now - *first_join_ < options_.join_timeout) return orders;

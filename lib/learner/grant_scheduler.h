@@ -90,6 +90,8 @@ class GrantScheduler {
   void AddWorker(sample::WorkerId worker, absl::Duration now);
   /// Its unfinished lanes wait for another worker.
   void RemoveWorker(sample::WorkerId worker);
+  /// It gets no more work; what it has unfinished goes to others. As long as it is the only one, nothing is granted.
+  void ExcludeWorker(sample::WorkerId worker);
   /// Version `n` of every policy is out.
   void SetPublished(int64_t n);
   /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may

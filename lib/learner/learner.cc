@@ -86,6 +86,7 @@ Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr vi
       view_(std::move(view)),
       accounting_(static_cast<int32_t>(config_.schema.policies.size())),
       registry_(config_.learner_epoch),
+      env_health_(config_.options.max_failed_share),
       scheduler_(MakeScheduler(0, {})),
       ingest_(std::make_unique<Ingest>(config_.options.ingest_budget_bytes, scheduler_.get(), &accounting_)) {
   base::MutexLock lock(&mutex_);
@@ -243,6 +244,9 @@ absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared
     // Its lanes are fresh: of episodes that it had before no rows are accepted.
     (*registry_.Find(joined.ticket))->oldest_revision = view_->table->revision();
     scheduler_->AddWorker(joined.ticket.worker_id, now);
+    if (env_health_.Join(joined.ticket.worker_id.value(), hello.name)) {
+      scheduler_->ExcludeWorker(joined.ticket.worker_id);
+    }
     outbox = ScheduleLocked();
   }
   Send(outbox);
@@ -257,6 +261,7 @@ void Learner::Leave(const WorkerTicket& ticket) {
     absl::StatusOr<WorkerRegistry::Worker*> worker = registry_.Find(ticket);
     if (!worker.ok()) return;
     scheduler_->RemoveWorker(ticket.worker_id);
+    env_health_.Leave(ticket.worker_id.value());
     port = registry_.Leave(**worker);
     outbox = ScheduleLocked();
   }
@@ -313,6 +318,7 @@ absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t
         worker->last_version_n = std::max(worker->last_version_n, policy_rows.version.n);
       }
       arrived_env_steps_ += kept->num_env_steps;
+      env_health_.Delivered(ticket.worker_id.value(), static_cast<int64_t>(kept->finished.size()));
     }
     outbox = ScheduleLocked();
     break;
@@ -336,11 +342,55 @@ absl::StatusOr<FragmentAck> Learner::SubmitUndecodable(const WorkerTicket& ticke
   return ack;
 }
 
-absl::Status Learner::Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters) {
-  base::MutexLock lock(&mutex_);
-  TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
-  worker->last_seen = deps_.clock->SteadyNow();
-  return counters.has_value() ? registry_.Count(*worker, *counters, worker->last_seen) : absl::OkStatus();
+absl::Status Learner::Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvReport>& report) {
+  std::vector<std::string> lines;
+  Outbox outbox;
+  {
+    base::MutexLock lock(&mutex_);
+    TROUPE_ASSIGN_OR_RETURN(WorkerRegistry::Worker* const worker, registry_.Find(ticket));
+    worker->last_seen = deps_.clock->SteadyNow();
+    if (!report.has_value()) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(lines, ReportLocked(*worker, *report));
+    if (!lines.empty()) outbox = ScheduleLocked();  // the work of a worker that gets no more
+  }
+  Send(outbox);
+  for (const std::string& line : lines) {
+    if (base::MayTellOfPeer()) TROUPE_WARN("{}", line);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Learner::ReportLocked(WorkerRegistry::Worker& worker,
+                                                               const sample::EnvReport& report) {
+  TROUPE_RETURN_IF_ERROR(registry_.Count(worker, report.counters, worker.last_seen));
+  worker.recent_episodes = report.recent;
+  const EnvHealth::News news = env_health_.Report(worker.id.value(), report, worker.last_seen);
+  std::vector<std::string> lines;
+  for (const sample::EnvIncident& incident : news.first_of_their_kind) {
+    const bool failed = incident.what == sample::EnvIncident::What::kFailure;
+    lines.push_back(absl::StrCat(failed ? "environment failed" : "observation outside its space",
+                                 " worker=", worker.id.value(), " name=", env_health_.name(worker.id.value()),
+                                 ", more of this kind are only counted: ",
+                                 base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
+  }
+  if (news.beyond) {
+    scheduler_->ExcludeWorker(worker.id);
+    lines.push_back(absl::StrCat("too many episodes fail (env.max_failed_share), a worker gets no more work: ",
+                                 env_health_.Words(worker.id.value())));
+  }
+  EndIfEnvsFailLocked();
+  return lines;
+}
+
+void Learner::EndIfEnvsFailLocked() {
+  if (state_ != State::kStarted) return;
+  std::optional<std::string> why = env_health_.End(deps_.clock->SteadyNow());
+  if (!why.has_value()) return;
+  state_ = State::kDraining;
+  envs_failed_ = true;
+  reason_ = *std::move(why);
+  scheduler_->Close();
+  changed_.NotifyAll();
 }
 
 void Learner::Tick() {
@@ -353,6 +403,7 @@ void Learner::Tick() {
     for (WorkerRegistry::Worker* worker : registry_.SilentSince(now - config_.options.worker_timeout)) {
       silent.push_back(worker->id);
       scheduler_->RemoveWorker(worker->id);
+      env_health_.Leave(worker->id.value());
       ports.push_back(registry_.Leave(*worker));
     }
     outbox = ScheduleLocked();
@@ -440,6 +491,8 @@ LearnerStatus Learner::Status() const {
     entry.outstanding_steps = scheduler_->outstanding_steps_of(worker.id);
     entry.accepted_rows = worker.accepted_rows;
     entry.expired_grants = scheduler_->expired_grants_of(worker.id);
+    entry.recent_episodes = worker.recent_episodes;
+    if (env_health_.beyond(worker.id.value())) entry.gets_no_work = env_health_.Words(worker.id.value());
     if (worker.last_version_n >= 0) entry.policy_lag = static_cast<double>(iteration_ - worker.last_version_n);
     entry.since_last_seen = now - worker.last_seen;
     status.workers.push_back(entry);

@@ -14,6 +14,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/assembler.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/learner/env_health.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/grant_scheduler.h"
 #include "lib/learner/ingest.h"
@@ -55,14 +56,15 @@ struct LearnerDeps {
 /// What a Step did.
 struct StepOutcome {
   enum class Kind {
-    kWaiting,  ///< the timeout passed without a complete train batch
-    kUpdated,  ///< one update, published
-    kStopped,  ///< a stop condition holds: there will be no further update
-    kDrained,  ///< a drain was asked for and nothing complete is left to train on
-    kFailed,   ///< the trainer failed or the run cannot go on: see `status`
+    kWaiting,     ///< the timeout passed without a complete train batch
+    kUpdated,     ///< one update, published
+    kStopped,     ///< a stop condition holds: there will be no further update
+    kDrained,     ///< a drain was asked for and nothing complete is left to train on
+    kEnvsFailed,  ///< as kDrained, since environments fail: `reason` says where and why
+    kFailed,      ///< the trainer failed or the run cannot go on: see `status`
   };
   Kind kind = Kind::kWaiting;
-  std::string reason;   ///< of kStopped and kDrained
+  std::string reason;   ///< of kStopped, kDrained and kEnvsFailed
   absl::Status status;  ///< of kFailed
   /// Of kFailed: policies and counters are as before what failed, so that SnapshotState may be saved.
   bool state_is_whole = false;
@@ -122,9 +124,9 @@ class Learner {
   /// The same for bytes that are no fragment: INVALID with `reason`. Errors as Submit's.
   absl::StatusOr<sample::FragmentAck> SubmitUndecodable(const WorkerTicket& ticket, uint64_t sequence,
                                                         const std::string& reason);
-  /// A sign of life, perhaps with what went wrong in the worker's environments since it began (each >= 0).
-  /// FAILED_PRECONDITION when the ticket is void, INVALID_ARGUMENT for counters that no worker reaches.
-  absl::Status Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvCounters>& counters = std::nullopt);
+  /// A sign of life, perhaps with how the worker's environments do (counters >= 0): the first incident of each kind is
+  /// logged. FAILED_PRECONDITION when the ticket is void, INVALID_ARGUMENT for counters that no worker reaches.
+  absl::Status Heartbeat(const WorkerTicket& ticket, const std::optional<sample::EnvReport>& report = std::nullopt);
   /// Lets silent workers go, gives the work of grants that were out for too long to others, and begins when the join
   /// timeout is over. Call about once a second.
   void Tick();
@@ -180,6 +182,11 @@ class Learner {
   Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Sends it, and warns of what expired. Without the lock.
   static void Send(const Outbox& outbox);
+  /// Takes a report in; what there is to say of it, after the lock.
+  absl::StatusOr<std::vector<std::string>> ReportLocked(WorkerRegistry::Worker& worker, const sample::EnvReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Ends the run where environments fail too often.
+  void EndIfEnvsFailLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Ends granting when what has arrived is all the run needs.
   void CloseIfEnoughLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasCompleteLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -230,6 +237,8 @@ class Learner {
   bool drain_sent_ ABSL_GUARDED_BY(mutex_) = false;
   Accounting accounting_ ABSL_GUARDED_BY(mutex_);
   WorkerRegistry registry_ ABSL_GUARDED_BY(mutex_);
+  EnvHealth env_health_ ABSL_GUARDED_BY(mutex_);
+  bool envs_failed_ ABSL_GUARDED_BY(mutex_) = false;  ///< it drains for that
   std::unique_ptr<GrantScheduler> scheduler_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Ingest> ingest_ ABSL_GUARDED_BY(mutex_);
   int64_t iteration_ ABSL_GUARDED_BY(mutex_) = 0;       ///< updates done

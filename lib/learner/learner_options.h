@@ -56,6 +56,7 @@ struct LearnerOptions {
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came
   absl::Duration worker_timeout = absl::Seconds(15);  ///< without a sign of life: its grants are granted again
   GrantTimeout grant_timeout;
+  double max_failed_share = 1;  ///< of the last episodes: beyond it a worker gets no more work (EnvHealth)
 };
 
 /// When a run ends; whichever comes first. 0: not set.

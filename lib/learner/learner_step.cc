@@ -50,6 +50,8 @@ std::optional<StepOutcome> Learner::EndLocked() {
   if (state_ == State::kStarted || state_ == State::kDraining) {
     if (!ingest_->stuck().ok()) {
       FailLocked(ingest_->stuck());
+    } else if (EndIfEnvsFailLocked(); envs_failed_) {
+      // What has arrived whole is trained on.
     } else if (auto reason = StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt)) {
       state_ = State::kStopped;
       reason_ = *reason;
@@ -62,7 +64,10 @@ std::optional<StepOutcome> Learner::EndLocked() {
     case State::kFailed:
       return StepOutcome{StepOutcome::Kind::kFailed, "", failure_};
     case State::kDraining:
-      if (!HasCompleteLocked()) return StepOutcome{StepOutcome::Kind::kDrained, reason_, absl::OkStatus()};
+      if (!HasCompleteLocked()) {
+        return StepOutcome{envs_failed_ ? StepOutcome::Kind::kEnvsFailed : StepOutcome::Kind::kDrained, reason_,
+                           absl::OkStatus()};
+      }
       return std::nullopt;
     case State::kMade:
     case State::kStarted:

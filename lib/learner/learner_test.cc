@@ -1,11 +1,13 @@
 #include "lib/learner/learner.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lib/base/log.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
 #include <gmock/gmock.h>
@@ -495,8 +497,93 @@ TEST(LearnerTest, EnvCountersThatNoWorkerReachesEndItsStream) {
   auto worker = run.Join();
   sample::EnvCounters counters;
   counters.errors = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(run.learner_->Heartbeat(worker->ticket, counters).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(run.learner_->Heartbeat(worker->ticket, sample::EnvReport{.counters = counters}).code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(run.learner_->Status().progress.env_counters.errors, 0);
+}
+
+/// So many of the last 20 episodes failed.
+sample::EnvReport FailedOf20(int32_t failed) {
+  sample::EnvReport report;
+  report.counters.errors = failed;
+  report.recent = {20, failed};
+  report.incidents = {{sample::EnvIncident::What::kFailure, "it broke", "it broke\x1b[31m at once\nFile \"a\""}};
+  return report;
+}
+
+TEST(LearnerTest, AWorkerWhoseEpisodesFailGetsNoMoreWorkAndTheOthersHaveIt) {
+  TestRun run([](LearnerConfig& config) {
+    config.options.num_workers = 2;
+    config.options.max_failed_share = 0.5;
+  });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto bad = run.Join({.name = "host:7"});
+  auto good = run.Join();
+  EXPECT_EQ(run.Work(*good), 1);
+  testing::internal::CaptureStderr();
+  base::InitLogging("learner_test", "warn");
+  ASSERT_TRUE(run.learner_->Heartbeat(bad->ticket, FailedOf20(11)).ok());
+  ASSERT_TRUE(run.learner_->Heartbeat(bad->ticket, FailedOf20(12)).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("environment failed worker=4294967297 name=host:7, more of this kind are only counted: "
+                             "it broke\\x1b[31m at once\n  File \"a\"\n"));
+  EXPECT_THAT(log,
+              HasSubstr("a worker gets no more work: worker 4294967297 (host:7), 11 of its last 20 episodes failed, "
+                        "the first: it broke\\x1b[31m at once\n"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << "each is said once\n" << log;
+
+  const auto grant = bad->port->TryTakeGrant();
+  ASSERT_TRUE(grant.has_value());
+  EXPECT_EQ(run.Work(*good), 1) << "what the other has not done";
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  const auto late = run.learner_->Submit(bad->ticket, 1, bad->rollout.Play(*grant, {1, 0}).at(0));
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_EQ(late->disposition, Disposition::kStale);
+  const WorkerStatus status = run.learner_->Status().workers.at(0);
+  EXPECT_THAT(status.gets_no_work, HasSubstr("12 of its last 20"));
+  EXPECT_EQ(status.recent_episodes, (sample::RecentEpisodes{20, 12}));
+  EXPECT_EQ(run.learner_->Status().workers.at(1).gets_no_work, "");
+
+  // It comes again; and so does another process of its host, which is judged by its own episodes.
+  run.learner_->Leave(bad->ticket);
+  auto again = run.Join({.worker_id = bad->ticket.worker_id, .next_sequence = 2});
+  auto other = run.Join({.name = "host:8"});
+  EXPECT_EQ(run.Work(*good), 1);
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+  EXPECT_EQ(again->port->TryTakeGrant(), std::nullopt);
+  EXPECT_EQ(run.Work(*other), 1);
+}
+
+TEST(LearnerTest, TheRunEndsWhereEveryWorkersEpisodesFail) {
+  TestRun run([](LearnerConfig& config) { config.options.max_failed_share = 0.5; });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  EXPECT_EQ(run.Work(*worker), 1);
+  ASSERT_TRUE(run.learner_->Heartbeat(worker->ticket, FailedOf20(11)).ok());
+  EXPECT_EQ(run.Step().kind, Kind::kUpdated) << "what was there whole is trained on";
+  const StepOutcome end = run.Step();
+  EXPECT_EQ(end.kind, Kind::kEnvsFailed);
+  EXPECT_THAT(end.reason,
+              HasSubstr("more than env.max_failed_share (0.5) of the last episodes failed at the only worker"));
+  EXPECT_EQ(worker->port->TryTakeGrant(), std::nullopt);
+  EXPECT_EQ(run.learner_->SnapshotState()->state.env_steps, 40);
+}
+
+TEST(LearnerTest, FailureFromTheStartEndsTheRunAfterAMomentUnlessAnotherWorkerRuns) {
+  TestRun run([](LearnerConfig& config) {
+    config.options.num_workers = 2;
+    config.options.max_failed_share = 0.5;
+  });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  auto slow = run.Join();
+  sample::EnvReport report = FailedOf20(3);
+  report.recent = {3, 3};
+  report.fails_from_the_start = true;
+  ASSERT_TRUE(run.learner_->Heartbeat(worker->ticket, report).ok());
+  EXPECT_EQ(run.Step().kind, Kind::kWaiting);
+  run.clock_.Advance(EnvHealth::kGrace);
+  EXPECT_EQ(run.Step().kind, Kind::kEnvsFailed);
 }
 
 TEST(LearnerTest, RestoreIsForALaterEpochAndBeforeTheStart) {

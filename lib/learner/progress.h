@@ -10,7 +10,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/trainer.h"
-#include "lib/sample/env_counters.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/ids.h"
 
 namespace troupe::learner {
@@ -59,7 +59,9 @@ struct WorkerStatus {
   int64_t outstanding_steps = 0;  ///< granted, not arrived
   int64_t accepted_rows = 0;      ///< in this learner epoch
   int64_t expired_grants = 0;     ///< were out for too long; in this learner epoch
-  double policy_lag = 0;          ///< newest version minus that of its newest fragment; 0 before the first
+  sample::RecentEpisodes recent_episodes;
+  std::string gets_no_work;  ///< why, where too many of its episodes failed
+  double policy_lag = 0;     ///< newest version minus that of its newest fragment; 0 before the first
   absl::Duration since_last_seen;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,7 +11,7 @@
 #include "absl/time/time.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/sequence_tracker.h"
-#include "lib/sample/env_counters.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/ids.h"
 
 namespace troupe::learner {
@@ -28,6 +29,7 @@ struct WorkerHello {
   /// The lowest sequence number for which it has no acknowledgement: it may still send this one and all above. 1 for a
   /// new worker; 0 is read as 1.
   uint64_t next_sequence = 1;
+  std::string name = "";  ///< for people
 };
 
 /// The workers that are and were here: ids, epochs (fencing), sequence numbers, signs of life. Not thread-safe; never
@@ -48,9 +50,10 @@ class WorkerRegistry {
     int64_t accepted_rows = 0;  ///< in this learner epoch
     /// No episode in progress that its rows may be accepted of was mapped by an older PolicyTable.
     int64_t oldest_revision = 0;
-    int64_t last_version_n = -1;       ///< of the newest accepted fragment; -1: none yet
-    sample::EnvCounters env_counters;  ///< as it said last
-    sample::EnvCounters counted;       ///< of it, in this learner epoch
+    int64_t last_version_n = -1;             ///< of the newest accepted fragment; -1: none yet
+    sample::EnvCounters env_counters;        ///< as it said last
+    sample::EnvCounters counted;             ///< of it, in this learner epoch
+    sample::RecentEpisodes recent_episodes;  ///< as it said last
     absl::Duration first_joined = absl::ZeroDuration();
     bool counted_before = false;  ///< it may have counted before this learner epoch
   };

@@ -13,7 +13,14 @@ constexpr int32_t kMaxDoublings = 24;
 void WorkerStandings::Join(uint64_t worker) {
   const auto [it, is_new] = standings_.try_emplace(worker);
   if (!is_new && !it->second.here) --departed_;
+  if (!it->second.here && !it->second.excluded) ++at_work_;
   it->second.here = true;
+}
+
+void WorkerStandings::Exclude(uint64_t worker) {
+  Standing& standing = standings_.at(worker);
+  if (standing.here && !standing.excluded) --at_work_;
+  standing.excluded = true;
 }
 
 void WorkerStandings::Leave(uint64_t worker, std::optional<absl::Duration> undone_since, absl::Duration now) {
@@ -23,6 +30,7 @@ void WorkerStandings::Leave(uint64_t worker, std::optional<absl::Duration> undon
     Lose(*undone_since, now);
   }
   standing.failed_since.reset();
+  if (standing.here && !standing.excluded) --at_work_;
   standing.here = false;
   ++departed_;
   ForgetSurplus();
@@ -40,14 +48,14 @@ std::vector<WorkerStandings::Choice> WorkerStandings::Select(absl::Duration now)
   bool any_proven = false;
   bool any_willing = false;
   for (const auto& [worker, standing] : standings_) {
-    if (!standing.here) continue;
+    if (!standing.here || standing.excluded) continue;
     any_proven = any_proven || standing.proven;
     any_willing = any_willing || standing.misses < kMisses;
   }
   const bool proven_only = any_proven && now < pause_until_;
   std::vector<Choice> choices;
   for (const auto& [worker, standing] : standings_) {
-    if (!standing.here || (proven_only && !standing.proven)) continue;
+    if (!standing.here || standing.excluded || (proven_only && !standing.proven)) continue;
     if (any_willing && standing.misses >= kMisses) continue;
     choices.push_back(Choice{worker, standing.misses});
   }
@@ -95,8 +103,9 @@ void WorkerStandings::Lose(absl::Duration since, absl::Duration now) {
   const absl::Duration lost = now - std::max(since, counted_until_);
   counted_until_ = now;
   // Where nobody has delivered, nobody could have done better.
-  const bool any_proven = std::any_of(standings_.begin(), standings_.end(),
-                                      [](const auto& entry) { return entry.second.here && entry.second.proven; });
+  const bool any_proven = std::any_of(standings_.begin(), standings_.end(), [](const auto& entry) {
+    return entry.second.here && entry.second.proven && !entry.second.excluded;
+  });
   if (any_proven && lost > absl::ZeroDuration()) pause_until_ = std::max(pause_until_, now) + kPause * lost;
 }
 

@@ -18,9 +18,10 @@ namespace troupe::learner {
 /// iteration waited for it. As long as a proven worker is here, the others are given nothing until kPause times what
 /// was lost has passed. A worker of which kMisses grants in a row expired is given nothing while any other is here.
 ///
-/// Invariants: 1. Select is never empty while a worker is here. 2. While proven workers are here, those that are not
-/// cost at most 1 / (1 + kPause) of the time, however many they are and however often they come again. 3. A grant that
-/// expires doubles what its worker is allowed for the next, so that every fleet, however slow, delivers at last.
+/// Invariants: 1. Select is never empty while a worker is here that is not excluded. 2. While proven workers are here,
+/// those that are not cost at most 1 / (1 + kPause) of the time, however many they are and however often they come
+/// again. 3. A grant that expires doubles what its worker is allowed for the next, so that every fleet, however slow,
+/// delivers at last.
 ///
 /// Remembers kMaxDeparted workers that left.
 class WorkerStandings {
@@ -38,6 +39,11 @@ class WorkerStandings {
   void Join(uint64_t worker);
   /// `undone_since`: when the oldest of the grants was sent that it leaves undone.
   void Leave(uint64_t worker, std::optional<absl::Duration> undone_since, absl::Duration now);
+
+  /// The worker gets no more work, however often it comes again.
+  void Exclude(uint64_t worker);
+  /// Whether Select is not empty.
+  bool anybody() const { return at_work_ > 0; }
 
   /// The workers to give grants to; those of the fewest misses first, then by id.
   std::vector<Choice> Select(absl::Duration now) const;
@@ -64,6 +70,7 @@ class WorkerStandings {
   struct Standing {
     bool here = false;
     bool proven = false;
+    bool excluded = false;
     int32_t misses = 0;
     int32_t doublings = 0;                       ///< of the limit
     int64_t expired = 0;                         ///< grants, ever
@@ -77,6 +84,7 @@ class WorkerStandings {
 
   std::map<uint64_t, Standing> standings_;  ///< by worker id
   size_t departed_ = 0;
+  size_t at_work_ = 0;  ///< that are here and not excluded
   int64_t expired_ = 0;
   absl::Duration counted_until_ = -absl::InfiniteDuration();
   absl::Duration pause_until_ = -absl::InfiniteDuration();

@@ -51,6 +51,24 @@ TEST(WorkerStandingsTest, WhatWasLostIsPaidForNineTimesWithProvenWorkers) {
   EXPECT_THAT(Selected(standings, 70), ElementsAre(4));
 }
 
+TEST(WorkerStandingsTest, WhoIsExcludedIsNeverSelectedAgain) {
+  WorkerStandings standings = TwoProvenAndANewcomer();
+  standings.Exclude(1);
+  EXPECT_THAT(Selected(standings, 0), ElementsAre(2, 3));
+  standings.Leave(1, std::nullopt, At(1));
+  standings.Join(1);
+  standings.Delivered(1, At(1), At(60));
+  EXPECT_THAT(Selected(standings, 1), ElementsAre(2, 3)) << "also when it comes again";
+  standings.Exclude(2);
+  EXPECT_TRUE(standings.anybody());
+  standings.Exclude(3);
+  EXPECT_THAT(Selected(standings, 1), IsEmpty());
+  EXPECT_FALSE(standings.anybody());
+  standings.Leave(3, std::nullopt, At(2));
+  standings.Join(4);
+  EXPECT_TRUE(standings.anybody());
+}
+
 TEST(WorkerStandingsTest, TimeThatSeveralLostTogetherCountsOnce) {
   WorkerStandings standings = TwoProvenAndANewcomer();
   standings.Join(4);

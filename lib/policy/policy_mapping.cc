@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/traceback.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/python_callable.h"
 
@@ -67,9 +68,10 @@ class RuleMapping final : public PolicyMapping {
             ? AskHost(choice, agent_id, episode)
             : choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
     if (!answer.ok()) {
-      return absl::Status(answer.status().code(),
-                          absl::StrCat("mapping function \"", choice.function_name,
-                                       "\": ", base::LogSafe(std::string(answer.status().message()), 2048)));
+      const absl::Status failed(answer.status().code(),
+                                absl::StrCat("mapping function \"", choice.function_name,
+                                             "\": ", base::LogSafe(std::string(answer.status().message()), 2048)));
+      return base::WithTraceback(failed, base::TracebackOf(answer.status()));
     }
     const auto found = std::find(choice.ids.begin(), choice.ids.end(), *answer);
     if (found != choice.ids.end()) return choice.policies[static_cast<size_t>(found - choice.ids.begin())];

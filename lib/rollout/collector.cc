@@ -12,6 +12,9 @@ namespace troupe::rollout {
 
 namespace {
 
+/// Of an error in the log.
+constexpr size_t kMaxErrorChars = 1000;
+
 /// An environment's error that ends a grant. ABORTED, DEADLINE_EXCEEDED and CANCELLED would say something of the grant
 /// itself: that it is over, that weights are not there yet, that the rollout stops.
 absl::Status EndsGrant(const absl::Status& status) {
@@ -95,7 +98,8 @@ absl::StatusOr<Lane*> Collector::FindLane(uint32_t env_id) {
       return absl::InvalidArgumentError(absl::StrCat("the environment of env ", env_id, " is ", env->spec().ToString(),
                                                      ", expected ", config_.env_spec.ToString()));
     }
-    place->env = std::make_unique<env::CheckedEnv>(std::move(env));
+    place->env = std::make_unique<env::CheckedEnv>(
+        std::move(env), env::CheckedEnv::Options{.count_outside_space = config_.options.count_outside_space});
   }
   return place.get();
 }
@@ -150,6 +154,7 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
   }
   prepared_ = false;
   preparing_.reset();
+  sink_ = &sink;
   // As many lanes at a time as may write two rounds into one fragment; a single one needs room for one.
   const int64_t group = std::max<int64_t>(1, config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
@@ -182,8 +187,9 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
     absl::Status at_hand = StartEpisodes(weights);
     if (at_hand.ok()) at_hand = AdoptOpen(weights);
     if (absl::IsCancelled(at_hand)) {
-      // Lanes are cut in the reverse order of their last calls: those that just began were called after the others.
-      std::stable_partition(ready_.begin(), ready_.end(), [](const Lane* lane) { return !lane->began; });
+      // Lanes are cut in the reverse order of their last calls: those that just began were called after the others, in
+      // an order of their own where some began again.
+      std::stable_sort(ready_.begin(), ready_.end(), [](const Lane* a, const Lane* b) { return a->began < b->began; });
       TROUPE_RETURN_IF_ERROR(Drain(grant));
       TROUPE_RETURN_IF_ERROR(Submit(/*last_of_grant=*/false, sink));
     }
@@ -288,7 +294,7 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
   stats_.agent_steps += fragment->num_agent_steps;
   stats_.episodes += static_cast<int64_t>(fragment->finished.size());
   ++stats_.fragments;
-  sink.ReportEnvs(env_counters());
+  sink.ReportEnvs(TakeReport());
   return sink.Submit(std::move(fragment));
 }
 
@@ -296,15 +302,51 @@ sample::EnvCounters Collector::env_counters() const {
   sample::EnvCounters counters;
   if (config_.env_counters != nullptr) counters = config_.env_counters();
   counters.errors = stats_.env_errors;
+  if (!config_.options.count_outside_space) return counters;
+  for (const auto& [env_id, lane] : lanes_) {
+    if (lane->env != nullptr) counters.outside_space += lane->env->outside_space_count();
+  }
   return counters;
+}
+
+sample::EnvReport Collector::TakeReport() {
+  return {env_counters(), outcomes_.recent(), FailsFromTheStart(), incidents_.Take()};
+}
+
+bool Collector::FailsFromTheStart() const {
+  return !ended_well_ && lanes_failed_ == lanes_.size() && stats_.env_errors >= kFewestFailures;
+}
+
+void Collector::NoteCall(Lane& lane) {
+  if (!lane.in_episode) {
+    outcomes_.Add(/*failed=*/false);
+    ended_well_ = true;
+  }
+  if (!lane.env->has_outside_space()) return;
+  bool told = false;
+  for (const env::CheckedEnv::OutsideSpace& outside : lane.env->TakeOutsideSpace()) {
+    const env::AgentSpec& agent = config_.env_spec.possible_agents[static_cast<size_t>(outside.agent)];
+    told = incidents_.AddOutsideSpace(agent.id.value(), outside.message) || told;
+  }
+  if (told) sink_->ReportEnvs(TakeReport());
 }
 
 absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
   ++stats_.env_errors;
+  outcomes_.Add(/*failed=*/true);
+  lanes_failed_ += static_cast<size_t>(!std::exchange(lane.has_failed, true));
+  const bool news = incidents_.AddFailure(status);
+  const bool from_the_start = FailsFromTheStart() && !std::exchange(told_of_start_, true);
+  if (news || from_the_start || gives_up()) sink_->ReportEnvs(TakeReport());
   if (absl::IsResourceExhausted(status)) return status;
+  if (gives_up()) {
+    const sample::RecentEpisodes& recent = outcomes_.recent();
+    return absl::AbortedError(absl::StrCat(recent.failed, " of the last ", recent.ended,
+                                           " episodes failed, the last: ", std::string(status.message())));
+  }
   if (++lane.consecutive_errors < kMaxConsecutiveErrors) {
     TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id, lane.episode,
-                 base::LogSafe(status.ToString()));
+                 base::LogSafe(status.ToString(), kMaxErrorChars));
     return absl::OkStatus();
   }
   lane.consecutive_errors = 0;
@@ -313,30 +355,37 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
 }
 
 absl::Status Collector::StartEpisodes(WeightSource& weights) {
-  bool began = false;
+  starting_.clear();
   for (Lane* lane : ready_) {
-    lane->began = !lane->in_episode;
-    if (!lane->began || !elsewhere_) continue;
-    builder_.StartEpisode(*lane);
-    lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
-    lane->in_flight = true;
+    lane->began = 0;
+    if (!lane->in_episode) starting_.push_back(lane);
   }
-  bool cancelled = false;
-  for (Lane* lane : ready_) {
-    if (!lane->began) continue;
-    began = true;
-    bool stopped = false;
-    while (lane->in_flight || !lane->in_episode) {
-      // An environment that fails again and again must not keep a worker that is to stop.
-      stopped = !lane->in_flight && lane->consecutive_errors > 0 && stop_.load(std::memory_order_relaxed);
-      if (stopped) break;
-      TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+  if (starting_.empty()) return absl::OkStatus();
+  int64_t began = 0;
+  // All try once before one tries again: where every environment fails, that is seen at once.
+  for (bool again = false; !starting_.empty(); again = true) {
+    // An environment that fails again and again must not keep a worker that is to stop.
+    if (again && stop_.load(std::memory_order_relaxed)) return absl::CancelledError("the rollout was told to stop");
+    for (Lane* lane : starting_) {
+      if (!elsewhere_) break;
+      builder_.StartEpisode(*lane);
+      lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
+      lane->in_flight = true;
     }
-    cancelled = cancelled || stopped;
-    if (!stopped) LookAhead(*lane, weights);
+    size_t left = 0;
+    for (Lane* lane : starting_) {
+      TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
+      if (!lane->in_episode) {
+        starting_[left++] = lane;
+        continue;
+      }
+      lane->began = ++began;
+      LookAhead(*lane, weights);
+    }
+    starting_.resize(left);
   }
-  if (began) TrimPolicies(weights);
-  return cancelled ? absl::CancelledError("the rollout was told to stop") : absl::OkStatus();
+  TrimPolicies(weights);
+  return absl::OkStatus();
 }
 
 absl::Status Collector::StartEpisode(Lane& lane) {
@@ -350,7 +399,10 @@ absl::Status Collector::StartEpisode(Lane& lane) {
     status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode}, writer);
   }
   if (status.ok()) status = builder_.FinishCall(lane);
-  if (status.ok()) return status;
+  if (status.ok()) {
+    NoteCall(lane);
+    return status;
+  }
   builder_.AbortCall(lane);
   return CountError(lane, status);
 }
@@ -415,6 +467,7 @@ absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) {
     lane.consecutive_errors = 0;
+    NoteCall(lane);
     return true;
   }
   builder_.AbortCall(lane);

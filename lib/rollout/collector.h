@@ -16,8 +16,10 @@
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/actor_map.h"
 #include "lib/rollout/fragment_builder.h"
+#include "lib/rollout/incident_log.h"
 #include "lib/rollout/ports.h"
 #include "lib/rollout/rollout_options.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::rollout {
@@ -73,7 +75,9 @@ struct RolloutStats {
 /// An environment that fails ends its episode: what was complete is kept and cut as truncated, the failure is counted,
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
 /// end the grant with its error, and so does RESOURCE_EXHAUSTED at once: trying again would not help. A policy that
-/// runs elsewhere and fails to act counts as a failure of the environments for which it was to act.
+/// runs elsewhere and fails to act counts as a failure of the environments for which it was to act. The first failure
+/// of each kind is reported at once, with its words. Where more than RolloutOptions::max_failed_share of the last
+/// episodes failed, grants are given up: the learner, which was told, gives the work to others.
 ///
 /// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
 /// in which does not depend on how long anything takes, so that fragments are the same every time.
@@ -84,6 +88,8 @@ struct RolloutStats {
 class Collector {
  public:
   static constexpr int64_t kMaxConsecutiveErrors = 100;
+  /// Fewer failures do not show that all environments fail from the start, however few there are.
+  static constexpr int64_t kFewestFailures = 3;
 
   /// INVALID_ARGUMENT for policies or a spec that do not fit, or when one env step of one environment may not fit a
   /// fragment.
@@ -96,7 +102,8 @@ class Collector {
   /// grant unless that was done last. INVALID_ARGUMENT: a grant without lanes in ascending order, a policy table that
   /// does not fit or is older than the one before, weights that do not fit. FAILED_PRECONDITION: weights of a policy
   /// that trains, older than the grant allows. CANCELLED after RequestStop or from `weights` (what was sampled has been
-  /// submitted) or from the sink. Other codes are those of the ports or of environments; lanes stay usable.
+  /// submitted) or from the sink. ABORTED: the grant is given up, or over. Other codes are those of the ports or of
+  /// environments; lanes stay usable.
   absl::Status RunGrant(const sample::Grant& grant, WeightSource& weights, SampleSink& sink);
 
   /// Makes RunGrant return after the round in progress. Thread-safe; stays requested.
@@ -104,6 +111,10 @@ class Collector {
 
   RolloutStats stats() const;
   sample::EnvCounters env_counters() const;
+  /// How the environments do. Each incident is in one report.
+  sample::EnvReport TakeReport();
+  /// More episodes failed than the run allows a worker.
+  bool gives_up() const { return outcomes_.recent().Beyond(config_.options.max_failed_share); }
   /// Policies that are resident.
   size_t num_resident() const { return actors_.resident().size(); }
   const RolloutConfig& config() const { return config_; }
@@ -157,6 +168,9 @@ class Collector {
   /// False when the environment failed and the step must be taken again.
   absl::StatusOr<bool> StepLane(Lane& lane);
   absl::Status CountError(Lane& lane, const absl::Status& status);
+  /// The call worked: what there is to note of it.
+  void NoteCall(Lane& lane);
+  bool FailsFromTheStart() const;
   bool FragmentFull(int64_t rounds) const;
   /// Cuts the lanes that still run (none is in flight), finishes the fragment and submits it.
   absl::Status Submit(bool last_of_grant, SampleSink& sink);
@@ -193,6 +207,13 @@ class Collector {
 
   size_t action_words_ = 0;  // most of any agent: the stride of Lane::bounded_actions
   RolloutStats stats_;
+  sample::EpisodeOutcomes outcomes_;
+  IncidentLog incidents_;
+  size_t lanes_failed_ = 0;      ///< that have had an episode that failed
+  bool ended_well_ = false;      ///< some episode has
+  bool told_of_start_ = false;   ///< that all failed from the start
+  SampleSink* sink_ = nullptr;   ///< of the grant in progress
+  std::vector<Lane*> starting_;  ///< scratch
   std::atomic<bool> stop_{false};
 };
 

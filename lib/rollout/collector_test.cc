@@ -380,7 +380,7 @@ TEST(CollectorTest, TheSinkKnowsWhatWentWrongBeforeTheFragment) {
       at_submit.push_back(counters);
       return absl::OkStatus();
     }
-    void ReportEnvs(const sample::EnvCounters& reported) override { counters = reported; }
+    void ReportEnvs(const sample::EnvReport& reported) override { counters = reported.counters; }
     sample::EnvCounters counters;
     std::vector<sample::EnvCounters> at_submit;
   } sink;
@@ -394,6 +394,58 @@ TEST(CollectorTest, TheSinkKnowsWhatWentWrongBeforeTheFragment) {
   }
   EXPECT_THAT(sink.at_submit, ElementsAre(sample::EnvCounters{.errors = 0, .timeouts = 2},
                                           sample::EnvCounters{.errors = 1, .timeouts = 2}));
+}
+
+/// Remembers the reports.
+struct ReportSink final : SampleSink {
+  absl::Status Submit(sample::MultiAgentBatchPtr) override {
+    ++fragments;
+    return absl::OkStatus();
+  }
+  void ReportEnvs(const sample::EnvReport& report) override { reports.push_back(report); }
+  int fragments = 0;
+  std::vector<sample::EnvReport> reports;
+};
+
+TEST(CollectorTest, FailuresAreToldAtOnceAndGrantsGivenUpBeyondTheShare) {
+  for (const bool at_reset : {true, false}) {
+    SCOPED_TRACE(at_reset);
+    Script script = kBothTruncated;
+    script[at_reset ? 0 : 1].fail = true;
+    RolloutConfig config = ScriptedConfig({}, Scripted({}, script));
+    config.options.max_failed_share = 0.5;
+    const std::unique_ptr<Collector> collector = *Collector::Create(config);
+    ReportSink sink;
+    const absl::Status status = RunGrant(*collector, ScriptedGrant(4, 1000), ScriptedWeights(config, 5), sink);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("20 of the last 20 episodes failed, the last: "));
+    EXPECT_TRUE(collector->gives_up());
+    EXPECT_EQ(sink.fragments, 0);
+    ASSERT_EQ(sink.reports.size(), 3u) << "of the kind, of all environments, and of the end";
+    ASSERT_EQ(sink.reports[0].incidents.size(), 1u);
+    EXPECT_THAT(sink.reports[0].incidents[0].text, HasSubstr("scripted failure"));
+    EXPECT_EQ(sink.reports[0].recent, (sample::RecentEpisodes{1, 1}));
+    EXPECT_FALSE(sink.reports[0].fails_from_the_start);
+    EXPECT_EQ(sink.reports[1].recent, (sample::RecentEpisodes{4, 4})) << "each tries once before one tries again";
+    EXPECT_TRUE(sink.reports[1].fails_from_the_start);
+    EXPECT_EQ(sink.reports[2].recent, (sample::RecentEpisodes{20, 20}));
+    EXPECT_TRUE(sink.reports[2].incidents.empty());
+  }
+}
+
+TEST(CollectorTest, OneThatFailsNowAndThenFailsNotFromTheStart) {
+  int calls = 0;
+  RolloutConfig config = ScriptedConfig({}, [&calls]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+    Script script = kBothTruncated;
+    script[1].fail = calls++ == 0;  // of two environments the first one, always
+    return Scripted({}, script)();
+  });
+  config.options.max_failed_share = 0.5;
+  const std::unique_ptr<Collector> collector = *Collector::Create(config);
+  ReportSink sink;
+  const absl::Status status = RunGrant(*collector, ScriptedGrant(2, 40), ScriptedWeights(config, 5), sink);
+  for (const sample::EnvReport& report : sink.reports) EXPECT_FALSE(report.fails_from_the_start);
+  EXPECT_GT(collector->TakeReport().recent.ended, collector->TakeReport().recent.failed);
 }
 
 TEST(CollectorTest, AnEpisodeInWhichNobodyIsReadyIsAnError) {

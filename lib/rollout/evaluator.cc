@@ -212,8 +212,10 @@ absl::Status Evaluator::BeginAgain(size_t place, absl::Status status, uint64_t s
       return absl::Status(status.code(), absl::StrCat("evaluation episode ", p.number, " failed ", kMaxTries,
                                                       " times, the last time: ", std::string(status.message())));
     }
-    TROUPE_WARN("evaluation episode begins again episode={} try={} error={}", p.number, p.tries + 1,
-                base::LogSafe(status.ToString()));
+    if (incidents_.AddFailure(status)) {
+      TROUPE_WARN("evaluation episode begins again, more of this kind are not said episode={} try={}: {}", p.number,
+                  p.tries + 1, base::LogSafeLines(incidents_.Take()[0].text, sample::EnvIncident::kMaxTextBytes));
+    }
     status = ResetPlace(place, seed);
   }
   return status;

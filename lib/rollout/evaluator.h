@@ -13,6 +13,7 @@
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/rollout/collector.h"
+#include "lib/rollout/incident_log.h"
 
 namespace troupe::rollout {
 
@@ -98,6 +99,7 @@ class Evaluator {
 
   const RolloutConfig config_;
   int64_t first_episode_ = 0;
+  IncidentLog incidents_;  ///< what was said of episodes that failed
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
   env::SlotBuffers buffers_;
   std::vector<policy::MappedAgent> mapped_;  // of the episode whose agent is being mapped

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "lib/base/log.h"
+#include "lib/base/traceback.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/rollout/fragment_builder.h"
 
@@ -120,22 +120,16 @@ class FragmentBuilder::Writer final : public env::StepWriter {
                                "\", which has another observation or action space")
                 : absl::StrCat("got policy slot ", policy, ", expected 0 to ", num_policies - 1));
     }
-    call_status_ = absl::Status(
+    const absl::Status status(
         why.code(), absl::StrCat("policy_mapping of agent \"", spec.id.value(), "\" in episode ", episode.episode,
                                  " of env ", episode.env_id, " of ", builder_.schema_.env.name, ": ", why.message()));
-    // Said when their number has doubled: a mapping that always fails must not fill the log.
-    ++failures_;
-    if ((failures_ & (failures_ - 1)) == 0) {
-      TROUPE_WARN("an episode ends because an agent has no policy failures={} error=\"{}\"", failures_,
-                  base::LogSafe(std::string(call_status_.message()), 512));
-    }
+    call_status_ = base::WithTraceback(status, base::TracebackOf(why));
     return false;
   }
 
   FragmentBuilder& builder_;
   Lane* lane_ = nullptr;
   absl::Status call_status_;
-  int64_t failures_ = 0;
   std::vector<policy::MappedAgent> mapped_;  // of the lane
   std::vector<std::byte> scratch_obs_;       // of agents without a fitting policy
   std::vector<uint8_t> scratch_mask_;

@@ -64,13 +64,14 @@ struct Lane {
   uint32_t episode = 0;
   std::shared_ptr<const policy::PolicyMapping> mapping;  ///< what the episode's agents are mapped by
   int64_t revision = 0;                                  ///< ... and the revision of its table
-  bool began = false;                                    ///< since the last round
+  int64_t began = 0;                                     ///< since the last round: when, of those that did; else 0
   std::vector<int32_t> upcoming;                         ///< policies of the next episode, by agent slot
   int32_t step = 0;                                      ///< env steps taken
   std::vector<AgentState> agents;
   std::vector<double> info_sum;  ///< by info column
   std::vector<int64_t> info_count;
   int64_t consecutive_errors = 0;
+  bool has_failed = false;  ///< an episode of it, ever
 
   // The grant in progress.
   int64_t steps_wanted = 0;

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/policy/weight_snapshot.h"
-#include "lib/sample/env_counters.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/multi_agent_batch.h"
 
@@ -19,9 +19,9 @@ class SampleSink {
   /// CANCELLED when the sink is closing, UNAVAILABLE when the learner is gone for good; the fragment is lost then.
   /// ABORTED: the fragment is handed on, but its grant is over; the rest of it need not be sampled.
   virtual absl::Status Submit(sample::MultiAgentBatchPtr fragment) = 0;
-  /// What went wrong in the environments so far: what it says is known before the fragment of the next Submit. Never
-  /// blocks.
-  virtual void ReportEnvs(const sample::EnvCounters& /*counters*/) {}
+  /// How the environments do so far: what it says is known before the fragment of the next Submit. Each incident is
+  /// reported once. Never blocks.
+  virtual void ReportEnvs(const sample::EnvReport& /*report*/) {}
 };
 
 /// Where orders come from. Thread-safe.

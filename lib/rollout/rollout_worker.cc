@@ -25,10 +25,11 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
   if (absl::IsDeadlineExceeded(prepared)) return false;
   const sample::Grant grant = *std::exchange(grant_, std::nullopt);
   const absl::Status status = prepared.ok() ? collector_->RunGrant(grant, weights_, sink_) : prepared;
-  sink_.ReportEnvs(collector_->env_counters());  // also of environments that brought no fragment
+  sink_.ReportEnvs(collector_->TakeReport());  // also of environments that brought no fragment
   if (absl::IsAborted(status)) {
-    // The learner has granted its environments again.
-    TROUPE_WARN("grant given up grant={} reason=\"{}\"", grant.id.value(),
+    // The learner has granted its environments again. Of environments that fail it tells people itself.
+    spdlog::log(collector_->gives_up() ? spdlog::level::info : spdlog::level::warn,
+                "grant given up grant={} reason=\"{}\"", grant.id.value(),
                 base::LogSafe(std::string(status.message())));
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
 #include "lib/rpc/limits.h"
 #include <grpcpp/support/slice.h>
 
@@ -80,6 +81,7 @@ absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack) {
 v1::EnvCounters ToProto(const sample::EnvCounters& counters) {
   v1::EnvCounters proto;
   proto.set_errors(counters.errors);
+  proto.set_outside_space(counters.outside_space);
   proto.set_exceptions(counters.exceptions);
   proto.set_bad_outputs(counters.bad_outputs);
   proto.set_timeouts(counters.timeouts);
@@ -90,6 +92,7 @@ v1::EnvCounters ToProto(const sample::EnvCounters& counters) {
 
 absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& proto) {
   const sample::EnvCounters counters = {.errors = proto.errors(),
+                                        .outside_space = proto.outside_space(),
                                         .exceptions = proto.exceptions(),
                                         .bad_outputs = proto.bad_outputs(),
                                         .timeouts = proto.timeouts(),
@@ -101,6 +104,46 @@ absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& proto) {
         absl::StrCat("environment counters: ", field.key, " is ", counters.*field.value, ", expected at least 0"));
   }
   return counters;
+}
+
+void FillHeartbeat(const sample::EnvReport& report, v1::Heartbeat* heartbeat) {
+  *heartbeat->mutable_env_counters() = ToProto(report.counters);
+  heartbeat->mutable_recent_episodes()->set_ended(report.recent.ended);
+  heartbeat->mutable_recent_episodes()->set_failed(report.recent.failed);
+  heartbeat->set_fails_from_the_start(report.fails_from_the_start);
+  for (const sample::EnvIncident& incident : report.incidents) {
+    v1::EnvIncident* out = heartbeat->add_env_incidents();
+    out->set_what(static_cast<v1::EnvIncidentKind>(incident.what));
+    out->set_kind(incident.kind);
+    out->set_text(incident.text);
+  }
+}
+
+absl::StatusOr<sample::EnvReport> FromProto(const v1::Heartbeat& heartbeat) {
+  using sample::EnvIncident;
+  using sample::RecentEpisodes;
+  sample::EnvReport report;
+  TROUPE_ASSIGN_OR_RETURN(report.counters, FromProto(heartbeat.env_counters()));
+  report.recent = {heartbeat.recent_episodes().ended(), heartbeat.recent_episodes().failed()};
+  if (report.recent.failed < 0 || report.recent.failed > report.recent.ended ||
+      report.recent.ended > RecentEpisodes::kMost) {
+    return absl::InvalidArgumentError(absl::StrCat("recent_episodes has ", report.recent.failed, " failed of ",
+                                                   report.recent.ended, ", expected 0 to ", RecentEpisodes::kMost,
+                                                   " episodes and no more failed ones"));
+  }
+  report.fails_from_the_start = heartbeat.fails_from_the_start();
+  if (heartbeat.env_incidents_size() > static_cast<int>(EnvIncident::kMostKinds)) {
+    return absl::InvalidArgumentError(absl::StrCat("a Heartbeat has ", heartbeat.env_incidents_size(),
+                                                   " env_incidents, expected at most ", EnvIncident::kMostKinds));
+  }
+  for (const v1::EnvIncident& incident : heartbeat.env_incidents()) {
+    const bool outside = incident.what() == v1::ENV_INCIDENT_KIND_OUTSIDE_SPACE;
+    if (!outside && incident.what() != v1::ENV_INCIDENT_KIND_FAILURE) continue;  // of a later release
+    report.incidents.push_back({outside ? EnvIncident::What::kOutsideSpace : EnvIncident::What::kFailure,
+                                incident.kind().substr(0, EnvIncident::kMaxKindBytes),
+                                incident.text().substr(0, EnvIncident::kMaxTextBytes)});
+  }
+  return report;
 }
 
 absl::Status CheckProtocol(const v1::ProtocolVersion& peer) {

@@ -2,7 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
-#include "lib/sample/env_counters.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/support/byte_buffer.h>
@@ -24,6 +24,9 @@ absl::StatusOr<sample::FragmentAck> FromProto(const v1::Ack& ack);
 v1::EnvCounters ToProto(const sample::EnvCounters& counters);
 /// INVALID_ARGUMENT for a count below 0.
 absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& counters);
+void FillHeartbeat(const sample::EnvReport& report, v1::Heartbeat* heartbeat);
+/// Of one that has env_counters. INVALID_ARGUMENT for numbers and counts that no worker says; texts are cut.
+absl::StatusOr<sample::EnvReport> FromProto(const v1::Heartbeat& heartbeat);
 
 /// FAILED_PRECONDITION in words unless this build speaks `peer`'s protocol.
 absl::Status CheckProtocol(const v1::ProtocolVersion& peer);

@@ -56,6 +56,7 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     TROUPE_RETURN_IF_ERROR(CheckRoomLocked(hello.worker_id));
   }
   hello.next_sequence = request.first_unacked;
+  hello.name = request.name;
   absl::StatusOr<learner::WorkerTicket> ticket = learner_->Join(hello, std::move(port));
   if (absl::IsCancelled(ticket.status())) return absl::UnavailableError(ticket.status().message());
   if (!ticket.ok()) return ticket.status();
@@ -92,8 +93,8 @@ void LearnerBinding::Leave(const learner::WorkerTicket& ticket, const std::strin
 }
 
 absl::Status LearnerBinding::Heartbeat(const learner::WorkerTicket& ticket,
-                                       const std::optional<sample::EnvCounters>& counters) {
-  return learner_->Heartbeat(ticket, counters);
+                                       const std::optional<sample::EnvReport>& report) {
+  return learner_->Heartbeat(ticket, report);
 }
 
 absl::Status LearnerBinding::Submit(const learner::WorkerTicket& ticket, uint64_t sequence,
@@ -151,6 +152,10 @@ v1::StatusReply LearnerBinding::Status() const {
     out->set_accepted_rows(worker.accepted_rows);
     out->set_policy_lag(worker.policy_lag);
     out->set_expired_grants(worker.expired_grants);
+    out->mutable_recent_episodes()->set_ended(worker.recent_episodes.ended);
+    out->mutable_recent_episodes()->set_failed(worker.recent_episodes.failed);
+    out->set_gets_no_work(!worker.gets_no_work.empty());
+    out->set_gets_no_work_reason(worker.gets_no_work);
     out->set_last_seen_s(absl::ToDoubleSeconds(worker.since_last_seen));
     const auto known = known_.find(worker.id);
     if (known != known_.end()) out->set_name(known->second.name);

@@ -22,8 +22,7 @@ class LearnerBinding final : public LearnerEndpoint {
 
   absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) override;
   void Leave(const learner::WorkerTicket& ticket, const std::string& why) override;
-  absl::Status Heartbeat(const learner::WorkerTicket& ticket,
-                         const std::optional<sample::EnvCounters>& counters) override;
+  absl::Status Heartbeat(const learner::WorkerTicket& ticket, const std::optional<sample::EnvReport>& report) override;
   absl::Status Submit(const learner::WorkerTicket& ticket, uint64_t sequence, sample::MultiAgentBatchPtr batch,
                       learner::WorkerPort& port) override;
   absl::Status SubmitUndecodable(const learner::WorkerTicket& ticket, uint64_t sequence, const absl::Status& why,

@@ -14,7 +14,7 @@
 #include "lib/learner/worker_registry.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
-#include "lib/sample/env_counters.h"
+#include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
@@ -45,9 +45,9 @@ class LearnerEndpoint {
   /// UNAVAILABLE while draining; any other error refuses this worker for good.
   virtual absl::StatusOr<JoinReply> Join(const JoinRequest& request, std::shared_ptr<learner::WorkerPort> port) = 0;
   virtual void Leave(const learner::WorkerTicket& ticket, const std::string& why) = 0;
-  /// `counters`: of the worker's environments, where it says any. FAILED_PRECONDITION as Submit.
+  /// `report`: of the worker's environments, where it says anything of them. FAILED_PRECONDITION as Submit.
   virtual absl::Status Heartbeat(const learner::WorkerTicket& ticket,
-                                 const std::optional<sample::EnvCounters>& counters) = 0;
+                                 const std::optional<sample::EnvReport>& report) = 0;
   /// Gives the fragment its disposition, which goes to `port` (this worker's) as an ack. Errors mean that nothing
   /// happened and the stream ends: FAILED_PRECONDITION `ticket` was superseded or given up (the worker registers
   /// again), RESOURCE_EXHAUSTED no room now (it comes back later and sends again), INVALID_ARGUMENT a sequence number

@@ -224,11 +224,11 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
     case v1::WorkerMessage::kFragment:
       return HandleFragment(message.fragment(), split, list);
     case v1::WorkerMessage::kHeartbeat: {
-      std::optional<sample::EnvCounters> counters;
+      std::optional<sample::EnvReport> report;
       if (message.heartbeat().has_env_counters()) {
-        TROUPE_ASSIGN_OR_RETURN(counters, FromProto(message.heartbeat().env_counters()));
+        TROUPE_ASSIGN_OR_RETURN(report, FromProto(message.heartbeat()));
       }
-      return Superseded(context_->endpoint->Heartbeat(ticket, counters));
+      return Superseded(context_->endpoint->Heartbeat(ticket, report));
     }
     case v1::WorkerMessage::kGoodbye:
       said_goodbye_ = true;

@@ -2,8 +2,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/config/permits.h"
@@ -315,6 +318,54 @@ TEST_F(RolloutStreamTest, HeartbeatsBringEnvCounters) {
   const absl::Status end = peer.AwaitEnd();
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(end.message().find("env_timeouts is -1"), std::string::npos) << end;
+}
+
+TEST_F(RolloutStreamTest, HeartbeatsBringIncidentsWithinLimits) {
+  ScriptedPeer peer(address_);
+  peer.Send(ScriptedPeer::Hello());
+  ASSERT_TRUE(peer.Receive()->has_welcome());
+  v1::WorkerMessage message;
+  v1::Heartbeat* const heartbeat = message.mutable_heartbeat();
+  heartbeat->mutable_env_counters()->set_errors(3);
+  heartbeat->mutable_recent_episodes()->set_ended(100);
+  heartbeat->mutable_recent_episodes()->set_failed(100);
+  heartbeat->set_fails_from_the_start(true);
+  v1::EnvIncident* const incident = heartbeat->add_env_incidents();
+  incident->set_what(v1::ENV_INCIDENT_KIND_FAILURE);
+  incident->set_kind(std::string(1000, 'k'));
+  incident->set_text(std::string(100'000, 't'));
+  heartbeat->add_env_incidents()->set_what(static_cast<v1::EnvIncidentKind>(77));
+  peer.Send(message);
+  EXPECT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).heartbeats == 1; }));
+  const FakeEndpoint::Worker worker = endpoint_.worker(1);
+  EXPECT_EQ(worker.recent_episodes, (sample::RecentEpisodes{100, 100}));
+  EXPECT_TRUE(worker.fails_from_the_start);
+  ASSERT_EQ(worker.incidents.size(), 1u) << "what a later release may tell is no error";
+  EXPECT_EQ(worker.incidents[0].kind, std::string(256, 'k'));
+  EXPECT_EQ(worker.incidents[0].text, std::string(4096, 't'));
+}
+
+TEST_F(RolloutStreamTest, HeartbeatsBeyondLimitsEndTheirStream) {
+  const std::vector<std::pair<std::function<void(v1::Heartbeat*)>, std::string>> cases = {
+      {[](v1::Heartbeat* heartbeat) { heartbeat->mutable_recent_episodes()->set_ended(101); }, "0 failed of 101"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->mutable_recent_episodes()->set_failed(1); }, "1 failed of 0"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->mutable_recent_episodes()->set_failed(-1); }, "-1 failed of 0"},
+      {[](v1::Heartbeat* heartbeat) {
+         for (int i = 0; i < 17; ++i) heartbeat->add_env_incidents()->set_what(v1::ENV_INCIDENT_KIND_FAILURE);
+       },
+       "17 env_incidents, expected at most 16"}};
+  for (const auto& [spoil, text] : cases) {
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    v1::WorkerMessage message;
+    message.mutable_heartbeat()->mutable_env_counters();
+    spoil(message.mutable_heartbeat());
+    peer.Send(message);
+    const absl::Status end = peer.AwaitEnd();
+    EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(end.message().find(text), std::string::npos) << end;
+  }
 }
 
 TEST_F(RolloutStreamTest, ASecondRegistrationEndsTheFirstStream) {

@@ -197,12 +197,21 @@ absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
   return absl::AbortedError(absl::StrCat("grant ", fragment->grant.value(), " was out for too long, others have it"));
 }
 
-void WorkerClient::ReportEnvs(const sample::EnvCounters& counters) {
+void WorkerClient::ReportEnvs(const sample::EnvReport& report) {
   {
     base::MutexLock lock(&mutex_);
-    if (counters == env_counters_) return;
-    env_counters_ = counters;
-    env_counters_due_ = true;
+    std::vector<sample::EnvIncident>& incidents = env_report_.incidents;
+    const bool news = report.counters != env_report_.counters || !report.incidents.empty();
+    env_report_.counters = report.counters;
+    env_report_.recent = report.recent;
+    env_report_.fails_from_the_start = report.fails_from_the_start;
+    if (!news) return;  // the next heartbeat is early enough
+    incidents.insert(incidents.end(), report.incidents.begin(), report.incidents.end());
+    env_report_due_ = true;
+  }
+  for (const sample::EnvIncident& incident : report.incidents) {
+    TROUPE_INFO("told the learner of an environment: {}",
+                base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes));
   }
   KickRollout();
 }
@@ -466,10 +475,14 @@ std::optional<LinkOwner::Outgoing> WorkerClient::NextRolloutMessageLocked() {
     return Outgoing{Serialize(message)};
   }
   if (!joined_ || goodbye_sent_) return std::nullopt;
-  if (heartbeat_due_ || env_counters_due_) {
-    heartbeat_due_ = env_counters_due_ = false;
+  if (heartbeat_due_ || env_report_due_) {
+    heartbeat_due_ = env_report_due_ = false;
     last_sent_at_ = clock_->SteadyNow();
-    *message.mutable_heartbeat()->mutable_env_counters() = ToProto(env_counters_);
+    sample::EnvReport untold = env_report_;
+    untold.incidents.erase(untold.incidents.begin(),
+                           untold.incidents.begin() + static_cast<ptrdiff_t>(told_incidents_));
+    told_incidents_ = env_report_.incidents.size();
+    FillHeartbeat(untold, message.mutable_heartbeat());
     return Outgoing{Serialize(message)};
   }
   if (next_to_send_ < retained_.size()) {
@@ -678,7 +691,8 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   welcome_.spec_hash = welcome.spec_hash();
   welcome_.config_yaml = welcome.config_yaml();
   welcome_.credit_bytes = static_cast<int64_t>(std::min<uint64_t>(welcome.credit_bytes(), uint64_t{1} << 40));
-  env_counters_due_ = env_counters_ != sample::EnvCounters();  // it may be another learner process
+  env_report_due_ = env_report_ != sample::EnvReport();  // it may be another learner process
+  told_incidents_ = 0;
   if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
   joined_ = true;
   ++joins_;

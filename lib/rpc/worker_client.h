@@ -101,7 +101,7 @@ class WorkerClient final : public rollout::SampleSink,
   void SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash);
 
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
-  void ReportEnvs(const sample::EnvCounters& counters) override;
+  void ReportEnvs(const sample::EnvReport& report) override;
   absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
   void Subscribe(policy::PolicySlot policy) override;
   void Unsubscribe(policy::PolicySlot policy) override;
@@ -203,8 +203,9 @@ class WorkerClient final : public rollout::SampleSink,
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   bool heartbeat_due_ ABSL_GUARDED_BY(mutex_) = false;
-  sample::EnvCounters env_counters_ ABSL_GUARDED_BY(mutex_);  ///< as reported last
-  bool env_counters_due_ ABSL_GUARDED_BY(mutex_) = false;     ///< the learner may not know them
+  sample::EnvReport env_report_ ABSL_GUARDED_BY(mutex_);  ///< as reported last, with all incidents
+  size_t told_incidents_ ABSL_GUARDED_BY(mutex_) = 0;     ///< how many of them the learner knows
+  bool env_report_due_ ABSL_GUARDED_BY(mutex_) = false;   ///< the learner may not know it
   bool goodbye_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool goodbye_sent_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration last_sent_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();

@@ -14,6 +14,7 @@
 #include "lib/rpc/limits.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/sample/testing/batch_maker.h"
+#include <gmock/gmock.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
@@ -134,17 +135,25 @@ class WorkerClientTest : public testing::Test {
   std::thread io_thread_;
 };
 
-TEST_F(WorkerClientTest, EnvCountersComeBeforeTheNextFragmentAndAgainToAnotherLearner) {
+TEST_F(WorkerClientTest, EnvReportsComeBeforeTheNextFragmentAndAgainToAnotherLearner) {
   const sample::EnvCounters counters = {.errors = 4, .exceptions = 3, .process_deaths = 1};
   FakeEndpoint& endpoint = NewEndpoint(1);
   StartServer(&endpoint);
   StartClient();
   ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
   client_->SetPolicies(schema_.policies, schema_.Hash());
-  client_->ReportEnvs(counters);
+  const sample::EnvIncident broke = {sample::EnvIncident::What::kFailure, "it broke", "episode 1: it broke"};
+  const sample::EnvIncident burned = {sample::EnvIncident::What::kFailure, "it burned", "episode 1: it burned"};
+  client_->ReportEnvs({.counters = {.errors = 1}, .recent = {5, 1}, .incidents = {broke}});
+  ASSERT_TRUE(endpoint.Await([](const auto& workers, const auto&) { return workers.at(1).incidents.size() == 1; }));
+  EXPECT_FALSE(endpoint.worker(1).fails_from_the_start);
+  client_->ReportEnvs({.counters = counters, .recent = {9, 4}, .fails_from_the_start = true, .incidents = {burned}});
   ASSERT_TRUE(client_->Submit(Batch()).ok());
   ASSERT_TRUE(endpoint.AwaitArrivals(1));
   EXPECT_EQ(endpoint.worker(1).env_counters, counters);
+  EXPECT_EQ(endpoint.worker(1).recent_episodes, (sample::RecentEpisodes{9, 4}));
+  EXPECT_TRUE(endpoint.worker(1).fails_from_the_start);
+  EXPECT_THAT(endpoint.worker(1).incidents, testing::ElementsAre(broke, burned)) << "each is told once";
 
   FakeEndpoint& next = NewEndpoint(2);
   server_ = nullptr;
@@ -153,6 +162,7 @@ TEST_F(WorkerClientTest, EnvCountersComeBeforeTheNextFragmentAndAgainToAnotherLe
     const auto worker = workers.find(1);
     return worker != workers.end() && worker->second.env_counters == counters;
   }));
+  EXPECT_THAT(next.worker(1).incidents, testing::ElementsAre(broke, burned));
 }
 
 TEST_F(WorkerClientTest, TheWholePath) {

@@ -6,7 +6,8 @@ namespace troupe::sample {
 
 /// What went wrong in the environments of a worker process since it began, or of several together. Plain value.
 struct EnvCounters {
-  int64_t errors = 0;  ///< calls that failed, whatever the cause; each ended its episode
+  int64_t errors = 0;         ///< calls that failed, whatever the cause; each ended its episode
+  int64_t outside_space = 0;  ///< calls that gave an observation outside its space; nothing ended for it
   // Of environments in Python:
   int64_t exceptions = 0;        ///< calls in which the environment raised an exception
   int64_t bad_outputs = 0;       ///< calls that gave what does not fit what the environment declared
@@ -26,6 +27,7 @@ struct EnvCounterField {
 
 inline constexpr EnvCounterField kEnvCounterFields[] = {
     {&EnvCounters::errors, "env_errors", "Environments/Errors"},
+    {&EnvCounters::outside_space, "env_outside_space", "Environments/Outside space"},
     {&EnvCounters::exceptions, "env_exceptions", "Environments/Exceptions"},
     {&EnvCounters::bad_outputs, "env_bad_outputs", "Environments/Bad outputs"},
     {&EnvCounters::timeouts, "env_timeouts", "Environments/Timeouts"},

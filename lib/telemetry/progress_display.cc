@@ -39,6 +39,11 @@ std::string Eta(const ProgressView& view) {
   return absl::StrCat("  ETA ", Clock(absl::Seconds(static_cast<double>(left) / view.env_steps_per_s)));
 }
 
+/// Empty where no episode failed.
+std::string Failed(const ProgressView& view) {
+  return view.failed_episodes > 0 ? absl::StrCat("  failed episodes ", view.failed_episodes) : "";
+}
+
 std::string Losses(const ProgressView& view) {
   return absl::StrJoin(view.losses, "  ", [](std::string* out, const auto& loss) {
     absl::StrAppend(out, loss.first, " ", absl::StrFormat("%.4g", loss.second));
@@ -93,8 +98,8 @@ std::string ProgressDisplay::Block(const ProgressView& view) const {
                                view.return_sum ? absl::StrFormat("%.2f", *view.return_sum) : "-", Trend(view),
                                view.return_mean ? absl::StrFormat("  per agent %.2f", *view.return_mean) : ""));
   lines.push_back(absl::StrCat("update ", view.updates, "  ", Losses(view)));
-  lines.push_back(absl::StrCat("workers ", view.workers, "  policy lag ", absl::StrFormat("%.1f", view.policy_lag),
-                               "  run ", view.run_name));
+  lines.push_back(absl::StrCat("workers ", view.workers, Failed(view), "  policy lag ",
+                               absl::StrFormat("%.1f", view.policy_lag), "  run ", view.run_name));
   for (const std::string& words : view.degraded) lines.push_back(absl::StrCat("DEGRADED: ", words));
   std::string out;
   for (const std::string& line : lines) {
@@ -109,7 +114,7 @@ std::string ProgressDisplay::Line(const ProgressView& view) const {
       view.target_env_steps > 0 ? absl::StrFormat("/%d (%.0f%%)", view.target_env_steps, 100 * Fraction(view)) : "",
       " env steps  ", Count(view.env_steps_per_s), "/s  return ",
       view.return_sum ? absl::StrFormat("%.2f", *view.return_sum) : "-", Trend(view), "  ", Losses(view), "  lag ",
-      absl::StrFormat("%.1f", view.policy_lag), "  workers ", view.workers, Eta(view),
+      absl::StrFormat("%.1f", view.policy_lag), "  workers ", view.workers, Failed(view), Eta(view),
       view.degraded.empty() ? "" : absl::StrCat("  DEGRADED: ", absl::StrJoin(view.degraded, "; ")), "\n");
 }
 

@@ -23,6 +23,7 @@ struct ProgressView {
   std::vector<std::pair<std::string, double>> losses;  ///< short names, shown in order
   double policy_lag = 0;
   int workers = 0;
+  int64_t failed_episodes = 0;        ///< ended by an error of their environment; not shown while there are none
   std::vector<std::string> degraded;  ///< what does not work at the moment, in words
 };
 

@@ -55,6 +55,15 @@ TEST(ProgressDisplayTest, OpenEndHasNoBarAndNoReturnYet) {
   EXPECT_NE(text.find("1:01:40"), std::string::npos);
 }
 
+TEST(ProgressDisplayTest, FailedEpisodesAreCountedOnceThereAreSome) {
+  ProgressView view = View(500'000, absl::Seconds(25));
+  EXPECT_EQ(ProgressDisplay({}).Render(view, true).find("failed"), std::string::npos);
+  view.failed_episodes = 12;
+  EXPECT_NE(ProgressDisplay({}).Render(view, true).find("  workers 2  failed episodes 12  "), std::string::npos);
+  EXPECT_NE(ProgressDisplay({.is_terminal = true}).Render(view, true).find("workers 2  failed episodes 12  "),
+            std::string::npos);
+}
+
 TEST(ProgressDisplayTest, WhatDoesNotWorkIsShownWhileItDoesNot) {
   ProgressView view = View(500'000, absl::Seconds(25));
   view.degraded = {"checkpoints cannot be written: permission denied", "progress.jsonl cannot be written"};

@@ -235,6 +235,29 @@ class DescribeErrorTest(unittest.TestCase):
         self.assertRegex(text, r"^FileNotFoundError: .*no/such/file.* \(at .*test_env_host.py:\d+ in test_says")
         self.assertIn('os.stat("/no/such/file")', text)
 
+    def test_a_traceback_fits_its_room_and_keeps_its_end(self):
+        def ping(depth):
+            return pong(depth - 1) if depth else os.stat("/no/such/file")
+
+        def pong(depth):
+            return ping(depth)
+
+        try:
+            ping(50)
+        except OSError as error:
+            whole = _shm_env.their_traceback(error, 1 << 20)
+            cut = _shm_env.their_traceback(error, 1000)
+            self.assertEqual(_shm_env.their_traceback(error, 10), "")
+        self.assertRegex(whole, r"^Traceback \(most recent call last\):\n  File .*test_env_host.py")
+        self.assertIn('os.stat("/no/such/file")', whole)
+        self.assertGreater(len(whole), 2000)
+        self.assertLessEqual(len(cut.encode()), 1000)
+        self.assertEqual(cut.splitlines()[-1], whole.splitlines()[-1])
+
+    def test_a_headline_is_one_line(self):
+        self.assertEqual(_shm_env.headline(ValueError("one\ntwo")), "ValueError: one | two")
+        self.assertEqual(_shm_env.headline(EnvAdapterError("one\ntwo")), "one | two")
+
     def test_an_environments_error_speaks_for_itself(self):
         self.assertEqual(_shm_env.describe_error(EnvAdapterError("agent a: wrong")), "agent a: wrong")
 

@@ -31,21 +31,46 @@ class BadOutput(Exception):
     """What an environment gave does not fit what it declared."""
 
 
-def describe_error(error: BaseException) -> str:
-    """One line that says what happened and where, then the traceback without our own frames."""
-    if isinstance(error, (BadOutput, EnvAdapterError)):
-        return str(error)[:3000]  # it says environment, agent and step already
-    frames = traceback.extract_tb(error.__traceback__)
+def _their_frames(error: BaseException) -> List[traceback.FrameSummary]:
+    """The frames of its traceback without our own, all where there are no others."""
+    frames = list(traceback.extract_tb(error.__traceback__))
     own = os.path.dirname(os.path.abspath(__file__))
-    theirs = [frame for frame in frames if not os.path.abspath(frame.filename).startswith(own + os.sep)] or list(frames)
+    return [frame for frame in frames if not os.path.abspath(frame.filename).startswith(own + os.sep)] or frames
+
+
+def _speaks_for_itself(error: BaseException) -> bool:
+    """It says environment, agent and step already, and was raised by us."""
+    return isinstance(error, (BadOutput, EnvAdapterError))
+
+
+def headline(error: BaseException) -> str:
+    """One line that says what happened and where."""
+    if _speaks_for_itself(error):
+        return str(error)[:3000].replace("\n", " | ")
+    theirs = _their_frames(error)
     text = str(error).strip() or "no message"
-    where = ""
-    if theirs:
-        last = theirs[-1]
-        where = f" (at {last.filename}:{last.lineno} in {last.name})"
-    # The end of a traceback says most; the worker's errors have room for some of it.
+    where = f" (at {theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name})" if theirs else ""
+    return f"{type(error).__name__}: {text[:1000]}{where}".replace("\n", " | ")
+
+
+def describe_error(error: BaseException) -> str:
+    """The headline, and in the same line the calls of the traceback without our own frames."""
+    if _speaks_for_itself(error):
+        return headline(error)
+    theirs = _their_frames(error)
     calls = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno} {f.name}: {f.line}" for f in reversed(theirs[-6:]))
-    return f"{type(error).__name__}: {text[:1000]}{where}; traceback, innermost first: {calls}"
+    return f"{headline(error)}; traceback, innermost first: {calls}"
+
+
+def their_traceback(error: BaseException, room: int) -> str:
+    """A traceback as Python writes it, without our own frames, in at most `room` bytes: its end says most."""
+    if _speaks_for_itself(error):
+        return ""
+    lines = "".join(traceback.format_list(_their_frames(error))).splitlines()
+    head = "Traceback (most recent call last):"
+    while lines and len("\n".join([head, *lines]).encode("utf-8", "replace")) > room:
+        del lines[0]
+    return "\n".join([head, *lines]) if lines else ""
 
 
 def _row_writer(memory: Any, offset: int, size: int, uint8: bool, space: dict) -> Callable[[Any], None]:
@@ -97,14 +122,12 @@ class Block:
         self.header[shm.BLOCK_STATUS] = shm.STATUS_OK
         self.header[shm.BLOCK_FLAGS] = 0
 
-    def fail(self, what: str, error: BaseException) -> None:
-        """The answer is an error."""
-        status = shm.STATUS_BAD_OUTPUT if isinstance(error, (BadOutput, EnvAdapterError)) else shm.STATUS_FAILED
+    def fail(self, error: BaseException) -> None:
+        """The answer is an error: its headline, then its traceback."""
+        status = shm.STATUS_BAD_OUTPUT if _speaks_for_itself(error) else shm.STATUS_FAILED
         try:
-            text = describe_error(error)
-            sys.stderr.write(
-                f"{what} failed\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            )
+            text = headline(error)
+            text += "\n" + their_traceback(error, shm.BLOCK_ERROR_CAPACITY - len(text.encode("utf-8", "replace")) - 1)
         except Exception:  # an error whose own text fails
             text = f"{type(error).__name__} without a readable text"
         data = text.encode("utf-8", "replace")[: shm.BLOCK_ERROR_CAPACITY]
@@ -251,7 +274,7 @@ class Environment:
         self._adapter.resume(*usual.leave())
 
     def _fail(self, error: BaseException) -> None:
-        self._block.fail("environment", error)
+        self._block.fail(error)
         try:
             self.close()
         except Stop:

@@ -128,7 +128,7 @@ class Function:
         except Stop:
             raise
         except BaseException as error:  # also SystemExit: a function does not end its neighbours
-            self._block.fail("function", error)
+            self._block.fail(error)
 
     def close(self) -> None:
         """Closes what has a close()."""

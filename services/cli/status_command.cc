@@ -45,7 +45,11 @@ Json ToJson(const v1::StatusReply& reply) {
                        {"last_seen_s", worker.last_seen_s()},
                        {"policy_lag", worker.policy_lag()},
                        {"accepted_rows", worker.accepted_rows()},
-                       {"expired_grants", worker.expired_grants()}});
+                       {"expired_grants", worker.expired_grants()},
+                       {"recent_episodes", worker.recent_episodes().ended()},
+                       {"recent_failed_episodes", worker.recent_episodes().failed()},
+                       {"gets_no_work", worker.gets_no_work()},
+                       {"gets_no_work_reason", worker.gets_no_work_reason()}});
   }
   Json policies = Json::array();
   for (const v1::PolicyStatus& policy : reply.policies()) {
@@ -122,15 +126,23 @@ void Print(const v1::StatusReply& reply) {
   const sample::EnvCounters envs = EnvCountersOf(reply);
   if (envs != sample::EnvCounters()) {
     std::printf(
-        "environments: %s errors; in Python %s exceptions, %s bad outputs, %s timeouts, %s process deaths, %s process "
-        "restarts\n",
-        WithThousands(envs.errors).c_str(), WithThousands(envs.exceptions).c_str(),
-        WithThousands(envs.bad_outputs).c_str(), WithThousands(envs.timeouts).c_str(),
-        WithThousands(envs.process_deaths).c_str(), WithThousands(envs.process_restarts).c_str());
+        "environments: %s failed episodes, %s calls with observations outside their space; in Python %s exceptions, %s "
+        "bad "
+        "outputs, %s timeouts, %s process deaths, %s process restarts\n",
+        WithThousands(envs.errors).c_str(), WithThousands(envs.outside_space).c_str(),
+        WithThousands(envs.exceptions).c_str(), WithThousands(envs.bad_outputs).c_str(),
+        WithThousands(envs.timeouts).c_str(), WithThousands(envs.process_deaths).c_str(),
+        WithThousands(envs.process_restarts).c_str());
   }
   if (reply.expired_grants() > 0) {
     std::printf("grants: %s were out for too long, their work was given to others\n",
                 WithThousands(reply.expired_grants()).c_str());
+  }
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (!worker.gets_no_work()) continue;
+    std::printf("no more work (env.max_failed_share): %s\n", worker.gets_no_work_reason().empty()
+                                                                 ? absl::StrCat("worker ", worker.worker_id()).c_str()
+                                                                 : worker.gets_no_work_reason().c_str());
   }
   std::vector<std::vector<std::string>> table = {
       {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};

@@ -45,6 +45,9 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.mapping_host = functions;
   config.actor_host = functions;
   config.options = run.rollout;
+  // What is built in is tested to stay inside.
+  config.options.count_outside_space =
+      policy::IsPythonName(run.env.name) || !run.env.plugin.empty() || !run.env.wrappers.observation_fn.empty();
   for (const auto& [name, value] : run.env.args.values()) {
     config.options.env_args.push_back({name, env::ArgText(value)});
   }

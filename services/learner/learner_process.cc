@@ -63,6 +63,8 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
 /// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
 constexpr absl::Duration kDialTimeout = absl::Seconds(4);
+/// Of why an evaluation failed, in the summary and the display.
+constexpr size_t kMaxErrorChars = 1000;
 
 /// Whether a multiple of `interval` lies in (before, now].
 bool Crossed(int64_t interval, int64_t before, int64_t now) {
@@ -426,8 +428,15 @@ absl::Status Process::AfterUpdate(int64_t before) {
   if (Crossed(run().evaluation.interval_env_steps, before, env_steps())) {
     // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that
     // played them.
-    TROUPE_RETURN_IF_ERROR(Evaluate().status());
-    evaluated = true;
+    // One that fails costs no training. Everybody may see what is degraded, so the words of the error stay here.
+    const absl::Status status = Evaluate().status();
+    evaluated = status.ok();
+    degradations_.Set("evaluation",
+                      evaluated ? "" : absl::StrCat("the evaluation at ", env_steps(), " env steps failed"));
+    if (!evaluated) {
+      TROUPE_WARN("evaluation failed env_steps={} error=\"{}\"", env_steps(),
+                  base::LogSafe(std::string(status.message()), kMaxErrorChars));
+    }
   }
   const bool due = Crossed(run().experiment.checkpoint_interval_env_steps, before, env_steps());
   if (due || evaluated) TROUPE_RETURN_IF_ERROR(SaveState(due, nullptr));
@@ -449,7 +458,8 @@ absl::Status Process::TrainToTheEnd() {
     }
     if (DrainSignals::Received()) learner_->RequestDrain("signal");
     if (deaf()) learner_->RequestDrain("the learner is deaf");
-    if (outcome.kind == learner::StepOutcome::Kind::kStopped || outcome.kind == learner::StepOutcome::Kind::kDrained) {
+    if (outcome.kind == learner::StepOutcome::Kind::kStopped || outcome.kind == learner::StepOutcome::Kind::kDrained ||
+        outcome.kind == learner::StepOutcome::Kind::kEnvsFailed) {
       return Finish(outcome);
     }
   }
@@ -464,7 +474,13 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
   const absl::Duration trained_for = base::Clock::Real().SteadyNow() - started_at_;
   if (stopped && run().evaluation.at_end) {
-    TROUPE_ASSIGN_OR_RETURN(summary.evaluation, Evaluate());
+    absl::StatusOr<rollout::EvaluationResult> evaluation = Evaluate();
+    // What was trained is there all the same.
+    if (evaluation.ok()) {
+      summary.evaluation = *std::move(evaluation);
+    } else {
+      summary.evaluation_error = base::LogSafe(std::string(evaluation.status().message()), kMaxErrorChars);
+    }
   }
   TROUPE_RETURN_IF_ERROR(SaveState(true, nullptr));
   const double wall_clock_s = learner_->Status().progress.wall_clock_s;
@@ -484,6 +500,10 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   const std::string unsaved = checkpoints_.last_error();
   if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
   TROUPE_RETURN_IF_ERROR(told);
+  if (outcome.kind == learner::StepOutcome::Kind::kEnvsFailed) {
+    return absl::AbortedError(absl::StrCat(outcome.reason, "; --resume ", setup_.folder->directory(), " goes on from ",
+                                           env_steps(), " env steps"));
+  }
   if (sampler_ != nullptr) return sampler_->status();
   return absl::OkStatus();
 }

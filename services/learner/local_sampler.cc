@@ -23,7 +23,8 @@ LocalSampler::~LocalSampler() { Stop(); }
 absl::Status LocalSampler::Start(const rollout::RolloutConfig& config, learner::Learner* learner) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(config));
   learner_ = learner;
-  TROUPE_ASSIGN_OR_RETURN(ticket_, learner->Join(learner::WorkerHello{}, shared_from_this()));
+  TROUPE_ASSIGN_OR_RETURN(ticket_,
+                          learner->Join(learner::WorkerHello{.name = "the learner's own"}, shared_from_this()));
   {
     base::MutexLock lock(&mutex_);
     runs_ = true;
@@ -126,8 +127,8 @@ absl::Status LocalSampler::Submit(sample::MultiAgentBatchPtr fragment) {
   }
 }
 
-void LocalSampler::ReportEnvs(const sample::EnvCounters& counters) {
-  learner_->Heartbeat(ticket_, counters).IgnoreError();  // as in KeepAlive
+void LocalSampler::ReportEnvs(const sample::EnvReport& report) {
+  learner_->Heartbeat(ticket_, report).IgnoreError();  // as in KeepAlive
 }
 
 absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Duration timeout) {

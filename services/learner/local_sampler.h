@@ -53,7 +53,7 @@ class LocalSampler final : public learner::WorkerPort,
   void AnnounceVersion(policy::WeightVersion version) override;
   // rollout ports
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
-  void ReportEnvs(const sample::EnvCounters& counters) override;
+  void ReportEnvs(const sample::EnvReport& report) override;
   absl::StatusOr<std::optional<sample::Grant>> AwaitGrant(absl::Duration timeout) override;
   absl::StatusOr<rollout::CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
                                                        absl::Duration timeout) override;

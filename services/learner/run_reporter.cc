@@ -161,6 +161,7 @@ void RunReporter::Display(const learner::ProgressRecord& record, bool last) {
   view.return_mean = record.return_mean;
   view.policy_lag = record.policy_lag;
   view.workers = record.workers;
+  view.failed_episodes = record.env_counters.errors;
   view.degraded = degradations_->List();
   constexpr std::pair<std::string_view, const char*> kShown[] = {
       {"Loss/Policy loss", "policy"}, {"Loss/Value loss", "value"}, {"Policy/Entropy", "entropy"}, {"Policy/KL", "kl"}};

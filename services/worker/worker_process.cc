@@ -96,7 +96,7 @@ class SignalWatch {
       client_->Close();
     }
   }
-  /// Its lines are for bench/soak.py; TROUPE_DEBUG is left out of a release.
+  /// Its lines are for bench/soak.py.
   void LookAtMemory() {
     const absl::Duration now = base::Clock::Real().SteadyNow();
     if (now - looked_at_memory_ < kMemoryInterval) return;
@@ -104,7 +104,7 @@ class SignalWatch {
     heap_trimmer_.MaybeTrim(now);
     if (!::spdlog::should_log(::spdlog::level::debug)) return;
     const base::ProcessMemory memory = base::ProcessMemory::Now();
-    ::spdlog::debug("memory pid={} rss_bytes={} heap_bytes={}", getpid(), memory.rss_bytes, memory.heap_bytes);
+    TROUPE_DEBUG("memory pid={} rss_bytes={} heap_bytes={}", getpid(), memory.rss_bytes, memory.heap_bytes);
   }
   /// False when the watch is over.
   bool AwaitNextLook() {

@@ -9,6 +9,7 @@ env:
   name: python:host_test_envs:Faulty
   args: {{faults: {fault}, at_step: {at_step}, length: 1000}}
   python: {{interpreter: "{python}", path: "{path}", processes: 1}}
+  max_failed_share: 1.0
 algorithm: {{name: ppo, train_batch_size: {batch}, minibatch_size: 40, num_epochs: 1}}
 model: {{actor_hidden_sizes: [8], critic_hidden_sizes: [8]}}
 num_workers: {workers}

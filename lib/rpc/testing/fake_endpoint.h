@@ -35,6 +35,9 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
     std::string left_because;
     int heartbeats = 0;
     sample::EnvCounters env_counters;  ///< as it said last
+    sample::RecentEpisodes recent_episodes;
+    bool fails_from_the_start = false;
+    std::vector<sample::EnvIncident> incidents;  ///< all it ever told
     uint64_t watermark = 0;
     bool given_up = false;
   };
@@ -74,14 +77,18 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
     worker.left_because = why;
     changed_.NotifyAll();
   }
-  absl::Status Heartbeat(const learner::WorkerTicket& ticket,
-                         const std::optional<sample::EnvCounters>& counters) override {
+  absl::Status Heartbeat(const learner::WorkerTicket& ticket, const std::optional<sample::EnvReport>& report) override {
     base::MutexLock lock(&mutex_);
     Worker& worker = workers_[ticket.worker_id.value()];
     if (worker.given_up || ticket.worker_epoch != worker.ticket.worker_epoch)
       return absl::FailedPreconditionError("superseded");
     ++worker.heartbeats;
-    if (counters.has_value()) worker.env_counters = *counters;
+    if (report.has_value()) {
+      worker.env_counters = report->counters;
+      worker.recent_episodes = report->recent;
+      worker.fails_from_the_start = report->fails_from_the_start;
+      worker.incidents.insert(worker.incidents.end(), report->incidents.begin(), report->incidents.end());
+    }
     changed_.NotifyAll();
     return absl::OkStatus();
   }
