@@ -88,6 +88,8 @@ class FaultLearner final : private rpc::MonitorHandler, private learner::WeightP
           break;
         case learner::StepOutcome::Kind::kFailed:
           return outcome.status;
+        case learner::StepOutcome::Kind::kEnvsFailed:
+          return absl::AbortedError(outcome.reason);
         case learner::StepOutcome::Kind::kStopped:
         case learner::StepOutcome::Kind::kDrained:
           TROUPE_RETURN_IF_ERROR(Save());
