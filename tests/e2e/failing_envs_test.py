@@ -58,6 +58,8 @@ class Walk:
             return observations
         if self.fault == "raise":
             self.wheel_comes_off()
+        if self.fault == "exit":
+            os._exit(3)
         if self.fault == "shape":
             observations["right"] = np.zeros(4, np.float32)
         if self.fault == "nan":
@@ -187,6 +189,11 @@ class FailingEnvsTest(harness.RunningTestCase):
         self.assertLess(done.stderr.count("in wheel_comes_off"), 5, done.stderr)
         self.assertTrue(os.path.exists(self.path("runs", "run", "checkpoints", "latest")))
 
+    def test_a_failed_evaluation_in_between_costs_no_training(self):
+        done = self.train("--set", "env.max_failed_share=1.0", "--set", "evaluation.interval=1000", args="fault: raise")
+        self.assertEqual(self.assert_trained(done)["degraded"], ["the evaluation at 2000 env steps failed"])
+        self.assertRegex(done.stderr, "evaluation failed env_steps=1040 .*ValueError: the wheel", "of the first update beyond 1000")
+
     def test_a_mapping_function_that_names_no_policy_ends_the_run_at_once(self):
         done = self.train(args="", more='multi_agent: {policies: {main: {}}, policy_mapping: {function: "python:walk_env:nosuch"}}\n')
         self.assert_ended_by_failures(done, "first episode.*nosuch")
@@ -206,6 +213,9 @@ class FailingEnvsTest(harness.RunningTestCase):
 
     def test_every_first_step_raises(self):
         self.assert_ended_by_failures(self.train(args="fault: raise, at: 1", workers=2), r"first episode.*ValueError: the wheel")
+
+    def test_processes_that_end_in_every_first_episode(self):
+        self.assert_ended_by_failures(self.train(args="fault: exit, at: 1"), r"first episode.*exited with 3")
 
     def test_a_wrong_shape(self):
         self.assert_ended_by_failures(self.train(args="fault: shape, at: 1"), r"first episode.*right.*shape \(4,\)")
