@@ -269,6 +269,18 @@ class FusedBackend final : public PpoBackend {
     }
   }
 
+  /// The rows of a minibatch lie anywhere in the batch: those of the next panel are asked for while this one is
+  /// computed.
+  absl::Span<const int32_t> NextPanel(absl::Span<const int32_t> rows, int64_t first) const {
+    return rows.subspan(static_cast<size_t>(first), static_cast<size_t>(panel_rows_));
+  }
+  static void Prefetch(const void* at) { __builtin_prefetch(at); }
+  static void PrefetchRow(const MatrixView& matrix, int64_t row) {
+    constexpr int64_t kLine = 64 / sizeof(float);
+    const float* const at = matrix.data + row * matrix.stride;
+    for (int64_t column = 0; column < matrix.columns; column += kLine) Prefetch(at + column);
+  }
+
   void SetWeights(int rows, int vectors, fused::Worker* worker) const {
     for (int r = 0; r < vectors * kernels_.lanes; ++r) worker->weight[r] = r < rows ? 1.0f : 0.0f;
   }
@@ -282,6 +294,12 @@ class FusedBackend final : public PpoBackend {
         static_cast<int64_t>(rows.size()), worker->actor.panels(),
         [&](int64_t first, int count, int vectors, int panel) {
           const int32_t* index = rows.data() + first;
+          for (const int32_t row : NextPanel(rows, first + count)) {
+            PrefetchRow(input, row);
+            Prefetch(&batch_->old_logp[row]);
+            Prefetch(&batch_->advantages[row]);
+            Prefetch(&batch_->actions[row * space_->words]);
+          }
           for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + index[r] * input.stride;
           Pad(count, vectors, worker);
           kernels_.gather(worker->pointers.data(), actor.inputs(), vectors, worker->actor.at(0, panel));
@@ -323,6 +341,11 @@ class FusedBackend final : public PpoBackend {
         static_cast<int64_t>(rows.size()), worker->critic.panels(),
         [&](int64_t first, int count, int vectors, int panel) {
           const int32_t* index = rows.data() + first;
+          for (const int32_t row : NextPanel(rows, first + count)) {
+            PrefetchRow(input, table[row]);
+            Prefetch(&batch_->value_targets[row]);
+            Prefetch(&batch_->old_values[row]);
+          }
           for (int r = 0; r < count; ++r) {
             worker->pointers[r] = input.data + table[index[r]] * input.stride;
             worker->column_a[r] = batch_->value_targets[index[r]];

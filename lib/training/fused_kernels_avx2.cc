@@ -38,12 +38,18 @@ inline float Sum(Vec a) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-inline void SumFour(Vec a, Vec b, Vec c, Vec d, float* sums) {
-  const Vec ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-  const Vec cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+/// to[i] += the sum of v[i], i < kCount <= 4.
+template <int kCount>
+inline void AddSums(const Vec* v, float* to) {
+  Vec all[4];
+  for (int i = 0; i < 4; ++i) all[i] = i < kCount ? v[i] : _mm256_setzero_ps();
+  const Vec ab = _mm256_add_ps(_mm256_unpacklo_ps(all[0], all[1]), _mm256_unpackhi_ps(all[0], all[1]));
+  const Vec cd = _mm256_add_ps(_mm256_unpacklo_ps(all[2], all[3]), _mm256_unpackhi_ps(all[2], all[3]));
   // Each half has a part of the four sums.
   const Vec parts = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
-  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(parts), _mm256_extractf128_ps(parts, 1)));
+  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(parts), _mm256_extractf128_ps(parts, 1));
+  const __m128i these = _mm_cmpgt_epi32(_mm_set1_epi32(kCount), _mm_setr_epi32(0, 1, 2, 3));
+  _mm_maskstore_ps(to, these, _mm_add_ps(_mm_maskload_ps(to, these), sums));
 }
 
 }  // namespace

@@ -38,14 +38,24 @@ inline Vec AsFloat(IVec a) { return _mm512_castsi512_ps((__m512i)a); }
 inline IVec ShiftLeft23(IVec a) { return (IVec)_mm512_slli_epi32((__m512i)a, 23); }
 inline IVec ShiftRight23(IVec a) { return (IVec)_mm512_srai_epi32((__m512i)a, 23); }
 inline float Sum(Vec a) { return _mm512_reduce_add_ps(a); }
-inline void SumFour(Vec a, Vec b, Vec c, Vec d, float* sums) {
-  const Vec ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  const Vec cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-  // Each quarter has a part of the four sums.
-  Vec parts = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
-  parts = _mm512_add_ps(parts, _mm512_shuffle_f32x4(parts, parts, 0x4E));
-  parts = _mm512_add_ps(parts, _mm512_shuffle_f32x4(parts, parts, 0xB1));
-  _mm_storeu_ps(sums, _mm512_castps512_ps128(parts));
+/// Each quarter of the result has a part of the four vectors' sums.
+inline Vec PartsOfFour(const Vec* v) {
+  const Vec ab = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+  const Vec cd = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+  return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+}
+/// to[i] += the sum of v[i], i < kCount <= 8.
+template <int kCount>
+inline void AddSums(const Vec* v, float* to) {
+  Vec all[8];
+  for (int i = 0; i < 8; ++i) all[i] = i < kCount ? v[i] : _mm512_setzero_ps();
+  const Vec low = PartsOfFour(all);
+  const Vec high = kCount > 4 ? PartsOfFour(all + 4) : _mm512_setzero_ps();
+  const Vec parts = _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x44), _mm512_shuffle_f32x4(low, high, 0xEE));
+  const __m256 sums = _mm256_add_ps(_mm512_castps512_ps256(_mm512_shuffle_f32x4(parts, parts, 0x08)),
+                                    _mm512_castps512_ps256(_mm512_shuffle_f32x4(parts, parts, 0x0D)));
+  constexpr __mmask8 kThese = (1 << kCount) - 1;
+  _mm256_mask_storeu_ps(to, kThese, _mm256_add_ps(_mm256_maskz_loadu_ps(kThese, to), sums));
 }
 
 }  // namespace
