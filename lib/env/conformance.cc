@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,7 +125,7 @@ std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
 class Checker {
  public:
   explicit Checker(const ConformanceOptions& options) : options_(options) {
-    for (const EnvRule rule : kEnvRules) report_.lines.push_back(ConformanceLine{.rule = rule});
+    for (const EnvRule rule : kEnvRules) report_.lines.push_back(ConformanceLine{.rule = rule});  // in their order
   }
 
   ConformanceReport Run(const std::function<absl::StatusOr<std::unique_ptr<MultiAgentEnv>>()>& make) {
@@ -145,17 +146,21 @@ class Checker {
       Break(EnvRule::kSpec, "two instances have different specs");
       return std::move(report_);
     }
+    Tried({EnvRule::kSpec});
     const int64_t limit = (*first)->spec().max_episode_steps;
     max_env_steps_ = limit > 0 ? limit : options_.max_env_steps;
     Player one(*std::move(first), 0xFF);  // floats of all ones are NaN: what is not written is found at once
     Player two(*std::move(second), 0x5A);
-    for (int env = 0; env < options_.num_envs && report_.ok(); ++env) {
-      for (int episode = 0; episode < options_.episodes && report_.ok(); ++episode) {
-        PlayEpisode(one, two, EpisodeSeed{options_.seed, static_cast<uint32_t>(env), static_cast<uint32_t>(episode)});
+    report_.complete = true;
+    for (int env = 0; env < options_.num_envs && GoesOn(); ++env) {
+      for (int episode = 0; episode < options_.episodes && GoesOn(); ++episode) {
+        const EpisodeSeed seed{options_.seed, static_cast<uint32_t>(env), static_cast<uint32_t>(episode)};
+        report_.complete = PlayEpisode(one, two, seed) && report_.complete;
+        if (options_.on_episode) options_.on_episode(report_);
       }
     }
-    if (report_.ok()) {
-      for (ConformanceLine& line : report_.lines) {
+    for (ConformanceLine& line : report_.lines) {
+      if (line.ok && line.tried) {
         line.detail = absl::StrCat(report_.episodes, " episodes, ", report_.env_steps, " env steps");
       }
     }
@@ -163,41 +168,61 @@ class Checker {
   }
 
  private:
-  void PlayEpisode(Player& one, Player& two, const EpisodeSeed& seed) {
+  bool GoesOn() const { return report_.ok() || options_.keep_going; }
+
+  /// Whether it came to its end with no rule broken.
+  bool PlayEpisode(Player& one, Player& two, const EpisodeSeed& seed) {
     base::PhiloxSequence random(base::PhiloxKey::Make(options_.seed, base::RandomStream::kTest),
                                 {seed.env_id, seed.episode, 0, 0});
     // The second instance is first sent some steps into another episode: nothing of it may remain.
     const EpisodeSeed other{seed.seed + 1, seed.env_id + 7, seed.episode + 3};
-    if (!Note(two.Reset(other))) return;
+    if (!Note(two.Reset(other))) return false;
     for (uint32_t i = random.Below(4); i > 0 && !two.buffers().all_done(0); --i) {
       two.SampleActions(random);
-      if (!Note(two.Step(two.rows()))) return;
+      if (!Note(two.Step(two.rows()))) return false;
     }
-    if (!Note(one.Reset(seed)) || !Note(two.Reset(seed))) return;
+    if (!Note(one.Reset(seed)) || !Note(two.Reset(seed))) return false;
+    Tried({EnvRule::kReset, EnvRule::kObservedAgents, EnvRule::kObservationValue, EnvRule::kInfo, EnvRule::kNoError});
+    if (HasMask(one.spec())) Tried({EnvRule::kActionMask});
+    if (one.spec().state_kind != StateKind::kNone) Tried({EnvRule::kState});
     int64_t steps = 0;
     while (true) {
       const std::string difference = Difference(one.buffers(), two.buffers());
       if (!difference.empty()) {
         Break(EnvRule::kDeterminism, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
                                                   ": two instances differ in ", difference));
-        return;
+        return false;
       }
       if (one.buffers().all_done(0)) break;
       if (steps == max_env_steps_) {
         Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode,
                                                  ": has not ended after ", steps, " env steps"));
-        return;
+        return false;
       }
       report_.agent_steps += one.SampleActions(random);
-      if (!Note(one.Step(one.rows())) || !Note(two.Step(one.rows()))) return;
+      if (!Note(one.Step(one.rows())) || !Note(two.Step(one.rows()))) return false;
+      Tried({EnvRule::kActions, EnvRule::kReward, EnvRule::kDeterminism});
       ++steps;
     }
+    Tried({EnvRule::kDone, EnvRule::kEpisodeEnd});
     ++report_.episodes;
     report_.env_steps += steps;
-    if (one.env().missing_all_count() > 0) {
+    if (one.env().missing_all_count() > missing_all_) {
+      missing_all_ = one.env().missing_all_count();
       Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
                                                ": all agents are done without __all__"));
+      return false;
     }
+    return true;
+  }
+
+  static bool HasMask(const EnvSpec& spec) {
+    return std::any_of(spec.possible_agents.begin(), spec.possible_agents.end(),
+                       [](const AgentSpec& agent) { return agent.has_action_mask; });
+  }
+
+  void Tried(std::initializer_list<EnvRule> rules) {
+    for (const EnvRule rule : rules) report_.lines[static_cast<size_t>(rule)].tried = true;
   }
 
   /// True when OK; else the rule that the error is about has failed.
@@ -207,15 +232,15 @@ class Checker {
   }
 
   void Break(EnvRule rule, const std::string& detail) {
-    for (ConformanceLine& line : report_.lines) {
-      if (line.rule != rule) continue;
-      line.ok = false;
-      line.detail = detail;
-    }
+    ConformanceLine& line = report_.lines[static_cast<size_t>(rule)];
+    if (!line.ok) return;  // the first error of a rule is told
+    line = {.rule = rule, .ok = false, .tried = true, .detail = detail};
+    if (options_.on_broken) options_.on_broken(line);
   }
 
   const ConformanceOptions options_;
   int64_t max_env_steps_ = 0;
+  int64_t missing_all_ = 0;  // ends without __all__ that were found
   ConformanceReport report_;
 };
 
@@ -227,13 +252,11 @@ const ConformanceLine* ConformanceReport::first_broken() const {
 }
 
 std::string ConformanceReport::ToString() const {
-  const bool all_ok = ok();
   std::string text;
   for (const ConformanceLine& line : lines) {
-    // After the first broken rule the check stops, so the others were not looked at to the end.
-    const char* mark = !line.ok ? "FAIL" : all_ok ? "ok" : "-";
+    const char* const mark = !line.ok ? "FAIL" : !line.tried ? "untried" : complete ? "ok" : "partly";
     absl::StrAppend(&text,
-                    absl::StrFormat("%-4s  %-17s  %s", mark, std::string(EnvRuleName(line.rule)),
+                    absl::StrFormat("%-7s  %-17s  %s", mark, std::string(EnvRuleName(line.rule)),
                                     std::string(EnvRuleDescription(line.rule))),
                     line.ok ? "" : absl::StrCat(": ", line.detail), "\n");
   }

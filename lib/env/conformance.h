@@ -11,30 +11,42 @@
 
 namespace troupe::env {
 
+struct ConformanceLine;
+struct ConformanceReport;
+
 struct ConformanceOptions {
   uint64_t seed = 0;
   int num_envs = 4;                 ///< environment ids tried
   int episodes = 8;                 ///< episodes of each
   int64_t max_env_steps = 100'000;  ///< of an episode without max_episode_steps; more breaks EnvRule::kEpisodeEnd
+  bool keep_going = false;          ///< a broken rule ends its episode alone; false: it ends the check
+  /// Called with each rule once, when it breaks, and with `played`, what was played so far, after each episode.
+  std::function<void(const ConformanceLine& broken)> on_broken;
+  std::function<void(const ConformanceReport& played)> on_episode;
 };
 
 /// One rule of the contract and what came of it.
 struct ConformanceLine {
   EnvRule rule;
   bool ok = true;
+  /// Whether anything happened that could have broken the rule; of a rule that is broken: yes. One about masks is not
+  /// tried by an environment without any, and one about ends not by a check that found another rule broken before.
+  bool tried = false;
   std::string detail;  ///< the first error, or what was looked at
 };
 
 struct ConformanceReport {
   std::vector<ConformanceLine> lines;  ///< one per EnvRule, in order
+  bool complete = false;               ///< every episode was played to its end
   int64_t episodes = 0;
   int64_t env_steps = 0;
   int64_t agent_steps = 0;
 
   bool ok() const { return first_broken() == nullptr; }
-  /// The rule that ended the check; null when all hold.
+  /// The first rule in order that is broken; null when all hold.
   const ConformanceLine* first_broken() const;
-  /// "ok   observation_value  observations are …" a line, for `troupe envs check`.
+  /// "ok        observation_value  observations are …" a line, for `troupe envs check`; FAIL for a broken rule, untried
+  /// for one that nothing could have broken, and partly where the check ended before all was played.
   std::string ToString() const;
 };
 

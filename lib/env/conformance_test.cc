@@ -1,7 +1,11 @@
 #include "lib/env/conformance.h"
 
+#include <functional>
+#include <limits>
 #include <memory>
+#include <vector>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/env/testing/scripted_env.h"
@@ -89,6 +93,66 @@ TEST(ConformanceTest, FindsEpisodesThatDoNotEnd) {
   EnvSpec limited = SmallSpec(1);
   limited.max_episode_steps = 4;  // and Good plays five
   EXPECT_THAT(DetailOf(Check(limited, [] { return Good; }), EnvRule::kEpisodeEnd), HasSubstr("after 4 env steps"));
+}
+
+/// Good but for a NaN as reward in every fourth episode, and one as observation in the one after it.
+std::function<ScriptedEnv::Script()> TwoFaults() {
+  return [] {
+    auto episode = std::make_shared<int>(-1);
+    return [episode](int64_t t, ActionRows actions, StepWriter& out) {
+      if (t == 0) ++*episode;
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      if (t == 1 && *episode % 4 == 2) out.AddReward(AgentSlot(0), nan);
+      if (t == 1 && *episode % 4 == 3) {
+        ObserveAs(out, 0, nan);
+        return absl::OkStatus();
+      }
+      return Good(t, actions, out);
+    };
+  };
+}
+
+TEST(ConformanceTest, GoesOnAfterABrokenRuleWhereAsked) {
+  std::vector<EnvRule> told;
+  int episodes = 0;
+  ConformanceOptions options{.num_envs = 2, .episodes = 6};
+  options.on_broken = [&](const ConformanceLine& line) { told.push_back(line.rule); };
+  options.on_episode = [&](const ConformanceReport&) { ++episodes; };
+  const ConformanceReport first = Check(SmallSpec(1), TwoFaults(), options);
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_FALSE(first.complete);
+  const int before = episodes;
+  EXPECT_LT(before, 12);
+
+  told.clear();
+  episodes = 0;
+  options.keep_going = true;
+  const ConformanceReport all = Check(SmallSpec(1), TwoFaults(), options);
+  EXPECT_EQ(episodes, 12);
+  EXPECT_THAT(told, ::testing::UnorderedElementsAre(EnvRule::kReward, EnvRule::kObservationValue)) << all.ToString();
+  EXPECT_NE(DetailOf(all, EnvRule::kReward), "");
+  EXPECT_NE(DetailOf(all, EnvRule::kObservationValue), "");
+  EXPECT_GT(all.episodes, 0) << "those without a fault were played to their end";
+}
+
+TEST(ConformanceTest, SaysWhichRulesNothingTried) {
+  const auto marked = [](const ConformanceReport& report, const char* mark, EnvRule rule) {
+    return report.ToString().find(absl::StrFormat("%-7s  %-17s", mark, std::string(EnvRuleName(rule)))) !=
+           std::string::npos;
+  };
+  const ConformanceReport good = Check(SmallSpec(1), [] { return Good; }, {.num_envs = 1, .episodes = 1});
+  EXPECT_TRUE(marked(good, "ok", EnvRule::kReward)) << good.ToString();
+  EXPECT_TRUE(marked(good, "untried", EnvRule::kActionMask)) << "nobody has one";
+  EXPECT_TRUE(marked(good, "untried", EnvRule::kState));
+
+  const ConformanceReport broken = Check(SmallSpec(1), [] {
+    return [](int64_t, ActionRows, StepWriter&) { return absl::OkStatus(); };  // observes nobody
+  });
+  EXPECT_TRUE(marked(broken, "FAIL", EnvRule::kReset)) << broken.ToString();
+  EXPECT_TRUE(marked(broken, "partly", EnvRule::kSpec));
+  for (const EnvRule rule : {EnvRule::kActions, EnvRule::kReward, EnvRule::kDone, EnvRule::kEpisodeEnd}) {
+    EXPECT_TRUE(marked(broken, "untried", rule)) << EnvRuleName(rule);
+  }
 }
 
 TEST(ConformanceTest, SpecsMustBeValidAndTheSame) {

@@ -147,6 +147,32 @@ class ParallelTest(unittest.TestCase):
         without = adapt("x", WithState(script), global_state=False)
         self.assertEqual((without.description.state_kind, without.reset(1).states), ("none", []))
 
+    def test_state_after_the_end_of_an_episode(self):
+        class WithState(Parallel):
+            state_space = fake.Box(0, 9, (2,))
+            asked = 0
+
+            def state(self):
+                self.asked += 1
+                return np.concatenate([obs(self.at) for agent in self.agents])  # nobody is left: an error
+
+        both, go = {"a": obs(1), "b": obs(2)}, {"a": False, "b": False}
+        ends = {"a": True, "b": True}
+        env = WithState([both, (both, {}, go, go, {}), (both, {}, ends, go, {})])
+        adapter = adapt("x", env)
+        self.assertEqual(adapter.reset(1).states[0].tolist(), [0, 0])
+        self.assertEqual(adapter.step([0, 0]).states[0].tolist(), [1, 1])
+        asked = env.asked
+        result = adapter.step([0, 0])
+        self.assertTrue(result.all_terminated)
+        self.assertEqual((env.asked, result.states[0].tolist()), (asked, [1, 1]), "nobody reads the state of a terminated episode")
+        # The value of what a truncation cut off is the critic's, who sees the last state there was.
+        adapter = adapt("x", WithState([both, (both, {}, go, go, {}), (both, {}, go, ends, {})]))
+        adapter.reset(1)
+        adapter.step([0, 0])
+        with self.assertWarnsRegex(UserWarning, "environment x: state\\(\\) fails after a truncation .ValueError"):
+            self.assertEqual(adapter.step([0, 0]).states[0].tolist(), [1, 1])
+
     def test_what_is_wrong_is_said(self):
         first = {"a": obs(1), "b": obs(2)}
         cases = [

@@ -44,6 +44,11 @@ class RllibTest(unittest.TestCase):
         self.assertEqual(shown(adapter.step([None, 2])), row([None, 5], [0, 1], ["", ""], "C"))
         self.assertEqual(env.actions, [{"a": 0}, {"b": 1}, {"b": 2}])
 
+    def test_a_space_that_is_not_supported_says_which_are(self):
+        for how, what in ({"space": fake.Text()}, "observation"), ({"action": fake.Text()}, "action"):
+            words = f"the {what} space is Text, which is not supported, expected Box, Discrete, .* Dict or Tuple, or a dict"
+            self.assertRaisesRegex(EnvAdapterError, words, adapt, "x", Gym([(obs(1), {})], **how))
+
     def test_the_old_form(self):
         both = {"a": obs(1), "b": obs(2)}
         limit = {"TimeLimit.truncated": True}

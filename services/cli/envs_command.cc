@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
@@ -32,6 +34,7 @@ struct EnvFlags {
   bool json = false;
   // check
   int episodes = 8;
+  bool keep_going = false;
   // replay
   std::vector<std::string> traces;
   double tolerance = 1e-5;
@@ -83,6 +86,22 @@ absl::StatusOr<int> Ls(const std::string& plugin, bool json) {
   return 0;
 }
 
+/// A line for a rule as soon as it is broken, and one a second for how far the check is.
+void SayAsItGoes(env::ConformanceOptions* options) {
+  const int64_t all = int64_t{options->num_envs} * options->episodes;
+  options->on_broken = [](const env::ConformanceLine& line) {
+    std::printf("broken: %s: %s\n", std::string(env::EnvRuleName(line.rule)).c_str(), line.detail.c_str());
+    std::fflush(stdout);
+  };
+  options->on_episode = [all, said = absl::Now()](const env::ConformanceReport& played) mutable {
+    if (absl::Now() - said < absl::Seconds(1)) return;
+    said = absl::Now();
+    std::printf("%lld of %lld episodes, %s env steps\n", static_cast<long long>(played.episodes),
+                static_cast<long long>(all), WithThousands(played.env_steps).c_str());
+    std::fflush(stdout);
+  };
+}
+
 absl::StatusOr<int> Check(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
@@ -92,6 +111,8 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
+  options.keep_going = flags.keep_going;
+  if (!flags.json) SayAsItGoes(&options);
   const auto check = [&](const config::EnvSettings& of) {
     return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, options);
   };
@@ -106,11 +127,11 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
   env::ConformanceReport report = check(wrapped ? bare : settings);
   if (wrapped && report.ok()) report = check(settings);
   const env::ConformanceLine* const broken = report.first_broken();
-  const std::string advice = broken == nullptr ? "" : std::string(env::EnvRuleAdvice(broken->rule));
   if (flags.json) {
     Json rules = Json::object();
     for (const env::ConformanceLine& line : report.lines) {
-      rules[std::string(env::EnvRuleName(line.rule))] = {{"ok", line.ok}, {"detail", line.detail}};
+      rules[std::string(env::EnvRuleName(line.rule))] = {{"ok", line.tried || !line.ok ? Json(line.ok) : Json(nullptr)},
+                                                         {"detail", line.detail}};
     }
     Json out = {{"name", flags.name},
                 {"ok", report.ok()},
@@ -118,12 +139,18 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
                 {"episodes", report.episodes},
                 {"env_steps", report.env_steps}};
     if (broken != nullptr) {
-      out["broken"] = {{"rule", env::EnvRuleName(broken->rule)}, {"error", broken->detail}, {"advice", advice}};
+      out["broken"] = {{"rule", env::EnvRuleName(broken->rule)},
+                       {"error", broken->detail},
+                       {"advice", env::EnvRuleAdvice(broken->rule)}};
     }
     PrintJson(out);
   } else {
     std::fputs(report.ToString().c_str(), stdout);
-    if (broken != nullptr) std::printf("what to do: %s\n", advice.c_str());
+    for (const env::ConformanceLine& line : report.lines) {
+      if (line.ok) continue;
+      std::printf("what to do: %s (%s)\n", std::string(env::EnvRuleAdvice(line.rule)).c_str(),
+                  std::string(env::EnvRuleName(line.rule)).c_str());
+    }
   }
   return report.ok() ? 0 : 1;
 }
@@ -244,10 +271,11 @@ void AddEnvsCommand(CLI::App& app, Action* action) {
   check->add_option("--episodes", check_flags->episodes, "episodes of each environment id")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  check->add_flag(
-      "--json", check_flags->json,
-      "one line: {\"name\", \"ok\", \"rules\": {RULE: {\"ok\", \"detail\"}}, \"episodes\", \"env_steps\", and "
-      "where a rule is broken \"broken\": {\"rule\", \"error\", \"advice\"}}");
+  check->add_flag("--keep-going", check_flags->keep_going,
+                  "a broken rule ends its episode alone, so that one check finds every rule that is broken");
+  check->add_flag("--json", check_flags->json,
+                  "one line: {\"name\", \"ok\", \"rules\": {RULE: {\"ok\" (null: untried), \"detail\"}}, \"episodes\", "
+                  "\"env_steps\", and where a rule is broken \"broken\": {\"rule\", \"error\", \"advice\"}}");
   check->footer(
       "Example: troupe envs check mpe/simple_spread --arg N=5\n"
       "         troupe envs check mine --plugin libmine.so");

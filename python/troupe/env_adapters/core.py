@@ -50,6 +50,7 @@ class AdapterCore:
         self._steps = 0
         self._over = True
         self._warned: set[str] = set()
+        self._last_state: Any = None
         self._seeding = Seeding(env)
         self.description: EnvDescription = None  # type: ignore[assignment]  # made by _probe
 
@@ -452,7 +453,7 @@ class AdapterCore:
         if source == "none":
             return result
         if source == "environment":
-            result.states[0] = self._env.state()
+            result.states[0] = self._last_state = self._state(result)
         elif source == "common":
             if result.states[0] is None:
                 raise self.error("infos hold no state, but held one at the first reset")
@@ -463,6 +464,23 @@ class AdapterCore:
                         f"the {'observation holds' if source == 'observation' else 'info holds'} no state", i
                     )
         return result
+
+    def _state(self, result: StepResult) -> Any:
+        """The environment's state. Nobody reads that of an episode which terminated, so it is not asked for then: the
+        last one stands there. It stands in, too, where state() fails once the agents of a truncated episode have gone.
+        """
+        if result.all_terminated and not result.all_truncated:
+            return self._last_state
+        try:
+            return self._env.state()
+        except Exception as e:
+            if not result.all_truncated:
+                raise
+            self.warn(
+                "state",
+                f"state() fails after a truncation ({type(e).__name__}: {e}): the critic bootstraps from the last state before",
+            )
+            return self._last_state
 
     def _finish_masks(self, result: StepResult) -> None:
         for i, has in enumerate(self._has_mask):

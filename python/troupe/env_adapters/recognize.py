@@ -62,7 +62,7 @@ def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
         if not callable(space) and spaces.kind(space) is None:
             raise EnvAdapterError(
                 f"environment {name}: the {what} space is {type(space).__name__}, which is not supported, expected "
-                f"a Gymnasium space or a dict by agent"
+                f"{spaces.SUPPORTED}, or a dict of them by agent"
             )
     raise EnvAdapterError(
         f"environment {name}: {type(env).__name__} is no known kind of environment, expected PettingZoo's "

@@ -23,6 +23,8 @@ MAX_ELEMENTS = 1 << 24
 MAX_DEPTH = 32
 
 _KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+#: What a space may be, for errors.
+SUPPORTED = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 _FLOAT32 = np.dtype(np.float32)
 _UINT8 = np.dtype(np.uint8)
 #: A Box's dtype -> the nearest that lib/space knows.
@@ -110,9 +112,7 @@ def _describe(space: Any, depth: int) -> dict:
         }
     if name == "Tuple":
         return {"type": "Tuple", "spaces": list(_children(enumerate(space.spaces), name, depth).values())}
-    raise SpaceError(
-        f"a space of kind {type(space).__name__} is not supported, expected {', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
-    )
+    raise SpaceError(f"a space of kind {type(space).__name__} is not supported, expected {SUPPORTED}")
 
 
 def _children(items: Any, name: str, depth: int) -> Dict[Any, dict]:
