@@ -108,13 +108,15 @@ TEST_F(EnvWrappersTest, ErrorsNameTheKey) {
               HasSubstr("unknown key \"env.groups.g.spaces\"; a group may have agents, obs_space and act_space"));
   EXPECT_THAT(error("groups: {g: {agents: [agent_0], obs_space: Box}}"), HasSubstr("env.groups.g.obs_space: space"));
   EXPECT_THAT(error("groups: [g]"), HasSubstr("env.groups: got a list, expected a mapping from names of groups"));
-  EXPECT_EQ(error("max_episode_steps: -1"), "run.yaml:1:38: env.max_episode_steps: got -1, expected an integer >= 0");
+  EXPECT_EQ(error("max_episode_steps: -1"),
+            "run.yaml:1:38: env.max_episode_steps: got -1, expected an integer >= 0; the default is 0");
   EXPECT_EQ(error("reward_scale: 0"),
             "run.yaml:1:33: env.reward_scale: got a reward scale of 0, expected a number other than 0");
   for (const char* clip : {"0", "-1", "[1, 2]", "[0, 0]", "[1]", "x", "{a: 1}"}) {
     EXPECT_THAT(error(std::string("reward_clip: ") + clip), HasSubstr("env.reward_clip: got")) << clip;
   }
-  EXPECT_EQ(error("frame_stack: 65"), "run.yaml:1:32: env.frame_stack: got 65, expected an integer in [1, 64]");
+  EXPECT_EQ(error("frame_stack: 65"),
+            "run.yaml:1:32: env.frame_stack: got 65, expected an integer in [1, 64]; the default is 1");
 }
 
 }  // namespace

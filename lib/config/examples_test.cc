@@ -78,7 +78,7 @@ TEST(ExamplesTest, EnvironmentArgumentOutOfRange) {
       Resolve(TROUPE_SOURCE_DIR "/examples/simple_spread_mappo.yaml", {"env.args.local_ratio=1.5"});
   EXPECT_EQ(run.status().message(),
             "--set env.args.local_ratio=1.5: env.args.local_ratio: environment mpe/simple_spread: argument local_ratio "
-            "is 1.5, expected a number in [0, 1]");
+            "is 1.5, expected a number in [0, 1]; the default is 0.5");
 }
 
 TEST(DocumentationTest, ConfigurationPageIsWhatTheSchemaSays) {

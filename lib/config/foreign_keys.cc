@@ -14,6 +14,8 @@ constexpr std::string_view kXuance = "XuanCe";
 constexpr std::string_view kSkrl = "skrl";
 constexpr std::string_view kTianshou = "Tianshou";
 constexpr std::string_view kOnPolicy = "on-policy MAPPO";
+constexpr std::string_view kStableBaselines = "Stable-Baselines3";
+constexpr std::string_view kCleanRl = "CleanRL";
 constexpr std::string_view kSeveral = "several libraries";
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -55,6 +57,7 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"buffer_size", kXuance, "algorithm.train_batch_size", "env steps over all environments, not a buffer's length"},
       {"n_steps", kSeveral, "algorithm.train_batch_size", "env steps over all environments"},
       {"rollouts", kSkrl, "algorithm.train_batch_size", "env steps over all environments"},
+      {"num_steps", kCleanRl, "algorithm.train_batch_size", "env steps over all environments"},
       {"horizon_length", kSeveral, "algorithm.train_batch_size", "env steps over all environments"},
       {"episode_length", kOnPolicy, "algorithm.train_batch_size", "env steps over all environments"},
       {"step_per_collect", kTianshou, "algorithm.train_batch_size", ""},
@@ -64,6 +67,7 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"n_epoch", kXuance, "algorithm.num_epochs", ""},
       {"ppo_epoch", kOnPolicy, "algorithm.num_epochs", ""},
       {"learning_epochs", kSkrl, "algorithm.num_epochs", ""},
+      {"update_epochs", kCleanRl, "algorithm.num_epochs", ""},
       {"repeat_per_collect", kTianshou, "algorithm.num_epochs", ""},
       {"update_step_num_repetitions", kTianshou, "algorithm.num_epochs", ""},
       {"num_sgd_iter", kRllib, "algorithm.num_epochs", ""},
@@ -77,6 +81,7 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"actor_lr", kSeveral, "algorithm.lr", ""},
       {"learning_rate_actor", kXuance, "algorithm.lr", ""},
       {"learning_rate_critic", kXuance, "algorithm.critic_lr", ""},
+      {"anneal_lr", kCleanRl, "algorithm.lr", "{initial, final, env_steps}"},
       {"lr_schedule", kRllib, "algorithm.lr", "{initial, final, env_steps}"},
       {"lr_scheduler", kTianshou, "algorithm.lr", "{initial, final, env_steps}"},
       {"learning_rate_scheduler", kSkrl, "algorithm.lr", "{initial, final, env_steps}"},
@@ -89,6 +94,8 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"lam", kSeveral, "algorithm.gae_lambda", ""},
       {"lambda", kRllib, "algorithm.gae_lambda", ""},
       {"lambda_", kRllib, "algorithm.gae_lambda", ""},
+      {"normalize_advantage", kStableBaselines, "algorithm.use_advnorm", ""},
+      {"norm_adv", kCleanRl, "algorithm.use_advnorm", ""},
       {"advantage_normalization", kTianshou, "algorithm.use_advnorm", ""},
       {"use_valuenorm", kOnPolicy, "algorithm.use_value_norm", ""},
       {"use_popart", kOnPolicy, "algorithm.use_value_norm", ""},
@@ -96,6 +103,9 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"reward_normalization", kTianshou, "algorithm.use_value_norm", "values are normalized, rewards stay"},
       {"return_scaling", kTianshou, "algorithm.use_value_norm", ""},
       {"clip_range", kXuance, "algorithm.clip_param", ""},
+      {"clip_coef", kCleanRl, "algorithm.clip_param", ""},
+      {"clip_range_vf", kStableBaselines, "algorithm.value_clip_param", "on and off: algorithm.use_value_clip"},
+      {"clip_vloss", kCleanRl, "algorithm.use_value_clip", ""},
       {"ratio_clip", kSkrl, "algorithm.clip_param", ""},
       {"eps_clip", kTianshou, "algorithm.clip_param", ""},
       {"clip_predicted_values", kSkrl, "algorithm.use_value_clip", ""},
@@ -121,6 +131,9 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"use_max_grad_norm", kOnPolicy, "algorithm.max_grad_norm", "0: no limit"},
       // The networks.
       {"fcnet_hiddens", kRllib, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
+      {"policy_kwargs", kStableBaselines, "model.actor_hidden_sizes",
+       "with model.critic_hidden_sizes and model.activation beside it"},
+      {"net_arch", kStableBaselines, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
       {"hidden_sizes", kTianshou, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
       {"hidden_size", kOnPolicy, "model.actor_hidden_sizes", "a list, one number a layer"},
       {"representation_hidden_size", kXuance, "model.actor_hidden_sizes", "actor and critic share no layers"},
@@ -139,6 +152,7 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"num_training_envs", kTianshou, "num_envs_per_worker", "environments of one worker"},
       {"num_gpus", kRllib, "device", "cuda, cpu or auto"},
       {"num_gpus_per_learner", kRllib, "device", "cuda, cpu or auto"},
+      {"cuda", kCleanRl, "device", "cuda, cpu or auto"},
       {"num_cpus_per_learner", kRllib, "learner_threads", ""},
       {"n_training_threads", kOnPolicy, "learner_threads", ""},
       // The end of a run.
@@ -150,11 +164,15 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"num_env_steps_sampled_lifetime", kRllib, "stop.env_steps", ""},
       {"num_agent_steps_sampled_lifetime", kRllib, "stop.agent_steps", ""},
       {"training_iteration", kRllib, "stop.updates", ""},
+      {"max_epoch", kTianshou, "stop.env_steps", "env steps, not epochs"},
+      {"step_per_epoch", kTianshou, "stop.env_steps", "env steps of the whole run"},
       {"time_total_s", kRllib, "stop.wall_clock", "seconds"},
       {"episode_reward_mean", kRllib, "stop.episode_return", "summed over agents"},
       {"episode_return_mean", kRllib, "stop.episode_return", "summed over agents"},
       // Evaluation.
       {"evaluation_interval", kRllib, "evaluation.interval", "env steps, not iterations"},
+      {"eval_freq", kStableBaselines, "evaluation.interval", "env steps"},
+      {"n_eval_episodes", kStableBaselines, "evaluation.episodes", ""},
       {"eval_interval", kXuance, "evaluation.interval", "env steps"},
       {"evaluation_duration", kRllib, "evaluation.episodes", ""},
       {"eval_episode", kXuance, "evaluation.episodes", ""},
@@ -169,12 +187,25 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"model_dir", kXuance, "experiment.directory", ""},
       {"save_interval", kOnPolicy, "experiment.checkpoint_interval", "env steps"},
       {"checkpoint_frequency", kRllib, "experiment.checkpoint_interval", "env steps"},
+      {"save_freq", kStableBaselines, "experiment.checkpoint_interval", "env steps"},
+      {"tensorboard_log", kStableBaselines, "experiment.directory", ""},
+      {"exp_name", kCleanRl, "experiment.experiment_name", ""},
+      {"track", kCleanRl, "experiment.wandb", ""},
       {"num_to_keep", kRllib, "experiment.keep_checkpoints", ""},
       {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
       {"use_wandb", kOnPolicy, "experiment.wandb", ""},
       // What Troupe does in one way only, or not.
       {"use_rnn", kXuance, "", "models are multi-layer perceptrons"},
       {"use_lstm", kRllib, "", "models are multi-layer perceptrons"},
+      {"conv_filters", kRllib, "", "models are multi-layer perceptrons, images are flattened"},
+      {"use_cnn", kXuance, "", "models are multi-layer perceptrons, images are flattened"},
+      {"use_attention", kRllib, "", "models are multi-layer perceptrons"},
+      {"render", kXuance, "", "environments are not rendered"},
+      {"render_mode", kSeveral, "", "environments are not rendered; one in Python may take it in env.args"},
+      {"fps", kXuance, "", "environments are not rendered"},
+      {"callbacks", kRllib, "", "there are none; progress.jsonl and TensorBoard have a run's metrics"},
+      {"callback", kSeveral, "", "there are none; progress.jsonl and TensorBoard have a run's metrics"},
+      {"replay_mode", kRllib, "", "there is no replay, what is sampled is trained on once"},
       {"use_critic", kRllib, "", "there is always a critic"},
       {"use_kl_loss", kRllib, "", "algorithm.target_kl stops the epochs instead"},
       {"kl_coeff", kRllib, "", "algorithm.target_kl stops the epochs instead"},
@@ -200,7 +231,8 @@ std::string UnknownKeyHint(std::string_view section, std::string_view name, cons
   if (const ForeignKey* foreign = FindForeignKey(name); foreign != nullptr) {
     const std::string note(foreign->note);
     if (foreign->ours.empty())
-      return absl::StrCat(" (", std::string(foreign->from), "): there is no such choice here: ", note);
+      return absl::StrCat(" (", std::string(foreign->from), "): there is no such choice here: ", note,
+                          "; leave it out");
     return absl::StrCat(" (", std::string(foreign->from), "): here it is ", Quoted(foreign->ours),
                         note.empty() ? "" : absl::StrCat(", ", note));
   }
@@ -214,7 +246,8 @@ std::string UnknownKeyHint(std::string_view section, std::string_view name, cons
       if (LastPart(key) == near) return absl::StrCat("; the nearest is ", Quoted(key));
     }
   }
-  return absl::StrCat("; expected one of ", absl::StrJoin(siblings, ", "));
+  return absl::StrCat("; expected one of ", absl::StrJoin(siblings, ", "),
+                      "; `troupe config defaults` says what each is for");
 }
 
 }  // namespace troupe::config

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
+#include "lib/policy/parameter_layout.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
@@ -18,11 +19,60 @@ namespace troupe::config {
 using policy::PolicySpec;
 using policy::PolicyState;
 
+namespace {
+
+/// A policy of an opened checkpoint.
+struct Found {
+  PolicySpec spec;
+  std::string what;  ///< `policy "main" of runs/a/checkpoints/400`, for errors
+};
+
+/// NOT_FOUND: there is none of that id, with those that are; FAILED_PRECONDITION: the checkpoint does not say what it
+/// holds, or the policy has no weights.
+absl::StatusOr<Found> FindSpec(const storage::CheckpointWeights& weights, const std::string& directory,
+                               const policy::PolicyId& id) {
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, weights.Policies());
+  const std::string what = absl::StrCat("policy \"", id.value(), "\" of ", base::LogSafe(directory));
+  std::vector<std::string> ids;
+  for (const PolicySpec& spec : table->Specs()) {
+    if (spec.id.value().empty()) continue;  // a free slot
+    if (spec.id != id) {
+      ids.push_back(spec.id.value());
+    } else if (spec.policy_class.has_weights()) {
+      return Found{spec, what};
+    } else {
+      return absl::FailedPreconditionError(absl::StrCat(
+          what, " is of class ", base::LogSafe(spec.policy_class.ToString(), 128), ", which has no weights"));
+    }
+  }
+  return absl::NotFoundError(absl::StrCat(what, " is not there, expected one of ", absl::StrJoin(ids, ", ")));
+}
+
+/// The file of a checkpoint that has the policy's weights.
+std::string WeightsFile(const storage::CheckpointWeights& weights, const policy::PolicyId& id) {
+  const std::vector<PolicyState>& policies = weights.manifest().state.policies;
+  const auto found =
+      std::find_if(policies.begin(), policies.end(), [&id](const auto& state) { return state.id == id; });
+  return weights.manifest().WeightsFile(static_cast<size_t>(found - policies.begin()));
+}
+
+/// What of a policy of another run does not fit into one of `spec`: the setting, and the tensor with its file.
+absl::Status Misfit(const storage::CheckpointWeights& weights, const Found& found, const PolicySpec& spec) {
+  const std::string tensor = policy::FirstShapeDifference(found.spec, spec);
+  return absl::FailedPreconditionError(
+      absl::StrCat(found.what, " does not fit: ", policy::FirstDifference(found.spec, spec),
+                   tensor.empty() ? "" : absl::StrCat(" (", WeightsFile(weights, found.spec.id), ": ", tensor, ")")));
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
   storage::FileSystem& fs = storage::FileSystem::Posix();
   if (fs.Exists(path + "/manifest.json")) return path;
   if (fs.Exists(path + "/config.yaml")) return storage::FindCheckpoint(fs, path, "latest");
-  return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path), "\" is neither a checkpoint nor a run folder"));
+  return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path),
+                                          "\" is neither a checkpoint nor a run folder, expected one of them, as "
+                                          "runs/NAME or runs/NAME/checkpoints/N"));
 }
 
 absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source, const PolicySpec& spec,
@@ -30,33 +80,46 @@ absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::Po
   TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
                           storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, weights->Policies());
-  std::vector<PolicySpec> specs = table->Specs();
-  specs.erase(
-      std::remove_if(specs.begin(), specs.end(), [](const PolicySpec& free) { return free.id.value().empty(); }),
-      specs.end());
-  const policy::PolicyId& id = source.value().empty() ? spec.id : source;
-  const auto found =
-      std::find_if(specs.begin(), specs.end(), [&id](const PolicySpec& candidate) { return candidate.id == id; });
-  const std::string what = absl::StrCat("policy \"", id.value(), "\" of ", base::LogSafe(directory));
-  if (found == specs.end()) {
-    const auto append_id = [](std::string* out, const PolicySpec& candidate) { out->append(candidate.id.value()); };
-    return absl::NotFoundError(absl::StrCat(what, " is not there; expected one of ",
-                                            absl::StrJoin(specs, ", ", append_id), ", as checkpoint:PATH#ID"));
+  const absl::StatusOr<Found> found = FindSpec(*weights, directory, source.value().empty() ? spec.id : source);
+  if (absl::IsNotFound(found.status())) {
+    return absl::NotFoundError(absl::StrCat(found.status().message(), "; write checkpoint:PATH#ID"));
   }
-  if (!found->policy_class.has_weights()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        what, " is of class ", base::LogSafe(found->policy_class.ToString(), 128), ", which has no weights"));
-  }
-  if (const std::string difference = policy::FirstDifference(*found, spec); !difference.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(what, " does not fit: ", difference));
-  }
+  TROUPE_RETURN_IF_ERROR(found.status());
+  if (!policy::FirstDifference(found->spec, spec).empty()) return Misfit(*weights, *found, spec);
   TROUPE_ASSIGN_OR_RETURN(PolicyState state,
-                          part == PolicyPart::kWeights ? weights->Read(*found) : weights->ReadWhole(*found));
+                          part == PolicyPart::kWeights ? weights->Read(found->spec) : weights->ReadWhole(found->spec));
   state.id = spec.id;
   state.version = {};
   TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
+}
+
+absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
+                           std::vector<std::optional<PolicyState>>* states) {
+  const auto load = [&]() -> absl::Status {
+    TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
+                            storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
+    for (size_t slot = 0; slot < run.policies.size(); ++slot) {
+      const PolicySpec& spec = run.policies[slot];
+      if (!spec.policy_class.trainable()) continue;
+      // Those of the first versions do not say what they hold; what does not fit is then seen in the tensors alone.
+      if (weights->manifest().state.table != nullptr) {
+        const absl::StatusOr<Found> found = FindSpec(*weights, directory, spec.id);
+        if (absl::IsNotFound(found.status())) {
+          return absl::NotFoundError(absl::StrCat(found.status().message(), "; call the run's policy so, too"));
+        }
+        TROUPE_RETURN_IF_ERROR(found.status());
+        if (!policy::FirstShapeDifference(found->spec, spec).empty()) return Misfit(*weights, *found, spec);
+      }
+      TROUPE_ASSIGN_OR_RETURN((*states)[slot], weights->Read(spec));
+      (*states)[slot]->version = {};
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status loaded = load();
+  if (loaded.ok()) return loaded;
+  return absl::Status(loaded.code(), absl::StrCat("--warm-start ", base::LogSafe(path), ": ", loaded.message()));
 }
 
 absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const ResolvedRun& run) {

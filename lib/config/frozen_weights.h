@@ -37,4 +37,10 @@ absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const po
 /// checkpoint does not say what it holds. DATA_LOSS: it is damaged.
 absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> LoadFrozenWeights(const ResolvedRun& run);
 
+/// The weights of --warm-start, by policy slot, for each policy that trains: the one of its id of `path`, without
+/// optimizer and with version (0, 0). Only the networks' shapes must be the same. Errors begin with the flag; they are
+/// LoadFrozenWeights', with the first tensor that differs, both its shapes and the keys that decide them.
+absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
+                           std::vector<std::optional<policy::PolicyState>>* states);
+
 }  // namespace troupe::config

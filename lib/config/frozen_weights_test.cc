@@ -114,7 +114,7 @@ TEST_F(FrozenWeightsTest, SaysWhatIsNotThere) {
       HasSubstr("multi_agent.policies.old.class: \"/nowhere/at/all\" is neither a checkpoint nor a run folder"));
   const std::string run = MakeRun("run", {100});
   EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + run),
-              HasSubstr("is not there; expected one of main, dice, as checkpoint:PATH#ID"));
+              HasSubstr("is not there, expected one of main, dice; write checkpoint:PATH#ID"));
   EXPECT_THAT(ErrorOf(absl::StatusCode::kFailedPrecondition, "checkpoint:" + run + "#dice"),
               HasSubstr("is of class random, which has no weights"));
   ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + MakeRun("empty", {}) + "#main");
@@ -134,6 +134,31 @@ TEST_F(FrozenWeightsTest, SaysWhatDiffers) {
   EXPECT_THAT(difference("algorithm.name=mappo"),
               HasSubstr("the critic's input is the observation, expected all observations"));
   EXPECT_THAT(difference("action_bound_method=none"), HasSubstr("action_bound_method is clip, expected none"));
+}
+
+TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAndKey) {
+  const std::string run = MakeRun("run", {100});
+  const auto warm_start = [&](std::vector<std::string> overrides) {
+    overrides.push_back("multi_agent.policies.old.class=random");
+    const ResolvedRun to = Resolve(kRun, overrides);
+    std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+    const absl::Status loaded = LoadWarmStart(run, to, &states);
+    EXPECT_TRUE(!loaded.ok() || states[0].has_value());
+    return loaded.ok() ? "OK" : std::string(loaded.message());
+  };
+  EXPECT_EQ(warm_start({}), "OK");
+  EXPECT_EQ(warm_start({"action_bound_method=none"}), "OK") << "only the networks' shapes count";
+  const std::string at = "--warm-start " + run + ": policy \"main\" of " + run + "/checkpoints/100 does not fit: ";
+  EXPECT_EQ(warm_start({"model.actor_hidden_sizes=[9]"}).substr(0, at.size()), at);
+  EXPECT_THAT(warm_start({"model.actor_hidden_sizes=[9]"}),
+              HasSubstr("model.actor_hidden_sizes is [8], expected [9]; set it alike (policies.safetensors: tensor "
+                        "\"main/actor.0.weight\" has shape [8, 7], expected [9, 7])"));
+  EXPECT_THAT(warm_start({"model.actor_hidden_sizes=[8, 8]"}),
+              HasSubstr("tensor \"main/actor.1.weight\" has shape [3, 8], expected [8, 8]"));
+  EXPECT_THAT(
+      warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
+      HasSubstr("policy \"other\" of " + run +
+                "/checkpoints/100 is not there, expected one of main, dice; call the run's policy so, too"));
 }
 
 TEST_F(FrozenWeightsTest, TheConfigurationOfTheOtherRunIsNotRead) {

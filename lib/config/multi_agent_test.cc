@@ -37,7 +37,7 @@ TEST_F(MultiAgentTest, PoliciesPairWithAgentsInOrder) {
   EXPECT_EQ(run.policies[2].observation_size(), 2);
   EXPECT_EQ(ErrorOf("env: {name: mixed}\nmulti_agent:\n  policies: [a, b]"),
             "run.yaml:3:3: multi_agent.policy_mapping: is missing, and 2 policies do not pair with 3 agents (wolf_0, "
-            "wolf_1, sheep), expected as many, or rules, or per_agent");
+            "wolf_1, sheep), expected as many, or rules; per_agent gives every agent its own");
 }
 
 TEST_F(MultiAgentTest, OverridesOfPoliciesAndAgents) {
@@ -105,12 +105,13 @@ TEST_F(MultiAgentTest, WhatHoldsForTheWholeRunIsNotOverridden) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gama: 1}}}"),
             "run.yaml:3:30: unknown key \"multi_agent.policies.a.algorithm.gama\"; the nearest is "
             "\"multi_agent.policies.a.algorithm.gamma\"");
-  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gamma: 2}}}"),
-            "run.yaml:3:37: multi_agent.policies.a.algorithm.gamma: got 2, expected a number in [0, 1]");
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gamma: 2}}}"),
+      "run.yaml:3:37: multi_agent.policies.a.algorithm.gamma: got 2, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(
       ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {minibatch_size: 20000}}}"),
       "run.yaml:3:46: multi_agent.policies.a.algorithm.minibatch_size: got 20000, expected at most the 12000 rows "
-      "that a policy has in a batch of 4000 env steps");
+      "that a policy has in a batch of 4000 env steps; lower it, or raise algorithm.train_batch_size");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {class: random, algorithm: {lr: 1}}}"),
             "run.yaml:3:14: multi_agent.policies.a.algorithm: got overrides, but class random has no networks");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {use_global_state: true}}}"),
@@ -212,8 +213,8 @@ TEST_F(MultiAgentTest, WhoTrainsOnWhat) {
 
   const std::string at = "run.yaml:5:";
   EXPECT_EQ(ErrorOf(start + "{only_against: [mian]}"),
-            at + "37: multi_agent.policies_to_train.only_against: got policy \"mian\", which multi_agent.policies does "
-                 "not list; the nearest is \"main\"");
+            at + "37: multi_agent.policies_to_train.only_against: got policy \"mian\", expected one that "
+                 "multi_agent.policies lists; the nearest is \"main\"");
   EXPECT_EQ(ErrorOf(start + "{only_newest: 0}"),
             at + "36: multi_agent.policies_to_train.only_newest: got 0, expected an integer >= 1");
   EXPECT_EQ(ErrorOf(start + "{function: against_othrs}"),
@@ -246,9 +247,10 @@ TEST_F(MultiAgentTest, MappingByFunction) {
   EXPECT_EQ(ErrorOf(start + "{function: round_robbin}"),
             "run.yaml:4:30: multi_agent.policy_mapping.*.function: there is no mapping function \"round_robbin\"; the "
             "nearest is \"round_robin\"");
-  EXPECT_EQ(ErrorOf(start + "{\"*\": {function: self_play, policies: [d]}}"),
-            "run.yaml:4:25: multi_agent.policy_mapping.*: got policy \"d\", which multi_agent.policies does not list; "
-            "expected one of a, b, c");
+  EXPECT_EQ(
+      ErrorOf(start + "{\"*\": {function: self_play, policies: [d]}}"),
+      "run.yaml:4:25: multi_agent.policy_mapping.*: got policy \"d\", expected one that multi_agent.policies lists; "
+      "these are a, b, c");
   EXPECT_EQ(ErrorOf(start + "{\"*\": {function: self_play, plicies: [a]}}"),
             "run.yaml:4:47: unknown key \"multi_agent.policy_mapping.*.plicies\"; beside a function there may be "
             "policies only");
@@ -304,7 +306,8 @@ TEST_F(MultiAgentTest, NumbersThatAreNone) {
   for (const std::string value : {"0", "-1", "1.5", "many"}) {
     const std::string got = value == "many" ? "\"many\"" : value;
     EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policy_map_capacity: " + value),
-              "run.yaml:3:24: multi_agent.policy_map_capacity: got " + got + ", expected an integer in [1, 1000000]");
+              "run.yaml:3:24: multi_agent.policy_map_capacity: got " + got +
+                  ", expected an integer in [1, 1000000]; the default is 100");
   }
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policy_mapping: {\"*\": {a: 1, b: 0}}"),
             "run.yaml:3:35: multi_agent.policy_mapping.*.b: got 0, expected a weight, a number above 0");

@@ -23,6 +23,34 @@ TEST(ParseYamlTest, OneDocument) {
   EXPECT_THAT(YamlErrorOf("a: [1"), HasSubstr("run.yaml:1:"));
 }
 
+TEST(ParseYamlTest, ErrorsShowTheLineAndWhatToDo) {
+  EXPECT_EQ(
+      YamlErrorOf("algorithm:\n\tlr: 1\n"),
+      "run.yaml:2:1: not valid YAML: a tab indents the line: got \"\\x09lr: 1\", expected spaces; put two spaces in "
+      "the tab's place");
+  EXPECT_THAT(YamlErrorOf("a: {b: 1\nc: 2\n"), HasSubstr("; close every [ and {"));
+  EXPECT_THAT(
+      YamlErrorOf("a: b: c\n"),
+      HasSubstr("run.yaml:1:5: not valid YAML: illegal map value: got \"a: b: c\", expected KEY: VALUE a line; put "
+                "a space behind the colon of a key, and write text with a colon in quotes"));
+  EXPECT_THAT(YamlErrorOf("a:\n  b: 1\n c: 2\n"),
+              HasSubstr("got \" c: 2\", expected KEY: VALUE a line; indent the keys"));
+  EXPECT_LT(YamlErrorOf("a: b: " + std::string(10000, 'x')).size(), 400u);
+}
+
+TEST(ParseYamlTest, ErrorsHideWhatOthersSignInWith) {
+  const std::string text = "experiment: {wandb_kwargs: {api_key: secret}\n";
+  EXPECT_EQ(YamlErrorOf(text).find("secret"), std::string::npos);
+  const absl::Status overriding = ParseYaml("[secret", "--set experiment.wandb_kwargs", false).status();
+  EXPECT_EQ(std::string(overriding.message()).find("secret"), std::string::npos) << overriding;
+}
+
+TEST(ParseYamlTest, ATabIsFoundInALongTextAtOnce) {
+  std::string text;
+  for (int i = 0; i < 90000; ++i) text += "a: 1\n";
+  EXPECT_THAT(YamlErrorOf(text + "b: [\n\t}"), HasSubstr("a tab indents the line"));
+}
+
 TEST(ParseYamlTest, TextsThatYamlCppNeverEnds) {
   for (const char* text : {",", "]", "a: 1\n,"}) EXPECT_FALSE(ParseYaml(text, "run.yaml", true).ok()) << text;
 }

@@ -105,7 +105,7 @@ absl::StatusOr<Names> ResolveNames(const RunConfig& config, const env::EnvSpec& 
       return config.KeyError("multi_agent.policy_mapping",
                              absl::StrCat("is missing, and ", names.policies.size(), " policies do not pair with ",
                                           env.possible_agents.size(), " agents (", absl::StrJoin(AgentIds(env), ", "),
-                                          "), expected as many, or rules, or per_agent"));
+                                          "), expected as many, or rules; per_agent gives every agent its own"));
     }
     for (size_t i = 0; i < names.policies.size(); ++i) {
       names.rules.push_back({env.possible_agents[i].id.value(), {{names.policies[i]}}});
@@ -123,8 +123,8 @@ absl::StatusOr<PolicySlot> FindPolicy(const RunConfig& config, const std::string
   for (const PolicyId& policy : policies) known.push_back(policy.value());
   const std::string nearest = base::NearestName(id.value(), known);
   return config.KeyError(key,
-                         absl::StrCat("got policy \"", id.value(), "\", which multi_agent.policies does not list; ",
-                                      nearest.empty() ? absl::StrCat("expected one of ", absl::StrJoin(known, ", "))
+                         absl::StrCat("got policy \"", id.value(), "\", expected one that multi_agent.policies lists; ",
+                                      nearest.empty() ? absl::StrCat("these are ", absl::StrJoin(known, ", "))
                                                       : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
@@ -363,10 +363,13 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   for (const size_t place : played) {
     const env::AgentSpec& agent = env.possible_agents[place];
     const auto differ = [&](const char* what, const std::string& one, const std::string& other) {
-      return config.KeyError("multi_agent.policy_mapping",
-                             absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(),
-                                          "\" of policy \"", spec->id.value(), "\" have different ", what, ": ", one,
-                                          " and ", other, "; give them policies of their own"));
+      return config.KeyError(
+          "multi_agent.policy_mapping",
+          absl::StrCat("agents \"", first->id.value(), "\" and \"", agent.id.value(), "\" of policy \"",
+                       spec->id.value(), "\" have different ", what, ": ", one, " and ", other,
+                       ", expected equal ones; give them policies of their own: policy_mapping: "
+                       "per_agent, or rules as {\"",
+                       first->id.value(), "\": ..., \"*\": ...}"));
     };
     if (agent.observation_space != first->observation_space) {
       return differ("observation spaces", first->observation_space.ToString(), agent.observation_space.ToString());
@@ -452,10 +455,7 @@ absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, 
   if (policy.has_model()) return no_networks(JoinKey(key, "model"));
   if (policy.has_algorithm()) return no_networks(JoinKey(key, "algorithm"));
   if (!of.own_agent.empty()) return no_networks("multi_agent.agents");
-  spec->model = {};
-  spec->agent_id_size = 0;
-  spec->critic_agent_id = false;
-  spec->action_bound_method = policy::ActionBoundMethod::kNone;
+  policy::DropNetworks(spec);
   if (const absl::Status plays = inference::CheckWithoutWeights(*spec); !plays.ok()) {
     return config.KeyError(JoinKey(key, "class"), std::string(plays.message()));
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/ingest_budget.h"
 #include "lib/config/overrides.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
@@ -80,7 +81,8 @@ bool UsesGlobalState(const v1::RunConfig& config) {
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
   if (env.name().empty()) {
-    return run->config.KeyError("env.name", "is missing, expected an environment (troupe envs ls shows them)");
+    return run->config.KeyError("env.name",
+                                "is missing, got none, expected an environment; `troupe envs ls` shows them");
   }
   TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   if (!env.python().has_global_state()) run->env.python.global_state = UsesGlobalState(run->config.proto());
@@ -98,19 +100,10 @@ training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
   return {schedule.initial(), schedule.final(), schedule.env_steps()};
 }
 
-bool CountsAgentSteps(const ResolvedRun& run) {
-  return run.learner.count_steps_by == learner::CountStepsBy::kAgentSteps;
-}
-
 /// Env steps of a batch, where every agent acts at every step.
 int64_t EnvStepsOfBatch(const ResolvedRun& run) {
   if (!CountsAgentSteps(run)) return run.learner.train_batch_size;
   return std::max<int64_t>(1, run.learner.train_batch_size / run.env_spec.num_agents());
-}
-
-/// "4000 env steps".
-std::string BatchText(const ResolvedRun& run) {
-  return absl::StrCat(run.learner.train_batch_size, CountsAgentSteps(run) ? " agent steps" : " env steps");
 }
 
 /// Rows of policies in a batch where every agent acts at every step.
@@ -159,9 +152,9 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::Algorith
     const std::string key = AlgorithmKey(run.config, of, "num_minibatches");
     const BatchRows rows = count(key);
     if (algorithm.num_minibatches() > rows.most) {
-      return run.config.KeyError(key,
-                                 absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ", rows.most,
-                                              " rows that a policy has in a batch of ", BatchText(run)));
+      return run.config.KeyError(key, absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ",
+                                                   rows.most, " rows that a policy has in a batch of ", BatchText(run),
+                                                   "; lower it, or raise algorithm.train_batch_size"));
     }
     return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
   }
@@ -169,9 +162,9 @@ absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::Algorith
   const BatchRows rows = count(key);
   if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
   if (algorithm.minibatch_size() > rows.fewest) {
-    return run.config.KeyError(key,
-                               absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ", rows.fewest,
-                                            " rows that a policy has in a batch of ", BatchText(run)));
+    return run.config.KeyError(key, absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ",
+                                                 rows.fewest, " rows that a policy has in a batch of ", BatchText(run),
+                                                 "; lower it, or raise algorithm.train_batch_size"));
   }
   return algorithm.minibatch_size();
 }
@@ -255,48 +248,6 @@ void FillSchema(ResolvedRun* run) {
   schema.num_envs = static_cast<uint32_t>(run->learner.num_envs);
 }
 
-/// Upper bounds of what fragments take.
-struct FragmentBytes {
-  double env_step = 0;    ///< with a row of every agent
-  double agent_step = 0;  ///< in an env step of its own
-};
-FragmentBytes BytesOf(const ResolvedRun& run) {
-  const double step = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
-  FragmentBytes bytes{step, step};
-  for (const env::AgentSpec& agent : run.env_spec.possible_agents) {
-    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
-    const int64_t mask = agent.has_action_mask ? agent.action_space.mask_size() : 0;
-    const auto row =
-        static_cast<double>(agent.observation_space.flat_size() * obs_element + 4 * agent.action_space.action_words() +
-                            mask + 4 * run.schema.agent_state_size + 24);
-    bytes.env_step += row;
-    bytes.agent_step = std::max(bytes.agent_step, step + row);
-  }
-  return bytes;
-}
-
-absl::Status CheckBudget(const ResolvedRun& run) {
-  const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
-  const FragmentBytes bytes = BytesOf(run);
-  const auto envs = static_cast<double>(run.learner.num_envs);
-  double batch = static_cast<double>(run.learner.train_batch_size) * bytes.env_step;
-  if (CountsAgentSteps(run)) {
-    const double more = envs * static_cast<double>(run.env_spec.num_agents());
-    batch = (static_cast<double>(run.learner.train_batch_size) + more) * bytes.agent_step;
-  }
-  if (run.learner.complete_episodes) {
-    batch += envs * static_cast<double>(run.env_spec.max_episode_steps) * bytes.env_step;
-  }
-  const double needed =
-      batches * batch + std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
-  if (needed <= static_cast<double>(run.learner.ingest_budget_bytes)) return absl::OkStatus();
-  return run.config.KeyError(
-      "learner.ingest_budget_bytes",
-      absl::StrCat("got ", run.learner.ingest_budget_bytes, ", expected at least ",
-                   static_cast<int64_t>(std::ceil(needed)), " for ", 1 + run.learner.max_policy_lag, " batches of ",
-                   BatchText(run), " and a fragment of every worker"));
-}
-
 /// What the time-outs of its environments allow a grant, where they have some.
 learner::GrantTimeout GrantTimeoutOf(const ResolvedRun& run) {
   learner::GrantTimeout timeout;
@@ -325,7 +276,6 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
   learner.num_workers = run->num_workers;
   learner.num_envs = TotalEnvs(run->config);
-  learner.ingest_budget_bytes = config.learner().ingest_budget_bytes();
   learner.join_timeout = absl::Seconds(config.learner().join_timeout_s());
   learner.worker_timeout = absl::Seconds(config.learner().worker_timeout_s());
   learner.grant_timeout = GrantTimeoutOf(*run);
@@ -334,10 +284,11 @@ absl::Status FillLearner(ResolvedRun* run) {
   run->rollout.max_failed_share = config.env().max_failed_share();
   const int64_t num_agents = run->env_spec.num_agents();
   if (EnvStepsOfBatch(*run) < learner.num_envs) {
-    return run->config.KeyError("algorithm.train_batch_size",
-                                absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
-                                             CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "",
-                                             "for each of the ", learner.num_envs, " environments"));
+    return run->config.KeyError(
+        "algorithm.train_batch_size",
+        absl::StrCat("got ", learner.train_batch_size, ", expected at least one env step ",
+                     CountsAgentSteps(*run) ? absl::StrCat("of ", num_agents, " agents ") : "", "for each of the ",
+                     learner.num_envs, " environments; raise it, or lower num_workers or num_envs_per_worker"));
   }
   run->batch_mode =
       learner.complete_episodes ? rollout::BatchMode::kCompleteEpisodes : rollout::BatchMode::kTruncateEpisodes;
@@ -465,7 +416,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   FillSchema(&run);
   TROUPE_RETURN_IF_ERROR(FillPpo(policies.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
-  TROUPE_RETURN_IF_ERROR(CheckBudget(run));
+  TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   FillStop(&run);
   FillResults(&run);
   TROUPE_RETURN_IF_ERROR(CheckExperimentName(run));

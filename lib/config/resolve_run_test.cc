@@ -223,30 +223,36 @@ TEST_F(ResolveRunTest, TheCanonicalTextResolvesToTheSameSpecHash) {
 }
 
 TEST_F(ResolveRunTest, EnvironmentErrorsHaveAPlace) {
-  EXPECT_EQ(ErrorOf("seed: 1"), "default: env.name: is missing, expected an environment (troupe envs ls shows them)");
+  EXPECT_EQ(ErrorOf("seed: 1"),
+            "default: env.name: is missing, got none, expected an environment; `troupe envs ls` shows them");
   EXPECT_EQ(TryResolve("env: {name: taem}").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ErrorOf("env: {name: taem}"),
-            "run.yaml:1:13: env.name: there is no environment 'taem', did you mean 'team'?");
+            "run.yaml:1:13: env.name: there is no environment 'taem', expected one that `troupe envs ls` shows, or "
+            "python:MODULE:NAME; did you mean 'team'?");
   EXPECT_EQ(ErrorOf("env:\n  name: team\n  args: {N: 99}\n"),
-            "run.yaml:3:13: env.args.N: environment team: argument N is 99, expected an integer in [1, 10]");
+            "run.yaml:3:13: env.args.N: environment team: argument N is 99, expected an integer in [1, 10]; the "
+            "default is 3");
   EXPECT_EQ(ErrorOf("env: {name: team}", {"env.args.n=3"}),
-            "--set env.args.n=3: env.args.n: environment team: team has no argument 'n', did you mean 'N'?");
+            "--set env.args.n=3: env.args.n: environment team: team has no argument 'n', expected one of N; did you "
+            "mean 'N'?");
 }
 
 TEST_F(ResolveRunTest, Devices) {
-  EXPECT_EQ(ErrorOf("env: {name: team}\ndevice: gpu"),
-            "run.yaml:2:9: device: got \"gpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127)");
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\ndevice: gpu"),
+      "run.yaml:2:9: device: got \"gpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127); auto takes a GPU where "
+      "there is one");
   EXPECT_EQ(Resolve("env: {name: team}\ndevice: cuda:1").device.device, "cuda:1");
 }
 
 TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm:\n  minibatch_size: 12001\n"),
             "run.yaml:3:19: algorithm.minibatch_size: got 12001, expected at most the 12000 rows that a policy has in "
-            "a batch of 4000 env steps");
+            "a batch of 4000 env steps; lower it, or raise algorithm.train_batch_size");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {minibatch_size: 12000}"), "OK");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_parameter_sharing: false, minibatch_size: 4001}"),
             "run.yaml:2:59: algorithm.minibatch_size: got 4001, expected at most the 4000 rows that a policy has in a "
-            "batch of 4000 env steps");
+            "batch of 4000 env steps; lower it, or raise algorithm.train_batch_size");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 12001}").substr(0, 55),
             "run.yaml:2:30: algorithm.num_minibatches: got 12001, ex");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 2, minibatch_size: 2}"),
@@ -258,7 +264,7 @@ TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
 TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {train_batch_size: 31}"),
             "run.yaml:2:31: algorithm.train_batch_size: got 31, expected at least one env step for each of the 32 "
-            "environments");
+            "environments; raise it, or lower num_workers or num_envs_per_worker");
 }
 
 TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
@@ -304,10 +310,12 @@ TEST_F(ResolveRunTest, GlobalStateThatIsNotThere) {
 TEST_F(ResolveRunTest, PolicyMistakes) {
   EXPECT_EQ(ErrorOf("env: {name: mixed}"),
             "default: multi_agent.policy_mapping: agents \"wolf_0\" and \"sheep\" of policy \"default_policy\" have "
-            "different observation spaces: Box(-1, 1, [3]) and Box(-1, 1, [2]); give them policies of their own");
+            "different observation spaces: Box(-1, 1, [3]) and Box(-1, 1, [2]), expected equal ones; give them "
+            "policies of their own: policy_mapping: per_agent, or rules "
+            "as {\"wolf_0\": ..., \"*\": ...}");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [blue, red], policy_mapping: {\"*\": rde}}"),
-            "run.yaml:2:60: multi_agent.policy_mapping.*: got policy \"rde\", which multi_agent.policies does not "
-            "list; the nearest is \"red\"");
+            "run.yaml:2:60: multi_agent.policy_mapping.*: got policy \"rde\", expected one that multi_agent.policies "
+            "lists; the nearest is \"red\"");
   EXPECT_NE(ErrorOf("env: {name: team}\nmulti_agent: {policy_mapping: {agent_0: a}}")
                 .find("run.yaml:2:31: multi_agent.policy_mapping: "),
             std::string::npos);
@@ -363,10 +371,11 @@ TEST_F(ResolveRunTest, PoliciesToTrain) {
   EXPECT_EQ(Resolve(two + "}").learner.trains, (std::vector<bool>{true, true}));
   EXPECT_EQ(Resolve(two + ", policies_to_train: [sheep]}").learner.trains, (std::vector<bool>{false, true}));
   EXPECT_EQ(Resolve(two + ", policies_to_train: []}").learner.trains, (std::vector<bool>{false, false}));
-  EXPECT_NE(ErrorOf(two + ", policies_to_train: [shep]}")
-                .find("multi_agent.policies_to_train: got policy \"shep\", which multi_agent.policies does not list; "
-                      "the nearest is \"sheep\""),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(two + ", policies_to_train: [shep]}")
+          .find("multi_agent.policies_to_train: got policy \"shep\", expected one that multi_agent.policies lists; "
+                "the nearest is \"sheep\""),
+      std::string::npos);
 }
 
 TEST_F(ResolveRunTest, ThePolicyMapIsConfigured) {
@@ -386,7 +395,7 @@ TEST_F(ResolveRunTest, ThePolicyMapIsConfigured) {
   for (const char* capacity : {"0", "-1"}) {
     EXPECT_EQ(ErrorOf(absl::StrCat("env: {name: team}\nmulti_agent: {policy_map_capacity: ", capacity, "}")),
               absl::StrCat("run.yaml:2:36: multi_agent.policy_map_capacity: got ", capacity,
-                           ", expected an integer in [1, 1000000]"));
+                           ", expected an integer in [1, 1000000]; the default is 100"));
   }
   EXPECT_EQ(ErrorOf("env: {name: mixed}\nmulti_agent: {policy_mapping: per_agent, policy_states_are_swappable: true}")
                 .find("run.yaml:2:71: multi_agent.policy_states_are_swappable: got true, but policies \"wolf_0\" and "
@@ -476,15 +485,16 @@ TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
   EXPECT_EQ(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}").ppo[0].minibatch_size, 750);
   EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 3001}"),
             "run.yaml:3:54: algorithm.num_minibatches: got 3001, expected at most the 3000 rows that a policy has in a "
-            "batch of 3000 agent steps");
+            "batch of 3000 agent steps; lower it, or raise algorithm.train_batch_size");
   EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 95}"),
             "run.yaml:3:31: algorithm.train_batch_size: got 95, expected at least one env step of 3 agents for each of "
-            "the 32 environments");
+            "the 32 environments; raise it, or lower num_workers or num_envs_per_worker");
   EXPECT_EQ(ErrorOf(yaml + "rollout_fragment_length: 2"),
             "run.yaml:3:26: rollout_fragment_length: got 2, expected at least the 3 agent steps that an env step may "
             "have (multi_agent.count_steps_by: agent_steps)");
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {count_steps_by: steps}"),
-            "run.yaml:2:31: multi_agent.count_steps_by: got \"steps\", expected one of env_steps, agent_steps");
+            "run.yaml:2:31: multi_agent.count_steps_by: got \"steps\", expected one of env_steps, agent_steps; the "
+            "default is env_steps");
 }
 
 TEST_F(ResolveRunTest, TrainTimesAreJoinedAsAsked) {
@@ -494,7 +504,8 @@ TEST_F(ResolveRunTest, TrainTimesAreJoinedAsAsked) {
   EXPECT_EQ(joined("env: {name: team}\nmulti_agent: {train_time_aggregator: mean}"),
             learner::TrainTimeAggregator::kMean);
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {train_time_aggregator: sum}"),
-            "run.yaml:2:38: multi_agent.train_time_aggregator: got \"sum\", expected one of min, max, mean");
+            "run.yaml:2:38: multi_agent.train_time_aggregator: got \"sum\", expected one of min, max, mean; the "
+            "default is max");
 }
 
 }  // namespace

@@ -111,6 +111,10 @@ absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunCon
 /// The keys (or sections) that may differ.
 const std::vector<std::string>& ResumableKeys();
 
+/// Whether an evaluation of a run that was started with `old_config` may be as `new_config` says. FAILED_PRECONDITION
+/// names the first key that differs and may not: what the policies were trained with stays.
+absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig& new_config);
+
 /// skrl's default name of a run: YY-MM-DD_HH-MM-SS-SSSSSS_<ALGORITHM>, local time.
 std::string MakeExperimentName(Algorithm algorithm, absl::Time now);
 

@@ -10,10 +10,16 @@
 namespace troupe::config {
 namespace {
 
-bool MayChange(const std::string& key) {
-  return std::any_of(ResumableKeys().begin(), ResumableKeys().end(), [&key](const std::string& resumable) {
-    return key == resumable || absl::StartsWith(key, resumable + ".");
+bool IsAmong(const std::string& key, const std::vector<std::string>& keys) {
+  return std::any_of(keys.begin(), keys.end(), [&key](const std::string& section) {
+    return key == section || absl::StartsWith(key, section + ".");
   });
+}
+
+absl::Status MayNotChange(const RunConfig& config, const std::string& key, const std::string& now,
+                          const std::string& before, const std::string& hint) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before, "; ", hint));
 }
 
 }  // namespace
@@ -48,19 +54,32 @@ const std::vector<std::string>& ResumableKeys() {
 absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& new_config) {
   const int32_t num_envs = TotalEnvs(old_config);
   for (const std::string& key : AllKeys()) {
-    if (MayChange(key)) continue;
+    if (IsAmong(key, ResumableKeys())) continue;
     // Unset, it follows from keys that are compared or may change.
     if (key == "num_envs" && (!new_config.proto().has_num_envs() || new_config.proto().num_envs() == num_envs))
       continue;
     const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
     if (before == now) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(new_config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before,
-                     "; a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")));
+    return MayNotChange(new_config, key, now, before,
+                        absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")));
   }
   if (TotalEnvs(new_config) == num_envs) return new_config;
   return new_config.WithNumEnvs(num_envs);
+}
+
+absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig& new_config) {
+  static const auto* const kKeys = new std::vector<std::string>{"env", "evaluation", "experiment.directory"};
+  for (const std::string& key : AllKeys()) {
+    if (IsAmong(key, *kKeys)) continue;
+    const std::string before = ValueText(old_config.proto(), key);
+    const std::string now = ValueText(new_config.proto(), key);
+    if (before == now) continue;
+    return MayNotChange(new_config, key, now, before,
+                        "an evaluation may change env, evaluation and multi_agent.policy_mapping, and the class of a "
+                        "policy by --policy ID=CLASS");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace troupe::config

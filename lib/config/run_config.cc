@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/parse_yaml.h"
 #include "lib/config/schema.h"
@@ -37,15 +38,30 @@ absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap
   TROUPE_ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(std::string(text), source, true));
   if (document.IsNull()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(source, ": is empty, expected a configuration with at least env: {name: ...}"));
+        absl::StrCat(source,
+                     ": is empty, expected a configuration with at least env: {name: ...}; `troupe config "
+                     "defaults` prints one with every key"));
   }
   return YamlLoader(source, "", places).Load(document, config);
 }
 
-/// Where an override's values come from, for errors; without a value that may be a secret.
-std::string PlaceOf(const std::string& text) {
-  const bool secret = absl::StrContains(text, "wandb_kwargs");
-  return absl::StrCat("--set ", base::LogSafe(secret ? text.substr(0, text.find('=')) : text, 160));
+/// The override without a value that may be a secret.
+std::string WithoutSecret(const std::string& text) {
+  return absl::StrContains(text, "wandb_kwargs") ? text.substr(0, text.find_first_of("=:")) : text;
+}
+
+/// Where an override's values come from, for errors.
+std::string PlaceOf(const std::string& text) { return absl::StrCat("--set ", base::LogSafe(WithoutSecret(text), 160)); }
+
+/// What is wrong with an override without a key or without "=", and how it is written.
+std::string OverrideHint(const std::string& text) {
+  const size_t colon = text.find(':');
+  const bool by_colon = colon != std::string::npos && colon > 0 && text.find('=') == std::string::npos;
+  return absl::StrCat("got ", text.empty() || text[0] == '=' ? "no key" : "no \"=\"",
+                      ", expected KEY=VALUE in one word; write --set ",
+                      by_colon && WithoutSecret(text) == text
+                          ? base::LogSafe(absl::StrCat(text.substr(0, colon), "=", text.substr(colon + 1)), 160)
+                          : "algorithm.lr=1e-3");
 }
 
 /// "a.b=c" as {a: {b: c}}, so that an override goes the same way as a file.
@@ -53,7 +69,7 @@ absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConf
   const std::string place = PlaceOf(text);
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(place, ": got no value, expected key=value"));
+    return absl::InvalidArgumentError(absl::StrCat(place, ": is no override: ", OverrideHint(text)));
   }
   if (text.size() > kMaxConfigBytes) return absl::InvalidArgumentError(absl::StrCat(place, ": is too long"));
   TROUPE_ASSIGN_OR_RETURN(YAML::Node node, ParseYaml(text.substr(equals + 1), place, false));
@@ -69,6 +85,37 @@ absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConf
   return YamlLoader("", place, places).Load(node, config);
 }
 
+constexpr int kMaxNeighbours = 1000;  // files of a folder that a name is compared with
+
+/// NOT_FOUND, with the file of that folder that may have been meant.
+absl::Status NotReadable(const std::string& path, const std::string& why) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end && names.size() < kMaxNeighbours; entry.increment(error)) {
+    const std::string extension = entry->path().extension().string();
+    if (extension == ".yaml" || extension == ".yml") names.push_back(entry->path().filename().string());
+  }
+  const std::string nearest = base::NearestName(std::filesystem::path(path).filename().string(), names);
+  return absl::NotFoundError(
+      absl::StrCat(base::LogSafe(path), ": cannot be read: ", why, ", expected a configuration (YAML); ",
+                   nearest.empty() ? "`troupe config defaults` prints one, and examples/ has some"
+                                   : absl::StrCat("the nearest is \"", base::LogSafe(nearest), "\"")));
+}
+
+/// NOT_FOUND for a folder; one of a run is told apart.
+absl::Status NotAFile(const std::string& path) {
+  std::error_code error;
+  const bool is_run = std::filesystem::exists(path + "/config.yaml", error);
+  return absl::NotFoundError(
+      absl::StrCat(base::LogSafe(path), is_run ? ": is a run folder" : ": is a directory", ", expected a YAML file; ",
+                   is_run ? absl::StrCat("--resume ", base::LogSafe(path), " goes on with it, ", base::LogSafe(path),
+                                         "/config.yaml is what it was started with")
+                          : "name one of the files in it"));
+}
+
 }  // namespace
 
 struct RunConfig::Places {
@@ -79,10 +126,15 @@ RunConfig::RunConfig() : proto_(MakeDefaults()), places_(std::make_shared<Places
 
 absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std::vector<std::string>& overrides) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
+  if (!file) return NotReadable(path, std::strerror(errno));
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {  // which opens, and reads as nothing
-    return absl::NotFoundError(absl::StrCat(path, ": is a directory, expected a YAML file"));
+  if (std::filesystem::is_directory(path, error)) return NotAFile(path);  // which opens, and reads as nothing
+  if (std::filesystem::path(path).extension() == ".py") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is a program in Python, expected a configuration (YAML); name the environment in it there: "
+                     "env: {name: \"python:",
+                     path, ":CLASS\"}"));
   }
   // One byte more than is allowed says that there is more.
   std::string text(kMaxConfigBytes + 1, '\0');

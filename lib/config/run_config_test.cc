@@ -71,11 +71,13 @@ stop: {env_steps: 5e6, episode_return: -30}
 TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
   EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  gama: 0.9\n"),
             "run.yaml:3:3: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
-  EXPECT_EQ(ErrorOf("learner: {grant_timeout_s: 0.5}"),
-            "run.yaml:1:28: learner.grant_timeout_s: got 0.5, expected a number in [1, 86400], or auto");
+  EXPECT_EQ(
+      ErrorOf("learner: {grant_timeout_s: 0.5}"),
+      "run.yaml:1:28: learner.grant_timeout_s: got 0.5, expected a number in [1, 86400], or auto; the default is auto");
+  EXPECT_EQ(ErrorOf("env: {max_abs_return: 0}"),
+            "run.yaml:1:23: env.max_abs_return: got 0, expected a number > 0; the default is 1.0e12");
   EXPECT_EQ(ErrorOf("env: {max_failed_share: 1.5}"),
-            "run.yaml:1:25: env.max_failed_share: got 1.5, expected a number in [0, 1]");
-  EXPECT_EQ(ErrorOf("env: {max_abs_return: 0}"), "run.yaml:1:23: env.max_abs_return: got 0, expected a number > 0");
+            "run.yaml:1:25: env.max_failed_share: got 1.5, expected a number in [0, 1]; the default is 0.5");
   EXPECT_EQ(ErrorOf("algoritm: {gamma: 0.9}"), "run.yaml:1:1: unknown key \"algoritm\"; the nearest is \"algorithm\"");
   EXPECT_EQ(ErrorOf("stop: {env_stesp: 3}"),
             "run.yaml:1:8: unknown key \"stop.env_stesp\"; the nearest is \"stop.env_steps\"");
@@ -92,7 +94,7 @@ TEST(RunConfigTest, KeyInTheWrongSectionIsSentHome) {
 TEST(RunConfigTest, KeyLikeNoOtherListsWhatThereIs) {
   EXPECT_EQ(ErrorOf("stop: {zzzzzzzzzz: 1}"),
             "run.yaml:1:8: unknown key \"stop.zzzzzzzzzz\"; expected one of env_steps, agent_steps, updates, "
-            "wall_clock, episode_return");
+            "wall_clock, episode_return; `troupe config defaults` says what each is for");
 }
 
 TEST(RunConfigTest, ForeignKeysPointToOurs) {
@@ -120,7 +122,7 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
             "run.yaml:2:3: unknown key \"algorithm.n_epochs\" (XuanCe): here it is \"algorithm.num_epochs\"");
   EXPECT_EQ(ErrorOf("algorithm: {use_rnn: true}"),
             "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): there is no such choice here: models are "
-            "multi-layer perceptrons");
+            "multi-layer perceptrons; leave it out");
 }
 
 TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
@@ -137,47 +139,53 @@ TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
 }
 
 TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
-  EXPECT_EQ(ErrorOf("num_workers: 1.5"), "run.yaml:1:14: num_workers: got 1.5, expected an integer in [0, 1024]");
-  EXPECT_EQ(ErrorOf("num_workers: \"2\""), "run.yaml:1:14: num_workers: got \"2\", expected an integer in [0, 1024]");
+  EXPECT_EQ(ErrorOf("num_workers: 1.5"),
+            "run.yaml:1:14: num_workers: got 1.5, expected an integer in [0, 1024]; the default is 2");
+  EXPECT_EQ(ErrorOf("num_workers: \"2\""),
+            "run.yaml:1:14: num_workers: got \"2\", expected an integer in [0, 1024]; write 2");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: high}"),
-            "run.yaml:1:20: algorithm.gamma: got \"high\", expected a number in [0, 1]");
+            "run.yaml:1:20: algorithm.gamma: got \"high\", expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: [0.9]}"),
-            "run.yaml:1:20: algorithm.gamma: got a list, expected a number in [0, 1]");
+            "run.yaml:1:20: algorithm.gamma: got a list, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: .nan}"),
-            "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1]");
-  EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"), "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false");
+            "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1]; the default is 0.99");
+  EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"),
+            "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
   EXPECT_EQ(ErrorOf("algorithm: {name: qmix}"),
-            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo");
-  EXPECT_EQ(ErrorOf("env: cartpole"), "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping)");
-  EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0");
+            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo; the default is mappo");
+  EXPECT_EQ(ErrorOf("env: cartpole"),
+            "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
+  EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");
   EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  name: ippo\n  gamma:\n"),
-            "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1]");
+            "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("env: {name: [a]}"), "run.yaml:1:13: env.name: got a list, expected a string");
   EXPECT_EQ(ErrorOf("env: {name: a, args: [1]}"),
             "run.yaml:1:22: env.args: got a list, expected a mapping of names to numbers, strings, booleans, null, and "
-            "lists and mappings of these");
+            "lists and mappings of these; write {NAME: VALUE}");
   EXPECT_EQ(ErrorOf("algorithm: {critic_lr: x}"),
             "run.yaml:1:24: algorithm.critic_lr: got \"x\", expected a number in [0, 1000] or {initial, final, "
-            "env_steps}, or auto");
+            "env_steps}, or auto; the default is auto");
 }
 
 TEST(RunConfigTest, OutOfRangeSaysTheRange) {
   EXPECT_EQ(ErrorOf("algorithm:\n  gamma: 1.5\n"),
-            "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1]");
+            "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: -0.1}"),
-            "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]");
+            "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {clip_param: 0}"),
-            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000]");
+            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000]; the default is 0.2");
   EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
-            "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1");
+            "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1; the default is 4000");
   EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 2}"),
-            "run.yaml:1:29: algorithm.max_policy_lag: got 2, expected an integer in [0, 1]");
+            "run.yaml:1:29: algorithm.max_policy_lag: got 2, expected an integer in [0, 1]; the default is 0");
   EXPECT_EQ(ErrorOf("num_workers: 99999999999999999999"),
-            "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]");
-  EXPECT_EQ(ErrorOf("model: {actor_hidden_sizes: [64, 0]}"),
-            "run.yaml:1:34: model.actor_hidden_sizes: got 0, expected a list of 1 to 8 integers in [1, 16384]");
+            "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]; the default is 2");
+  EXPECT_EQ(
+      ErrorOf("model: {actor_hidden_sizes: [64, 0]}"),
+      "run.yaml:1:34: model.actor_hidden_sizes: got 0, expected a list of 1 to 8 integers in [1, 16384]; write [0]");
   EXPECT_EQ(ErrorOf("model: {actor_hidden_sizes: []}"),
-            "run.yaml:1:29: model.actor_hidden_sizes: got a list, expected a list of 1 to 8 integers in [1, 16384]");
+            "run.yaml:1:29: model.actor_hidden_sizes: got a list, expected a list of 1 to 8 integers in [1, 16384]; "
+            "the default is [64, 64]");
 }
 
 TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
@@ -185,7 +193,7 @@ TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
             "run.yaml:1:17: algorithm.lr.env_steps is missing; expected {initial, final, env_steps}");
   EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: -1, final: 0, env_steps: 3}}"),
             "run.yaml:1:27: algorithm.lr.initial: got -1, expected a number in [0, 1000] or {initial, final, "
-            "env_steps}");
+            "env_steps}; the default is 3.0e-4");
   EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: 1, final: 0, env_steps: 0}}"),
             "run.yaml:1:51: algorithm.lr.env_steps: got 0, expected an integer >= 1");
   EXPECT_EQ(ErrorOf("algorithm: {lr: {start: 1}}"),
@@ -195,18 +203,19 @@ TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
 TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
   EXPECT_EQ(ErrorOf("multi_agent: {policies: 3}"),
             "run.yaml:1:25: multi_agent.policies: got 3, expected a list of policy ids or a mapping from policy id to "
-            "overrides");
+            "overrides; write [3]");
   EXPECT_NE(ErrorOf("multi_agent: {policies: [a/b]}").find("run.yaml:1:26: multi_agent.policies: "), std::string::npos);
-  EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"), "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice");
+  EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"),
+            "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice, expected once; take one of them out");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {modle: {}}}}"),
             "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class, observation_space, "
             "action_space, model and algorithm");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {model: {activation: x}}}}"),
             "run.yaml:1:50: multi_agent.policies.a.model.activation: got \"x\", expected one of tanh, relu, elu, gelu, "
-            "sigmoid, silu, identity");
+            "sigmoid, silu, identity; the default is tanh");
   EXPECT_EQ(ErrorOf("multi_agent: {policy_mapping: [a]}"),
             "run.yaml:1:31: multi_agent.policy_mapping: got a list, expected a mapping from globs over agent ids to "
-            "policy ids (or to {id: weight} or {function: NAME}), or per_agent");
+            "policy ids (or to {id: weight} or {function: NAME}), or per_agent; write {AGENT: POLICY, \"*\": POLICY}");
   EXPECT_EQ(
       ErrorOf("multi_agent: {policy_mapping: {x: [a]}}"),
       "run.yaml:1:35: multi_agent.policy_mapping.x: got a list, expected a policy id, a mapping from policy ids to "
@@ -263,20 +272,31 @@ TEST(RunConfigTest, PoliciesToTrainAreAllOrAList) {
   EXPECT_NE(config.ToYaml().find("policies_to_train: [a, \"all\"]"), std::string::npos) << config.ToYaml();
   EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: a}"),
             "run.yaml:1:34: multi_agent.policies_to_train: got \"a\", expected a list of policy ids and "
-            "{policies, only_against, only_newest, function}, or all");
-  EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: [a, a]}"),
-            "run.yaml:1:38: key \"multi_agent.policies_to_train.a\" is there twice");
+            "{policies, only_against, only_newest, function}, or all; write [a]");
+  EXPECT_EQ(
+      ErrorOf("multi_agent: {policies_to_train: [a, a]}"),
+      "run.yaml:1:38: key \"multi_agent.policies_to_train.a\" is there twice, expected once; take one of them out");
   EXPECT_NE(ErrorOf("multi_agent: {policies_to_train: [../x]}").find("run.yaml:1:35: multi_agent.policies_to_train: "),
             std::string::npos);
 }
 
 TEST(RunConfigTest, NotYamlOrNotOneMapping) {
-  EXPECT_EQ(ErrorOf(""), "run.yaml: is empty, expected a configuration with at least env: {name: ...}");
+  EXPECT_EQ(ErrorOf(""),
+            "run.yaml: is empty, expected a configuration with at least env: {name: ...}; `troupe config defaults` "
+            "prints one with every key");
   EXPECT_EQ(ErrorOf("# only a comment\n"),
-            "run.yaml: is empty, expected a configuration with at least env: {name: ...}");
-  EXPECT_EQ(ErrorOf("- a\n- b\n"), "run.yaml:1:1: the configuration: got a list, expected a section (a mapping)");
-  EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"), "run.yaml:2:1: key \"seed\" is there twice");
-  EXPECT_EQ(ErrorOf("seed: 1\n---\nseed: 2\n"), "run.yaml:2:1: not valid YAML: a second document begins, expected one");
+            "run.yaml: is empty, expected a configuration with at least env: {name: ...}; `troupe config defaults` "
+            "prints one with every key");
+  EXPECT_EQ(
+      ErrorOf("- a\n- b\n"),
+      "run.yaml:1:1: the configuration: got a list, expected a section (a mapping); its keys are seed, env, "
+      "multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, num_envs, "
+      "rollout_fragment_length, batch_mode, explore, device, learner_threads, stop, evaluation, experiment, learner");
+  EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"),
+            "run.yaml:2:1: key \"seed\" is there twice, expected once; take one of them out");
+  EXPECT_EQ(
+      ErrorOf("seed: 1\n---\nseed: 2\n"),
+      "run.yaml:2:1: not valid YAML: a second document begins, expected one: got \"---\"; take out the line \"---\"");
   EXPECT_EQ(ErrorOf("seed: [1\n").substr(0, 10), "run.yaml:2");
   EXPECT_NE(ErrorOf("seed: [1\n").find(": not valid YAML: "), std::string::npos);
   EXPECT_EQ(ErrorOf("? [a]\n: 1\n"), "run.yaml:1:3: got a list as a key, expected a name");
@@ -403,7 +423,8 @@ TEST(RunConfigTest, AliasesDoNotMultiplyALongText) {
 }
 
 TEST(RunConfigTest, NestedArgumentErrorsNameTheElement) {
-  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: {b: 1, b: 2}}}"), "run.yaml:1:33: key \"env.args.N.b\" is there twice");
+  EXPECT_EQ(ErrorOf("env: {name: a, args: {N: {b: 1, b: 2}}}"),
+            "run.yaml:1:33: key \"env.args.N.b\" is there twice, expected once; take one of them out");
   EXPECT_EQ(ErrorOf("env: {name: a, args: {N: [{[1]: 2}]}}"),
             "run.yaml:1:28: got a list as a key in env.args.N[0], expected a name");
 }
@@ -430,13 +451,21 @@ TEST(RunConfigTest, APluginsPathIsRelativeToWhereItIsWritten) {
 
 TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma=2"}),
-            "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]");
+            "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gama=1"}),
             "--set algorithm.gama=1: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
-  EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma"}), "--set algorithm.gamma: got no value, expected key=value");
-  EXPECT_EQ(ErrorOf("seed: 1", {"=3"}), "--set =3: got no value, expected key=value");
-  EXPECT_EQ(ErrorOf("seed: 1", {"seed="}), "--set seed=: seed: got nothing, expected an integer >= 0");
-  EXPECT_EQ(ErrorOf("seed: 1", {"seed.a=3"}), "--set seed.a=3: seed: got a mapping, expected an integer >= 0");
+  EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma"}),
+            "--set algorithm.gamma: is no override: got no \"=\", expected KEY=VALUE in one word; write --set "
+            "algorithm.lr=1e-3");
+  EXPECT_EQ(ErrorOf("seed: 1", {"=3"}),
+            "--set =3: is no override: got no key, expected KEY=VALUE in one word; write --set algorithm.lr=1e-3");
+  EXPECT_EQ(ErrorOf("seed: 1", {"seed:3"}),
+            "--set seed:3: is no override: got no \"=\", expected KEY=VALUE in one word; write --set seed=3");
+  EXPECT_EQ(ErrorOf("seed: 1", {"experiment.wandb_kwargs.api_key:secret"}).find("secret"), std::string::npos);
+  EXPECT_EQ(ErrorOf("seed: 1", {"seed="}),
+            "--set seed=: seed: got nothing, expected an integer >= 0; the default is 1");
+  EXPECT_EQ(ErrorOf("seed: 1", {"seed.a=3"}),
+            "--set seed.a=3: seed: got a mapping, expected an integer >= 0; the default is 1");
   EXPECT_NE(ErrorOf("seed: 1", {"seed=[1"}).find("--set seed=[1: not valid YAML: "), std::string::npos);
   EXPECT_NE(ErrorOf("seed: 1", {"seed=1", "a..b=3"}), "OK");
 }
@@ -476,8 +505,12 @@ TEST(SchemaTest, EveryKeyIsDescribedAndItsDefaultIsInRange) {
 TEST(RunConfigTest, FileErrors) {
   const absl::StatusOr<RunConfig> missing = RunConfig::FromFile("/nonexistent/run.yaml");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(missing.status().message(), "/nonexistent/run.yaml: cannot be read: No such file or directory");
-  EXPECT_EQ(RunConfig::FromFile("/").status().message(), "/: is a directory, expected a YAML file");
+  EXPECT_EQ(
+      missing.status().message(),
+      "/nonexistent/run.yaml: cannot be read: No such file or directory, expected a configuration (YAML); `troupe "
+      "config defaults` prints one, and examples/ has some");
+  EXPECT_EQ(RunConfig::FromFile("/").status().message(),
+            "/: is a directory, expected a YAML file; name one of the files in it");
   const std::string path = testing::TempDir() + "/run_config_test.yaml";
   std::ofstream(path) << "seed: 5\n";
   const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path, {"num_workers=0"});

@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/foreign_keys.h"
+#include "lib/config/value_hint.h"
 #include "lib/config/yaml_scalars.h"
 #include <google/protobuf/reflection.h>
 
@@ -46,7 +47,8 @@ absl::Status YamlLoader::Error(const YAML::Node& node, const std::string& text) 
 }
 
 absl::Status YamlLoader::WrongValue(const YAML::Node& node, const std::string& key, const Field& field) const {
-  return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected ", Expectation(field)));
+  return Error(node, absl::StrCat(key, ": got ", Describe(node), ", expected ", Expectation(field),
+                                  ValueHint(node, key, field)));
 }
 
 absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const std::string& section, Seen* seen) {
@@ -56,7 +58,8 @@ absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const 
     return Error(name, absl::StrCat("got ", Describe(name), " as a key", in, ", expected a name"));
   }
   if (!seen->emplace(name.Scalar(), true).second) {
-    return Error(name, absl::StrCat("key \"", base::LogSafe(JoinKey(section, name.Scalar())), "\" is there twice"));
+    return Error(name, absl::StrCat("key \"", base::LogSafe(JoinKey(section, name.Scalar())),
+                                    "\" is there twice, expected once; take one of them out"));
   }
   return name.Scalar();
 }
@@ -67,7 +70,8 @@ absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& 
   if (node.IsNull()) return absl::OkStatus();  // "model:" with nothing below it
   if (!node.IsMap()) {
     return Error(node, absl::StrCat(section.empty() ? "the configuration" : section, ": got ", Describe(node),
-                                    ", expected a section (a mapping)"));
+                                    ", expected a section (a mapping)",
+                                    SectionHint(node, section, *message->GetDescriptor(), !fixed_place_.empty())));
   }
   Seen seen;
   for (const auto& entry : node) {

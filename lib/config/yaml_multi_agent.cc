@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
@@ -298,6 +299,8 @@ absl::Status YamlLoader::LoadPolicyMapping(const YAML::Node& node, const std::st
       Seen seen;
       for (const auto& entry : node) {
         TROUPE_ASSIGN_OR_RETURN(const std::string glob, EntryName(entry.first, key, &seen));
+        // `lambda agent: agent` is a mapping to YAML.
+        if (absl::StartsWith(glob, "lambda ")) return WrongValue(entry.first, key, field);
         places_[JoinKey(key, glob)] = Place(entry.second);
         v1::PolicyMappingRule* rule = mapping.add_rules();
         rule->set_agents(glob);

@@ -23,9 +23,13 @@ struct ValueText {
   std::string operator()(const ArgMap&) const { return "a mapping"; }
 };
 
-absl::Status WrongValue(std::string_view name, const ArgValue& value, std::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat("argument ", std::string(name), " is ", std::visit(ValueText(), value),
-                                                 ", expected ", std::string(expected)));
+/// `fallback`: what the argument is when it is not given, for the hint; null: there is no single one.
+absl::Status WrongValue(std::string_view name, const ArgValue& value, std::string_view expected,
+                        const ArgValue& fallback) {
+  const bool has_default = !std::holds_alternative<std::monostate>(fallback);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "argument ", std::string(name), " is ", std::visit(ValueText(), value), ", expected ", std::string(expected),
+      has_default ? absl::StrCat("; the default is ", std::visit(ValueText(), fallback)) : ""));
 }
 
 /// The argument's value, or nullptr when it was not given; from now on the name is known.
@@ -76,13 +80,14 @@ struct NumberReader {
   absl::Status Read(const ArgValue& value, const std::string& place, absl::Span<const int64_t> shape) {
     if (shape.empty()) {
       const std::optional<double> number = ToNumber(value);
-      if (!number || !(*number >= low && *number <= high)) return WrongValue(place, value, Expected(shape));
+      if (!number || !(*number >= low && *number <= high))
+        return WrongValue(place, value, Expected(shape), std::monostate());
       values.push_back(*number);
       return absl::OkStatus();
     }
     const ArgList* const list = std::get_if<ArgList>(&value);
     if (list == nullptr || list->empty() || static_cast<int64_t>(list->size()) != shape[0]) {
-      return WrongValue(place, value, Expected(shape));
+      return WrongValue(place, value, Expected(shape), std::monostate());
     }
     for (size_t i = 0; i < list->size(); ++i) {
       TROUPE_RETURN_IF_ERROR(Read((*list)[i], absl::StrCat(place, "[", i, "]"), shape.subspan(1)));
@@ -97,7 +102,7 @@ absl::StatusOr<bool> EnvArgs::GetBool(std::string_view name, bool fallback) {
   const ArgValue* value = Find(name, values_, known_);
   if (value == nullptr) return fallback;
   if (const bool* typed = std::get_if<bool>(value)) return *typed;
-  return WrongValue(name, *value, "true or false");
+  return WrongValue(name, *value, "true or false", fallback);
 }
 
 absl::StatusOr<int64_t> EnvArgs::GetInt(std::string_view name, int64_t fallback, int64_t low, int64_t high) {
@@ -105,7 +110,7 @@ absl::StatusOr<int64_t> EnvArgs::GetInt(std::string_view name, int64_t fallback,
   if (value == nullptr) return fallback;
   const int64_t* typed = std::get_if<int64_t>(value);
   if (typed != nullptr && *typed >= low && *typed <= high) return *typed;
-  return WrongValue(name, *value, IntegerRange(low, high));
+  return WrongValue(name, *value, IntegerRange(low, high), fallback);
 }
 
 absl::StatusOr<double> EnvArgs::GetDouble(std::string_view name, double fallback, double low, double high) {
@@ -113,14 +118,14 @@ absl::StatusOr<double> EnvArgs::GetDouble(std::string_view name, double fallback
   if (value == nullptr) return fallback;
   const std::optional<double> number = ToNumber(*value);
   if (number && *number >= low && *number <= high) return *number;  // false for NaN
-  return WrongValue(name, *value, absl::StrCat("a number", NumberRange(low, high)));
+  return WrongValue(name, *value, absl::StrCat("a number", NumberRange(low, high)), fallback);
 }
 
 absl::StatusOr<std::string> EnvArgs::GetString(std::string_view name, std::string fallback) {
   const ArgValue* value = Find(name, values_, known_);
   if (value == nullptr) return fallback;
   if (const std::string* typed = std::get_if<std::string>(value)) return *typed;
-  return WrongValue(name, *value, "a text");
+  return WrongValue(name, *value, "a text", fallback);
 }
 
 absl::StatusOr<int64_t> EnvArgs::GetOptionalInt(std::string_view name, int64_t low, int64_t high) {
@@ -128,7 +133,7 @@ absl::StatusOr<int64_t> EnvArgs::GetOptionalInt(std::string_view name, int64_t l
   if (value == nullptr || std::holds_alternative<std::monostate>(*value)) return -1;
   const int64_t* typed = std::get_if<int64_t>(value);
   if (typed != nullptr && *typed >= low && *typed <= high) return *typed;
-  return WrongValue(name, *value, absl::StrCat(IntegerRange(low, high), " or null"));
+  return WrongValue(name, *value, absl::StrCat(IntegerRange(low, high), " or null"), std::monostate());
 }
 
 absl::StatusOr<NumberTable> EnvArgs::GetNumbers(std::string_view name, NumberTable fallback,
@@ -153,11 +158,12 @@ absl::Status EnvArgs::CheckAllKnown(std::string_view env_name) const {
   for (const auto& [name, value] : values_) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
     const std::string nearest = base::NearestName(name, known_);
-    const std::string hint = !nearest.empty() ? absl::StrCat("did you mean '", nearest, "'?")
-                             : known_.empty() ? std::string("it takes none")
-                                              : absl::StrCat("expected one of ", absl::StrJoin(known_, ", "));
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(env_name), " has no argument '", base::LogSafe(name), "', ", hint));
+    return absl::InvalidArgumentError(absl::StrCat(
+        std::string(env_name), " has no argument '", base::LogSafe(name), "', ",
+        known_.empty() ? "it takes none; take it out"
+                       : absl::StrCat("expected one of ", absl::StrJoin(known_, ", "),
+                                      nearest.empty() ? "; its rows in docs/environments.md say what each is for"
+                                                      : absl::StrCat("; did you mean '", nearest, "'?"))));
   }
   return absl::OkStatus();
 }

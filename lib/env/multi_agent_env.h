@@ -21,6 +21,8 @@ struct EpisodeSeed {
   base::PhiloxSequence Sequence(base::RandomStream stream) const {
     return base::PhiloxSequence(base::PhiloxKey::Make(seed, stream), {env_id, episode, 0, 0});
   }
+  /// The one number that stands for it where an environment takes one: `reset(seed=…)` in Python. Below 2^63.
+  uint64_t ResetSeed() const { return Sequence(base::RandomStream::kReset)() >> 1; }
 };
 
 /// The actions of one step: for every slot its action row (Space::action_words() words), or nullptr when the agent does

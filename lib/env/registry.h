@@ -32,6 +32,9 @@ class EnvRegistry {
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
+  /// NOT_FOUND, with what the name may have meant.
+  absl::Status NoSuchEnv(std::string_view name) const;
+
   std::vector<Entry> entries_;
 };
 

@@ -36,10 +36,12 @@ TEST(EnvRegistryTest, MakesByNameAndExplainsItself) {
 
   const absl::Status unknown = registry.Make("mpe/simple_spred", EnvArgs()).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(unknown.message()),
-              HasSubstr("no environment 'mpe/simple_spred', did you mean 'mpe/simple_spread'?"));
+  EXPECT_THAT(
+      std::string(unknown.message()),
+      HasSubstr("no environment 'mpe/simple_spred', expected one that `troupe envs ls` shows, or python:MODULE:NAME; "
+                "did you mean 'mpe/simple_spread'?"));
   EXPECT_THAT(std::string(registry.Make("q", EnvArgs()).status().message()),
-              HasSubstr("expected one of cartpole, mpe/simple_spread"));
+              HasSubstr("your own is python:FILE.py:CLASS"));
 
   const absl::Status bad = registry.Make("cartpole", EnvArgs({{"N", int64_t{9}}})).status();
   EXPECT_EQ(bad.code(), absl::StatusCode::kInvalidArgument);

@@ -41,7 +41,7 @@ absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
   absl::Status status = Attach();
   if (!status.ok()) return Lose(std::move(status));
   pool_->TendIdle();
-  slot_.block->seed = seed.Sequence(base::RandomStream::kReset)() >> 1;
+  slot_.block->seed = seed.ResetSeed();
   return Post(RequestKind::kReset);
 }
 

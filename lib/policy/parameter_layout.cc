@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace troupe::policy {
 namespace {
@@ -62,6 +63,23 @@ const ParameterEntry* ParameterLayout::Find(std::string_view name) const {
     if (entry.name == name) return &entry;
   }
   return nullptr;
+}
+
+std::string FirstShapeDifference(const PolicySpec& got, const PolicySpec& expected) {
+  const ParameterLayout ours = ParameterLayout::For(got);
+  const ParameterLayout theirs = ParameterLayout::For(expected);
+  const auto shape = [](const ParameterEntry* entry) {
+    return entry == nullptr ? "none" : absl::StrCat("[", absl::StrJoin(entry->shape, ", "), "]");
+  };
+  for (const auto& [one, other] : {std::pair(&ours, &theirs), std::pair(&theirs, &ours)}) {
+    for (const ParameterEntry& entry : one->entries()) {
+      const ParameterEntry* const match = other->Find(entry.name);
+      if (match != nullptr && match->shape == entry.shape) continue;
+      return absl::StrCat("tensor \"", got.id.value(), "/", entry.name, "\" has shape ", shape(ours.Find(entry.name)),
+                          ", expected ", shape(theirs.Find(entry.name)));
+    }
+  }
+  return "";
 }
 
 }  // namespace troupe::policy

@@ -40,4 +40,8 @@ class ParameterLayout {
   int64_t size_ = 0;
 };
 
+/// The first tensor that policies of the two specs do not share: `tensor "ID/actor.0.weight" has shape [64, 21],
+/// expected [64, 18]`, ID that of `got`; empty: their weights have the same shapes.
+std::string FirstShapeDifference(const PolicySpec& got, const PolicySpec& expected);
+
 }  // namespace troupe::policy

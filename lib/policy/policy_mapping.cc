@@ -173,8 +173,8 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
     const auto rule = std::find_if(rules.begin(), rules.end(),
                                    [&](const MappingRule& r) { return GlobMatches(r.agent_glob, agent); });
     if (rule == rules.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("policy_mapping: agent \"", agent, "\" matches no rule; add one or a last rule \"*\""));
+      return absl::InvalidArgumentError(absl::StrCat("got no rule for agent \"", agent,
+                                                     "\", expected one for every agent; add it, or a last rule \"*\""));
     }
     by_agent_slot.push_back(choices[static_cast<size_t>(rule - rules.begin())]);
   }

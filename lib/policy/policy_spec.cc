@@ -167,31 +167,48 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
     return absl::StrCat("[", absl::StrJoin(hidden, ", "), "]");
   };
   const auto truth = [](bool value) -> std::string { return value ? "true" : "false"; };
+  struct Part {
+    const char* name;
+    std::string value;
+    const char* keys;  ///< of a configuration, that decide it
+  };
   const auto parts = [&](const PolicySpec& spec) {
-    return std::vector<std::pair<const char*, std::string>>{
-        {"the observation space", spec.observation_space.ToString()},
-        {"the action space", spec.action_space.ToString()},
-        {"model.actor_hidden_sizes", sizes(spec.model.actor_hidden_sizes)},
-        {"model.critic_hidden_sizes", sizes(spec.model.critic_hidden_sizes)},
-        {"model.activation", std::string(ActivationName(spec.model.activation))},
-        {"the critic's input", input(spec.critic_input)},
-        {"the size of the critic's state", absl::StrCat(spec.critic_state_size)},
-        {"the size of the agent's one-hot (use_agent_id)", absl::StrCat(spec.agent_id_size)},
-        {"critic_agent_id", truth(spec.critic_agent_id)},
-        {"normalize_observations", truth(spec.normalize_observations)},
-        {"the use of an action mask", truth(spec.has_action_mask)},
-        {"action_bound_method", bounds(spec.action_bound_method)},
-        {"action_scaling", truth(spec.action_scaling)},
+    return std::vector<Part>{
+        {"the observation space", spec.observation_space.ToString(), "env"},
+        {"the action space", spec.action_space.ToString(), "env"},
+        {"model.actor_hidden_sizes", sizes(spec.model.actor_hidden_sizes), "it"},
+        {"model.critic_hidden_sizes", sizes(spec.model.critic_hidden_sizes), "it"},
+        {"model.activation", std::string(ActivationName(spec.model.activation)), "it"},
+        {"the critic's input", input(spec.critic_input), "algorithm.name and algorithm.use_global_state"},
+        {"the size of the critic's state", absl::StrCat(spec.critic_state_size), "env"},
+        {"the size of the agent's one-hot", absl::StrCat(spec.agent_id_size),
+         "algorithm.use_agent_id, and what agents the policy plays,"},
+        {"critic_agent_id", truth(spec.critic_agent_id), "algorithm.critic_agent_id"},
+        {"normalize_observations", truth(spec.normalize_observations), "algorithm.normalize_observations"},
+        {"the use of an action mask", truth(spec.has_action_mask), "algorithm.use_actions_mask"},
+        {"action_bound_method", bounds(spec.action_bound_method), "it"},
+        {"action_scaling", truth(spec.action_scaling), "it"},
     };
   };
   const auto ours = parts(got);
   const auto theirs = parts(expected);
   for (size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].second != theirs[i].second) {
-      return absl::StrCat(ours[i].first, " is ", ours[i].second, ", expected ", theirs[i].second);
-    }
+    if (ours[i].value == theirs[i].value) continue;
+    return absl::StrCat(ours[i].name, " is ", ours[i].value, ", expected ", theirs[i].value, "; set ", ours[i].keys,
+                        " alike");
   }
   return "";
+}
+
+void DropNetworks(PolicySpec* spec) {
+  spec->model = {};
+  spec->critic_input = CriticInput::kObservation;
+  spec->critic_state_size = 0;
+  spec->agent_id_size = 0;
+  spec->critic_agent_id = false;
+  spec->normalize_observations = false;
+  spec->action_bound_method = ActionBoundMethod::kNone;
+  spec->action_scaling = false;
 }
 
 std::string ShapeOf(const PolicySpec& spec) {

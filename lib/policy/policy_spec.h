@@ -88,6 +88,10 @@ struct PolicySpec {
   std::string ToString() const;
 };
 
+/// Takes out of `spec` what only networks have: a policy of a class without weights sees no one-hot, and its actions
+/// are the environment's own, not scaled and not bounded.
+void DropNetworks(PolicySpec* spec);
+
 /// Canonical text of what the networks of two policies must have in common to hold each other's weights: all of the
 /// spec but the id and what only the first weights depend on.
 std::string ShapeOf(const PolicySpec& spec);
@@ -95,8 +99,9 @@ std::string ShapeOf(const PolicySpec& spec);
 /// INVALID_ARGUMENT, naming the first two policies whose shapes differ, unless those of all that
 /// train are the same.
 absl::Status CheckSwappable(const std::vector<PolicySpec>& specs);
-/// The first part in which `got` acts or is laid out otherwise than `expected`, as "NAME is X, expected Y"; empty when
-/// weights of one are weights of the other. Ids, classes and what only fresh weights are made from may differ.
+/// The first part in which `got` acts or is laid out otherwise than `expected`, as "NAME is X, expected Y; set KEYS
+/// alike"; empty when weights of one are weights of the other. Ids, classes and what only fresh weights are made from
+/// may differ.
 std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected);
 
 }  // namespace troupe::policy

@@ -32,22 +32,28 @@ MeanStd MeanAndStd(const std::vector<double>& values) {
 
 }  // namespace
 
+double EvaluatedEpisode::return_sum() const {
+  double sum = 0;
+  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
+  return sum;
+}
+
+double EvaluatedEpisode::return_mean() const {
+  const auto appeared = std::count_if(returns.begin(), returns.end(), [](double value) { return !std::isnan(value); });
+  return appeared == 0 ? 0 : return_sum() / static_cast<double>(appeared);
+}
+
 EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisode> episodes) {
   EvaluationResult result;
   result.episodes = static_cast<int64_t>(episodes.size());
   std::vector<double> sums, means, lengths;
   std::vector<std::vector<double>> by_agent(spec.possible_agents.size());
   for (const EvaluatedEpisode& episode : episodes) {
-    double sum = 0;
-    int appeared = 0;
     for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
-      if (std::isnan(episode.returns[slot])) continue;
-      sum += episode.returns[slot];
-      ++appeared;
-      by_agent[slot].push_back(episode.returns[slot]);
+      if (!std::isnan(episode.returns[slot])) by_agent[slot].push_back(episode.returns[slot]);
     }
-    sums.push_back(sum);
-    means.push_back(appeared == 0 ? 0 : sum / appeared);
+    sums.push_back(episode.return_sum());
+    means.push_back(episode.return_mean());
     lengths.push_back(static_cast<double>(episode.length));
   }
   result.return_sum = MeanAndStd(sums);
@@ -261,6 +267,8 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   if (!buffers_.all_done(env)) return absl::OkStatus();
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
   episode.length = p.step;
+  episode.seed = env::EpisodeSeed{seed, EnvId(p.number), 0}.ResetSeed();
+  episode.policies = p.policy;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     episode.returns.push_back(p.policy[slot] < 0 ? std::numeric_limits<double>::quiet_NaN() : p.returns[slot]);
   }

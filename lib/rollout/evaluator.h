@@ -31,8 +31,14 @@ struct MeanStd {
 };
 
 struct EvaluatedEpisode {
-  int64_t length = 0;           ///< env steps
-  std::vector<double> returns;  ///< by agent slot, undiscounted; NaN for agents that never appeared
+  int64_t length = 0;             ///< env steps
+  std::vector<double> returns;    ///< by agent slot, undiscounted; NaN for agents that never appeared
+  std::vector<int32_t> policies;  ///< by agent slot, the policy slot that played it; -1 for agents that never appeared
+  uint64_t seed = 0;              ///< its env::EpisodeSeed::ResetSeed
+
+  /// Over the agents that appeared; 0 when none did.
+  double return_sum() const;
+  double return_mean() const;
 };
 
 struct EvaluatedAgent {

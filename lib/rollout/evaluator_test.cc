@@ -127,6 +127,25 @@ TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
   EXPECT_EQ(result.agents[0].episode_return.mean, 3);
   EXPECT_EQ(result.agents[1].episode_return.mean, 30);
   EXPECT_TRUE(std::isnan(result.agents[2].episode_return.mean));
+  EXPECT_EQ(result.each[0].policies, (std::vector<int32_t>{0, 0, -1}));
+}
+
+TEST(EvaluatorTest, AnEpisodeIsToldWithTheSeedThatItsResetGot) {
+  const auto seeds = [](int num_envs, const EvaluationRequest& request) {
+    std::vector<uint64_t> each;
+    for (const EvaluatedEpisode& episode : Evaluate(RandomConfig(), num_envs, request).each) {
+      each.push_back(episode.seed);
+    }
+    return each;
+  };
+  const std::vector<uint64_t> all = seeds(8, {.episodes = 9, .seed = 5});
+  EXPECT_EQ(std::set<uint64_t>(all.begin(), all.end()).size(), 9u);
+  EXPECT_EQ(seeds(2, {.episodes = 9, .seed = 5}), all);
+  EXPECT_EQ(seeds(2, {.episodes = 2, .first_episode = 7, .seed = 5}),
+            std::vector<uint64_t>(all.begin() + 7, all.end()));
+  EXPECT_NE(seeds(2, {.episodes = 9, .seed = 6}), all);
+  // Of the evaluation's stream, as env::EpisodeSeed says it, and of no episode of training.
+  EXPECT_NE(all[0], (env::EpisodeSeed{5, 0, 0}.ResetSeed()));
 }
 
 TEST(EvaluatorTest, AggregatesByTheirDefinition) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/exit_code.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::storage {
@@ -122,10 +123,16 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
   }
   // A crash between the rename and the link leaves the newest checkpoint unlinked; it is whole all the same.
   if (which == kLatest && !entries.empty()) return entries.back().path;
-  return absl::NotFoundError(absl::StrCat("no checkpoint \"", which, "\" in \"", run, "\"; there are: ",
-                                          absl::StrJoin(entries, ", ", [](std::string* out, const CheckpointEntry& e) {
-                                            absl::StrAppend(out, e.env_steps);
-                                          })));
+  const std::string what = absl::StrCat("no checkpoint \"", base::LogSafe(which, 64), "\" in \"", run, "\": ");
+  if (entries.empty()) {
+    return absl::NotFoundError(absl::StrCat(what,
+                                            "it has none yet, expected at least one; the first comes after "
+                                            "experiment.checkpoint_interval env steps, and one at the end of the run"));
+  }
+  const auto append_steps = [](std::string* out, const CheckpointEntry& e) { absl::StrAppend(out, e.env_steps); };
+  return absl::NotFoundError(absl::StrCat(what, "expected latest, best or one of ",
+                                          absl::StrJoin(entries, ", ", append_steps),
+                                          "; `troupe checkpoint ls` says more of them"));
 }
 
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Options options, FileSystem& fs) {

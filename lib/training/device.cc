@@ -122,8 +122,8 @@ absl::StatusOr<Device> ResolveDevice(std::string_view name) {
     TROUPE_INFO("training on the CPU reason=\"{}\"", base::LogSafe(std::string(status.message())));
     return Device{DeviceKind::kCpu};
   }
-  return absl::UnavailableError(absl::StrCat("device is ", std::string(name), ", but ", status.message(),
-                                             "; expected a CUDA device, or device: cpu or auto"));
+  return absl::UnavailableError(absl::StrCat("device: got \"", std::string(name), "\", but ", status.message(),
+                                             ", expected a CUDA device; write cpu, or auto to take one where it is"));
 }
 
 tensor::TensorAllocator& BatchAllocator(const Device& device) {

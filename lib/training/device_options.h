@@ -46,8 +46,9 @@ inline absl::StatusOr<Device> ParseDevice(std::string_view name) {
   if (plain && absl::SimpleAtoi(std::string(digits), &index) && index <= kMaxDeviceIndex) {
     return Device{DeviceKind::kCuda, index};
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "got \"", std::string(name), "\", expected auto, cpu, cuda or cuda:N (N from 0 to ", kMaxDeviceIndex, ")"));
+  return absl::InvalidArgumentError(absl::StrCat("got \"", std::string(name),
+                                                 "\", expected auto, cpu, cuda or cuda:N (N from 0 to ",
+                                                 kMaxDeviceIndex, "); auto takes a GPU where there is one"));
 }
 
 /// Where training runs.

@@ -18,8 +18,10 @@ TEST(DeviceOptionsTest, OtherNamesAreRefused) {
                            "cuda:99999999999", "cpu:0"}) {
     const absl::Status status = ParseDevice(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_EQ(status.message(),
-              absl::StrCat("got \"", name, "\", expected auto, cpu, cuda or cuda:N (N from 0 to 127)"));
+    EXPECT_EQ(
+        status.message(),
+        absl::StrCat("got \"", name,
+                     "\", expected auto, cpu, cuda or cuda:N (N from 0 to 127); auto takes a GPU where there is one"));
   }
 }
 

@@ -119,8 +119,9 @@ TEST(MakePpoTrainerTest, BadInput) {
   PpoOptions options;
   options.gamma = 2;
   EXPECT_EQ(status(options, kCpu, policy::SmallSpecForTesting()).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status({}, {.device = "tpu"}, policy::SmallSpecForTesting()).message(),
-            "device: got \"tpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127)");
+  EXPECT_EQ(
+      status({}, {.device = "tpu"}, policy::SmallSpecForTesting()).message(),
+      "device: got \"tpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127); auto takes a GPU where there is one");
   EXPECT_EQ(status({}, {.device = "cpu", .num_threads = -1}, policy::SmallSpecForTesting()).code(),
             absl::StatusCode::kInvalidArgument);
   policy::PolicySpec spec = policy::SmallSpecForTesting();
@@ -133,7 +134,7 @@ TEST(DeviceTest, ADeviceThatIsNotThereIsAClearError) {
   const absl::Status status =
       MakePpoTrainer({policy::SmallSpecForTesting()}, {PpoOptions()}, {.device = "cuda:127"}, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), testing::StartsWith("device is cuda:127, but "));
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("device: got \"cuda:127\", but "));
   EXPECT_THAT(std::string(status.message()), testing::EndsWith("; expected a CUDA device, or device: cpu or auto"));
 }
 

@@ -5,15 +5,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
+#include "services/common/changed_run.h"
 #include "services/common/evaluation.h"
+#include "services/common/evaluation_folder.h"
 #include "services/common/rollout_setup.h"
-#include "services/common/run_policies.h"
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
@@ -25,6 +29,8 @@ struct EvaluateFlags {
   int64_t episodes = 0;  // 0: as the run's configuration says
   int64_t seed = -1;     // -1: as above
   bool deterministic = false;
+  RunChanges changes;
+  std::string experiment;  // empty: nothing is written
   bool json = false;
 };
 
@@ -46,11 +52,39 @@ void PrintResult(const rollout::EvaluationResult& result, const std::string& che
   std::printf("episode length, mean: %.1f env steps\n", result.episode_length_mean);
 }
 
+/// Before anything is played: a name that is one folder inside --directory, and free.
+absl::Status CheckExperiment(const std::string& path, const std::string& name) {
+  if (name.find('/') != std::string::npos || name == "." || name == "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--experiment: got \"", base::LogSafe(name, 160),
+                     "\", expected a folder's name without \"/\"; --directory says where"));
+  }
+  if (!storage::FileSystem::Posix().Exists(path)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("--experiment: \"", base::LogSafe(path), "\" is there, expected none; choose another name"));
+}
+
+/// summary.json of an evaluation that is an experiment of its own.
+std::string Summary(const EvaluateFlags& flags, const std::string& folder, const std::string& checkpoint,
+                    const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result) {
+  const nlohmann::ordered_json summary = {{"run", flags.experiment},
+                                          {"evaluated_run", folder},
+                                          {"checkpoint", checkpoint},
+                                          {"set", flags.changes.overrides},
+                                          {"policies", flags.changes.classes},
+                                          {"deterministic", request.deterministic},
+                                          {"seed", request.seed},
+                                          {"evaluation", nlohmann::ordered_json::parse(EvaluationJson(result))}};
+  return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  TROUPE_ASSIGN_OR_RETURN(const RunPolicies loaded, LoadRunPolicies(folder, flags.checkpoint, registry));
+  const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);
+  if (!flags.experiment.empty()) TROUPE_RETURN_IF_ERROR(CheckExperiment(results, flags.experiment));
+  TROUPE_ASSIGN_OR_RETURN(const RunPolicies loaded, LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
   const config::ResolvedRun& run = loaded.run;
 
   rollout::EvaluationRequest request;
@@ -61,10 +95,20 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<EvaluationPool> pool,
                           EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
   TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
+  EpisodeNames names{.agents = run.agent_ids(), .policies = {}};
+  for (const policy::PolicyId& id : run.policy_ids()) names.policies.push_back(id.value());
+  if (!flags.experiment.empty()) {
+    const EvaluationFolder experiment{.path = results,
+                                      .config_yaml = run.config.WithoutSecrets().ToYaml(),
+                                      .summary_json = Summary(flags, folder, loaded.checkpoint, request, result),
+                                      .trained_env_steps = loaded.env_steps};
+    TROUPE_RETURN_IF_ERROR(WriteEvaluation(experiment, result, names));
+  }
   if (flags.json) {
-    std::printf("%s\n", EvaluationJson(result).c_str());
+    std::printf("%s\n", EvaluationWithEpisodesJson(result, request.seed, names).c_str());
   } else {
     PrintResult(result, loaded.checkpoint, request.deterministic);
+    if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
   return 0;
 }
@@ -73,8 +117,9 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
 
 void AddEvaluateCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<EvaluateFlags>();
-  CLI::App* evaluate =
-      app.add_subcommand("evaluate", "Play whole episodes with a run's policies; nothing is trained or written.");
+  CLI::App* evaluate = app.add_subcommand(
+      "evaluate",
+      "Play whole episodes with a run's policies; nothing is trained, and written only where --experiment says so.");
   evaluate->add_option("run", flags->run, "run folder, or a run's name inside --directory")->required();
   evaluate->add_option("--episodes", flags->episodes, "exactly so many episodes (default: evaluation.episodes)")
       ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
@@ -84,11 +129,29 @@ void AddEvaluateCommand(CLI::App& app, Action* action) {
       ->check(CLI::NonNegativeNumber);
   evaluate->add_option("--checkpoint", flags->checkpoint, "latest, best, or its env steps")->capture_default_str();
   evaluate->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
+  evaluate
+      ->add_option("--set", flags->changes.overrides,
+                   "play it otherwise: a key of env (env.args.N=3), evaluation or multi_agent.policy_mapping (repeat); "
+                   "what the policies were trained with stays")
+      ->allow_extra_args(false);
+  evaluate
+      ->add_option("--policy", flags->changes.classes,
+                   "play a policy by another class: prey=random, prey=scripted:NAME, prey=python:MODULE:NAME, "
+                   "prey=checkpoint:PATH#ID (repeat)")
+      ->allow_extra_args(false);
+  evaluate->add_option(
+      "--experiment", flags->experiment,
+      "write a run of that name inside --directory: config.yaml, summary.json, a line for each episode "
+      "in progress.jsonl, and TensorBoard's events");
   evaluate->add_flag(
       "--json", flags->json,
       "one line: {\"episodes\", \"return_sum\": {\"mean\", \"std\"}, \"return_mean\": {...}, \"agents\": {ID: {...}}, "
-      "\"episode_length\": {\"mean\"}}");
-  evaluate->footer("Example: troupe evaluate runs/my_run --episodes 500 --deterministic --json");
+      "\"episode_length\": {\"mean\"}, \"seed\", \"per_episode\": [{\"episode\", \"seed\", \"length\", \"return_sum\", "
+      "\"return_mean\", \"agents\": {ID: {\"return\", \"policy\"}}}]}");
+  evaluate->footer(
+      "Example: troupe evaluate runs/my_run --episodes 500 --deterministic --json\n"
+      "         troupe evaluate runs/my_run --policy prey=random --set env.args.max_cycles=50 --experiment "
+      "against_random");
   evaluate->callback([=] { *action = [=] { return Evaluate(*flags); }; });
 }
 

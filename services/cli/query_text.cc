@@ -47,9 +47,10 @@ Json WordsJson(const std::vector<space::ActionWord>& words, const serving::Polic
 absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& json, tensor::DType dtype) {
   Json rows = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!rows.is_array() || rows.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": got \"", json.substr(0, 64), json.size() > 64 ? "...\"" : "\"",
-                     ", expected JSON, a row of numbers ([0.1, -2]) or a list of rows ([[0.1, -2], [3, 4]])"));
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": got \"", json.substr(0, 64),
+                                                   json.size() > 64 ? "...\"" : "\"",
+                                                   ", expected JSON, a row of numbers ([0.1, -2]) or a list of rows "
+                                                   "([[0.1, -2], [3, 4]]); in a shell put it in quotes"));
   }
   if (!rows[0].is_array()) rows = Json::array({rows});
   RowsText text;

@@ -209,7 +209,12 @@ std::vector<training::PpoOptions> Process::PpoBySlot() const {
 }
 
 absl::Status Process::MakeTrainer() {
-  TROUPE_ASSIGN_OR_RETURN(device_, training::ResolveDevice(run().device.device));
+  const absl::StatusOr<training::Device> device = training::ResolveDevice(run().device.device);
+  if (!device.ok()) {
+    return absl::Status(device.status().code(),
+                        absl::StrCat(run().config.Where("device"), ": ", device.status().message()));
+  }
+  device_ = *device;
   training::DeviceOptions options = run().device;
   options.device = device_.ToString();
   TROUPE_RETURN_IF_ERROR(policy_map_cache_.Open());

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
-#include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/start_over.h"
 #include "services/common/run_policies.h"
 
@@ -52,24 +51,6 @@ absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
       absl::StrCat("--resume: no run in \"", flags.resume, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
 }
 
-/// The weights of --warm-start for each policy that trains.
-absl::Status LoadWarmStart(const std::string& path, RunSetup* setup) {
-  const auto load = [&]() -> absl::Status {
-    TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, config::FindCheckpointAt(path));
-    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
-                            storage::CheckpointWeights::Open(storage::FileSystem::Posix(), checkpoint));
-    for (size_t slot = 0; slot < setup->run.policies.size(); ++slot) {
-      const policy::PolicySpec& spec = setup->run.policies[slot];
-      if (!spec.policy_class.trainable()) continue;
-      TROUPE_ASSIGN_OR_RETURN(setup->initial[slot], weights->Read(spec));
-      setup->initial[slot]->version = {};
-    }
-    return absl::OkStatus();
-  };
-  const absl::Status loaded = load();
-  return loaded.ok() ? loaded : absl::Status(loaded.code(), absl::StrCat("--warm-start: ", loaded.message()));
-}
-
 /// The run's folder is a program to whom it goes on for: says what it executes, before it does.
 void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old_config,
                       const config::RunConfig& config) {
@@ -90,7 +71,8 @@ void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old
 /// Where a run begins without a checkpoint of its own; the runs that weights come from are data.
 absl::Status LoadInitial(const LearnerFlags& flags, RunSetup* setup) {
   TROUPE_ASSIGN_OR_RETURN(setup->initial, config::LoadFrozenWeights(setup->run));
-  return flags.warm_start.empty() ? absl::OkStatus() : LoadWarmStart(flags.warm_start, setup);
+  if (flags.warm_start.empty()) return absl::OkStatus();
+  return config::LoadWarmStart(flags.warm_start, setup->run, &setup->initial);
 }
 
 /// Who trains stands in the checkpoint's table; where the configuration says something else than it said before, for a

@@ -71,7 +71,7 @@ class CliTest(harness.TroupeTestCase):
         self.fails("config", "show", self.example("cartpole_ippo.yaml"), "--set", "env.args.num_agents=0",
                    saying=["--set env.args.num_agents=0: env.args.num_agents: ", "expected an integer in [1, 1024]"])
         self.fails("config", "show", self.example("cartpole_ippo.yaml"), "--set", "env.name=cartpol",
-                   saying=["there is no environment 'cartpol', did you mean 'cartpole'?"])
+                   saying=["there is no environment 'cartpol', expected one that `troupe envs ls` shows", "did you mean 'cartpole'?"])
 
     def test_envs_ls_and_check(self):
         names = [entry["name"] for entry in self.json_of("envs", "ls")]

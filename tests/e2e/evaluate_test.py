@@ -1,0 +1,105 @@
+"""`troupe evaluate` that plays a run otherwise than it was trained: other opponents, mapping and environment; episodes one by one."""
+
+import glob
+import json
+import os
+
+import harness
+
+# Continuous actions that a policy scales: what plays at random must give the environment's own.
+CONFIG = """
+env: {name: mpe/simple_tag, args: {continuous_actions: true, max_cycles: 10}}
+multi_agent: {policies: {hunter: {}, prey: {}}, policy_mapping: {"adversary_*": hunter, "*": prey}}
+action_scaling: true
+num_workers: 0
+num_envs_per_worker: 4
+algorithm: {train_batch_size: 100, num_epochs: 1}
+stop: {env_steps: 100}
+evaluation: {at_end: false, episodes: 6}
+"""
+
+
+class EvaluateTest(harness.TroupeTestCase):
+    def setUp(self):
+        super().setUp()
+        self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run")
+
+    def evaluate(self, *arguments):
+        return json.loads(self.troupe("evaluate", "run", "--json", *arguments).stdout.splitlines()[-1])
+
+    def refused(self, *arguments, saying):
+        done = self.troupe("evaluate", "run", *arguments, ok=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        for words in saying:
+            self.assertIn(words, done.stderr)
+
+    def test_episodes_one_by_one(self):
+        result = self.evaluate("--seed", "7")
+        episodes = result["per_episode"]
+        self.assertEqual((result["seed"], [e["episode"] for e in episodes]), (7, list(range(6))))
+        self.assertEqual(len({e["seed"] for e in episodes}), 6)
+        for episode in episodes:
+            self.assertEqual(episode["length"], 10)
+            returns = {agent: entry["return"] for agent, entry in episode["agents"].items()}
+            self.assertAlmostEqual(sum(returns.values()), episode["return_sum"])
+            self.assertAlmostEqual(episode["return_sum"] / 4, episode["return_mean"])
+            self.assertEqual({agent: entry["policy"] for agent, entry in episode["agents"].items()},
+                             {"adversary_0": "hunter", "adversary_1": "hunter", "adversary_2": "hunter", "agent_0": "prey"})
+        mean = sum(e["return_sum"] for e in episodes) / 6
+        self.assertAlmostEqual(result["return_sum"]["mean"], mean)
+        self.assertEqual(self.evaluate("--seed", "7", "--set", "evaluation.num_workers=3"), result, "whatever plays them")
+        self.assertNotEqual(self.evaluate("--seed", "8")["per_episode"][0]["seed"], episodes[0]["seed"])
+
+    def test_another_class_mapping_and_environment(self):
+        def policies(result):
+            return {agent: entry["policy"] for agent, entry in result["per_episode"][0]["agents"].items()}
+        trained = self.evaluate()
+        at_random = self.evaluate("--policy", "prey=random")
+        self.assertEqual(policies(at_random), policies(trained))
+        self.assertNotEqual(at_random["agents"]["agent_0"], trained["agents"]["agent_0"])
+        # The environment's own actions, as in a run whose prey is random: neither scaled nor clipped once more.
+        self.troupe("train", "run.yaml", "--name", "random", "--set", "multi_agent.policies.prey.class=random", "--set", "stop.env_steps=100")
+        everybody = ("--policy", "hunter=random", "--episodes", "6")
+        begun = json.loads(self.troupe("evaluate", "random", "--json", *everybody).stdout.splitlines()[-1])
+        self.assertEqual(self.evaluate(*everybody, "--policy", "prey=random"), begun)
+        longer = self.evaluate("--set", "env.args.max_cycles=15")
+        self.assertEqual({e["length"] for e in longer["per_episode"]}, {15})
+        self.assertEqual(policies(self.evaluate("--policy", "prey=checkpoint:runs/run#prey")), policies(trained))
+        self.assertEqual(self.evaluate("--policy", "prey=checkpoint:runs/run#prey")["per_episode"], trained["per_episode"])
+
+    def test_what_may_not_change_is_said(self):
+        self.refused("--set", "algorithm.gamma=0.5", saying=["--set algorithm.gamma=0.5: algorithm.gamma: got 0.5", "0.99",
+                                                             "an evaluation may change env, evaluation and multi_agent.policy_mapping"])
+        self.refused("--policy", "prye=random", saying=["--policy prye=random", 'there is no policy "prye"', 'the nearest is "prey"'])
+        self.refused("--policy", "prey=randm", saying=['got "randm"', 'the nearest is "random"'])
+        self.refused("--policy", "prey", saying=["expected ID=CLASS"])
+        self.refused("--set", "multi_agent.policy_mapping={\"*\": hunter}",
+                     saying=["--set multi_agent.policy_mapping", 'policy "hunter" was trained for the observation space', 'agent "agent_0"'])
+        self.refused("--set", "multi_agent.policy_mapping={\"*\": wolf}", saying=["wolf"])
+        self.refused("--set", "env.args.num_adversaries=2", saying=["--set env.args.num_adversaries=2", "was trained for"])
+        self.assertEqual(os.listdir(self.path("runs")), ["run"], "an evaluation writes nothing")
+
+    def test_an_experiment_of_its_own(self):
+        before = self.hashes_below("runs", "run")
+        told = self.troupe("evaluate", "run", "--policy", "prey=random", "--set", "env.args.max_cycles=5", "--experiment", "weak_prey").stdout
+        self.assertIn("results in runs/weak_prey", told)
+        self.assertEqual(self.hashes_below("runs", "run"), before)
+        summary = self.summary("weak_prey")
+        self.assertEqual((summary["run"], summary["policies"], summary["set"]), ("weak_prey", ["prey=random"], ["env.args.max_cycles=5"]))
+        self.assertEqual(summary["evaluation"]["episodes"], 6)
+        lines = self.progress("weak_prey")
+        self.assertEqual([(line["episode"], line["episode_length"], line["env_steps"]) for line in lines], [(i, 5, 5 * (i + 1)) for i in range(6)])
+        self.assertEqual(lines[0]["agent/agent_0/policy"], "prey")
+        self.assertAlmostEqual(sum(line["return_sum"] for line in lines) / 6, summary["evaluation"]["return_sum"]["mean"])
+        with open(glob.glob(self.path("runs", "weak_prey", "events.out.tfevents.*"))[0], "rb") as file:
+            events = file.read()
+        for tag in (b"Test-Results/Episode-Rewards/Mean-Score", b"Test-Results/Episode-Rewards/Std-Score", b"Test-Results/agent_0/Episode-Rewards"):
+            self.assertIn(tag, events)
+        self.assertEqual(os.stat(self.path("runs", "weak_prey", "config.yaml")).st_mode & 0o777, 0o600)
+        self.refused("--experiment", "weak_prey", saying=['"runs/weak_prey" is there', "choose another name"])
+        self.refused("--experiment", "../weak", saying=["--experiment", "without"])
+
+
+if __name__ == "__main__":
+    harness.main()
