@@ -135,7 +135,8 @@ TEST(DeviceTest, ADeviceThatIsNotThereIsAClearError) {
       MakePpoTrainer({policy::SmallSpecForTesting()}, {PpoOptions()}, {.device = "cuda:127"}, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("device: got \"cuda:127\", but "));
-  EXPECT_THAT(std::string(status.message()), testing::EndsWith("; expected a CUDA device, or device: cpu or auto"));
+  EXPECT_THAT(std::string(status.message()),
+              testing::EndsWith(", expected a CUDA device; write cpu, or auto to take one where it is"));
 }
 
 TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
