@@ -20,8 +20,8 @@ def evaluate(troupe, run, episodes, extra):
     return json.loads(done.stdout.splitlines()[-1])["return_sum"]["mean"]
 
 
-def learn(troupe, config, seed, sets, folder, episodes=500):
-    """Trains with the seed and evaluates the last checkpoint: (sampled, deterministic, wall-clock seconds, env steps)."""
+def train(troupe, config, seed, sets, folder):
+    """Trains with the seed, without a final evaluation: (run folder, summary)."""
     name = f"seed{seed}"
     settings = [*sets, f"seed={seed}", f"experiment.directory={folder}", "evaluation.at_end=false"]
     done = subprocess.run([troupe, "train", config, "--name", name, *[part for value in settings for part in ("--set", value)]],
@@ -30,7 +30,12 @@ def learn(troupe, config, seed, sets, folder, episodes=500):
         raise SystemExit(f"troupe train {config} with seed {seed} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     run = os.path.join(folder, name)
     with open(os.path.join(run, "summary.json")) as file:
-        summary = json.load(file)
+        return run, json.load(file)
+
+
+def learn(troupe, config, seed, sets, folder, episodes=500):
+    """Trains with the seed and evaluates the last checkpoint: (sampled, deterministic, wall-clock seconds, env steps)."""
+    run, summary = train(troupe, config, seed, sets, folder)
     return (evaluate(troupe, run, episodes, ["--checkpoint", "latest"]),
             evaluate(troupe, run, episodes, ["--checkpoint", "latest", "--deterministic"]), summary["wall_clock_s"], summary["env_steps"])
 

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import harness
+from networks import log_probabilities, read_safetensors
 
 # "left" plays agent_0 and never trains; "right" plays the two others and sees which one it is. Three agents with 18 observations each, five
 # actions.
@@ -50,42 +51,10 @@ evaluation: {at_end: false}
 HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
 
 
-def read_safetensors(path):
-    """name -> (shape, numbers)"""
-    with open(path, "rb") as file:
-        data = file.read()
-    size = struct.unpack_from("<Q", data)[0]
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        kind = {"F32": "f", "F64": "d"}[entry["dtype"]]
-        raw = data[8 + size + begin:8 + size + end]
-        tensors[name] = (entry["shape"], struct.unpack(f"<{len(raw) // struct.calcsize(kind)}{kind}", raw))
-    return tensors
-
-
 def versions_of(checkpoint):
     """policy id -> version of its weights"""
     with open(os.path.join(checkpoint, "manifest.json")) as file:
         return {policy["id"]: tuple(policy["version"]) for policy in json.load(file)["state"]["policies"]}
-
-
-def log_probabilities(tensors, policy, obs, slot):
-    """The actor by its definition: normalized observation and agent-id one-hot through tanh layers, then a softmax."""
-    mean, variance = (tensors[f"{policy}/observation.{what}"][1] for what in ("mean", "variance"))
-    x = [min(max((o - m) / math.sqrt(max(v, 1e-8)), -10), 10) for o, m, v in zip(obs, mean, variance)]
-    if slot is not None:
-        x += [1.0 if i == slot else 0.0 for i in range(3)]
-    for layer in range(3):
-        (rows, columns), weight = tensors[f"{policy}/actor.{layer}.weight"]
-        bias = tensors[f"{policy}/actor.{layer}.bias"][1]
-        assert columns == len(x)
-        y = [bias[r] + sum(weight[r * columns + c] * x[c] for c in range(columns)) for r in range(rows)]
-        x = [math.tanh(v) for v in y] if layer < 2 else y
-    total = math.log(sum(math.exp(v) for v in x))
-    return [v - total for v in x]
 
 
 class QueryTest(harness.TroupeTestCase):
@@ -125,7 +94,7 @@ class QueryTest(harness.TroupeTestCase):
     def assert_is_the_networks(self, answer, tensors, policy, observations, slots):
         self.assertEqual(answer["policy_id"], policy)
         for row, (obs, slot) in enumerate(zip(observations, slots)):
-            expected = log_probabilities(tensors, policy, obs, slot)
+            expected = log_probabilities(tensors, policy, obs, slot, agents=3)
             action, = answer["actions"][row]
             self.assertEqual(answer["sampled_actions"][row], [action])
             self.assertAlmostEqual(answer["action_logp"][row], expected[action], delta=1e-5)
@@ -310,7 +279,7 @@ class QueryTest(harness.TroupeTestCase):
 
     def check_samples(self, address, tensors, obs):
         """500 samples of one observation against the probabilities of its actions."""
-        probabilities = [math.exp(logp) for logp in log_probabilities(tensors, "right", obs, 1)]
+        probabilities = [math.exp(logp) for logp in log_probabilities(tensors, "right", obs, 1, agents=3)]
         answer = self.ask(address, "--policy", "right", "--obs", json.dumps([obs] * 500), "--agent-slot", ",".join(["1"] * 500))
         actions = [action for action, in answer["actions"]]
         for action, p in enumerate(probabilities):

@@ -1,0 +1,51 @@
+"""A checkpoint's networks by their definition, computed from its tensors in plain Python: what tests hold the programs' answers against."""
+
+import json
+import math
+import os
+import struct
+
+ACTIVATIONS = {"tanh": math.tanh, "relu": lambda value: max(value, 0.0)}
+
+
+def read_safetensors(path):
+    """name -> (shape, numbers)"""
+    with open(path, "rb") as file:
+        data = file.read()
+    size = struct.unpack_from("<Q", data)[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        kind = {"F32": "f", "F64": "d"}[entry["dtype"]]
+        raw = data[8 + size + begin:8 + size + end]
+        tensors[name] = (entry["shape"], struct.unpack(f"<{len(raw) // struct.calcsize(kind)}{kind}", raw))
+    return tensors
+
+
+def read_policies(checkpoint):
+    """The tensors of a checkpoint's policies, of its folder."""
+    return read_safetensors(os.path.join(checkpoint, "policies.safetensors"))
+
+
+def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tanh"):
+    """The actor of a Discrete action space by its definition: the normalized observation, and the one-hot number `slot` of `agents`, through
+    layers with `activation`, then a softmax."""
+    x = list(obs)
+    if f"{policy}/observation.mean" in tensors:
+        mean, variance = (tensors[f"{policy}/observation.{what}"][1] for what in ("mean", "variance"))
+        x = [min(max((o - m) / math.sqrt(max(v, 1e-8)), -10), 10) for o, m, v in zip(x, mean, variance)]
+    if slot is not None:
+        x += [1.0 if i == slot else 0.0 for i in range(agents)]
+    layers = sum(name.startswith(f"{policy}/actor.") and name.endswith(".weight") for name in tensors)
+    for layer in range(layers):
+        (_, columns), weight = tensors[f"{policy}/actor.{layer}.weight"]
+        bias = tensors[f"{policy}/actor.{layer}.bias"][1]
+        assert columns == len(x), f"layer {layer} of {policy} takes {columns} numbers, got {len(x)}"
+        x = [b + sum(w * v for w, v in zip(weight[row * columns:(row + 1) * columns], x)) for row, b in enumerate(bias)]
+        if layer + 1 < layers:
+            x = [ACTIVATIONS[activation](v) for v in x]
+    highest = max(x)
+    total = highest + math.log(sum(math.exp(v - highest) for v in x))
+    return [v - total for v in x]
