@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How fast the main job trains in one source tree beside another, in turns: what a change costs.
 
-    bench/pairs.py NEW OLD [--pairs 20] [--env-steps 600000] [--workers 2] [--at-least 0.97] [--json FILE]
+    bench/pairs.py NEW OLD [--pairs 20] [--env-steps 600000] [--workers 2] [--set KEY=VALUE…] [--at-least 0.97] [--json FILE]
 
 NEW and OLD are two checkouts that are built (./troupe build). Each pair runs bench/peers/troupe.yaml of this checkout once in each, who goes
 first changing from pair to pair. A rate is env steps/s from the first line of progress.jsonl to the last. Prints the pairs, their ratios
@@ -32,11 +32,12 @@ def interval(ratios):
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def rate(tree, env_steps, workers):
-    """Env steps a second of one run."""
+def rate(build, env_steps, workers, sets=()):
+    """Env steps a second of one run of a build folder's program; `sets`: KEY=VALUE."""
     with tempfile.TemporaryDirectory(prefix="troupe-pairs-") as folder:
-        command = [os.path.join(tree, "build", "release", "services", "cli", "troupe"), "train", CONFIG, "--workers", str(workers),
-                   "--name", "run", "--set", f"experiment.directory={folder}", "--set", f"stop.env_steps={env_steps}"]
+        command = [os.path.join(build, "services", "cli", "troupe"), "train", CONFIG, "--workers", str(workers), "--name", "run"]
+        for setting in (f"experiment.directory={folder}", f"stop.env_steps={env_steps}", *sets):
+            command += ["--set", setting]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -52,16 +53,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--env-steps", type=int, default=600_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of both")
     parser.add_argument("--at-least", type=float, default=0.97)
     parser.add_argument("--json")
     args = parser.parse_args()
     if args.pairs < 2:
         parser.error("--pairs: expected at least 2")
-    trees = {"new": args.new, "old": args.old}
+    builds = {"new": os.path.join(args.new, "build", "release"), "old": os.path.join(args.old, "build", "release")}
     rates = {"new": [], "old": []}
     for pair in range(args.pairs):
         for which in ("new", "old") if pair % 2 == 0 else ("old", "new"):
-            rates[which].append(rate(trees[which], args.env_steps, args.workers))
+            rates[which].append(rate(builds[which], args.env_steps, args.workers, args.set))
         new, old = rates["new"][-1], rates["old"][-1]
         print(f"{pair + 1:2}  new {new:9,.0f}  old {old:9,.0f} env steps/s  ratio {new / old:.3f}", flush=True)
     mean, low, high = interval([new / old for new, old in zip(rates["new"], rates["old"])])

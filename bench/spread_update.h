@@ -51,6 +51,10 @@ struct SpreadUpdate {
     const double products = (kObservation + kAgents + h + kActions) * h + (kState + h + 1) * h;
     return 6 * products;
   }
+  /// What an update computes of that: gradients of the inputs are not needed.
+  static double UpdateFlopsPerRow(int64_t hidden) {
+    return FlopsPerRow(hidden) - 2 * static_cast<double>((kObservation + kAgents + kState) * hidden);
+  }
 };
 
 /// `rows` rows of it as the assembler lays them out: an agent's episode after another. Numbers do not matter, only that

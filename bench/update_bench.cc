@@ -1,7 +1,8 @@
 // Milliseconds of one PPO update at the setting of issue 3: 4000 env steps of simple_spread with 3 agents (12,000
 // rows), minibatches of 1000 rows, 10 epochs = 120 minibatch steps, actor 21-64-64-5 and critic 57-64-64-1 with tanh.
 // Fused kernels beside LibTorch, and, as the floor, LibTorch's matrix products of the same shapes alone. All in turns
-// in one run; medians.
+// in one run; medians. The last line is the share of the fused multiply-adds that the cores could do meanwhile,
+// measured in every round, too.
 //
 //   update_bench [rounds]
 
@@ -10,10 +11,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "bench/fma_peak.h"
 #include "bench/spread_update.h"
 #include "lib/training/fused_backend.h"
 #include "lib/training/ppo_trainer.h"
@@ -114,11 +120,17 @@ int Main(int rounds) {
                               {"GEMM floor, 2 threads", floor(team), {}}}) {
     if (contender.update) contenders.push_back(std::move(contender));
   }
+  std::map<int, std::vector<double>> peaks;        // by threads
   for (int round = -1; round < rounds; ++round) {  // the first is for warming up
     for (Contender& contender : contenders) {
       const double start = Now();
       contender.update();
       if (round >= 0) contender.seconds.push_back(Now() - start);
+    }
+    for (const auto& threads : {alone, team}) {
+      std::vector<double> of_thread(static_cast<size_t>(threads->size()));
+      threads->Run([&](int thread) { of_thread[static_cast<size_t>(thread)] = bench::FmaOpsPerSecond(); });
+      if (round >= 0) peaks[threads->size()].push_back(std::accumulate(of_thread.begin(), of_thread.end(), 0.0));
     }
   }
   std::printf("cores %d, rounds %d; env steps/s: what the update alone allows\n", cores, rounds);
@@ -129,6 +141,20 @@ int Main(int rounds) {
     std::printf("%-28s %10.1f %10.1f %12.3f %12.0f\n", contender.name.c_str(), median * 1e3,
                 contender.seconds.front() * 1e3, median * 1e3 / (kEpochs * kRows / kMinibatch), kEnvSteps / median);
   }
+  std::printf("of the FMA peak:");
+  for (auto& [threads, rates] : peaks) {
+    const std::string name = absl::StrCat("fused avx512, ", threads, threads == 1 ? " thread" : " threads");
+    const auto fused_row = std::find_if(contenders.rbegin(), contenders.rend(), [&](const Contender& contender) {
+      return contender.name == name || contender.name == absl::StrReplaceAll(name, {{"avx512", "avx2"}});
+    });
+    if (fused_row == contenders.rend()) continue;
+    std::sort(rates.begin(), rates.end());
+    const double peak = rates[rates.size() / 2];
+    const double flops = SpreadUpdate::UpdateFlopsPerRow(64) * kRows * kEpochs;
+    std::printf("%s %d thread%s %.1f %% of %.0f GFLOP/s", threads == 1 ? "" : ",", threads, threads == 1 ? "" : "s",
+                100 * flops / (fused_row->seconds[fused_row->seconds.size() / 2] * peak), peak * 1e-9);
+  }
+  std::printf("\n");
   return 0;
 }
 

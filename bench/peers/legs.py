@@ -12,7 +12,7 @@ class Kind:
     venv: str | None
     title: str
     environment: str
-    role: str  # "troupe", "troupe_python" (with the peers' environment), "peer" (a framework), "script" (plain PyTorch), "floor"
+    role: str  # "troupe", "troupe_python" (with the peers' environment), "peer" (a framework), "script" (plain PyTorch), "jitted", "floor"
     iteration_lag: str  # how old the rows trained on may be
     fixed: tuple[str, ...] = ()  # arguments of the program
 
@@ -21,6 +21,7 @@ MPE2 = "mpe2 1.1.1, Python, one object per env"
 PZ_124 = "PettingZoo 1.24.3 mpe, Python, one object per env"
 PZ_125 = "PettingZoo 1.25.0 mpe, Python, one object per env"
 NUMPY = "numpy, 160 envs in one array program"
+JAX = "JaxMARL 0.2.0, 160 envs in the same jitted program as the update"
 NATIVE = "Troupe's native C++ mpe/simple_spread"
 
 KINDS = {
@@ -41,6 +42,7 @@ KINDS = {
     "xuance": Kind("xuance_leg.py", "xuance", "XuanCe", PZ_125, "peer", "0"),
     "skrl": Kind("skrl_leg.py", "rllib", "skrl", MPE2, "peer", "0"),
     "reference": Kind("reference_leg.py", "plain", "plain PyTorch script", NUMPY, "script", "0"),
+    "jaxmarl": Kind("jaxmarl_leg.py", "jaxmarl", "JaxMARL, sampling and update jitted as one", JAX, "jitted", "0"),
     "env": Kind("env_leg.py", "rllib", "Python env alone, random actions", MPE2, "floor", "-"),
 }
 
@@ -54,6 +56,8 @@ DEFAULT_LEGS = (
     "skrl:algorithm=mappo",
     "reference:threads=2",
     "reference:threads=1",
+    "jaxmarl:algorithm=mappo",
+    "jaxmarl:algorithm=ippo",
 )
 
 

@@ -13,6 +13,7 @@ FLOOR_ENV_STEPS_PER_S = 10_000
 RATIO_RLLIB = 8.0
 RATIO_BEST_PEER = 5.0
 RATIO_SCRIPT = 1.2
+RATIO_JITTED = 3.0
 # Of Troupe with the peers' own environment in Python.
 PYTHON_RATIO_RLLIB = 2.5
 PYTHON_RATIO_BEST_PEER = 1.5
@@ -99,6 +100,7 @@ def verdicts(records):
         }
 
     rllib, peers, scripts = rates("peer", "rllib"), rates("peer"), rates("script")
+    jitted = rates("jitted", "jaxmarl:algorithm=mappo")  # the same algorithm; without a central critic it does less
     found = []
     for role, who, bars in (
         (
@@ -108,6 +110,7 @@ def verdicts(records):
                 ("RLlib's best setting", RATIO_RLLIB, rllib),
                 ("the best framework", RATIO_BEST_PEER, peers),
                 ("the plain PyTorch script's best setting", RATIO_SCRIPT, scripts),
+                ("JaxMARL's jitted MAPPO", RATIO_JITTED, jitted),
             ),
         ),
         (

@@ -80,6 +80,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn("10.00x", report.table(records))
         self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, True, False, True])
 
+    def test_jitted_training_is_compared_with_the_same_algorithm(self):
+        records = [record("troupe", 80000, "troupe"), record("jaxmarl:algorithm=ippo", 40000, "jitted")]
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [True])  # the floor alone
+        records.append(record("jaxmarl:algorithm=mappo", 30000, "jitted"))
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, False])
+        self.assertIn("2.67 times JaxMARL's jitted MAPPO", report.verdicts(records)[1][1])
+
     def test_with_the_peers_environment_the_bars_are_others(self):
         records = [record("troupe_mpe2", 6000, "troupe_python"), record("rllib:runners=2", 2500)]
         self.assertEqual([holds for holds, _ in report.verdicts(records)], [False, True])
