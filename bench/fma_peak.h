@@ -4,6 +4,11 @@
 #include <cstdint>
 
 #if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+// g++ 12's own intrinsics read "undefined" vectors on purpose (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #endif
 
