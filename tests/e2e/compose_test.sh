@@ -3,7 +3,8 @@
 #
 # Trains, then in turn: docker kill of a worker; docker kill of the learner; SIGKILL of a worker's and of the learner's process, as a crash or the
 # OOM killer would do it; docker-compose stop of everything. Every time training has to go on from the last checkpoint. At the end: exit status 0 of
-# all containers, an evaluation that reaches the bar, and row counters that add up on every line of progress.jsonl.
+# all containers, an evaluation that reaches the bar, and row counters that add up on every line of progress.jsonl. While it trains, and after it, a
+# client on this machine asks the server of the profile 'query'.
 #
 # Docker counts 'docker kill' as the operator's will: it does not restart such a container, whatever its restart policy. So after those
 # kills this test does what an operator does, 'docker-compose up -d' once more; after the others it waits for the restart policy.
@@ -18,13 +19,14 @@ Usage: tests/e2e/compose_test.sh [options]
   --bar X           smallest mean of return_sum in the final evaluation (default -33)
   --config FILE     configuration (default examples/simple_spread_mappo.yaml)
   --learner-args A  more options of the learner
+  --client PROGRAM  the troupe on this machine that asks (default build/release/services/cli/troupe)
   --no-build        use the images there are
   --keep            leave containers and volume for a look
 Example: tests/e2e/compose_test.sh --workers 3 --bar -33
 HELP
 }
 
-workers=3 env_steps=20000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false
+workers=3 env_steps=20000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false client=$root/build/release/services/cli/troupe
 while (($# > 0)); do
   case $1 in
     --workers) workers=$2 && shift ;;
@@ -32,6 +34,7 @@ while (($# > 0)); do
     --bar) bar=$2 && shift ;;
     --config) config=$(realpath "$2") && shift ;;
     --learner-args) learner_args=$2 && shift ;;
+    --client) client=$(realpath "$2") && shift ;;
     --no-build) build=false ;;
     --keep) keep=true ;;
     -h | --help) usage && exit 0 ;;
@@ -40,6 +43,7 @@ while (($# > 0)); do
   shift
 done
 
+[[ -x $client ]] || { echo "compose_test.sh: $client is not there: './troupe build', or --client" >&2 && exit 2; }
 project=troupe-e2e-$$
 work=$(mktemp -d)
 export TROUPE_CONFIG=$config TROUPE_RUN=e2e TROUPE_RUNS=runs
@@ -61,9 +65,9 @@ die() {
 clean_up() {
   local status=$?
   if $keep; then
-    say "left behind: docker-compose -f deploy/docker-compose.yml -p $project down -v"
+    say "left behind: docker-compose -f deploy/docker-compose.yml -p $project --profile query down -v"
   else
-    compose down -v --timeout 30 > /dev/null 2>&1 || true
+    compose --profile query down -v --timeout 30 > /dev/null 2>&1 || true
   fi
   rm -rf "$work"
   exit "$status"
@@ -88,6 +92,7 @@ last_checkpoint() {
   fetch checkpoints || true
   docker cp "$(container learner):/runs/e2e/checkpoints" - 2> /dev/null | tar -t | sed -n 's|^checkpoints/\([0-9][0-9]*\)/$|\1|p' | sort -n | tail -n 1
 }
+last_checkpoint_is_there() { [[ -n $(last_checkpoint) ]]; }
 # await SECONDS WHAT COMMAND…: until the command succeeds
 await() {
   local deadline=$((SECONDS + $1)) what=$2
@@ -118,6 +123,39 @@ compose up -d --no-build --scale worker="$workers" 2> /dev/null
 await 120 "the first line of progress.jsonl" passed_env_steps 1
 row "up until the first line of progress" "$((SECONDS - begin)) s"
 await 60 "all $workers workers" has_workers "$workers"
+
+# --- the server of queries ---------------------------------------------------------------------------------------------------------
+# answered POLICY NUMBERS: a client on this machine gets an answer at the published port
+answered() { "$client" query 127.0.0.1:7070 --policy "$1" --obs "[$(seq -s, "$2")]" --json > "$work/answer" 2> "$work/refusal"; }
+version() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["version"])' "$work/answer"; }
+# The policy and the length of its observation, as the checkpoint says: "shared 18".
+question() {
+  docker cp "$(container learner):/runs/e2e/checkpoints" - | tar -xO --wildcards --occurrence=1 'checkpoints/[0-9]*/manifest.json' | python3 -c '
+import json, math, sys
+policy = json.load(sys.stdin)["policy_table"]["policies"][0]
+space = policy["observation_space"]
+print(policy["id"], math.prod(json.loads(space[space.rindex("["):-1])))'
+}
+# serve_queries: the profile's container answers; nothing else is published, and it shares no network with the learner
+serve_queries() {
+  compose --profile query up -d --no-build --no-deps query 2> /dev/null
+  await 60 "an answer of the server at 127.0.0.1:7070 ($(cat "$work/refusal" 2> /dev/null))" answered "$@"
+  local server published
+  server=$(compose --profile query ps -q query)
+  published=$(docker port "$server")
+  [[ $published == "7070/tcp -> 127.0.0.1:7070" ]] || die "published: '$published', expected 7070 on loopback alone"
+  [[ -z $(docker port "$(container learner)") ]] || die "the learner's port is published: $(docker port "$(container learner)")"
+  [[ $(docker inspect -f '{{range .Mounts}}{{.Destination}} {{.RW}};{{end}}' "$server") == "/runs false;" ]] || die "the server may write to the runs"
+  if docker exec "$server" troupe status --learner learner:50051 --insecure-plaintext-network > /dev/null 2>&1; then
+    die "the server reaches the learner"
+  fi
+}
+await 600 "the first checkpoint" last_checkpoint_is_there
+read -r -a asked <<< "$(question)"
+serve_queries "${asked[@]}"
+first_version=$(version)
+row "asked at 127.0.0.1:7070 while it trains: weights version" "$first_version"
+compose --profile query rm --stop --force query > /dev/null 2>&1
 
 # --- docker kill of a worker -------------------------------------------------------------------------------------------------------
 await 1800 "15 % of the run" passed_env_steps $((env_steps * 15 / 100))
@@ -222,6 +260,11 @@ compose up -d --no-build --scale worker="$workers" 2> /dev/null
 await 120 "the end of a run that has ended" exited "$(container learner)"
 (($(state "$(container learner)" ExitCode) == 0)) || die "up on a run that has ended left with $(state "$(container learner)" ExitCode)"
 row "docker-compose up once more: the learner left with 0" "after $((SECONDS - begin)) s"
+
+# A run that has ended is served as well: its last weights.
+serve_queries "${asked[@]}"
+(($(version) > first_version)) || die "the server answers with version $(version) after the run, expected more than $first_version"
+row "asked after the run: weights version" "$(version)"
 
 echo
 for image in worker learner; do
