@@ -28,6 +28,7 @@ BARS = (
     {"config": "examples/cartpole_ippo.yaml", "env_steps": 300_000, "measure": measures.returns,
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
     {"config": "examples/kuhn_poker.yaml", "env_steps": 1_000_000, "measure": measures.nash_conv, "at_most": {"NashConv": 0.15}},
+    {"config": "examples/many_policies.yaml", "env_steps": 400_000, "measure": measures.alone, "at_least": {"worst": 350.0, "of 490 and more": 16}},
 )
 
 

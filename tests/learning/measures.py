@@ -1,8 +1,10 @@
 """What a finished run is worth: functions of (troupe, run folder) to {name of the figure: number}."""
 
 import functools
+import json
 import math
 import os
+import subprocess
 
 import kuhn
 import networks
@@ -27,3 +29,14 @@ def nash_conv(_troupe, run):
         return functools.cache(
             lambda card, history: math.exp(networks.log_probabilities(tensors, policy, kuhn.observation(seat, card, history))[1]))
     return {"NashConv": kuhn.nash_conv(strategy(0, "first"), strategy(1, "second"))}
+
+
+def alone(troupe, run):
+    """Of the policies of many_policies.yaml: how long each balances a cartpole, in the mean of 50 episodes with one cartpole for each of them."""
+    policies = sorted({name.split("/")[0] for name in networks.read_policies(newest(run))})
+    mapping = ", ".join(f"agent_{i}: {policy}" for i, policy in enumerate(policies))
+    command = [troupe, "evaluate", run, "--checkpoint", "latest", "--episodes", "50", "--seed", "1000", "--json",
+               "--set", f"env.args.num_agents={len(policies)}", "--set", f"multi_agent.policy_mapping={{{mapping}}}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    lengths = [entry["mean"] for entry in json.loads(done.stdout.splitlines()[-1])["agents"].values()]
+    return {"worst": min(lengths), "of 490 and more": sum(length >= 490 for length in lengths)}
