@@ -18,7 +18,7 @@ namespace troupe::storage {
 struct CheckpointOptions {
   uint64_t spec_hash = 0;           ///< sample::BatchSchema::Hash of the run; another run's checkpoint is refused by it
   std::string config_yaml;          ///< resolved configuration, stored as config.yaml
-  bool store_separately = false;    ///< skrl's meaning: one file per policy instead of one for all
+  bool store_separately = false;    ///< skrl's name: two files for each policy instead of two for all
   int64_t policy_map_capacity = 0;  ///< actors that a server of the policies holds, as the learner does; 0: not noted
 };
 
