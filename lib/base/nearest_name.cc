@@ -57,4 +57,11 @@ absl::Status NoSuchName(std::string_view what, std::string_view name, const std:
                                                           : absl::StrCat("the nearest is \"", nearest, "\"")));
 }
 
+std::string FewOf(const std::vector<std::string>& names, size_t most) {
+  const size_t shown = std::min(most, names.size());
+  std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
+  if (shown < names.size()) absl::StrAppend(&text, " and ", names.size() - shown, " more");
+  return text;
+}
+
 }  // namespace troupe::base

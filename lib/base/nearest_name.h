@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,5 +16,8 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
 
 /// NOT_FOUND: there is no `what` of that name; with the nearest of `known`, or all of them.
 absl::Status NoSuchName(std::string_view what, std::string_view name, const std::vector<std::string>& known);
+
+/// "a, b and 5 more": the first `most` of the names, which are one or more.
+std::string FewOf(const std::vector<std::string>& names, size_t most);
 
 }  // namespace troupe::base

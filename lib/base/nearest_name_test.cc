@@ -29,5 +29,11 @@ TEST(NoSuchNameTest, SaysTheNearestOrAll) {
             absl::NotFoundError("there is no animal \"hrose\"; the nearest is \"horse\""));
 }
 
+TEST(FewOfTest, CountsWhatItLeavesOut) {
+  EXPECT_EQ(FewOf({"a"}, 3), "a");
+  EXPECT_EQ(FewOf({"a", "b", "c"}, 3), "a, b, c");
+  EXPECT_EQ(FewOf({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
 }  // namespace
 }  // namespace troupe::base

@@ -41,6 +41,7 @@ absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
 envhost::HostOptions PythonOptionsOf(const v1::PythonConfig& python) {
   envhost::HostOptions options;
   options.interpreter = python.interpreter();
+  options.folder = python.folder();
   options.processes = python.processes();
   options.start_timeout = absl::Seconds(python.start_timeout_s());
   options.step_timeout = absl::Seconds(python.step_timeout_s());

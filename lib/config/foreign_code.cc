@@ -33,7 +33,11 @@ std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
   }
   std::vector<ForeignCode> code;
   if (!env.plugin().empty()) code.push_back({"env.plugin", env.plugin()});
-  if (!python.empty()) code.push_back({"env.python.interpreter", env.python().interpreter()});
+  if (!python.empty()) {
+    const std::string& interpreter = env.python().interpreter();
+    code.push_back({"env.python.interpreter", interpreter.empty() ? "(the default)" : interpreter});
+  }
+  if (!python.empty() && !env.python().folder().empty()) code.push_back({"env.python.folder", env.python().folder()});
   if (!python.empty() && !env.python().path().empty()) code.push_back({"env.python.path", env.python().path()});
   code.insert(code.end(), python.begin(), python.end());
   return code;

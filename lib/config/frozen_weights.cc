@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
@@ -67,6 +68,7 @@ absl::Status Misfit(const storage::CheckpointWeights& weights, const Found& foun
 }  // namespace
 
 absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
+  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(path));
   storage::FileSystem& fs = storage::FileSystem::Posix();
   if (fs.Exists(path + "/manifest.json")) return path;
   if (fs.Exists(path + "/config.yaml")) return storage::FindCheckpoint(fs, path, "latest");

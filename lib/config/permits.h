@@ -55,7 +55,8 @@ class Permits {
   static absl::StatusOr<Permits> Make(const RunConfig& own, const std::vector<std::string>& python_names);
 
   /// What the worker resolves and runs where the learner says `asked`: that, with its own env.python.interpreter,
-  /// env.python.path and env.plugin. PERMISSION_DENIED (exit code kRefused) says what was asked and what to add.
+  /// env.python.path, env.python.folder and env.plugin. PERMISSION_DENIED (exit code kRefused) says what was asked and
+  /// what to add.
   ///
   /// The arguments of an environment in Python, or in a plug-in, may differ from the worker's file in numbers, booleans
   /// and null; text may not, neither values nor names inside values (gymnasium.make imports what an id says). Those of

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/ingest_budget.h"
@@ -366,8 +367,8 @@ void FillResults(ResolvedRun* run) {
   run->evaluation.at_end = evaluation.at_end();
 }
 
-/// A name that stays one folder inside experiment.directory.
-absl::Status CheckExperimentName(const ResolvedRun& run) {
+/// A name that stays one folder inside experiment.directory; folders of this machine.
+absl::Status CheckExperimentFolders(const ResolvedRun& run) {
   const std::string& name = run.experiment.experiment_name;
   const bool bad =
       name == "." || name == ".." || name.size() > 200 ||
@@ -377,6 +378,11 @@ absl::Status CheckExperimentName(const ResolvedRun& run) {
                                "expected a folder's name of at most 200 characters without \"/\"");
   if (run.experiment.directory.empty())
     return run.config.KeyError("experiment.directory", "is empty, expected a folder");
+  for (const auto& [key, path] : {std::pair("experiment.directory", run.experiment.directory),
+                                  std::pair("multi_agent.policy_map_cache", run.policy_map_cache)}) {
+    const absl::Status is_path = base::CheckIsPath(path);
+    if (!is_path.ok()) return run.config.KeyError(key, std::string(is_path.message()));
+  }
   return absl::OkStatus();
 }
 
@@ -419,7 +425,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   FillStop(&run);
   FillResults(&run);
-  TROUPE_RETURN_IF_ERROR(CheckExperimentName(run));
+  TROUPE_RETURN_IF_ERROR(CheckExperimentFolders(run));
   return run;
 }
 

@@ -431,7 +431,8 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
             "env.max_failed_share, env.plugin, "
             "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
             "env.python.max_restarts, "
-            "env.python.restart_window_s, env.python.fork_server, env.python.path, learner_threads, learner, "
+            "env.python.restart_window_s, env.python.fork_server, env.python.path, env.python.folder, learner_threads, "
+            "learner, "
             "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
             "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "
             "multi_agent.policy_states_are_swappable");

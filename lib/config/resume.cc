@@ -41,6 +41,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "env.python.restart_window_s",
                                                                 "env.python.fork_server",
                                                                 "env.python.path",
+                                                                "env.python.folder",
                                                                 "learner_threads",
                                                                 "learner",
                                                                 "multi_agent.policies_to_train",

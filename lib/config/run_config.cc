@@ -1,5 +1,6 @@
 #include "lib/config/run_config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,7 +19,9 @@
 #include "lib/config/schema.h"
 #include "lib/config/yaml_loader.h"
 #include "lib/config/yaml_writer.h"
+#include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
+#include <nlohmann/json.hpp>
 
 namespace troupe::config {
 namespace {
@@ -116,7 +119,38 @@ absl::Status NotAFile(const std::string& path) {
                           : "name one of the files in it"));
 }
 
+/// A name of Python that names a file by a relative path, and its key.
+struct NamedFile {
+  std::string key;
+  std::string* name;
+};
+
+std::vector<NamedFile> FilesOfPython(v1::RunConfig* config) {
+  std::vector<NamedFile> files;
+  const auto add = [&files](std::string key, std::string* name) {
+    const std::string_view rest = policy::WithoutPythonPrefix(*name);
+    const std::string module(rest.substr(0, rest.find(':')));
+    const bool is_file = policy::IsPythonName(*name) && absl::EndsWith(module, ".py");
+    if (is_file && module[0] != '/') files.push_back({std::move(key), name});
+  };
+  add("env.name", config->mutable_env()->mutable_name());
+  v1::MultiAgentConfig& multi_agent = *config->mutable_multi_agent();
+  for (v1::PolicyConfig& policy : *multi_agent.mutable_policies()) {
+    add(JoinKey(JoinKey("multi_agent.policies", policy.id()), "class"), policy.mutable_class_());
+  }
+  if (!multi_agent.has_policy_mapping()) return files;
+  for (v1::PolicyMappingRule& rule : *multi_agent.mutable_policy_mapping()->mutable_rules()) {
+    add("multi_agent.policy_mapping", rule.mutable_function());
+  }
+  return files;
+}
+
 }  // namespace
+
+std::string TextOverride(std::string_view key, std::string_view text) {
+  return absl::StrCat(std::string(key), "=",
+                      nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
 
 struct RunConfig::Places {
   PlaceMap map;
@@ -167,15 +201,32 @@ absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string
 }
 
 void RunConfig::AnchorPaths(const std::string& file) {
-  const std::filesystem::path plugin = proto_->env().plugin();
-  if (plugin.empty()) return;
-  const bool in_file = absl::StartsWith(Where("env.plugin"), absl::StrCat(file, ":"));
   std::error_code error;
-  const std::filesystem::path base = in_file ? std::filesystem::path(file).parent_path() : std::filesystem::path();
-  const std::filesystem::path full = std::filesystem::absolute(base / plugin, error);
-  if (error) return;  // no working directory: the path stays as it was written
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error) return;  // no working directory: paths stay as they were written
+  const std::filesystem::path folder = (here / file).parent_path().lexically_normal();
   auto proto = std::make_shared<v1::RunConfig>(*proto_);
-  proto->mutable_env()->set_plugin(full.lexically_normal().string());
+  const auto in_file = [&](std::string_view key) { return absl::StartsWith(Where(key), absl::StrCat(file, ":")); };
+  if (const std::filesystem::path plugin = proto->env().plugin(); !plugin.empty()) {
+    const std::filesystem::path base = in_file("env.plugin") ? folder : here;
+    proto->mutable_env()->set_plugin((base / plugin).lexically_normal().string());
+  }
+  // A name stays as it is written, since workers on other machines permit it so: where its file lies is each side's
+  // own.
+  std::vector<NamedFile> files = FilesOfPython(proto.get());
+  const bool any_in_file =
+      std::any_of(files.begin(), files.end(), [&](const NamedFile& named) { return in_file(named.key); });
+  if (!files.empty() && proto->env().python().folder().empty()) {
+    proto->mutable_env()->mutable_python()->set_folder((any_in_file ? folder : here).string());
+    for (const NamedFile& named : files) {
+      // There is one folder, the file's: what an override names besides is told by its whole path.
+      if (any_in_file && !in_file(named.key)) {
+        *named.name =
+            absl::StrCat(std::string(policy::kPythonPrefix),
+                         (here / std::string(policy::WithoutPythonPrefix(*named.name))).lexically_normal().string());
+      }
+    }
+  }
   proto_ = std::move(proto);
 }
 
@@ -200,6 +251,7 @@ RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
   v1::EnvConfig& env = *proto->mutable_env();
   env.mutable_python()->set_interpreter(from.python().interpreter());
   env.mutable_python()->set_path(from.python().path());
+  env.mutable_python()->set_folder(from.python().folder());
   if (!env.plugin().empty()) env.set_plugin(from.plugin());
   RunConfig config;
   config.proto_ = std::move(proto);

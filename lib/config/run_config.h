@@ -15,6 +15,9 @@ class RunConfig;
 
 namespace troupe::config {
 
+/// An override that sets `key` to the text `text`, whatever it holds.
+std::string TextOverride(std::string_view key, std::string_view text);
+
 /// A run's configuration: every key of proto/troupe/v1/config.proto with a value that has been checked for type and
 /// range, and where that value was written. Not yet checked against an environment: ResolveRun does that. Immutable
 /// value with cheap copies; thread-safe.
@@ -28,7 +31,8 @@ class RunConfig {
 
   /// The file at `path`, then `overrides` ("algorithm.lr=1e-3", the value in YAML) in order. An empty file is an error.
   /// A relative env.plugin becomes absolute: in the file it is relative to the file's folder, in an override to the
-  /// working directory.
+  /// working directory. So are names of Python that name a file; they stay as they are written, and env.python.folder
+  /// says where they lie, unless the file names some as well as an override, whose names become absolute then.
   static absl::StatusOr<RunConfig> FromFile(const std::string& path, const std::vector<std::string>& overrides = {});
   /// The same from text; `source` stands for the file's name in errors.
   static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
@@ -51,8 +55,8 @@ class RunConfig {
 
   /// The same with `num_envs` set, which must be in its range.
   RunConfig WithNumEnvs(int32_t num_envs) const;
-  /// The same with what `own` says of where things are on this machine: env.python.interpreter, env.python.path and,
-  /// where there is a plug-in, env.plugin.
+  /// The same with what `own` says of where things are on this machine: env.python.interpreter, env.python.path,
+  /// env.python.folder and, where there is a plug-in, env.plugin.
   RunConfig WithPlacesOf(const RunConfig& own) const;
   /// The same without what others sign in with: experiment.wandb_kwargs.
   RunConfig WithoutSecrets() const;

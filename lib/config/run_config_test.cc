@@ -449,6 +449,47 @@ TEST(RunConfigTest, APluginsPathIsRelativeToWhereItIsWritten) {
   fs::remove_all(folder);
 }
 
+TEST(RunConfigTest, FilesOfPythonAreRelativeToWhereTheyAreWritten) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "troupe_python_files";
+  fs::create_directories(folder / "runs");
+  const auto read = [&](const std::string& text, const std::vector<std::string>& overrides) {
+    const fs::path path = folder / "runs" / "run.yaml";
+    std::ofstream(path) << text;
+    const absl::StatusOr<RunConfig> config = RunConfig::FromFile(path.string(), overrides);
+    EXPECT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(RunConfig::FromYaml(config->ToYaml(), "again")->ToYaml(), config->ToYaml());
+    std::pair<std::string, std::string> name_and_folder(config->proto().env().name(),
+                                                        config->proto().env().python().folder());
+    return name_and_folder;
+  };
+  using Pair = std::pair<std::string, std::string>;
+  const std::string runs = (folder / "runs").string();
+  const std::string here = fs::current_path().string();
+  EXPECT_EQ(read("env: {name: 'python:my/env.py:Env'}", {}), Pair("python:my/env.py:Env", runs))
+      << "the name stays as workers permit it";
+  EXPECT_EQ(read("env: {name: cartpole}", {"env.name='python:env.py'"}), Pair("python:env.py", here));
+  const std::string mapped =
+      "env: {name: a}\nmulti_agent: {policies: [p], policy_mapping: {function: 'python:choose.py:f'}}";
+  EXPECT_EQ(read(mapped, {}), Pair("a", runs));
+  EXPECT_EQ(read(mapped, {"env.name='python:env.py:E'"}), Pair("python:" + here + "/env.py:E", runs));
+  EXPECT_EQ(read("env: {name: a}\nmulti_agent: {policies: {p: {class: 'python:act.py:f'}}}", {}), Pair("a", runs));
+  // Nothing to look for, or somebody has said where.
+  EXPECT_EQ(read("env: {name: 'python:my_env:Env'}", {}), Pair("python:my_env:Env", ""));
+  EXPECT_EQ(read("env: {name: 'python:/abs/env.py'}", {}), Pair("python:/abs/env.py", ""));
+  EXPECT_EQ(read("env: {name: 'python:env.py', python: {folder: /there}}", {}), Pair("python:env.py", "/there"));
+  fs::remove_all(folder);
+}
+
+TEST(RunConfigTest, ATextOverrideHoldsAnyText) {
+  for (const std::string text : {"runs", "my runs", "a, b: {c}", "\"quoted\"", "7", ""}) {
+    const auto config =
+        RunConfig::FromYaml("env: {name: a}", "text", {TextOverride("experiment.experiment_name", text)});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->proto().experiment().experiment_name(), text);
+  }
+}
+
 TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma=2"}),
             "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]; the default is 0.99");

@@ -116,7 +116,7 @@ const std::vector<std::string>& WorkerKeys() {
 std::string WelcomeYaml(const RunConfig& config) { return Write(config, {}); }
 
 std::string WorkerFileYaml(const RunConfig& config) {
-  return Write(config, {"env.python.interpreter", "env.python.path"});
+  return Write(config, {"env.python.interpreter", "env.python.path", "env.python.folder"});
 }
 
 }  // namespace troupe::config

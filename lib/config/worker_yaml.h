@@ -7,7 +7,7 @@
 
 namespace troupe::config {
 
-/// The keys of a configuration that a worker reads, env.python.interpreter and env.python.path left out: where Python
+/// The keys of a configuration that a worker reads, env.python.interpreter, path and folder left out: where Python
 /// and its modules are is for the worker's machine to say. Every other key stays with the learner; a new one does, too,
 /// until it is listed.
 const std::vector<std::string>& WorkerKeys();

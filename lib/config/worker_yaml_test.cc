@@ -20,7 +20,7 @@ constexpr char kCanary[] = "canary-8f1e";
 /// Everything that no worker reads. A new key belongs here, or into WorkerKeys: whoever adds one decides.
 const std::set<std::string> kLearnerKeys = {
     // where Python is on the worker's machine, the worker says
-    "env.python.interpreter", "env.python.path",
+    "env.python.interpreter", "env.python.path", "env.python.folder",
     // what is trained, and how
     "multi_agent.policies_to_train", "multi_agent.policy_map_host_budget_bytes", "multi_agent.policy_map_cache",
     "multi_agent.policy_states_are_swappable", "multi_agent.train_time_aggregator", "algorithm.minibatch_size",
@@ -51,6 +51,7 @@ seed: 7
 env:
   name: mpe/simple_spread
   args: {N: 2, max_cycles: 5}
+  python: {folder: /learners/files}
   max_episode_steps: 4
   reward_scale: 0.5
   reward_clip: [-1, 1]
@@ -119,8 +120,11 @@ TEST(WorkerYamlTest, SaysWhatTheConfigurationSaysAndNothingOfTheLearners) {
   EXPECT_FALSE(sent.proto().multi_agent().policies(1).has_algorithm());
   for (const std::string text : {kCanary, "wandb", "experiment", "/learners", "secret-plan", "cuda"}) {
     EXPECT_EQ(WelcomeYaml(config).find(text), std::string::npos) << text;
+    if (text == "/learners") continue;  // below
     EXPECT_EQ(WorkerFileYaml(config).find(text), std::string::npos) << text;
   }
+  EXPECT_EQ(WorkerFileYaml(config).find("/learners/own"), std::string::npos);
+  EXPECT_NE(WorkerFileYaml(config).find("/learners/files"), std::string::npos) << "a worker of this machine finds them";
   EXPECT_EQ(WelcomeYaml(config).find("interpreter"), std::string::npos);
   EXPECT_NE(WorkerFileYaml(config).find("interpreter"), std::string::npos);
 }

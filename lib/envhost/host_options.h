@@ -10,8 +10,9 @@ namespace troupe::envhost {
 
 /// How Python environments are run: `env.python` of a configuration. Plain value.
 struct HostOptions {
-  std::string interpreter = "python3";  ///< a program, looked up on the PATH, or a virtual environment's folder
-  int processes = 0;                    ///< that a worker's environments are spread over; 0: one a core
+  std::string interpreter;  ///< a program, looked up on the PATH, or a virtual environment's folder; empty: the default
+  std::string folder;       ///< where names of files are looked for before the working folder; empty: there alone
+  int processes = 0;        ///< that a worker's environments are spread over; 0: one a core
   absl::Duration start_timeout = absl::Seconds(60);  ///< of a process, and of making an environment
   absl::Duration step_timeout = absl::Seconds(30);   ///< of a step, and of a reset but the first
   int64_t max_restarts = 100;                        ///< of all processes together, within restart_window

@@ -10,15 +10,14 @@
 #include "lib/envhost/describe_env.h"
 #include "lib/envhost/fork_server.h"
 #include "lib/envhost/host_env.h"
-#include "lib/policy/python_callable.h"
+#include "lib/envhost/python_program.h"
 
 namespace troupe::envhost {
 
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
                                                            const env::EnvArgs& args) {
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
-  const std::string python_name(policy::WithoutPythonPrefix(name));
-  TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", python_name},
+  TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", ModuleName(name, options.folder)},
                                                                            {"args", nlohmann::json::parse(args_json)},
                                                                            {"global_state", options.global_state}}));
   if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -144,7 +144,7 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
   }
   if (child_->Ended()) {
     std::string why = absl::StrCat("the Python process ", child_->HowItEnded(),
-                                   " while it started; it printed: ", child_->LastOutput());
+                                   " while it started; the last that it printed: ", child_->LastLine());
     if (absl::StrContains(why, "No module named 'troupe'")) {
       absl::StrAppend(&why, " (package troupe: looked for in ", PackagePlaces(), ")");
     }

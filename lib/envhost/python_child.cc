@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kMaxPrintedLine = 4096;
 constexpr size_t kLastLines = 12;
+constexpr size_t kMaxShown = 300;  // characters of the first line
 
 /// A file descriptor with an owner, above those that a child gets, so that dup2 in the child overwrites no source.
 class Fd {
@@ -150,6 +151,7 @@ absl::StatusOr<std::optional<std::string>> PythonChild::TryReceive(absl::Duratio
 }
 
 void PythonChild::DrainOutput() {
+  if (lines_in_period_ > 0 && base::Clock::Real().SteadyNow() - period_begin_ > kLogPeriod) LogPeriod();
   char data[1 << 14];
   // A child that prints without end must not hold us here.
   for (int reads = 0; reads < 64; ++reads) {
@@ -158,27 +160,31 @@ void PythonChild::DrainOutput() {
     for (const char c : absl::string_view(data, static_cast<size_t>(count))) {
       if (c != '\n') printed_.push_back(c);
       if (c != '\n' && printed_.size() < kMaxPrintedLine) continue;
-      LogLine(printed_);
+      TakeLine(printed_);
       printed_.clear();
     }
   }
 }
 
-void PythonChild::LogLine(absl::string_view line) {
+void PythonChild::TakeLine(absl::string_view line) {
   if (line.empty()) return;
   if (last_lines_.size() == kLastLines) last_lines_.erase(last_lines_.begin());
   last_lines_.emplace_back(line.substr(0, 300));
-  const absl::Duration now = base::Clock::Real().SteadyNow();
-  if (now - period_begin_ > kLogPeriod) {
-    if (lines_in_period_ > kLogLines) {
-      TROUPE_WARN("{} pid={} printed more, dropped lines={}", name_, pid_, lines_in_period_ - kLogLines);
-    }
-    period_begin_ = now;
-    lines_in_period_ = 0;
+  if (lines_in_period_ == 0) {
+    period_begin_ = base::Clock::Real().SteadyNow();
+    first_line_ = base::LogSafe(std::string_view(line.data(), line.size()), kMaxShown);
   }
   if (++lines_in_period_ <= kLogLines) {
-    TROUPE_INFO("{} pid={}: {}", name_, pid_, base::LogSafe(std::string_view(line.data(), line.size()), 1000));
+    TROUPE_DEBUG("{} pid={}: {}", name_, pid_, base::LogSafe(std::string_view(line.data(), line.size()), 1000));
   }
+}
+
+void PythonChild::LogPeriod() {
+  if (lines_in_period_ == 1) TROUPE_INFO("{} pid={} printed: {}", name_, pid_, first_line_);
+  if (lines_in_period_ > 1) {
+    TROUPE_INFO("{} pid={} printed {} lines; the first: {}", name_, pid_, lines_in_period_, first_line_);
+  }
+  lines_in_period_ = 0;
 }
 
 std::string PythonChild::LastOutput() const { return absl::StrJoin(last_lines_, " | "); }
@@ -202,8 +208,9 @@ void PythonChild::KillAndReap() {
   how_it_ended_ = process_->KillAndReap();
   ended_ = true;
   DrainOutput();
-  if (!printed_.empty()) LogLine(printed_);
+  if (!printed_.empty()) TakeLine(printed_);
   printed_.clear();
+  LogPeriod();
 }
 
 }  // namespace troupe::envhost

@@ -19,9 +19,9 @@ namespace troupe::envhost {
 /// A Python process of ours, with its control channel, the pipe of what it prints, and the lifeline whose end kills it
 /// when this process dies, however that dies.
 ///
-/// What it prints goes to our log, at most kLogLines lines each kLogPeriod; the rest is counted and said. A child that
-/// prints waits when its pipe (64 KiB) is full, so whoever waits for it calls DrainOutput now and then.
-/// Not thread-safe. The destructor kills and reaps what still runs.
+/// What it prints within kLogPeriod is one line of our log, the first and their number; each is a line at level debug,
+/// at most kLogLines of them. A child that prints waits when its pipe (64 KiB) is full, so whoever waits for it calls
+/// DrainOutput now and then. Not thread-safe. The destructor kills and reaps what still runs.
 class PythonChild {
  public:
   static constexpr int kLogLines = 200;
@@ -46,10 +46,12 @@ class PythonChild {
   absl::StatusOr<std::optional<std::string>> TryReceive(absl::Duration wait);
   static constexpr size_t kMaxLineBytes = size_t{1} << 28;
 
-  /// Logs what it has printed. Never waits.
+  /// Takes what it has printed, and logs it when kLogPeriod is over. Never waits.
   void DrainOutput();
   /// The last lines it printed, for error messages.
   std::string LastOutput() const;
+  /// The very last one: what Python says of an exception.
+  std::string LastLine() const { return last_lines_.empty() ? "nothing" : last_lines_.back(); }
 
   /// Whether it has ended; then it is reaped and HowItEnded says how. Does not wait for its end.
   bool Ended();
@@ -62,7 +64,9 @@ class PythonChild {
 
  private:
   PythonChild(std::unique_ptr<ChildProcess> process, int control_fd, int output_fd, int lifeline_fd, std::string name);
-  void LogLine(absl::string_view line);
+  void TakeLine(absl::string_view line);
+  /// One line about all since the last one.
+  void LogPeriod();
   void KillAndReap();
 
   const std::unique_ptr<ChildProcess> process_;
@@ -75,8 +79,9 @@ class PythonChild {
   size_t searched_ = 0;  ///< bytes of received_ that hold no line's end
   std::string printed_;  ///< an unfinished line
   std::vector<std::string> last_lines_;
-  absl::Duration period_begin_ = -absl::InfiniteDuration();  ///< a steady clock's
+  absl::Duration period_begin_;  ///< a steady clock's, where lines_in_period_ > 0
   int64_t lines_in_period_ = 0;
+  std::string first_line_;  ///< of the period
 };
 
 }  // namespace troupe::envhost

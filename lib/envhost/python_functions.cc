@@ -10,8 +10,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_actor.h"
 #include "lib/envhost/python_function.h"
+#include "lib/envhost/python_program.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/python_callable.h"
 
 namespace troupe::envhost {
 namespace {
@@ -118,8 +118,8 @@ std::shared_ptr<PythonFunction> PythonFunctions::MappingFunction(std::string_vie
   base::MutexLock lock(&mutex_);
   std::shared_ptr<PythonFunction>& place = functions_[key];
   if (place == nullptr) {
-    place = std::make_shared<PythonFunction>(
-        nlohmann::json{{"mapping", std::string(policy::WithoutPythonPrefix(function))}}, kMaxTextBytes);
+    place = std::make_shared<PythonFunction>(nlohmann::json{{"mapping", ModuleName(function, options_.folder)}},
+                                             kMaxTextBytes);
   }
   return place;
 }
@@ -161,8 +161,8 @@ absl::StatusOr<std::unique_ptr<PythonActor>> PythonFunctions::MakeActorLater(con
     base::MutexLock lock(&mutex_);
     std::shared_ptr<PythonFunction>& place = functions_[key];
     if (place == nullptr) {
-      place = std::make_shared<PythonFunction>(
-          layout.ToJson(spec, std::string(policy::WithoutPythonPrefix(spec.policy_class.name))), layout.payload_bytes);
+      place = std::make_shared<PythonFunction>(layout.ToJson(spec, ModuleName(spec.policy_class.name, options_.folder)),
+                                               layout.payload_bytes);
     }
     function = place;
   }

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
+#include "lib/policy/python_callable.h"
 
 namespace troupe::envhost {
 namespace {
@@ -37,6 +39,13 @@ fs::path OwnFolder() {
 }  // namespace
 
 absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter) {
+  if (interpreter.empty()) {
+    const char* const environment = std::getenv("VIRTUAL_ENV");
+    if (environment != nullptr && IsProgram(fs::path(environment) / "bin/python")) {
+      return (fs::path(environment) / "bin/python").string();
+    }
+    return IsProgram(OwnFolder() / "python3") ? (OwnFolder() / "python3").string() : FindInterpreter("python3");
+  }
   const std::string shown = base::LogSafe(interpreter);
   std::error_code error;
   if (fs::is_directory(interpreter, error)) {
@@ -56,6 +65,15 @@ absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter) {
     if (IsProgram(fs::path(folder) / interpreter)) return (fs::path(folder) / interpreter).string();
   }
   return absl::NotFoundError(absl::StrCat("got ", shown, ", which is not on the PATH, expected a Python interpreter"));
+}
+
+std::string ModuleName(std::string_view name, const std::string& folder) {
+  const std::string told(policy::WithoutPythonPrefix(name));
+  const std::string module = told.substr(0, told.find(':'));
+  if (folder.empty() || !absl::EndsWith(module, ".py") || fs::path(module).is_absolute()) return told;
+  std::error_code error;
+  const std::string path = (fs::path(folder) / module).lexically_normal().string();
+  return fs::is_regular_file(path, error) ? path + told.substr(module.size()) : told;
 }
 
 absl::StatusOr<std::string> FindPackage() {

@@ -1,14 +1,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
 namespace troupe::envhost {
 
 /// The program for `env.python.interpreter`: a virtual environment's folder gives its bin/python, a name without a
-/// slash is looked up on the PATH. NOT_FOUND says where it was looked for.
+/// slash is looked up on the PATH. Empty: that of $VIRTUAL_ENV, else the one beside this program (of an environment
+/// that it is installed in), else python3 on the PATH. NOT_FOUND says where it was looked for.
 absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter);
+
+/// What Python is told for a name of the configuration: without "python:", and where it names a file, "FILE.py" or
+/// "FILE.py:NAME", that lies in `folder`, with the file's whole path.
+std::string ModuleName(std::string_view name, const std::string& folder);
 
 /// The folder that holds the Python package `troupe`, for PYTHONPATH: $TROUPE_PYTHON; else python/ beside a build in
 /// its source tree; else share/troupe/python beside an installed bin/. Empty: none of them, and the interpreter has it

@@ -216,7 +216,7 @@ void Learner::Send(const Outbox& outbox) {
     TROUPE_WARN(
         "a grant was out for too long, its work is granted to others worker={} grant={} age_s={} limit_s={} "
         "missing_env_steps={} expired_in_a_row={}{}",
-        expired.worker.value(), expired.grant.value(), absl::ToDoubleSeconds(expired.age),
+        sample::WorkerText(expired.worker), expired.grant.value(), absl::ToDoubleSeconds(expired.age),
         absl::ToDoubleSeconds(expired.limit), expired.missing_steps, expired.misses,
         expired.misses < WorkerStandings::kMisses ? "" : ": it gets none while there are others");
   }
@@ -412,7 +412,7 @@ void Learner::Tick() {
   for (const WorkerId id : silent) {
     if (!base::MayTellOfPeer()) continue;
     TROUPE_WARN("worker gave no sign of life for {} s, its work is granted again id={}",
-                absl::ToDoubleSeconds(config_.options.worker_timeout), id.value());
+                absl::ToDoubleSeconds(config_.options.worker_timeout), sample::WorkerText(id));
   }
 }
 

@@ -38,9 +38,9 @@ absl::Status WorkerRegistry::Check(const WorkerHello& hello) const {
   const uint64_t known = found == workers_.end() ? 0 : found->second.sequences.watermark();
   const uint64_t most = known + 1 + (restarted ? kMostRolledBack : SequenceTracker::kMaxGap);
   if (hello.next_sequence <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("worker ", id, ": first_unacked is ", hello.next_sequence,
-                                                 ", but what came up to ", known, " is known here, expected at most ",
-                                                 most));
+  return absl::InvalidArgumentError(absl::StrCat("worker ", sample::WorkerText(WorkerId(id)), ": first_unacked is ",
+                                                 hello.next_sequence, ", but what came up to ", known,
+                                                 " is known here, expected at most ", most));
 }
 
 WorkerRegistry::Joined WorkerRegistry::Join(const WorkerHello& hello, std::shared_ptr<WorkerPort> port,
@@ -71,14 +71,14 @@ WorkerRegistry::Joined WorkerRegistry::Join(const WorkerHello& hello, std::share
 
 absl::StatusOr<WorkerRegistry::Worker*> WorkerRegistry::Find(const WorkerTicket& ticket) {
   if (ticket.learner_epoch != learner_epoch_) {
-    return absl::FailedPreconditionError(absl::StrCat("worker ", ticket.worker_id.value(),
+    return absl::FailedPreconditionError(absl::StrCat("worker ", sample::WorkerText(ticket.worker_id),
                                                       " registered in learner epoch ", ticket.learner_epoch,
                                                       ", this is epoch ", learner_epoch_, ": register again"));
   }
   const auto it = workers_.find(ticket.worker_id.value());
   if (it == workers_.end() || !it->second.connected || it->second.epoch != ticket.worker_epoch) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "registration ", ticket.worker_epoch.value(), " of worker ", ticket.worker_id.value(),
+        "registration ", ticket.worker_epoch.value(), " of worker ", sample::WorkerText(ticket.worker_id),
         " is over: the worker registered again, left, or gave no sign of life for too long; register again"));
   }
   return &it->second;

@@ -22,6 +22,7 @@ TEST(WorkerRegistryTest, IdsAreNewInEveryLearnerEpoch) {
   const auto second = registry.Join({}, Port(), kNow);
   EXPECT_NE(first.ticket.worker_id, second.ticket.worker_id);
   EXPECT_TRUE(first.ticket.worker_epoch < second.ticket.worker_epoch);
+  EXPECT_EQ(sample::WorkerText(second.ticket.worker_id), "4.2");
   WorkerRegistry later(kEpoch + 1);
   EXPECT_NE(later.Join({}, Port(), kNow).ticket.worker_id, first.ticket.worker_id);
   // An id that somebody brought along is not handed out again.
@@ -141,7 +142,7 @@ TEST(WorkerRegistryTest, AGapThatNoHonestWorkerHasIsRefused) {
   const absl::Status restarted = registry.Check({WorkerId(77), 12 + (1 << 24)});
   EXPECT_EQ(restarted.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(restarted.message(),
-            "worker 77: first_unacked is 16777228, but what came up to 10 is known here, expected at most 16777227");
+            "worker 0.77: first_unacked is 16777228, but what came up to 10 is known here, expected at most 16777227");
   const WorkerId earlier((uint64_t{1} << 32) + 4);
   EXPECT_FALSE(registry.Check({earlier, uint64_t{1} << 48}).ok());
   // Of one that has been here in this epoch every acknowledgement is known.

@@ -218,4 +218,25 @@ bool PolicyTable::IsMapped(PolicySlot slot) const {
                      [](const MappingRule& rule) { return !rule.function.empty() && rule.policies.empty(); });
 }
 
+std::map<std::string, std::vector<int32_t>> AgentSlotsByPolicy(const PolicyTable& table) {
+  std::map<std::string, std::vector<int32_t>> slots;
+  for (const PolicyId& id : table.ActiveIds()) {
+    if (!id.value().empty()) slots[id.value()];
+  }
+  for (size_t agent = 0; agent < table.agent_ids().size(); ++agent) {
+    const auto rule = std::find_if(table.rules().begin(), table.rules().end(), [&](const MappingRule& candidate) {
+      return GlobMatches(candidate.agent_glob, table.agent_ids()[agent]);
+    });
+    if (rule == table.rules().end()) continue;  // no table is made so
+    const auto slot = static_cast<int32_t>(agent);
+    for (const WeightedPolicy& weighted : rule->policies) {
+      std::vector<int32_t>& agents = slots[weighted.policy.value()];
+      if (agents.empty() || agents.back() != slot) agents.push_back(slot);  // a rule may name a policy twice
+    }
+    if (!rule->policies.empty()) continue;
+    for (auto& [id, agents] : slots) agents.push_back(slot);
+  }
+  return slots;
+}
+
 }  // namespace troupe::policy

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -101,6 +102,10 @@ class PolicyTable {
   std::shared_ptr<const PolicyMapping> mapping_;
 };
 using PolicyTablePtr = PolicyTable::Ptr;
+
+/// By id of an active policy: the slots of the agents that may play it by the mapping, ascending. A function that names
+/// no policies may choose any.
+std::map<std::string, std::vector<int32_t>> AgentSlotsByPolicy(const PolicyTable& table);
 
 /// The table as JSON: what crosses the wire and lies in a checkpoint.
 std::string ToJson(const PolicyTable& table);

@@ -1,6 +1,7 @@
 #include "lib/policy/policy_table.h"
 
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,25 @@ TEST(PolicyTableTest, BeginsWithRevisionZeroInTheOrderGiven) {
   EXPECT_FALSE(table->IsMapped(PolicySlot(2)));
   EXPECT_EQ(table->Find(PolicySlot(3)), nullptr);
   EXPECT_EQ(table->Find(PolicySlot(-1)), nullptr);
+}
+
+TEST(PolicyTableTest, AgentsOfAPolicyFollowFromTheMapping) {
+  using Slots = std::map<std::string, std::vector<int32_t>>;
+  const std::vector<std::string> agents = {"red_0", "red_1", "blue"};
+  const auto table = [&](std::vector<MappingRule> rules) {
+    return *PolicyTable::Make({Spec("a"), Spec("b"), Spec("c", "random")}, {true, true, false}, std::move(rules),
+                              agents);
+  };
+  const MappingRule reds = {"red_*", {{PolicyId("a")}, {PolicyId("b")}, {PolicyId("a"), 2}}};
+  EXPECT_EQ(AgentSlotsByPolicy(*table({reds, {"*", {{PolicyId("c")}}}})),
+            (Slots{{"a", {0, 1}}, {"b", {0, 1}}, {"c", {2}}}))
+      << "the first rule that matches decides";
+  EXPECT_EQ(AgentSlotsByPolicy(*table({{"*", {{PolicyId("c")}}}})), (Slots{{"a", {}}, {"b", {}}, {"c", {0, 1, 2}}}));
+  EXPECT_EQ(AgentSlotsByPolicy(*table({{"blue", {}, "python:mine:choose"}, {"*", {{PolicyId("a")}}}})),
+            (Slots{{"a", {0, 1, 2}}, {"b", {2}}, {"c", {2}}}))
+      << "a function may choose any";
+  const PolicyTablePtr without = *table({reds, {"*", {{PolicyId("a")}}}})->Remove(PolicyId("c"));
+  EXPECT_EQ(AgentSlotsByPolicy(*without).count("c"), 0u);
 }
 
 TEST(PolicyTableTest, RefusesAFirstTableThatIsNone) {

@@ -67,8 +67,9 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
     present_[ticket->worker_id] = ticket->worker_epoch;
   }
   if (base::MayTellOfPeer()) {
-    TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}", ticket->worker_id.value(),
-                ticket->worker_epoch.value(), request.name, request.caller.ToString(), request.first_unacked);
+    TROUPE_INFO("worker joined id={} epoch={} name={} from=\"{}\" first_unacked={}",
+                sample::WorkerText(ticket->worker_id), ticket->worker_epoch.value(), request.name,
+                request.caller.ToString(), request.first_unacked);
   }
   return JoinReply{*ticket, request.first_unacked - 1};
 }
@@ -88,7 +89,8 @@ void LearnerBinding::Leave(const learner::WorkerTicket& ticket, const std::strin
   }
   learner_->Leave(ticket);
   if (base::MayTellOfPeer()) {
-    TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", ticket.worker_id.value(), ticket.worker_epoch.value(), why);
+    TROUPE_INFO("worker left id={} epoch={} reason=\"{}\"", sample::WorkerText(ticket.worker_id),
+                ticket.worker_epoch.value(), why);
   }
 }
 

@@ -1,12 +1,10 @@
 #include "lib/rpc/query_client.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/query_codec.h"
-#include <grpcpp/client_context.h>
+#include "lib/rpc/unary_call.h"
 
 namespace troupe::rpc {
 
@@ -19,14 +17,24 @@ absl::StatusOr<std::unique_ptr<QueryClient>> QueryClient::Create(const std::stri
 
 absl::StatusOr<serving::ActionAnswer> QueryClient::ComputeActions(const serving::ActionQuery& query,
                                                                   absl::Duration timeout) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
-  v1::ComputeActionsReply reply;
-  const absl::Status status = FromGrpc(stub_->ComputeActions(&context, ToProto(query), &reply));
-  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("server at ", address_, ": ", status.message()));
+  const std::string server = absl::StrCat("server at ", address_);
+  TROUPE_ASSIGN_OR_RETURN(const v1::ComputeActionsReply reply,
+                          CallUnary(&v1::Query::Stub::ComputeActions, *stub_, ToProto(query), timeout, server));
   absl::StatusOr<serving::ActionAnswer> answer = FromProto(reply, query);
   if (answer.ok()) return answer;
-  return absl::InternalError(absl::StrCat("server at ", address_, ": ", answer.status().message()));
+  return absl::InternalError(absl::StrCat(server, ": ", answer.status().message()));
+}
+
+absl::StatusOr<serving::PolicyDescriptions> QueryClient::DescribePolicies(const std::vector<policy::PolicyId>& ids,
+                                                                          absl::Duration timeout) {
+  const std::string server = absl::StrCat("server at ", address_);
+  v1::DescribePoliciesRequest request;
+  for (const policy::PolicyId& id : ids) request.add_policy_ids(id.value());
+  TROUPE_ASSIGN_OR_RETURN(const v1::DescribePoliciesReply reply,
+                          CallUnary(&v1::Query::Stub::DescribePolicies, *stub_, request, timeout, server));
+  absl::StatusOr<serving::PolicyDescriptions> descriptions = FromProto(reply);
+  if (descriptions.ok()) return descriptions;
+  return absl::InternalError(absl::StrCat(server, ": ", descriptions.status().message()));
 }
 
 }  // namespace troupe::rpc

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +24,10 @@ class QueryClient {
   /// Status codes as the proto says, INTERNAL for an answer that makes no sense; messages begin with the server's
   /// address.
   absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query, absl::Duration timeout);
+
+  /// The policies `ids`, or all. Errors as above.
+  absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids,
+                                                               absl::Duration timeout);
 
  private:
   QueryClient(std::string address, const std::shared_ptr<grpc::Channel>& channel)

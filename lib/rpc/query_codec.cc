@@ -33,6 +33,20 @@ void CopyWords(const std::string& bytes, std::vector<space::ActionWord>* words) 
   if (!bytes.empty()) std::memcpy(words->data(), bytes.data(), bytes.size());
 }
 
+/// Of action words.
+absl::StatusOr<std::vector<tensor::DType>> ToWordDTypes(const std::string& policy_id,
+                                                        const google::protobuf::RepeatedField<int>& numbers) {
+  std::vector<tensor::DType> dtypes;
+  for (const int number : numbers) {
+    dtypes.push_back(ToDType(number));
+    if (dtypes.back() != tensor::DType::kInt32 && dtypes.back() != tensor::DType::kFloat32) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the answer of policy \"", base::LogSafe(policy_id, 64), "\" has words of dtype ", number));
+    }
+  }
+  return dtypes;
+}
+
 absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, const serving::QueryRows& asked) {
   const auto words = static_cast<size_t>(in.action_dtypes_size());
   const auto rows = static_cast<size_t>(asked.rows);
@@ -52,13 +66,7 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
   out.policy_id = asked.policy_id;
   out.version = FromProto(in.version());
   out.rows = asked.rows;
-  for (const int number : in.action_dtypes()) {
-    out.word_dtypes.push_back(ToDType(number));
-    if (out.word_dtypes.back() != tensor::DType::kInt32 && out.word_dtypes.back() != tensor::DType::kFloat32) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the answer of policy \"", in.policy_id(), "\" has words of dtype ", number));
-    }
-  }
+  TROUPE_ASSIGN_OR_RETURN(out.word_dtypes, ToWordDTypes(in.policy_id(), in.action_dtypes()));
   out.actions.resize(rows * words);
   out.sampled_actions.resize(rows * words);
   CopyWords(in.actions(), &out.actions);
@@ -128,6 +136,55 @@ absl::StatusOr<serving::ActionAnswer> FromProto(const v1::ComputeActionsReply& r
     answer.push_back(std::move(actions));
   }
   return answer;
+}
+
+std::vector<policy::PolicyId> FromProto(const v1::DescribePoliciesRequest& request) {
+  std::vector<policy::PolicyId> ids;
+  for (const std::string& id : request.policy_ids()) ids.emplace_back(id);
+  return ids;
+}
+
+v1::DescribePoliciesReply ToProto(const serving::PolicyDescriptions& descriptions) {
+  v1::DescribePoliciesReply reply;
+  reply.mutable_agent_ids()->Add(descriptions.agent_ids.begin(), descriptions.agent_ids.end());
+  for (const serving::PolicyDescription& policy : descriptions.policies) {
+    v1::PolicyDescription* out = reply.add_policies();
+    out->set_policy_id(policy.policy_id.value());
+    if (policy.version != policy::WeightVersion()) *out->mutable_version() = ToProto(policy.version);
+    out->set_observation_space(policy.observation_space);
+    out->set_action_space(policy.action_space);
+    out->set_obs_dtype(static_cast<v1::DType>(policy.obs_dtype));
+    out->set_obs_size(static_cast<uint32_t>(policy.observation_size));
+    out->set_mask_size(static_cast<uint32_t>(policy.mask_size));
+    for (const tensor::DType dtype : policy.word_dtypes) out->add_action_dtypes(static_cast<v1::DType>(dtype));
+    out->set_needs_agent_slots(policy.needs_agent_slots);
+    out->mutable_agent_slots()->Add(policy.agent_slots.begin(), policy.agent_slots.end());
+  }
+  return reply;
+}
+
+absl::StatusOr<serving::PolicyDescriptions> FromProto(const v1::DescribePoliciesReply& reply) {
+  serving::PolicyDescriptions descriptions;
+  descriptions.agent_ids.assign(reply.agent_ids().begin(), reply.agent_ids().end());
+  for (const v1::PolicyDescription& in : reply.policies()) {
+    serving::PolicyDescription& policy = descriptions.policies.emplace_back();
+    policy.policy_id = policy::PolicyId(in.policy_id());
+    policy.version = FromProto(in.version());
+    policy.observation_space = in.observation_space();
+    policy.action_space = in.action_space();
+    policy.obs_dtype = ToDType(in.obs_dtype());
+    policy.observation_size = in.obs_size();
+    policy.mask_size = in.mask_size();
+    TROUPE_ASSIGN_OR_RETURN(policy.word_dtypes, ToWordDTypes(in.policy_id(), in.action_dtypes()));
+    policy.needs_agent_slots = in.needs_agent_slots();
+    policy.agent_slots.assign(in.agent_slots().begin(), in.agent_slots().end());
+    for (const int32_t slot : policy.agent_slots) {
+      if (slot >= 0 && slot < reply.agent_ids_size()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the answer names agent slot ", slot, " of ", reply.agent_ids_size(), " agents"));
+    }
+  }
+  return descriptions;
 }
 
 }  // namespace troupe::rpc

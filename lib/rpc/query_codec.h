@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "lib/serving/action_query.h"
 #include "proto/troupe/v1/query.pb.h"
@@ -15,5 +17,11 @@ void ToProto(const serving::ActionAnswer& answer, v1::ComputeActionsReply* reply
 /// INVALID_ARGUMENT unless it answers `query`: policy by policy as many rows, and arrays that are as long as they say.
 absl::StatusOr<serving::ActionAnswer> FromProto(const v1::ComputeActionsReply& reply,
                                                 const serving::ActionQuery& query);
+
+/// The ids that are asked for.
+std::vector<policy::PolicyId> FromProto(const v1::DescribePoliciesRequest& request);
+v1::DescribePoliciesReply ToProto(const serving::PolicyDescriptions& descriptions);
+/// INVALID_ARGUMENT for slots of no agent, or words of dtypes that no action has.
+absl::StatusOr<serving::PolicyDescriptions> FromProto(const v1::DescribePoliciesReply& reply);
 
 }  // namespace troupe::rpc

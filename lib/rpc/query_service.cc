@@ -39,15 +39,29 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
   serving::ActionQueries::GiveUp give_up_;
 };
 
+grpc::ServerUnaryReactor* AnswerNobody(grpc::CallbackServerContext& context) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerContext* context,
                                                        const v1::ComputeActionsRequest* request,
                                                        v1::ComputeActionsReply* reply) {
-  if (queries_ != nullptr)
-    return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), *request, reply);
+  if (queries_ == nullptr) return AnswerNobody(*context);
+  return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), *request, reply);
+}
+
+grpc::ServerUnaryReactor* QueryService::DescribePolicies(grpc::CallbackServerContext* context,
+                                                         const v1::DescribePoliciesRequest* request,
+                                                         v1::DescribePoliciesReply* reply) {
+  if (queries_ == nullptr) return AnswerNobody(*context);
+  const absl::StatusOr<serving::PolicyDescriptions> described = queries_->DescribePolicies(FromProto(*request));
+  if (described.ok()) *reply = ToProto(*described);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
+  reactor->Finish(ToGrpc(described.status()));
   return reactor;
 }
 

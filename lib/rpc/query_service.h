@@ -15,6 +15,9 @@ class QueryService final : public v1::Query::CallbackService {
   grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context,
                                            const v1::ComputeActionsRequest* request,
                                            v1::ComputeActionsReply* reply) override;
+  grpc::ServerUnaryReactor* DescribePolicies(grpc::CallbackServerContext* context,
+                                             const v1::DescribePoliciesRequest* request,
+                                             v1::DescribePoliciesReply* reply) override;
 
  private:
   serving::ActionQueries* const queries_;

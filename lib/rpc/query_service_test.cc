@@ -72,6 +72,60 @@ class QueryServiceTest : public testing::Test {
   std::unique_ptr<QueryClient> client_;
 };
 
+TEST_F(QueryServiceTest, DescribesThePoliciesToWhoeverMayAskThem) {
+  const std::vector<std::string> agents = {"a", "b", "c"};
+  ASSERT_EQ(engine_->SetPolicies(**policy::PolicyTable::Make(
+                specs_, {false, false, false}, {{"a", {{specs_[2].id, 1.0}}}, {"*", {{specs_[0].id, 1.0}}}}, agents)),
+            absl::OkStatus());
+  const auto described = client_->DescribePolicies({}, kTimeout);
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_EQ(described->agent_ids, agents);
+  const serving::PolicyDescriptions expected = *engine_->DescribePolicies({});
+  ASSERT_EQ(described->policies.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const serving::PolicyDescription& got = described->policies[i];
+    const serving::PolicyDescription& want = expected.policies[i];
+    EXPECT_EQ(got.policy_id, want.policy_id);
+    EXPECT_EQ(got.version, (policy::WeightVersion{1, 3}));
+    EXPECT_EQ(got.observation_space, want.observation_space);
+    EXPECT_EQ(got.action_space, want.action_space);
+    EXPECT_EQ(got.obs_dtype, want.obs_dtype);
+    EXPECT_EQ(got.observation_size, want.observation_size);
+    EXPECT_EQ(got.mask_size, want.mask_size);
+    EXPECT_EQ(got.word_dtypes, want.word_dtypes);
+    EXPECT_EQ(got.needs_agent_slots, want.needs_agent_slots);
+    EXPECT_EQ(got.agent_slots, want.agent_slots);
+  }
+  EXPECT_EQ(client_->DescribePolicies({specs_[1].id}, kTimeout)->policies.size(), 1u);
+  EXPECT_EQ(client_->DescribePolicies({policy::PolicyId("nobody")}, kTimeout).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(QueryServiceTest, ADescriptionHoldsNothingOfAPolicysCode) {
+  policy::PolicySpec hosted = MakeSpec("hosted", *Space::Box(-1, 1, {3}), *Space::Discrete(2));
+  hosted.policy_class = *policy::ParsePolicyClass("python:canary_module:canary_name");
+  const policy::PolicyTablePtr table =
+      *policy::PolicyTable::Make({hosted}, {false}, {{"*", {}, "python:canary_module:canary_name"}}, {"agent"});
+  ASSERT_EQ(engine_->SetPolicies(*table), absl::OkStatus());
+  const std::string reply = *RawCall(Address(), "/troupe.v1.Query/DescribePolicies", "");
+  EXPECT_NE(reply.find("hosted"), std::string::npos);
+  EXPECT_EQ(reply.find("canary"), std::string::npos);
+}
+
+TEST_F(QueryServiceTest, BytesThatAskForNoDescriptionEndTheCallOnly) {
+  const auto ask = [](const std::string& bytes) {
+    return RawCall(Address(), "/troupe.v1.Query/DescribePolicies", bytes).status().code();
+  };
+  EXPECT_NE(ask(std::string(100, '\xff')), absl::StatusCode::kOk);
+  v1::DescribePoliciesRequest request;
+  for (int i = 0; i < 1025; ++i) request.add_policy_ids("arm");
+  EXPECT_EQ(ask(request.SerializeAsString()), absl::StatusCode::kResourceExhausted);
+  request.clear_policy_ids();
+  request.add_policy_ids("../arm");
+  EXPECT_EQ(ask(request.SerializeAsString()), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ask(""), absl::StatusCode::kOk) << "all of them";
+}
+
 // Over TCP the message is cut off before gRPC takes memory for it; the code is the one that gRPC would give.
 TEST_F(QueryServiceTest, OverTcpATooLargeRequestIsResourceExhausted) {
   const std::unique_ptr<QueryServer> server = *QueryServer::Start({"127.0.0.1:0"}, {}, engine_.get());
@@ -223,6 +277,8 @@ TEST_F(QueryServiceTest, ALearnerAnswersWhereItHasAnEngine) {
     const auto client = *QueryClient::Create(Address("learner"), {});
     EXPECT_EQ(client->ComputeActions(serving::Ask({&good_}, true), kTimeout).status().code(),
               queries == nullptr ? absl::StatusCode::kUnimplemented : absl::StatusCode::kOk);
+    EXPECT_EQ(client->DescribePolicies({}, kTimeout).status().code(),
+              queries == nullptr ? absl::StatusCode::kUnimplemented : absl::StatusCode::kOk);
     (*server)->Shutdown(absl::Seconds(1));
   }
 }
@@ -233,6 +289,9 @@ class SlowQueries final : public serving::ActionQueries {
   GiveUp ComputeActions(const serving::ActionQuery&, Done done) override {
     asked_.set_value(std::move(done));
     return nullptr;
+  }
+  absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>&) override {
+    return absl::UnimplementedError("");
   }
   std::promise<Done> asked_;
 };
@@ -304,6 +363,28 @@ TEST(QueryCodecTest, AnswersThatDoNotFitTheQueryAreRefused) {
     v1::ComputeActionsReply reply = good();
     fault(reply);
     EXPECT_EQ(FromProto(reply, query).status().code(), absl::StatusCode::kInvalidArgument) << reply.DebugString();
+  }
+}
+
+TEST(QueryCodecTest, DescriptionsThatMakeNoSenseAreRefused) {
+  const auto good = [] {
+    v1::DescribePoliciesReply reply;
+    reply.add_agent_ids("a");
+    v1::PolicyDescription* policy = reply.add_policies();
+    policy->add_action_dtypes(v1::DTYPE_INT32);
+    policy->add_agent_slots(0);
+    return reply;
+  };
+  EXPECT_EQ(FromProto(good()).status(), absl::OkStatus());
+  const std::function<void(v1::PolicyDescription&)> faults[] = {
+      [](auto& p) { p.set_agent_slots(0, 1); },
+      [](auto& p) { p.set_agent_slots(0, -1); },
+      [](auto& p) { p.set_action_dtypes(0, v1::DTYPE_INT64); },
+  };
+  for (const auto& fault : faults) {
+    v1::DescribePoliciesReply reply = good();
+    fault(*reply.mutable_policies(0));
+    EXPECT_EQ(FromProto(reply).status().code(), absl::StatusCode::kInvalidArgument) << reply.DebugString();
   }
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/strong_id.h"
 
 namespace troupe::sample {
@@ -10,6 +12,8 @@ namespace troupe::sample {
 using WorkerId = base::StrongId<struct WorkerIdTag, uint64_t>;
 /// Counts the registrations of one worker: the higher fences off the lower.
 using WorkerEpoch = base::StrongId<struct WorkerEpochTag, uint64_t>;
+/// A worker for a person: "2.3" is the third that joined in the learner's second life.
+inline std::string WorkerText(WorkerId id) { return absl::StrCat(id.value() >> 32, ".", id.value() & 0xffffffffu); }
 using GrantId = base::StrongId<struct GrantIdTag, uint64_t>;
 
 }  // namespace troupe::sample

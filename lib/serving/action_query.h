@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "lib/base/caller.h"
 #include "lib/policy/ids.h"
+#include "lib/serving/policy_description.h"
 #include "lib/space/space.h"
 #include "lib/tensor/dtype.h"
 
@@ -63,6 +64,10 @@ class ActionQueries {
   /// limit, UNAVAILABLE no weights yet, DATA_LOSS weights that are lost, INTERNAL the network's output is not finite.
   /// Never blocks on a policy in another process. nullptr: there is nothing to give up, it is answered.
   virtual GiveUp ComputeActions(const ActionQuery& query, Done done) = 0;
+
+  /// What there is to ask: the policies `ids`, or all of them where that is empty. By return. INVALID_ARGUMENT a
+  /// malformed id, NOT_FOUND unknown policy, RESOURCE_EXHAUSTED more than kMaxQueryRows ids or kMaxDescriptionBytes.
+  virtual absl::StatusOr<PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) = 0;
 };
 
 }  // namespace troupe::serving

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::serving {
@@ -67,17 +69,31 @@ absl::Status CheckMask(const policy::PolicySpec& spec, absl::Span<const ActionLe
   return absl::OkStatus();
 }
 
-absl::Status CheckSlots(const policy::PolicySpec& spec, const QueryRows& rows) {
+constexpr size_t kMaxAgentsNamed = 8;
+
+/// "; its agents are hunter_0 (slot 0), hunter_1 (slot 1)", as far as they are known.
+std::string NameAgents(const PolicyAgents& agents) {
+  std::vector<std::string> names;
+  for (const int32_t slot : agents.slots) {
+    if (static_cast<size_t>(slot) >= agents.ids.size()) continue;
+    names.push_back(absl::StrCat(agents.ids[static_cast<size_t>(slot)], " (slot ", slot, ")"));
+  }
+  return names.empty() ? "" : absl::StrCat("; its agents are ", base::FewOf(names, kMaxAgentsNamed));
+}
+
+absl::Status CheckSlots(const policy::PolicySpec& spec, const QueryRows& rows, const PolicyAgents& agents) {
   const int64_t expected = spec.agent_id_size > 0 ? rows.rows : 0;
   if (static_cast<int64_t>(rows.agent_slots.size()) != expected) {
     return Bad(spec, rows.agent_slots.size(), " agent slots, expected ", expected,
-               expected == 0 ? ": the policy's input has no agent-id one-hot"
-                             : ": one a row, for the agent-id one-hot in the policy's input");
+               expected == 0
+                   ? std::string(": the policy's input has no agent-id one-hot")
+                   : absl::StrCat(": one a row, for the agent-id one-hot in the policy's input", NameAgents(agents)));
   }
   for (int64_t row = 0; row < expected; ++row) {
     const int32_t slot = rows.agent_slots[static_cast<size_t>(row)];
     if (slot < 0 || slot >= spec.agent_id_size) {
-      return Bad(spec, "agent slot of row ", row, " is ", slot, ", expected 0 to ", spec.agent_id_size - 1);
+      return Bad(spec, "agent slot of row ", row, " is ", slot, ", expected 0 to ", spec.agent_id_size - 1,
+                 NameAgents(agents));
     }
   }
   return absl::OkStatus();
@@ -85,11 +101,12 @@ absl::Status CheckSlots(const policy::PolicySpec& spec, const QueryRows& rows) {
 
 }  // namespace
 
-absl::Status CheckRows(const policy::PolicySpec& spec, absl::Span<const ActionLeaf> leaves, const QueryRows& rows) {
+absl::Status CheckRows(const policy::PolicySpec& spec, absl::Span<const ActionLeaf> leaves, const QueryRows& rows,
+                       const PolicyAgents& agents) {
   if (rows.rows < 1) return Bad(spec, rows.rows, " rows, expected at least 1");
   TROUPE_RETURN_IF_ERROR(CheckObservations(spec, rows));
   TROUPE_RETURN_IF_ERROR(CheckMask(spec, leaves, rows));
-  return CheckSlots(spec, rows);
+  return CheckSlots(spec, rows, agents);
 }
 
 }  // namespace troupe::serving

@@ -23,6 +23,7 @@ uint64_t ActorSeed(uint64_t seed) {
 // Every policy of the largest table, and as many removed ones that queries still hold.
 constexpr int32_t kMaxSlots = 2 * static_cast<int32_t>(policy::PolicyTable::kMaxPolicies);
 constexpr int64_t kSinceCreate = -1;
+constexpr size_t kMaxPoliciesNamed = 8;  // in an error
 
 }  // namespace
 
@@ -80,7 +81,7 @@ absl::Status QueryEngine::AdmitAll(absl::Span<const policy::PolicySpec> specs) {
   base::MutexLock lock(&change_mutex_);
   for (const policy::PolicySpec& spec : specs) {
     TROUPE_RETURN_IF_ERROR(spec.Validate());
-    Route& route = (*routes)[spec.id.value()];
+    Route& route = routes->by_id[spec.id.value()];
     if (route.policy != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" comes twice"));
     }
@@ -142,28 +143,30 @@ void QueryEngine::FreeRetired() {
 absl::Status QueryEngine::SetPolicies(const policy::PolicyTable& table) {
   FreeRetired();
   auto routes = std::make_shared<Routes>();
+  routes->agent_ids = table.agent_ids();
+  std::map<std::string, std::vector<int32_t>> agent_slots = policy::AgentSlotsByPolicy(table);
   base::MutexLock lock(&change_mutex_);
   const std::shared_ptr<const Routes> before = CurrentRoutes();
   absl::Status status;
   for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
     if (!entry.has_value() || !entry->active()) continue;
     const std::string& id = entry->spec.id.value();
-    const auto found = before->find(id);
-    if (found != before->end() && IsStill(found->second, *entry, table)) {
-      routes->emplace(id, Route{found->second.policy, entry->since});
+    const auto found = before->by_id.find(id);
+    if (found != before->by_id.end() && IsStill(found->second, *entry, table)) {
+      routes->by_id.emplace(id, Route{found->second.policy, entry->since, std::move(agent_slots[id])});
       continue;
     }
     absl::StatusOr<std::shared_ptr<ServedPolicy>> admitted = AdmitLocked(entry->spec);
     status.Update(admitted.status());
     if (!status.ok()) break;
-    routes->emplace(id, Route{*std::move(admitted), entry->since});
+    routes->by_id.emplace(id, Route{*std::move(admitted), entry->since, std::move(agent_slots[id])});
   }
   // What the new routes brought goes if they are refused; what they lack goes if they are not.
   const Routes& leaving = status.ok() ? *before : *routes;
   const Routes& staying = status.ok() ? *routes : *before;
-  for (const auto& [id, route] : leaving) {
-    const auto found = staying.find(id);
-    if (found == staying.end() || found->second.policy != route.policy) retired_.push_back(route.policy);
+  for (const auto& [id, route] : leaving.by_id) {
+    const auto found = staying.by_id.find(id);
+    if (found == staying.by_id.end() || found->second.policy != route.policy) retired_.push_back(route.policy);
   }
   num_retired_.store(static_cast<int64_t>(retired_.size()), std::memory_order_relaxed);
   if (!status.ok()) return status;
@@ -187,20 +190,25 @@ std::shared_ptr<const QueryEngine::Routes> QueryEngine::CurrentRoutes() const {
   return routes_;
 }
 
-absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::Find(const Routes& routes, const policy::PolicyId& id) {
+absl::StatusOr<const QueryEngine::Route*> QueryEngine::Find(const Routes& routes, const policy::PolicyId& id) {
   TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(id.value()));
-  const auto found = routes.find(id.value());
-  if (found != routes.end()) return found->second.policy;
+  const auto found = routes.by_id.find(id.value());
+  if (found != routes.by_id.end()) return &found->second;
   std::vector<std::string> ids;
-  for (const auto& [name, route] : routes) ids.push_back(name);
+  for (const auto& [name, route] : routes.by_id) ids.push_back(name);
   const std::string nearest = base::NearestName(id.value(), ids);
-  return absl::NotFoundError(absl::StrCat("there is no policy \"", id.value(), "\" among the ", ids.size(), " here",
-                                          nearest.empty() ? "" : absl::StrCat(", did you mean \"", nearest, "\"?")));
+  std::stable_partition(ids.begin(), ids.end(), [&nearest](const std::string& name) { return name == nearest; });
+  return absl::NotFoundError(
+      absl::StrCat("there is no policy \"", id.value(), "\" among the ", ids.size(), " here",
+                   nearest.empty() ? ": " : absl::StrCat(", did you mean \"", nearest, "\"? There are: "),
+                   ids.empty() ? "none" : base::FewOf(ids, kMaxPoliciesNamed)));
 }
 
 absl::Status QueryEngine::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == nullptr) return absl::InvalidArgumentError("no weights");
-  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<ServedPolicy> policy, Find(*CurrentRoutes(), weights->id));
+  const std::shared_ptr<const Routes> routes = CurrentRoutes();
+  TROUPE_ASSIGN_OR_RETURN(const Route* const route, Find(*routes, weights->id));
+  const std::shared_ptr<ServedPolicy>& policy = route->policy;
   TROUPE_RETURN_IF_ERROR(weights->Validate(policy->spec()));
   policy->Offer(std::move(weights));
   return absl::OkStatus();
@@ -221,10 +229,11 @@ absl::StatusOr<QueryEngine::Policies> QueryEngine::Check(const Routes& routes, c
   Policies policies;
   int64_t answer_bytes = 0;
   for (const QueryRows& rows : query.policies) {
-    TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<ServedPolicy> policy, Find(routes, rows.policy_id));
-    TROUPE_RETURN_IF_ERROR(CheckRows(policy->spec(), policy->leaves(), rows));
-    answer_bytes += rows.rows * (2 * policy->spec().action_words() * 4 + 4);
-    policies.push_back(std::move(policy));
+    TROUPE_ASSIGN_OR_RETURN(const Route* const route, Find(routes, rows.policy_id));
+    const ServedPolicy& policy = *route->policy;
+    TROUPE_RETURN_IF_ERROR(CheckRows(policy.spec(), policy.leaves(), rows, {routes.agent_ids, route->agent_slots}));
+    answer_bytes += rows.rows * (2 * policy.spec().action_words() * 4 + 4);
+    policies.push_back(route->policy);
   }
   if (answer_bytes > kMaxAnswerBytes) {
     return absl::ResourceExhaustedError(

@@ -82,6 +82,7 @@ class QueryEngine final : public ActionQueries {
   /// Answers before it returns, unless a policy in another process is asked. RESOURCE_EXHAUSTED also: hosted_limits;
   /// CANCELLED: closed.
   GiveUp ComputeActions(const ActionQuery& query, Done done) override;
+  absl::StatusOr<PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) override;
 
   /// For at most kHostedActors threads: `while (engine.AwaitHosted()) engine.StepHosted();`. AwaitHosted blocks until
   /// there is something to do, and is false once closed; StepHosted asks one policy in another process, which may take
@@ -102,9 +103,14 @@ class QueryEngine final : public ActionQueries {
   using ActorMap = policy::PolicyMap<ServingActor>;
   struct Route {
     std::shared_ptr<ServedPolicy> policy;
-    int64_t since = 0;  ///< revision that brought it; kSinceCreate: was there before any table
+    int64_t since = 0;                      ///< revision that brought it; kSinceCreate: was there before any table
+    std::vector<int32_t> agent_slots = {};  ///< of the agents that may play it; none before any table
   };
-  using Routes = std::map<std::string, Route>;  ///< by id
+  /// Who may be asked, as one SetPolicies left it.
+  struct Routes {
+    std::map<std::string, Route> by_id;
+    std::vector<std::string> agent_ids;  ///< of the run, by slot; none before any table
+  };
   using Policies = std::vector<std::shared_ptr<ServedPolicy>>;
   /// A map, and its readers that no query uses.
   struct Actors {
@@ -126,7 +132,8 @@ class QueryEngine final : public ActionQueries {
   /// Whether the table's policy is the one that is served under its id already.
   static bool IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table);
 
-  static absl::StatusOr<std::shared_ptr<ServedPolicy>> Find(const Routes& routes, const policy::PolicyId& id);
+  /// The route to a policy; lives as long as `routes`.
+  static absl::StatusOr<const Route*> Find(const Routes& routes, const policy::PolicyId& id);
   /// What is asked of each QueryRows, or why the query is refused.
   static absl::StatusOr<Policies> Check(const Routes& routes, const ActionQuery& query);
   absl::StatusOr<ActionAnswer> Answer(const ActionQuery& query, const Policies& policies);

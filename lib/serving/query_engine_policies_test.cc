@@ -188,8 +188,9 @@ TEST(QueryEnginePoliciesTest, FollowsTheTable) {
 
   table = *table->Remove(policy::PolicyId("p1"));
   ASSERT_EQ(engine->SetPolicies(*table), absl::OkStatus());
-  EXPECT_EQ(AskOne(*engine, specs[1]).status(),
-            absl::NotFoundError("there is no policy \"p1\" among the 2 here, did you mean \"p0\"?"));
+  EXPECT_EQ(
+      AskOne(*engine, specs[1]).status(),
+      absl::NotFoundError("there is no policy \"p1\" among the 2 here, did you mean \"p0\"? There are: p0, added"));
   EXPECT_EQ(AskOne(*engine, specs[0])->version.n, 3);
   EXPECT_EQ(engine->MapStats().resident, 2) << "its actor is gone";
 

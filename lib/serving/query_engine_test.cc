@@ -245,7 +245,9 @@ TEST(QueryEngineTest, RefusesWholeQueries) {
   rows = good;
   rows.policy_id = "shraed";
   const absl::Status unknown = (*engine)->Compute(Ask({&good, &rows}, true)).status();
-  EXPECT_EQ(unknown, absl::NotFoundError("there is no policy \"shraed\" among the 2 here, did you mean \"shared\"?"));
+  EXPECT_EQ(unknown,
+            absl::NotFoundError(
+                "there is no policy \"shraed\" among the 2 here, did you mean \"shared\"? There are: shared, silent"));
   for (const std::string& id : {std::string(), std::string("../shared"), std::string("a\nb"), std::string(200, 'a')}) {
     rows.policy_id = id;
     EXPECT_EQ(code_of(rows), absl::StatusCode::kInvalidArgument) << id;

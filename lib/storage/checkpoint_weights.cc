@@ -104,13 +104,13 @@ absl::StatusOr<std::unique_ptr<CheckpointWeights>> CheckpointWeights::Open(FileS
   return weights;
 }
 
-absl::StatusOr<policy::PolicyTablePtr> CheckpointWeights::Policies() const {
-  if (manifest_.state.table != nullptr) return manifest_.state.table;
+absl::StatusOr<policy::PolicyTablePtr> PoliciesOf(const CheckpointManifest& manifest, const std::string& directory) {
+  if (manifest.state.table != nullptr) return manifest.state.table;
   return absl::FailedPreconditionError(
-      absl::StrCat("checkpoint ", base::LogSafe(directory_),
+      absl::StrCat("checkpoint ", base::LogSafe(directory),
                    " is of a version that did not note the policies' spaces; make its environment once to add them: "
                    "troupe checkpoint convert ",
-                   base::LogSafe(directory_)));
+                   base::LogSafe(directory)));
 }
 
 absl::StatusOr<size_t> CheckpointWeights::IndexOf(const policy::PolicyId& id) const {

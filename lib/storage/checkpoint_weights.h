@@ -20,6 +20,10 @@ namespace troupe::storage {
 /// Bytes of one policy's weights that are read at most, its optimizer's besides.
 inline constexpr int64_t kMaxPolicyBytes = int64_t{2} << 30;
 
+/// The policies that the checkpoint in `directory` holds and who played them. FAILED_PRECONDITION with the command that
+/// mends it: it was written by a version that did not note them.
+absl::StatusOr<policy::PolicyTablePtr> PoliciesOf(const CheckpointManifest& manifest, const std::string& directory);
+
 /// The policies in a checkpoint of anybody's run, read and verified one at a time, so that who needs a few of a
 /// thousand reads those. It is data: manifest and safetensors alone are read, regular files, and of them no more than
 /// the specs that are asked for need. Made and owned by a service. Immutable, thread-safe; all blocks on the disk.
@@ -35,9 +39,8 @@ class CheckpointWeights {
   /// Its part kPolicies.
   const CheckpointManifest& manifest() const { return manifest_; }
 
-  /// The policies that it holds and who played them. FAILED_PRECONDITION with the command that mends it: it was written
-  /// by a version that did not note them.
-  absl::StatusOr<policy::PolicyTablePtr> Policies() const;
+  /// As PoliciesOf its manifest.
+  absl::StatusOr<policy::PolicyTablePtr> Policies() const { return PoliciesOf(manifest_, directory_); }
 
   /// The policy's weights and normalizers without optimizer and counters. NOT_FOUND: the checkpoint has no policy of
   /// that id; INVALID_ARGUMENT: its networks differ from `spec`, or have more than kMaxPolicyBytes; DATA_LOSS: its

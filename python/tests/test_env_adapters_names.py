@@ -171,6 +171,7 @@ class NameTest(unittest.TestCase):
                 "troupe_test_mine",
             ),
             ("troupe_test_mine.sub", {}, "there is no module troupe_test_mine.sub"),
+            ("hmacs:Env", {}, "there is no module hmacs for [^,;]*; install its package, .* -m pip install hmacs, or name a Python that"),
             ("troupe_test_needs", {}, "importing troupe_test_needs failed: it needs the module troupe_test_absent"),
             ("troupe_test_bad", {}, "importing troupe_test_bad failed: ZeroDivisionError: division by zero"),
             ("troupe_test_mine:Mime", {}, "'Mime' is no attribute of module troupe_test_mine.*did you mean Mine"),

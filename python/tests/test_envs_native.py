@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,13 @@ class NativeEnvTest(unittest.TestCase):
             env.reset(episode=1)
             env.close()
 
+    def test_without_pettingzoo_it_says_what_to_install(self):
+        code = "import sys\nsys.modules['pettingzoo'] = None\nimport troupe\ntroupe.env('mpe/simple_spread')"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        last = done.stderr.strip().splitlines()[-1]
+        self.assertIn("needs PettingZoo and Gymnasium", last)
+        self.assertIn("-m pip install pettingzoo gymnasium", last)
+
     def test_the_library_is_looked_for(self):
         with tempfile.TemporaryDirectory() as folder:
             for value, words in [(os.path.join(folder, "none.so"), "found no libtroupe_envs.so at " + folder),
@@ -154,6 +162,14 @@ class NativeEnvTest(unittest.TestCase):
                                       text=True)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words, done.stderr)
+        with tempfile.TemporaryDirectory() as folder:  # as pip puts it somewhere
+            shutil.copytree(os.path.join(ROOT, "troupe"), os.path.join(folder, "troupe"), ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+            environment = {key: value for key, value in os.environ.items() if key not in ("TROUPE_ENVS_LIBRARY", "PYTHONPATH")}
+            done = subprocess.run([sys.executable, "-c", "from troupe import envs; envs.environments()"], env=environment, capture_output=True,
+                                  text=True, cwd=folder)
+            last = done.stderr.strip().splitlines()[-1]
+            self.assertIn(f"found no libtroupe_envs.so at {os.path.realpath(folder)}/troupe/envs/libtroupe_envs.so; the Python package comes without it", last)
+            self.assertIn("TROUPE_ENVS_LIBRARY=CHECKOUT/build/release/lib/envs/c_api/libtroupe_envs.so", last)
         import ctypes.util
         with self.assertRaisesRegex(ImportError, "has no function troupe_arrays_version"):
             library.load(ctypes.util.find_library("c"))

@@ -47,6 +47,30 @@ REPLY_BYTES = (b"\x0a\x44\x0a\x06shared\x12\x06\x08\x03\x10\x87\xad\x4b\x18\x02\
                struct.pack("<ff", -0.5, -1.25) + b"\x0a\x14\x0a\x05other\x12\x0b\x10" + b"\xff" * 9 + b"\x01")
 
 
+DESCRIPTIONS = """agent_ids: "hunter_0"
+agent_ids: "hunter_1"
+agent_ids: "prey"
+policies {
+  policy_id: "hunters"
+  version { learner_epoch: 3 n: 120 }
+  observation_space: "Box(-1, 1, [3], float32)"
+  action_space: "Discrete(5)"
+  obs_dtype: DTYPE_FLOAT32
+  obs_size: 3
+  mask_size: 5
+  action_dtypes: DTYPE_INT32
+  needs_agent_slots: true
+  agent_slots: 0
+  agent_slots: 1
+}
+policies { policy_id: "prey" observation_space: "Discrete(2)" action_space: "Discrete(2)" obs_dtype: DTYPE_UINT8 agent_slots: 2 }
+"""
+# DESCRIPTIONS as protoc encodes it.
+DESCRIPTIONS_BYTES = (b"\n\x08hunter_0\n\x08hunter_1\n\x04prey" +
+                      b"\x12E\n\x07hunters\x12\x04\x08\x03\x10x\x1a\x18Box(-1, 1, [3], float32)\"\x0bDiscrete(5)(\x010\x038\x05B\x01\x02H\x01R\x02\x00\x01" +
+                      b"\x12%\n\x04prey\x1a\x0bDiscrete(2)\"\x0bDiscrete(2)(\x03R\x01\x02")
+
+
 def encode(**changes):
     request = dict(policy_id="shared", rows=2, obs_dtype=query_messages.FLOAT32, obs=struct.pack("<ff", 1, -2), action_mask=b"\1\0\1\1",
                    agent_slots=[0, 300, -1], deterministic=True)
@@ -78,6 +102,18 @@ class MessagesTest(unittest.TestCase):
             except ValueError:
                 pass
 
+    def test_reads_descriptions(self):
+        agents, (hunters, prey) = query_messages.decode_descriptions(DESCRIPTIONS_BYTES + b"\x50\x07")  # a field it does not know
+        self.assertEqual(agents, ["hunter_0", "hunter_1", "prey"])
+        self.assertEqual(hunters, {"policy_id": "hunters", "learner_epoch": 3, "version": 120, "observation_space": "Box(-1, 1, [3], float32)",
+                                   "action_space": "Discrete(5)", "obs_dtype": query_messages.FLOAT32, "obs_size": 3, "mask_size": 5,
+                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1]})
+        self.assertEqual((prey["version"], prey["needs_agent_slots"], prey["agent_slots"]), (0, False, [2]))
+        for data in (b"\xff" * 20, b"\x12\x03\x52\x01\x05", b"\x0a\x02\xff\xff", DESCRIPTIONS_BYTES[11:]):
+            with self.assertRaises(ValueError, msg=data):
+                query_messages.decode_descriptions(data)
+        self.assertEqual(query_messages.encode_describe_request(["a", "bc"]), b"\x0a\x01a\x0a\x02bc")
+
     @unittest.skipUnless(shutil.which("protoc"), "protoc is not installed")
     def test_equals_protoc(self):
         def protoc(what, kind, data):
@@ -87,6 +123,8 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(protoc("encode", "ComputeActionsRequest", REQUEST.encode()), encode())
         self.assertEqual(protoc("decode", "ComputeActionsRequest", encode()).decode(), REQUEST)
         self.assertEqual(protoc("encode", "ComputeActionsReply", REPLY.encode()), REPLY_BYTES)
+        self.assertEqual(protoc("encode", "DescribePoliciesReply", DESCRIPTIONS.encode()), DESCRIPTIONS_BYTES)
+        self.assertEqual(protoc("decode", "DescribePoliciesRequest", query_messages.encode_describe_request(["a"])), b'policy_ids: "a"\n')
         plain = encode(action_mask=b"", agent_slots=[], deterministic=False)
         text = protoc("decode", "ComputeActionsRequest", plain).decode()
         self.assertNotIn("action_mask", text)
@@ -120,8 +158,14 @@ class ClientTest(unittest.TestCase):
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
         server = grpc.server(futures.ThreadPoolExecutor(1))
-        handler = grpc.unary_unary_rpc_method_handler(answer)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("troupe.v1.Query", {"ComputeActions": handler}),))
+        def describe(request, context):
+            self.descriptions += 1
+            if b"nobody" in request:
+                context.abort(grpc.StatusCode.NOT_FOUND, "there is no policy \"nobody\"")
+            return DESCRIPTIONS_BYTES
+        self.descriptions = 0
+        handlers = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in (("ComputeActions", answer), ("DescribePolicies", describe))}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("troupe.v1.Query", handlers),))
         self.address = f"unix:{folder}/query.sock"
         server.add_insecure_port(self.address)
         server.start()
@@ -145,6 +189,39 @@ class ClientTest(unittest.TestCase):
             self.client.compute_actions("shared", numpy.array([7, 8, 9], numpy.uint8))
         self.assertEqual(raised.exception.code, "INTERNAL")
         self.assertEqual(self.requests[0], query_messages.encode_request("shared", 1, query_messages.UINT8, b"\x07\x08\x09"))
+
+    def test_policies(self):
+        hunters, prey = self.client.policies()
+        self.assertEqual((hunters.policy_id, hunters.learner_epoch, hunters.version), ("hunters", 3, 120))
+        self.assertEqual((hunters.observation_space, hunters.action_space), ("Box(-1, 1, [3], float32)", "Discrete(5)"))
+        self.assertEqual((hunters.obs_dtype, hunters.obs_size, hunters.mask_size), ("float32", 3, 5))
+        self.assertEqual((hunters.needs_agent_slots, hunters.agents, hunters.agent_slots), (True, ["hunter_0", "hunter_1"], [0, 1]))
+        self.assertEqual((prey.obs_dtype, prey.agents), ("uint8", ["prey"]))
+        with self.assertRaises(self.query.QueryError) as raised:
+            self.client.policies(["nobody"])
+        self.assertEqual(raised.exception.code, "NOT_FOUND")
+
+    def test_agents_instead_of_slots(self):
+        def sent(policy_id, agent, rows=2):
+            with self.assertRaises(self.query.QueryError):  # the reply is of another policy's rows
+                self.reply = b""
+                self.client.compute_actions(policy_id, [[1.0]] * rows, agent=agent)
+            return self.requests[-1]
+
+        def encoded(policy_id, slots, rows=2):
+            return query_messages.encode_request(policy_id, rows, query_messages.FLOAT32, struct.pack("<f", 1) * rows, agent_slots=slots)
+        self.assertEqual(sent(None, "hunter_1"), encoded("hunters", [1, 1]))
+        self.assertEqual(sent("hunters", ["hunter_1", "hunter_0"]), encoded("hunters", [1, 0]))
+        self.assertEqual(sent(None, "prey"), encoded("prey", []), "it takes none")
+        self.assertEqual(self.descriptions, 1, "asked for once")
+        for policy_id, agent, words in ((None, "hunter_2", "no policy plays hunter_2; policies and their agents: hunters (hunter_0 hunter_1), prey (prey)"),
+                                        ("prey", "hunter_0", "no policy 'prey' plays hunter_0"),
+                                        (None, ["prey"] * 3, "agent has 3 ids, expected one for all rows, or 2"), (None, None, "neither policy_id nor agent")):
+            with self.assertRaises(ValueError) as raised:
+                self.client.compute_actions(policy_id, [[1.0]] * 2, agent=agent)
+            self.assertIn(words, str(raised.exception))
+        with self.assertRaises(ValueError):
+            self.client.compute_actions("hunters", [[1.0]], agent="hunter_0", agent_slots=[0])
 
     def test_errors(self):
         with self.assertRaises(self.query.QueryError) as raised:

@@ -23,7 +23,18 @@ import time
 import traceback
 from typing import Any, Dict, List, Tuple, Union
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    refusal = (
+        f"{sys.executable} has no numpy, which environments and functions in Python need ({error}): install it there, "
+        f"{sys.executable} -m pip install numpy, or name another Python, a program or a virtual environment's folder, as "
+        f"env.python.interpreter (--python)"
+    )
+    os.write(3, json.dumps({"op": "failed", "error": refusal}).encode() + b"\n")
+    sys.exit(1)
 
 from troupe import _shm_host as shm
 from troupe import usual_step
@@ -103,7 +114,6 @@ class EnvHost:
         except Stop:
             raise
         except BaseException as error:
-            traceback.print_exc()
             self._control.send({"op": "failed", "error": describe_error(error)})
             raise SystemExit(1) from error
 

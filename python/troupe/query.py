@@ -3,8 +3,10 @@
     from troupe.query import PolicyClient
 
     with PolicyClient("127.0.0.1:50061") as client:
+        print(client.policies())
         answer = client.compute_actions("shared", observations, deterministic=True)
         env.step(answer.actions[0])
+        answer = client.compute_actions(None, observation, agent="adversary_0")  # the policy that plays it
 """
 
 import collections
@@ -19,12 +21,21 @@ except ImportError as error:
 from troupe import query_messages
 
 _METHOD = "/troupe.v1.Query/ComputeActions"
+_DESCRIBE = "/troupe.v1.Query/DescribePolicies"
 _MAX_MESSAGE_BYTES = 5 << 20  # as the server's limit
 
 # actions: [rows, words] as the environment gets them; sampled_actions: the same before clipping or scaling; action_logp: [rows], nats, of
 # sampled_actions. Words are int32 where all are discrete, float32 where all are continuous, float64 (exact for both) where they are mixed.
 # learner_epoch and version tell which weights.
 PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp")
+
+
+# What there is to ask. observation_space and action_space: text that troupe.envs.spaces.parse reads. obs_dtype: "uint8"
+# or "float32". obs_size: elements of a flattened observation. mask_size: 0 where the policy has no action masks. agents: ids of those that may
+# play it, agent_slots their places in the run's list of agents, which each row needs where needs_agent_slots. learner_epoch and version: of the
+# newest weights, 0 where there are none, or none were read yet.
+PolicyDescription = collections.namedtuple("PolicyDescription", "policy_id learner_epoch version observation_space action_space obs_dtype "
+                                           "obs_size mask_size needs_agent_slots agents agent_slots")
 
 
 class QueryError(Exception):
@@ -67,6 +78,8 @@ class PolicyClient:
         self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
                                                         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES)])
         self._call = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)
+        self._describe = self._channel.unary_unary(_DESCRIBE, request_serializer=None, response_deserializer=None)
+        self._known = []  # the last answer of policies()
 
     def close(self):
         self._channel.close()
@@ -77,13 +90,58 @@ class PolicyClient:
     def __exit__(self, *_):
         self.close()
 
-    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False):
+    def policies(self, policy_ids=()):
+        """-> a list of PolicyDescription: all policies, or those of `policy_ids`. QueryError."""
+        try:
+            reply = self._describe(query_messages.encode_describe_request(policy_ids), timeout=self._timeout)
+        except grpc.RpcError as error:
+            raise QueryError(error.code().name, error.details()) from None
+        try:
+            agents, policies = query_messages.decode_descriptions(reply)
+        except ValueError as error:
+            raise QueryError("INTERNAL", str(error)) from None
+        return [PolicyDescription(policy["policy_id"], policy["learner_epoch"], policy["version"], policy["observation_space"],
+                                  policy["action_space"], "uint8" if policy["obs_dtype"] == query_messages.UINT8 else "float32",
+                                  policy["obs_size"], policy["mask_size"], policy["needs_agent_slots"],
+                                  [agents[slot] for slot in policy["agent_slots"]], policy["agent_slots"]) for policy in policies]
+
+    def _resolve(self, policy_id, agents, rows):
+        """-> (policy id, agent slots or None) for the agents' ids, one for all rows or one a row. The policies are asked for when they are not
+        known, or what is known does not fit."""
+        if len(agents) not in (1, rows):
+            raise ValueError(f"agent has {len(agents)} ids, expected one for all rows, or {rows}")
+        for fresh in (False, True):
+            if fresh or not self._known:
+                self._known = self.policies()
+            fitting = [policy for policy in self._known if policy_id in (None, policy.policy_id) and all(agent in policy.agents for agent in agents)]
+            if len(fitting) == 1:
+                break
+        else:
+            named = " ".join(agents)
+            if fitting:
+                raise ValueError(f"{named} may be played by {', '.join(policy.policy_id for policy in fitting)}: give policy_id")
+            players = ", ".join(f"{policy.policy_id} ({' '.join(policy.agents[:8]) or 'nobody'})" for policy in self._known[:8])
+            raise ValueError(f"no policy{'' if policy_id is None else ' ' + repr(policy_id)} plays {named}; policies and their agents: {players}")
+        policy = fitting[0]
+        if not policy.needs_agent_slots:
+            return policy.policy_id, None
+        slots = [policy.agent_slots[policy.agents.index(agent)] for agent in agents]
+        return policy.policy_id, slots * rows if len(slots) == 1 else slots
+
+    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None):
         """-> PolicyActions of `policy_id` for flattened observations, [rows, size] or one of [size]: uint8 for a uint8 Box, anything else is sent
-        as float32. action_mask: [rows, mask size] of 0 and 1, or None: everything is allowed. agent_slots: [rows], for policies that see
-        which agent they play. deterministic: the most probable action instead of a sample. QueryError."""
+        as float32. action_mask: [rows, mask size] of 0 and 1, or None: everything is allowed. agent: the id of the agent
+        that plays, or one a row, for policies that see which agent they play; agent_slots: the same by place in the run's list of agents, [rows].
+        policy_id None: the only policy that plays `agent`. deterministic: the most probable action instead of a sample. QueryError."""
         obs = numpy.atleast_2d(numpy.asarray(obs))
         if obs.ndim != 2:
             raise ValueError(f"obs has shape {obs.shape}, expected [rows, size]: flatten observations first")
+        if agent is not None:
+            if agent_slots is not None:
+                raise ValueError("got agent and agent_slots, expected one of them")
+            policy_id, agent_slots = self._resolve(policy_id, [agent] if isinstance(agent, str) else list(agent), len(obs))
+        elif policy_id is None:
+            raise ValueError("got neither policy_id nor agent, expected one of them")
         as_bytes = obs.dtype == numpy.uint8
         if not as_bytes:
             obs = obs.astype("<f4")

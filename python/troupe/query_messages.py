@@ -33,6 +33,11 @@ def encode_request(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots
     return _varint(1 << 3 | _BYTES) + _varint(len(policy)) + policy + _number(2, int(deterministic))
 
 
+def encode_describe_request(policy_ids=()):
+    """A DescribePoliciesRequest."""
+    return b"".join(_varint(1 << 3 | _BYTES) + _varint(len(policy_id.encode())) + policy_id.encode() for policy_id in policy_ids)
+
+
 class _Reader:
     def __init__(self, data):
         self._data = memoryview(data)
@@ -96,11 +101,7 @@ def _decode_policy(data):
         if field == 1:
             answer["policy_id"] = bytes(value).decode()
         elif field == 2:
-            for part, number in _fields(value):
-                if part == 1:
-                    answer["learner_epoch"] = number
-                elif part == 2:
-                    answer["version"] = _signed(number)
+            answer["learner_epoch"], answer["version"] = _decode_version(value)
         elif field == 3:
             answer["rows"] = value
         elif field == 4:
@@ -112,6 +113,45 @@ def _decode_policy(data):
         elif field == 7:
             answer["action_logp"] += struct.unpack(f"<{len(value) // 4}f", value)
     return answer
+
+
+def _decode_version(data):
+    """-> (learner epoch, version)"""
+    parts = dict(_fields(data))
+    return parts.get(1, 0), _signed(parts.get(2, 0))
+
+
+def _decode_description(data):
+    policy = {"policy_id": "", "learner_epoch": 0, "version": 0, "observation_space": "", "action_space": "", "obs_dtype": 0, "obs_size": 0,
+              "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": []}
+    names = {1: "policy_id", 3: "observation_space", 4: "action_space", 5: "obs_dtype", 6: "obs_size", 7: "mask_size", 8: "action_dtypes",
+             9: "needs_agent_slots", 10: "agent_slots"}
+    for field, value in _fields(data):
+        if field == 2:
+            policy["learner_epoch"], policy["version"] = _decode_version(value)
+        elif field in (8, 10):
+            policy[names[field]] += _varints(value)
+        elif field == 9:
+            policy["needs_agent_slots"] = bool(value)
+        elif field in names:
+            policy[names[field]] = value if isinstance(value, int) else bytes(value).decode()
+    return policy
+
+
+def decode_descriptions(data):
+    """A DescribePoliciesReply: (the run's agent ids by slot, a dict a policy). As decode_reply."""
+    agents, policies = [], []
+    try:
+        for field, value in _fields(data):
+            if field == 1:
+                agents.append(bytes(value).decode())
+            elif field == 2:
+                policies.append(_decode_description(value))
+    except (TypeError, struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"the answer is no DescribePoliciesReply: {error}") from None
+    if any(slot >= len(agents) for policy in policies for slot in policy["agent_slots"]):
+        raise ValueError("the answer names slots of agents that it does not have")
+    return agents, policies
 
 
 def decode_reply(data):

@@ -1,4 +1,4 @@
-// troupe checkpoint ls|verify|convert
+// troupe checkpoint ls|save|verify|convert
 
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +12,7 @@
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/learner_target.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
 #include "services/common/run_policies.h"
@@ -27,6 +28,7 @@ struct CheckpointFlags {
   std::string target;
   std::string checkpoint;  // of verify: empty: all
   std::string directory = "runs";
+  double timeout_s = 60;  // of save
   bool json = false;
 };
 
@@ -98,6 +100,20 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
   return damaged == 0 ? 0 : 1;
 }
 
+absl::StatusOr<int> Save(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, "checkpoint save"));
+  TROUPE_ASSIGN_OR_RETURN(const int64_t env_steps, client->Checkpoint(absl::Seconds(flags.timeout_s)));
+  TROUPE_ASSIGN_OR_RETURN(const std::string path, storage::FindCheckpoint(storage::FileSystem::Posix(), target.folder,
+                                                                          absl::StrCat(env_steps)));
+  if (flags.json) {
+    PrintJson({{"env_steps", env_steps}, {"path", path}});
+  } else {
+    std::printf("%s\n", path.c_str());
+  }
+  return 0;
+}
+
 /// The policies of a checkpoint that does not say what they are, from the configuration beside it. Makes its
 /// environment.
 absl::StatusOr<policy::PolicyTablePtr> TableOf(const std::string& path, const storage::CheckpointManifest& manifest,
@@ -134,7 +150,7 @@ absl::StatusOr<int> Convert(const CheckpointFlags& flags) {
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, Action* action) {
-  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List, verify and convert a run's checkpoints.");
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List, save, verify and convert a run's checkpoints.");
   checkpoint->require_subcommand(1);
   checkpoint->footer("Example: troupe checkpoint ls runs/my_run");
 
@@ -145,6 +161,17 @@ void AddCheckpointCommand(CLI::App& app, Action* action) {
   ls->add_flag("--json", ls_flags->json, "one line: [{\"env_steps\", \"path\", \"latest\", \"best\"}]");
   ls->footer("Example: troupe checkpoint ls runs/my_run");
   ls->callback([=] { *action = [=] { return Ls(*ls_flags); }; });
+
+  const auto save_flags = std::make_shared<CheckpointFlags>();
+  CLI::App* save = checkpoint->add_subcommand("save", "Have a run that trains write a checkpoint now.");
+  save->add_option("run", save_flags->target, "run folder, or a run's name inside --directory")->required();
+  save->add_option("--directory", save_flags->directory, "where runs are looked for by name")->capture_default_str();
+  save->add_option("--timeout", save_flags->timeout_s, "seconds to wait until it is durable")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  save->add_flag("--json", save_flags->json, "one line: {\"env_steps\", \"path\"}");
+  save->footer("Example: troupe checkpoint save runs/my_run");
+  save->callback([=] { *action = [=] { return Save(*save_flags); }; });
 
   const auto verify_flags = std::make_shared<CheckpointFlags>();
   CLI::App* verify =

@@ -30,6 +30,7 @@ struct EnvFlags {
   std::vector<std::string> args;       // "N=3"
   std::vector<std::string> overrides;  // "env.x=y"
   std::string plugin;
+  std::string python;
   int64_t seed = 0;
   bool json = false;
   // check
@@ -51,11 +52,9 @@ env::EnvRegistry AllEnvs() {
 
 /// The environment as a configuration would describe it, so that types, paths and errors are the same.
 absl::StatusOr<config::EnvSettings> ReadSettings(const EnvFlags& flags) {
-  const auto quoted = [](const std::string& text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);  // whatever a shell gives
-  };
-  std::vector<std::string> overrides = {absl::StrCat("env.name=", quoted(flags.name))};
-  if (!flags.plugin.empty()) overrides.push_back(absl::StrCat("env.plugin=", quoted(flags.plugin)));
+  std::vector<std::string> overrides = {config::TextOverride("env.name", flags.name)};
+  if (!flags.plugin.empty()) overrides.push_back(config::TextOverride("env.plugin", flags.plugin));
+  if (!flags.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", flags.python));
   for (const std::string& arg : flags.args) overrides.push_back(absl::StrCat("env.args.", arg));
   overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
@@ -243,6 +242,8 @@ absl::StatusOr<int> Bench(const EnvFlags& flags) {
 void AddCommonFlags(CLI::App* command, EnvFlags* flags) {
   command->add_option("name", flags->name, "environment, as `env.name` of a configuration says it")->required();
   command->add_option("--plugin", flags->plugin, "shared library that has it (env.plugin)");
+  command->add_option("--python", flags->python,
+                      "the Python that runs it: a program, or a virtual environment's folder (env.python.interpreter)");
   command->add_option("--arg", flags->args, "an argument of the environment: N=3 (repeat)")->allow_extra_args(false);
   command->add_option("--set", flags->overrides, "any other key of a configuration: env.x=y (repeat)")
       ->allow_extra_args(false);

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
@@ -49,7 +50,9 @@ bool LearnerTarget::elsewhere() const { return !host.empty() && host != storage:
 absl::StatusOr<LearnerTarget> FindLearner(const std::string& target, const std::string& directory) {
   absl::StatusOr<std::string> folder = FindRunFolder(target, directory);
   if (!folder.ok()) {
-    if (target.find(':') == std::string::npos) return folder.status();
+    const bool is_address =
+        target.find(':') != std::string::npos && (!base::IsUrl(target) || absl::StartsWith(target, "unix:"));
+    if (!is_address) return folder.status();
     return LearnerTarget{.address = target};
   }
   LearnerTarget found{.folder = *std::move(folder)};
@@ -64,17 +67,28 @@ absl::StatusOr<LearnerTarget> FindLearner(const std::string& target, const std::
   return found;
 }
 
+bool IsTrained(const LearnerTarget& target) {
+  if (target.control.empty()) return false;
+  const absl::Status dialed = rpc::DialControl(target.control).status();
+  return dialed.ok() || absl::IsPermissionDenied(dialed);  // another user's
+}
+
+absl::StatusOr<std::string> ReachableAddress(const LearnerTarget& target) {
+  // An address of this machine is another learner's, if any, when the run's is elsewhere.
+  const bool reachable = !target.elsewhere() || !IsLocal(target.address);
+  if (!target.address.empty() && reachable) return target.address;
+  if (!target.elsewhere()) return NobodyTrains(target);
+  return absl::UnavailableError(absl::StrCat("the learner of the run in \"", target.folder, "\" is on ", target.host,
+                                             " and does not answer from here"));
+}
+
 absl::StatusOr<std::unique_ptr<rpc::MonitorClient>> OpenMonitor(const LearnerTarget& target,
                                                                 const rpc::TransportSecurity& security) {
   if (!target.control.empty() && rpc::DialControl(target.control).ok()) {
     return rpc::MonitorClient::AtControlSocket(target.control);
   }
-  // An address of this machine is another learner's, if any, when the run's is elsewhere.
-  const bool reachable = !target.elsewhere() || !IsLocal(target.address);
-  if (!target.address.empty() && reachable) return rpc::MonitorClient::Create(target.address, security);
-  if (!target.elsewhere()) return NobodyTrains(target);
-  return absl::UnavailableError(absl::StrCat("the learner of the run in \"", target.folder, "\" is on ", target.host,
-                                             " and does not answer from here"));
+  TROUPE_ASSIGN_OR_RETURN(const std::string address, ReachableAddress(target));
+  return rpc::MonitorClient::Create(address, security);
 }
 
 absl::StatusOr<std::unique_ptr<rpc::ControlClient>> OpenControl(const LearnerTarget& target,

@@ -25,6 +25,12 @@ struct LearnerTarget {
 /// wrote down. NOT_FOUND when it is neither.
 absl::StatusOr<LearnerTarget> FindLearner(const std::string& target, const std::string& directory);
 
+/// Whether a learner answers at the run's control socket, this user's or another's. Connects to it.
+bool IsTrained(const LearnerTarget& target);
+
+/// Where the target's learner may be asked from here. UNAVAILABLE when nobody trains the run, or only somewhere else.
+absl::StatusOr<std::string> ReachableAddress(const LearnerTarget& target);
+
 /// Who looks at the learner: at the run's control socket, where this user may open it and it answers, else at its
 /// address. UNAVAILABLE when nobody trains the run, or only somewhere else.
 absl::StatusOr<std::unique_ptr<rpc::MonitorClient>> OpenMonitor(const LearnerTarget& target,

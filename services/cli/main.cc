@@ -8,7 +8,9 @@
 #include "lib/base/log.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/programs.h"
+#include "services/common/build_facts.h"
 #include "services/common/memory_limit.h"
+#include "services/common/usage_error.h"
 #include <CLI/CLI.hpp>
 
 namespace {
@@ -36,7 +38,9 @@ int main(int argc, char** argv) {
 
   CLI::App app{
       "Troupe trains many agents with many policies: rollout workers stream samples to a learner, which pushes weights "
-      "back."};
+      "back.",
+      "troupe"};
+  app.set_version_flag("--version", troupe::services::OwnBuildFacts().ToString(), "Print version, commit and build");
   app.footer(
       "Example: troupe train examples/simple_spread_mappo.yaml\n`troupe COMMAND --help` tells more about a command.");
   app.require_subcommand(1);
@@ -60,7 +64,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return Fail(std::string(error.what()) + "\nRun with --help for more.", ExitCode::kUsage);
+    return Fail(troupe::services::UsageError(app, error), ExitCode::kUsage);
   }
   const absl::StatusOr<int> code = action();
   if (!code.ok()) return Fail(code.status());

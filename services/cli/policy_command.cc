@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/policy/policy_change.h"
@@ -14,6 +15,8 @@
 #include "lib/rpc/control_client.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/monitor_view.h"
+#include "lib/storage/checkpoint_weights.h"
+#include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
@@ -46,21 +49,44 @@ struct NewPolicyFlags {
   bool replace = false;
 };
 
-/// The policies as the learner tells of them.
+/// The policies as the learner tells of them, or as the run's newest checkpoint holds them.
 struct Policies {
   v1::PoliciesReply listing;
-  std::string json;  ///< the whole table; empty where only the listing is told: at an address
+  std::string json;        ///< the whole table; empty where only the listing is told: at an address
+  std::string checkpoint;  ///< that told it; empty: a learner did
 };
 
-absl::StatusOr<Policies> Ask(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const LearnerTarget& target) {
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
   TROUPE_ASSIGN_OR_RETURN(v1::PoliciesReply reply, client->Policies(absl::Seconds(flags.timeout_s)));
-  if (reply.table_json().empty()) return Policies{std::move(reply), ""};
+  if (reply.table_json().empty()) return Policies{std::move(reply), "", ""};
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(reply.table_json()));
-  return Policies{rpc::ListPolicies(*table, /*whole=*/true), std::move(*reply.mutable_table_json())};
+  return Policies{rpc::ListPolicies(*table, /*whole=*/true), std::move(*reply.mutable_table_json()), ""};
+}
+
+absl::StatusOr<Policies> ReadCheckpoint(const std::string& folder) {
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, storage::FindCheckpoint(fs, folder, "latest"));
+  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
+                          storage::ReadManifest(fs, checkpoint, storage::ManifestPart::kPolicies));
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, storage::PoliciesOf(manifest, checkpoint));
+  return Policies{rpc::ListPolicies(*table, /*whole=*/true), policy::ToJson(*table), checkpoint};
+}
+
+/// For who only looks: a run that nobody trains tells of its policies, too.
+absl::StatusOr<Policies> Look(const ControlFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  absl::StatusOr<Policies> told = AskLearner(flags, target);
+  const bool nobody = absl::IsUnavailable(told.status()) && !target.folder.empty() && !target.elsewhere();
+  return nobody ? ReadCheckpoint(target.folder) : std::move(told);
+}
+
+/// Which moment a table is of, where that is not now.
+void PrintMoment(const Policies& policies) {
+  if (policies.checkpoint.empty()) return;
+  std::printf("nobody trains the run now; as of %s:\n", base::LogSafe(policies.checkpoint).c_str());
 }
 
 absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange& change) {
@@ -107,7 +133,7 @@ nlohmann::ordered_json ToJson(const v1::PoliciesReply& listing) {
 }
 
 absl::StatusOr<int> List(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Ask(flags));
+  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Look(flags));
   if (flags.json) {
     PrintJson(policies.json.empty() ? ToJson(policies.listing) : nlohmann::ordered_json::parse(policies.json));
     return 0;
@@ -117,12 +143,13 @@ absl::StatusOr<int> List(const ControlFlags& flags) {
     rows.push_back({policy.policy_id(), policy.policy_class(), policy.trains() ? "yes" : "no", PartOf(policy),
                     absl::StrCat(policy.since())});
   }
+  PrintMoment(policies);
   PrintTable(rows);
   return 0;
 }
 
 absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const Policies told, Ask(flags));
+  TROUPE_ASSIGN_OR_RETURN(const Policies told, Look(flags));
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::vector<std::vector<std::string>> rows = {{"agents", "policies"}};
   for (const v1::MappingListing& rule : told.listing.mapping()) {
@@ -146,6 +173,7 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
   if (flags.json) {
     PrintJson(json);
   } else {
+    PrintMoment(told);
     PrintTable(rows);
   }
   return 0;
@@ -154,7 +182,7 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
 absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yaml) {
   TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
   TROUPE_RETURN_IF_ERROR(OpenControl(target, flags.command).status());  // before an error of a run that cannot be asked
-  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Ask(flags));
+  TROUPE_ASSIGN_OR_RETURN(const Policies policies, AskLearner(flags, target));
   const std::vector<std::string> agents(policies.listing.agent_ids().begin(), policies.listing.agent_ids().end());
   TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules, config::ParsePolicyMapping(yaml, "MAPPING", agents));
   return Change(flags, policy::SetMapping{std::move(rules)});

@@ -2,13 +2,19 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/query_client.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/learner_target.h"
 #include "services/cli/output.h"
+#include "services/cli/query_agents.h"
 #include "services/cli/query_text.h"
+#include "services/policy_server/checkpoint_engine.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -16,17 +22,94 @@ namespace troupe::services {
 namespace {
 
 struct QueryFlags {
-  std::string address;
+  std::string target;
+  std::string directory = "runs";
+  std::string checkpoint;  // empty: the learner where there is one, else the latest
+  std::string config;
   std::string policy;
   std::string obs;
   std::string obs_dtype = "float32";
   std::string action_mask;
+  std::vector<std::string> agents;
   std::vector<int32_t> agent_slots;
   double timeout_s = 10;
   bool deterministic = false;
   bool insecure_plaintext_network = false;
   bool json = false;
 };
+
+/// Who answers.
+class Answerer {
+ public:
+  virtual ~Answerer() = default;
+  virtual absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query) = 0;
+  virtual absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) = 0;
+  /// The checkpoint that answers; "": whoever is asked has the newest weights.
+  virtual std::string checkpoint() const { return ""; }
+};
+
+/// A learner or a policy server.
+class Server final : public Answerer {
+ public:
+  Server(std::unique_ptr<rpc::QueryClient> client, absl::Duration timeout)
+      : client_(std::move(client)), timeout_(timeout) {}
+  absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query) override {
+    return client_->ComputeActions(query, timeout_);
+  }
+  absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) override {
+    return client_->DescribePolicies(ids, timeout_);
+  }
+
+ private:
+  const std::unique_ptr<rpc::QueryClient> client_;
+  const absl::Duration timeout_;
+};
+
+/// This program, with a checkpoint's weights.
+class Checkpoint final : public Answerer {
+ public:
+  explicit Checkpoint(std::unique_ptr<CheckpointEngine> opened) : opened_(std::move(opened)) {}
+  absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query) override {
+    return opened_->engine()->Compute(query);
+  }
+  absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) override {
+    return opened_->engine()->DescribePolicies(ids);
+  }
+  std::string checkpoint() const override { return opened_->checkpoint(); }
+
+ private:
+  const std::unique_ptr<CheckpointEngine> opened_;
+};
+
+absl::StatusOr<std::unique_ptr<Answerer>> OpenCheckpoint(const QueryFlags& flags, const std::string& folder) {
+  AskedCheckpoint asked;
+  asked.run_folder = folder;
+  if (!flags.checkpoint.empty()) asked.checkpoint = flags.checkpoint;
+  asked.config_path = flags.config;
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointEngine> opened, CheckpointEngine::Open(asked));
+  return std::make_unique<Checkpoint>(std::move(opened));
+}
+
+absl::StatusOr<std::unique_ptr<Answerer>> FindAnswerer(const QueryFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  if (!flags.checkpoint.empty()) {
+    if (!target.folder.empty()) return OpenCheckpoint(flags, target.folder);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--checkpoint: expected a run's folder or name beside it, got the address \"", target.address, "\""));
+  }
+  rpc::TransportSecurity security;
+  security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  const bool is_here = !target.folder.empty() && !target.elsewhere();
+  if (is_here && (target.address.empty() || !IsTrained(target))) return OpenCheckpoint(flags, target.folder);
+  TROUPE_ASSIGN_OR_RETURN(const std::string address, ReachableAddress(target));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::QueryClient> client, rpc::QueryClient::Create(address, security));
+  return std::make_unique<Server>(std::move(client), absl::Seconds(flags.timeout_s));
+}
+
+/// Which moment the answer is of, where that is not now.
+void PrintMoment(const Answerer& answerer) {
+  if (!answerer.checkpoint().empty()) std::printf("as of %s:\n", base::LogSafe(answerer.checkpoint()).c_str());
+}
 
 void Print(const serving::PolicyActions& actions) {
   const nlohmann::ordered_json json = ActionsJson(actions);
@@ -41,9 +124,50 @@ void Print(const serving::PolicyActions& actions) {
   PrintTable(table);
 }
 
+void Print(const serving::PolicyDescriptions& run) {
+  constexpr size_t kMaxAgents = 6;
+  std::vector<std::vector<std::string>> table = {{"policy", "version", "observations", "actions", "--agent", "agents"}};
+  for (const serving::PolicyDescription& policy : run.policies) {
+    std::vector<std::string> agents;
+    for (const int32_t slot : policy.agent_slots) agents.push_back(run.agent_ids[static_cast<size_t>(slot)]);
+    table.push_back({policy.policy_id.value(), absl::StrCat(policy.version.n), base::LogSafe(policy.observation_space),
+                     base::LogSafe(policy.action_space), policy.needs_agent_slots ? "needed" : "not needed",
+                     agents.empty() ? "none" : base::LogSafe(base::FewOf(agents, kMaxAgents))});
+  }
+  PrintTable(table);
+}
+
+absl::StatusOr<int> Describe(const QueryFlags& flags, Answerer& answerer) {
+  std::vector<policy::PolicyId> ids;
+  if (!flags.policy.empty()) ids.emplace_back(flags.policy);
+  TROUPE_ASSIGN_OR_RETURN(const serving::PolicyDescriptions run, answerer.DescribePolicies(ids));
+  if (flags.json) {
+    PrintJson(DescriptionsJson(run));
+  } else {
+    PrintMoment(answerer);
+    Print(run);
+  }
+  return 0;
+}
+
+/// Whom to ask. The server need not be asked for it where the command line says it all.
+absl::StatusOr<AskedPolicy> Resolve(const QueryFlags& flags, Answerer& answerer, int64_t rows) {
+  if (!flags.policy.empty() && flags.agents.empty())
+    return AskedPolicy{policy::PolicyId(flags.policy), flags.agent_slots};
+  std::vector<policy::PolicyId> ids;
+  if (!flags.policy.empty()) ids.emplace_back(flags.policy);
+  TROUPE_ASSIGN_OR_RETURN(const serving::PolicyDescriptions run, answerer.DescribePolicies(ids));
+  TROUPE_ASSIGN_OR_RETURN(AskedPolicy asked, ResolveAgents(run, flags.policy, flags.agents, rows));
+  if (!flags.agent_slots.empty()) asked.agent_slots = flags.agent_slots;
+  return asked;
+}
+
 absl::StatusOr<int> Query(const QueryFlags& flags) {
+  if (flags.obs.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Answerer> answerer, FindAnswerer(flags));
+    return Describe(flags, *answerer);
+  }
   serving::QueryRows rows;
-  rows.policy_id = policy::PolicyId(flags.policy);
   rows.obs_dtype = flags.obs_dtype == "uint8" ? tensor::DType::kUint8 : tensor::DType::kFloat32;
   TROUPE_ASSIGN_OR_RETURN(const RowsText obs, ParseRows("--obs", flags.obs, rows.obs_dtype));
   rows.rows = obs.rows;
@@ -57,20 +181,18 @@ absl::StatusOr<int> Query(const QueryFlags& flags) {
     }
   }
   rows.action_mask = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(mask.bytes.data()), mask.bytes.size());
-  rows.agent_slots = flags.agent_slots;
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Answerer> answerer, FindAnswerer(flags));
+  TROUPE_ASSIGN_OR_RETURN(const AskedPolicy asked, Resolve(flags, *answerer, rows.rows));
+  rows.policy_id = asked.policy_id;
+  rows.agent_slots = asked.agent_slots;
   serving::ActionQuery query;
   query.deterministic = flags.deterministic;
   query.policies.push_back(rows);
-
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::QueryClient> client,
-                          rpc::QueryClient::Create(flags.address, security));
-  TROUPE_ASSIGN_OR_RETURN(const serving::ActionAnswer answer,
-                          client->ComputeActions(query, absl::Seconds(flags.timeout_s)));
+  TROUPE_ASSIGN_OR_RETURN(const serving::ActionAnswer answer, answerer->ComputeActions(query));
   if (flags.json) {
     PrintJson(ActionsJson(answer[0]));
   } else {
+    PrintMoment(*answerer);
     Print(answer[0]);
   }
   return 0;
@@ -80,21 +202,38 @@ absl::StatusOr<int> Query(const QueryFlags& flags) {
 
 void AddQueryCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<QueryFlags>();
-  CLI::App* query = app.add_subcommand("query", "Ask a learner or a policy server what a policy does.");
-  query->add_option("address", flags->address, "of a learner or of `troupe serve`: unix:PATH or HOST:PORT")->required();
-  query->add_option("--policy", flags->policy, "the policy's id")->required();
-  query->add_option("--obs", flags->obs, "JSON: a flattened observation, or a list of them")->required();
+  CLI::App* query = app.add_subcommand("query", "Ask a run, a learner or a policy server what a policy does.");
+  query
+      ->add_option("target", flags->target,
+                   "a run folder or a run's name: its learner where it trains, else its newest checkpoint; or the "
+                   "address of a learner or of `troupe serve`: unix:PATH or HOST:PORT")
+      ->required();
+  query->add_option("--policy", flags->policy,
+                    "the policy's id; may be left out where --agent says it, or there is but one");
+  query->add_option(
+      "--obs", flags->obs,
+      "JSON: a flattened observation, or a list of them; without it: the policies, their spaces and agents");
   query->add_option("--obs-dtype", flags->obs_dtype, "float32, or uint8 for a uint8 Box")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "uint8"}));
   query->add_option("--action-mask", flags->action_mask,
                     "JSON: a row of 0 (forbidden) and 1 for each observation (default: everything is allowed)");
-  query
-      ->add_option("--agent-slot", flags->agent_slots,
-                   "place in the run's list of agents, from 0, of each observation's agent; for policies that see it")
+  CLI::Option* const agent = query
+                                 ->add_option("--agent", flags->agents,
+                                              "id of the agent that each observation is of, or of all: for policies "
+                                              "that see which agent they play, and to find the policy by its agent")
+                                 ->delimiter(',')
+                                 ->allow_extra_args(false);
+  query->add_option("--agent-slot", flags->agent_slots, "the same by place in the run's list of agents, from 0")
       ->delimiter(',')
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->excludes(agent);
   query->add_flag("--deterministic", flags->deterministic, "the most probable action instead of a sampled one");
+  query->add_option("--checkpoint", flags->checkpoint,
+                    "of a run: ask this checkpoint, latest, best, or its env steps, though it may train");
+  query->add_option("--config", flags->config,
+                    "for a checkpoint: a configuration of yours; what it names in Python may be imported");
+  query->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
   query->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
@@ -102,8 +241,10 @@ void AddQueryCommand(CLI::App& app, Action* action) {
                   "ask without encryption and authentication beyond this machine");
   query->add_flag("--json", flags->json,
                   "one line: {\"policy_id\", \"learner_epoch\", \"version\", \"actions\", \"sampled_actions\", "
-                  "\"action_logp\"} (docs/cli.md)");
-  query->footer("Example: troupe query 127.0.0.1:50061 --policy shared --obs '[0.1, 0, -0.2, 0]' --deterministic");
+                  "\"action_logp\"}; without --obs {\"agents\", \"policies\"} (docs/cli.md)");
+  query->footer(
+      "Example: troupe query runs/my_run\n"
+      "         troupe query runs/my_run --agent agent_0 --obs '[0.1, 0, -0.2, 0]' --deterministic");
   query->callback([=] { *action = [=] { return Query(*flags); }; });
 }
 

@@ -85,4 +85,24 @@ Json ActionsJson(const serving::PolicyActions& actions) {
           {"action_logp", logp}};
 }
 
+Json DescriptionsJson(const serving::PolicyDescriptions& descriptions) {
+  Json policies = Json::array();
+  for (const serving::PolicyDescription& policy : descriptions.policies) {
+    Json agents = Json::array();
+    for (const int32_t slot : policy.agent_slots) agents.push_back(descriptions.agent_ids[static_cast<size_t>(slot)]);
+    policies.push_back({{"policy_id", policy.policy_id.value()},
+                        {"learner_epoch", policy.version.learner_epoch},
+                        {"version", policy.version.n},
+                        {"observation_space", policy.observation_space},
+                        {"action_space", policy.action_space},
+                        {"obs_dtype", std::string(tensor::DTypeName(policy.obs_dtype))},
+                        {"obs_size", policy.observation_size},
+                        {"mask_size", policy.mask_size},
+                        {"needs_agent_slots", policy.needs_agent_slots},
+                        {"agents", std::move(agents)},
+                        {"agent_slots", policy.agent_slots}});
+  }
+  return {{"agents", descriptions.agent_ids}, {"policies", std::move(policies)}};
+}
+
 }  // namespace troupe::services

@@ -24,4 +24,7 @@ absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& j
 /// each word's kind.
 nlohmann::ordered_json ActionsJson(const serving::PolicyActions& actions);
 
+/// {"agents", "policies"}: what there is to ask, each policy with its spaces, sizes, agents and their slots.
+nlohmann::ordered_json DescriptionsJson(const serving::PolicyDescriptions& descriptions);
+
 }  // namespace troupe::services

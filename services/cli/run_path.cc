@@ -1,9 +1,11 @@
 #include "services/cli/run_path.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/local_path.h"
 #include "lib/base/status_macros.h"
 #include "lib/storage/file_system.h"
 
@@ -22,11 +24,16 @@ bool IsRunFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::string& directory) {
+  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(run));
+  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(directory));
   if (IsRunFolder(run)) return run;
-  const std::string inside = directory + "/" + run;
-  if (!run.empty() && IsRunFolder(inside)) return inside;
-  return absl::NotFoundError(
-      absl::StrCat("there is no run in \"", run, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
+  // A whole path is no name inside another folder.
+  const bool is_name = !run.empty() && !std::filesystem::path(run).is_absolute();
+  const std::string inside = (std::filesystem::path(directory) / run).string();
+  if (is_name && IsRunFolder(inside)) return inside;
+  return absl::NotFoundError(absl::StrCat("there is no run in \"", run,
+                                          is_name ? absl::StrCat("\" nor in \"", inside) : std::string(),
+                                          "\" (a run has a config.yaml)"));
 }
 
 absl::StatusOr<std::string> LastProgressLine(const std::string& folder) {

@@ -7,7 +7,7 @@
 namespace troupe::services {
 
 /// The folder of the run that a person names: the folder itself, or a run's name inside `directory` ("runs"). NOT_FOUND
-/// when neither holds a run (a config.yaml).
+/// when neither holds a run (a config.yaml), INVALID_ARGUMENT for a URL.
 absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::string& directory = "runs");
 
 /// Whether `path` is a run folder.

@@ -34,6 +34,11 @@ TEST_F(RunPathTest, FindsAFolderAndAName) {
   EXPECT_EQ(missing.message(),
             "there is no run in \"empty\" nor in \"" + root_ + "/runs/empty\" (a run has a config.yaml)");
   EXPECT_FALSE(FindRunFolder("", root_ + "/runs").ok());
+  EXPECT_EQ(FindRunFolder(root_ + "/nothing", "runs").status().message(),
+            "there is no run in \"" + root_ + "/nothing\" (a run has a config.yaml)");
+  for (const auto& [run, directory] : {std::pair("s3://bucket/a", "runs"), std::pair("a", "s3://bucket")}) {
+    EXPECT_EQ(FindRunFolder(run, directory).status().code(), absl::StatusCode::kInvalidArgument) << run;
+  }
 }
 
 TEST_F(RunPathTest, LastWholeLineOfProgress) {

@@ -30,8 +30,8 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
   DrainSignals::Install();
   TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kServerBytes));
   PolicyServerFlags server = flags.server;
-  TROUPE_ASSIGN_OR_RETURN(server.run_folder, FindRunFolder(flags.run, flags.directory));
-  if (flags.seed >= 0) server.seed = static_cast<uint64_t>(flags.seed);
+  TROUPE_ASSIGN_OR_RETURN(server.asked.run_folder, FindRunFolder(flags.run, flags.directory));
+  if (flags.seed >= 0) server.asked.seed = static_cast<uint64_t>(flags.seed);
   TROUPE_RETURN_IF_ERROR(RunPolicyServer(server));
   return static_cast<int>(DrainSignals::CodeInOrder());
 }
@@ -42,15 +42,17 @@ void AddServeCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<ServeFlags>();
   CLI::App* serve = app.add_subcommand("serve", "Answer policy queries with the weights of a run's checkpoint.");
   serve->add_option("run", flags->run, "run folder, or a run's name inside --directory")->required();
-  serve->add_option("--checkpoint", flags->server.checkpoint, "latest, best, or its env steps; read once, at the start")
+  serve
+      ->add_option("--checkpoint", flags->server.asked.checkpoint,
+                   "latest, best, or its env steps; read once, at the start")
       ->capture_default_str();
   serve->add_option("--listen", flags->server.listen, "serve on unix:PATH or HOST:PORT (repeat)")
       ->required()
       ->allow_extra_args(false);
-  serve->add_option("--config", flags->server.config_path,
+  serve->add_option("--config", flags->server.asked.config_path,
                     "a configuration of yours: what it names in Python may be imported, with its env.python");
   serve
-      ->add_option("--policy-map-capacity", flags->server.policy_map_capacity,
+      ->add_option("--policy-map-capacity", flags->server.asked.policy_map_capacity,
                    "policies in memory at most (default: as many as the run's learner held)")
       ->check(CLI::Range(1, 1000000));
   serve->add_flag("--insecure-plaintext-network", flags->server.insecure_plaintext_network,

@@ -110,7 +110,7 @@ void Print(const v1::StatusReply& reply) {
               WithThousands(reply.agent_steps()).c_str(), WithThousands(reply.updates()).c_str(),
               WithThousands(reply.episodes()).c_str(), reply.wall_clock_s());
   if (std::isfinite(reply.return_sum())) {
-    std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f a agent\n", reply.return_sum(),
+    std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n", reply.return_sum(),
                 reply.return_mean());
   }
   for (const std::string& words : reply.degraded()) std::printf("DEGRADED: %s\n", words.c_str());
@@ -147,10 +147,10 @@ void Print(const v1::StatusReply& reply) {
   std::vector<std::vector<std::string>> table = {
       {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};
   for (const v1::WorkerStatus& worker : reply.workers()) {
-    table.push_back({absl::StrCat(worker.worker_id()), worker.name(), absl::StrCat(worker.num_envs()),
-                     WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
-                     absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"),
-                     WithThousands(worker.expired_grants())});
+    table.push_back(
+        {sample::WorkerText(sample::WorkerId(worker.worker_id())), worker.name(), absl::StrCat(worker.num_envs()),
+         WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
+         absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"), WithThousands(worker.expired_grants())});
   }
   PrintTable(table);
 }

@@ -42,6 +42,8 @@ struct TrainFlags {
   std::vector<std::string> overrides;
   int workers = -1;
   std::string name;
+  std::string directory;  ///< empty: as configured
+  std::string python;     ///< env.python.interpreter; empty: as configured
   std::string resume;
   bool resume_or_start = false;
   std::string start_over;
@@ -64,6 +66,8 @@ std::vector<std::string> AllOverrides(const TrainFlags& flags) {
   std::vector<std::string> overrides = flags.overrides;
   if (flags.workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.workers));
   if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
+  if (!flags.directory.empty()) overrides.push_back(config::TextOverride("experiment.directory", flags.directory));
+  if (!flags.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", flags.python));
   return overrides;
 }
 
@@ -94,18 +98,14 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   std::string file = flags.config;
   Plan plan;
   if (!flags.resume.empty()) {
-    std::string directory = config::RunConfig().experiment_directory();
-    if (!flags.config.empty()) {
-      TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
-                              config::RunConfig::FromFile(flags.config, flags.overrides));
-      directory = config.experiment_directory();
-    } else if (!flags.overrides.empty()) {
-      TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
-                              config::RunConfig::FromYaml("{}", "defaults", flags.overrides));
-      directory = config.experiment_directory();
+    const absl::StatusOr<config::RunConfig> config =
+        flags.config.empty() ? config::RunConfig::FromYaml("{}", "defaults", AllOverrides(flags))
+                             : config::RunConfig::FromFile(flags.config, AllOverrides(flags));
+    TROUPE_RETURN_IF_ERROR(config.status());
+    absl::StatusOr<std::string> folder = FindRunFolder(flags.resume, config->experiment_directory());
+    if (!folder.ok()) {
+      return absl::Status(folder.status().code(), absl::StrCat("--resume: ", std::string(folder.status().message())));
     }
-    absl::StatusOr<std::string> folder = FindRunFolder(flags.resume, directory);
-    if (!folder.ok()) return absl::NotFoundError(absl::StrCat("--resume: ", std::string(folder.status().message())));
     plan.folder = *std::move(folder);
     if (file.empty()) file = plan.folder + "/config.yaml";
   }
@@ -192,6 +192,8 @@ std::vector<std::string> LearnerCommand(const TrainFlags& flags, const Plan& pla
   } else {
     add("--name", plan.name);
   }
+  if (!flags.directory.empty()) add("--directory", flags.directory);
+  if (!flags.python.empty()) add("--python", flags.python);
   if (flags.resume_or_start) command.push_back("--resume-or-start");
   if (!flags.start_over.empty()) add("--start-over", flags.start_over);
   if (!flags.warm_start.empty()) add("--warm-start", flags.warm_start);
@@ -251,6 +253,11 @@ void AddTrainCommand(CLI::App& app, Action* action) {
       ->check(CLI::Range(0, 1024));
   train->add_option("--set", flags->overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
   train->add_option("--name", flags->name, "name of the run (experiment.experiment_name)");
+  train->add_option("--directory", flags->directory,
+                    "where runs lie, and are looked for by name (experiment.directory)");
+  train->add_option("--python", flags->python,
+                    "the Python of environments, policies and mappings: a program, or a virtual environment's folder "
+                    "(env.python.interpreter)");
   auto* resume = train->add_option("--resume", flags->resume, "go on with this run: its folder, or its name");
   auto* resume_or_start = train
                               ->add_flag("--resume-or-start", flags->resume_or_start,

@@ -6,7 +6,7 @@
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/programs.h"
-#include "troupe_version.h"
+#include "services/common/build_facts.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -14,16 +14,23 @@ namespace troupe::services {
 
 void AddVersionCommand(CLI::App& app, Action* action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* version = app.add_subcommand("version", "The version of this build.");
-  version->add_flag("--json", *json, "one line: {\"version\", \"learner\": whether troupe-learner is there}");
+  CLI::App* version = app.add_subcommand("version", "The version of this build: its commit, and how it was built.");
+  version->add_flag("--json", *json,
+                    "one line: {\"version\", \"commit\", \"build_type\", \"compiler\", \"learner\": whether "
+                    "troupe-learner is there}");
   version->footer("Example: troupe version --json");
   version->callback([=] {
     *action = [=]() -> absl::StatusOr<int> {
+      const BuildFacts facts = OwnBuildFacts();
       const bool has_learner = FindLearnerProgram().ok();
       if (*json) {
-        PrintJson({{"version", TROUPE_VERSION}, {"learner", has_learner}});
+        PrintJson({{"version", facts.version},
+                   {"commit", facts.commit},
+                   {"build_type", facts.build_type},
+                   {"compiler", facts.compiler},
+                   {"learner", has_learner}});
       } else {
-        std::printf("troupe %s%s\n", TROUPE_VERSION, has_learner ? "" : " (without troupe-learner)");
+        std::printf("%s%s\n", facts.ToString().c_str(), has_learner ? "" : " (without troupe-learner)");
       }
       return 0;
     };

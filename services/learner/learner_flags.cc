@@ -1,7 +1,9 @@
 #include "services/learner/learner_flags.h"
 
-#include "absl/strings/str_cat.h"
-#include "troupe_version.h"
+#include <string>
+
+#include "services/common/build_facts.h"
+#include "services/common/usage_error.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -10,13 +12,19 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   LearnerFlags flags;
   CLI::App app{
       "Trains the policies of a run: takes samples from workers, updates, pushes weights back.\n"
-      "Example: troupe-learner examples/simple_spread_mappo.yaml --listen unix:/tmp/learner.sock"};
-  app.set_version_flag("--version", TROUPE_VERSION);
+      "Example: troupe learner examples/simple_spread_mappo.yaml --listen unix:/tmp/learner.sock",
+      "troupe learner"};
+  const std::string version = OwnBuildFacts().ToString();
+  app.set_version_flag("--version", version, "Print version, commit and build");
   app.add_option("config", flags.config_path, "configuration (YAML); with --resume it may be left out");
   app.add_option("--set", flags.overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
   app.add_option("--workers", flags.num_workers, "number of workers (num_workers); 0: sample in this process")
       ->check(CLI::Range(0, 4096));
   app.add_option("--name", flags.name, "name of the run (experiment.experiment_name)");
+  app.add_option("--directory", flags.directory, "where runs lie, and are looked for by name (experiment.directory)");
+  app.add_option("--python", flags.python,
+                 "the Python of environments, policies and mappings: a program, or a virtual environment's folder "
+                 "(env.python.interpreter)");
   auto* resume = app.add_option("--resume", flags.resume, "go on with this run: its folder, or its name");
   auto* resume_or_start = app.add_flag("--resume-or-start", flags.resume_or_start,
                                        "go on with the run of that name if there is one, else start it")
@@ -40,9 +48,9 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   } catch (const CLI::CallForHelp&) {
     return absl::OutOfRangeError(app.help());
   } catch (const CLI::CallForVersion&) {
-    return absl::OutOfRangeError(absl::StrCat(TROUPE_VERSION, "\n"));
+    return absl::OutOfRangeError(version + "\n");
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
+    return absl::InvalidArgumentError(UsageError(app, error));
   }
   if (flags.config_path.empty() && flags.resume.empty()) {
     return absl::InvalidArgumentError("needs a configuration file, or --resume RUN");

@@ -13,6 +13,8 @@ struct LearnerFlags {
   std::vector<std::string> overrides;  ///< "a.b=c"
   int num_workers = -1;                ///< --workers; -1: as configured
   std::string name;                    ///< experiment_name; empty: as configured
+  std::string directory;               ///< experiment.directory; empty: as configured
+  std::string python;                  ///< env.python.interpreter; empty: as configured
   std::string resume;                  ///< a run folder, or a run's name inside experiment.directory
   bool resume_or_start = false;        ///< go on with the run of that name when it is there
   std::string start_over;              ///< the run of that name is moved away and begins anew

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/local_path.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/storage/start_over.h"
@@ -19,6 +20,8 @@ std::vector<std::string> AllOverrides(const LearnerFlags& flags) {
   std::vector<std::string> overrides = flags.overrides;
   if (flags.num_workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.num_workers));
   if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
+  if (!flags.directory.empty()) overrides.push_back(config::TextOverride("experiment.directory", flags.directory));
+  if (!flags.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", flags.python));
   return overrides;
 }
 
@@ -39,11 +42,12 @@ absl::Status CheckStartOver(const std::string& given, const std::string& name, c
 
 /// The run folder that --resume names.
 absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
+  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(flags.resume));
   if (HoldsRun(flags.resume)) return WithoutSlash(flags.resume);
   // A name: inside experiment.directory of the configuration, or of the defaults.
-  absl::StatusOr<config::RunConfig> config = flags.config_path.empty()
-                                                 ? config::RunConfig::FromYaml("{seed: 1}", "defaults", flags.overrides)
-                                                 : config::RunConfig::FromFile(flags.config_path, flags.overrides);
+  absl::StatusOr<config::RunConfig> config =
+      flags.config_path.empty() ? config::RunConfig::FromYaml("{seed: 1}", "defaults", AllOverrides(flags))
+                                : config::RunConfig::FromFile(flags.config_path, AllOverrides(flags));
   TROUPE_RETURN_IF_ERROR(config.status());
   const std::string inside = config->experiment_directory() + "/" + flags.resume;
   if (HoldsRun(inside)) return WithoutSlash(inside);

@@ -214,7 +214,7 @@ class BundleTest(unittest.TestCase):
     # --- without LibTorch ----------------------------------------------------------------------------------------------------
 
     def test_runs_with_an_empty_environment(self):
-        self.assertRegex(self.run_in("bin/troupe", "version", PATH="/nonexistent").stdout, r"^troupe \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.run_in("bin/troupe", "version", PATH="/nonexistent").stdout, r"^troupe \d+\.\d+\.\d+ \((commit|no commit).*\)\n$")
         self.assertIn("mpe/simple_spread", self.run_in("bin/troupe", "envs", "ls").stdout)
         self.assertIn("update_bench", self.run_in("bin/troupe", "bench", "--list").stdout.split())
 

@@ -1,12 +1,15 @@
 """The commands that need no run: help, version, config, envs, bench, and what they say when they are used wrongly."""
 
+import fcntl
 import json
 import os
+import shutil
+import subprocess
 
 import harness
 
 COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "policy", "policy ls", "policy add", "policy copy", "policy import",
-            "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint verify", "envs", "envs ls", "envs check",
+            "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "envs", "envs ls", "envs check",
             "envs replay", "envs bench", "config", "config show", "config defaults", "bench", "version"]
 
 
@@ -28,20 +31,47 @@ class CliTest(harness.TroupeTestCase):
         for command in COMMANDS:
             text = self.troupe(*command.split(), "--help").stdout
             self.assertIn(f"Example: troupe {command.split()[0]}", text, command)
-        self.assertIn("troupe-learner", self.troupe("learner", "--help").stdout)
+
+    def test_help_shows_the_name_that_was_typed_not_a_path(self):
+        for command in ["", "learner", *COMMANDS]:
+            text = self.troupe(*command.split(), "--help").stdout
+            self.assertRegex(text, rf"(?m)^Usage: troupe{' ' if command else ''}{command}( |$)", command)
+            self.assertNotIn(os.path.dirname(self.program), text, command)
 
     def test_wrong_use_is_an_error_with_code_2(self):
-        self.fails(saying=["subcommand"], code=2)
-        self.fails("trian", saying=[], code=2)
+        self.fails(saying=["troupe needs a command: one of train, learner"], code=2)
         self.fails("evaluate", saying=["run"], code=2)
         self.fails("train", "x.yaml", "--workers", "many", saying=["--workers"], code=2)
         self.fails("train", "x.yaml", "--workers", "-1", saying=["--workers"], code=2)
         self.fails("evaluate", "run", "--episodes", "0", saying=["--episodes"], code=2)
         self.fails("train", saying=["needs a configuration file"], code=2)
 
+    def test_what_is_mistyped_names_the_nearest(self):
+        self.fails("tain", "x.yaml", saying=['there is no command "tain"; the nearest is "train"'], code=2)
+        self.fails("runs", "ls", saying=['there is no command "runs"; the nearest is "status"'], code=2)
+        self.fails("fly", saying=['there is no command "fly"; expected one of train, learner, worker, evaluate'], code=2)
+        self.fails("policy", "lst", "run", saying=['there is no command "policy lst"; the nearest is "policy ls"'], code=2)
+        self.fails("policy", saying=["policy needs a command: one of ls, add, copy"], code=2)
+        self.fails("train", "x.yaml", "--worker", "2", saying=['train has no option "--worker"; the nearest is "--workers"'], code=2)
+        self.fails("train", "--worker", "2", "x.yaml", saying=['train has no option "--worker"; the nearest is "--workers"'], code=2)
+        self.fails("train", "x.yaml", "--num_workers=2", saying=['train has no option "--num_workers"; the nearest is "--workers"'], code=2)
+        self.fails("train", "x.yaml", "--lr", "3e-4", saying=['train has no option "--lr"; keys of the configuration are set with --set KEY=VALUE'],
+                   code=2)
+        self.fails("query", "there", "--polcy", "main", saying=['query has no option "--polcy"; the nearest is "--policy"'], code=2)
+        self.fails("--verson", saying=['troupe has no option "--verson"; the nearest is "--version"'], code=2)
+        learner = self.troupe("learner", "x.yaml", "--listn", "there", ok=False)
+        self.assertEqual(learner.returncode, 2)
+        self.assertIn('learner has no option "--listn"; the nearest is "--listen"', learner.stderr)
+        self.fails("evaluate", "run", "another", "third", saying=['evaluate takes no argument "another"'], code=2)
+
     def test_version(self):
-        self.assertRegex(self.troupe("version").stdout, r"^troupe \d+\.\d+\.\d+\n$")
-        self.assertEqual(self.json_of("version")["learner"], True)
+        facts = r"troupe \d+\.\d+\.\d+ \((commit [0-9a-f]{7,40}( with changes)?|no commit known), [A-Za-z]+ build, [A-Za-z]+ \d[\d.]*\)\n"
+        self.assertRegex(self.troupe("version").stdout, f"^{facts}$")
+        self.assertEqual(self.troupe("--version").stdout, self.troupe("version").stdout)
+        self.assertIn(self.troupe("version").stdout, self.troupe("learner", "--version").stdout)
+        said = self.json_of("version")
+        self.assertEqual(said["learner"], True)
+        self.assertEqual(sorted(said), ["build_type", "commit", "compiler", "learner", "version"])
 
     def test_config_defaults_can_be_edited_and_shown(self):
         text = self.troupe("config", "defaults").stdout
@@ -115,6 +145,40 @@ class CliTest(harness.TroupeTestCase):
         self.assertLess(result["return_sum"]["mean"], -50)
         self.assertGreater(result["env_steps_per_s"], 0)
 
+    def test_runs_lie_where_directory_says_and_are_found_there_by_name(self):
+        config = self.example("cartpole_ippo.yaml")
+        short = ["--workers", "0", "--set", "stop.env_steps=2000", "--set", "evaluation.at_end=false"]
+        self.troupe("train", config, "--name", "run", "--directory", "my runs/deep", *short)
+        self.assertTrue(os.path.exists(self.path("my runs", "deep", "run", "summary.json")))
+        self.assertIn("checkpoints", self.troupe("checkpoint", "ls", "run", "--directory", "my runs/deep").stdout)
+        self.assertIn("not running", self.troupe("status", "run", "--directory", "my runs/deep").stdout)
+        for program, env_steps in (("train", 6000), ("learner", 10000)):
+            self.troupe(program, "--resume", "run", "--directory", "my runs/deep", "--set", f"stop.env_steps={env_steps}", "--workers", "0")
+        self.assertFalse(os.path.exists(self.path("runs")))
+        missing = self.fails("train", "--resume", "run", saying=['--resume: there is no run in "run" nor in "runs/run"'], code=78)
+        self.assertNotIn("//", missing)
+
+    def test_a_whole_path_is_no_name_inside_the_runs(self):
+        nobody = self.path("nobody")
+        for command in (["status"], ["evaluate"], ["checkpoint", "ls"], ["policy", "ls"]):
+            self.fails(*command, nobody, saying=[f'there is no run in "{nobody}" (a run has a config.yaml)'])
+
+    def test_a_url_is_no_folder(self):
+        refusal = ", expected a folder of this machine"
+        config = self.example("cartpole_ippo.yaml")
+        self.fails("train", config, "--set", "experiment.directory=s3://bucket/runs", saying=['experiment.directory: got the URL "s3://bucket/runs"', refusal],
+                   code=78)
+        self.fails("train", config, "--directory", "gs://bucket", saying=["experiment.directory", refusal], code=78)
+        self.fails("train", config, "--set", "multi_agent.policy_map_cache=s3://b", saying=["multi_agent.policy_map_cache", refusal], code=78)
+        warm = self.troupe("train", config, "--workers", "0", "--warm-start", "s3://bucket/run", ok=False)
+        self.assertEqual((warm.returncode, warm.stderr), (78, 'troupe-learner: error: --warm-start s3://bucket/run: got the URL "s3://bucket/run"' + refusal +
+                                                          "; mount the storage, or copy what is there\n"))
+        self.fails("train", "--resume", "s3://bucket/run", saying=["--resume: got the URL", refusal], code=78)
+        for command in (["evaluate"], ["status"], ["checkpoint", "ls"], ["checkpoint", "verify"], ["policy", "ls"], ["serve", "--listen", "127.0.0.1:0"]):
+            self.fails(*command, "s3://bucket/run", saying=['got the URL "s3://bucket/run"', refusal])
+            self.fails(*command, "run", "--directory", "s3://bucket", saying=['got the URL "s3://bucket"', refusal])
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_runs_and_learners_that_are_not_there(self):
         self.fails("evaluate", "nobody", saying=['there is no run in "nobody" nor in "runs/nobody"'])
         self.fails("checkpoint", "ls", "nobody", saying=["there is no run"])
@@ -123,6 +187,44 @@ class CliTest(harness.TroupeTestCase):
         self.fails("status", f"unix:{self.path('nobody.sock')}", "--timeout", "1", saying=["nobody.sock"])
         self.fails("status", "10.0.0.1:1", saying=["--insecure-plaintext-network"])
         self.fails("bench", "nothing_like_it", saying=[])
+
+
+class ScriptTest(harness.TroupeTestCase):
+    """`./troupe`, the script, beside no program, and beside one that only says how it was called."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copy(os.path.join(self.source, "troupe"), self.folder)
+        os.mkdir(self.path("cmake"))
+        shutil.copy(os.path.join(self.source, "cmake", "libtorch.pin"), self.path("cmake"))
+
+    def help_of(self, *words):
+        """What the script says; somebody else builds all the while."""
+        os.makedirs(self.path("build"), exist_ok=True)
+        with open(self.path("build", ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = subprocess.run([self.path("troupe"), *words], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL,
+                                  env=dict(os.environ, TROUPE_NO_INSTALL="1", TROUPE_CACHE=self.path("cache")))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    def test_asking_for_help_neither_builds_nor_waits_for_who_does(self):
+        for words in (["bench", "--help"], ["train", "-h"], ["policy", "ls", "--help"]):
+            said = self.help_of(*words)
+            self.assertIn(f"`./troupe {words[0]}` without --help builds it first", said)
+            self.assertIn("./troupe setup", said)
+        done = subprocess.run([self.path("troupe"), "train"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, TROUPE_NO_INSTALL="1", TROUPE_CACHE="s3://bucket/cache"))
+        self.assertEqual((done.returncode, done.stderr), (1, "troupe: error: TROUPE_CACHE='s3://bucket/cache' is a URL; expected a folder of this machine\n"))
+        for command in ("setup", "build", "test", "bundle", "lint", "format"):
+            self.assertIn(f"./troupe {command}", self.help_of(command, "--help"))
+        os.makedirs(self.path("build", "release", "services", "cli"))
+        program = self.write("build/release/services/cli/troupe", "#!/bin/sh\necho \"asked $*\"\n")
+        os.chmod(program, 0o755)
+        self.assertEqual(self.help_of("bench", "--help"), "asked bench --help\n")
+        self.assertEqual(self.help_of("policy", "ls", "-h"), "asked policy ls -h\n")
+        self.assertEqual(self.help_of("help", "train"), "asked train --help\n")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,32 @@ class ControlTest(harness.RunningTestCase):
             self.assertFalse(os.path.exists(self.path("runs", "run", left)), left)
         self.refused("policy", "thaw", "run", "main", saying=["nobody trains", "--resume"])
 
+    def test_a_stopped_run_tells_of_its_policies_from_its_checkpoint(self):
+        learner = self.start_new()
+        self.troupe("policy", "copy", "run", "main", "later", "--frozen")
+        self.troupe("mapping", "set", "run", '{"*": {main: 3, later: 1}}')
+        asked = [["policy", "ls"], ["mapping", "show"]]
+        told = [json.loads(self.troupe(*command, "run", "--json").stdout) for command in asked]
+        self.assertIn("later", [policy["id"] for policy in told[0]["policies"]])
+        self.stop(learner)
+        for command, before in zip(asked, told):
+            for run in ("run", self.path("runs", "run")):
+                self.assertEqual(json.loads(self.troupe(*command, run, "--json").stdout), before)
+            said = self.troupe(*command, "run").stdout
+            self.assertIn("nobody trains the run now; as of runs/run/checkpoints/", said)
+            self.assertIn("later", said)
+
+    def test_a_checkpoint_by_command(self):
+        learner = self.start_new("--set", "experiment.checkpoint_interval=100000000")
+        path = self.troupe("checkpoint", "save", "run").stdout.rstrip("\n")
+        self.assertTrue(os.path.exists(self.path(path, "manifest.json")), path)
+        self.troupe("checkpoint", "verify", path)
+        saved = json.loads(self.troupe("checkpoint", "save", self.path("runs", "run"), "--json").stdout)
+        self.assertEqual(os.path.basename(saved["path"]), str(saved["env_steps"]))
+        self.refused("checkpoint", "save", "127.0.0.1:7", saying=["troupe checkpoint save changes a run through the control socket"])
+        self.stop(learner)
+        self.refused("checkpoint", "save", "run", saying=["nobody trains", "--resume"])
+
     def test_an_address_shows_and_changes_nothing(self):
         learner = self.start_new("--listen", "127.0.0.1:0")
         address = self.address_lines()[0]

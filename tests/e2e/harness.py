@@ -24,8 +24,8 @@ class TroupeTestCase(unittest.TestCase):
 
     def troupe(self, *arguments, ok=True, timeout=120, **how):
         """Runs `troupe ARGUMENTS` to its end; with `ok` it must succeed."""
-        done = subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL, **how)
+        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, **{"cwd": self.folder, **how})
         if ok:
             self.assertEqual(done.returncode, 0, f"troupe {' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
         return done

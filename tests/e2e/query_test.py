@@ -135,6 +135,60 @@ class QueryTest(harness.TroupeTestCase):
         self.stop(server)
         self.refused(f"unix:{socket}", "--policy", "left", "--obs", "[0]", "--timeout", "2", saying="serve.sock")
 
+    def test_a_run_is_asked_by_its_name_and_by_its_agents(self):
+        obs = [[0.25 * i - 2 for i in range(18)], [1 - 0.125 * i for i in range(18)]]
+        question = ["--obs", json.dumps(obs), "--deterministic"]
+        learner, address = self.start_learner(CONFIG, "run")
+        self.await_answer("run", learner, "--agent", "agent_0", *question)
+        for target in ("run", self.path("runs", "run"), address):
+            self.check_descriptions(target)
+            self.assertEqual(self.ask(target, "--agent", "agent_0", *question)["policy_id"], "left")
+        self.refused(address, "--checkpoint", "latest", *question, saying="--checkpoint: expected a run's folder or name")
+        self.stop(learner)
+
+        folder = self.path("runs", "run", "checkpoints", "latest")
+        tensors = read_safetensors(os.path.join(folder, "policies.safetensors"))
+        serve_address = f"unix:{self.path('serve.sock')}"
+        server = self.start("serve", "run", "--listen", serve_address)
+        self.await_answer(serve_address, server, "--agent", "agent_0", *question)
+        # A stopped run answers from its newest checkpoint, as `serve` does.
+        for target in ("run", self.path("runs", "run"), serve_address):
+            self.check_descriptions(target)
+            self.assert_is_the_networks(self.ask(target, "--agent", "agent_0", *question), tensors, "left", obs, [None, None])
+            self.assert_is_the_networks(self.ask(target, "--agent", "agent_2", *question), tensors, "right", obs, [2, 2])
+            self.assert_is_the_networks(self.ask(target, "--policy", "right", "--agent", "agent_2,agent_1", *question), tensors, "right", obs, [2, 1])
+            self.refused(target, "--policy", "right", "--agent", "agent_0", *question,
+                         saying='policy "right" does not play agent_0; its agents are agent_1, agent_2')
+            self.refused(target, "--agent", "agent_7", *question, saying='there is no agent "agent_7"; the nearest is "agent_0"')
+            self.refused(target, *question, saying="expected --policy with one of those that there are: left, right")
+            self.refused(target, "--policy", "right", *question, saying="its agents are agent_1 (slot 1), agent_2 (slot 2)")
+            self.refused(target, "--policy", "rigth", *question, saying='did you mean "right"? There are: right, left')
+        self.check_agents_in_python(serve_address, tensors, obs)
+        self.stop(server)
+        self.assertTrue(self.troupe("query", "run").stdout.startswith("as of runs/run/checkpoints/"))
+        self.assertEqual(self.ask("run", "--policy", "left", "--checkpoint", "latest", *question)["policy_id"], "left")
+        self.refused("run", "--policy", "left", "--checkpoint", "7", *question, saying='no checkpoint "7"')
+
+    def check_descriptions(self, target):
+        left, right = self.ask(target)["policies"]
+        self.assertEqual((left["policy_id"], left["agents"], left["needs_agent_slots"]), ("left", ["agent_0"], False))
+        self.assertEqual((right["policy_id"], right["agents"], right["agent_slots"]), ("right", ["agent_1", "agent_2"], [1, 2]))
+        self.assertEqual((right["obs_size"], right["action_space"], right["needs_agent_slots"]), (18, "Discrete(5)", True))
+        self.assertEqual([policy["policy_id"] for policy in self.ask(target, "--policy", "left")["policies"]], ["left"])
+        self.assertIn("agent_1, agent_2", self.troupe("query", target).stdout)
+
+    def check_agents_in_python(self, address, tensors, obs):
+        if not HAVE_CLIENT:
+            return
+        sys.path.insert(0, os.path.join(self.source, "python"))
+        from troupe.query import PolicyClient
+        with PolicyClient(address) as client:
+            self.assertEqual([policy.agents for policy in client.policies()], [["agent_0"], ["agent_1", "agent_2"]])
+            answer = client.compute_actions(None, obs, agent="agent_1", deterministic=True)
+            by_slot = client.compute_actions("right", obs, agent_slots=[1, 1], deterministic=True)
+            self.assertEqual(answer.policy_id, "right")
+            self.assertEqual(answer.action_logp.tolist(), by_slot.action_logp.tolist())
+
     def start_learner(self, config, name):
         """-> (process, address) of a run that trains."""
         learner = self.start("train", self.write(f"{name}.yaml", config), "--name", name)

@@ -137,21 +137,33 @@ def _import(what: str, module_name: str) -> Any:
         if e.name is None or not (module_name == e.name or module_name.startswith(e.name + ".")):
             raise EnvAdapterError(
                 f"{what}: importing {module_name} failed: it needs the module {e.name}, which "
-                f"{sys.executable} does not find"
+                f"{sys.executable} does not find{_how_to_get(e.name)}"
             ) from e
         near = difflib.get_close_matches(e.name, _siblings(e.name), n=3)
         raise EnvAdapterError(
             f"{what}: there is no module {e.name} for {sys.executable}"
             + (f", did you mean {' or '.join(near)}?" if near else "")
+            + _how_to_get(e.name)
         ) from None
     except Exception as e:
         raise EnvAdapterError(f"{what}: importing {module_name} failed: {type(e).__name__}: {e}") from e
 
 
+def _how_to_get(module_name: str | None) -> str:
+    """The end of an error about a module that is missing."""
+    if not module_name or "." in module_name:
+        return ""
+    return (
+        f"; install its package, {sys.executable} -m pip install {module_name}, or name a Python that has it as "
+        f"env.python.interpreter (--python)"
+    )
+
+
 def _siblings(module_name: str) -> list[str]:
     parent, _, _ = module_name.rpartition(".")
-    if not parent:
-        return [m.name for m in pkgutil.iter_modules()]
+    if not parent:  # Python's own modules are no environments
+        own = getattr(sys, "stdlib_module_names", frozenset())  # since 3.10
+        return [m.name for m in pkgutil.iter_modules() if m.name not in own]
     try:
         return [f"{parent}.{m.name}" for m in pkgutil.iter_modules(importlib.import_module(parent).__path__)]
     except (ImportError, AttributeError):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -18,12 +19,22 @@ from troupe.envs.native import NativeEnv, NativeEnvError, environments
 __all__ = ["NativeEnv", "NativeEnvError", "aec_env", "env", "environments", "module", "parallel_env"]
 
 
+def _need_pettingzoo() -> None:
+    try:
+        import gymnasium  # noqa: F401
+        import pettingzoo  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"this form of an environment needs PettingZoo and Gymnasium ({error}): {sys.executable} -m pip install pettingzoo gymnasium; "
+                          f"troupe.envs.NativeEnv needs neither") from None
+
+
 def parallel_env(name: str, *, plugin: str | None = None, render_mode: str | None = None, **args: Any):
     """The environment as a PettingZoo ParallelEnv: every agent that is there acts in every step.
 
     name: as `troupe envs ls` shows it. plugin: the shared library that has it; None: it is built in. args: the environment's
     arguments, as in `env.args` of a configuration. NativeEnvError for what it refuses.
     """
+    _need_pettingzoo()
     from troupe.envs.parallel import TroupeParallelEnv
 
     return TroupeParallelEnv(name, plugin=plugin, render_mode=render_mode, args=args)
@@ -31,6 +42,7 @@ def parallel_env(name: str, *, plugin: str | None = None, render_mode: str | Non
 
 def aec_env(name: str, *, plugin: str | None = None, render_mode: str | None = None, **args: Any):
     """The environment as a PettingZoo AECEnv: agents act one after another. Made for turn-based ones; all others work, too."""
+    _need_pettingzoo()
     from troupe.envs.aec import TroupeAECEnv
 
     return TroupeAECEnv(name, plugin=plugin, render_mode=render_mode, args=args)

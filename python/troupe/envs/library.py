@@ -58,6 +58,8 @@ def candidates() -> list[str]:
     if given:
         return [given]
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+    if not os.path.isfile(os.path.join(root, "CMakePresets.json")):  # installed, no checkout
+        return [os.path.join(here, LIBRARY)]
     builds = sorted(glob.glob(os.path.join(root, "build", "*", "lib", "envs", "c_api", LIBRARY)))
     release = os.path.join(root, "build", "release", "lib", "envs", "c_api", LIBRARY)
     return [os.path.join(here, LIBRARY), release, *builds]
@@ -69,8 +71,8 @@ def find_library() -> str:
     for path in places:
         if os.path.isfile(path):
             return path
-    raise FileNotFoundError(f"found no {LIBRARY} at {', '.join(places)}; './troupe build troupe_envs_c' in a checkout makes it, "
-                            f"and {VARIABLE} may name the file")
+    raise FileNotFoundError(f"found no {LIBRARY} at {', '.join(places)}; the Python package comes without it: './troupe build troupe_envs_c' in a "
+                            f"checkout of Troupe makes it, and {VARIABLE}=CHECKOUT/build/release/lib/envs/c_api/{LIBRARY} says where it is")
 
 
 @functools.lru_cache(maxsize=None)

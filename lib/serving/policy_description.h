@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/policy/ids.h"
+#include "lib/tensor/dtype.h"
+
+namespace troupe::serving {
+
+/// Bytes of descriptions in an answer; more are RESOURCE_EXHAUSTED.
+constexpr int64_t kMaxDescriptionBytes = int64_t{1} << 20;
+
+/// What one needs to know of a policy to ask it. Plain value.
+struct PolicyDescription {
+  policy::PolicyId policy_id;
+  policy::WeightVersion version;  ///< of the newest weights; (0, 0): none, or none were read yet
+  std::string observation_space;  ///< as space::Space::ToString writes it
+  std::string action_space;
+  tensor::DType obs_dtype = tensor::DType::kUnspecified;
+  int64_t observation_size = 0;            ///< elements of a flattened observation
+  int64_t mask_size = 0;                   ///< 0: the policy has no action masks
+  std::vector<tensor::DType> word_dtypes;  ///< [action words]: int32 or float32
+  bool needs_agent_slots = false;          ///< each row comes with the slot of its agent
+  std::vector<int32_t> agent_slots;        ///< ascending, of the agents that may play it
+};
+
+/// Plain value.
+struct PolicyDescriptions {
+  std::vector<std::string> agent_ids;       ///< of the run, by slot; empty where that is not known
+  std::vector<PolicyDescription> policies;  ///< in the order asked for, or by id
+};
+
+}  // namespace troupe::serving
