@@ -4,10 +4,12 @@ import functools
 import json
 import math
 import os
+import random
 import subprocess
 
 import kuhn
 import networks
+import reference_game
 from learning import evaluate
 
 
@@ -40,3 +42,23 @@ def alone(troupe, run):
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     lengths = [entry["mean"] for entry in json.loads(done.stdout.splitlines()[-1])["agents"].values()]
     return {"worst": min(lengths), "of 490 and more": sum(length >= 490 for length in lengths)}
+
+
+def words(troupe, run):
+    """Of simple_reference: the mean of the summed return, and how much less it is where each word is heard as another drawn anew at every step.
+    What is heard is changed in the game as it is played here; as it was said it must give the environment's own return."""
+    tensors = networks.read_policies(newest(run))
+
+    def mean_return(hear, episodes=200):
+        generator = random.Random(1000)
+
+        def act(row):
+            logp = networks.log_probabilities(tensors, "shared", row)
+            return generator.choices(range(len(logp)), [math.exp(value) for value in logp])[0]
+        return sum(reference_game.episode_return(act, lambda word: hear(word, generator), generator) for _ in range(episodes)) / episodes
+    sampled = evaluate(troupe, run, 500, ["--checkpoint", "latest"])
+    understood = mean_return(lambda word, _: word)
+    if abs(understood - sampled) > 2:
+        raise SystemExit(f"the game played here returns {understood:.2f}, the environment {sampled:.2f}: they differ")
+    shuffled = mean_return(lambda _, generator: generator.randrange(reference_game.WORDS))
+    return {"sampled": sampled, "lost by shuffled words": understood - shuffled}
