@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/local_path.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/storage/file_system.h"
 
@@ -15,6 +18,25 @@ namespace {
 constexpr int64_t kTailBytes = 64 << 10;  // lines of progress.jsonl are a few kilobytes
 
 constexpr int64_t kMaxTextBytes = 1 << 20;  // summaries and addresses are far smaller
+
+constexpr int kMostRuns = 1000;  // that a name is compared with
+constexpr size_t kMostNamed = 5;
+
+/// The end of an error about a run that is not there: the one that may have been meant, or which there are.
+std::string RunsThere(const std::string& name, const std::string& directory) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  int looked_at = 0;
+  for (std::filesystem::directory_iterator entry(directory, error), end;
+       !error && entry != end && ++looked_at <= kMostRuns; entry.increment(error)) {
+    if (IsRunFolder(entry->path().string())) runs.push_back(base::LogSafe(entry->path().filename().string(), 64));
+  }
+  if (runs.empty()) return absl::StrCat("; \"", directory, "\" holds none, --directory says where runs lie");
+  std::sort(runs.begin(), runs.end());
+  const std::string nearest = base::NearestName(name, runs);
+  return nearest.empty() ? absl::StrCat("; in \"", directory, "\" there are ", base::FewOf(runs, kMostNamed))
+                         : absl::StrCat("; the nearest is \"", directory, "/", nearest, "\"");
+}
 
 }  // namespace
 
@@ -31,9 +53,9 @@ absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::str
   const bool is_name = !run.empty() && !std::filesystem::path(run).is_absolute();
   const std::string inside = (std::filesystem::path(directory) / run).string();
   if (is_name && IsRunFolder(inside)) return inside;
-  return absl::NotFoundError(absl::StrCat("there is no run in \"", run,
-                                          is_name ? absl::StrCat("\" nor in \"", inside) : std::string(),
-                                          "\" (a run has a config.yaml)"));
+  return absl::NotFoundError(absl::StrCat(
+      "there is no run in \"", run, is_name ? absl::StrCat("\" nor in \"", inside) : std::string(),
+      "\" (a run has a config.yaml)", RunsThere(std::filesystem::path(run).filename().string(), directory)));
 }
 
 absl::StatusOr<std::string> LastProgressLine(const std::string& folder) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::services {
@@ -31,11 +32,18 @@ TEST_F(RunPathTest, FindsAFolderAndAName) {
   EXPECT_EQ(*FindRunFolder("a", root_ + "/runs"), root_ + "/runs/a");
   const absl::Status missing = FindRunFolder("empty", root_ + "/runs").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(missing.message(),
-            "there is no run in \"empty\" nor in \"" + root_ + "/runs/empty\" (a run has a config.yaml)");
+  EXPECT_EQ(missing.message(), "there is no run in \"empty\" nor in \"" + root_ +
+                                   "/runs/empty\" (a run has a config.yaml); in \"" + root_ + "/runs\" there are a");
   EXPECT_FALSE(FindRunFolder("", root_ + "/runs").ok());
   EXPECT_EQ(FindRunFolder(root_ + "/nothing", "runs").status().message(),
-            "there is no run in \"" + root_ + "/nothing\" (a run has a config.yaml)");
+            "there is no run in \"" + root_ +
+                "/nothing\" (a run has a config.yaml); \"runs\" holds none, --directory says where runs lie");
+  fs::create_directories(root_ + "/runs/cartpole");
+  std::ofstream(root_ + "/runs/cartpole/config.yaml") << "seed: 1\n";
+  EXPECT_THAT(std::string(FindRunFolder("cartpol", root_ + "/runs").status().message()),
+              testing::HasSubstr("; the nearest is \"" + root_ + "/runs/cartpole\""));
+  EXPECT_THAT(std::string(FindRunFolder("other", root_ + "/runs").status().message()),
+              testing::HasSubstr("/runs\" there are a, cartpole"));
   for (const auto& [run, directory] : {std::pair("s3://bucket/a", "runs"), std::pair("a", "s3://bucket")}) {
     EXPECT_EQ(FindRunFolder(run, directory).status().code(), absl::StatusCode::kInvalidArgument) << run;
   }
