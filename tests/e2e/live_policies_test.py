@@ -145,7 +145,7 @@ class LivePoliciesTest(harness.RunningTestCase):
         self.await_env_steps(self.env_steps() + 1000, process)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
-        self.refused("policy", "ls", "run", saying=["nobody trains", "--resume"])
+        self.refused("policy", "freeze", "run", "main", saying=["nobody trains", "--resume"])
         self.assert_adds_up(self.summary("run"), 200)
 
 
