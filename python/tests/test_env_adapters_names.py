@@ -192,7 +192,7 @@ class NameTest(unittest.TestCase):
             ("troupe_test_mine:make_nothing", {}, "made int, which has no methods reset and step"),
             (":Mine", {}, "the module is missing"),
             ("troupe_test_mine:", {}, "nothing follows the colon"),
-            (os.path.join(self.folder, "absent.py"), {}, "there is no file .*absent.py"),
+            (os.path.join(self.folder, "absent.py"), {}, "there is no file .*absent.py, expected a program in Python"),
             (
                 os.path.join(self.folder, "troupe_test_bad.py"),
                 {},

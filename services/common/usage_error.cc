@@ -105,6 +105,9 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   } else if (!unknown.empty()) {
     text = absl::StrCat(Typed(command), " takes no argument \"", base::LogSafe(unknown.front(), kMaxShown), "\"",
                         unknown.size() == 1 ? "" : " and what follows it");
+    if (std::find(unknown.begin(), unknown.end(), "=") != unknown.end()) {
+      absl::StrAppend(&text, ", expected KEY=VALUE in one word; write --set algorithm.lr=1e-3");
+    }
   }
   const std::string typed = Typed(command);
   return absl::StrCat(text, "\n`", typed == "troupe" ? "" : "troupe ", typed, " --help` tells more.");

@@ -24,8 +24,8 @@ class Mistake:
     config: Optional[str] = NATIVE  # of run.yaml, None: there is no such file
     sets: Tuple[str, ...] = ()  # --set of each
     command: Tuple[str, ...] = ("train", "run.yaml")
-    needs: Tuple[str, ...] = ()  # methods of the test that prepare its folder
     exit_code: int = 78
+    begins: bool = False  # seen when episodes are played: the log of a run stands before its last line, which is the error
 
 
 def unknown(key, ours, library="", hint="here it is", section="", value="1"):
@@ -178,6 +178,7 @@ RUNS = [
     use("evaluate runs/fresh", '"runs/fresh": ', "no checkpoint ", "it has none yet", "expected at least one", "experiment.checkpoint_interval"),
     use("evaluate runs/done --checkpoint 7", '"runs/done": ', "no checkpoint ", '"7" in', "expected latest, best or one of", "`troupe checkpoint ls`"),
     use("evaluate runs/dine", '"runs/dine"', "there is no run", 'nor in "runs/runs/dine"', "a run has a config.yaml", 'the nearest is "runs/done"'),
+    use("evaluate s3://bucket/done", '"s3://bucket/done"', "got the ", "URL", "expected a folder of this machine", "mount the storage"),
     use("query unix:nobody.sock --policy shared --obs [1", "--obs: ", "expected JSON", 'got "[1"', "a row of numbers", "in quotes"),
     Mistake("a network of another shape", where="--warm-start runs/done: ", what='policy "default_policy" of runs/done/checkpoints/', got="has shape [64, 21]",
             expected="expected [64, 18]", hint="set algorithm.use_agent_id",
@@ -187,4 +188,37 @@ RUNS = [
     use("train run.yaml --name done", '"runs/done"', "already holds ", "a run", "--resume", "choose another name", exit_code=78),
 ]
 
-MISTAKES = UNKNOWN_KEYS + VALUES + YAML + FILES + ENVIRONMENTS + POLICIES + RUNS
+COMMANDS = [
+    use("tain run.yaml", "troupe: error: ", "there is no command", '"tain"', 'the nearest is "train"', "`troupe --help`", exit_code=USAGE),
+    use("train run.yaml --worker 2", "train has", "no option", '"--worker"', '"--workers"', "`troupe train --help`", exit_code=USAGE),
+    use("train run.yaml --lr 3e-4", "train has", "no option", '"--lr"', "keys of the configuration", "--set KEY=VALUE", exit_code=USAGE),
+    use("train run.yaml --set a = b", "train takes", "no argument", '"="', "expected KEY=VALUE in one word", "write --set ", exit_code=USAGE),
+]
+
+# {python} has numpy, {bare} is a Python without packages; walk.py is an environment.
+PYTHON = "env: {name: \"python:walk.py:Walk\", python: {processes: 1}}\nalgorithm: {train_batch_size: 100, minibatch_size: 50}\nnum_workers: 1\nnum_envs_per_worker: 2\n"
+
+
+def python(name, settings, where, what, got, expected, hint, interpreter="{python}", config=PYTHON, **how):
+    return Mistake(name, where=where, what=what, got=got, expected=expected, hint=hint, config=config, sets=settings,
+                   command=("train", "run.yaml", "--python", interpreter), **how)
+
+
+PYTHONS = [
+    python("a Python without numpy", (), "run.yaml:1:13: ", "env.name: ", "{bare}/bin/python has no numpy", "-m pip install numpy", "env.python.interpreter (--python)",
+           interpreter="{bare}"),
+    python("a package that is missing", ("env.name=python:smac:Env",), "--set env.name=python:smac:Env: ", "env.name: ", "there is no module smac",
+           "-m pip install smac", "env.python.interpreter (--python)"),
+    python("a class that is mistyped", ("env.name=python:walk.py:Wlak",), "--set env.name=python:walk.py:Wlak: ", "env.name: ", "'Wlak' is no",
+           "attribute of module", "did you mean Walk"),
+    python("an interpreter that is none", (), "--set env.python.interpreter=/no/such", "env.python", "got /no/such", "expected a Python interpreter", "--python",
+           interpreter="/no/such"),
+    python("a file that is not there", ("env.name=python:wlak.py:Walk",), "--set env.name=python:wlak.py:Walk: ", "env.name: ", "there is no file", "expected a program in Python",
+           "did you mean walk.py?"),
+    python("an observation of another shape", ("env.name=python:walk.py:Wide",), "environment python:walk.py:Wide (env 0, episode 0), step 1", "agent walker: observation: ",
+           "got an array of shape (3,)", "expected (2,)", "--resume runs/", exit_code=FAILED, begins=True),
+    python("a mapping function that answers wrong", ("multi_agent.policies=[main]", "multi_agent.policy_mapping={function: python:walk.py:nobody}"),
+           'policy_mapping of agent "walker"', "mapping function ", 'got policy "nosuch"', "expected one of main", "--resume runs/", exit_code=FAILED, begins=True),
+]
+
+MISTAKES = UNKNOWN_KEYS + VALUES + YAML + FILES + ENVIRONMENTS + POLICIES + RUNS + COMMANDS + PYTHONS

@@ -1,7 +1,10 @@
 """Newcomers' mistakes, each met with one clear error: what, got, expected, where, hint (the table is mistakes.py)."""
 
+import dataclasses
 import os
 import shutil
+import subprocess
+import sys
 
 import harness
 import mistakes
@@ -23,15 +26,56 @@ def missing_pieces(mistake, error):
     return missing
 
 
+def error_of(mistake, done):
+    said = done.stderr.strip()
+    return said.splitlines()[-1] if said and mistake.begins else said
+
+
 def grade(mistake, done):
     """3: all pieces in one clear error; 2: two are missing, or it is no clear one; 1: fewer; 0: no error, or none of them."""
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    found = len(PIECES) - len(missing_pieces(mistake, done.stderr))
+    error = error_of(mistake, done)
+    found = len(PIECES) - len(missing_pieces(mistake, error))
     if done.returncode == 0 or found == 0:
         return 0
-    clear = (len(lines) <= MOST_LINES and len(done.stderr) <= MOST_CHARACTERS and "error: " in lines[-1] and "Traceback" not in done.stderr
+    clear = (error.count("\n") < MOST_LINES and len(error) <= MOST_CHARACTERS and "error: " in error and "Traceback" not in error
              and done.returncode == mistake.exit_code)
     return 3 if found == len(PIECES) and clear else 2 if found >= 3 else 1
+
+
+WALK = """
+import numpy as np
+
+
+class Box:
+    low, high, shape, dtype = np.zeros(2, np.float32), np.ones(2, np.float32), (2,), np.dtype(np.float32)
+
+
+class Discrete:
+    n, start = 2, 0
+
+
+class Walk:
+    size = 2
+
+    def __init__(self):
+        self.possible_agents = ["walker"]
+        self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}
+
+    def reset(self, *, seed=None, options=None):
+        return {"walker": np.zeros(2, np.float32)}, {}
+
+    def step(self, actions):
+        no = {"walker": False, "__all__": False}
+        return {"walker": np.zeros(self.size, np.float32)}, {"walker": 1.0}, no, {"walker": False, "__all__": True}, {}
+
+
+class Wide(Walk):
+    size = 3
+
+
+def nobody(agent_id):
+    return "nosuch"
+"""
 
 
 class MistakesTest(harness.RunningTestCase):
@@ -40,11 +84,12 @@ class MistakesTest(harness.RunningTestCase):
         self.assertEqual(len({mistake.name for mistake in mistakes.MISTAKES}), len(mistakes.MISTAKES))
         self.prepare()
         grades, words = [], []
-        for mistake in mistakes.MISTAKES:
+        for mistake in map(self.with_pythons, mistakes.MISTAKES):
             done = self.make(mistake)
             grades.append(grade(mistake, done))
             if grades[-1] < 3:
-                words.append(f"{grades[-1]} {mistake.name}: lacks {missing_pieces(mistake, done.stderr)}, exit code {done.returncode}\n{done.stderr[:1500]}")
+                error = error_of(mistake, done)
+                words.append(f"{grades[-1]} {mistake.name}: lacks {missing_pieces(mistake, error)}, exit code {done.returncode}\n{error[:1500]}")
         counts = {g: grades.count(g) for g in (3, 2, 1, 0)}
         print(f"{len(grades)} mistakes by grade: {counts}", *words, sep="\n")
         self.assertGreaterEqual(counts[3], len(grades) - 4, words)
@@ -57,7 +102,18 @@ class MistakesTest(harness.RunningTestCase):
         if mistake.config is not None:
             self.write("run.yaml", mistake.config)
         sets = [word for setting in mistake.sets for word in ("--set", setting)]
-        return self.troupe(*mistake.command, *sets, ok=False, env=dict(os.environ, CUDA_VISIBLE_DEVICES=""))
+        name = ("--name", "begun") if mistake.begins else ()
+        done = self.troupe(*mistake.command, *sets, *name, ok=False, env=dict(os.environ, CUDA_VISIBLE_DEVICES=""))
+        shutil.rmtree(self.path("runs", "begun"), ignore_errors=True)
+        return done
+
+    def with_pythons(self, mistake):
+        """{python} and {bare} in its texts are this interpreter and one without packages."""
+        def fill(value):
+            if isinstance(value, tuple):
+                return tuple(map(fill, value))
+            return value.replace("{python}", sys.executable).replace("{bare}", self.path("bare")) if isinstance(value, str) else value
+        return dataclasses.replace(mistake, **{field.name: fill(getattr(mistake, field.name)) for field in dataclasses.fields(mistake)})
 
     def prepare(self):
         """A finished run, one without a checkpoint, and a program in Python."""
@@ -68,6 +124,8 @@ class MistakesTest(harness.RunningTestCase):
         shutil.copy(self.path("runs", "done", "config.yaml"), self.path("runs", "fresh"))
         os.unlink(run)
         self.write("my_env.py", "class Env:\n    pass\n")
+        self.write("walk.py", WALK)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.path("bare")], check=True)
 
 
 if __name__ == "__main__":

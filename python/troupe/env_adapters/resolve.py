@@ -172,7 +172,13 @@ def _siblings(module_name: str) -> list[str]:
 
 def _load_file(what: str, path: str) -> Any:
     if not os.path.isfile(path):
-        raise EnvAdapterError(f"{what}: there is no file {os.path.abspath(path)}")
+        folder = os.path.dirname(os.path.abspath(path))
+        files = [name for name in os.listdir(folder) if name.endswith(".py")] if os.path.isdir(folder) else []
+        near = difflib.get_close_matches(os.path.basename(path), files, n=3)
+        raise EnvAdapterError(
+            f"{what}: there is no file {os.path.abspath(path)}, expected a program in Python"
+            + (f", did you mean {' or '.join(near)}?" if near else "")
+        )
     module_name = "troupe_env_" + "".join(c if c.isalnum() else "_" for c in os.path.abspath(path))
     if module_name in sys.modules:
         return sys.modules[module_name]
