@@ -129,7 +129,9 @@ def play(env, steps, module, acts=None, resets=()):
             seen.append(bytes(view[layout["observations"][0] :]) + bytes(view[: shm.BLOCK_ERROR]))
         else:
             error = bytes(view[shm.BLOCK_ERROR :][: environment.header[shm.BLOCK_ERROR_BYTES]])
-            seen.append((environment.header[shm.BLOCK_STATUS], re.sub(r" < \S+ take: took = real.take\(\)", "", error.decode())))
+            # Without the call of this file's that only one of the ways has in between.
+            between = r' *File "[^"\n]*", line \d+, in take\n *took = real\.take\(\)\n(?: *\^+\n)?'
+            seen.append((environment.header[shm.BLOCK_STATUS], re.sub(between, "", error.decode())))
 
     environment.serve(shm.KIND_RESET)
     note()
