@@ -102,6 +102,30 @@ class MessagesTest(unittest.TestCase):
             except ValueError:
                 pass
 
+    def test_a_number_in_a_text_s_place_is_no_size(self):
+        """bytes(NUMBER) is so many zeros: a server's answer of five bytes would take gigabytes."""
+        large = b"\x80\x80\x80\x80\x08"  # 2 GiB as a varint
+        for field in (1, 2, 5, 6, 7):
+            policy = bytes([field << 3]) + large
+            with self.assertRaises(ValueError, msg=field):
+                query_messages.decode_reply(b"\x0a" + bytes([len(policy)]) + policy)
+        for data in (b"\x08" + large, b"\x12\x06\x08" + large, b"\x12\x06\x18" + large, b"\x12\x02\x2a\x00"):
+            with self.assertRaises(ValueError, msg=data):
+                query_messages.decode_descriptions(data)
+        policy = b"\x1a\x04abcd"  # a text where the number of rows belongs
+        with self.assertRaises(ValueError):
+            query_messages.decode_reply(b"\x0a" + bytes([len(policy)]) + policy)
+
+    def test_more_than_a_server_s_limits_is_refused_as_it_comes(self):
+        """Two bytes of an answer become a dict: 5 MiB of them took gigabytes."""
+        with self.assertRaisesRegex(ValueError, "more than 1024 policies"):
+            query_messages.decode_reply(b"\x0a\x00" * 1025)
+        self.assertEqual(len(query_messages.decode_reply(b"\x0a\x00" * 1024)), 1024)
+        with self.assertRaisesRegex(ValueError, "more than 1024 policies"):
+            query_messages.decode_descriptions(b"\x12\x00" * 1025)
+        with self.assertRaisesRegex(ValueError, "more than 1024 agents"):
+            query_messages.decode_descriptions(b"\x0a\x00" * 1025)
+
     def test_reads_descriptions(self):
         agents, (hunters, prey) = query_messages.decode_descriptions(DESCRIPTIONS_BYTES + b"\x50\x07")  # a field it does not know
         self.assertEqual(agents, ["hunter_0", "hunter_1", "prey"])

@@ -6,6 +6,8 @@ import struct
 FLOAT32, INT32, UINT8 = 1, 2, 3  # troupe.v1.DType
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# The server's limits, for whoever answers in its place: two bytes of an answer become a dict or a text.
+MAX_POLICIES, MAX_AGENTS = 1024, 1024
 
 
 def _varint(number):
@@ -90,6 +92,28 @@ def _varints(value):
     return numbers
 
 
+def _raw(value):
+    """Of a field of bytes. bytes(NUMBER) would be so many zeros."""
+    if isinstance(value, int):
+        raise TypeError("a number in the place of bytes")
+    return bytes(value)
+
+
+def _text(value):
+    return _raw(value).decode()
+
+
+def _integer(value):
+    if not isinstance(value, int):
+        raise TypeError("bytes in the place of a number")
+    return value
+
+
+def _bounded(values, most, what):
+    if len(values) > most:
+        raise ValueError(f"the answer holds more than {most} {what}")
+
+
 def _signed(number):
     return number - (1 << 64) if number >> 63 else number
 
@@ -99,17 +123,17 @@ def _decode_policy(data):
               "action_logp": []}
     for field, value in _fields(data):
         if field == 1:
-            answer["policy_id"] = bytes(value).decode()
+            answer["policy_id"] = _text(value)
         elif field == 2:
             answer["learner_epoch"], answer["version"] = _decode_version(value)
         elif field == 3:
-            answer["rows"] = value
+            answer["rows"] = _integer(value)
         elif field == 4:
             answer["action_dtypes"] += _varints(value)
         elif field == 5:
-            answer["actions"] = bytes(value)
+            answer["actions"] = _raw(value)
         elif field == 6:
-            answer["sampled_actions"] = bytes(value)
+            answer["sampled_actions"] = _raw(value)
         elif field == 7:
             answer["action_logp"] += struct.unpack(f"<{len(value) // 4}f", value)
     return answer
@@ -118,23 +142,26 @@ def _decode_policy(data):
 def _decode_version(data):
     """-> (learner epoch, version)"""
     parts = dict(_fields(data))
-    return parts.get(1, 0), _signed(parts.get(2, 0))
+    return _integer(parts.get(1, 0)), _signed(_integer(parts.get(2, 0)))
 
 
 def _decode_description(data):
     policy = {"policy_id": "", "learner_epoch": 0, "version": 0, "observation_space": "", "action_space": "", "obs_dtype": 0, "obs_size": 0,
               "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": []}
-    names = {1: "policy_id", 3: "observation_space", 4: "action_space", 5: "obs_dtype", 6: "obs_size", 7: "mask_size", 8: "action_dtypes",
-             9: "needs_agent_slots", 10: "agent_slots"}
+    texts = {1: "policy_id", 3: "observation_space", 4: "action_space"}
+    numbers = {5: "obs_dtype", 6: "obs_size", 7: "mask_size"}
+    lists = {8: "action_dtypes", 10: "agent_slots"}
     for field, value in _fields(data):
         if field == 2:
             policy["learner_epoch"], policy["version"] = _decode_version(value)
-        elif field in (8, 10):
-            policy[names[field]] += _varints(value)
+        elif field in lists:
+            policy[lists[field]] += _varints(value)
         elif field == 9:
-            policy["needs_agent_slots"] = bool(value)
-        elif field in names:
-            policy[names[field]] = value if isinstance(value, int) else bytes(value).decode()
+            policy["needs_agent_slots"] = bool(_integer(value))
+        elif field in texts:
+            policy[texts[field]] = _text(value)
+        elif field in numbers:
+            policy[numbers[field]] = _integer(value)
     return policy
 
 
@@ -144,9 +171,11 @@ def decode_descriptions(data):
     try:
         for field, value in _fields(data):
             if field == 1:
-                agents.append(bytes(value).decode())
+                agents.append(_text(value))
+                _bounded(agents, MAX_AGENTS, "agents")
             elif field == 2:
                 policies.append(_decode_description(value))
+                _bounded(policies, MAX_POLICIES, "policies")
     except (TypeError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"the answer is no DescribePoliciesReply: {error}") from None
     if any(slot >= len(agents) for policy in policies for slot in policy["agent_slots"]):
@@ -156,7 +185,12 @@ def decode_descriptions(data):
 
 def decode_reply(data):
     """A ComputeActionsReply: a dict a policy. Unknown fields are skipped. ValueError for bytes that are none."""
+    policies = []
     try:
-        return [_decode_policy(value) for field, value in _fields(data) if field == 1]
+        for field, value in _fields(data):
+            if field == 1:
+                policies.append(_decode_policy(value))
+                _bounded(policies, MAX_POLICIES, "policies")
+        return policies
     except (TypeError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"the answer is no ComputeActionsReply: {error}") from None
