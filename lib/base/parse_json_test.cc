@@ -1,5 +1,9 @@
 #include "lib/base/parse_json.h"
 
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +33,24 @@ TEST(ParseJsonTest, LimitsAreExact) {
   EXPECT_THAT(ErrorOf("[[[]]]", {.max_values = 2}), HasSubstr("more than 2 values"));
   EXPECT_THAT(ErrorOf(R"({"a": 1})", {.max_values = 2}), HasSubstr("more than 2 values")) << "a key counts";
   EXPECT_THAT(ErrorOf(std::string(5000000, '['), {.max_bytes = 10000000}), HasSubstr("nested"));
+}
+
+// nlohmann's parser with a callback goes through a whole object after each container in it: hours for this text.
+TEST(ParseJsonTest, AnObjectOfManyContainersIsReadInOneGo) {
+  constexpr int kMembers = 1000000;
+  std::string text = "{";
+  for (int i = 0; i < kMembers; ++i) absl::StrAppend(&text, i == 0 ? "\"" : ",\"", i, "\":{}");
+  text += "}";
+  const auto parsed = ParseJson(text, {.max_bytes = text.size(), .max_values = 2 * kMembers + 1});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->size(), static_cast<size_t>(kMembers));
+  EXPECT_TRUE(parsed->at("77").is_object());
+}
+
+TEST(ParseJsonTest, TheLastOfTwoMembersOfOneNameCounts) {
+  const auto parsed = ParseJson(R"({"a": [1, {"b": 2}], "a": {"c": 3}, "d": []})", {.max_bytes = 100});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->dump(), R"({"a":{"c":3},"d":[]})");
 }
 
 TEST(ParseJsonTest, WhatIsNotWantedCostsNothing) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,7 +48,17 @@ struct SafetensorsIndex {
     uint64_t begin = 0;  ///< of its bytes, from the end of the header
     uint64_t end = 0;
   };
+  /// Where an array is; they are ordered by that.
+  struct Place {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    std::string name;
+    bool operator<(const Place& other) const {
+      return std::tie(begin, end, name) < std::tie(other.begin, other.end, other.name);
+    }
+  };
   std::map<std::string, Entry> tensors;
+  std::vector<Place> by_place;  ///< of all tensors, ascending
   std::map<std::string, std::string> metadata;
 };
 

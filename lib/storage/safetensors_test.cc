@@ -103,6 +103,50 @@ TEST(SafetensorsTest, AHeaderAloneSaysWhereEverythingIs) {
   EXPECT_FALSE(SafetensorsHeaderBytes(text.substr(0, 8), *header_bytes - 1).ok());
 }
 
+/// A header of `count` arrays of no bytes, as anybody may write one.
+std::string ManyArrays(int count) {
+  std::string json = "{";
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&json, i == 0 ? "" : ",", "\"", i, R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})");
+  }
+  return WithHeader(json + "}", "");
+}
+
+// The reader went through all arrays again for each of them: minutes for a header of 3 MB.
+TEST(SafetensorsTest, AsManyArraysAsAHeaderMayHoldAreReadInOneGo) {
+  constexpr int kValuesOfAnArray = 10;
+  constexpr int kMost = ((1 << 19) - 1) / kValuesOfAnArray;
+  const auto most = SafetensorsFile::Parse(ManyArrays(kMost));
+  ASSERT_TRUE(most.ok()) << most.status();
+  EXPECT_EQ(most->tensors().size(), static_cast<size_t>(kMost));
+  const auto more = SafetensorsFile::Parse(ManyArrays(kMost + 1));
+  EXPECT_EQ(more.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(more.status().message().find("holds more than 524288 values"), std::string::npos) << more.status();
+}
+
+TEST(SafetensorsTest, APartLooksAtItsOwnArraysAlone) {
+  constexpr int kArrays = 50000;
+  std::string json = "{";
+  for (int i = 0; i < kArrays; ++i) {
+    absl::StrAppend(&json, i == 0 ? "" : ",", "\"", i, R"(":{"dtype":"U8","shape":[1],"data_offsets":[)", i, ",", i + 1,
+                    "]}");
+  }
+  const std::string text = WithHeader(json + "}", std::string(kArrays, 'x'));
+  const auto header_bytes = SafetensorsHeaderBytes(text.substr(0, 8), text.size());
+  ASSERT_TRUE(header_bytes.ok());
+  const auto index = ParseSafetensorsHeader(std::string_view(text).substr(0, *header_bytes), text.size());
+  ASSERT_TRUE(index.ok()) << index.status();
+  const std::string byte = "x";
+  constexpr size_t kTimes = 20;
+  size_t found = 0;
+  for (size_t i = 0; i < kTimes; ++i) {
+    for (uint64_t begin = 0; begin < kArrays; ++begin) {
+      found += SafetensorsFile::Part(*index, begin, byte).tensors().size();
+    }
+  }
+  EXPECT_EQ(found, kTimes * kArrays) << "50 billion looks, were each part to go through all arrays";
+}
+
 TEST(SafetensorsTest, RandomBytesNeverCrash) {
   base::PhiloxSequence random(base::PhiloxKey::Make(11, base::RandomStream::kTest), {});
   const std::string good = FileOf({1, 2, 3, 4}, {0.5});
