@@ -10,6 +10,8 @@ namespace troupe::env {
 namespace {
 
 constexpr size_t kMaxAgents = 1024;
+// A byte that is no UTF-8 becomes three in a policy table, which takes ids of 384.
+constexpr size_t kMaxAgentIdBytes = 128;
 
 std::string_view StateKindName(StateKind kind) {
   switch (kind) {
@@ -37,6 +39,10 @@ absl::Status EnvSpec::Validate() const {
   for (const AgentSpec& agent : possible_agents) {
     const std::string id = base::LogSafe(agent.id.value());
     if (id.empty()) return error("an agent id is empty");
+    if (agent.id.value().size() > kMaxAgentIdBytes) {
+      return error("agent '", id, "' has an id of ", agent.id.value().size(), " bytes, expected at most ",
+                   kMaxAgentIdBytes);
+    }
     if (agent.id.value() == "__all__") return error("agent id '__all__' is reserved");
     if (!seen.insert(agent.id).second) return error("agent '", id, "' is there twice");
     if (!agent.observation_space.has_value()) return error("agent '", id, "' has no observation space");

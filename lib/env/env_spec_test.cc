@@ -23,6 +23,8 @@ TEST(EnvSpecTest, RefusesWhatIsNoSpec) {
   EXPECT_THAT(Error(spec), HasSubstr("agent 'agent_0' is there twice"));
   spec.possible_agents[1].id = AgentId("");
   EXPECT_THAT(Error(spec), HasSubstr("agent id is empty"));
+  spec.possible_agents[1].id = AgentId(std::string(129, 'a'));
+  EXPECT_THAT(Error(spec), HasSubstr("has an id of 129 bytes, expected at most 128"));
   spec.possible_agents[1].id = AgentId("__all__");
   EXPECT_THAT(Error(spec), HasSubstr("reserved"));
 

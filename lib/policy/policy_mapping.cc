@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,15 +24,25 @@ std::string IdText(absl::Span<const PolicyId> ids) {
   return absl::StrJoin(ids, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); });
 }
 
+/// What one is chosen from.
+struct Candidates {
+  std::vector<PolicySlot> policies;
+  std::vector<PolicyId> ids;  ///< of `policies`, for a function
+};
+
 /// What a rule's policies are drawn from.
 struct Choice {
-  std::vector<PolicySlot> policies;
+  std::shared_ptr<const Candidates> among;    ///< of rules without policies one for all
   std::vector<double> bounds;                 ///< sums of the weights up to and with each policy
   std::string function_name;                  ///< empty: one is drawn
   const MappingFunction* function = nullptr;  ///< null where it is in another process
-  std::vector<PolicyId> ids;                  ///< of `policies`, for the function
   int32_t rule = 0;                           ///< its place
 };
+
+absl::Status NoSuchAgent(int32_t agent_slot, size_t num_agents) {
+  return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got agent slot ", agent_slot, ", expected 0 to ",
+                                                 static_cast<int64_t>(num_agents) - 1));
+}
 
 /// Rules have no memory: which of them an agent has is known once for all.
 class RuleMapping final : public PolicyMapping {
@@ -42,42 +55,51 @@ class RuleMapping final : public PolicyMapping {
 
   absl::StatusOr<PolicySlot> Map(std::string_view agent_id, int32_t agent_slot,
                                  const EpisodeInfo& episode) const override {
+    if (!Has(agent_slot)) return NoSuchAgent(agent_slot, by_agent_slot_.size());
     const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
     if (!choice.function_name.empty()) return Ask(choice, agent_id, agent_slot, episode);
-    if (choice.policies.size() == 1) return choice.policies[0];
+    const std::vector<PolicySlot>& policies = choice.among->policies;
+    if (policies.size() == 1) return policies[0];
     base::PhiloxSequence random(
         base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
         {.env_id = episode.env_id, .episode = episode.episode, .slot = static_cast<uint32_t>(agent_slot)});
     const double drawn = random.Uniform() * choice.bounds.back();
     const auto place = std::upper_bound(choice.bounds.begin(), choice.bounds.end(), drawn);
     // Rounding may put the product at the last bound.
-    const auto last = static_cast<std::ptrdiff_t>(choice.policies.size()) - 1;
-    return choice.policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
+    const auto last = static_cast<std::ptrdiff_t>(policies.size()) - 1;
+    return policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
   }
 
   bool KnownAhead(int32_t agent_slot) const override {
+    if (!Has(agent_slot)) return false;
     const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
     return choice.function_name.empty() || choice.function != nullptr;
   }
 
  private:
+  /// Who maps agents may have made its list of them from something else than the rules'.
+  bool Has(int32_t agent_slot) const {
+    return agent_slot >= 0 && static_cast<size_t>(agent_slot) < by_agent_slot_.size();
+  }
+
   absl::StatusOr<PolicySlot> Ask(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
                                  const EpisodeInfo& episode) const {
     const absl::StatusOr<PolicyId> answer =
         choice.function == nullptr
             ? AskHost(choice, agent_id, episode)
-            : choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.ids});
+            : choice.function->map({agent_id, agent_slot, episode, choice.rule, episode.worker, choice.among->ids});
     if (!answer.ok()) {
       const absl::Status failed(answer.status().code(),
                                 absl::StrCat("mapping function \"", choice.function_name,
                                              "\": ", base::LogSafe(std::string(answer.status().message()), 2048)));
       return base::WithTraceback(failed, base::TracebackOf(answer.status()));
     }
-    const auto found = std::find(choice.ids.begin(), choice.ids.end(), *answer);
-    if (found != choice.ids.end()) return choice.policies[static_cast<size_t>(found - choice.ids.begin())];
+    const std::vector<PolicyId>& ids = choice.among->ids;
+    const auto found = std::find(ids.begin(), ids.end(), *answer);
+    if (found != ids.end()) return choice.among->policies[static_cast<size_t>(found - ids.begin())];
     return absl::InvalidArgumentError(absl::StrCat("mapping function \"", choice.function_name, "\": got policy \"",
                                                    base::LogSafe(answer->value(), 64), "\", expected one of ",
-                                                   IdText(choice.ids)));
+                                                   IdText(ids)));
   }
 
   absl::StatusOr<PolicyId> AskHost(const Choice& choice, std::string_view agent_id, const EpisodeInfo& episode) const {
@@ -86,10 +108,11 @@ class RuleMapping final : public PolicyMapping {
     }
     std::vector<std::pair<std::string_view, std::string_view>> mapped;
     for (const MappedAgent& agent : episode.agents) {
+      if (!Has(agent.slot)) return NoSuchAgent(agent.slot, by_agent_slot_.size());
       mapped.emplace_back(agent_ids_[static_cast<size_t>(agent.slot)],
                           policies_[static_cast<size_t>(agent.policy.value())].value());
     }
-    return episode.host->Ask({choice.function_name, agent_id, episode, choice.ids, mapped});
+    return episode.host->Ask({choice.function_name, agent_id, episode, choice.among->ids, mapped});
   }
 
   const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
@@ -97,25 +120,66 @@ class RuleMapping final : public PolicyMapping {
   const std::vector<PolicyId> policies_;  ///< by slot
 };
 
+/// What rules name policies by.
+class Policies {
+ public:
+  explicit Policies(absl::Span<const PolicyId> ids) : ids_(ids), all_(std::make_shared<Candidates>()) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i].value().empty()) continue;
+      by_id_.emplace(ids[i].value(), static_cast<int32_t>(i));
+      all_->policies.emplace_back(static_cast<int32_t>(i));
+      all_->ids.push_back(ids[i]);
+    }
+  }
+  absl::Span<const PolicyId> ids() const { return ids_; }
+  const std::shared_ptr<Candidates>& all() const { return all_; }
+  std::optional<PolicySlot> Find(const PolicyId& id) const {
+    const auto found = by_id_.find(id.value());
+    return found == by_id_.end() ? std::nullopt : std::optional<PolicySlot>(found->second);
+  }
+
+ private:
+  const absl::Span<const PolicyId> ids_;
+  const std::shared_ptr<Candidates> all_;
+  std::unordered_map<std::string_view, int32_t> by_id_;
+};
+
+absl::Status CheckRuleSizes(const MappingRule& rule) {
+  const auto too_long = [](const char* what, size_t size, size_t most, const char* unit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy_mapping: ", what, " with ", size, " ", unit, ", expected at most ", most));
+  };
+  if (rule.agent_glob.size() > kMaxAgentGlobBytes) {
+    return too_long("got agents", rule.agent_glob.size(), kMaxAgentGlobBytes, "characters");
+  }
+  if (rule.policies.size() > kMaxPoliciesOfRule) {
+    return too_long("got a rule", rule.policies.size(), kMaxPoliciesOfRule, "policies");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, int32_t place,
-                                                      absl::Span<const PolicyId> policies) {
+                                                      const Policies& policies) {
+  TROUPE_RETURN_IF_ERROR(CheckRuleSizes(rule));
   auto choice = std::make_shared<Choice>();
+  auto among = std::make_shared<Candidates>();
   choice->rule = place;
   double sum = 0;
   for (const WeightedPolicy& weighted : rule.policies) {
-    const auto found = std::find(policies.begin(), policies.end(), weighted.policy);
-    if (found == policies.end() || weighted.policy.value().empty()) {
+    const std::optional<PolicySlot> found = policies.Find(weighted.policy);
+    if (!found.has_value()) {
       return absl::NotFoundError(absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" maps to policy \"",
-                                              weighted.policy.value(), "\"; the policies are ", IdText(policies)));
+                                              weighted.policy.value(), "\"; the policies are ",
+                                              IdText(policies.ids())));
     }
     if (!(weighted.weight > 0) || !std::isfinite(weighted.weight)) {
       return absl::InvalidArgumentError(absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" gives policy \"",
                                                      weighted.policy.value(), "\" the weight ", weighted.weight,
                                                      ", expected a finite number above 0"));
     }
-    choice->policies.emplace_back(static_cast<int32_t>(found - policies.begin()));
+    among->policies.push_back(*found);
+    among->ids.push_back(weighted.policy);
     choice->bounds.push_back(sum += weighted.weight);
-    choice->ids.push_back(weighted.policy);
   }
   if (!rule.function.empty()) {
     if (const absl::Status known = CheckMappingFunction(rule.function); !known.ok()) {
@@ -124,16 +188,13 @@ absl::StatusOr<std::shared_ptr<const Choice>> Resolve(const MappingRule& rule, i
     }
     choice->function_name = rule.function;
     if (!IsPythonName(rule.function)) choice->function = *FindMappingFunction(rule.function);
-    for (size_t i = 0; rule.policies.empty() && i < policies.size(); ++i) {
-      if (policies[i].value().empty()) continue;
-      choice->policies.emplace_back(static_cast<int32_t>(i));
-      choice->ids.push_back(policies[i]);
-    }
+    if (rule.policies.empty()) among = policies.all();
   }
-  if (choice->policies.empty()) {
+  if (among->policies.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_mapping: \"", rule.agent_glob, "\" has no policy, expected at least one"));
   }
+  choice->among = std::move(among);
   return choice;
 }
 
@@ -164,9 +225,14 @@ bool GlobMatches(std::string_view glob, std::string_view text) {
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies) {
+  if (rules.size() > kMaxMappingRules) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy_mapping: got ", rules.size(), " rules, expected at most ", kMaxMappingRules));
+  }
+  const Policies known(policies);
   std::vector<std::shared_ptr<const Choice>> choices;
   for (size_t place = 0; place < rules.size(); ++place) {
-    TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rules[place], static_cast<int32_t>(place), policies));
+    TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rules[place], static_cast<int32_t>(place), known));
   }
   std::vector<std::shared_ptr<const Choice>> by_agent_slot;
   for (const std::string& agent : agent_ids) {

@@ -65,9 +65,15 @@ struct MappingRule {
   std::string function = {};
 };
 
-/// The rules against fixed agents and policies, resolved once. INVALID_ARGUMENT when an agent matches no rule, a rule
-/// has neither policy nor function, or a weight is not a finite number above 0; NOT_FOUND when a rule names a policy
-/// that is not in `policies` (an empty id there is no policy), or a function that is not registered.
+/// Limits of a mapping. A policy's id and a function's name have limits of their own.
+inline constexpr size_t kMaxMappingRules = 1024;
+inline constexpr size_t kMaxAgentGlobBytes = 256;
+inline constexpr size_t kMaxPoliciesOfRule = 1024;
+
+/// The rules against fixed agents and policies, resolved once. An agent slot beyond `agent_ids` maps to
+/// INVALID_ARGUMENT. INVALID_ARGUMENT when an agent matches no rule, a rule has neither policy nor function, a weight
+/// is not a finite number above 0, or a limit is exceeded; NOT_FOUND when a rule names a policy that is not in
+/// `policies` (an empty id there is no policy), or a function that is not registered.
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies);

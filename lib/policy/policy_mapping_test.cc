@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include <gtest/gtest.h>
 
 namespace troupe::policy {
@@ -48,6 +49,21 @@ TEST_F(RuleMappingTest, AgentWithoutRuleIsAnError) {
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   EXPECT_EQ(mapping.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(mapping.status().message().find("prey_0"), absl::string_view::npos);
+}
+
+// Whoever maps has its own list of agents, and rules may come from elsewhere.
+TEST_F(RuleMappingTest, AnAgentThatItWasNotMadeForIsAnError) {
+  for (const MappingRule& rule : {MappingRule{"*", {{PolicyId("hunters")}}}, MappingRule{"*", {}, "round_robin"}}) {
+    const auto mapping = MakeRuleMapping(absl::MakeConstSpan(&rule, 1), agents_, policies_);
+    ASSERT_TRUE(mapping.ok()) << mapping.status();
+    for (const int32_t slot : {-1, 3, 1 << 30}) {
+      const absl::Status status = (*mapping)->Map("prey_1", slot, {}).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << slot;
+      EXPECT_NE(status.message().find(absl::StrCat("got agent slot ", slot, ", expected 0 to 2")), std::string::npos)
+          << status;
+      EXPECT_FALSE((*mapping)->KnownAhead(slot));
+    }
+  }
 }
 
 TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {

@@ -1,6 +1,7 @@
 #include "lib/policy/policy_table.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,8 +58,14 @@ std::shared_ptr<PolicyTable> PolicyTable::Next() const {
 }
 
 absl::StatusOr<PolicyTablePtr> PolicyTable::Finish(std::shared_ptr<PolicyTable> table) {
+  // Words for a policy that is not there; MakeRuleMapping would have fewer.
+  std::set<std::string_view> active;
+  for (const std::optional<PolicyEntry>& entry : table->entries_) {
+    if (entry.has_value() && entry->active()) active.insert(entry->spec.id.value());
+  }
   for (const MappingRule& rule : table->rules_) {
     for (const WeightedPolicy& weighted : rule.policies) {
+      if (active.count(weighted.policy.value()) > 0) continue;
       if (const absl::Status known = table->SlotOf(weighted.policy).status(); !known.ok()) {
         return absl::Status(
             known.code(), absl::StrCat("policy_mapping: \"", base::LogSafe(rule.agent_glob), "\": ", known.message()));

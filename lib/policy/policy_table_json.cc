@@ -266,6 +266,14 @@ absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
   for (const Json& agent : reader.Array("agents")) {
     if (!agent.is_string())
       return reader.Error("agents", absl::StrCat("holds ", agent.type_name(), ", expected texts"));
+    if (table->agent_ids_.size() == PolicyTable::kMaxAgents) {
+      return reader.Error("agents", absl::StrCat("holds more than ", PolicyTable::kMaxAgents, " texts"));
+    }
+    const auto& id = agent.get_ref<const std::string&>();
+    if (id.size() > PolicyTable::kMaxAgentIdBytes) {
+      return reader.Error("agents", absl::StrCat("holds a text of ", id.size(), " bytes, expected at most ",
+                                                 PolicyTable::kMaxAgentIdBytes));
+    }
     table->agent_ids_.push_back(agent.get<std::string>());
   }
   for (const Json& policy : reader.Array("policies")) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/process_memory.h"
 #include "lib/policy/testing.h"
 #include <gtest/gtest.h>
 
@@ -225,7 +226,15 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
   }
 }
 
+std::string Many(const std::string& piece, size_t count) {
+  std::string many = piece;
+  for (size_t i = 1; i < count; ++i) absl::StrAppend(&many, ",", piece);
+  return many;
+}
+
 TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
+  const std::string kChoice = R"({"policy":"a","weight":1.0})";
+  const std::string kEmptyRule = R"({"agents":"*","policies":[],"function":"self_play"})";
   const std::string good = ToJson(*ThreePolicies());
   const auto with = [&good](const std::string& from, const std::string& to) {
     const size_t place = good.find(from);
@@ -253,6 +262,16 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"replaced\":false", "\"replaced\":true"), "not removed"},
       {with("\"trains\":false", "\"trains\":true"), "never trains"},
       {with("\"agents\":[\"agent_0\"", "\"agents\":[7"), "expected texts"},
+      {with("\"agent_0\"", absl::StrCat("\"", std::string(PolicyTable::kMaxAgentIdBytes + 1, 'a'), "\"")),
+       "a text of 385 bytes, expected at most 384"},
+      {with("\"agent_0\"", Many("\"a\"", PolicyTable::kMaxAgents + 1)), "more than 1024 texts"},
+      {with("\"mapping\":[", absl::StrCat("\"mapping\":[", Many(kEmptyRule, kMaxMappingRules), ",")),
+       "got 1025 rules, expected at most 1024"},
+      {with("\"agents\":\"*\"", absl::StrCat("\"agents\":\"", std::string(kMaxAgentGlobBytes + 1, '*'), "\"")),
+       "agents with 257 characters, expected at most 256"},
+      {with("\"policies\":[{\"policy\"",
+            absl::StrCat("\"policies\":[", Many(kChoice, kMaxPoliciesOfRule), ",{\"policy\"")),
+       "policies, expected at most 1024"},
   };
   for (const auto& [text, expected] : cases) {
     const absl::StatusOr<PolicyTablePtr> table = PolicyTableFromJson(text);
@@ -274,14 +293,25 @@ TEST(PolicyTableTest, ALaterRevisionHasTheSamePolicies) {
   EXPECT_TRUE(PolicyTableFromJson(ToJson(*later)).ok());
 }
 
+// Each of these rules lists every policy of the run: 1024 times 1024 ids, were they not of one list.
+TEST(PolicyTableJsonTest, RulesThatMayChooseAnyPolicyShareTheirList) {
+  std::vector<PolicySpec> specs;
+  for (size_t i = 0; i < PolicyTable::kMaxPolicies; ++i) specs.push_back(Spec(absl::StrCat(std::string(60, 'p'), i)));
+  const std::vector<MappingRule> rules(kMaxMappingRules, MappingRule{"*", {}, "self_play"});
+  const int64_t before = base::ProcessMemory::Now().heap_bytes;
+  const absl::StatusOr<PolicyTablePtr> table =
+      PolicyTable::Make(specs, std::vector<bool>(specs.size(), true), rules, {"agent_0"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_LT(base::ProcessMemory::Now().heap_bytes - before, int64_t{32} << 20);
+}
+
 TEST(PolicyTableJsonTest, SaysWhenATableIsTooLarge) {
   EXPECT_TRUE(CheckSize(*ThreePolicies()).ok());
-  std::vector<MappingRule> rules;
-  for (int i = 0; i < 40; ++i) rules.push_back({std::string(100000, 'x') + std::to_string(i), {{PolicyId("a")}}});
-  rules.push_back({"*", {{PolicyId("a")}}});
+  const MappingRule large = {"*", std::vector<WeightedPolicy>(kMaxPoliciesOfRule, {PolicyId("a")})};
+  std::vector<MappingRule> rules(140, large);
   const absl::Status status = CheckSize(**ThreePolicies()->SetMapping(rules));
   EXPECT_TRUE(status.ok()) << status;
-  rules.insert(rules.begin(), 2, MappingRule{std::string(100000, 'y'), {{PolicyId("a")}}});
+  rules.insert(rules.begin(), 10, large);
   EXPECT_EQ(CheckSize(**ThreePolicies()->SetMapping(rules)).code(), absl::StatusCode::kResourceExhausted);
 }
 

@@ -88,6 +88,8 @@ struct RolloutStats {
 class Collector {
  public:
   static constexpr int64_t kMaxConsecutiveErrors = 100;
+  /// Policy tables that episodes in progress are mapped by. With one more the oldest ones' episodes are given up.
+  static constexpr size_t kMaxTablesInProgress = 32;
   /// Fewer failures do not show that all environments fail from the start, however few there are.
   static constexpr int64_t kFewestFailures = 3;
 
@@ -130,6 +132,10 @@ class Collector {
   absl::Status AdoptPolicies(const sample::Grant& grant, WeightSource& weights);
   /// Whether the episode in progress may go on with the policies as they are now; `since` by slot, -1: free.
   bool MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const;
+  /// INVALID_ARGUMENT: the table maps other agents than the environment has.
+  absl::Status CheckTable(const sample::Grant& grant) const;
+  /// Before another table is adopted.
+  void GiveUpOldTables();
   absl::StatusOr<std::unique_ptr<ResidentActor>> MakeActor(const policy::PolicySpec& spec) const;
   /// The slot has a policy of this spec now.
   void NumberShape(int32_t slot, const policy::PolicySpec& spec);

@@ -1,11 +1,14 @@
 // Which policies a Collector has at hand.
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rollout/collector.h"
 
@@ -33,6 +36,42 @@ void Collector::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
   shape_[place] = -1;
   if (!spec.policy_class.has_weights()) return;
   shape_[place] = shapes_.try_emplace(policy::ShapeOf(spec), static_cast<int32_t>(shapes_.size())).first->second;
+}
+
+absl::Status Collector::CheckTable(const sample::Grant& grant) const {
+  const policy::PolicyTable& table = *grant.policies;
+  const std::vector<env::AgentSpec>& agents = config_.env_spec.possible_agents;
+  const auto other = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": the policy table of revision ",
+                                                   table.revision(), " has ", what..., " of environment ",
+                                                   config_.env_spec.name));
+  };
+  if (table.agent_ids().size() != agents.size()) {
+    return other(table.agent_ids().size(), " agents, expected ", agents.size(), ", those");
+  }
+  for (size_t slot = 0; slot < agents.size(); ++slot) {
+    const std::string& id = agents[slot].id.value();
+    // On its way a table loses bytes that are no UTF-8.
+    const bool plain = std::all_of(id.begin(), id.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+    if (!plain || table.agent_ids()[slot] == id) continue;
+    return other("agent \"", base::LogSafe(table.agent_ids()[slot], 64), "\" in slot ", slot, ", expected \"",
+                 base::LogSafe(id, 64), "\"");
+  }
+  return absl::OkStatus();
+}
+
+void Collector::GiveUpOldTables() {
+  std::set<int64_t> revisions;
+  for (const auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode) revisions.insert(lane->revision);
+  }
+  if (revisions.size() < kMaxTablesInProgress) return;
+  const int64_t oldest_kept = *std::prev(revisions.end(), static_cast<std::ptrdiff_t>(kMaxTablesInProgress) - 1);
+  for (const auto& [env_id, lane] : lanes_) {
+    if (!lane->in_episode || lane->revision >= oldest_kept) continue;
+    lane->in_episode = false;
+    ++stats_.given_up;
+  }
 }
 
 bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
@@ -68,6 +107,7 @@ absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& 
   const bool unchanged = revision == builder_.revision() && (same_learner || revision == 0);
   learner_epoch_ = epoch;
   if (unchanged) return absl::OkStatus();
+  if (grant.policies != nullptr) TROUPE_RETURN_IF_ERROR(CheckTable(grant));
 
   std::vector<policy::PolicySpec> specs = grant.policies == nullptr ? config_.policies : grant.policies->Specs();
   std::vector<int64_t> since(specs.size(), 0);
@@ -90,6 +130,10 @@ absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& 
       lane->in_episode = false;
       ++stats_.given_up;
     }
+  }
+  GiveUpOldTables();
+  for (auto& [env_id, lane] : lanes_) {
+    if (!lane->in_episode) lane->mapping = nullptr;  // a table that nobody plays by is free
   }
   const size_t slots = std::max(since.size(), since_.size());
   for (size_t slot = 0; slot < specs.size(); ++slot) {

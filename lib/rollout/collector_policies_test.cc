@@ -1,5 +1,6 @@
 // Many policies, of which few are resident, and policies that come and go.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -273,6 +274,51 @@ TEST_F(LiveChangesTest, ATableNeverGoesBackInOneLearnerEpoch) {
   ASSERT_TRUE(Run(one, 3, 2).ok());
   EXPECT_EQ(Last().policies_revision, 1);
   EXPECT_EQ(rig_.collector->stats().given_up, 4);
+}
+
+// What answers at the learner's address may be anything: such a table was read beyond its end.
+TEST_F(LiveChangesTest, ATableOfOtherAgentsIsRefused) {
+  ASSERT_TRUE(Run(nullptr).ok());
+  std::vector<std::string> agents = table_->agent_ids();
+  ASSERT_EQ(agents.size(), 2u);
+  const auto refused = [&](std::vector<std::string> ids) {
+    const policy::PolicyTablePtr table = *policy::PolicyTable::Make(
+        table_->Specs(), std::vector<bool>(table_->num_slots(), true), table_->rules(), std::move(ids));
+    const absl::Status status = Run(table->AtLeast(1));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused({agents[0]}), HasSubstr("the policy table of revision 1 has 1 agents, expected 2, those of env"));
+  EXPECT_THAT(refused({}), HasSubstr("has 0 agents, expected 2"));
+  EXPECT_THAT(refused({agents[0], agents[1], "more"}), HasSubstr("has 3 agents, expected 2"));
+  EXPECT_THAT(refused({agents[1], agents[0]}),
+              HasSubstr(absl::StrCat("has agent \"", agents[1], "\" in slot 0, expected \"", agents[0], "\"")));
+  EXPECT_TRUE(Run(nullptr).ok()) << "the old one goes on";
+}
+
+// A learner that changes its table for every environment would have them all kept.
+TEST_F(LiveChangesTest, EpisodesGoByAFewTablesAtMost) {
+  constexpr auto kMost = static_cast<int64_t>(Collector::kMaxTablesInProgress);
+  constexpr int64_t kTables = 2 * kMost;
+  std::vector<std::weak_ptr<const policy::PolicyTable>> tables;
+  policy::PolicyTablePtr table = table_;
+  for (int64_t i = 0; i < kTables; ++i) {
+    table = table->AtLeast(table->revision() + 1);
+    tables.push_back(table);
+    // One environment more each time, whose first episode goes on.
+    sample::Grant grant = ScriptedGrant(1, 1);
+    grant.id = sample::GrantId(i + 1);
+    grant.lanes[0].env_id = static_cast<uint32_t>(i);
+    grant.min_version.learner_epoch = 1;
+    grant.policies = table;
+    FixedWeights weights(WeightsOf(table->Specs()));
+    ASSERT_TRUE(rig_.collector->RunGrant(grant, weights, sink_).ok()) << i;
+  }
+  const auto alive =
+      std::count_if(tables.begin(), tables.end(), [](const auto& weak) { return weak.lock() != nullptr; });
+  EXPECT_LE(alive, kMost + 1);
+  EXPECT_GT(alive, 2) << "episodes go on by the table that they began with";
+  EXPECT_GT(rig_.collector->stats().given_up, 0);
 }
 
 TEST_F(LiveChangesTest, APolicyThatCannotPlayIsRefusedWithItsTable) {

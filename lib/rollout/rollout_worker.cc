@@ -1,5 +1,6 @@
 #include "lib/rollout/rollout_worker.h"
 
+#include <optional>
 #include <utility>
 
 #include "lib/base/log.h"
@@ -9,12 +10,18 @@ namespace troupe::rollout {
 namespace {
 
 constexpr absl::Duration kWait = absl::Milliseconds(500);
+// Of grants that are given up: a learner decides how many those are.
+constexpr base::Rate kGivenUpLines = {.burst = 64, .per_second = 1};
 
 }  // namespace
 
 RolloutWorker::RolloutWorker(std::unique_ptr<Collector> collector, GrantSource& grants, WeightSource& weights,
                              SampleSink& sink)
-    : collector_(std::move(collector)), grants_(grants), weights_(weights), sink_(sink) {}
+    : collector_(std::move(collector)),
+      grants_(grants),
+      weights_(weights),
+      sink_(sink),
+      lines_(kGivenUpLines, &base::Clock::Real()) {}
 
 absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
   if (!grant_.has_value()) {
@@ -28,9 +35,12 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
   sink_.ReportEnvs(collector_->TakeReport());  // also of environments that brought no fragment
   if (absl::IsAborted(status)) {
     // The learner has granted its environments again. Of environments that fail it tells people itself.
-    spdlog::log(collector_->gives_up() ? spdlog::level::info : spdlog::level::warn,
-                "grant given up grant={} reason=\"{}\"", grant.id.value(),
-                base::LogSafe(std::string(status.message())));
+    const std::optional<int64_t> left_out = lines_.Take();
+    if (left_out.has_value()) {
+      spdlog::log(collector_->gives_up() ? spdlog::level::info : spdlog::level::warn,
+                  "grant given up grant={} reason=\"{}\" left_out={}", grant.id.value(),
+                  base::LogSafe(std::string(status.message())), *left_out);
+    }
     return true;
   }
   TROUPE_RETURN_IF_ERROR(status);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "lib/base/line_quota.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/ports.h"
 
@@ -38,6 +39,7 @@ class RolloutWorker {
   GrantSource& grants_;
   WeightSource& weights_;
   SampleSink& sink_;
+  base::LineQuota lines_;
   std::optional<sample::Grant> grant_;  // taken, not executed yet
 };
 
