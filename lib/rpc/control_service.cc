@@ -4,7 +4,9 @@
 
 #include "lib/base/log.h"
 #include "lib/rpc/caller.h"
+#include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 #include "lib/rpc/policy_change_codec.h"
 #include "lib/rpc/transport.h"
 
@@ -15,24 +17,32 @@ grpc::Status FromException(const std::exception& e) { return grpc::Status(grpc::
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest*,
-                                                     v1::CheckpointReply* reply) {
+grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                                     grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // The call, and with it the reply, lives until Finish.
   handler_->RequestCheckpoint(CallerOf(*context, Door::kControl, nullptr),
                               [reactor, reply](const absl::StatusOr<int64_t>& env_steps) {
-                                if (env_steps.ok()) reply->set_env_steps(*env_steps);
+                                v1::CheckpointReply message;
+                                message.set_env_steps(env_steps.value_or(0));
+                                *reply = Serialize(message);
                                 reactor->Finish(ToGrpc(env_steps.status()));
                               });
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
-                                                v1::DrainReply*) {
+grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  v1::DrainRequest parsed;
+  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed); !read.ok()) {
+    reactor->Finish(ToGrpc(read));
+    return reactor;
+  }
   try {
     handler_->RequestDrain(CallerOf(*context, Door::kControl, nullptr),
-                           base::LogSafe(request->reason(), kMaxReasonBytes));
+                           base::LogSafe(parsed.reason(), kMaxReasonBytes));
+    *reply = Serialize(v1::DrainReply());
     reactor->Finish(grpc::Status::OK);
   } catch (const std::exception& e) {
     reactor->Finish(FromException(e));
@@ -41,17 +51,20 @@ grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* con
 }
 
 grpc::ServerUnaryReactor* ControlService::ChangePolicies(grpc::CallbackServerContext* context,
-                                                         const v1::ChangePoliciesRequest* request,
-                                                         v1::ChangePoliciesReply* reply) {
+                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<policy::PolicyChange> change = FromProto(*request);
+  v1::ChangePoliciesRequest parsed;
+  const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed);
+  absl::StatusOr<policy::PolicyChange> change = read.ok() ? FromProto(parsed) : read;
   if (!change.ok()) {
     reactor->Finish(ToGrpc(change.status()));
     return reactor;
   }
   handler_->ChangePolicies(CallerOf(*context, Door::kControl, nullptr), *std::move(change),
                            [reactor, reply](const absl::StatusOr<int64_t>& revision) {
-                             if (revision.ok()) reply->set_revision(*revision);
+                             v1::ChangePoliciesReply message;
+                             message.set_revision(revision.value_or(0));
+                             *reply = Serialize(message);
                              reactor->Finish(ToGrpc(revision.status()));
                            });
   return reactor;

@@ -5,19 +5,20 @@
 
 namespace troupe::rpc {
 
-/// The Control service, which the control socket alone has: a shell around ControlHandler, which it borrows.
-/// Thread-safe.
-class ControlService final : public v1::Control::CallbackService {
+/// The Control service, which the control socket alone has: a shell around ControlHandler, which it borrows. Its
+/// requests come as bytes, which are looked at before anything is made of them. Thread-safe.
+class ControlService final
+    : public v1::Control::WithRawCallbackMethod_Checkpoint<v1::Control::WithRawCallbackMethod_Drain<
+          v1::Control::WithRawCallbackMethod_ChangePolicies<v1::Control::Service>>> {
  public:
   explicit ControlService(ControlHandler* handler) : handler_(handler) {}
 
-  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context, const v1::CheckpointRequest* request,
-                                       v1::CheckpointReply* reply) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
-                                  v1::DrainReply* reply) override;
-  grpc::ServerUnaryReactor* ChangePolicies(grpc::CallbackServerContext* context,
-                                           const v1::ChangePoliciesRequest* request,
-                                           v1::ChangePoliciesReply* reply) override;
+  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* ChangePolicies(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* reply) override;
 
  private:
   ControlHandler* const handler_;

@@ -1,7 +1,6 @@
 #include "lib/rpc/learner_server.h"
 
 #include <chrono>
-#include <map>
 #include <utility>
 
 #include "lib/base/log.h"
@@ -14,6 +13,7 @@
 #include "lib/rpc/rollout_reactor.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/weight_reactor.h"
+#include "lib/rpc/worker_streams.h"
 #include "proto/troupe/v1/rollout.grpc.pb.h"
 #include "proto/troupe/v1/weights.grpc.pb.h"
 #include <grpcpp/server_builder.h>
@@ -76,8 +76,8 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.spec_hash = options_.schema.Hash();
     rollout_context_.config_yaml = options_.config_yaml;
     rollout_context_.credit_bytes = static_cast<uint64_t>(options_.credit_bytes);
-    rollout_context_.on_joined = [this](sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
-      Joined(id, std::move(stream));
+    rollout_context_.on_joined = [this](sample::WorkerId id, const std::shared_ptr<ServedStream>& stream) {
+      Joined(id, stream);
     };
     rollout_context_.on_worker =
         weight_context_.on_worker = [this](const std::string& connection) { peers_.NoteWorker(connection); };
@@ -122,15 +122,9 @@ class LearnerServerImpl final : public LearnerServer {
 
  private:
   /// A worker has one stream: the older one ends.
-  void Joined(sample::WorkerId id, std::shared_ptr<ServedStream> stream) {
-    std::shared_ptr<ServedStream> older;
-    {
-      base::MutexLock lock(&mutex_);
-      std::weak_ptr<ServedStream>& current = stream_of_worker_[id];
-      older = current.lock();
-      current = stream;
-    }
-    if (older != nullptr && older != stream) older->End(absl::AbortedError("the worker has registered again"));
+  void Joined(sample::WorkerId id, const std::shared_ptr<ServedStream>& stream) {
+    const std::shared_ptr<ServedStream> older = stream_of_worker_.Replace(id, stream);
+    if (older != nullptr) older->End(absl::AbortedError("the worker has registered again"));
   }
 
   const LearnerServerOptions options_;
@@ -149,7 +143,7 @@ class LearnerServerImpl final : public LearnerServer {
   QueryService query_service_;
   base::Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<sample::WorkerId, std::weak_ptr<ServedStream>> stream_of_worker_ ABSL_GUARDED_BY(mutex_);
+  WorkerStreams stream_of_worker_;
   /// Last, so that it is gone before anything it calls.
   ListeningServer listening_;
 };

@@ -15,6 +15,10 @@ constexpr uint32_t kProtocolMinor = 0;
 constexpr size_t kMaxPayloadBytes = size_t{4} << 20;
 constexpr size_t kMaxFieldsBytes = size_t{1} << 20;
 constexpr size_t kMaxMessageBytes = kMaxPayloadBytes + kMaxFieldsBytes;
+/// What a message of a worker, a client or a subscriber may take in memory once it is parsed, and one of a learner at a
+/// worker: a Grant of 400,000 environments fits.
+constexpr size_t kMaxParsedBytes = size_t{16} << 20;
+constexpr size_t kMaxParsedLearnerBytes = size_t{32} << 20;
 /// A WeightUpdate carries at most so much of a policy.
 constexpr size_t kWeightChunkBytes = size_t{2} << 20;
 /// Largest policy a subscriber accepts (elements are checked against the spec before memory is taken).
@@ -24,15 +28,26 @@ constexpr size_t kMaxWeightBytes = size_t{1} << 32;
 constexpr size_t kMaxReasonBytes = 256;      ///< of a drain, a goodbye: what is longer is cut
 constexpr size_t kMaxWorkerNameBytes = 128;  ///< of Hello
 constexpr size_t kMaxPathBytes = 4096;       ///< a file, or a class or function that is named with one
-constexpr size_t kMaxAgentGlobBytes = 256;
-constexpr size_t kMaxMappingRules = 1024;
+
+/// What a worker keeps for a learner that does not acknowledge, whatever credit that gives, and lets it have waiting:
+/// fragments (their learner would not take one further ahead), their bytes, grants, environments in them, and different
+/// policy tables that they go by.
+constexpr size_t kMaxUnackedFragments = 1024;
+constexpr int64_t kMaxUnackedBytes = int64_t{64} << 20;
+constexpr size_t kMaxWaitingGrants = 4096;
+constexpr size_t kMaxWaitingLanes = size_t{1} << 20;
+constexpr size_t kMaxWaitingTables = 16;
+/// Of Welcome, as canonical YAML.
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
 /// The one table of lib/rpc's time-outs.
-constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);    ///< transport handshake, and from there to Hello
-constexpr absl::Duration kKeepaliveInterval = absl::Seconds(20);   ///< HTTP/2 ping after so long without traffic
-constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);    ///< ... and the answer it waits for
-constexpr absl::Duration kMinPingInterval = absl::Seconds(10);     ///< a server calls faster pings abuse
-constexpr absl::Duration kHeartbeatInterval = absl::Seconds(2);    ///< what Welcome asks of workers
+constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);   ///< transport handshake, and from there to Hello
+constexpr absl::Duration kKeepaliveInterval = absl::Seconds(20);  ///< HTTP/2 ping after so long without traffic
+constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);   ///< ... and the answer it waits for
+constexpr absl::Duration kMinPingInterval = absl::Seconds(10);    ///< a server calls faster pings abuse
+constexpr absl::Duration kHeartbeatInterval = absl::Seconds(2);   ///< what Welcome asks of workers
+constexpr absl::Duration kMinHeartbeatInterval = absl::Milliseconds(100);  ///< ... and may ask, as a worker hears it
+constexpr absl::Duration kMaxHeartbeatInterval = absl::Seconds(10);
 constexpr absl::Duration kUnaryDeadline = absl::Seconds(10);       ///< Control calls but Checkpoint
 constexpr absl::Duration kCheckpointDeadline = absl::Seconds(60);  ///< Control.Checkpoint waits for the disk
 

@@ -8,14 +8,15 @@
 
 namespace troupe::rpc {
 
-grpc::ServerUnaryReactor* MonitorService::Status(grpc::CallbackServerContext* context, const v1::StatusRequest*,
-                                                 v1::StatusReply* reply) {
+grpc::ServerUnaryReactor* MonitorService::Status(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                                 grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Caller caller = CallerOf(*context, door_, peers_);
   try {
-    *reply = handler_->GetStatus(caller);
-    *reply->mutable_protocol() = OurProtocol();
-    if (caller.kind != Caller::Kind::kControlSocket) WithholdFromAnybody(reply);
+    v1::StatusReply status = handler_->GetStatus(caller);
+    *status.mutable_protocol() = OurProtocol();
+    if (caller.kind != Caller::Kind::kControlSocket) WithholdFromAnybody(&status);
+    *reply = Serialize(status);
     reactor->Finish(grpc::Status::OK);
   } catch (const std::exception&) {
     reactor->Finish(grpc::Status(grpc::StatusCode::INTERNAL, "the status could not be gathered"));
@@ -23,17 +24,19 @@ grpc::ServerUnaryReactor* MonitorService::Status(grpc::CallbackServerContext* co
   return reactor;
 }
 
-grpc::ServerUnaryReactor* MonitorService::Policies(grpc::CallbackServerContext* context, const v1::PoliciesRequest*,
-                                                   v1::PoliciesReply* reply) {
+grpc::ServerUnaryReactor* MonitorService::Policies(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                                   grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Caller caller = CallerOf(*context, door_, peers_);
   try {
     const policy::PolicyTablePtr table = handler_->Policies(caller);
+    v1::PoliciesReply policies;
     if (caller.kind == Caller::Kind::kControlSocket) {
-      reply->set_table_json(policy::ToJson(*table));
+      policies.set_table_json(policy::ToJson(*table));
     } else {
-      *reply = ListPolicies(*table, /*whole=*/false);
+      policies = ListPolicies(*table, /*whole=*/false);
     }
+    *reply = Serialize(policies);
     reactor->Finish(grpc::Status::OK);
   } catch (const std::exception&) {
     reactor->Finish(grpc::Status(grpc::StatusCode::INTERNAL, "the policies could not be listed"));

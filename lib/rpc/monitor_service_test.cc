@@ -13,6 +13,7 @@
 #include "lib/rpc/limits.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/peak_memory.h"
 #include "lib/rpc/testing/raw_call.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "proto/troupe/v1/control.pb.h"
@@ -112,6 +113,19 @@ TEST_F(MonitorServiceTest, StandardHealthCheckSaysServing) {
     EXPECT_EQ(RawCall(address, "/grpc.health.v1.Health/Check", "\x0a\x80\x80\x40" + name).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST_F(MonitorServiceTest, WhatComesWithAQuestionIsNotRead) {
+  std::string flood;
+  while (flood.size() < kMaxMessageBytes - 2) flood += std::string("\x7a\x00", 2);
+  const PeakMemory peak;
+  for (const std::string& address : server_->addresses()) {
+    for (const char* const method : {"/troupe.v1.Monitor/Status", "/troupe.v1.Monitor/Policies"}) {
+      const auto reply = RawCall(address, method, flood);
+      EXPECT_TRUE(reply.ok()) << address << method << reply.status();
+    }
+  }
+  EXPECT_LT(peak.growth_bytes(), int64_t{64} << 20) << "this process is the client, too";
 }
 
 TEST_F(MonitorServiceTest, OfNobodySaysWho) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/limits.h"
 
@@ -64,14 +65,14 @@ absl::StatusOr<policy::SetMapping> MappingOf(const v1::PolicyMapping& mapping) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_mapping: got ", mapping.per_agent() ? "per_agent" : "no rules", ", expected rules"));
   }
-  if (static_cast<size_t>(mapping.rules_size()) > kMaxMappingRules) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy_mapping: got ", mapping.rules_size(), " rules, expected at most ", kMaxMappingRules));
+  if (static_cast<size_t>(mapping.rules_size()) > policy::kMaxMappingRules) {
+    return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got ", mapping.rules_size(),
+                                                   " rules, expected at most ", policy::kMaxMappingRules));
   }
   policy::SetMapping set;
   for (const v1::PolicyMappingRule& rule : mapping.rules()) {
     policy::MappingRule& out = set.rules.emplace_back();
-    TROUPE_RETURN_IF_ERROR(CheckText("policy_mapping: agents", rule.agents(), kMaxAgentGlobBytes));
+    TROUPE_RETURN_IF_ERROR(CheckText("policy_mapping: agents", rule.agents(), policy::kMaxAgentGlobBytes));
     TROUPE_RETURN_IF_ERROR(CheckText("policy_mapping: function", rule.function(), kMaxPathBytes));
     if (static_cast<size_t>(rule.policies_size()) > policy::PolicyTable::kMaxPolicies) {
       return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got a rule with ", rule.policies_size(),

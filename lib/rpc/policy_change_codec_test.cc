@@ -99,10 +99,10 @@ TEST(PolicyChangeCodecTest, RefusesTextsThatAreTooLong) {
   ExpectRefused(request, "import_from: got 4097 bytes, expected at most 4096");
 
   v1::PolicyMappingRule* const rule = request.mutable_set_mapping()->add_rules();
-  rule->set_agents(std::string(kMaxAgentGlobBytes, 'a'));
+  rule->set_agents(std::string(policy::kMaxAgentGlobBytes, 'a'));
   rule->set_function(std::string(kMaxPathBytes, 'f'));
   EXPECT_TRUE(FromProto(request).ok());
-  rule->set_agents(std::string(kMaxAgentGlobBytes + 1, 'a'));
+  rule->set_agents(std::string(policy::kMaxAgentGlobBytes + 1, 'a'));
   ExpectRefused(request, "policy_mapping: agents: got 257 bytes, expected at most 256");
   rule->set_agents("*");
   rule->set_function(std::string(kMaxPathBytes + 1, 'f'));
@@ -111,7 +111,7 @@ TEST(PolicyChangeCodecTest, RefusesTextsThatAreTooLong) {
   for (size_t i = 0; i <= policy::PolicyTable::kMaxPolicies; ++i) rule->add_policies()->set_policy("p");
   ExpectRefused(request, "got a rule with 1025 policies, expected at most 1024");
   rule->clear_policies();
-  for (size_t i = 0; i < kMaxMappingRules; ++i) request.mutable_set_mapping()->add_rules()->set_agents("*");
+  for (size_t i = 0; i < policy::kMaxMappingRules; ++i) request.mutable_set_mapping()->add_rules()->set_agents("*");
   ExpectRefused(request, "got 1025 rules, expected at most 1024");
 }
 

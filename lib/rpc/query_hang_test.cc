@@ -17,6 +17,7 @@
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/hanging_host.h"
@@ -100,6 +101,11 @@ TEST_P(QueryHangTest, OnlyQueriesOfThePolicyThatHangsWait) {
   EXPECT_EQ(Ask({"answers"}, kTimeout), absl::OkStatus());
   Hang(GetParam(), "hangs_too");
   EXPECT_EQ(monitor->Status(kTimeout).status(), absl::OkStatus());
+  ScriptedPeer worker(address_);
+  worker.Send(ScriptedPeer::Hello());
+  const absl::StatusOr<v1::LearnerMessage> welcome = worker.Receive();
+  ASSERT_TRUE(welcome.ok()) << welcome.status();
+  EXPECT_TRUE(welcome->has_welcome()) << "Rollout goes on";
   EXPECT_EQ(Ask({"native", "answers"}, kTimeout), absl::OkStatus());
 }
 

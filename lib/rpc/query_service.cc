@@ -1,29 +1,32 @@
 #include "lib/rpc/query_service.h"
 
+#include <memory>
 #include <utility>
 
 #include "lib/rpc/caller.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
 
-serving::ActionQuery QueryOf(const v1::ComputeActionsRequest& request, Caller caller) {
-  serving::ActionQuery query = FromProto(request);
-  query.caller = std::move(caller);
-  return query;
-}
-
 /// One call. It owns itself until gRPC is done with it.
 class QueryReactor final : public grpc::ServerUnaryReactor {
  public:
-  QueryReactor(serving::ActionQueries& queries, Caller caller, const v1::ComputeActionsRequest& request,
-               v1::ComputeActionsReply* reply)
-      : query_(QueryOf(request, std::move(caller))) {
-    // The query lives until it is answered; the call, and with it request and reply, until Finish.
+  QueryReactor(serving::ActionQueries& queries, Caller caller, std::unique_ptr<v1::ComputeActionsRequest> request,
+               grpc::ByteBuffer* reply)
+      : request_(std::move(request)), query_(FromProto(*request_)) {
+    query_.caller = std::move(caller);
+    // The query lives until it is answered; the call, and with it the reply, until Finish.
     give_up_ = queries.ComputeActions(query_, [this, reply](absl::StatusOr<serving::ActionAnswer> answer) {
-      if (answer.ok()) ToProto(*answer, reply);
+      if (answer.ok()) {
+        v1::ComputeActionsReply message;
+        ToProto(*answer, &message);
+        *reply = Serialize(message);
+      }
       Finish(ToGrpc(answer.status()));
     });
   }
@@ -35,34 +38,41 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  const serving::ActionQuery query_;
+  const std::unique_ptr<v1::ComputeActionsRequest> request_;
+  serving::ActionQuery query_;  ///< borrows the request's arrays
   serving::ActionQueries::GiveUp give_up_;
 };
 
-grpc::ServerUnaryReactor* AnswerNobody(grpc::CallbackServerContext& context) {
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  reactor->Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server answers no queries"));
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
+
+absl::Status AnswersNobody() { return absl::UnimplementedError("this server answers no queries"); }
 
 }  // namespace
 
 grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerContext* context,
-                                                       const v1::ComputeActionsRequest* request,
-                                                       v1::ComputeActionsReply* reply) {
-  if (queries_ == nullptr) return AnswerNobody(*context);
-  return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), *request, reply);
+                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  if (queries_ == nullptr) return Answer(*context, AnswersNobody());
+  auto parsed = std::make_unique<v1::ComputeActionsRequest>();
+  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, parsed.get()); !read.ok()) {
+    return Answer(*context, read);
+  }
+  return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), std::move(parsed), reply);
 }
 
 grpc::ServerUnaryReactor* QueryService::DescribePolicies(grpc::CallbackServerContext* context,
-                                                         const v1::DescribePoliciesRequest* request,
-                                                         v1::DescribePoliciesReply* reply) {
-  if (queries_ == nullptr) return AnswerNobody(*context);
-  const absl::StatusOr<serving::PolicyDescriptions> described = queries_->DescribePolicies(FromProto(*request));
-  if (described.ok()) *reply = ToProto(*described);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(described.status()));
-  return reactor;
+                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  if (queries_ == nullptr) return Answer(*context, AnswersNobody());
+  v1::DescribePoliciesRequest parsed;
+  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed); !read.ok()) {
+    return Answer(*context, read);
+  }
+  const absl::StatusOr<serving::PolicyDescriptions> described = queries_->DescribePolicies(FromProto(parsed));
+  if (described.ok()) *reply = Serialize(ToProto(*described));
+  return Answer(*context, described.status());
 }
 
 }  // namespace troupe::rpc

@@ -6,18 +6,18 @@
 
 namespace troupe::rpc {
 
-/// The Query service: a shell around ActionQueries, which it borrows. Thread-safe.
-class QueryService final : public v1::Query::CallbackService {
+/// The Query service: a shell around ActionQueries, which it borrows. Its requests come as bytes, which are looked at
+/// before anything is made of them. Thread-safe.
+class QueryService final : public v1::Query::WithRawCallbackMethod_ComputeActions<
+                               v1::Query::WithRawCallbackMethod_DescribePolicies<v1::Query::Service>> {
  public:
   /// `queries` nullptr: every call is UNIMPLEMENTED. `peers`: the server's.
   QueryService(serving::ActionQueries* queries, const PeerBook* peers) : queries_(queries), peers_(peers) {}
 
-  grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context,
-                                           const v1::ComputeActionsRequest* request,
-                                           v1::ComputeActionsReply* reply) override;
-  grpc::ServerUnaryReactor* DescribePolicies(grpc::CallbackServerContext* context,
-                                             const v1::DescribePoliciesRequest* request,
-                                             v1::DescribePoliciesReply* reply) override;
+  grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* DescribePolicies(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                             grpc::ByteBuffer* reply) override;
 
  private:
   serving::ActionQueries* const queries_;

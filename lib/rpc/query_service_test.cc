@@ -17,10 +17,12 @@
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/peak_memory.h"
 #include "lib/rpc/testing/raw_call.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -261,6 +263,23 @@ TEST_F(QueryServiceTest, BytesThatAreNoRequestEndTheCallOnly) {
   const std::string bytes = ToProto(serving::Ask({&good_}, false)).SerializeAsString();
   for (size_t size = 1; size < bytes.size(); ++size) EXPECT_FALSE(SendRaw(bytes.substr(0, size)).ok()) << size;
   EXPECT_EQ(SendRaw(bytes).status(), absl::OkStatus());
+}
+
+// Two bytes on the wire, an empty element or a field that nobody knows, took a hundred in memory: 500 MiB for 5 MB.
+TEST_F(QueryServiceTest, MessagesOfEmptyElementsAreRefusedUnread) {
+  const PeakMemory peak;
+  for (const char* const method : {"/troupe.v1.Query/ComputeActions", "/troupe.v1.Query/DescribePolicies"}) {
+    for (const std::string& piece :
+         {std::string("\x0a\x00", 2), std::string("\x78\x00", 2), std::string("\x7a\x00", 2)}) {
+      std::string flood;
+      while (flood.size() < kMaxMessageBytes - 2) flood += piece;
+      const absl::Status refused = RawCall(Address(), method, flood).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << method << ": " << refused;
+      EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("it has too many elements or fields")) << method;
+    }
+  }
+  EXPECT_LT(peak.growth_bytes(), int64_t{64} << 20) << "this process is the client, too";
+  EXPECT_TRUE(client_->ComputeActions(serving::Ask({&good_}, true), kTimeout).ok());
 }
 
 TEST_F(QueryServiceTest, ALearnerAnswersWhereItHasAnEngine) {

@@ -13,12 +13,11 @@
 #include "lib/config/permits.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
-
-constexpr size_t kMaxOutbox = 65536;
 
 /// A registration that is over is no fault of the worker's bytes: ABORTED tells it to register again.
 absl::Status Superseded(const absl::Status& status) {
@@ -105,7 +104,7 @@ void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
   {
     base::MutexLock lock(&mutex_);
     if (opening && !finished_ && !end_requested_) {
-      outbox_.push_front(std::move(bytes));
+      outbox_.PushFirst(std::move(bytes));
       opened_ = true;
     } else {
       QueueLocked(std::move(bytes));
@@ -116,13 +115,10 @@ void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
 
 void RolloutReactor::QueueLocked(grpc::ByteBuffer bytes) {
   if (finished_ || end_requested_) return;
-  if (outbox_.size() < kMaxOutbox) {
-    outbox_.push_back(std::move(bytes));
-    return;
-  }
+  if (outbox_.Push(std::move(bytes))) return;
   end_requested_ = true;
   end_status_ = absl::ResourceExhaustedError("the worker does not read what it is sent");
-  outbox_.clear();
+  outbox_.Clear();
 }
 
 // Starts the next write, or finishes when there is none. Whoever sets writing_ or finished_ is alone in calling gRPC
@@ -134,8 +130,7 @@ void RolloutReactor::Pump() {
     base::MutexLock lock(&mutex_);
     if (finished_ || writing_) return;
     if (!outbox_.empty() && opened_ && !cancelled_) {
-      outgoing_ = std::move(outbox_.front());
-      outbox_.pop_front();
+      outgoing_ = outbox_.Take();
       writing_ = true;
       write = true;
     } else if (end_requested_) {
@@ -207,7 +202,9 @@ absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
   TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
   v1::WorkerMessage message;
-  if (!message.ParseFromString(split.fields)) return absl::InvalidArgumentError("no valid WorkerMessage");
+  if (const absl::Status read = ParseBounded(split.fields, kMaxParsedBytes, &message); !read.ok()) {
+    return absl::InvalidArgumentError(read.message());
+  }
   bool joined;
   learner::WorkerTicket ticket;
   {
@@ -361,7 +358,7 @@ void RolloutReactor::OnDone() {
     joined = joined_;
     ticket = ticket_;
     why = said_goodbye_ ? goodbye_ : std::string(end_status_.message());
-    outbox_.clear();
+    outbox_.Clear();
   }
   if (joined) context_->endpoint->Leave(ticket, why);
   context_->registry->Remove(this);

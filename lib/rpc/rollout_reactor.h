@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "lib/learner/ports.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_endpoint.h"
+#include "lib/rpc/outbox.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/table_codec.h"
 #include "proto/troupe/v1/rollout.pb.h"
@@ -108,7 +108,7 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   bool end_requested_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
-  std::deque<grpc::ByteBuffer> outbox_ ABSL_GUARDED_BY(mutex_);
+  Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   /// In flight while writing_; changed only by who set writing_.
   grpc::ByteBuffer outgoing_;
 };

@@ -17,6 +17,7 @@
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
+#include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
@@ -266,6 +267,20 @@ TEST_F(RolloutStreamTest, MessagesOutOfOrderEndTheStream) {
     ASSERT_TRUE(peer.Receive()->has_welcome());
     peer.Send(FragmentBytes(0));  // there is no sequence 0
     EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+  }
+  {
+    // Half a million policies of nothing.
+    ScriptedPeer peer(address_);
+    peer.Send(ScriptedPeer::Hello());
+    ASSERT_TRUE(peer.Receive()->has_welcome());
+    v1::WorkerMessage flood;
+    google::protobuf::UnknownFieldSet* const fields =
+        flood.mutable_fragment()->GetReflection()->MutableUnknownFields(flood.mutable_fragment());
+    for (int i = 0; i < 500000; ++i) fields->AddLengthDelimited(11, "");
+    peer.Send(flood);
+    const absl::Status end = peer.AwaitEnd();
+    EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(end.message().find("would take more than 16777216 bytes of memory"), std::string::npos) << end;
   }
   ExpectServes();
 }

@@ -10,6 +10,7 @@
 #include "lib/policy/parameter_layout.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 
 namespace troupe::rpc {
 namespace {
@@ -137,7 +138,9 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(message));
   TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
   v1::WeightUpdate header;
-  if (!header.ParseFromString(split.fields)) return absl::InvalidArgumentError("weights: no valid WeightUpdate");
+  if (const absl::Status read = ParseBounded(split.fields, kMaxParsedBytes, &header); !read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("weights: ", read.message()));
+  }
   if (header.has_announcement()) {
     return std::optional<Update>(
         Update{policy::PolicySlot(), nullptr, FromProto(header.version()), header.announcement().number()});

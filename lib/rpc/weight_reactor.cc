@@ -12,6 +12,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
@@ -77,10 +78,13 @@ absl::StatusOr<WeightBus::Known> WeightReactor::Subscribe(const v1::SubscribeReq
 
 absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
-  SliceInputStream stream(list);
+  if (list.size() > kMaxFieldsBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a SubscribeRequest of ", list.size(), " bytes, expected at most ", kMaxFieldsBytes));
+  }
   v1::SubscribeRequest request;
-  if (list.size() > kMaxFieldsBytes || !request.ParseFromZeroCopyStream(&stream)) {
-    return absl::InvalidArgumentError("no valid SubscribeRequest");
+  if (const absl::Status read = ParseBounded(list, kMaxParsedBytes, &request); !read.ok()) {
+    return absl::InvalidArgumentError(read.message());
   }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
   context_->on_worker(connection_);

@@ -1,6 +1,7 @@
 #include "lib/rpc/worker_client.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "lib/rpc/address.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
 #include "proto/troupe/v1/weights.pb.h"
 
 namespace troupe::rpc {
@@ -21,6 +23,8 @@ constexpr char kRolloutMethod[] = "/troupe.v1.Rollout/Stream";
 constexpr char kWeightMethod[] = "/troupe.v1.Weights/Subscribe";
 // How long Step may sleep when nothing is due: wakes come by notification, this only bounds a bug.
 constexpr absl::Duration kIdleStep = absl::Seconds(1);
+// Once no wait is to be long any more, one that begins late still has so much.
+constexpr absl::Duration kLastWait = absl::Milliseconds(250);
 
 /// Whether another try could end differently. Everything else (a lost connection, a learner that restarts or is full)
 /// may heal.
@@ -183,18 +187,43 @@ absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
   TROUPE_ASSIGN_OR_RETURN(EncodedFragment encoded, EncodeFragment(sequence, fragment));
   const int64_t bytes = static_cast<int64_t>(encoded.payload_bytes);
   {
+    const absl::Time begun = absl::Now();
     base::MutexLock lock(&mutex_);
-    // Until the first welcome there is no credit, and nothing that could be sampled for.
-    while (!ended_ && !retained_.empty() && unacked_bytes_ + bytes > welcome_.credit_bytes) changed_.Wait(&mutex_);
+    while (!ended_ && !FitsLocked(encoded)) {
+      if (!WaitForLearnerLocked(begun)) {
+        return absl::CancelledError(absl::StrCat("the learner has not acknowledged ", retained_.size(),
+                                                 " fragments, and there is no time to wait for it"));
+      }
+    }
     if (ended_) return end_status_;
     ++next_sequence_;
     unacked_bytes_ += bytes;
+    held_bytes_ += static_cast<int64_t>(encoded.message.Length());
     retained_.push_back({sequence, std::move(encoded)});
     over = over_.value() != 0 && fragment->grant == over_;
   }
   KickRollout();
   if (!over) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("grant ", fragment->grant.value(), " was out for too long, others have it"));
+}
+
+bool WorkerClient::FitsLocked(const EncodedFragment& encoded) const {
+  if (retained_.empty()) return true;
+  // Until the first welcome there is no credit, and nothing that could be sampled for.
+  if (unacked_bytes_ + static_cast<int64_t>(encoded.payload_bytes) > welcome_.credit_bytes) return false;
+  return retained_.size() < kMaxUnackedFragments &&
+         held_bytes_ + static_cast<int64_t>(encoded.message.Length()) <= kMaxUnackedBytes;
+}
+
+bool WorkerClient::WaitForLearnerLocked(absl::Time begun) {
+  if (hurry_until_ == absl::InfiniteFuture()) {
+    changed_.Wait(&mutex_);
+    return true;
+  }
+  const absl::Duration left = std::max(hurry_until_, begun + kLastWait) - absl::Now();
+  if (left <= absl::ZeroDuration()) return false;
+  changed_.WaitFor(&mutex_, left);
+  return true;
 }
 
 void WorkerClient::ReportEnvs(const sample::EnvReport& report) {
@@ -329,6 +358,12 @@ void WorkerClient::StopGrants(const std::string& reason) {
   changed_.NotifyAll();
 }
 
+void WorkerClient::Hurry(absl::Duration patience) {
+  base::MutexLock lock(&mutex_);
+  hurry_until_ = std::min(hurry_until_, absl::Now() + patience);
+  changed_.NotifyAll();
+}
+
 absl::Status WorkerClient::Drain(absl::Duration timeout) {
   StopGrants("drained");
   {
@@ -338,36 +373,39 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
   KickRollout();
   absl::Status status;
   {
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time begun = absl::Now();
     base::MutexLock lock(&mutex_);
     while (!ended_) {
-      const absl::Duration left = deadline - absl::Now();
-      if (left <= absl::ZeroDuration()) {
+      const absl::Time now = absl::Now();
+      const absl::Time deadline = std::min(begun + timeout, std::max(hurry_until_, begun + kLastWait));
+      if (now >= deadline) {
         if (!retained_.empty()) {
           status = absl::DeadlineExceededError(absl::StrCat(
-              retained_.size(), " fragments were not acknowledged within ", absl::FormatDuration(timeout)));
+              retained_.size(), " fragments were not acknowledged within ", absl::FormatDuration(now - begun)));
         }
         break;
       }
-      changed_.WaitFor(&mutex_, left);
+      changed_.WaitFor(&mutex_, deadline - now);
     }
   }
   Close();
   return status;
 }
 
-void WorkerClient::Close() {
+void WorkerClient::End() {
+  std::shared_ptr<ClientLink> rollout, weights;
   {
-    std::shared_ptr<ClientLink> rollout, weights;
-    {
-      base::MutexLock lock(&mutex_);
-      EndLocked(absl::CancelledError("closed"));
-      rollout = rollout_;
-      weights = weight_link_;
-    }
-    if (rollout != nullptr) rollout->Cancel();
-    if (weights != nullptr) weights->Cancel();
+    base::MutexLock lock(&mutex_);
+    EndLocked(absl::CancelledError("closed"));
+    rollout = rollout_;
+    weights = weight_link_;
   }
+  if (rollout != nullptr) rollout->Cancel();
+  if (weights != nullptr) weights->Cancel();
+}
+
+void WorkerClient::Close() {
+  End();
   AwaitLinksGone();
 }
 
@@ -501,24 +539,21 @@ void WorkerClient::OnMessage(const ClientLink* link, const grpc::ByteBuffer& mes
   bool is_rollout, is_weights;
   {
     base::MutexLock lock(&mutex_);
+    if (ended_) return;
     is_rollout = link == rollout_.get();
     is_weights = link == weight_link_.get();
   }
   if (is_weights) OnWeightMessage(message);
   if (!is_rollout) return;
-  const absl::StatusOr<SliceList> list = SliceList::From(message);
   v1::LearnerMessage parsed;
-  bool valid = list.ok();
-  if (valid) {
-    SliceInputStream stream(*list);
-    valid = parsed.ParseFromZeroCopyStream(&stream);
-  }
-  if (valid) {
+  absl::Status valid = ParseBounded(message, kMaxParsedLearnerBytes, &parsed);
+  if (valid.ok()) valid = CheckOrder(parsed);
+  if (valid.ok()) {
     OnLearnerMessage(parsed);
     TellFirstAccepted();
   } else {
     base::MutexLock lock(&mutex_);
-    EndLocked(absl::InvalidArgumentError("the learner sent bytes that are no LearnerMessage"));
+    EndLocked(absl::InvalidArgumentError(absl::StrCat("the learner's words: ", valid.message())));
   }
   KickRollout();
 }
@@ -564,7 +599,49 @@ void WorkerClient::OnTable(const v1::PolicyTable& chunk) {
   KickWeights();
 }
 
+absl::Status WorkerClient::CheckOrder(const v1::LearnerMessage& message) const {
+  bool joined;
+  {
+    base::MutexLock lock(&mutex_);
+    joined = joined_;
+  }
+  switch (message.kind_case()) {
+    case v1::LearnerMessage::kWelcome:
+      if (joined) return absl::InvalidArgumentError("got a second Welcome on one stream, expected one");
+      break;
+    case v1::LearnerMessage::kGrant:
+    case v1::LearnerMessage::kGrantOver:
+    case v1::LearnerMessage::kAck:
+    case v1::LearnerMessage::kPolicyTable:
+      if (!joined) return absl::InvalidArgumentError("got another message first, expected Welcome or Refusal");
+      break;
+    default:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerClient::CheckRoomLocked(const sample::Grant& grant) const {
+  size_t lanes = grant.lanes.size();
+  std::set<const policy::PolicyTable*> tables = {table_.get()};
+  for (const sample::Grant& waiting : grants_) {
+    lanes += waiting.lanes.size();
+    tables.insert(waiting.policies.get());
+  }
+  if (grants_.size() < kMaxWaitingGrants && lanes <= kMaxWaitingLanes && tables.size() <= kMaxWaitingTables) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": with it ", grants_.size() + 1,
+                                                 " grants wait, of ", lanes, " environments and by ", tables.size(),
+                                                 " policy tables, expected at most ", kMaxWaitingGrants, ", ",
+                                                 kMaxWaitingLanes, " and ", kMaxWaitingTables));
+}
+
 absl::Status WorkerClient::CheckWelcome(const v1::Welcome& welcome) const {
+  if (welcome.config_yaml().size() > kMaxConfigBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the learner's configuration has ", welcome.config_yaml().size(),
+                                                   " bytes, expected at most ", kMaxConfigBytes));
+  }
   {
     base::MutexLock lock(&mutex_);
     // The learner compares them, too; but it may be another one by now, that says what it likes.
@@ -611,7 +688,11 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
         EndLocked(grant.status());
       } else if (!no_more_grants_) {
         grant->policies = table_;
-        grants_.push_back(*std::move(grant));
+        if (const absl::Status room = CheckRoomLocked(*grant); !room.ok()) {
+          EndLocked(room);
+        } else {
+          grants_.push_back(*std::move(grant));
+        }
       }
       break;
     }
@@ -690,10 +771,13 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   welcome_.learner_epoch = welcome.learner_epoch();
   welcome_.spec_hash = welcome.spec_hash();
   welcome_.config_yaml = welcome.config_yaml();
-  welcome_.credit_bytes = static_cast<int64_t>(std::min<uint64_t>(welcome.credit_bytes(), uint64_t{1} << 40));
+  welcome_.credit_bytes = static_cast<int64_t>(std::min<uint64_t>(welcome.credit_bytes(), kMaxUnackedBytes));
   env_report_due_ = env_report_ != sample::EnvReport();  // it may be another learner process
   told_incidents_ = 0;
-  if (welcome.heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(welcome.heartbeat_interval_ms());
+  if (welcome.heartbeat_interval_ms() > 0) {
+    heartbeat_interval_ =
+        std::clamp(absl::Milliseconds(welcome.heartbeat_interval_ms()), kMinHeartbeatInterval, kMaxHeartbeatInterval);
+  }
   joined_ = true;
   ++joins_;
   tell_there_ = std::exchange(told_away_, false);
@@ -731,6 +815,7 @@ void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retain
   if (it == retained_.end()) return;
   if (static_cast<size_t>(it - retained_.begin()) < next_to_send_) --next_to_send_;
   unacked_bytes_ -= static_cast<int64_t>(it->encoded.payload_bytes);
+  held_bytes_ -= static_cast<int64_t>(it->encoded.message.Length());
   freed.push_back(std::move(*it));
   retained_.erase(it);
 }
@@ -738,6 +823,7 @@ void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retain
 void WorkerClient::FreeUpToLocked(uint64_t watermark, std::deque<Retained>& freed) {
   while (!retained_.empty() && retained_.front().sequence <= watermark) {
     unacked_bytes_ -= static_cast<int64_t>(retained_.front().encoded.payload_bytes);
+    held_bytes_ -= static_cast<int64_t>(retained_.front().encoded.message.Length());
     freed.push_back(std::move(retained_.front()));
     retained_.pop_front();
     if (next_to_send_ > 0) --next_to_send_;

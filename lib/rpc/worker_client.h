@@ -76,8 +76,10 @@ struct AckCounters {
 ///
 /// Made and owned by services/worker (and tests), which runs Run in its I/O thread; starts gRPC's threads, none of its
 /// own. Thread-safe. Submit, the Await… methods and Close block. States: connecting -> joined -> (lost -> connecting
-/// ->)* -> ended; ended by Drain, Close, a refusal, or a learner gone for good. Capacity: fragments without an ack take
-/// at most Welcome's credit in bytes (one always fits); Submit waits then.
+/// ->)* -> ended; ended by Drain, Close, a refusal, a learner gone for good, or one whose words are no protocol (what,
+/// got, expected). Capacity: fragments without an ack take at most Welcome's credit in bytes, and whatever that says
+/// kMaxUnackedBytes and kMaxUnackedFragments (one always fits); Submit waits then. Grants that wait: kMaxWaitingGrants
+/// and its kind; a learner that sends more ends the client.
 class WorkerClient final : public rollout::SampleSink,
                            public rollout::GrantSource,
                            public rollout::WeightSource,
@@ -110,11 +112,16 @@ class WorkerClient final : public rollout::SampleSink,
 
   /// No more grants: AwaitGrant gives CANCELLED. Also what a Drain of the learner does.
   void StopGrants(const std::string& reason);
+  /// Somebody is in a hurry: from now on Submit and Drain wait for the learner for `patience` in all, or a quarter of a
+  /// second where they begin later. Submit then gives CANCELLED, and its fragment is lost.
+  void Hurry(absl::Duration patience);
   /// After the last Submit: blocks until everything has its ack, says goodbye and ends. DEADLINE_EXCEEDED: something
   /// was not acknowledged within `timeout`; it is ended all the same.
   absl::Status Drain(absl::Duration timeout);
-  /// Ends at once. Idempotent.
+  /// Ends at once and waits until the streams are gone. Idempotent.
   void Close();
+  /// Ends without waiting: whoever waits here for the learner returns. Never blocks. Idempotent.
+  void End();
 
   AckCounters acks() const;
   int64_t unacked_fragments() const;
@@ -150,6 +157,14 @@ class WorkerClient final : public rollout::SampleSink,
   void OnLearnerMessage(const v1::LearnerMessage& message);
   /// Calls on_first_accepted when it is due.
   void TellFirstAccepted();
+  /// INVALID_ARGUMENT for a message that a learner does not send at this point.
+  absl::Status CheckOrder(const v1::LearnerMessage& message) const;
+  /// INVALID_ARGUMENT: with `grant` more would wait than may.
+  absl::Status CheckRoomLocked(const sample::Grant& grant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Whether there is credit and room for one fragment more.
+  bool FitsLocked(const EncodedFragment& encoded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Waits for a change; false when somebody is in a hurry and what has been waited since `begun` is enough.
+  bool WaitForLearnerLocked(absl::Time begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Why this Welcome ends the client; OK to go on with it.
   absl::Status CheckWelcome(const v1::Welcome& welcome) const;
   void OnWeightMessage(const grpc::ByteBuffer& message);
@@ -218,7 +233,9 @@ class WorkerClient final : public rollout::SampleSink,
   uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   std::deque<Retained> retained_ ABSL_GUARDED_BY(mutex_);  ///< without an ack, ascending
   size_t next_to_send_ ABSL_GUARDED_BY(mutex_) = 0;        ///< in retained_
-  int64_t unacked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t unacked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;      ///< of payload: what credit counts
+  int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;         ///< of all of retained_
+  absl::Time hurry_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   AckCounters acks_ ABSL_GUARDED_BY(mutex_);
   bool first_accepted_told_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -13,60 +13,15 @@
 #include "lib/rpc/learner_server.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/testing/fake_endpoint.h"
+#include "lib/rpc/testing/lying_learner.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
-#include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
 namespace {
 
 using policy::PolicySlot;
-
-/// Answers every Hello with a Welcome of this spec hash, whatever the Hello says.
-class LyingLearner final : private grpc::CallbackGenericService {
- public:
-  LyingLearner(const std::string& address, uint64_t spec_hash) : spec_hash_(spec_hash) {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-    builder.RegisterCallbackGenericService(this);
-    server_ = builder.BuildAndStart();
-  }
-  ~LyingLearner() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
- private:
-  class Stream final : public grpc::ServerGenericBidiReactor {
-   public:
-    explicit Stream(uint64_t spec_hash) {
-      v1::LearnerMessage message;
-      message.mutable_welcome()->set_worker_id(1);
-      message.mutable_welcome()->set_worker_epoch(2);
-      message.mutable_welcome()->set_learner_epoch(1);
-      message.mutable_welcome()->set_spec_hash(spec_hash);
-      welcome_ = Serialize(message);
-      StartRead(&incoming_);
-    }
-    void OnReadDone(bool ok) override {
-      if (ok) {
-        StartWrite(&welcome_);
-      } else {
-        Finish(grpc::Status::OK);
-      }
-    }
-    void OnWriteDone(bool /*ok*/) override { StartRead(&incoming_); }
-    void OnDone() override { delete this; }
-
-   private:
-    grpc::ByteBuffer incoming_, welcome_;
-  };
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* /*context*/) override {
-    return new Stream(spec_hash_);
-  }
-
-  const uint64_t spec_hash_;
-  std::unique_ptr<grpc::Server> server_;
-};
 
 /// A client with its I/O thread, and a server that can go and come back.
 class WorkerClientTest : public testing::Test {
@@ -458,7 +413,7 @@ TEST_F(WorkerClientTest, AnotherLearnerWithAnotherSpecIsLeft) {
   ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
   client_->SetPolicies(schema_.policies, schema_.Hash());
   server_.reset();
-  const LyingLearner liar(address_, schema_.Hash() + 1);
+  const LyingLearner liar(address_, {LyingLearner::Welcome(schema_.Hash() + 1)});
   ASSERT_TRUE(Await([&] { return client_->ended(); }));
   EXPECT_EQ(client_->AwaitGrant(absl::Seconds(1)).status().code(), absl::StatusCode::kFailedPrecondition);
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/base/process_memory.h"
@@ -29,6 +31,11 @@ namespace {
 
 // How often a signal is looked for: it bounds the start of a drain.
 constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+/// From a signal to the end of every wait for the learner, and to the end of the process. Longer, but not beyond
+/// kMostPatience, is waited for environments that are no native ones: how long those take is the operator's doing.
+constexpr absl::Duration kHandInTime = absl::Milliseconds(1400);
+constexpr absl::Duration kStopTime = absl::Milliseconds(1900);
+constexpr absl::Duration kMostPatience = absl::Seconds(8);
 /// Between two looks at the process's memory.
 constexpr absl::Duration kMemoryInterval = absl::Seconds(1);
 
@@ -61,13 +68,13 @@ class IoThread {
   std::thread thread_;
 };
 
-/// Turns the first signal into a stop of the client's grants and of `worker`, and into the client's end as soon as the
-/// learner is away; from a thread of its own: the stepping thread may be in the middle of a grant, or waiting for a
-/// learner, or for its acknowledgements.
+/// Turns the first signal into a stop of the client's grants and of the worker, and into the client's end as soon as
+/// the learner is away; from a thread of its own: the stepping thread may be in the middle of a grant, or waiting for a
+/// learner, or for its acknowledgements. What a learner says decides how long each of that takes, and how long a worker
+/// needs to make of it what it is to sample: so the watch ends the process where it has not ended by itself in time.
 class SignalWatch {
  public:
-  SignalWatch(rpc::WorkerClient* client, rollout::RolloutWorker* worker)
-      : client_(client), worker_(worker), thread_([this] { Loop(); }) {}
+  explicit SignalWatch(rpc::WorkerClient* client) : client_(client), thread_([this] { Loop(); }) {}
   ~SignalWatch() {
     {
       base::MutexLock lock(&mutex_);
@@ -79,21 +86,44 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
+  /// From now on `worker`, or nobody, samples and is stopped by a signal; then the process has `patience` longer to
+  /// end.
+  void WatchOver(rollout::RolloutWorker* worker, absl::Duration patience) {
+    base::MutexLock lock(&mutex_);
+    worker_ = worker;
+    patience_ = patience;
+  }
+
  private:
   void Loop() {
-    bool told = false;
+    std::optional<absl::Duration> signalled;
     while (AwaitNextLook()) {
       LookAtMemory();
       if (!DrainSignals::Received()) continue;
-      if (!told) {
+      const absl::Duration now = base::Clock::Real().SteadyNow();
+      if (!signalled.has_value()) {
         TROUPE_INFO("signal received, handing in what there is");
         client_->StopGrants("signal");
-        worker_->RequestStop();
-        told = true;
+        client_->Hurry(kHandInTime);
+        signalled = now;
+      }
+      bool samples;
+      absl::Duration patience;
+      {
+        base::MutexLock lock(&mutex_);
+        samples = worker_ != nullptr;
+        if (samples) worker_->RequestStop();
+        patience = patience_;
+      }
+      const int64_t fragments = client_->unacked_fragments();
+      if (now - *signalled >= kStopTime + patience) {
+        TROUPE_WARN("not at an end {} after the signal, ending now fragments={}",
+                    absl::FormatDuration(now - *signalled), fragments);
+        ::_exit(static_cast<int>(fragments > 0 ? base::ExitCode::kFailed : DrainSignals::CodeInOrder()));
       }
       if (client_->joined() || client_->ended()) continue;
-      TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", client_->unacked_fragments());
-      client_->Close();
+      if (samples) TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", fragments);
+      client_->End();
     }
   }
   /// Its lines are for bench/soak.py.
@@ -114,8 +144,9 @@ class SignalWatch {
   }
 
   rpc::WorkerClient* const client_;
-  rollout::RolloutWorker* const worker_;
   base::Mutex mutex_;
+  rollout::RolloutWorker* worker_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Duration patience_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   base::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   // Of thread_.
@@ -164,6 +195,12 @@ absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, 
   return run;
 }
 
+/// How long a step may take beyond what one of native environments and policies does.
+absl::Duration PatienceOf(const config::ResolvedRun& run) {
+  if (config::StatementsOf(run.config).empty()) return absl::ZeroDuration();
+  return std::min(kMostPatience, run.env.python.step_timeout);
+}
+
 }  // namespace
 
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry) {
@@ -188,6 +225,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   }
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
                           rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
+  SignalWatch watch(client.get());  // outlives the other thread, whose end may be waited for
   const IoThread io_thread(client.get());
 
   const absl::StatusOr<rpc::Welcome> welcome = AwaitWelcome(*client, flags.connect_timeout);
@@ -205,14 +243,11 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(std::move(config)));
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
-  absl::Status status, drained;
-  std::string reason;
-  {
-    const SignalWatch watch(client.get(), &worker);
-    status = worker.Run();
-    reason = client->end_reason();
-    drained = client->Drain(flags.drain_timeout);
-  }
+  watch.WatchOver(&worker, PatienceOf(run));
+  const absl::Status status = worker.Run();
+  const std::string reason = client->end_reason();
+  const absl::Status drained = client->Drain(flags.drain_timeout);
+  watch.WatchOver(nullptr, PatienceOf(run));
   const rollout::RolloutStats stats = worker.collector().stats();
   const rpc::AckCounters acks = client->acks();
   TROUPE_INFO(

@@ -33,8 +33,9 @@ struct WorkerFlags {
 /// run.
 ///
 /// Threads: the caller's steps environments; one keeps the connection; one watches for signals; gRPC has its own.
-/// Returns within the round of environment steps in progress and `drain_timeout` after a signal; without the latter
-/// while the learner is away, for there is nobody to hand in to.
+/// After a signal it ends within 2 s, and with environments that are no native ones within the step in progress, at
+/// most 10 s, whatever the learner does: what that has not acknowledged by then is lost. While the learner is away it
+/// ends at once, for there is nobody to hand in to. Ends the process itself where neither would do.
 absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registry);
 
 }  // namespace troupe::services

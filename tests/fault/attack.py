@@ -220,23 +220,30 @@ class Unfinished(Windowed):
 
     STREAMS, ANNOUNCED, SENT = 50, 5_000_000, 4_900_000
     FRAME = 16384
+    # What each call is, in turns, and what its message repeats.
+    CALLS = [(http2.COMPUTE_ACTIONS, b"x")]
 
     def one(self, sock, count, produce):
         sock.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK)
                      + frame(DATA, END_STREAM, 1, http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]]))))
         streams = range(3, 3 + 2 * self.STREAMS, 2)
-        connection, incoming, initial, answered = 65535, b"", 65535, False
+        connection, incoming, initial, answered, over = 65535, b"", 65535, False, 0
         windows, left = dict.fromkeys(streams, 65535), {}
         while time.monotonic() < self.deadline and self.sent < count:
             sent = False
-            for stream in list(left):
+            # Whole messages one after the other: a connection may have few bytes of unfinished ones.
+            for stream in [stream for stream in left if left[stream]][:1] if self.SENT == self.ANNOUNCED else list(left):
                 size = min(self.FRAME, left[stream])
                 if size == 0 or size > min(connection, windows[stream]):
                     continue
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
-                sock.sendall(frame(DATA, 0, stream, b"x" * size))
+                _, piece = self.CALLS[stream // 2 % len(self.CALLS)]
+                last = self.SENT == self.ANNOUNCED and size == left[stream]
+                sock.sendall(frame(DATA, END_STREAM if last else 0, stream, piece * (size // len(piece))))
                 connection, windows[stream], left[stream], sent = connection - size, windows[stream] - size, left[stream] - size, True
                 self.sent += size / 2**20
+            if self.SENT == self.ANNOUNCED and left and not any(left.values()) and over >= len(left):
+                return
             if select.select([sock], [], [], 0 if sent else 0.05)[0]:
                 got = sock.recv(1 << 16)
                 if not got:
@@ -244,6 +251,7 @@ class Unfinished(Windowed):
                 incoming += got
             frames, incoming = http2.split_frames(incoming)
             for kind, flags, stream, body in frames:
+                over += stream in left and bool(flags & END_STREAM) and kind in (HEADERS, DATA)
                 if kind == WINDOW_UPDATE and stream == 0:
                     connection += struct.unpack(">I", body)[0]
                 elif kind == WINDOW_UPDATE and stream in windows:
@@ -261,8 +269,18 @@ class Unfinished(Windowed):
                 elif stream == 1 and flags & END_STREAM and not answered:
                     answered = True
                     for begun in streams:
-                        sock.sendall(frame(HEADERS, END_HEADERS, begun, BLOCK) + frame(DATA, 0, begun, struct.pack(">BI", 0, self.ANNOUNCED)))
+                        method, _ = self.CALLS[begun // 2 % len(self.CALLS)]
+                        sock.sendall(frame(HEADERS, END_HEADERS, begun, http2.header_block(method))
+                                     + frame(DATA, 0, begun, struct.pack(">BI", 0, self.ANNOUNCED)))
                     left = dict.fromkeys(streams, self.SENT)
+
+
+class Amplified(Unfinished):
+    """Whole messages of nothing but empty elements and fields, two bytes each, which take hundreds in memory once they are parsed."""
+
+    STREAMS, ANNOUNCED, SENT = 12, 5_000_000, 5_000_000
+    CALLS = [(http2.COMPUTE_ACTIONS, b"\x0a\x00"), ("/troupe.v1.Query/DescribePolicies", b"\x0a\x00"),
+             (http2.COMPUTE_ACTIONS, b"\x7a\x00"), ("/troupe.v1.Monitor/Status", b"\x7a\x00")]
 
 
 def hold_connections(address, count, seconds, first_bytes):
@@ -326,7 +344,7 @@ FLOODS = {
     "unknown_methods": unknown_methods,
     "big_headers": big_headers,
 }
-MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished"])
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified"])
 
 
 def raise_descriptor_limit():
@@ -354,6 +372,8 @@ def main():
         kind, batches = Windowed, big_message(0, gzip.compress(b"\0" * (256 << 20), 1))
     elif options.mode == "unfinished":
         kind, batches = Unfinished, tuple
+    elif options.mode == "amplified":
+        kind, batches = Amplified, tuple
     elif options.mode == "settings_unread":
         kind, batches = Unread, settings
     else:

@@ -52,6 +52,7 @@ ATTACKS = {
     "message": (["message", "--count", "16384"], 5, ["message", "--count", "16384"], 2, None),
     "gzip": (["gzip", "--count", "100000"], 3, ["gzip", "--count", "100000"], 1, None),
     "unfinished": (["unfinished", "--count", "1000000", "--clients", "20"], 12, ["unfinished", "--count", "1000000", "--clients", "3"], 2, None),
+    "amplified": (["amplified", "--count", "1000000", "--clients", "8"], 12, ["amplified", "--count", "1000000"], 2, None),
     "settings": (["settings", "--count", "50000"], 3, ["settings", "--count", "50000"], 1.5, None),
     "settings_unread": (["settings_unread", "--count", "50000"], 3, ["settings_unread", "--count", "50000"], 1, None),
     "pings": (["pings", "--count", "200000"], 3, ["pings", "--count", "100000"], 1, None),

@@ -4,7 +4,8 @@ A short form by default. The whole of it, which takes some minutes:
 
     TROUPE_FAULT_KILLS=31 TROUPE_FAULT_STOPS=40 python3 -B tests/fault/lives_test.py build/release/services/cli/troupe .
 
-Times are reported and asserted nowhere but by the patience of the waits: other processes may keep the machine busy.
+Times of the short form are reported and asserted nowhere but by the patience of the waits: other processes may keep the machine busy. The whole
+form wants every stop within 2 s.
 """
 
 import os
@@ -115,6 +116,8 @@ class LivesTest(harness.RunningTestCase):
             self.assert_nothing_left()
         times.sort()
         over = sum(t > 2 for t in times)
+        if STOPS >= 40:  # by command, on a machine that nobody else keeps busy
+            self.assertEqual(over, 0, times)
         print(f"seed {seed}: {len(times)} stops, median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s, {over} over 2 s",
               file=sys.stderr)
 

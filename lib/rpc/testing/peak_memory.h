@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace troupe::rpc {
+
+/// The most memory that this process has had resident, from some moment on.
+class PeakMemory {
+ public:
+  PeakMemory() {
+    std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+    begin_bytes_ = Bytes("VmRSS:");
+  }
+  /// Above what it was then.
+  int64_t growth_bytes() const { return Bytes("VmHWM:") - begin_bytes_; }
+
+ private:
+  static int64_t Bytes(const std::string& what) {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      long long kib = 0;
+      if (line.rfind(what, 0) == 0 && std::sscanf(line.c_str() + what.size(), "%lld", &kib) == 1) return kib << 10;
+    }
+    return 0;
+  }
+
+  int64_t begin_bytes_ = 0;
+};
+
+}  // namespace troupe::rpc
