@@ -88,6 +88,15 @@ TEST_F(LyingLearnerTest, ASecondWelcomeOnOneStream) {
   ExpectEnd("got a second Welcome on one stream, expected one");
 }
 
+TEST_F(LyingLearnerTest, AWelcomeOfAnotherProtocol) {
+  v1::LearnerMessage welcome = Welcome();
+  welcome.mutable_welcome()->mutable_protocol()->set_major(2);
+  Meet({welcome});
+  const absl::Status end = End();
+  EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("protocol 2.0 is not spoken here, expected 1.0"));
+}
+
 TEST_F(LyingLearnerTest, WhatComesBeforeTheWelcome) {
   v1::LearnerMessage ack, over;
   ack.mutable_ack()->set_disposition(v1::DISPOSITION_ACCEPTED);

@@ -638,6 +638,7 @@ absl::Status WorkerClient::CheckRoomLocked(const sample::Grant& grant) const {
 }
 
 absl::Status WorkerClient::CheckWelcome(const v1::Welcome& welcome) const {
+  TROUPE_RETURN_IF_ERROR(CheckProtocol(welcome.protocol()));
   if (welcome.config_yaml().size() > kMaxConfigBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the learner's configuration has ", welcome.config_yaml().size(),
                                                    " bytes, expected at most ", kMaxConfigBytes));

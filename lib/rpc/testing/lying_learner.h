@@ -36,6 +36,7 @@ class LyingLearner final : private grpc::CallbackGenericService {
   static v1::LearnerMessage Welcome(uint64_t spec_hash, const std::string& config_yaml = "") {
     v1::LearnerMessage message;
     v1::Welcome* const welcome = message.mutable_welcome();
+    *welcome->mutable_protocol() = OurProtocol();
     welcome->set_worker_id(1);
     welcome->set_worker_epoch(2);
     welcome->set_learner_epoch(1);
