@@ -114,7 +114,7 @@ std::string ManyArrays(int count) {
 
 // The reader went through all arrays again for each of them: minutes for a header of 3 MB.
 TEST(SafetensorsTest, AsManyArraysAsAHeaderMayHoldAreReadInOneGo) {
-  constexpr int kValuesOfAnArray = 10;
+  constexpr int kValuesOfAnArray = 11;
   constexpr int kMost = ((1 << 19) - 1) / kValuesOfAnArray;
   const auto most = SafetensorsFile::Parse(ManyArrays(kMost));
   ASSERT_TRUE(most.ok()) << most.status();
@@ -125,7 +125,7 @@ TEST(SafetensorsTest, AsManyArraysAsAHeaderMayHoldAreReadInOneGo) {
 }
 
 TEST(SafetensorsTest, APartLooksAtItsOwnArraysAlone) {
-  constexpr int kArrays = 50000;
+  constexpr int kArrays = 47000;
   std::string json = "{";
   for (int i = 0; i < kArrays; ++i) {
     absl::StrAppend(&json, i == 0 ? "" : ",", "\"", i, R"(":{"dtype":"U8","shape":[1],"data_offsets":[)", i, ",", i + 1,
@@ -144,7 +144,7 @@ TEST(SafetensorsTest, APartLooksAtItsOwnArraysAlone) {
       found += SafetensorsFile::Part(*index, begin, byte).tensors().size();
     }
   }
-  EXPECT_EQ(found, kTimes * kArrays) << "50 billion looks, were each part to go through all arrays";
+  EXPECT_EQ(found, kTimes * kArrays) << "44 billion looks, were each part to go through all arrays";
 }
 
 TEST(SafetensorsTest, RandomBytesNeverCrash) {
