@@ -7,7 +7,11 @@
 
 namespace troupe::base {
 
-/// Level from its name: trace, debug, info, warn, error, off; anything else is info.
+/// A log line has at most so many bytes; what is beyond is left out, and the line says so.
+inline constexpr size_t kMaxLogLineBytes = 32768;
+
+/// Control characters in a line are escaped, whatever the caller did; line feeds stay. Level from its name: trace,
+/// debug, info, warn, error, off; anything else is info.
 void InitLogging(std::string_view process_name, std::string_view level);
 
 /// `text` with control characters and non-ASCII bytes escaped and cut at `max_chars`: whatever came from outside passes
@@ -16,6 +20,9 @@ std::string LogSafe(std::string_view text, size_t max_chars = 256);
 /// The same for a text of several lines, whose line feeds stay. Each line after the first is indented, so that none
 /// looks like a log line of its own.
 std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_view indent = "  ");
+/// `text` for a terminal: control characters are escaped (\x1b), also those that UTF-8 writes with two bytes; letters
+/// of any language stay, and so do line feeds where `keep_lines`. Cut at `max_bytes`.
+std::string TerminalSafe(std::string_view text, size_t max_bytes = 4096, bool keep_lines = false);
 
 }  // namespace troupe::base
 

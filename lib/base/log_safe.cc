@@ -37,4 +37,27 @@ std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_vi
   return out;
 }
 
+std::string TerminalSafe(std::string_view text, size_t max_bytes, bool keep_lines) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (out.size() >= max_bytes) {
+      out += "...";
+      break;
+    }
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    // U+0080 to U+009F: a terminal takes them for ESC and another character.
+    const bool two_byte_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    if ((byte >= 0x20 && byte != 0x7f && !two_byte_control) || (keep_lines && byte == '\n')) {
+      out.push_back(text[i]);
+      continue;
+    }
+    char escaped[9];
+    std::snprintf(escaped, sizeof(escaped), two_byte_control ? "\\x%02x\\x%02x" : "\\x%02x", byte, next);
+    out += escaped;
+    if (two_byte_control) ++i;
+  }
+  return out;
+}
+
 }  // namespace troupe::base

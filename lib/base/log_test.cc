@@ -21,6 +21,28 @@ TEST(LogSafeTest, LinesStayAndNoneLooksLikeALogLine) {
   EXPECT_LT(LogSafeLines("a\n" + std::string(1000, '\x1b'), 100).size(), 120u);
 }
 
+TEST(TerminalSafeTest, ControlCharactersAreEscapedAndLettersStay) {
+  EXPECT_EQ(TerminalSafe("Müller \xe5\xad\xa6"), "Müller \xe5\xad\xa6");
+  EXPECT_EQ(TerminalSafe("a\x1b[2Jb\x7f\r\n"), "a\\x1b[2Jb\\x7f\\x0d\\x0a");
+  EXPECT_EQ(TerminalSafe("\xc2\x9b[2J"), "\\xc2\\x9b[2J") << "ESC [ in UTF-8's two bytes";
+  EXPECT_EQ(TerminalSafe("\xc2\xa7 1"), "\xc2\xa7 1");
+  EXPECT_EQ(TerminalSafe("\xc2"), "\xc2");
+  EXPECT_EQ(TerminalSafe("one\ntwo", 100, /*keep_lines=*/true), "one\ntwo");
+  EXPECT_EQ(TerminalSafe(std::string(300, 'x'), 10), "xxxxxxxxxx...");
+}
+
+TEST(LogTest, ALineFromOutsideIsNoCommandToTheTerminalAndNotEndless) {
+  testing::internal::CaptureStderr();
+  InitLogging("log_test", "info");
+  TROUPE_INFO("its words: {}", "red\x1b[31m\ntwo");
+  TROUPE_INFO("{}", std::string(1'000'000, 'x'));
+  spdlog::default_logger()->flush();
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(logged, testing::HasSubstr("info log_test its words: red\\x1b[31m\ntwo\n"));
+  EXPECT_THAT(logged, testing::EndsWith("xxx...\n"));
+  EXPECT_LT(logged.size(), kMaxLogLineBytes + 200);
+}
+
 TEST(LogTest, DebugLinesAreInEveryBuildAndCostNothingWhereNobodyWantsThem) {
   int evaluated = 0;
   const auto count = [&evaluated] { return ++evaluated; };

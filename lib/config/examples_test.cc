@@ -42,7 +42,7 @@ TEST(ExamplesTest, EveryExampleResolvesAndItsCanonicalTextIsTheSameRun) {
     ASSERT_TRUE(welcome.ok()) << welcome.status();
     const absl::StatusOr<ResolvedRun> worker = ResolveRun(*welcome, registry);
     ASSERT_TRUE(worker.ok()) << worker.status();
-    EXPECT_EQ(worker->schema.Hash(), run->schema.Hash()) << "a worker would be refused";
+    EXPECT_EQ(worker->schema.WorkerHash(), run->schema.WorkerHash()) << "a worker would be refused";
   }
 }
 

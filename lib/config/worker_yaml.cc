@@ -5,6 +5,7 @@
 
 #include "lib/base/check.h"
 #include "lib/config/yaml_writer.h"
+#include "lib/policy/policy_class.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/reflection.h>
 
@@ -54,6 +55,10 @@ std::string Write(const RunConfig& config, const std::vector<std::string>& more)
   v1::RunConfig proto = config.proto();
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_policies());
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_agents());
+  for (v1::PolicyConfig& each : *proto.mutable_multi_agent()->mutable_policies()) {
+    const absl::StatusOr<policy::PolicyClass> known = policy::ParsePolicyClass(each.class_());
+    if (known.ok()) each.set_class_(known->ForWorkers().ToString());
+  }
   return WriteYaml(proto, [&keys](const FieldDescriptor& field) { return keys.count(&field) > 0; });
 }
 

@@ -61,6 +61,7 @@ multi_agent:
     a: {model: {actor_hidden_sizes: [8]}, algorithm: {lr: 0.1, use_agent_id: false}}
     b: {algorithm: {gamma: 0.5}}
     c: {class: random}
+    d: {class: "checkpoint:/learners/other#x"}
   policy_mapping: {agent_0: a, "*": {b: 1, c: 2}}
   policies_to_train: [a]
   policy_map_capacity: 3
@@ -149,7 +150,7 @@ TEST(WorkerYamlTest, AWorkerMakesTheSameRunOfIt) {
   for (const std::string& text : {WelcomeYaml(config), WorkerFileYaml(config)}) {
     const absl::StatusOr<ResolvedRun> worker = ResolveRun(Parse(text), registry);
     ASSERT_TRUE(worker.ok()) << worker.status();
-    EXPECT_EQ(worker->schema.Hash(), run->schema.Hash());
+    EXPECT_EQ(worker->schema.WorkerHash(), run->schema.WorkerHash());
     EXPECT_EQ(worker->rollout.seed, run->rollout.seed);
     EXPECT_EQ(worker->rollout.explore, run->rollout.explore);
     EXPECT_EQ(worker->rollout.max_fragment_env_steps, run->rollout.max_fragment_env_steps);

@@ -10,9 +10,9 @@ namespace troupe::learner {
 using sample::EnvIncident;
 using sample::RecentEpisodes;
 
-bool EnvHealth::Join(uint64_t worker, const std::string& name) {
+bool EnvHealth::Join(uint64_t worker, const std::string& name, bool own) {
   const bool beyond = workers_[worker].beyond;
-  workers_[worker] = Worker{.name = base::LogSafe(name, kMaxNameChars), .beyond = beyond};
+  workers_[worker] = Worker{.name = base::LogSafe(name, kMaxNameChars), .own = own, .beyond = beyond};
   return beyond;
 }
 
@@ -42,6 +42,7 @@ EnvHealth::News EnvHealth::Report(uint64_t worker, const sample::EnvReport& repo
   if (report.recent.ended > report.recent.failed) state.runs = ended_well_ = true;
   if (!state.beyond && report.recent.Beyond(max_failed_share_)) news.beyond = state.beyond = true;
   state.fails_from_the_start = report.fails_from_the_start && !state.runs;
+  own_failed_from_the_start_ = own_failed_from_the_start_ || (state.fails_from_the_start && state.own);
   if (state.fails_from_the_start && !failed_from_the_start_.has_value()) failed_from_the_start_ = {now, Words(worker)};
   return news;
 }
@@ -53,10 +54,22 @@ void EnvHealth::Delivered(uint64_t worker, int64_t episodes) {
   found->second.runs = found->second.runs || episodes > 0 || found->second.recent.failed == 0;
 }
 
-std::optional<std::string> EnvHealth::End(absl::Duration now) const {
+std::optional<std::string> EnvHealth::End(absl::Duration now) {
   if (!any_failed_ || max_failed_share_ >= 1) return std::nullopt;
   std::optional<std::string> why = EndFromTheStart(now);
-  return why.has_value() ? why : EndOfShare();
+  if (!why.has_value()) why = EndOfShare();
+  if (!why.has_value()) {
+    reason_since_.reset();
+    return why;
+  }
+  if (!reason_since_.has_value()) reason_since_ = now;
+  const bool grace = now - *reason_since_ < kStrangersGrace && !own_failed_from_the_start_ && !AnOwnOneFails();
+  return grace ? std::nullopt : why;
+}
+
+bool EnvHealth::AnOwnOneFails() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& it) { return it.second.here && it.second.own && it.second.recent.failed > 0; });
 }
 
 std::optional<std::string> EnvHealth::EndFromTheStart(absl::Duration now) const {

@@ -24,12 +24,14 @@ namespace troupe::learner {
 /// The run ends when every worker that is here is beyond, when more than the share of the episodes of all others
 /// together failed (at least RecentEpisodes::kFewest for each of them), and when the first worker that says so fails
 /// from the start: at once if all do, else kGrace later unless another worker shows that environments run. With a share
-/// of 1 it never ends for them.
+/// of 1 it never ends for them. Where all who say that environments fail came over TCP, as any stranger may, that has to
+/// hold for kStrangersGrace: honest workers that are still on their way have so long to show otherwise.
 ///
 /// Remembers kMaxDeparted beyond workers that left.
 class EnvHealth {
  public:
   static constexpr absl::Duration kGrace = absl::Seconds(4);
+  static constexpr absl::Duration kStrangersGrace = absl::Seconds(30);
   /// Kinds of incidents that are told of in all.
   static constexpr size_t kMostKinds = 64;
   static constexpr size_t kMaxDeparted = 4096;
@@ -38,8 +40,8 @@ class EnvHealth {
 
   explicit EnvHealth(double max_failed_share) : max_failed_share_(max_failed_share) {}
 
-  /// `name`: for people. Whether the worker is beyond.
-  bool Join(uint64_t worker, const std::string& name);
+  /// `name`: for people. `own`: it came by a door of this user's processes. Whether the worker is beyond.
+  bool Join(uint64_t worker, const std::string& name, bool own);
   void Leave(uint64_t worker);
 
   /// What follows from a report.
@@ -52,7 +54,7 @@ class EnvHealth {
   void Delivered(uint64_t worker, int64_t episodes);
 
   /// Why the run is to end, in words, with the cause that a worker named.
-  std::optional<std::string> End(absl::Duration now) const;
+  std::optional<std::string> End(absl::Duration now);
 
   bool beyond(uint64_t worker) const;
   /// Of a worker that is here.
@@ -65,12 +67,14 @@ class EnvHealth {
     std::string name;
     sample::RecentEpisodes recent;
     std::string cause;  ///< the first failure that it told of
+    bool own = true;
     bool beyond = false;
     bool here = true;
     bool fails_from_the_start = false;
     bool runs = false;  ///< handed in steps without a failure before, or an episode that ended well
   };
 
+  bool AnOwnOneFails() const;
   std::optional<std::string> EndOfShare() const;
   std::optional<std::string> EndFromTheStart(absl::Duration now) const;
 
@@ -79,6 +83,8 @@ class EnvHealth {
   std::set<std::pair<sample::EnvIncident::What, std::string>> kinds_;
   /// Of the first worker that failed from the start: when, and its words.
   std::optional<std::pair<absl::Duration, std::string>> failed_from_the_start_;
+  std::optional<absl::Duration> reason_since_;  ///< since when there has been a reason to end
+  bool own_failed_from_the_start_ = false;
   bool ended_well_ = false;  ///< an episode, anywhere
   bool any_failed_ = false;
 };

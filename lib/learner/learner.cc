@@ -244,7 +244,7 @@ absl::StatusOr<WorkerTicket> Learner::Join(const WorkerHello& hello, std::shared
     // Its lanes are fresh: of episodes that it had before no rows are accepted.
     (*registry_.Find(joined.ticket))->oldest_revision = view_->table->revision();
     scheduler_->AddWorker(joined.ticket.worker_id, now);
-    if (env_health_.Join(joined.ticket.worker_id.value(), hello.name)) {
+    if (env_health_.Join(joined.ticket.worker_id.value(), hello.name, hello.own)) {
       scheduler_->ExcludeWorker(joined.ticket.worker_id);
     }
     outbox = ScheduleLocked();

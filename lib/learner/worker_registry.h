@@ -30,6 +30,7 @@ struct WorkerHello {
   /// new worker; 0 is read as 1.
   uint64_t next_sequence = 1;
   std::string name = "";  ///< for people
+  bool own = true;        ///< came by a door of this user's processes, not by one of anybody's
 };
 
 /// The workers that are and were here: ids, epochs (fencing), sequence numbers, signs of life. Not thread-safe; never

@@ -55,6 +55,15 @@ std::string PolicyClass::ToString() const {
   return "unknown";
 }
 
+PolicyClass PolicyClass::ForWorkers() const {
+  PolicyClass told = *this;
+  if (kind == Kind::kCheckpoint) {
+    told.path = "the-learner-has-it";
+    told.source = PolicyId();
+  }
+  return told;
+}
+
 absl::StatusOr<PolicyClass> ParsePolicyClass(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view word = text.substr(0, colon);

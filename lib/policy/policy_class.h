@@ -30,6 +30,8 @@ struct PolicyClass {
   bool trainable() const { return kind == Kind::kPpo; }
   /// The text that ParsePolicyClass reads.
   std::string ToString() const;
+  /// The same class without what is no worker's business: the place of a checkpoint on the learner's machine.
+  PolicyClass ForWorkers() const;
 };
 
 /// INVALID_ARGUMENT for another word (names the nearest), a scripted or checkpoint class without name or path, a path

@@ -34,6 +34,15 @@ TEST(PolicyClassTest, ReadsWhatItWrites) {
   EXPECT_EQ(ParsePolicyClass("scripted:beat_last")->name, "beat_last");
 }
 
+TEST(PolicyClassTest, AWorkerIsNotToldWhereTheLearnerHasACheckpoint) {
+  const PolicyClass told = ParsePolicyClass("checkpoint:/home/mara/runs/a#main")->ForWorkers();
+  EXPECT_EQ(told.ToString(), "checkpoint:the-learner-has-it");
+  EXPECT_EQ(ParsePolicyClass(told.ToString())->kind, PolicyClass::Kind::kCheckpoint);
+  for (const char* text : {"ppo", "random", "scripted:x", "python:mine:act"}) {
+    EXPECT_EQ(ParsePolicyClass(text)->ForWorkers().ToString(), text);
+  }
+}
+
 TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
   EXPECT_TRUE(PolicyClass{}.trainable());
   EXPECT_TRUE(PolicyClass{}.has_weights());

@@ -110,8 +110,13 @@ using PolicyTablePtr = PolicyTable::Ptr;
 /// no policies may choose any.
 std::map<std::string, std::vector<int32_t>> AgentSlotsByPolicy(const PolicyTable& table);
 
+/// Who reads a table.
+enum class TableReader : uint8_t {
+  kRun,     ///< checkpoints and the run's own user
+  kWorker,  ///< who says Hello: classes are told by PolicyClass::ForWorkers
+};
 /// The table as JSON: what crosses the wire and lies in a checkpoint.
-std::string ToJson(const PolicyTable& table);
+std::string ToJson(const PolicyTable& table, TableReader reader = TableReader::kRun);
 /// INVALID_ARGUMENT for anything that ToJson could not have written; at most kMaxPolicyTableBytes.
 absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text);
 inline constexpr size_t kMaxPolicyTableBytes = 4 << 20;

@@ -47,15 +47,16 @@ Json ModelToJson(const ModelSpec& model) {
           {"initial_log_std", model.initial_log_std}};
 }
 
-Json EntryToJson(size_t slot, const PolicyEntry& entry) {
+Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
   const PolicySpec& spec = entry.spec;
+  const PolicyClass told = reader == TableReader::kWorker ? spec.policy_class.ForWorkers() : spec.policy_class;
   return {{"slot", slot},
           {"id", spec.id.value()},
           {"since", entry.since},
           {"removed", entry.removed},
           {"replaced", entry.replaced},
           {"trains", entry.trains},
-          {"class", spec.policy_class.ToString()},
+          {"class", told.ToString()},
           {"observation_space", spec.observation_space.ToString()},
           {"action_space", spec.action_space.ToString()},
           {"model", ModelToJson(spec.model)},
@@ -224,10 +225,10 @@ absl::StatusOr<MappingRule> RuleFromJson(const Json& json) {
 
 }  // namespace
 
-std::string ToJson(const PolicyTable& table) {
+std::string ToJson(const PolicyTable& table, TableReader reader) {
   Json policies = Json::array();
   for (size_t slot = 0; slot < table.num_slots(); ++slot) {
-    if (table.entries()[slot].has_value()) policies.push_back(EntryToJson(slot, *table.entries()[slot]));
+    if (table.entries()[slot].has_value()) policies.push_back(EntryToJson(slot, *table.entries()[slot], reader));
   }
   Json mapping = Json::array();
   for (const MappingRule& rule : table.rules()) {

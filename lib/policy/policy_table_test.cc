@@ -232,6 +232,18 @@ std::string Many(const std::string& piece, size_t count) {
   return many;
 }
 
+TEST(PolicyTableJsonTest, AWorkerIsNotToldWhereTheLearnerHasACheckpoint) {
+  PolicySpec frozen = Spec("frozen");
+  frozen.policy_class = *ParsePolicyClass("checkpoint:/home/mara/runs/a#main");
+  const PolicyTablePtr table = *ThreePolicies()->Add(frozen, false);
+  EXPECT_NE(ToJson(*table).find("/home/mara/runs/a#main"), std::string::npos);
+  const std::string told = ToJson(*table, TableReader::kWorker);
+  EXPECT_EQ(told.find("mara"), std::string::npos) << told;
+  const absl::StatusOr<PolicyTablePtr> read = PolicyTableFromJson(told);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->entries().back()->spec.policy_class.kind, PolicyClass::Kind::kCheckpoint);
+}
+
 TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
   const std::string kChoice = R"({"policy":"a","weight":1.0})";
   const std::string kEmptyRule = R"({"agents":"*","policies":[],"function":"self_play"})";

@@ -57,6 +57,7 @@ absl::StatusOr<LearnerEndpoint::JoinReply> LearnerBinding::Join(const JoinReques
   }
   hello.next_sequence = request.first_unacked;
   hello.name = request.name;
+  hello.own = request.caller.kind != base::Caller::Kind::kNetwork;
   absl::StatusOr<learner::WorkerTicket> ticket = learner_->Join(hello, std::move(port));
   if (absl::IsCancelled(ticket.status())) return absl::UnavailableError(ticket.status().message());
   if (!ticket.ok()) return ticket.status();

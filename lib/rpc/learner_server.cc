@@ -73,7 +73,7 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.tables = &tables_;
     rollout_context_.registry = &registry_;
     rollout_context_.clock = clock;
-    rollout_context_.spec_hash = options_.schema.Hash();
+    rollout_context_.spec_hash = options_.schema.WorkerHash();
     rollout_context_.config_yaml = options_.config_yaml;
     rollout_context_.credit_bytes = static_cast<uint64_t>(options_.credit_bytes);
     rollout_context_.on_joined = [this](sample::WorkerId id, const std::shared_ptr<ServedStream>& stream) {

@@ -26,6 +26,7 @@ constexpr size_t kMaxWeightBytes = size_t{1} << 32;
 
 /// Texts from outside. Ids have limits of their own (policy::ValidatePolicyId).
 constexpr size_t kMaxReasonBytes = 256;      ///< of a drain, a goodbye: what is longer is cut
+constexpr size_t kMaxErrorBytes = 16384;     ///< of a peer's status: what is longer is cut
 constexpr size_t kMaxWorkerNameBytes = 128;  ///< of Hello
 constexpr size_t kMaxPathBytes = 4096;       ///< a file, or a class or function that is named with one
 

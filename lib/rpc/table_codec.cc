@@ -14,7 +14,7 @@ absl::StatusOr<TableEncoder::Messages> TableEncoder::Encode(const policy::Policy
     base::MutexLock lock(&mutex_);
     if (table == newest_) return messages_;
   }
-  const std::string json = policy::ToJson(*table);
+  const std::string json = policy::ToJson(*table, policy::TableReader::kWorker);
   if (json.size() > policy::kMaxPolicyTableBytes) {
     return absl::ResourceExhaustedError(absl::StrCat("the policy table of revision ", table->revision(), " has ",
                                                      json.size(), " bytes, expected at most ",

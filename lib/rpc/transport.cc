@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/limits.h"
 #include <google/protobuf/stubs/logging.h>
@@ -122,7 +123,9 @@ std::shared_ptr<grpc::Channel> MakeChannelOn(Descriptor socket) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  // The words are a peer's.
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      base::TerminalSafe(status.error_message(), kMaxErrorBytes, /*keep_lines=*/true));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

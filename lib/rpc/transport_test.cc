@@ -1,5 +1,8 @@
 #include "lib/rpc/transport.h"
 
+#include <string>
+
+#include "lib/rpc/limits.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpc/grpc.h>
 #include <gtest/gtest.h>
@@ -21,6 +24,14 @@ TEST(TransportTest, ABrokenMessageWritesNothing) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(goodbye.ParseFromString("\x0a\x02\xff\xfe"));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(TransportTest, APeersWordsAreNoCommandToTheTerminalAndNotEndless) {
+  const absl::Status status = FromGrpc(
+      grpc::Status(grpc::StatusCode::NOT_FOUND, "no policy \"\x1b[2J\"\n  give one of: " + std::string(100000, 'x')));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message().substr(0, 38), "no policy \"\\x1b[2J\"\n  give one of: xxx");
+  EXPECT_LT(status.message().size(), kMaxErrorBytes + 10);
 }
 
 }  // namespace

@@ -189,6 +189,12 @@ uint64_t BatchSchema::Hash() const {
   return hash;
 }
 
+uint64_t BatchSchema::WorkerHash() const {
+  BatchSchema told = *this;
+  for (policy::PolicySpec& spec : told.policies) spec.policy_class = spec.policy_class.ForWorkers();
+  return told.Hash();
+}
+
 absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
   // A step of which every row is still pending counts, but has no row yet: so env_rows is no bound for num_env_steps.
   TROUPE_RETURN_IF_ERROR(CheckCount("num_env_steps", batch.num_env_steps, 0, limits.max_env_rows));

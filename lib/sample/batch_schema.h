@@ -33,8 +33,10 @@ struct BatchSchema {
   /// Slots that a fragment may name are below it.
   int32_t NumSlots() const;
 
-  /// 64-bit FNV-1a of the canonical text: the spec hash of the Hello.
+  /// 64-bit FNV-1a of the canonical text: what a checkpoint is told by.
   uint64_t Hash() const;
+  /// The same of what workers are told (PolicyClass::ForWorkers): the spec hash of Hello and Welcome.
+  uint64_t WorkerHash() const;
 };
 
 /// Limits that hold before anything is kept; each has a test.

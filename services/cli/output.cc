@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "lib/base/log.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
@@ -16,11 +17,16 @@ void PrintJson(const nlohmann::ordered_json& value) {
 
 void PrintTable(const std::vector<std::vector<std::string>>& rows) {
   if (rows.empty()) return;
+  std::vector<std::vector<std::string>> cells;
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows) {
-    for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    std::vector<std::string>& shown = cells.emplace_back();
+    for (size_t i = 0; i < widths.size(); ++i) {
+      shown.push_back(base::TerminalSafe(row[i]));
+      widths[i] = std::max(widths[i], shown[i].size());
+    }
   }
-  for (const auto& row : rows) {
+  for (const auto& row : cells) {
     std::string line;
     for (size_t i = 0; i < widths.size(); ++i) {
       if (i > 0) line += "  ";

@@ -16,6 +16,12 @@ TEST(OutputTest, WithThousands) {
   EXPECT_EQ(WithThousands(-123456), "-123,456");
 }
 
+TEST(OutputTest, WhatAServerCallsItsPoliciesIsNoCommandToTheTerminal) {
+  testing::internal::CaptureStdout();
+  PrintTable({{"policy", "class"}, {"a\x1b[2J", "ppo"}});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "policy     class\na\\x1b[2J  ppo\n");
+}
+
 TEST(ProgramsTest, ShellQuoted) {
   EXPECT_EQ(ShellQuoted("a-b/c=1.5"), "a-b/c=1.5");
   EXPECT_EQ(ShellQuoted(""), "''");

@@ -113,8 +113,8 @@ void PrintMoment(const Answerer& answerer) {
 
 void Print(const serving::PolicyActions& actions) {
   const nlohmann::ordered_json json = ActionsJson(actions);
-  std::printf("policy %s, weights version %lld of learner epoch %llu\n", actions.policy_id.value().c_str(),
-              static_cast<long long>(actions.version.n),
+  std::printf("policy %s, weights version %lld of learner epoch %llu\n",
+              base::TerminalSafe(actions.policy_id.value()).c_str(), static_cast<long long>(actions.version.n),
               static_cast<unsigned long long>(actions.version.learner_epoch));
   std::vector<std::vector<std::string>> table = {{"row", "action", "as sampled", "log-probability"}};
   for (size_t row = 0; row < static_cast<size_t>(actions.rows); ++row) {

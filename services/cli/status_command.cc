@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/monitor_client.h"
@@ -101,9 +102,11 @@ Json ToJson(const v1::StatusReply& reply) {
 }
 
 void Print(const v1::StatusReply& reply) {
-  std::printf("run %s: %s%s, learner epoch %llu, version %s\n", reply.run_name().c_str(), reply.state().c_str(),
-              reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")").c_str(),
-              static_cast<unsigned long long>(reply.learner_epoch()), reply.build_version().c_str());
+  const std::string reason = reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")");
+  std::printf("run %s: %s%s, learner epoch %llu, version %s\n", base::TerminalSafe(reply.run_name()).c_str(),
+              base::TerminalSafe(reply.state()).c_str(), base::TerminalSafe(reason).c_str(),
+              static_cast<unsigned long long>(reply.learner_epoch()),
+              base::TerminalSafe(reply.build_version()).c_str());
   std::printf("%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
               WithThousands(reply.env_steps()).c_str(),
               WithThousands(static_cast<int64_t>(reply.env_steps_per_s())).c_str(),
@@ -113,7 +116,7 @@ void Print(const v1::StatusReply& reply) {
     std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n", reply.return_sum(),
                 reply.return_mean());
   }
-  for (const std::string& words : reply.degraded()) std::printf("DEGRADED: %s\n", words.c_str());
+  for (const std::string& words : reply.degraded()) std::printf("DEGRADED: %s\n", base::TerminalSafe(words).c_str());
   const v1::RowCounters& rows = reply.rows();
   std::printf(
       "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
@@ -140,9 +143,9 @@ void Print(const v1::StatusReply& reply) {
   }
   for (const v1::WorkerStatus& worker : reply.workers()) {
     if (!worker.gets_no_work()) continue;
-    std::printf("no more work (env.max_failed_share): %s\n", worker.gets_no_work_reason().empty()
-                                                                 ? absl::StrCat("worker ", worker.worker_id()).c_str()
-                                                                 : worker.gets_no_work_reason().c_str());
+    std::printf("no more work (env.max_failed_share): %s\n",
+                worker.gets_no_work_reason().empty() ? absl::StrCat("worker ", worker.worker_id()).c_str()
+                                                     : base::TerminalSafe(worker.gets_no_work_reason()).c_str());
   }
   std::vector<std::vector<std::string>> table = {
       {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};

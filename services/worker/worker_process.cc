@@ -187,9 +187,9 @@ absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, 
                                                    const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ReadWelcome(welcome.config_yaml, permits));
   TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, config::ResolveRun(config, registry));
-  if (run.schema.Hash() != welcome.spec_hash) {
+  if (run.schema.WorkerHash() != welcome.spec_hash) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "this worker makes spec ", absl::Hex(run.schema.Hash()), " of the learner's configuration, expected ",
+        "this worker makes spec ", absl::Hex(run.schema.WorkerHash()), " of the learner's configuration, expected ",
         absl::Hex(welcome.spec_hash), ": use builds of the same release on both ends"));
   }
   return run;
