@@ -24,8 +24,8 @@ namespace troupe::learner {
 /// The run ends when every worker that is here is beyond, when more than the share of the episodes of all others
 /// together failed (at least RecentEpisodes::kFewest for each of them), and when the first worker that says so fails
 /// from the start: at once if all do, else kGrace later unless another worker shows that environments run. With a share
-/// of 1 it never ends for them. Where all who say that environments fail came over TCP, as any stranger may, that has to
-/// hold for kStrangersGrace: honest workers that are still on their way have so long to show otherwise.
+/// of 1 it never ends for them. Where all who say that environments fail came over TCP, as any stranger may, that has
+/// to hold for kStrangersGrace: honest workers that are still on their way have so long to show otherwise.
 ///
 /// Remembers kMaxDeparted beyond workers that left.
 class EnvHealth {

@@ -1,5 +1,7 @@
 #include "lib/rpc/control_client.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/control_socket.h"
@@ -9,26 +11,27 @@
 namespace troupe::rpc {
 
 absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Connect(const std::string& path) {
-  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, DialControl(path));
-  return std::unique_ptr<ControlClient>(
-      new ControlClient(absl::StrCat("learner at ", path), v1::Control::NewStub(channel)));
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, DialControl(path));
+  return std::unique_ptr<ControlClient>(new ControlClient(absl::StrCat("learner at ", path), std::move(channel)));
 }
 
 absl::StatusOr<int64_t> ControlClient::Checkpoint(absl::Duration timeout) {
-  TROUPE_ASSIGN_OR_RETURN(const v1::CheckpointReply reply, CallUnary(&v1::Control::Stub::Checkpoint, *stub_,
-                                                                     v1::CheckpointRequest(), timeout, learner_));
+  TROUPE_ASSIGN_OR_RETURN(const v1::CheckpointReply reply,
+                          (CallUnary<v1::Control, v1::CheckpointReply>(channel_, "Checkpoint", v1::CheckpointRequest(),
+                                                                       timeout, learner_)));
   return reply.env_steps();
 }
 
 absl::Status ControlClient::Drain(const std::string& reason, absl::Duration timeout) {
   v1::DrainRequest request;
   request.set_reason(reason);
-  return CallUnary(&v1::Control::Stub::Drain, *stub_, request, timeout, learner_).status();
+  return CallUnary<v1::Control, v1::DrainReply>(channel_, "Drain", request, timeout, learner_).status();
 }
 
 absl::StatusOr<int64_t> ControlClient::ChangePolicies(const policy::PolicyChange& change, absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const v1::ChangePoliciesReply reply,
-                          CallUnary(&v1::Control::Stub::ChangePolicies, *stub_, ToProto(change), timeout, learner_));
+                          (CallUnary<v1::Control, v1::ChangePoliciesReply>(channel_, "ChangePolicies", ToProto(change),
+                                                                           timeout, learner_)));
   return reply.revision();
 }
 

@@ -27,11 +27,11 @@ class ControlClient {
   absl::StatusOr<int64_t> ChangePolicies(const policy::PolicyChange& change, absl::Duration timeout);
 
  private:
-  ControlClient(std::string learner, std::unique_ptr<v1::Control::Stub> stub)
-      : learner_(std::move(learner)), stub_(std::move(stub)) {}
+  ControlClient(std::string learner, std::shared_ptr<grpc::Channel> channel)
+      : learner_(std::move(learner)), channel_(std::move(channel)) {}
 
   const std::string learner_;  ///< in errors
-  const std::unique_ptr<v1::Control::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 }  // namespace troupe::rpc

@@ -23,14 +23,12 @@ std::unique_ptr<MonitorClient> MonitorClient::AtControlSocket(const std::string&
 
 absl::StatusOr<v1::StatusReply> MonitorClient::Status(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  const std::unique_ptr<v1::Monitor::Stub> stub = v1::Monitor::NewStub(channel);
-  return CallUnary(&v1::Monitor::Stub::Status, *stub, v1::StatusRequest(), timeout, learner_);
+  return CallUnary<v1::Monitor, v1::StatusReply>(channel, "Status", v1::StatusRequest(), timeout, learner_);
 }
 
 absl::StatusOr<v1::PoliciesReply> MonitorClient::Policies(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  const std::unique_ptr<v1::Monitor::Stub> stub = v1::Monitor::NewStub(channel);
-  return CallUnary(&v1::Monitor::Stub::Policies, *stub, v1::PoliciesRequest(), timeout, learner_);
+  return CallUnary<v1::Monitor, v1::PoliciesReply>(channel, "Policies", v1::PoliciesRequest(), timeout, learner_);
 }
 
 }  // namespace troupe::rpc

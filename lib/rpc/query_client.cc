@@ -18,8 +18,9 @@ absl::StatusOr<std::unique_ptr<QueryClient>> QueryClient::Create(const std::stri
 absl::StatusOr<serving::ActionAnswer> QueryClient::ComputeActions(const serving::ActionQuery& query,
                                                                   absl::Duration timeout) {
   const std::string server = absl::StrCat("server at ", address_);
-  TROUPE_ASSIGN_OR_RETURN(const v1::ComputeActionsReply reply,
-                          CallUnary(&v1::Query::Stub::ComputeActions, *stub_, ToProto(query), timeout, server));
+  TROUPE_ASSIGN_OR_RETURN(
+      const v1::ComputeActionsReply reply,
+      (CallUnary<v1::Query, v1::ComputeActionsReply>(channel_, "ComputeActions", ToProto(query), timeout, server)));
   absl::StatusOr<serving::ActionAnswer> answer = FromProto(reply, query);
   if (answer.ok()) return answer;
   return absl::InternalError(absl::StrCat(server, ": ", answer.status().message()));
@@ -30,8 +31,9 @@ absl::StatusOr<serving::PolicyDescriptions> QueryClient::DescribePolicies(const 
   const std::string server = absl::StrCat("server at ", address_);
   v1::DescribePoliciesRequest request;
   for (const policy::PolicyId& id : ids) request.add_policy_ids(id.value());
-  TROUPE_ASSIGN_OR_RETURN(const v1::DescribePoliciesReply reply,
-                          CallUnary(&v1::Query::Stub::DescribePolicies, *stub_, request, timeout, server));
+  TROUPE_ASSIGN_OR_RETURN(
+      const v1::DescribePoliciesReply reply,
+      (CallUnary<v1::Query, v1::DescribePoliciesReply>(channel_, "DescribePolicies", request, timeout, server)));
   absl::StatusOr<serving::PolicyDescriptions> descriptions = FromProto(reply);
   if (descriptions.ok()) return descriptions;
   return absl::InternalError(absl::StrCat(server, ": ", descriptions.status().message()));

@@ -31,10 +31,10 @@ class QueryClient {
 
  private:
   QueryClient(std::string address, const std::shared_ptr<grpc::Channel>& channel)
-      : address_(std::move(address)), stub_(v1::Query::NewStub(channel)) {}
+      : address_(std::move(address)), channel_(channel) {}
 
   const std::string address_;
-  const std::unique_ptr<v1::Query::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 }  // namespace troupe::rpc
