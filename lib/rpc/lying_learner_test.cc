@@ -156,7 +156,7 @@ TEST_F(LyingLearnerTest, FragmentsWithoutAnAckAreBoundedInBytesWhateverTheCredit
   welcome.mutable_welcome()->set_credit_bytes(UINT64_MAX);
   Meet({welcome});
   ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(20)).ok());
-  const sample::MultiAgentBatchPtr fragment = sample::MakeBatch(schema_, {}, 4, 5000);
+  const sample::MultiAgentBatchPtr fragment = sample::MakeBatch(schema_, {}, 4, 1000);
   const auto encoded = EncodeFragment(1, fragment);
   ASSERT_TRUE(encoded.ok());
   const auto bytes = static_cast<int64_t>(encoded->message.Length());

@@ -116,6 +116,8 @@ TEST_F(MonitorServiceTest, StandardHealthCheckSaysServing) {
 }
 
 TEST_F(MonitorServiceTest, WhatComesWithAQuestionIsNotRead) {
+  const policy::PolicySpec spec = policy::SmallSpecForTesting();
+  endpoint_.SetPolicies(*policy::PolicyTable::Make({spec}, {false}, {{"*", {{spec.id}}}}, {"x"}));
   std::string flood;
   while (flood.size() < kMaxMessageBytes - 2) flood += std::string("\x7a\x00", 2);
   const PeakMemory peak;
