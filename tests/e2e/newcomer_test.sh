@@ -38,24 +38,37 @@ if ((EUID != 0)); then
   echo "newcomer_test: needs root, for chroot" >&2
   exit 2
 fi
-# A mount namespace of our own: whatever happens, the mounts below end with this process, before anything is deleted.
-if [[ ${TROUPE_NEWCOMER_NAMESPACE:-} != "$PPID" ]]; then
+# Namespaces of our own for mounts and processes: whatever happens, all that runs in the machine and the mounts below end with this script, before
+# anything is deleted.
+if [[ ${TROUPE_NEWCOMER_NAMESPACE:-} != inside ]] || (($$ != 1)); then
   arguments=()
   if [[ -n $tree ]]; then arguments+=(--tree "$tree"); fi
   if [[ -n $ca ]]; then arguments+=(--ca "$ca"); fi
   for variable in "${variables[@]}"; do arguments+=(--env "$variable"); done
-  made=false
+  made=false unshare_id="" first_id=""
   if [[ -z $work ]]; then work=$(mktemp -d /var/tmp/troupe-newcomer.XXXXXX) && made=true; fi
-  status=0
-  TROUPE_NEWCOMER_NAMESPACE=$$ unshare --mount --propagation private "$0" --work "$work" --config "$config" --until "$until" "${arguments[@]}" \
-    -- "${train_arguments[@]}" || status=$?
-  if $keep; then
-    echo "left behind: $work" >&2
-  else
-    rm -rf --one-file-system "$work/machine"
-    if $made; then rmdir "$work"; fi
-  fi
-  exit "$status"
+  clean_up() {
+    local status=$?
+    if [[ -n $unshare_id ]]; then read -r first_id < "/proc/$unshare_id/task/$unshare_id/children" || true; fi 2> /dev/null
+    if [[ -n $unshare_id ]]; then kill -KILL "$unshare_id" ${first_id:+"$first_id"} 2> /dev/null || true; fi
+    while [[ -n $first_id && -e /proc/$first_id ]]; do sleep 0.1; done
+    if $keep; then
+      echo "left behind: $work" >&2
+    else
+      rm -rf --one-file-system "$work/machine"
+      if $made; then rmdir "$work"; fi
+    fi
+    exit "$status"
+  }
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  # In the background, so that a signal to this script is not kept waiting.
+  TROUPE_NEWCOMER_NAMESPACE=inside unshare --mount --pid --fork --kill-child --propagation private "$0" --work "$work" --config "$config" \
+    --until "$until" "${arguments[@]}" -- "${train_arguments[@]}" &
+  unshare_id=$!
+  wait "$unshare_id"
+  exit
 fi
 
 machine=$work/machine
