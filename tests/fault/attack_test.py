@@ -9,6 +9,7 @@ attack's end, and the training rate at least half of what it was.
 """
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -344,6 +345,31 @@ def many_at_once(address, count):
     return [] if answered == count else [f"of {count} honest peers at once {answered} were answered, {closed} closed, {len(waiting)} left waiting"]
 
 
+def scheduling(pid):
+    """Seconds that the threads of a process have run, and that they could have run and no processor was free for them."""
+    ran = waited = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with open(path) as file:
+            numbers = file.read().split()
+        ran, waited = ran + int(numbers[0]), waited + int(numbers[1])
+    return ran / 1e9, waited / 1e9
+
+
+def crowd_faults(attacked, count=1000, tries=20):
+    """Faults of many_at_once. Of a crowd whoever has no answer 100 ms after gRPC got the connection goes for those behind, so a server that gets no
+    processor closes some. Such a try does not count: one where its threads waited for a processor more than three times as long as they had one.
+    In a crowd they wait as long as they run, or half as long again, where nothing else runs."""
+    for _ in range(tries):
+        with attacked.serve(None) as server:
+            ran, waited = scheduling(server.process.pid)
+            faults = many_at_once(server.address, count)
+            ran, waited = (now - before for now, before in zip(scheduling(server.process.pid), (ran, waited)))
+        print(f"{count} honest peers at once: {'; '.join(faults) or 'all answered'}; the server ran {ran:.2f} s and waited {waited:.2f} s to run", flush=True)
+        if not faults or waited <= 3 * ran:
+            break
+    return faults
+
+
 def row(target, name, measured, faults):
     rate = f"{measured['rate_during'] / max(1, measured['rate_before']):.2f}" if "rate_before" in measured else "-"
     p99 = " / ".join(f"{p99:.3f}" for p99 in measured["p99_s"].values())
@@ -379,8 +405,7 @@ def main():
                         print(server.log_text()[-2000:], file=sys.stderr)
         faults = []
         if names == list(ATTACKS):
-            with attacked.serve(None) as server:
-                faults += many_at_once(server.address, 1000)
+            faults += crowd_faults(attacked)
             faults += deaf.faults()
         for fault in faults:
             failed += 1
