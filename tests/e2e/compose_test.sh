@@ -4,7 +4,8 @@
 # Trains, then in turn: docker kill of a worker; docker kill of the learner; SIGKILL of a worker's and of the learner's process, as a crash or the
 # OOM killer would do it; docker-compose stop of everything. Every time training has to go on from the last checkpoint. At the end: exit status 0 of
 # all containers, an evaluation that reaches the bar, and row counters that add up on every line of progress.jsonl. While it trains, and after it, a
-# client on this machine asks the server of the profile 'query'.
+# client on this machine asks the server of the profile 'query'. Last, examples/python/cartpole.yaml trains in images that hold the packages of
+# docker/requirements/gymnasium.txt (TROUPE_REQUIREMENTS).
 #
 # Docker counts 'docker kill' as the operator's will: it does not restart such a container, whatever its restart policy. So after those
 # kills this test does what an operator does, 'docker-compose up -d' once more; after the others it waits for the restart policy.
@@ -20,13 +21,14 @@ Usage: tests/e2e/compose_test.sh [options]
   --config FILE     configuration (default examples/simple_spread_mappo.yaml)
   --learner-args A  more options of the learner
   --client PROGRAM  the troupe on this machine that asks (default build/release/services/cli/troupe)
-  --no-build        use the images there are
+  --ca PATH         extra CA certificates for building the images: a file, or a folder of *.crt
+  --no-build        use the images there are: those of TROUPE_TAG (default latest), and for Python those of TROUPE_TAG-python
   --keep            leave containers and volume for a look
 Example: tests/e2e/compose_test.sh --workers 3 --bar -33
 HELP
 }
 
-workers=3 env_steps=20000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false client=$root/build/release/services/cli/troupe
+workers=3 env_steps=20000000 bar=-33 config=$root/examples/simple_spread_mappo.yaml learner_args="" build=true keep=false ca="" client=$root/build/release/services/cli/troupe
 while (($# > 0)); do
   case $1 in
     --workers) workers=$2 && shift ;;
@@ -35,6 +37,7 @@ while (($# > 0)); do
     --config) config=$(realpath "$2") && shift ;;
     --learner-args) learner_args=$2 && shift ;;
     --client) client=$(realpath "$2") && shift ;;
+    --ca) ca=$(realpath "$2") && shift ;;
     --no-build) build=false ;;
     --keep) keep=true ;;
     -h | --help) usage && exit 0 ;;
@@ -44,9 +47,11 @@ while (($# > 0)); do
 done
 
 [[ -x $client ]] || { echo "compose_test.sh: $client is not there: './troupe build', or --client" >&2 && exit 2; }
-project=troupe-e2e-$$
+project=troupe-e2e-$$ projects=("troupe-e2e-$$")
 work=$(mktemp -d)
-export TROUPE_CONFIG=$config TROUPE_RUN=e2e TROUPE_RUNS=runs
+tag=${TROUPE_TAG:-latest}
+certificates=()
+export TROUPE_CONFIG=$config TROUPE_RUN=e2e TROUPE_RUNS=runs TROUPE_TAG=$tag
 export TROUPE_LEARNER_ARGS="--set stop.env_steps=$env_steps --set evaluation.at_end=true --set evaluation.episodes=500 \
 --set experiment.write_interval=1 --set experiment.checkpoint_interval=$((env_steps / 20)) $learner_args"
 rows=()
@@ -64,11 +69,14 @@ die() {
 }
 clean_up() {
   local status=$?
-  if $keep; then
-    say "left behind: docker-compose -f deploy/docker-compose.yml -p $project --profile query down -v"
-  else
-    compose --profile query down -v --timeout 30 > /dev/null 2>&1 || true
-  fi
+  for project in "${projects[@]}"; do
+    if $keep; then
+      say "left behind: docker-compose -f deploy/docker-compose.yml -p $project --profile query down -v"
+    else
+      compose --profile query down -v --timeout 30 > /dev/null 2>&1 || true
+    fi
+  done
+  if ((${#certificates[@]} > 0)); then rm -f "${certificates[@]}"; fi
   rm -rf "$work"
   exit "$status"
 }
@@ -111,13 +119,29 @@ exited() { [[ $(state "$1" Status) == exited ]]; }
 # A SIGKILL that Docker did not send: from a helper that sees the host's processes.
 crash() {
   running "$1" || die "$(docker inspect -f '{{.Name}}' "$1") is no longer running: the run was over before it was to crash (--env-steps)"
-  docker run --rm --pid=host --user 0 --cap-add KILL --entrypoint /bin/sh "troupe/worker:${TROUPE_TAG:-latest}" -c "kill -9 $(state "$1" Pid)"
+  docker run --rm --pid=host --user 0 --cap-add KILL --entrypoint /bin/sh "troupe/worker:$TROUPE_TAG" -c "kill -9 $(state "$1" Pid)"
 }
 
-if $build; then
+# build_images WHAT
+build_images() {
+  local begin=$SECONDS
   compose build
-  row "images built" "$SECONDS s"
+  row "$1" "$((SECONDS - begin)) s"
+}
+if [[ -n $ca ]]; then
+  given=("$ca")
+  if [[ -d $ca ]]; then given=("$ca"/*.crt); fi
+  for file in "${given[@]}"; do
+    certificates+=("$root/docker/ca-certificates/e2e-${#certificates[@]}.crt")
+    cp "$file" "${certificates[-1]}"
+  done
 fi
+# The file for GPUs changes the learner alone; no GPU is needed to look at what comes out.
+docker-compose -f "$root/deploy/docker-compose.yml" -f "$root/deploy/docker-compose.gpu.yml" config > "$work/gpu" || die "docker-compose.gpu.yml is not valid"
+for line in 'image: troupe/learner-cuda:' "TROUPE_CUDA: '1'" 'driver: nvidia'; do
+  (($(grep -cF -- "$line" "$work/gpu") == 1)) || die "with docker-compose.gpu.yml expected '$line' once, got: $(cat "$work/gpu")"
+done
+if $build; then build_images "images built"; fi
 begin=$SECONDS
 compose up -d --no-build --scale worker="$workers" 2> /dev/null
 await 120 "the first line of progress.jsonl" passed_env_steps 1
@@ -237,22 +261,32 @@ compose up -d --no-build --scale worker="$workers" 2> /dev/null
 check_resumed "docker-compose stop" "$before" "$checkpoint" 4
 
 # --- the end -----------------------------------------------------------------------------------------------------------------------
-learner=$(container learner)
-await 3600 "the end of the run" exited "$learner"
-(($(state "$learner" ExitCode) == 0)) || die "the learner left with $(state "$learner" ExitCode)"
-for ((i = 1; i <= workers; ++i)); do
-  await 60 "worker $i to leave after the run" exited "$(container worker "$i")"
-  (($(state "$(container worker "$i")" ExitCode) == 0)) || die "worker $i left with $(state "$(container worker "$i")" ExitCode)"
-done
-row "learner and $workers workers left with" "0"
-fetch progress.jsonl
-fetch summary.json
-batch=$(sed -n 's/^ *train_batch_size: *\([0-9]*\).*/\1/p' "$config" | head -n 1)
-python3 "$root/tests/e2e/check_run.py" "$work" --env-steps "$env_steps" --batch "${batch:?$config has no train_batch_size}" --bar "$bar" > "$work/checks" || {
-  cat "$work/checks" >&2
-  die "the run's results are not what they have to be (above)"
+# check_ended WORKERS: learner and workers have left with 0
+check_ended() {
+  local i learner
+  learner=$(container learner)
+  (($(state "$learner" ExitCode) == 0)) || die "the learner left with $(state "$learner" ExitCode)"
+  for ((i = 1; i <= $1; ++i)); do
+    await 60 "worker $i to leave after the run" exited "$(container worker "$i")"
+    (($(state "$(container worker "$i")" ExitCode) == 0)) || die "worker $i left with $(state "$(container worker "$i")" ExitCode)"
+  done
+  row "learner and $1 workers left with" "0"
 }
-while IFS=$'\t' read -r what value; do row "$what" "$value"; done < "$work/checks"
+# check_results CONFIG ENV_STEPS BAR: what the run folder says is right, a row a fact
+check_results() {
+  local batch what value
+  fetch progress.jsonl
+  fetch summary.json
+  batch=$(sed -n 's/^ *train_batch_size: *\([0-9]*\).*/\1/p' "$1" | head -n 1)
+  python3 "$root/tests/e2e/check_run.py" "$work" --env-steps "$2" --batch "${batch:?$1 has no train_batch_size}" --bar "$3" > "$work/checks" || {
+    cat "$work/checks" >&2
+    die "the run's results are not what they have to be (above)"
+  }
+  while IFS=$'\t' read -r what value; do row "$what" "$value"; done < "$work/checks"
+}
+await 3600 "the end of the run" exited "$(container learner)"
+check_ended "$workers"
+check_results "$config" "$env_steps" "$bar"
 
 # The same command on a run that has ended changes nothing and ends at once.
 begin=$SECONDS
@@ -266,9 +300,31 @@ serve_queries "${asked[@]}"
 (($(version) > first_version)) || die "the server answers with version $(version) after the run, expected more than $first_version"
 row "asked after the run: weights version" "$(version)"
 
+# --- images with Python ------------------------------------------------------------------------------------------------------------
+# has_python IMAGE CODE: whether a Python is there that runs this
+has_python() { docker run --rm --entrypoint python3 "$1" -c "$2" > /dev/null 2>&1; }
+for image in worker learner; do
+  if has_python "troupe/$image:$tag" ""; then die "troupe/$image:$tag holds Python without TROUPE_REQUIREMENTS"; fi
+done
+compose --profile query stop --timeout 30 > /dev/null 2>&1
+project=$project-python && projects+=("$project")
+export TROUPE_REQUIREMENTS=docker/requirements/gymnasium.txt TROUPE_TAG=$tag-python TROUPE_CONFIG=$root/examples/python/cartpole.yaml TROUPE_LEARNER_ARGS=""
+if $build; then build_images "images with the packages of $TROUPE_REQUIREMENTS built"; fi
+for image in worker learner; do
+  has_python "troupe/$image:$TROUPE_TAG" "import numpy, gymnasium, pettingzoo, mpe2" || die "troupe/$image:$TROUPE_TAG has no Python with the packages of $TROUPE_REQUIREMENTS"
+done
+begin=$SECONDS
+compose up -d --no-build --scale worker=2 2> /dev/null
+await 600 "the end of the run of a Python environment" exited "$(container learner)"
+check_ended 2
+check_results "$TROUPE_CONFIG" "$(sed -n 's/^stop: {env_steps: *\([0-9]*\)}.*/\1/p' "$TROUPE_CONFIG")" 195
+row "examples/python/cartpole.yaml in them" "$((SECONDS - begin)) s"
+
 echo
 for image in worker learner; do
-  printf '%-58s %s\n' "image troupe/$image" "$(docker image inspect -f '{{.Size}}' "troupe/$image:${TROUPE_TAG:-latest}" | awk '{ printf "%.0f MB", $1 / 1e6 }')"
+  for image_tag in "$tag" "$tag-python"; do
+    printf '%-58s %s\n' "image troupe/$image:$image_tag" "$(docker image inspect -f '{{.Size}}' "troupe/$image:$image_tag" | awk '{ printf "%.0f MB", $1 / 1e6 }')"
+  done
 done
 printf '%s\n' "${rows[@]}"
 echo "PASSED in $SECONDS s"
