@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kMaxHiddenLayers = 8;
 constexpr int64_t kMaxLayerSize = 16384;
+// Each takes some 100 bytes wherever actions are made, and a text of twenty characters may mean 16 million.
+constexpr int64_t kMaxActionNumbers = int64_t{1} << 16;
 
 constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = {{
     {Activation::kTanh, "tanh"},
@@ -94,6 +96,9 @@ absl::Status PolicySpec::Validate() const {
   };
   if (!observation_space.has_value()) return error("has no observation space");
   if (!action_space.has_value()) return error("has no action space");
+  if (action_space.action_words() > kMaxActionNumbers) {
+    return error("an action has ", action_space.action_words(), " numbers; expected at most ", kMaxActionNumbers);
+  }
   TROUPE_RETURN_IF_ERROR(ValidateHidden(id, "actor_hidden_sizes", model.actor_hidden_sizes));
   TROUPE_RETURN_IF_ERROR(ValidateHidden(id, "critic_hidden_sizes", model.critic_hidden_sizes));
   if (ActivationName(model.activation) == "unknown") return error("has an unknown activation");

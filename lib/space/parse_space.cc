@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/space/space.h"
+#include "lib/space/space_limits.h"
 
 namespace troupe::space {
 namespace {
@@ -30,6 +31,10 @@ class Parser {
   absl::StatusOr<Space> ParseOne(int depth) {
     if (depth > kMaxDepth)
       return absl::InvalidArgumentError(absl::StrCat("space is nested deeper than ", kMaxDepth, " levels"));
+    // Space counts with more care, and too late: each of them takes some 200 bytes.
+    if (++num_spaces_ > kMaxParts) {
+      return absl::InvalidArgumentError(absl::StrCat("space holds too many others: expected at most ", kMaxParts));
+    }
     SkipBlanks();
     const size_t begin = position_;
     while (position_ < text_.size() && IsLetter(text_[position_])) ++position_;
@@ -256,6 +261,7 @@ class Parser {
 
   const std::string_view text_;
   size_t position_ = 0;
+  int64_t num_spaces_ = 0;
   bool low_was_list_ = false;  ///< of the bounds read last
 };
 

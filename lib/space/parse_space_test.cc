@@ -78,6 +78,29 @@ TEST(ParseSpaceTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(message(deep), HasSubstr("nested deeper"));
 }
 
+std::string Repeated(std::string_view item, int count) {
+  std::string text(item);
+  for (int i = 1; i < count; ++i) text.append(", ").append(item);
+  return text;
+}
+
+TEST(ParseSpaceTest, PartsHaveALimit) {
+  const auto message = [](std::string_view text) { return std::string(ParseSpace(text).status().message()); };
+  constexpr int kMost = 65536;
+  EXPECT_EQ(message("MultiDiscrete([" + Repeated("2", kMost) + "])"), "");
+  EXPECT_EQ(message("MultiDiscrete([" + Repeated("2", kMost + 1) + "])"),
+            "MultiDiscrete has too many parts: expected at most 65536");
+  EXPECT_EQ(message("Tuple(" + Repeated("Discrete(2)", kMost - 1) + ")"), "") << "the tuple is one of them";
+  EXPECT_EQ(message("Tuple(" + Repeated("Discrete(2)", kMost) + ")"),
+            "space holds too many others: expected at most 65536");
+  EXPECT_EQ(message("Dict{a: Tuple(" + Repeated("Discrete(2)", kMost - 2) + ")}"), "");
+  EXPECT_EQ(message("Dict{a: Tuple(" + Repeated("Discrete(2)", kMost - 1) + ")}"),
+            "space holds too many others: expected at most 65536");
+  const std::string half = "MultiDiscrete([" + Repeated("2", kMost / 2) + "])";
+  EXPECT_EQ(message("Tuple(" + half + ", " + half + ")"), "Dict or Tuple has too many parts: expected at most 65536");
+  EXPECT_EQ(message("MultiBinary(8388608)"), "") << "one part, whatever its size";
+}
+
 /// No text may crash the reader: every cut and every changed character of a good one is either read or refused.
 TEST(ParseSpaceTest, SurvivesDamagedText) {
   const std::string good =

@@ -4,11 +4,14 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/check.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/space/space_limits.h"
 
 namespace troupe::space {
 namespace {
@@ -51,6 +54,11 @@ absl::Status TooLarge(std::string_view what) {
       absl::StrCat(std::string(what), " is too large: expected at most ", Space::kMaxElements, " elements"));
 }
 
+absl::Status TooManyParts(std::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(what), " has too many parts: expected at most ", kMaxParts));
+}
+
 bool IsBoxDType(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 || dtype == DType::kInt64 ||
          dtype == DType::kUint8;
@@ -72,13 +80,93 @@ absl::Status CheckIntegerBounds(DType dtype, double low, double high) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> CheckBox(const std::vector<int64_t>& shape, DType dtype) {
+  if (shape.empty()) return absl::InvalidArgumentError("Box shape is empty, expected at least one dimension");
+  if (!IsBoxDType(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("Box dtype is ", std::string(tensor::DTypeName(dtype)),
+                                                   ", expected float32, float64, int32, int64 or uint8"));
+  }
+  int64_t elements = 1;
+  for (const int64_t dimension : shape) {
+    if (dimension <= 0)
+      return absl::InvalidArgumentError(absl::StrCat("Box shape has dimension ", dimension, ", expected at least 1"));
+    if (dimension > Space::kMaxElements / elements) return TooLarge("Box");
+    elements *= dimension;
+  }
+  return elements;
+}
+
+absl::Status CheckBounds(DType dtype, size_t element, double low, double high) {
+  if (std::isnan(low) || std::isnan(high) || low > high) {
+    return absl::InvalidArgumentError(absl::StrCat("Box bounds of element ", element, " are ", NumberText(low), " and ",
+                                                   NumberText(high), ", expected numbers with low <= high"));
+  }
+  return CheckIntegerBounds(dtype, low, high);
+}
+
 }  // namespace
 
 struct Space::Node {
+  /// The bounds of a Box. Those that all elements share are written out for each once somebody asks for that: a text of
+  /// thirty characters may mean 16 million elements, and who only wants their number must not pay for them.
+  class BoxBounds {
+   public:
+    BoxBounds(double low, double high, size_t elements) : elements_(elements), low_{low}, high_{high} {}
+    BoxBounds(std::vector<double> low, std::vector<double> high)
+        : elements_(low.size()), low_(std::move(low)), high_(std::move(high)) {}
+
+    const std::vector<double>& low() const { return Each().low_; }
+    const std::vector<double>& high() const { return Each().high_; }
+
+   private:
+    const BoxBounds& Each() const {
+      std::call_once(once_, [this] {
+        if (low_.size() == elements_) return;
+        low_.resize(elements_, low_[0]);
+        high_.resize(elements_, high_[0]);
+      });
+      return *this;
+    }
+
+    const size_t elements_;
+    mutable std::once_flag once_;
+    mutable std::vector<double> low_, high_;  ///< one for all before the first question, one each after it
+  };
+
+  static std::shared_ptr<const Node> OfBox(std::unique_ptr<BoxBounds> bounds, bool bounded,
+                                           const std::string& bounds_text, std::vector<int64_t> shape, DType dtype,
+                                           int64_t elements) {
+    auto node = std::make_shared<Node>();
+    node->kind = SpaceKind::kBox;
+    node->bounds = std::move(bounds);
+    node->bounded = bounded;
+    node->flat_size = node->action_words = elements;
+    node->dtype = dtype;
+    node->text =
+        absl::StrCat("Box(", bounds_text, ", [", absl::StrJoin(shape, ", "), "]", dtype == DType::kFloat32 ? "" : ", ",
+                     dtype == DType::kFloat32 ? std::string() : std::string(tensor::DTypeName(dtype)), ")");
+    node->shape = std::move(shape);
+    return node;
+  }
+
+  /// Texts of Dict and Tuple are put together here: kept in each of 32 levels they would take 32 times their size.
+  void AppendTo(std::string* out) const {
+    if (kind != SpaceKind::kDict && kind != SpaceKind::kTuple) {
+      out->append(text);
+      return;
+    }
+    out->append(kind == SpaceKind::kDict ? "Dict{" : "Tuple(");
+    for (size_t i = 0; i < children.size(); ++i) {
+      if (i > 0) out->append(", ");
+      if (kind == SpaceKind::kDict) absl::StrAppend(out, KeyText(keys[i]), ": ");
+      children[i].node_->AppendTo(out);
+    }
+    out->push_back(kind == SpaceKind::kDict ? '}' : ')');
+  }
+
   SpaceKind kind = SpaceKind::kNone;
   std::vector<int64_t> shape;
-  std::vector<double> low;
-  std::vector<double> high;
+  std::unique_ptr<BoxBounds> bounds;
   DType dtype = DType::kFloat32;
   bool bounded = true;
   int64_t n = 0;
@@ -89,62 +177,35 @@ struct Space::Node {
   int64_t flat_size = 0;
   int64_t action_words = 0;
   int64_t mask_size = 0;
-  std::string text;
+  int64_t parts = 1;  ///< what kMaxParts counts
+  std::string text;   ///< of all but Dict and Tuple
 };
 
 absl::StatusOr<Space> Space::Box(double low, double high, std::vector<int64_t> shape, DType dtype) {
-  int64_t elements = 1;
-  for (const int64_t dimension : shape) {
-    if (dimension <= 0)
-      return absl::InvalidArgumentError(absl::StrCat("Box shape has dimension ", dimension, ", expected at least 1"));
-    if (dimension > kMaxElements / elements) return TooLarge("Box");
-    elements *= dimension;
-  }
-  const size_t count = static_cast<size_t>(elements);
-  return Box(std::vector<double>(count, low), std::vector<double>(count, high), std::move(shape), dtype);
+  TROUPE_ASSIGN_OR_RETURN(const int64_t elements, CheckBox(shape, dtype));
+  TROUPE_RETURN_IF_ERROR(CheckBounds(dtype, 0, low, high));
+  return Space(Node::OfBox(std::make_unique<Node::BoxBounds>(low, high, static_cast<size_t>(elements)),
+                           std::isfinite(low) && std::isfinite(high),
+                           absl::StrCat(NumberText(low), ", ", NumberText(high)), std::move(shape), dtype, elements));
 }
 
 absl::StatusOr<Space> Space::Box(std::vector<double> low, std::vector<double> high, std::vector<int64_t> shape,
                                  DType dtype) {
-  if (shape.empty()) return absl::InvalidArgumentError("Box shape is empty, expected at least one dimension");
-  if (!IsBoxDType(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("Box dtype is ", std::string(tensor::DTypeName(dtype)),
-                                                   ", expected float32, float64, int32, int64 or uint8"));
-  }
-  int64_t elements = 1;
-  for (const int64_t dimension : shape) {
-    if (dimension <= 0)
-      return absl::InvalidArgumentError(absl::StrCat("Box shape has dimension ", dimension, ", expected at least 1"));
-    if (dimension > kMaxElements / elements) return TooLarge("Box");
-    elements *= dimension;
-  }
+  TROUPE_ASSIGN_OR_RETURN(const int64_t elements, CheckBox(shape, dtype));
   if (static_cast<int64_t>(low.size()) != elements || static_cast<int64_t>(high.size()) != elements) {
     return absl::InvalidArgumentError(absl::StrCat("Box has ", low.size(), " low and ", high.size(),
                                                    " high bounds, expected ", elements, " of each for its shape"));
   }
-  auto node = std::make_shared<Node>();
-  bool uniform = true;
+  bool uniform = true, bounded = true;
   for (size_t i = 0; i < low.size(); ++i) {
-    if (std::isnan(low[i]) || std::isnan(high[i]) || low[i] > high[i]) {
-      return absl::InvalidArgumentError(absl::StrCat("Box bounds of element ", i, " are ", NumberText(low[i]), " and ",
-                                                     NumberText(high[i]), ", expected numbers with low <= high"));
-    }
-    TROUPE_RETURN_IF_ERROR(CheckIntegerBounds(dtype, low[i], high[i]));
-    node->bounded = node->bounded && std::isfinite(low[i]) && std::isfinite(high[i]);
+    TROUPE_RETURN_IF_ERROR(CheckBounds(dtype, i, low[i], high[i]));
+    bounded = bounded && std::isfinite(low[i]) && std::isfinite(high[i]);
     uniform = uniform && low[i] == low[0] && high[i] == high[0];
   }
-  node->kind = SpaceKind::kBox;
-  node->flat_size = elements;
-  node->action_words = elements;
-  node->dtype = dtype;
-  node->text = absl::StrCat("Box(", uniform ? NumberText(low[0]) : NumberList(low), ", ",
-                            uniform ? NumberText(high[0]) : NumberList(high), ", [", absl::StrJoin(shape, ", "), "]",
-                            dtype == DType::kFloat32 ? "" : ", ",
-                            dtype == DType::kFloat32 ? std::string() : std::string(tensor::DTypeName(dtype)), ")");
-  node->shape = std::move(shape);
-  node->low = std::move(low);
-  node->high = std::move(high);
-  return Space(std::move(node));
+  if (uniform) return Box(low[0], high[0], std::move(shape), dtype);
+  const std::string text = absl::StrCat(NumberList(low), ", ", NumberList(high));
+  return Space(Node::OfBox(std::make_unique<Node::BoxBounds>(std::move(low), std::move(high)), bounded, text,
+                           std::move(shape), dtype, elements));
 }
 
 absl::StatusOr<Space> Space::Discrete(int64_t n, int64_t start) {
@@ -169,6 +230,7 @@ absl::StatusOr<Space> Space::Discrete(int64_t n, int64_t start) {
 
 absl::StatusOr<Space> Space::MultiDiscrete(std::vector<int64_t> nvec) {
   if (nvec.empty()) return absl::InvalidArgumentError("MultiDiscrete is empty, expected at least one component");
+  if (static_cast<int64_t>(nvec.size()) > kMaxParts) return TooManyParts("MultiDiscrete");
   auto node = std::make_shared<Node>();
   for (const int64_t n : nvec) {
     if (n < 1)
@@ -177,7 +239,7 @@ absl::StatusOr<Space> Space::MultiDiscrete(std::vector<int64_t> nvec) {
     node->flat_size += n;
   }
   node->kind = SpaceKind::kMultiDiscrete;
-  node->action_words = static_cast<int64_t>(nvec.size());
+  node->action_words = node->parts = static_cast<int64_t>(nvec.size());
   node->mask_size = node->flat_size;
   node->text = absl::StrCat("MultiDiscrete([", absl::StrJoin(nvec, ", "), "])");
   node->nvec = std::move(nvec);
@@ -203,18 +265,18 @@ absl::StatusOr<Space> Space::Dict(std::vector<std::pair<std::string, Space>> ite
   std::vector<std::string> keys;
   for (auto& [key, child] : items) {
     if (!keys.empty() && keys.back() == key)
-      return absl::InvalidArgumentError(absl::StrCat("Dict has the key '", key, "' twice"));
+      return absl::InvalidArgumentError(absl::StrCat("Dict has the key '", base::LogSafe(key), "' twice"));
     keys.push_back(key);
     children.push_back(std::move(child));
   }
   TROUPE_ASSIGN_OR_RETURN(Space tuple, Tuple(std::move(children)));
-  auto node = std::make_shared<Node>(*tuple.node_);
+  auto node = std::make_shared<Node>();
   node->kind = SpaceKind::kDict;
-  node->text = "Dict{";
-  for (size_t i = 0; i < keys.size(); ++i) {
-    absl::StrAppend(&node->text, i == 0 ? "" : ", ", KeyText(keys[i]), ": ", node->children[i].ToString());
-  }
-  node->text.push_back('}');
+  node->flat_size = tuple.node_->flat_size;
+  node->action_words = tuple.node_->action_words;
+  node->mask_size = tuple.node_->mask_size;
+  node->parts = tuple.node_->parts;
+  node->children = tuple.node_->children;
   node->keys = std::move(keys);
   return Space(std::move(node));
 }
@@ -223,16 +285,15 @@ absl::StatusOr<Space> Space::Tuple(std::vector<Space> items) {
   if (items.empty()) return absl::InvalidArgumentError("Dict or Tuple is empty, expected at least one space");
   auto node = std::make_shared<Node>();
   node->kind = SpaceKind::kTuple;
-  node->text = "Tuple(";
   for (const Space& item : items) {
     if (!item.has_value()) return absl::InvalidArgumentError("Dict or Tuple holds a space that was never set");
     node->flat_size += item.flat_size();
     node->action_words += item.action_words();
     node->mask_size += item.mask_size();
+    node->parts += item.node_->parts;
     if (node->flat_size > kMaxElements || node->mask_size > kMaxElements) return TooLarge("Dict or Tuple");
-    absl::StrAppend(&node->text, &item == items.data() ? "" : ", ", item.ToString());
+    if (node->parts > kMaxParts) return TooManyParts("Dict or Tuple");
   }
-  node->text.push_back(')');
   node->children = std::move(items);
   return Space(std::move(node));
 }
@@ -245,11 +306,11 @@ absl::Span<const int64_t> Space::shape() const {
 }
 absl::Span<const double> Space::low() const {
   TROUPE_CHECK(kind() == SpaceKind::kBox);
-  return node_->low;
+  return node_->bounds->low();
 }
 absl::Span<const double> Space::high() const {
   TROUPE_CHECK(kind() == SpaceKind::kBox);
-  return node_->high;
+  return node_->bounds->high();
 }
 DType Space::dtype() const {
   TROUPE_CHECK(kind() == SpaceKind::kBox);
@@ -286,7 +347,12 @@ DType Space::flat_dtype() const {
 }
 int64_t Space::action_words() const { return node_ == nullptr ? 0 : node_->action_words; }
 int64_t Space::mask_size() const { return node_ == nullptr ? 0 : node_->mask_size; }
-std::string Space::ToString() const { return node_ == nullptr ? "None" : node_->text; }
+std::string Space::ToString() const {
+  if (node_ == nullptr) return "None";
+  std::string text;
+  node_->AppendTo(&text);
+  return text;
+}
 
 namespace {
 

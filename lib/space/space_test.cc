@@ -3,9 +3,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/base/process_memory.h"
 
 namespace troupe::space {
 namespace {
@@ -95,6 +98,29 @@ TEST(SpaceTest, EqualSpacesHaveEqualText) {
             "Dict{arm: Box(-1, 1, [2]), move: Discrete(5), say: Tuple(MultiDiscrete([3, 4]), MultiBinary(2))}");
   EXPECT_EQ(*Space::Box({0, 0}, {1, 1}, {2}), *Space::Box(0, 1, {2}));
   EXPECT_NE(*Space::Box(0, 1, {2}), *Space::Box(0, 1, {1, 2}));
+}
+
+// A policy table of 1024 policies, each with two spaces of thirty characters, took 512 GiB.
+TEST(SpaceTest, ElementsOfABoxTakeNothingBeforeTheirBoundsAreAskedFor) {
+  const int64_t before = base::ProcessMemory::Now().rss_bytes;
+  std::vector<Space> boxes;
+  for (int i = 0; i < 64; ++i) boxes.push_back(*Space::Box(-1, 1, {1 << 20}));
+  EXPECT_LT(base::ProcessMemory::Now().rss_bytes - before, 64 << 20) << "16 MiB each";
+  EXPECT_EQ(boxes[0].flat_size(), 1 << 20);
+  EXPECT_EQ(boxes[0].low().size(), size_t{1} << 20);
+  EXPECT_EQ(boxes[0].low()[(1 << 20) - 1], -1);
+  EXPECT_EQ(boxes[0].high().size(), size_t{1} << 20);
+  EXPECT_EQ(boxes[0].high()[(1 << 20) - 1], 1);
+}
+
+// The text of a Dict was kept in each Dict around it.
+TEST(SpaceTest, TheTextOfASpaceIsKeptOnce) {
+  const int64_t before = base::ProcessMemory::Now().rss_bytes;
+  Space space = *Space::Dict({{std::string(size_t{8} << 20, 'k'), *Space::Discrete(2)}});
+  for (int i = 0; i < 30; ++i) space = *Space::Tuple({space});
+  EXPECT_LT(base::ProcessMemory::Now().rss_bytes - before, 64 << 20);
+  EXPECT_EQ(space.ToString().size(),
+            (size_t{8} << 20) + 30 * std::string("Tuple()").size() + std::string("Dict{: Discrete(2)}").size());
 }
 
 TEST(SpaceTest, ContainsFlatNamesTheBadElement) {
