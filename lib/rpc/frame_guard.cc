@@ -16,7 +16,8 @@ constexpr uint32_t kPrefixBytes = 5;
 // RFC 9113, section 6.
 constexpr uint8_t kData = 0, kHeaders = 1, kRstStream = 3, kSettings = 4, kPing = 6, kWindowUpdate = 8,
                   kContinuation = 9;
-constexpr uint8_t kEndStream = 0x1, kEndHeaders = 0x4, kPadded = 0x8;
+constexpr uint8_t kEndStream = 0x1, kEndHeaders = 0x4, kPadded = 0x8, kPriority = 0x20;
+constexpr size_t kPriorityBytes = 5;
 
 const unsigned char* Unsigned(const char* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
@@ -123,6 +124,8 @@ bool FrameGuard::BeginClientFrame(const Frame& frame, absl::Duration now) {
 }
 
 bool FrameGuard::BeginHeaders(const Frame& frame, absl::Duration now) {
+  // gRPC takes the padding for fields.
+  if ((frame.flags & kPadded) != 0) return Violate("headers with padding");
   if (frame.size > limits_.max_header_bytes) {
     return Violate(absl::StrCat("headers of ", frame.size, " bytes, at most ", limits_.max_header_bytes));
   }
@@ -142,6 +145,8 @@ bool FrameGuard::BeginHeaders(const Frame& frame, absl::Duration now) {
   } else if (!Allow(others_, now, "headers of calls that have begun")) {
     return false;
   }
+  priority_left_ = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;
+  fields_.BeginBlock();
   block_bytes_ = frame.size;
   block_frames_ = (frame.flags & kEndHeaders) != 0 ? 0 : 1;
   return true;
@@ -171,7 +176,25 @@ void FrameGuard::OnReset(const Frame& frame, absl::Duration now) {
 }
 
 void FrameGuard::OnClientPayload(std::string_view bytes, absl::Duration now) {
-  if (frame_.type != kData) return;
+  if (frame_.type == kHeaders || frame_.type == kContinuation) {
+    OnHeaderBytes(bytes);
+  } else if (frame_.type == kData) {
+    OnDataBytes(bytes, now);
+  }
+}
+
+void FrameGuard::OnHeaderBytes(std::string_view bytes) {
+  const size_t priority = std::min(priority_left_, bytes.size());
+  priority_left_ -= priority;
+  bytes.remove_prefix(priority);
+  fields_.Add(bytes);
+  if (fields_.malformed()) Violate("headers that are not HPACK");
+  if (fields_.num_fields() > limits_.max_header_fields) {
+    Violate(absl::StrCat("headers of more than ", limits_.max_header_fields, " fields"));
+  }
+}
+
+void FrameGuard::OnDataBytes(std::string_view bytes, absl::Duration now) {
   if (pad_length_due_) {
     pad_length_due_ = false;
     padding_ = static_cast<unsigned char>(bytes[0]);

@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "lib/base/token_bucket.h"
+#include "lib/rpc/header_field_counter.h"
 
 namespace troupe::rpc {
 
@@ -18,6 +19,7 @@ struct FrameLimits {
   size_t max_message_bytes = 0;
   size_t max_header_bytes = 32 << 10;  ///< of one block, CONTINUATION frames and all
   int max_continuations = 32;          ///< frames of one block
+  int64_t max_header_fields = 128;     ///< of one block; a client that only does calls sends a dozen
   /// Calls open at once; before the first answer; and of each connection while all connections have `crowd` open.
   int max_open_calls = 128;
   int max_open_calls_unproven = 8;
@@ -120,6 +122,8 @@ class FrameGuard {
   bool BeginHeaders(const Frame& frame, absl::Duration now);
   bool BeginContinuation(const Frame& frame);
   void OnClientPayload(std::string_view bytes, absl::Duration now);
+  void OnHeaderBytes(std::string_view bytes);
+  void OnDataBytes(std::string_view bytes, absl::Duration now);
   void OnMessageBytes(Call& call, std::string_view bytes, absl::Duration now);
   void OnReset(const Frame& frame, absl::Duration now);
   void OnServerFrame(const Frame& frame);
@@ -147,6 +151,8 @@ class FrameGuard {
   bool pad_length_due_ = false;
   size_t block_bytes_ = 0;  // of the header block under way
   int block_frames_ = 0;
+  size_t priority_left_ = 0;  // bytes before its fields
+  HeaderFieldCounter fields_;
 
   // The server's.
   unsigned char server_header_[9] = {};

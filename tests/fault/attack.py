@@ -145,6 +145,15 @@ def big_headers():
         yield 1, frame(CONTINUATION, 0, 1, b"x" * 16384)
 
 
+def many_fields():
+    """Calls with a field in the connection's table that stands 4000 times, one byte each."""
+    stream = 1
+    block = http2.header_block(http2.COMPUTE_ACTIONS) + b"\x40\1a\1b" + b"\xbe" * 4000
+    while True:
+        yield 1, frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
+        stream += 2
+
+
 def big_message(size, compressed=b""):
     def batches():
         head = struct.pack(">BI", 1 if compressed else 0, len(compressed) or size)
@@ -343,6 +352,7 @@ FLOODS = {
     "streams": streams,
     "unknown_methods": unknown_methods,
     "big_headers": big_headers,
+    "many_fields": many_fields,
 }
 MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified"])
 

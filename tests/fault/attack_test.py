@@ -62,6 +62,7 @@ ATTACKS = {
     "streams": (["streams", "--count", "20000"], 3, ["streams", "--count", "20000"], 1, None),
     "unknown_methods": (["unknown_methods", "--count", "40000"], 3, None, 0, None),
     "big_headers": (["big_headers", "--count", "512", "--clients", "4"], 3, ["big_headers", "--count", "512"], 1, None),
+    "many_fields": (["many_fields", "--count", "1000000", "--clients", "4"], 6, ["many_fields", "--count", "1000000", "--clients", "4"], 3, None),
     "half_preface": (["half_preface", "--count", "300"], 12, None, 0, None),
 }
 
