@@ -39,6 +39,14 @@ Admission::Decision Admission::Decide(const Newcomer& newcomer) const {
   return decision;
 }
 
+std::optional<std::string> Admission::WhereNoPlaceIs(const std::string& host, int64_t many) const {
+  if (NumOf(host) >= limits_.per_host) return host;
+  if (size() < std::min(many, limits_.total - limits_.kept) || num_by_host_.empty()) return std::nullopt;
+  return std::max_element(num_by_host_.begin(), num_by_host_.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
 void Admission::Add(int64_t id, const std::string& host) {
   connections_.emplace(id, host);
   ++num_by_host_[host];

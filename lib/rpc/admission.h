@@ -44,6 +44,9 @@ class Admission {
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
   Decision Decide(const Newcomer& newcomer) const;
+  /// Whose connections would have to go for one more of `host` where it has no place, or where there are `many` of
+  /// all: those of `host`, or of the host with the most; nullopt: there is a place.
+  std::optional<std::string> WhereNoPlaceIs(const std::string& host, int64_t many) const;
   /// `id` grows from one to the next.
   void Add(int64_t id, const std::string& host);
   /// It is no newcomer any more.

@@ -1,5 +1,6 @@
 #include "lib/rpc/admission.h"
 
+#include <optional>
 #include <string>
 
 #include "lib/rpc/limits.h"
@@ -94,6 +95,19 @@ TEST_F(AdmissionTest, AHostHasItsHalf) {
   EXPECT_NE(ComeAndAsk("b"), 0);
   admission_.Remove(1);
   EXPECT_NE(ComeAndAsk("a"), 0);
+}
+
+TEST_F(AdmissionTest, KnowsWhoseConnectionsStandInTheWay) {
+  EXPECT_EQ(admission_.WhereNoPlaceIs("a", 100), std::nullopt);
+  for (int i = 0; i < 10; ++i) ASSERT_NE(ComeAndAsk("a"), 0);
+  EXPECT_EQ(admission_.WhereNoPlaceIs("a", 100), "a") << "it has its half";
+  EXPECT_EQ(admission_.WhereNoPlaceIs("b", 100), std::nullopt);
+  for (int i = 0; i < 6; ++i) ASSERT_NE(ComeAndAsk("b"), 0);
+  EXPECT_EQ(admission_.WhereNoPlaceIs("b", 100), "a") << "all places are taken, most of them by a";
+  EXPECT_EQ(admission_.WhereNoPlaceIs("c", 100), "a");
+  admission_.Remove(1);
+  EXPECT_EQ(admission_.WhereNoPlaceIs("c", 16), std::nullopt);
+  EXPECT_EQ(admission_.WhereNoPlaceIs("c", 15), "a") << "fifteen are many";
 }
 
 TEST_F(AdmissionTest, AFullHostGivesUpItsSilentOnes) {

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -80,12 +83,13 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   newcomer.host = peer.host;
   newcomer.own = options_.peers->IsOwnDial(peer, LocalHostOf(client.fd()));
   newcomer.host_of_worker = options_.peers->IsHostOfWorker(peer.host);
+  const absl::Duration now = options_.clock->SteadyNow();
+  EndIdle(peer.host, now);
   const Admission::Decision decision = admission_.Decide(newcomer);
   if (decision.evict.has_value()) Remove(*decision.evict);
-  const absl::Duration now = options_.clock->SteadyNow();
   Entry entry;
   entry.peer = peer;
-  entry.since = now;
+  entry.since = entry.active_at = now;
   entry.kept = decision.kept && !newcomer.own;
   entry.own = newcomer.own;
   entry.host_of_worker = newcomer.host_of_worker;
@@ -99,6 +103,38 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   // Its greeting is there already, most likely; until it is read this is a silent connection, the first to go.
   added.connection->OnClientReady(EPOLLIN);
   Advance(id, added, now);
+}
+
+void ConnectionRelay::EndIdle(const std::string& host, absl::Duration now) {
+  const std::optional<std::string> among = admission_.WhereNoPlaceIs(host, options_.many);
+  if (!among.has_value() || num_unproven() >= options_.max_unproven_for_idle) return;
+  if (idle_[*among].empty()) LookForIdle(now);
+  for (auto& idle = idle_[*among]; !idle.empty();) {
+    const int64_t id = idle.back().second;
+    idle.pop_back();
+    const auto found = entries_.find(id);
+    if (found == entries_.end() || !IsIdle(found->second, now)) continue;
+    Warn(found->second, "it was idle, and there are many", now);
+    return Remove(id);
+  }
+}
+
+bool ConnectionRelay::IsIdle(const Entry& entry, absl::Duration now) const {
+  const FrameGuard& guard = entry.connection->guard();
+  const absl::Duration stay = guard.has_open_calls() ? options_.idle_call_stay : options_.idle_stay;
+  return guard.progress() == FrameGuard::Progress::kServed && now - entry.active_at >= stay &&
+         !options_.peers->IsWorker(entry.name);
+}
+
+void ConnectionRelay::LookForIdle(absl::Duration now) {
+  // Where there are none, thousands of newcomers a second must not have all connections looked at for each of them.
+  if (now < next_look_for_idle_) return;
+  next_look_for_idle_ = now + kSweepInterval;
+  idle_.clear();
+  for (const auto& [id, entry] : entries_) {
+    if (IsIdle(entry, now)) idle_[entry.peer.host].emplace_back(entry.active_at, id);
+  }
+  for (auto& [host, idle] : idle_) std::sort(idle.begin(), idle.end(), std::greater<>());
 }
 
 bool ConnectionRelay::Watch(int fd, uint64_t key) {
@@ -221,8 +257,10 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   if (waited && !entry.waits) entry.connection->RestartMessages(now);
   const bool large = IsLarge(id, entry);
   const uint64_t received = entry.connection->received_bytes();
+  const uint64_t call_frames = entry.connection->guard().num_call_frames();
   const bool more = entry.connection->Advance(now, max_reads);
   if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
+  if (entry.connection->guard().num_call_frames() != call_frames) entry.active_at = now;
   BookUnfinished(id, entry);
   admission_.SetProgress(id, entry.connection->guard().progress());
   const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();

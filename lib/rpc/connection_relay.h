@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -52,6 +53,14 @@ struct RelayOptions {
   /// (AdmissionLimits::unserved); within it, the next one waits.
   absl::Duration unserved_stay = absl::Milliseconds(50);
   size_t max_greeted = 64;
+  /// Where no place is free, or there are `many` connections, a newcomer gets the place of the connection on which
+  /// nothing has happened for the longest time, at least so long, or so long while a call is open; never a worker's.
+  /// Not while `max_unproven_for_idle` have made no valid call: a flood replaces itself. Each that is held costs gRPC
+  /// and us some 25 KiB.
+  int64_t many = 2048;
+  absl::Duration idle_stay = absl::Seconds(1);
+  absl::Duration idle_call_stay = absl::Seconds(60);
+  int64_t max_unproven_for_idle = 64;
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
   /// Gives gRPC its end of a connection, a connected, non-blocking Unix socket.
@@ -95,6 +104,7 @@ class ConnectionRelay {
     std::string name;  ///< gRPC's for it; empty: it does not know it yet
     absl::Duration since;
     absl::Duration handed_over_at;
+    absl::Duration active_at;     ///< the last frame of a call passed
     bool kept = false;            ///< on a place that is kept for workers
     bool own = false;             ///< this process dials itself
     bool host_of_worker = false;  ///< a worker has come from its host before
@@ -108,6 +118,10 @@ class ConnectionRelay {
   };
 
   ConnectionRelay(RelayOptions options, Descriptor epoll);
+  /// Ends a connection that is idle, so that one more of `host` has a place.
+  void EndIdle(const std::string& host, absl::Duration now);
+  bool IsIdle(const Entry& entry, absl::Duration now) const;
+  void LookForIdle(absl::Duration now);
   void TakeEvents();
   bool Watch(int fd, uint64_t key);
   /// gRPC gets those whose turn it is.
@@ -159,6 +173,9 @@ class ConnectionRelay {
   uint64_t bytes_in_turn_ = 0;  ///< since the last sweep
   int64_t next_id_ = 1;
   absl::Duration next_sweep_;
+  /// Connections that were idle when it was last looked, by host, and since when; the longest time last.
+  std::map<std::string, std::vector<std::pair<absl::Duration, int64_t>>> idle_;
+  absl::Duration next_look_for_idle_ = -absl::InfiniteDuration();
   absl::Duration last_warning_ = -absl::InfiniteDuration();
   int64_t num_closed_ = 0;  ///< since the last warning
 };

@@ -53,6 +53,7 @@ class ConnectionRelayTest : public ::testing::Test {
     options.unfinished = unfinished_;
     options.hand_overs = hand_overs_;
     options.max_greeted = 2;
+    options.many = many_;
     options.first_call_timeout = absl::Seconds(10);
     options.clock = &clock_;
     options.peers = &peers_;
@@ -116,6 +117,7 @@ class ConnectionRelayTest : public ::testing::Test {
   }
 
   UnfinishedLimits unfinished_;
+  int64_t many_ = 1000;
   base::Rate hand_overs_ = {.burst = 100, .per_second = 100};
   base::FakeClock clock_;
   PeerBook peers_;
@@ -559,6 +561,87 @@ TEST_F(ConnectionRelayTest, AWorkerThatReturnsFindsAPlaceAndLosesItIfItIsNone) {
   clock_.Advance(absl::Seconds(11));
   EXPECT_TRUE(IsClosed(returning)) << "a call, but no worker";
   EXPECT_FALSE(IsClosed(served[1]));
+}
+
+class IdleConnectionsTest : public ConnectionRelayTest {
+ protected:
+  IdleConnectionsTest() { Start({.total = 10, .per_host = 3, .kept = 2, .newcomers = 3, .unserved = 3}); }
+
+  /// A connection whose one call is over, or still open.
+  Descriptor ConnectAndCall(bool ends, const std::string& host = "10.0.0.1") {
+    Descriptor client = Connect(host);
+    Write(client, kGreeting + kCallBegins + DataFrame(3));
+    Write(grpc_.back(), DataFrame(3));
+    if (ends) Write(grpc_.back(), Frame(1, 5, 1, "trailers"));
+    return client;
+  }
+};
+
+// Whoever made one call and held the connection kept others of its address away for good: all users of a machine are
+// 127.0.0.1.
+TEST_F(IdleConnectionsTest, WhoIsIdleForTheLongestTimeGoesWhereNoPlaceIsFree) {
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 3; ++i) {
+    idle.push_back(ConnectAndCall(true));
+    clock_.Advance(absl::Milliseconds(100));
+  }
+  EXPECT_FALSE(IsClosed(Connect("10.0.0.2"))) << "another host has its own places";
+  EXPECT_TRUE(IsClosed(Connect())) << "nobody is idle so far";
+  clock_.Advance(absl::Milliseconds(750));
+  Write(idle[0], Frame(1, 4, 3, "headers"));
+  Write(grpc_[0], Frame(1, 5, 3, "trailers"));
+  EXPECT_TRUE(IsClosed(Connect())) << "the oldest has just made a call, the others are idle for less than a second";
+  clock_.Advance(absl::Milliseconds(100));
+  const Descriptor newcomer = Connect();
+  EXPECT_FALSE(IsClosed(newcomer));
+  EXPECT_TRUE(IsClosed(idle[1])) << "idle for the longest time";
+  EXPECT_FALSE(IsClosed(idle[0]));
+  EXPECT_FALSE(IsClosed(idle[2]));
+}
+
+TEST_F(IdleConnectionsTest, AnOpenCallStaysForLongerAndAWorkerForEver) {
+  Start({.total = 4, .per_host = 3, .kept = 0, .newcomers = 3, .unserved = 3});
+  const Descriptor worker = ConnectAndCall(true);
+  peers_.NoteWorker(NameOf(grpc_.back()));
+  const Descriptor watching = ConnectAndCall(false);
+  const Descriptor thinking = ConnectAndCall(false);
+  clock_.Advance(absl::Seconds(50));
+  Write(grpc_.back(), DataFrame(3));
+  EXPECT_TRUE(IsClosed(Connect("10.0.0.1", 2000)));
+  clock_.Advance(absl::Seconds(11));
+  Connect("10.0.0.1", 2001);
+  EXPECT_TRUE(IsClosed(watching)) << "a call on which nothing has happened for a minute";
+  EXPECT_FALSE(IsClosed(thinking));
+  EXPECT_FALSE(IsClosed(worker));
+}
+
+// 7,000 connections that were held took 137 MiB.
+TEST_F(IdleConnectionsTest, WhereThereAreManyTheIdleGoThoughPlacesAreFree) {
+  many_ = 4;
+  Start({.total = 100, .per_host = 50, .kept = 2, .newcomers = 10, .unserved = 10});
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 3; ++i) idle.push_back(ConnectAndCall(true));
+  const Descriptor alone = ConnectAndCall(true, "10.0.0.2");
+  clock_.Advance(absl::Seconds(2));
+  const Descriptor newcomer = Connect("10.0.0.2");
+  EXPECT_EQ(relay_->num_connections(), 4);
+  int closed = 0;
+  for (const Descriptor& client : idle) closed += IsClosed(client) ? 1 : 0;
+  EXPECT_EQ(closed, 1) << "of the host with the most";
+  EXPECT_FALSE(IsClosed(alone));
+  EXPECT_FALSE(IsClosed(newcomer));
+}
+
+TEST_F(IdleConnectionsTest, AFloodOfNewcomersReplacesItselfAndNotTheIdle) {
+  Start({.total = 240, .per_host = 120, .kept = 2, .newcomers = 100, .unserved = 100});
+  std::vector<Descriptor> idle, flood;
+  for (int i = 0; i < 50; ++i) idle.push_back(ConnectAndCall(true));
+  clock_.Advance(absl::Seconds(2));
+  for (int i = 0; i < 300; ++i) flood.push_back(Connect());
+  int closed = 0;
+  for (const Descriptor& client : idle) closed += IsClosed(client) ? 1 : 0;
+  EXPECT_EQ(closed, 0);
+  EXPECT_EQ(relay_->num_connections(), 120);
 }
 
 TEST_F(ConnectionRelayTest, DrainPassesOnTheLastBytes) {

@@ -116,6 +116,7 @@ bool FrameGuard::BeginClientFrame(const Frame& frame, absl::Duration now) {
       break;
   }
   if (violation_.has_value()) return false;
+  if (frame.type == kData || frame.type == kHeaders) ++num_call_frames_;
   frame_ = frame;
   left_ = frame.size;
   padding_ = 0;
@@ -267,6 +268,7 @@ void FrameGuard::OnServerBytes(std::string_view bytes) {
 
 void FrameGuard::OnServerFrame(const Frame& frame) {
   Call* const call = Find(frame.stream);
+  if (frame.type == kData || frame.type == kHeaders) ++num_call_frames_;
   if (frame.type == kData && frame.size > 0) {
     window_updates_.Give(2);
     progress_ = Progress::kServed;

@@ -91,6 +91,9 @@ class FrameGuard {
   Progress progress() const { return progress_; }
   /// The client's next call has to wait until one of its calls is answered, or until there is less of a crowd.
   bool waits() const { return waits_; }
+  bool has_open_calls() const { return !calls_.empty(); }
+  /// Frames of calls so far, of both sides: it changes where something happens that is no housekeeping.
+  uint64_t num_call_frames() const { return num_call_frames_; }
   /// A whole request lies with the server, which has neither answered nor refused it so far.
   bool request_pending() const;
   /// Between two frames of the server: where a frame of our own may stand.
@@ -140,6 +143,7 @@ class FrameGuard {
   uint64_t unfinished_ = 0;
   uint32_t last_stream_ = 0;
   int64_t num_answered_ = 0;  ///< calls
+  uint64_t num_call_frames_ = 0;
   Progress progress_ = Progress::kSilent;
   bool waits_ = false;
   std::optional<Violation> violation_;
