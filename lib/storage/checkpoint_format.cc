@@ -429,20 +429,32 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
     const auto from_hex = [](const Json& text) {
       return static_cast<uint32_t>(std::stoul(text.get<std::string>(), nullptr, 16));
     };
-    for (const Json& file : json.at("files")) {
+    const Json& files = json.at("files");
+    if (files.size() > kMaxCheckpointFiles) {
+      return CheckpointDamaged(directory, absl::StrCat("manifest.json names ", files.size(),
+                                                       " files; expected at most ", kMaxCheckpointFiles));
+    }
+    std::set<std::string> names;
+    for (const Json& file : files) {
       manifest.files.push_back({file.at("name").get<std::string>(), base::JsonInteger(file.at("bytes")),
                                 from_hex(file.at("crc32c")), from_hex(file.value("header_crc32c", Json("0")))});
       const CheckpointManifest::File& read = manifest.files.back();
       if (!IsFileName(read.name) || read.bytes < 0 || read.bytes > kMaxCheckpointFileBytes) {
         return CheckpointDamaged(directory, "manifest.json names a file that no checkpoint has");
       }
+      if (!names.insert(read.name).second) return CheckpointDamaged(directory, "manifest.json names a file twice");
     }
     for (const Json& crc : json.value("weights_crc32c", Json::array())) {
       manifest.weights_crc32c.push_back(from_hex(crc));
     }
     manifest.policy_map_capacity = base::JsonInteger(json.value("policy_map_capacity", Json(0)));
     const Json& state = json.at("state");
-    if (all) manifest.state = StateFromJson(state);
+    if (all) {
+      manifest.state = StateFromJson(state);
+    } else {
+      manifest.state.iteration = base::JsonInteger(state.at("iteration"));
+      manifest.state.env_steps = base::JsonInteger(state.at("env_steps"));
+    }
     PoliciesFromJson(state, &manifest.state);
     if (json.contains("policy_table")) {
       absl::StatusOr<policy::PolicyTablePtr> table = policy::PolicyTableFromJson(json.at("policy_table").dump());
@@ -465,8 +477,8 @@ absl::Status AddPolicyTable(FileSystem& fs, const std::string& directory, const 
   return ReplaceFile(fs, directory + "/" + kManifest, Signed(manifest));
 }
 
-absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory) {
-  TROUPE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(fs, directory));
+absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory, ManifestPart part) {
+  TROUPE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(fs, directory, part));
   std::set<std::string> expected = {kManifest};
   for (const CheckpointManifest::File& file : manifest.files) {
     expected.insert(file.name);

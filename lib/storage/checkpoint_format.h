@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/safetensors.h"
 
@@ -24,6 +25,8 @@ struct CheckpointOptions {
 
 /// Largest file that a checkpoint may hold.
 constexpr int64_t kMaxCheckpointFileBytes = int64_t{64} << 30;
+/// So many a checkpoint may have: weights and optimizer of each policy, and the configuration.
+constexpr size_t kMaxCheckpointFiles = 2 * policy::PolicyTable::kMaxPolicies + 1;
 
 /// Writes `state` into `directory`, which exists and is empty: `policies.safetensors` and `optimizer.safetensors` (or
 /// `policy_<slot>.safetensors` and `optimizer_<slot>.safetensors`), `config.yaml` and, last, `manifest.json` with
@@ -58,7 +61,8 @@ struct CheckpointManifest {
 /// How much of a manifest is read.
 enum class ManifestPart : uint8_t {
   kAll = 1,       ///< of the run that goes on
-  kPolicies = 2,  ///< the table, and the policies' counters and files: all that is needed of somebody else's run
+  kPolicies = 2,  ///< the table, the policies' counters and files, updates and env steps: all that is needed of
+                  ///< somebody else's run
 };
 /// DATA_LOSS when it is missing, no regular file, torn, its checksum is wrong, or it says what cannot be;
 /// FAILED_PRECONDITION for another version's format. Takes little memory whatever the file is; errors hold nothing of
@@ -87,7 +91,8 @@ absl::Status VerifyOpenFile(const OpenFile& opened, const std::string& directory
 
 /// Sizes and checksums of every file against the manifest, and that nothing else lies there. DATA_LOSS with what
 /// differs.
-absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory);
+absl::StatusOr<CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& directory,
+                                                    ManifestPart part = ManifestPart::kAll);
 
 /// Everything, verified. FAILED_PRECONDITION when `spec_hash` (unless 0) is not the checkpoint's: it is of another run;
 /// DATA_LOSS when it is damaged.

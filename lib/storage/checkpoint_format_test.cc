@@ -1,12 +1,19 @@
 #include "lib/storage/checkpoint_format.h"
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "lib/base/crc32c.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace troupe::storage {
 namespace {
@@ -160,6 +167,73 @@ TEST_P(CheckpointFormatTest, MissingAndForeignFilesAreFound) {
   ASSERT_TRUE(fs.RemoveTree(scratch_.path() + "/extra").ok());
   ASSERT_TRUE(fs.RemoveTree(scratch_.path() + "/config.yaml").ok());
   EXPECT_EQ(VerifyCheckpoint(fs, scratch_.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+/// Changes the manifest as anybody may who can compute a checksum.
+void Forge(const std::string& directory, const std::function<void(nlohmann::json&)>& change) {
+  const std::string path = directory + "/manifest.json";
+  nlohmann::json manifest = nlohmann::json::parse(*FileSystem::Posix().ReadFile(path, 1 << 20));
+  change(manifest);
+  manifest["manifest_crc32c"] = "00000000";
+  std::string text = manifest.dump(1);
+  char crc[9];
+  std::snprintf(crc, sizeof(crc), "%08x", base::Crc32c(text.data(), text.size()));
+  const std::string key = "\"manifest_crc32c\": \"";
+  text.replace(text.find(key) + key.size(), 8, crc);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+// 200,000 entries of one file had it read 200,000 times.
+TEST_P(CheckpointFormatTest, AManifestNamesSoManyFilesAndEachOnce) {
+  FileSystem& fs = FileSystem::Posix();
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  const auto verdict = [&](ManifestPart part) {
+    return std::string(VerifyCheckpoint(fs, scratch_.path(), part).status().message());
+  };
+  Forge(scratch_.path(), [](nlohmann::json&) {});
+  EXPECT_EQ(verdict(ManifestPart::kAll), "") << "forged, and right";
+  EXPECT_EQ(verdict(ManifestPart::kPolicies), "");
+  Forge(scratch_.path(), [](nlohmann::json& manifest) { manifest["files"].push_back(manifest["files"][0]); });
+  for (const ManifestPart part : {ManifestPart::kAll, ManifestPart::kPolicies}) {
+    EXPECT_NE(verdict(part).find("manifest.json names a file twice"), std::string::npos) << verdict(part);
+  }
+  const auto with_files = [&](size_t count) {
+    Forge(scratch_.path(), [&](nlohmann::json& manifest) {
+      nlohmann::json& files = manifest["files"];
+      nlohmann::json one = files[0];
+      files = nlohmann::json::array();
+      for (size_t i = 0; i < count; ++i) {
+        one["name"] = absl::StrCat("policy_", i, ".safetensors");
+        files.push_back(one);
+      }
+    });
+    return std::string(ReadManifest(fs, scratch_.path()).status().message());
+  };
+  EXPECT_EQ(with_files(2049), "");
+  EXPECT_NE(with_files(2050).find("names 2050 files; expected at most 2049"), std::string::npos);
+}
+
+// A manifest of 15 MB took 382 MiB.
+TEST_P(CheckpointFormatTest, OfSomebodyElsesManifestFewValuesAreRead) {
+  FileSystem& fs = FileSystem::Posix();
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  Forge(scratch_.path(), [](nlohmann::json& manifest) {
+    manifest["policy_map"] = nlohmann::json(std::vector<nlohmann::json>(1 << 19, nlohmann::json::array()));
+    manifest["state"]["lanes"] = manifest["policy_map"];
+  });
+  const auto left_out = VerifyCheckpoint(fs, scratch_.path(), ManifestPart::kPolicies);
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_EQ(left_out->state.env_steps, 400);
+  EXPECT_EQ(left_out->state.iteration, StateForTesting(specs_[0], 400).iteration);
+  EXPECT_EQ(left_out->state.lanes.size(), 0u);
+
+  Forge(scratch_.path(), [](nlohmann::json& manifest) {
+    manifest.erase("policy_map");
+    manifest["files"] = nlohmann::json(std::vector<nlohmann::json>(1 << 19, nlohmann::json::array()));
+  });
+  const absl::Status refused = VerifyCheckpoint(fs, scratch_.path(), ManifestPart::kPolicies).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(refused.message().find("holds more than 262144 values"), std::string::npos) << refused;
 }
 
 TEST_P(CheckpointFormatTest, StateThatDoesNotFitItsSpecIsNotWritten) {

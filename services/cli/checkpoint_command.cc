@@ -78,8 +78,9 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
   Json list = Json::array();
   int damaged = 0;
   for (const std::string& path : paths) {
+    // It may be anybody's: what only a run that goes on needs is not read into memory. Its text has a checksum.
     const absl::StatusOr<storage::CheckpointManifest> manifest =
-        storage::VerifyCheckpoint(storage::FileSystem::Posix(), path);
+        storage::VerifyCheckpoint(storage::FileSystem::Posix(), path, storage::ManifestPart::kPolicies);
     if (manifest.ok()) {
       list.push_back({{"path", path},
                       {"ok", true},
