@@ -1,6 +1,7 @@
 #include "lib/training/policy_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -159,29 +160,46 @@ absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> PolicyStore::Acquire(Po
   return batch;
 }
 
+int32_t PolicyStore::ShapeNumber(PolicySlot slot) {
+  int32_t& shape = book(slot).shape;
+  if (shape < 0)
+    shape = shapes_.emplace(policy::ShapeOf(spec(slot)), static_cast<int32_t>(shapes_.size())).first->second;
+  return shape;
+}
+
+std::unique_ptr<ResidentPolicy> PolicyStore::TakeShell(int32_t shape) {
+  // The one that was evicted last is the likeliest to be in the cache.
+  const auto found =
+      std::find_if(shells_.rbegin(), shells_.rend(), [shape](const Shell& s) { return s.shape == shape; });
+  if (found == shells_.rend()) return nullptr;
+  std::unique_ptr<ResidentPolicy> policy = std::move(found->policy);
+  shells_.erase(std::next(found).base());
+  return policy;
+}
+
+void PolicyStore::KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted) {
+  if (!options_.states_are_swappable) evicted->backend.reset();
+  if (static_cast<int64_t>(shells_.size()) >= options_.capacity) shells_.erase(shells_.begin());
+  shells_.push_back({shape, std::move(evicted)});
+}
+
 absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const PolicyState& state) {
-  std::unique_ptr<ResidentPolicy> policy;
   const bool trainable = spec(slot).policy_class.trainable();
-  if (trainable && !shells_.empty()) {
-    policy = std::move(shells_.back());
-    shells_.pop_back();
-  } else {
-    std::unique_ptr<PpoBackend> backend;  // stays empty for a policy that is only kept
-    if (trainable) {
-      TROUPE_ASSIGN_OR_RETURN(backend, make_backend_(spec(slot)));
-    }
-    policy = std::make_unique<ResidentPolicy>(ResidentPolicy{
-        .parameters = FlatParameters(policy::ParameterLayout::For(spec(slot))), .backend = std::move(backend)});
+  const int32_t shape = trainable ? ShapeNumber(slot) : -1;
+  std::unique_ptr<ResidentPolicy> policy = trainable ? TakeShell(shape) : nullptr;
+  if (policy == nullptr) {
+    FlatParameters parameters(policy::ParameterLayout::For(spec(slot)));
+    policy = std::make_unique<ResidentPolicy>(ResidentPolicy{.parameters = std::move(parameters), .backend = nullptr});
+  }
+  // It stays empty for a policy that is only kept.
+  if (trainable && policy->backend == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(policy->backend, make_backend_(spec(slot)));
   }
   Fill(state, policy.get());
-  const auto recycle = [this](ResidentPolicy* evicted) {
+  const std::shared_ptr<ResidentPolicy> resident(policy.release(), [this, shape](ResidentPolicy* evicted) {
     std::unique_ptr<ResidentPolicy> shell(evicted);
-    if (options_.states_are_swappable && shell->backend != nullptr &&
-        static_cast<int64_t>(shells_.size()) < options_.capacity) {
-      shells_.push_back(std::move(shell));
-    }
-  };
-  const std::shared_ptr<ResidentPolicy> resident(policy.release(), recycle);
+    if (shape >= 0) KeepShell(shape, std::move(shell));
+  });
   book(slot).resident = resident;
   return PolicyTier::Value(resident);
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,13 @@ class PolicyStore final : private policy::ResidentForm {
     policy::WeightVersion version;
     policy::WeightSnapshotPtr snapshot;      ///< of its weights as they are, with an older version perhaps; or nullptr
     std::weak_ptr<ResidentPolicy> resident;  ///< alive while it is in memory
+    int32_t shape = -1;                      ///< number of the policy's shape; -1: not asked for yet
+  };
+  /// Memory of an evicted trainable policy, for the next one of its shape: numbers that Fill replaces, and a back end
+  /// where states are swappable.
+  struct Shell {
+    int32_t shape = -1;
+    std::unique_ptr<ResidentPolicy> policy;
   };
 
   PolicyStore(std::vector<policy::PolicySpec> specs, std::vector<PpoOptions> ppo, uint64_t seed,
@@ -128,6 +136,10 @@ class PolicyStore final : private policy::ResidentForm {
   /// class has none.
   policy::PolicyState Completed(policy::PolicySlot slot, policy::PolicyState state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
+  int32_t ShapeNumber(policy::PolicySlot slot);
+  /// nullptr when there is none.
+  std::unique_ptr<ResidentPolicy> TakeShell(int32_t shape);
+  void KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted);
   Book& book(policy::PolicySlot slot) { return books_[static_cast<size_t>(slot.value())]; }
 
   /// Policies that there are.
@@ -138,8 +150,9 @@ class PolicyStore final : private policy::ResidentForm {
   const uint64_t seed_;
   const BackendFactory make_backend_;
   const PolicyStoreOptions options_;
-  std::vector<Book> books_;                              ///< by slot
-  std::vector<std::unique_ptr<ResidentPolicy>> shells_;  ///< of evicted trainable policies, for the next ones
+  std::vector<Book> books_;                          ///< by slot
+  std::unordered_map<std::string, int32_t> shapes_;  ///< their numbers
+  std::vector<Shell> shells_;                        ///< at most `capacity`; the last one was evicted last
   // Each uses what stands above it.
   std::unique_ptr<policy::PolicyStateTier> tier_;
   std::unique_ptr<policy::PolicyMap<ResidentPolicy>> map_;

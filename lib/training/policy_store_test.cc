@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -120,9 +121,11 @@ TEST(PolicyStoreTest, WhereAllFitNoneEverLeaves) {
 }
 
 TEST(PolicyStoreTest, EvictedPoliciesKeepEveryBit) {
-  for (const bool swappable : {false, true}) {
+  for (const auto& [swappable, shapes] : {std::pair(false, 1), std::pair(false, 2), std::pair(true, 1)}) {
+    SCOPED_TRACE(absl::StrCat(swappable, " ", shapes));
     const int64_t budget = 2 * policy::BytesOf(policy::RandomState(policy::SmallSpecForTesting(), 1));
     Fixture f(7, {.capacity = 2, .states_are_swappable = swappable, .host_budget_bytes = budget});
+    for (size_t slot = 1; shapes == 2 && slot < 7; slot += 2) f.specs[slot].model.critic_hidden_sizes = {7};
     ASSERT_TRUE(f.Make().ok());
     std::vector<PolicyState> expected;
     for (const policy::PolicySpec& spec : f.specs) expected.push_back(InitialState(spec, true, kSeed));
@@ -157,9 +160,28 @@ TEST(PolicyStoreTest, EvictedPoliciesKeepEveryBit) {
     EXPECT_EQ(stats.evictions, stats.misses - 2);
     EXPECT_EQ(stats.writes, stats.evictions) << "every one had changed";
     EXPECT_GT(f.store->tier_stats().blob_reads, 20);
-    // One to see that it can be made, and one for each place: the capacity, and the one that comes while another goes.
-    EXPECT_EQ(f.backends, swappable ? 1 + 3 : 1 + stats.misses);
+    // One of each shape to see that it can be made, and one for each place: the capacity, and the one that comes while
+    // another goes.
+    EXPECT_EQ(f.backends, swappable ? 1 + 3 : shapes + stats.misses);
   }
+}
+
+TEST(PolicyStoreTest, MemoryOfEvictedPoliciesGoesToTheNextOfTheirShape) {
+  Fixture f(6, {.capacity = 2});
+  for (size_t slot = 1; slot < 6; slot += 2) f.specs[slot].model.critic_hidden_sizes = {7};
+  ASSERT_TRUE(f.Make().ok());
+  // Gradients are nobody's between two updates: what stands there tells whose memory it was. Fresh memory is zero.
+  const auto formerly_of = [&f](int32_t slot) {
+    const auto batch = f.store->Acquire(PolicySlot(slot));
+    return std::exchange((*batch)[0].parameters.gradients()[0], static_cast<float>(10 + slot));
+  };
+  EXPECT_EQ(formerly_of(0), 0);
+  EXPECT_EQ(formerly_of(1), 0);
+  EXPECT_EQ(formerly_of(2), 0) << "0 leaves after it has come";
+  EXPECT_EQ(formerly_of(4), 10) << "1 leaves after it has come";
+  EXPECT_EQ(formerly_of(3), 11);
+  EXPECT_EQ(formerly_of(5), 0) << "of 2, which is of another shape, there is memory";
+  EXPECT_EQ(formerly_of(0), 14) << "the last one of its shape that left";
 }
 
 TEST(PolicyStoreTest, LookingAtPoliciesMovesNone) {
