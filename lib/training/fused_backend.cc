@@ -120,18 +120,14 @@ class FusedBackend final : public PpoBackend {
           plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       DifferentiateActor(rows, plan.actor, &worker);
       DifferentiateCritic(rows, plan.critic, &worker);
-      AwaitCrew();
-      ReduceGradients(thread);
-      AwaitCrew();
-      // Every thread adds up the same numbers in the same order, so all agree whether the step counts.
-      const StepOutcome outcome = Outcome();
-      if (outcome.finite) ApplyStep(thread, outcome, settings);
     });
+    RunCrew([&](int thread) { ReduceGradients(thread); });
     const StepOutcome outcome = Outcome();
     if (!outcome.finite) {
       ++totals_.skipped_steps;
       return absl::OkStatus();
     }
+    RunCrew([&](int thread) { ApplyStep(thread, outcome, settings); });
     ++parameters_->adam_steps;
     ++totals_.steps;
     totals_.rows += count;
@@ -176,9 +172,6 @@ class FusedBackend final : public PpoBackend {
     } else {
       team_->Run(task);
     }
-  }
-  void AwaitCrew() const {
-    if (!is_alone()) team_->Barrier();
   }
   /// (place of the thread in the crew, size of the crew).
   std::pair<int64_t, int64_t> PlaceOf(int thread) const {

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "lib/base/check.h"
+
 namespace troupe::training {
 namespace {
 
 // A pause takes 40 to 140 cycles: some 20 to 70 microseconds, longer than any hand-over between minibatches.
 constexpr int kSpins = 1500;
+// After so many of them a thread that wants the core gets it: a worker's samples are worth more than a quick start.
+constexpr int kSpinsToYield = 50;
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -18,62 +22,68 @@ void Pause() {
 
 /// Blocks while `value` is `old`; spins first.
 void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
+  for (int spin = 1; spin <= kSpins; ++spin) {
     if (value.load(std::memory_order_acquire) != old) return;
-    Pause();
+    if (spin % kSpinsToYield == 0) {
+      std::this_thread::yield();
+    } else {
+      Pause();
+    }
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int size) : size_(std::max(size, 1)) {
-  for (int index = 1; index < size_; ++index) helpers_.emplace_back([this, index] { HelperLoop(index); });
+ThreadTeam::ThreadTeam(int size) : size_(std::max(size, 1)), ticket_(static_cast<uint32_t>(size_)) {
+  TROUPE_CHECK(size_ < static_cast<int>(kPartMask));
+  for (int index = 1; index < size_; ++index) helpers_.emplace_back([this] { HelperLoop(); });
 }
 
 ThreadTeam::~ThreadTeam() {
   stopping_.store(true, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  // A run without parts.
+  ticket_.fetch_add(uint32_t{1} << kPartBits, std::memory_order_release);
+  ticket_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
 }
 
 void ThreadTeam::Run(const std::function<void(int)>& task) {
   if (size_ > 1) {
     task_ = &task;
-    running_.store(static_cast<uint32_t>(size_ - 1), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    done_.store(0, std::memory_order_relaxed);
+    const uint32_t run = (ticket_.load(std::memory_order_relaxed) >> kPartBits) + 1;
+    ticket_.store(run << kPartBits | 1, std::memory_order_release);
+    ticket_.notify_all();
   }
   task(0);
-  for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    AwaitChange(running_, left);
-  }
-}
-
-void ThreadTeam::Barrier() {
   if (size_ == 1) return;
-  const uint32_t phase = phase_.load(std::memory_order_acquire);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
-    phase_.notify_all();
-    return;
+  TakeParts();
+  const uint32_t all = static_cast<uint32_t>(size_ - 1);
+  for (uint32_t done = done_.load(std::memory_order_acquire); done != all;
+       done = done_.load(std::memory_order_acquire)) {
+    AwaitChange(done_, done);
   }
-  AwaitChange(phase_, phase);
 }
 
-void ThreadTeam::HelperLoop(int index) {
-  uint32_t seen = 0;
-  while (true) {
-    AwaitChange(generation_, seen);
-    ++seen;
-    if (stopping_.load(std::memory_order_relaxed)) return;
-    (*task_)(index);
-    running_.fetch_sub(1, std::memory_order_acq_rel);
-    running_.notify_all();
+// Whoever changes the ticket has a part of the run that is open now: its number is in the ticket, and it is not over
+// before that part is.
+uint32_t ThreadTeam::TakeParts() {
+  uint32_t ticket = ticket_.load(std::memory_order_acquire);
+  while ((ticket & kPartMask) < static_cast<uint32_t>(size_)) {
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      continue;
+    }
+    (*task_)(static_cast<int>(ticket & kPartMask));
+    done_.fetch_add(1, std::memory_order_acq_rel);
+    done_.notify_all();
+    ticket = ticket_.load(std::memory_order_acquire);
   }
+  return ticket;
+}
+
+void ThreadTeam::HelperLoop() {
+  while (!stopping_.load(std::memory_order_acquire)) AwaitChange(ticket_, TakeParts());
 }
 
 }  // namespace troupe::training

@@ -8,11 +8,14 @@
 
 namespace troupe::training {
 
-/// Threads that do one computation together: fork, barriers, join, each handed over in well under a microsecond while
-/// work keeps coming, asleep when it does not (a helper spins for some ten microseconds, then waits in the kernel, so
-/// that workers on the same cores get them).
+/// Threads that do one computation together: fork and join, each handed over in well under a microsecond while work
+/// keeps coming, asleep when it does not (a helper spins for some tens of microseconds, lets others have the core
+/// meanwhile, then waits in the kernel).
 ///
-/// The caller is thread 0; helpers 1..size-1 start in the constructor (like LibTorch's own pool; they never touch
+/// A computation has as many parts as there are threads, and a part is done by whoever is free: where a helper does not
+/// get a core, because workers sample on it, the caller does not wait for it.
+///
+/// The caller is one of the threads; the helpers start in the constructor (like LibTorch's own pool; they never touch
 /// anything but the task) and end in the destructor. Run is called from one thread at a time.
 class ThreadTeam {
  public:
@@ -23,20 +26,23 @@ class ThreadTeam {
 
   int size() const { return size_; }
 
-  /// Runs task(0) ... task(size - 1) on the team's threads at once; returns when all are done. The task must not throw.
+  /// Runs task(0) ... task(size - 1), each once: 0 on the calling thread, the others on the team's threads at once or
+  /// one after another. Returns when all are done. The task must not throw, and no part may wait for another.
   void Run(const std::function<void(int)>& task);
-  /// Inside a task: blocks until every thread of the team is here. All or none must call it.
-  void Barrier();
 
  private:
-  void HelperLoop(int index);
+  /// A run's number and, in the lower bits, the next of its parts that nobody has taken.
+  static constexpr int kPartBits = 10;
+  static constexpr uint32_t kPartMask = (uint32_t{1} << kPartBits) - 1;
+
+  void HelperLoop();
+  /// Does parts until all of the run are taken; the ticket then.
+  uint32_t TakeParts();
 
   const int size_;
-  const std::function<void(int)>* task_ = nullptr;  // written before generation_ is released, read after it is acquired
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<uint32_t> running_{0};  // helpers still in the task
-  std::atomic<uint32_t> arrived_{0};
-  std::atomic<uint32_t> phase_{0};
+  const std::function<void(int)>* task_ = nullptr;  // written before ticket_ is released, read after a part was taken
+  alignas(64) std::atomic<uint32_t> ticket_;
+  alignas(64) std::atomic<uint32_t> done_{0};  // parts, of all but the first
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> helpers_;  // last: they use everything above
 };
