@@ -46,9 +46,10 @@ double ExplainedVariance(absl::Span<const float> returns, absl::Span<const float
                          absl::Span<const int32_t> active) {
   std::vector<float> residuals(returns.size());
   for (size_t row = 0; row < returns.size(); ++row) residuals[row] = returns[row] - values[row];
-  const double total = MomentsOf(returns, 1, active).variance[0];
+  const auto moments = MomentsOfEach<2>({returns, residuals}, active);
+  const double total = moments[0].variance[0];
   if (!(total > 0)) return 0.0;
-  return 1.0 - MomentsOf(residuals, 1, active).variance[0] / total;
+  return 1.0 - moments[1].variance[0] / total;
 }
 
 }  // namespace troupe::training

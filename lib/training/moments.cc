@@ -11,6 +11,7 @@ policy::RunningMoments MomentsOf(absl::Span<const float> values, int64_t columns
   moments.mean.assign(static_cast<size_t>(columns), 0.0);
   moments.variance.assign(static_cast<size_t>(columns), 0.0);
   if (active.empty()) return moments;
+  if (columns == 1) return MomentsOfEach<1>({values}, active)[0];
   for (const int32_t row : active) {
     const float* value = values.data() + row * columns;
     for (int64_t c = 0; c < columns; ++c) moments.mean[c] += value[c];
