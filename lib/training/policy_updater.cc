@@ -177,7 +177,8 @@ absl::StatusOr<PolicyUpdateReport> PolicyUpdater::Update(const PolicyTrainBatch&
     return absl::InvalidArgumentError(absl::StrCat("policy \"", policy.spec.id.value(), "\" is of class ",
                                                    policy.spec.policy_class.ToString(), ", which is not trained"));
   }
-  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy.spec, resident.observation_moments, batch));
+  ThreadTeam* const team = thread == PpoBackend::kWholeTeam ? team_ : nullptr;
+  TROUPE_RETURN_IF_ERROR(prepared_.Prepare(policy.spec, resident.observation_moments, batch, team));
   if (prepared_.active().empty()) return report;
 
   TROUPE_RETURN_IF_ERROR(resident.backend->Begin(prepared_, &resident.parameters, thread));

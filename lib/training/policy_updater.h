@@ -28,8 +28,10 @@ struct PolicyAtWork {
 /// PpoBackend does.
 class PolicyUpdater {
  public:
-  /// `allocator` as PreparedBatch has it.
-  explicit PolicyUpdater(tensor::TensorAllocator& allocator) : prepared_(allocator) {}
+  /// `allocator` as PreparedBatch has it. `team`: whose threads a policy's update shares where it has all of them;
+  /// nullptr: there is none. It outlives this.
+  explicit PolicyUpdater(tensor::TensorAllocator& allocator, ThreadTeam* team = nullptr)
+      : prepared_(allocator), team_(team) {}
 
   /// `thread` as PpoBackend::Begin has it. INVALID_ARGUMENT for a batch that does not fit the policy, or a policy of a
   /// class that is not trained, before anything has changed. The report of a batch without an active row says so.
@@ -53,6 +55,7 @@ class PolicyUpdater {
   static void BookSkips(const StepTotals& totals, const PolicyAtWork& policy);
 
   PreparedBatch prepared_;
+  ThreadTeam* const team_;
   std::vector<int32_t> order_;
 };
 

@@ -79,7 +79,7 @@ PpoTrainer::PpoTrainer(std::unique_ptr<PolicyStore> policies, tensor::TensorAllo
     : policies_(std::move(policies)), partly_skipped_updates_(policies_->size(), 0), team_(std::move(team)) {
   const int threads = team_ == nullptr ? 1 : team_->size();
   for (int thread = 0; thread < threads; ++thread) {
-    updaters_.push_back(std::make_unique<PolicyUpdater>(allocator));
+    updaters_.push_back(std::make_unique<PolicyUpdater>(allocator, team_.get()));
   }
 }
 

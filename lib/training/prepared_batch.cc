@@ -195,11 +195,24 @@ void PreparedBatch::FillCriticInput(const policy::PolicySpec& spec, const policy
 }
 
 absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
-                                    const learner::PolicyTrainBatch& batch) {
+                                    const learner::PolicyTrainBatch& batch, ThreadTeam* team) {
   TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
-  TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
-  FillActorInput(spec, observation_moments, batch);
-  FillCriticInput(spec, observation_moments, batch);
+  const auto actor = [&] { FillActorInput(spec, observation_moments, batch); };
+  absl::Status checked;
+  const auto critic = [&] {
+    checked = CheckActions(spec, batch);
+    if (checked.ok()) FillCriticInput(spec, observation_moments, batch);
+  };
+  if (team != nullptr && team->size() > 1) {
+    team->Run([&](int part) {
+      if (part == 0) actor();
+      if (part == 1) critic();
+    });
+  } else {
+    actor();
+    critic();
+  }
+  TROUPE_RETURN_IF_ERROR(checked);
   active_.clear();
   for (int64_t row = 0; row < batch.rows; ++row) {
     if (batch.agent_mask.empty() || batch.agent_mask[row] != 0) active_.push_back(static_cast<int32_t>(row));

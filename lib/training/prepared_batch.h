@@ -9,6 +9,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/tensor/buffer.h"
+#include "lib/training/thread_team.h"
 
 namespace troupe::training {
 
@@ -34,9 +35,9 @@ class PreparedBatch {
 
   /// Fills the inputs from `batch`: observations normalized with `observation_moments` as the workers did, one-hots
   /// appended. INVALID_ARGUMENT when a column of `batch` has a size that does not fit `spec`, or an index is out of
-  /// range. `batch` must outlive the use of this.
+  /// range. `batch` must outlive the use of this. With `team`, its threads share the work.
   absl::Status Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
-                       const learner::PolicyTrainBatch& batch);
+                       const learner::PolicyTrainBatch& batch, ThreadTeam* team = nullptr);
 
   int64_t rows() const { return actor_input_.rows; }
   const MatrixView& actor_input() const { return actor_input_; }
