@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Every figure of docs/benchmarks.md in one go: measured, its floor, its target, and what was recorded last.
+"""Every figure of docs/benchmarks.md in one go: measured, what stands beside it, its target, and what was recorded last.
 
-    bench/all.py [build/release] [--rounds 5] [--only TEXT…] [--skip TEXT…] [--python VENV/bin/python] [--record] [--markdown FILE]
+    bench/all.py [build/release] --python VENV/bin/python [--record] [--rounds 5] [--json FILE] [--only TEXT…] [--skip TEXT…]
+    bench/all.py --docs              the tables of docs/benchmarks.md and README.md from what is recorded
 
-Needs the benchmarks built (./troupe bench) and nothing else running: half an hour, an hour with the peers' programs, whose virtual
-environments bench/peers/run.py makes on first use (--skip peers leaves them out). Figures of Python environments need --python, an
-interpreter with numpy, mpe2 and lbforaging; a figure that cannot be measured here is said to be so, never left out in silence.
-A bar that a slower machine misses is read beside its memcpy, which is the first figure. --record writes bench/recorded.json, with
-the machine and the commit; --markdown writes the table. Exit status 1 where a figure misses its target or its program fails.
+Needs the programs built (./troupe build and ./troupe bench) and nothing else running: three quarters of an hour, and as much for the
+peers' programs, whose virtual environments bench/peers/run.py makes on first use (--skip peers leaves them out). --python is an
+interpreter with numpy, gymnasium, pettingzoo, mpe2, lbforaging and supersuit. A figure that cannot be measured here is said to be so,
+never left out in silence. A bar that a slower machine misses is read beside its memcpy, which is the first figure.
+
+Results are written to --json (build/bench.json) after every program; with --go-on those of a run that was cut short, of the same machine
+and commit, are kept. --record makes the run the recorded one (bench/recorded.json, a whole run or none) and writes the tables as --docs
+does. Exit status 1 where a figure misses its target or is not measured.
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import pathlib
@@ -23,279 +26,13 @@ import sys
 import time
 
 import pairs
+from figures import PROGRAMS, number
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "bench" / "recorded.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """One row: `measured` and `floor` take a program's output to a number, or None."""
-
-    what: str
-    unit: str
-    measured: object
-    floor: object = None
-    floor_is: str = ""
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def target(self):
-        if self.at_least is not None:
-            return f"≥ {self.at_least:g}"
-        return "" if self.at_most is None else f"≤ {self.at_most:g}"
-
-    def met(self, value):
-        """True, False, or None without a target."""
-        if self.at_least is not None:
-            return value >= self.at_least
-        return None if self.at_most is None else value <= self.at_most
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """`command` with {build}, {python} and {rounds} filled in; its output goes to the figures. `one_core`: pinned to a core."""
-
-    name: str
-    command: tuple
-    figures: tuple
-    one_core: bool = False
-
-
-def text(pattern, scale=1.0):
-    """The number in the first group of a pattern, in the printed output."""
-
-    def take(output):
-        found = re.search(pattern, output)
-        return None if found is None else float(found[1].replace(",", "")) * scale
-
-    return take
-
-
-def ratio(above, below):
-    def take(output):
-        a, b = above(output), below(output)
-        return None if a is None or not b else a / b
-
-    return take
-
-
-def google(name, key, scale=1.0):
-    """The median over repetitions of a Google Benchmark's number."""
-
-    def take(output):
-        values = [b[key] for b in json.loads(output)["benchmarks"] if b["name"].removesuffix("_median") == name and key in b]
-        return values[-1] * scale if values else None
-
-    return take
-
-
-def last_json(key, scale=1.0):
-    def take(output):
-        value = json.loads(output.splitlines()[-1])
-        for part in key.split("/"):
-            value = value[part]
-        return value * scale
-
-    return take
-
-
-GOOGLE = ("--benchmark_format=json", "--benchmark_repetitions={rounds}", "--benchmark_report_aggregates_only=true")
-TRAIN = (sys.executable, "-B", __file__, "{build}", "--train", "--rounds", "{rounds}")
-
-PROGRAMS = (
-    Program(
-        "ingest",
-        ("{build}/bench/ingest_bench", "--trials", "{rounds}"),
-        (
-            Figure("memcpy, one core", "GB/s", text(r"memcpy, one core: ([\d.]+)")),
-            *(
-                Figure(
-                    f"payload from a worker process into the training buffer, {socket}, observations of 18 floats",
-                    "GB/s",
-                    text(rf"training buffer, obs18 {place}"),
-                    text(rf"bare stream, callback -> callback {place}"),
-                    "bare stream",
-                    at_least=1.5,
-                )
-                for socket, place in (("Unix socket", r"+([\d.]+)"), ("TCP", r"+[\d.]+ +([\d.]+)"))
-            ),
-        ),
-    ),
-    Program(
-        "environments",
-        ("{build}/bench/env_bench", *GOOGLE),
-        (
-            Figure(
-                "simple_spread with random actions, one core",
-                "M env steps/s",
-                google("Run/spread_random_actions", "items_per_second", 1e-6),
-                google("Run/spread_floor_random_actions", "items_per_second", 1e-6),
-                "an environment that only writes its rows",
-                at_least=1.0,
-            ),
-            Figure("cartpole with two agents, random actions, one core", "M env steps/s", google("Run/cartpole_random_actions", "items_per_second", 1e-6)),
-        ),
-        one_core=True,
-    ),
-    Program(
-        "rollout",
-        ("{build}/bench/rollout_bench", "--repetitions", "9"),
-        (
-            Figure(
-                "rollout, one core: environments, actor, sampling, recording",
-                "M agent-steps/s",
-                text(r"rollout \(everything\) +(\d+)", 1e-6),
-                text(r"floor \(environments \+ inference, (\d+)", 1e-6),
-                "environments and inference alone",
-                at_least=1.0,
-            ),
-            Figure("rollout over 500 policies, of the rate of one", "", text(r"500 policies: ([\d.]+) of"), at_least=0.25),
-        ),
-        one_core=True,
-    ),
-    Program(
-        "stacked forward",
-        ("{build}/bench/stacked_forward_bench",),
-        (Figure("forward of 256 rows over 64 policies, beside one policy", "times", text(r"many policies +[\d.]+ us +([\d.]+) x"), at_most=2.5),),
-        one_core=True,
-    ),
-    Program(
-        "assembly",
-        ("{build}/bench/assemble_bench", *GOOGLE),
-        (
-            Figure(
-                "assembly of 12,000 rows of 18 floats",
-                "ms",
-                google("BM_Assemble", "cpu_time", 1e-3),
-                google("BM_AssembleFloorMemcpy", "cpu_time", 1e-3),
-                "memcpy",
-                at_most=2.0,
-            ),
-        ),
-    ),
-    Program(
-        "update",
-        ("{build}/bench/update_bench", "9"),
-        (
-            *(
-                Figure(
-                    f"update of 120 minibatch steps of 1000 rows, {threads}",
-                    "ms",
-                    text(rf"fused avx(?:512|2), {threads} +([\d.]+)(?![\s\S]*fused avx\d+, {threads})"),
-                    text(rf"LibTorch, {threads} +([\d.]+)"),
-                    "LibTorch's autograd",
-                )
-                for threads in ("1 thread", "2 threads")
-            ),
-            Figure(
-                "the same, share of the measured FMA peak, 1 thread",
-                "%",
-                text(r"of the FMA peak: 1 thread ([\d.]+) %"),
-                at_least=58,
-            ),
-            Figure("the same, 2 threads", "%", text(r"of the FMA peak: .*2 threads ([\d.]+) %"), at_least=58),
-        ),
-    ),
-    Program(
-        "stacked update",
-        ("{build}/bench/stacked_update_bench", "{rounds}"),
-        (
-            Figure(
-                "update of 64 policies with 128 rows each, beside one after another, LibTorch",
-                "times",
-                ratio(text(r"LibTorch, one after another, 2 threads +([\d.]+)"), text(r"fused, stacked, 2 threads +([\d.]+)")),
-                at_least=4.0,
-            ),
-        ),
-    ),
-    Program(
-        "weights",
-        ("{build}/bench/weights_bench",),
-        tuple(
-            Figure(f"weights of 0.33 MB to 8 subscribers, {socket}, p50", "ms", text(rf"{socket} +0.33 MB.* all p50 ([\d.]+)"), at_most=5.0)
-            for socket in ("unix", "tcp")
-        ),
-    ),
-    Program(
-        "queries",
-        ("{build}/bench/query_bench",),
-        tuple(
-            Figure(
-                f"one-row policy query, {socket}, p50 beside a bare call",
-                "times",
-                text(rf"{socket} +one row: .*p50 ([\d.]+) times"),
-                at_most=1.5,
-            )
-            for socket in ("unix", "tcp")
-        ),
-    ),
-    Program(
-        "policy map",
-        ("{build}/bench/policy_map_bench", *GOOGLE),
-        (
-            Figure(
-                "64 lookups among 1,000 policies, beside 64 atomic increments",
-                "times",
-                ratio(google("BM_Lookups/real_time/threads:1", "cpu_time"), google("BM_LookupsFloorIncrements/real_time", "cpu_time")),
-                at_most=3.0,
-            ),
-            Figure("a miss of 0.33 MB from host memory", "us", google("BM_MissThroughTheTier/host:1/real_time", "real_time", 1e-3), at_most=150),
-            Figure("a miss of 0.33 MB from disk", "us", google("BM_MissThroughTheTier/host:0/real_time", "real_time", 1e-3), at_most=2000),
-        ),
-    ),
-    Program(
-        "end to end",
-        TRAIN,
-        (
-            Figure("main job, 2 workers, 120 minibatch steps an update, lag 0", "env steps/s", last_json("epochs10_lag0")),
-            Figure("one pass over the data (num_epochs: 1), lag 0", "env steps/s", last_json("epochs1_lag0"), at_least=480_000),
-            Figure("one pass over the data, lag 1", "env steps/s", last_json("epochs1_lag1"), at_least=480_000),
-            Figure(
-                "one pass over the data, lag 1 beside lag 0",
-                "times",
-                ratio(last_json("epochs1_lag1"), last_json("epochs1_lag0")),
-                at_least=1.0,
-            ),
-        ),
-    ),
-    Program(
-        "processes",
-        (sys.executable, "-B", str(ROOT / "bench" / "footprint_bench.py"), "{build}"),
-        (
-            Figure("worker: private memory", "MB", text(r"worker, private memory +median ([\d.]+)"), at_most=25),
-            Figure("learner: from start to ready", "s", text(r"learner, start to ready +median ([\d.]+)"), at_most=2.0),
-        ),
-    ),
-    Program(
-        "many policies",
-        (sys.executable, "-B", str(ROOT / "bench" / "many_policies_bench.py"), "{build}"),
-        (
-            Figure("1,000 policies, 100 of them resident, of the rate with all", "", text(r"capacity 100: .*?ratio ([\d.]+)"), at_least=0.8),
-            Figure("1,000 policies, 16 of them resident, of the rate with all", "", text(r"capacity 16: .*?ratio ([\d.]+)"), at_least=0.5),
-        ),
-    ),
-    Program(
-        "Python environments",
-        ("{python}", "-B", str(ROOT / "bench" / "env_host_bench.py"), "--repeat", "{rounds}"),
-        (Figure("mpe2 simple_spread through the host, beside a bare loop", "", text(r"mpe2[\s\S]*?bare loop[^\n]*?this: ([\d.]+)"), at_least=0.9),),
-    ),
-    Program(
-        "peers",
-        (sys.executable, "-B", str(ROOT / "bench" / "peers" / "run.py"), "--repetitions", "{rounds}", "--seconds", "10"),
-        (
-            Figure("main job beside RLlib's best setting", "times", text(r"Troupe: ([\d.]+) times RLlib"), at_least=8),
-            Figure("main job beside the best framework", "times", text(r"Troupe: ([\d.]+) times the best framework"), at_least=5),
-            Figure("main job beside a plain PyTorch script", "times", text(r"Troupe: ([\d.]+) times the plain"), at_least=1.2),
-            Figure("main job beside JaxMARL's jitted MAPPO", "times", text(r"Troupe: ([\d.]+) times JaxMARL"), at_least=3),
-        ),
-    ),
-    Program(
-        "peers' policy map",
-        (sys.executable, "-B", str(ROOT / "bench" / "peers" / "policy_map.py")),
-        (Figure("access to one of 100 policies of which 10 are resident, beside RLlib's", "times", text(r"([\d,]+) times at least"), at_least=100),),
-    ),
-)
+NOT_RECORDED = "not recorded yet"
+MARKS = ("<!-- figures: bench/all.py --docs -->\n", "<!-- end of figures -->\n")
+HEADLINE = re.compile(r"(many|[\d,]+) times as fast as RLlib")
 
 
 def train(build, rounds):
@@ -328,7 +65,7 @@ def commit():
 
 def run(program, places):
     """(output, error): one of them is None."""
-    if "{python}" in program.command and places["python"] is None:
+    if places["python"] is None and any("{python}" in part for part in program.command):
         return None, "needs --python"
     command = [part.format(**places) for part in program.command]
     if program.one_core:
@@ -342,63 +79,167 @@ def run(program, places):
     return done.stdout, None
 
 
-def number(value):
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def row(figure, output, recorded):
-    """(cells, value or None, whether it failed)"""
-    value = figure.measured(output)
+def measure(figure, output, error):
+    """What is written of a figure: value, beside, or error."""
+    if output is None:
+        return {"error": error}
+    try:
+        value = figure.measured(output)
+        beside = figure.beside(output) if figure.beside else None
+    except (ValueError, KeyError, IndexError) as unreadable:  # it printed something else
+        return {"error": f"not found in the output: {unreadable!r}"}
     if value is None:
-        return [figure.what, "not found in the output", "", figure.target(), ""], None, True
-    floor = figure.floor(output) if figure.floor else None
-    beside = "" if floor is None else f"{number(floor)} {figure.floor_is}"
-    before = recorded.get(figure.what)
-    last = "" if before is None else f"{number(before['value'])} ({before['machine']}, {before['commit']}, {before['date']})"
-    met = figure.met(value)
-    said = figure.target() + ("" if met is None else " met" if met else " **missed**")
-    return [figure.what, f"{number(value)} {figure.unit}".strip(), beside, said, last], value, met is False
+        return {"error": "not found in the output"}
+    return {"value": value, "beside": beside or ""}
 
 
-def main():
+def failed(figure, entry):
+    return "error" in entry or figure.met(entry["value"]) is False
+
+
+def cells(figure, entry):
+    """figure, measured, beside it, target"""
+    if entry is None:
+        return [figure.what, NOT_RECORDED, "", figure.target()]
+    if "error" in entry:
+        return [figure.what, f"not measured: {entry['error']}", "", figure.target()]
+    met = figure.met(entry["value"])
+    verdict = "" if met is None else ": met" if met else ": **missed**"
+    return [figure.what, f"{number(entry['value'])} {figure.unit}".strip(), entry["beside"], figure.target() + verdict]
+
+
+def row(parts):
+    return "| " + " | ".join(parts) + " |\n"
+
+
+def last(figure, recorded):
+    """What was recorded of it last, and where."""
+    entry = recorded.get("figures", {}).get(figure.what, {})
+    if "value" not in entry:
+        return NOT_RECORDED
+    return f"{number(entry['value'])} ({recorded['machine']}, {recorded['commit']}, {recorded['date']})"
+
+
+def heading(recorded):
+    if not recorded:
+        return f"No run is recorded yet: `bench/all.py --record` does.\n\n"
+    return (f"One run: {recorded['machine']}, commit {recorded['commit']}, {recorded['date']}, medians of {recorded['rounds']} rounds where a "
+            f"program repeats.\n\n")
+
+
+def benchmarks_table(recorded):
+    """docs/benchmarks.md between its marks."""
+    lines = [heading(recorded), row(["figure", "measured", "beside it", "target", "program"]), "|---|---|---|---|---|\n"]
+    for program in PROGRAMS:
+        for figure in program.figures:
+            lines.append(row([*cells(figure, recorded.get("figures", {}).get(figure.what)), program.name]))
+    return "".join(lines)
+
+
+def readme_table(recorded):
+    """README.md between its marks."""
+    lines = [heading(recorded), row(["figure", "measured", "beside it"]), "|---|---|---|\n"]
+    for program in PROGRAMS:
+        for figure in program.figures:
+            if figure.in_readme:
+                lines.append(row(cells(figure, recorded.get("figures", {}).get(figure.what))[:3]))
+    return "".join(lines)
+
+
+def filled(document, table):
+    """The document with the table between its marks."""
+    begin, end = document.index(MARKS[0]) + len(MARKS[0]), document.index(MARKS[1])
+    return document[:begin] + table + document[end:]
+
+
+def headline(recorded):
+    """How README's first lines say the ratio to RLlib."""
+    entry = recorded.get("figures", {}).get("Troupe beside RLlib, environments included", {})
+    return f"{number(round(entry['value'])) if 'value' in entry else 'many'} times as fast as RLlib"
+
+
+def documents(recorded):
+    """path -> its text with the recorded figures"""
+    found = {}
+    for name, table in (("docs/benchmarks.md", benchmarks_table(recorded)), ("README.md", readme_table(recorded))):
+        found[ROOT / name] = filled((ROOT / name).read_text(), table)
+    found[ROOT / "README.md"] = HEADLINE.sub(headline(recorded), found[ROOT / "README.md"])
+    return found
+
+
+def write(path, value):
+    """A file that is whole or as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    partial.replace(path)
+
+
+def read(path):
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", nargs="?", default=str(ROOT / "build" / "release"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="programs whose name holds one of these")
     parser.add_argument("--skip", nargs="+", default=[], metavar="TEXT")
-    parser.add_argument("--python", help="an interpreter with numpy, mpe2 and lbforaging")
+    parser.add_argument("--python", help="an interpreter with the packages of Python environments")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "build" / "bench.json")
+    parser.add_argument("--go-on", action="store_true", help="keep what --json has of the same machine and commit")
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--markdown")
+    parser.add_argument("--docs", action="store_true", help="write the tables and measure nothing")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.record and (args.only or args.skip):
+        parser.error("--record takes a whole run, got --only or --skip; expected neither, or no --record")
+    return args
+
+
+def main():
+    args = parse_arguments()
     if args.train:
         print(json.dumps(train(args.build, args.rounds)))
         return 0
-    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    here = dict(machine=machine(), commit=commit(), date=time.strftime("%Y-%m-%d"))
-    lines = ["| figure | measured | beside it | target | recorded last |", "|---|---|---|---|---|"]
-    print(f"{here['machine']}, commit {here['commit']}\n\n" + "\n".join(lines), flush=True)
-    failed = False
-    places = dict(build=os.path.abspath(args.build), python=args.python, rounds=args.rounds)
+    recorded = read(RECORDED)
+    if not args.docs:
+        result, missed = measure_all(args, recorded)
+        if args.record:
+            recorded = result
+            write(RECORDED, recorded)
+    else:
+        missed = False
+    if args.docs or args.record:
+        for path, text in documents(recorded).items():
+            path.write_text(text)
+    return 1 if missed else 0
+
+
+def measure_all(args, recorded):
+    """(what --json has, whether a figure failed)"""
+    here = dict(machine=machine(), commit=commit(), date=time.strftime("%Y-%m-%d"), rounds=args.rounds)
+    result = dict(here, figures={})
+    before = read(args.json) if args.go_on else {}
+    if all(before.get(key) == here[key] for key in ("machine", "commit", "rounds")):
+        result = before
+    print(f"{here['machine']}, commit {here['commit']}\n")
+    print(row(["figure", "measured", "beside it", "target", "recorded last"]) + "|---|---|---|---|---|", flush=True)
+    places = dict(build=os.path.abspath(args.build), python=args.python and os.path.abspath(args.python), rounds=args.rounds)
+    missed = False
     for program in PROGRAMS:
         if (args.only and not any(name in program.name for name in args.only)) or any(name in program.name for name in args.skip):
             continue
-        output, error = run(program, places)
+        if any("value" not in result["figures"].get(figure.what, {}) for figure in program.figures):
+            output, error = run(program, places)
+            for figure in program.figures:
+                result["figures"][figure.what] = measure(figure, output, error)
+            write(args.json, result)
         for figure in program.figures:
-            if output is None:
-                cells, value, missed = [figure.what, f"not measured: {error}", "", figure.target(), ""], None, True
-            else:
-                cells, value, missed = row(figure, output, recorded)
-            failed = failed or missed
-            if value is not None and args.record:
-                recorded[figure.what] = dict(here, value=value, unit=figure.unit)
-            lines.append("| " + " | ".join(cells) + " |")
-            print(lines[-1], flush=True)
-    if args.record:
-        RECORDED.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")
-    if args.markdown:
-        pathlib.Path(args.markdown).write_text("\n".join(lines) + "\n")
-    return 1 if failed else 0
+            entry = result["figures"][figure.what]
+            missed = missed or failed(figure, entry)
+            print(row([*cells(figure, entry), last(figure, recorded)]), end="", flush=True)
+    return result, missed
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The legs of the comparison: what each runs, in which virtual environment, and which environment it steps."""
 
 import dataclasses
+import json
+import pathlib
 import re
 
 
@@ -46,19 +48,41 @@ KINDS = {
     "env": Kind("env_leg.py", "rllib", "Python env alone, random actions", MPE2, "floor", "-"),
 }
 
-# Each peer in the best of the settings tried on two cores; README.md says how to try others.
-DEFAULT_LEGS = (
-    "troupe",
-    "troupe_mpe2",
-    "rllib:runners=2,envs=40",
-    "sample_factory:workers=2,envs=8",
-    "xuance:algorithm=mappo,envs=8",
-    "skrl:algorithm=mappo",
-    "reference:threads=2",
-    "reference:threads=1",
-    "jaxmarl:algorithm=mappo",
-    "jaxmarl:algorithm=ippo",
-)
+# The settings tried, by peer: environments by core, processes, and torch's threads where the peer's own default is more than one.
+SWEEP = {
+    "rllib": tuple(f"rllib:runners=2,envs={envs}" for envs in (8, 20, 40, 80)) + tuple(f"rllib:runners=2,envs=40,threads={n}" for n in (1, 2)),
+    "sample_factory": tuple(f"sample_factory:workers=2,envs={envs}" for envs in (4, 8, 16)) + ("sample_factory:workers=2,envs=8,mode=sync",),
+    "xuance": tuple(f"xuance:algorithm=mappo,envs={envs}" for envs in (8, 16, 32)) + tuple(f"xuance:algorithm=mappo,envs=16,threads={n}" for n in (1, 2)),
+    "skrl": ("skrl:algorithm=mappo", "skrl:algorithm=mappo,threads=1", "skrl:algorithm=mappo,threads=2"),
+    "reference": ("reference:threads=1", "reference:threads=2"),
+    "jaxmarl": ("jaxmarl:algorithm=mappo",),
+}
+# Where nobody has swept yet: what was fastest on two cores.
+FASTEST_SO_FAR = {
+    "rllib": "rllib:runners=2,envs=40",
+    "sample_factory": "sample_factory:workers=2,envs=8",
+    "xuance": "xuance:algorithm=mappo,envs=16",
+    "skrl": "skrl:algorithm=mappo",
+    "reference": "reference:threads=2",
+    "jaxmarl": "jaxmarl:algorithm=mappo",
+}
+SWEPT = pathlib.Path(__file__).resolve().parent / "sweep.json"
+
+
+def fastest(swept):
+    """The fastest setting of each peer in {leg's name: env steps/s}; of one that is not in it, what was fastest before."""
+    found = {}
+    for kind, names in SWEEP.items():
+        rates = {name: swept[name] for name in names if name in swept}
+        found[kind] = max(rates, key=rates.get) if rates else FASTEST_SO_FAR[kind]
+    return found
+
+
+def default_legs(swept=None):
+    """Troupe, and each peer in the best of its settings of the recorded sweep; JaxMARL without a central critic, too."""
+    if swept is None:
+        swept = json.loads(SWEPT.read_text())["env_steps_per_s"] if SWEPT.exists() else {}
+    return ("troupe", "troupe_mpe2", *fastest(swept).values(), "jaxmarl:algorithm=ippo")
 
 
 @dataclasses.dataclass(frozen=True)

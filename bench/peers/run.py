@@ -4,6 +4,7 @@
   bench/peers/run.py --setup-only                  make the virtual environments
   bench/peers/run.py                               five alternating repetitions of the default legs
   bench/peers/run.py --legs troupe reference:threads=2 --repetitions 3
+  bench/peers/run.py --sweep                       try the settings of each peer; the best are the default legs from then on
   bench/peers/run.py --report FILE.jsonl           print the table of an earlier run again
 """
 
@@ -34,9 +35,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--legs", nargs="+", default=list(legs.DEFAULT_LEGS), metavar="KIND[:key=value,...]")
+    parser.add_argument("--legs", nargs="+", default=None, metavar="KIND[:key=value,...]")
     parser.add_argument("--skip", nargs="+", default=[], metavar="KIND", help="kinds to leave out")
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=None, help="default 5, of a sweep 1")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady state measured in each repetition")
     parser.add_argument("--cpus", default=None, help="e.g. 0,1; default: the first two this process may use")
     parser.add_argument("--seed", type=int, default=1, help="of the first repetition; each adds one")
@@ -51,10 +52,28 @@ def parse_arguments():
         default=DEFAULT_REFERENCE,
         help="folder of the plain PyTorch script; its legs are left out where it is missing",
     )
+    parser.add_argument("--sweep", action="store_true", help="writes bench/peers/sweep.json; --repetitions is 1 by default")
     parser.add_argument("--setup-only", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit 1 when a bar is missed or a leg failed")
     parser.add_argument("--report", type=pathlib.Path, help="only print the table of these JSON lines")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.legs and args.sweep:
+        parser.error("--sweep has legs of its own, got --legs; expected one of them")
+    if args.legs is None:
+        args.legs = [name for names in legs.SWEEP.values() for name in names] if args.sweep else list(legs.default_legs())
+    args.repetitions = args.repetitions or (1 if args.sweep else 5)
+    return args
+
+
+def record_sweep(records, path=legs.SWEPT):
+    """What the settings gave, with the machine; one that failed has no rate."""
+    groups = report.by_leg(records)
+    rates = {name: round(report.median_rate(group)) if group else None for name, group in groups.items()}
+    measured = {name: rate for name, rate in rates.items() if rate is not None}
+    path.write_text(json.dumps(dict(machine=records[0]["machine"], when=records[0]["when"], env_steps_per_s=measured,
+                                    failed=[name for name in rates if name not in measured]), indent=1) + "\n")
+    for kind, name in legs.fastest(measured).items():
+        print(f"fastest {kind}: {name}" + ("" if name in measured else " (not measured)"))
 
 
 def select_legs(args):
@@ -167,6 +186,8 @@ def main():
     finally:
         measure.end_descendants()
     print(report.summary(records))
+    if args.sweep:
+        record_sweep(records)
     failed = any("error" in r for r in records) or not all(holds for holds, _ in report.verdicts(records))
     return 1 if args.check and failed else 0
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the arithmetic and of the process handling, without any peer: python3 bench/peers/test_peers.py"""
 
+import json
 import os
 import pathlib
 import sys
@@ -16,6 +17,7 @@ import measure  # noqa: E402
 import policy_map  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
+import run  # noqa: E402
 
 
 def record(leg, rate, role="peer", **facts):
@@ -45,11 +47,31 @@ class LegsTest(unittest.TestCase):
                 legs.parse_leg(text)
 
     def test_default_legs_parse_and_their_programs_exist(self):
-        for text in legs.DEFAULT_LEGS:
+        for text in (*legs.default_legs(), *legs.default_legs({}), *(name for names in legs.SWEEP.values() for name in names)):
             kind = legs.parse_leg(text).kind
             self.assertTrue((HERE / "legs" / kind.script).exists())
             if kind.venv:
                 self.assertTrue((HERE / "requirements" / f"{kind.venv}.txt").exists())
+
+
+class SweepTest(unittest.TestCase):
+    def test_the_best_of_the_settings_tried_are_the_default(self):
+        swept = {"xuance:algorithm=mappo,envs=8": 1700, "xuance:algorithm=mappo,envs=16": 1900, "xuance:algorithm=mappo,envs=32": 1800, "reference:threads=1": 9}
+        chosen = legs.default_legs(swept)
+        self.assertIn("xuance:algorithm=mappo,envs=16", chosen)
+        self.assertIn("reference:threads=1", chosen)
+        self.assertIn("rllib:runners=2,envs=40", chosen, "of those that were not swept what was fastest before")
+        self.assertEqual([name.partition(":")[0] for name in chosen], ["troupe", "troupe_mpe2", *legs.SWEEP, "jaxmarl"])
+
+    def test_a_sweep_is_recorded_with_its_machine_and_what_failed(self):
+        records = [dict(record("skrl:algorithm=mappo", rate), machine={"cpu": "a cpu"}, when="today") for rate in (700, 900, 800)]
+        records.append(dict(leg="skrl:algorithm=mappo,threads=1", role="peer", repetition=0, error="it crashed"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "sweep.json"
+            run.record_sweep(records, path)
+            swept = json.loads(path.read_text())
+        self.assertEqual(swept["env_steps_per_s"], {"skrl:algorithm=mappo": 800})
+        self.assertEqual((swept["failed"], swept["machine"], swept["when"]), (["skrl:algorithm=mappo,threads=1"], {"cpu": "a cpu"}, "today"))
 
 
 class MarksTest(unittest.TestCase):
