@@ -299,6 +299,7 @@ class DocumentsTest(unittest.TestCase):
         """Who changes a figure by hand, or a target, has to run bench/all.py --docs."""
         for path, text in bench_all.documents(bench_all.read(bench_all.RECORDED)).items():
             self.assertEqual(path.read_text(), text, path)
+        self.assertRegex((bench_all.ROOT / "README.md").read_text(), bench_all.HEADLINE)
 
 
 if __name__ == "__main__":
