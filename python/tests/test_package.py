@@ -1,0 +1,76 @@
+"""`pip install ./python` from a checkout: with the libraries that are built, the command `troupe`, and types."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CHECKOUT = os.path.dirname(PACKAGE)
+
+
+class PackageTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="troupe_package_")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.checkout = os.path.join(self.folder, "checkout")
+        self.site = os.path.join(self.folder, "site")
+        shutil.copytree(PACKAGE, os.path.join(self.checkout, "python"), ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so"))
+        self.write("CMakePresets.json", "{}")
+        self.write("troupe", '#!/bin/sh\necho "asked $*, in ${VIRTUAL_ENV:-none}"\n')
+        os.chmod(os.path.join(self.checkout, "troupe"), 0o755)
+
+    def write(self, name, text):
+        path = os.path.join(self.checkout, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def install(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", self.site,
+             os.path.join(self.checkout, "python")],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def python(self, *arguments, **environment):
+        return subprocess.run([sys.executable, "-B", *arguments], capture_output=True, text=True, check=False, cwd=self.folder,
+                              env=dict({key: value for key, value in os.environ.items() if key not in ("TROUPE_PROGRAM", "TROUPE_ENVS_LIBRARY")},
+                                       PYTHONPATH=self.site, **environment))
+
+    def test_from_a_checkout_that_is_built(self):
+        self.write("build/release/lib/envs/c_api/libtroupe_envs.so", "native environments")
+        self.write("build/release/python/_usual_step.abi3.so", "the usual step")
+        self.install()
+        for name, text in (("envs/libtroupe_envs.so", "native environments"), ("_usual_step.abi3.so", "the usual step")):
+            with open(os.path.join(self.site, "troupe", name)) as file:
+                self.assertEqual(file.read(), text)
+        self.assertTrue(os.path.isfile(os.path.join(self.site, "troupe", "py.typed")))
+        found = self.python("-c", "from troupe.envs.library import find_library; print(find_library())")
+        self.assertEqual(found.stdout.strip(), os.path.join(self.site, "troupe", "envs", "libtroupe_envs.so"), found.stderr)
+
+    def test_the_program_is_the_checkouts(self):
+        self.install()
+        venv = sys.prefix if sys.prefix != sys.base_prefix else "none"
+        for command in (["-m", "troupe"], [os.path.join(self.site, "bin", "troupe")]):
+            done = self.python(*command, "train", "--workers", "2", VIRTUAL_ENV="/venvs/mine")
+            self.assertEqual(done.stdout, "asked train --workers 2, in /venvs/mine\n", done.stderr)
+        os.environ.pop("VIRTUAL_ENV", None)
+        self.assertEqual(self.python("-m", "troupe", "version").stdout, f"asked version, in {venv}\n")
+
+    def test_without_a_program_or_a_library_it_says_so(self):
+        self.install()
+        shutil.rmtree(self.checkout)
+        done = self.python("-m", "troupe", "train")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"^troupe: error: found no program troupe: .*install from a checkout.*TROUPE_PROGRAM=CHECKOUT/troupe\n$")
+        done = self.python("-m", "troupe", TROUPE_PROGRAM="/no/such")
+        self.assertIn("found no program troupe at /no/such", done.stderr)
+        done = self.python("-c", "import troupe; troupe.envs.NativeEnv('mpe/simple_spread')")
+        self.assertIn("found no libtroupe_envs.so at ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
