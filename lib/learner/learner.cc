@@ -174,7 +174,8 @@ absl::Status Learner::Start() {
   {
     base::MutexLock lock(&mutex_);
     state_ = State::kStarted;
-    started_at_ = last_update_at_ = deps_.clock->SteadyNow();
+    last_update_at_ = deps_.clock->SteadyNow();
+    first_iteration_ = iteration;
     if (auto reason = StopByCounts(config_.stop, trained_)) {
       state_ = State::kStopped;
       reason_ = *reason;
@@ -318,6 +319,7 @@ absl::StatusOr<FragmentAck> Learner::Submit(const WorkerTicket& ticket, uint64_t
         worker->last_version_n = std::max(worker->last_version_n, policy_rows.version.n);
       }
       arrived_env_steps_ += kept->num_env_steps;
+      if (!sampling_since_.has_value()) sampling_since_ = worker->last_seen;
       env_health_.Delivered(ticket.worker_id.value(), static_cast<int64_t>(kept->finished.size()));
     }
     outbox = ScheduleLocked();
@@ -445,8 +447,8 @@ void Learner::CloseIfEnoughLocked() {
 bool Learner::HasCompleteLocked() const { return scheduler_->first_incomplete() > iteration_; }
 
 absl::Duration Learner::WallClockLocked() const {
-  if (state_ == State::kMade) return absl::Seconds(earlier_wall_clock_s_);
-  return absl::Seconds(earlier_wall_clock_s_) + (deps_.clock->SteadyNow() - started_at_);
+  const absl::Duration earlier = absl::Seconds(earlier_wall_clock_s_);
+  return sampling_since_.has_value() ? earlier + (deps_.clock->SteadyNow() - *sampling_since_) : earlier;
 }
 
 LearnerStatus Learner::Status() const {

@@ -248,7 +248,9 @@ class Learner {
   ProgressRecord last_ ABSL_GUARDED_BY(mutex_);
   int64_t episodes_ ABSL_GUARDED_BY(mutex_) = 0;
   double earlier_wall_clock_s_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Duration started_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  /// When the first fragment of this epoch was accepted: until then workers start and environments are made.
+  std::optional<absl::Duration> sampling_since_ ABSL_GUARDED_BY(mutex_);
+  int64_t first_iteration_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of this epoch
   absl::Duration last_update_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
 };
 

@@ -53,9 +53,17 @@ std::optional<StepOutcome> Learner::EndLocked() {
     } else if (EndIfEnvsFailLocked(); envs_failed_) {
       // What has arrived whole is trained on.
     } else if (auto reason = StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt)) {
-      state_ = State::kStopped;
-      reason_ = *reason;
       scheduler_->Close();
+      // What is complete is trained on first: it was sampled in time.
+      if (!HasCompleteLocked()) {
+        state_ = State::kStopped;
+        reason_ = *reason;
+        if (iteration_ == first_iteration_) {
+          absl::StrAppend(&reason_, "; no update was made: ", arrived_env_steps_,
+                          " env steps had arrived, a batch has ", config_.options.train_batch_size,
+                          config_.options.count_steps_by == CountStepsBy::kEnvSteps ? "" : " agent steps");
+        }
+      }
     }
   }
   switch (state_) {
@@ -201,7 +209,8 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     std::optional<std::string> stop = StopByCounts(config_.stop, trained_);
     if (!stop.has_value()) {
       const std::optional<double> full_window = window_.full() ? record.return_sum : std::nullopt;
-      stop = StopByTimeOrReturn(config_.stop, WallClockLocked(), full_window);
+      stop = StopByTimeOrReturn(config_.stop, absl::ZeroDuration(), full_window);
+      if (StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt).has_value()) scheduler_->Close();
     }
     if (stop.has_value() && (state_ == State::kStarted || state_ == State::kDraining)) {
       state_ = State::kStopped;

@@ -289,13 +289,69 @@ TEST(LearnerTest, StopsByUpdatesAgentStepsReturnAndTime) {
   };
   EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.updates = 2; }, 10), 2);
   EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.agent_steps = 81; }, 10), 2);
-  EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.wall_clock = absl::Seconds(3); }, 10), 2)
-      << "the third comes too late";
+  EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.wall_clock = absl::Seconds(3); }, 10), 3)
+      << "the third was complete in time";
   const auto by_return = [](LearnerConfig& c) {
     c.stop.has_episode_return = true;
     c.stop.episode_return = -1000;
   };
   EXPECT_EQ(updates(by_return, 30), 13) << "8 episodes an update: 100 are there after 13";
+}
+
+TEST(LearnerTest, AtTheEndOfTheTimeWhatIsCompleteIsTrainedAndNoMore) {
+  for (const int64_t lag : {0, 1}) {
+    SCOPED_TRACE(lag);
+    TestRun run([lag](LearnerConfig& config) {
+      config.options.max_policy_lag = lag;
+      config.stop.wall_clock = absl::Seconds(3);
+    });
+    ASSERT_TRUE(run.learner_->Start().ok());
+    auto worker = run.Join();
+    const int complete = run.Work(*worker);
+    EXPECT_EQ(complete, 1 + lag);
+    run.clock_.Advance(absl::Seconds(4));
+    for (int i = 0; i < complete; ++i) EXPECT_EQ(run.Step().kind, Kind::kUpdated);
+    EXPECT_EQ(run.Work(*worker), 0) << "nothing is granted any more";
+    const StepOutcome outcome = run.Step();
+    EXPECT_EQ(outcome.kind, Kind::kStopped);
+    EXPECT_EQ(outcome.reason, "stop.wall_clock reached: 4 of 3 s");
+    EXPECT_EQ(run.learner_->Status().progress.rows.queued, 0);
+    EXPECT_EQ(run.trainer_->updates(), complete);
+  }
+}
+
+TEST(LearnerTest, TimeBeginsWithTheFirstSamples) {
+  TestRun run([](LearnerConfig& config) { config.stop.wall_clock = absl::Seconds(3); });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  run.clock_.Advance(absl::Seconds(30));
+  EXPECT_EQ(run.Step().kind, Kind::kWaiting) << "workers are being started";
+  auto worker = run.Join();
+  run.clock_.Advance(absl::Seconds(10));
+  run.learner_->Tick();
+  EXPECT_EQ(run.Step().kind, Kind::kWaiting) << "environments are being made";
+  run.Work(*worker);
+  run.clock_.Advance(absl::Seconds(2));
+  ASSERT_EQ(run.Step().kind, Kind::kUpdated);
+  EXPECT_DOUBLE_EQ(run.listener_.records_.back().wall_clock_s, 2);
+  run.clock_.Advance(absl::Seconds(2));
+  EXPECT_EQ(run.Step().kind, Kind::kStopped);
+}
+
+TEST(LearnerTest, AnEndWithoutAnUpdateSaysSo) {
+  TestRun run([](LearnerConfig& config) { config.stop.wall_clock = absl::Seconds(3); });
+  run.rollout_options_.max_ticks_per_fragment = 5;
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto first = run.Join();
+  const auto grant = first->port->TryTakeGrant();
+  ASSERT_TRUE(grant.has_value());
+  auto fragments = first->rollout.Play(*grant, run.publisher_.version());
+  ASSERT_FALSE(fragments.empty());
+  ASSERT_TRUE(run.learner_->Submit(first->ticket, 1, fragments[0]).ok());
+  run.clock_.Advance(absl::Seconds(4));
+  const StepOutcome outcome = run.Step();
+  EXPECT_EQ(outcome.kind, Kind::kStopped);
+  EXPECT_EQ(outcome.reason,
+            "stop.wall_clock reached: 4 of 3 s; no update was made: 20 env steps had arrived, a batch has 40");
 }
 
 TEST(LearnerTest, AStopThatIsReachedAlreadyTrainsNothing) {
