@@ -14,6 +14,7 @@
 #include "lib/env/plugin_file.h"
 #include "lib/env/wrappers.h"
 #include "lib/envhost/python_policy_host.h"
+#include "lib/envhost/python_program.h"
 #include "lib/policy/python_callable.h"
 
 namespace troupe::config {
@@ -73,6 +74,12 @@ absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::s
 
 absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key) {
   if (!IsPython(settings)) return nullptr;
+  const absl::Status interpreter = envhost::FindInterpreter(settings.python.interpreter).status();
+  if (!interpreter.ok()) {
+    if (key != nullptr) *key = "env.python.interpreter";
+    return absl::Status(interpreter.code(),
+                        absl::StrCat(interpreter.message(), " (--python; without one $VIRTUAL_ENV's, or python3)"));
+  }
   if (key != nullptr) *key = "env.python";
   return envhost::HostPool::Create(settings.python, settings.name, settings.args);
 }

@@ -91,7 +91,8 @@ TEST(MakePythonEnvTest, WhatIsWrongIsSaidWithItsPlace) {
       std::string(Resolve(kYaml, {"env.args.size=3"}).status().message()),
       AllOf(StartsWith("run.yaml:2:9: env.name: environment python:host_test_envs:counter: "), HasSubstr("size")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.interpreter=/no/such"}).status().message()),
-              AllOf(HasSubstr("env.python: interpreter: got /no/such"), HasSubstr("expected a Python interpreter")));
+              AllOf(StartsWith("--set env.python.interpreter=/no/such: env.python.interpreter: got /no/such"),
+                    HasSubstr("expected a Python interpreter")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.step_timeout_s=0"}).status().message()),
               AllOf(HasSubstr("env.python.step_timeout_s: got 0"), HasSubstr("expected a number in (0, 86400]")));
   EXPECT_THAT(std::string(Resolve(kYaml, {"env.python.processes=2000"}).status().message()),

@@ -211,7 +211,7 @@ PYTHONS = [
            "-m pip install smac", "env.python.interpreter (--python)"),
     python("a class that is mistyped", ("env.name=python:walk.py:Wlak",), "--set env.name=python:walk.py:Wlak: ", "env.name: ", "'Wlak' is no",
            "attribute of module", "did you mean Walk"),
-    python("an interpreter that is none", (), "--set env.python.interpreter=/no/such", "env.python", "got /no/such", "expected a Python interpreter", "--python",
+    python("an interpreter that is none", (), "--set env.python.interpreter=/no/such: ", "env.python.interpreter: ", "got /no/such", "expected a Python interpreter", "--python",
            interpreter="/no/such"),
     python("a file that is not there", ("env.name=python:wlak.py:Walk",), "--set env.name=python:wlak.py:Walk: ", "env.name: ", "there is no file", "expected a program in Python",
            "did you mean walk.py?"),
