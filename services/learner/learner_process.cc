@@ -71,6 +71,13 @@ bool Crossed(int64_t interval, int64_t before, int64_t now) {
   return interval > 0 && now / interval > before / interval;
 }
 
+void SayNothingIsLeft(const RunSetup& setup) {
+  const std::string text =
+      absl::StrCat(setup.name, ": ", setup.nothing_left, "\nresults in ", setup.folder->directory(), "\n");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
 /// A thread that calls a function about once a second until it is destroyed.
 class Ticker {
  public:
@@ -143,6 +150,8 @@ class Process {
   void RefuseRequests();
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   absl::Status Finish(const learner::StepOutcome& outcome);
+  /// Of a run that was finished when it was resumed: nothing that it has written changes.
+  absl::Status EndAsItWas();
   /// Saves what is whole; why the run ends.
   absl::Status Fail(const learner::StepOutcome& outcome);
   /// Stays for workers that come late for up to `linger`; a signal ends that.
@@ -299,10 +308,10 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
                                                        resumed_env_steps(), &degradations_));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
-  if (run().num_workers == 0) {
+  if (run().num_workers == 0 && setup_.nothing_left.empty()) {
     sampler_ = std::make_shared<LocalSampler>(run().policies.size());
     publishers_.Add(sampler_.get());
-  } else if (server_ == nullptr) {
+  } else if (server_ == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
   if (run().evaluation.interval_env_steps > 0 || run().evaluation.at_end) {
@@ -470,7 +479,15 @@ absl::Status Process::TrainToTheEnd() {
   }
 }
 
+absl::Status Process::EndAsItWas() {
+  RefuseRequests();
+  TakeDown(linger_);
+  SayNothingIsLeft(setup_);
+  return absl::OkStatus();
+}
+
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
+  if (!setup_.nothing_left.empty()) return EndAsItWas();
   RunSummary summary;
   summary.run_name = setup_.name;
   summary.directory = setup_.folder->directory();
@@ -578,6 +595,17 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
   if (!setup.moved_to.empty()) TROUPE_WARN("the run that was here lies in \"{}\" now", setup.moved_to);
   for (const std::string& damage : setup.quarantined) {
     TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
+  }
+  if (!setup.nothing_left.empty()) {
+    if (flags.linger_s == 0) {
+      SayNothingIsLeft(setup);
+      return absl::OkStatus();
+    }
+    // It is served for workers that come late, and leaves what is there as it is.
+    setup.run.experiment.write_interval_env_steps = 0;
+    setup.run.experiment.wandb = false;
+    setup.run.evaluation.at_end = false;
+    setup.run.evaluation.interval_env_steps = 0;
   }
   Process process(std::move(setup));
   const absl::Status started = CatchOutOfMemory([&] { return process.Start(flags, registry); });

@@ -23,8 +23,11 @@ LocalSampler::~LocalSampler() { Stop(); }
 absl::Status LocalSampler::Start(const rollout::RolloutConfig& config, learner::Learner* learner) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(config));
   learner_ = learner;
-  TROUPE_ASSIGN_OR_RETURN(ticket_,
-                          learner->Join(learner::WorkerHello{.name = "the learner's own"}, shared_from_this()));
+  absl::StatusOr<learner::WorkerTicket> ticket =
+      learner->Join(learner::WorkerHello{.name = "the learner's own"}, shared_from_this());
+  if (absl::IsCancelled(ticket.status())) return absl::OkStatus();  // the run is over already
+  TROUPE_RETURN_IF_ERROR(ticket.status());
+  ticket_ = *ticket;
   {
     base::MutexLock lock(&mutex_);
     runs_ = true;

@@ -7,11 +7,15 @@
 #include "lib/base/local_path.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
+#include "lib/learner/stop_conditions.h"
 #include "lib/storage/start_over.h"
 #include "services/common/run_policies.h"
+#include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
+
+constexpr int64_t kMaxSummaryBytes = 16 << 20;
 
 bool HoldsRun(const std::string& directory) { return std::filesystem::exists(directory + "/config.yaml"); }
 
@@ -49,10 +53,13 @@ absl::StatusOr<std::string> FindRun(const LearnerFlags& flags) {
       flags.config_path.empty() ? config::RunConfig::FromYaml("{seed: 1}", "defaults", AllOverrides(flags))
                                 : config::RunConfig::FromFile(flags.config_path, AllOverrides(flags));
   TROUPE_RETURN_IF_ERROR(config.status());
+  // A whole path is no name inside another folder.
+  const bool is_name = !std::filesystem::path(flags.resume).is_absolute();
   const std::string inside = config->experiment_directory() + "/" + flags.resume;
-  if (HoldsRun(inside)) return WithoutSlash(inside);
-  return absl::NotFoundError(
-      absl::StrCat("--resume: no run in \"", flags.resume, "\" nor in \"", inside, "\" (a run has a config.yaml)"));
+  if (is_name && HoldsRun(inside)) return WithoutSlash(inside);
+  return absl::NotFoundError(absl::StrCat("--resume: there is no run in \"", flags.resume,
+                                          is_name ? absl::StrCat("\" nor in \"", inside) : std::string(),
+                                          "\" (a run has a config.yaml)"));
 }
 
 /// The run's folder is a program to whom it goes on for: says what it executes, before it does.
@@ -89,6 +96,26 @@ absl::Status ApplyPoliciesToTrain(const config::ResolvedRun& run, const std::vec
     TROUPE_ASSIGN_OR_RETURN(state->table, state->table->SetTrains(id, run.learner.trains[i]));
   }
   return absl::OkStatus();
+}
+
+/// Whether summary.json tells of the end at `env_steps`: who was killed before the end has none, and evaluates yet.
+bool HasSummaryOf(const std::string& directory, int64_t env_steps) {
+  const absl::StatusOr<std::string> text =
+      storage::FileSystem::Posix().ReadFile(directory + "/summary.json", kMaxSummaryBytes);
+  const nlohmann::json summary = nlohmann::json::parse(text.ok() ? *text : std::string(), nullptr, false);
+  return summary.is_object() && summary.value("env_steps", nlohmann::json()) == env_steps;
+}
+
+/// RunSetup::nothing_left
+std::string NothingLeft(const RunSetup& setup, const std::string& directory) {
+  const learner::StopOptions& stop = setup.run.stop;
+  const learner::LearnerState& state = *setup.resumed;
+  std::optional<std::string> reached =
+      learner::StopByCounts(stop, {state.env_steps, state.agent_steps, state.iteration});
+  if (!reached) reached = learner::StopByTimeOrReturn(stop, absl::Seconds(state.wall_clock_s), std::nullopt);
+  if (!reached || !HasSummaryOf(directory, state.env_steps)) return "";
+  const std::string key = reached->substr(0, reached->find(' '));
+  return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (--set ", key, "=N)");
 }
 
 }  // namespace
@@ -158,6 +185,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     if (state.ok()) {
       setup.resumed = *std::move(state);
       TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
+      setup.nothing_left = NothingLeft(setup, directory);
     } else if (!absl::IsNotFound(state.status())) {
       return state.status();
     }

@@ -25,6 +25,8 @@ struct RunSetup {
   std::vector<std::optional<policy::PolicyState>> initial;
   std::string moved_to;                  ///< where --start-over moved the run that was here; empty: nowhere
   std::vector<std::string> quarantined;  ///< checkpoints that were damaged and set aside
+  /// Of a finished run that goes on: why there is nothing to train, and what would change that. Empty: there is.
+  std::string nothing_left;
 };
 
 /// Reads and checks the configuration, makes or takes the run folder, loads what a resume or a warm start needs. Every

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -120,6 +121,18 @@ class CliTest(harness.TroupeTestCase):
         self.fails("envs", "check", "mpe/simple_spread", "--arg", "n=3", saying=["did you mean 'N'?"])
         self.fails("envs", "check", "mpe/simple_spread", "--arg", "N=0", saying=["argument N is 0"])
 
+    def test_envs_check_tells_as_it_goes_and_goes_on_where_asked(self):
+        def check(*arguments):
+            done = self.troupe("envs", "check", "testing/faulty", "--arg", "fault=nan_obs", *arguments, ok=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stdout.splitlines()[0], r"^broken: observation_value: environment testing/faulty .* is nan")
+            self.assertRegex(done.stdout, r"\nuntried +episode_end ")
+            self.assertRegex(done.stdout, r"\npartly +reward ")
+            self.assertNotRegex(done.stdout, r"(?m)^ok ", "no rule was tried to the end")
+            return int(re.search(r"(\d+) agent steps", done.stdout)[1])
+        at_once = check()
+        self.assertGreaterEqual(check("--keep-going"), 8 * at_once, "a broken rule ends its episode alone")
+
     def test_envs_replay(self):
         trace = os.path.join(self.source, "tests", "conformance", "traces", "simple_spread_options.jsonl")
         for report in self.json_of("envs", "replay", trace):
@@ -162,6 +175,8 @@ class CliTest(harness.TroupeTestCase):
         nobody = self.path("nobody")
         for command in (["status"], ["evaluate"], ["checkpoint", "ls"], ["policy", "ls"]):
             self.fails(*command, nobody, saying=[f'there is no run in "{nobody}" (a run has a config.yaml)'])
+        learner = self.troupe("learner", "--resume", nobody, "--workers", "0", ok=False)
+        self.assertIn(f'--resume: there is no run in "{nobody}" (a run has a config.yaml)', learner.stderr)
 
     def test_a_url_is_no_folder(self):
         refusal = ", expected a folder of this machine"

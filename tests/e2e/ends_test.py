@@ -1,0 +1,105 @@
+"""How runs end: by time, without an update, and when they were finished before they were resumed."""
+
+import json
+import os
+
+import harness
+
+CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 1
+num_envs_per_worker: 8
+algorithm: {train_batch_size: 200, minibatch_size: 100, num_epochs: 1}
+stop: {env_steps: 400}
+evaluation: {episodes: 4}
+experiment: {write_interval: 200}
+"""
+# Needs numpy alone; an environment takes SETUP seconds to be made.
+SLOW = """
+import time
+
+import numpy as np
+
+class Box:
+    low, high, shape, dtype = np.zeros(2, np.float32), np.ones(2, np.float32), (2,), np.dtype(np.float32)
+
+class Discrete:
+    n, start = 2, 0
+
+class Slow:
+    def __init__(self, setup):
+        time.sleep(setup)
+        self.possible_agents = ["walker"]
+        self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return {"walker": np.zeros(2, np.float32)}, {"walker": {}}
+
+    def step(self, actions):
+        self.t += 1
+        done = {"walker": self.t == 5, "__all__": self.t == 5}
+        return {"walker": np.zeros(2, np.float32)}, {"walker": 1.0}, done, {"walker": False, "__all__": False}, {"walker": {}}
+"""
+
+
+class EndsTest(harness.RunningTestCase):
+    def assert_is_as_it_was(self, before):
+        """All that the run had is the same, and nothing has come but what says that it was started again."""
+        after = self.hashes_below("runs", "run")
+        self.assertEqual({path: after.get(path) for path in before}, before)
+        came = [os.path.basename(path) for path in after if path not in before]
+        self.assertEqual([name for name in came if "tfevents" in name or name.isdigit() or name.endswith("json")], [])
+
+    def results(self):
+        """Of the run's files, those that hold results."""
+        return {path: value for path, value in self.hashes_below("runs", "run").items()
+                if "tfevents" in path or "checkpoints" in path or path.endswith((".json", ".jsonl"))}
+
+    def test_a_finished_run_that_is_resumed_says_so_and_stays_as_it_is(self):
+        config = self.write("run.yaml", CONFIG)
+        self.troupe("train", config, "--name", "run")
+        before = self.results()
+        words = "run: nothing is left to do: stop.env_steps reached: 400 of 400; to go on raise it (--set stop.env_steps=N)\nresults in runs/run\n"
+        for workers in ("1", "0"):
+            self.assertEqual(self.troupe("train", "--resume", "run", "--workers", workers).stdout, words)
+            self.assertEqual(self.troupe("train", config, "--name", "run", "--resume-or-start", "--workers", workers).stdout, words)
+            # In containers it stays for a moment, for workers that come late.
+            self.assertEqual(self.troupe("learner", "--resume", "run", "--workers", workers, "--listen", f"unix:{self.path('run.sock')}",
+                                         "--linger", "0.2").stdout, words)
+        summary = json.loads(self.troupe("train", "--resume", "run", "--json").stdout.splitlines()[-1])
+        self.assertEqual((summary["env_steps"], summary["evaluation"]["episodes"]), (400, 4))
+        self.assert_is_as_it_was(before)
+        self.troupe("train", "--resume", "run", "--set", "stop.env_steps=600")
+        self.assertEqual(self.summary("run")["env_steps"], 600)
+
+    def test_a_run_that_was_killed_before_its_last_words_is_evaluated_when_it_is_resumed(self):
+        self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run")
+        evaluation = self.summary("run")["evaluation"]
+        os.unlink(self.path("runs", "run", "summary.json"))
+        for workers in ("1", "0"):
+            self.troupe("train", "--resume", "run", "--workers", workers)
+            self.assertEqual(self.summary("run")["evaluation"], evaluation)
+            os.unlink(self.path("runs", "run", "summary.json"))
+
+    def test_starting_workers_and_environments_takes_no_time_of_the_run(self):
+        self.write("slow.py", SLOW)
+        config = self.write("run.yaml", "env: {name: \"python:slow.py:Slow\", args: {setup: 3}, python: {processes: 1}}\nnum_workers: 1\nnum_envs_per_worker: 1\n"
+                            "algorithm: {train_batch_size: 50, num_epochs: 1}\nstop: {wall_clock: 1}\nevaluation: {at_end: false}\n")
+        done = self.troupe("train", config, "--name", "run", "--python", os.environ["TROUPE_TEST_PYTHON"])
+        summary = self.summary("run")
+        self.assertRegex(summary["reason"], r"^stop\.wall_clock reached: \d+ of 1 s$")
+        self.assertGreater(summary["updates"], 0, done.stdout)
+        self.assertGreaterEqual(summary["wall_clock_s"], 1)
+        self.assertEqual(self.troupe("train", "--resume", "run").stdout.splitlines()[0].split("reached")[0],
+                         "run: nothing is left to do: stop.wall_clock ")
+
+    def test_an_end_without_an_update_says_so(self):
+        config = self.write("run.yaml", CONFIG.replace("train_batch_size: 200", "train_batch_size: 4000000").replace("env_steps: 400", "wall_clock: 1"))
+        done = self.troupe("train", config, "--name", "run")
+        self.assertRegex(done.stdout, r"stop\.wall_clock reached: \d+ of 1 s; no update was made: [1-9]\d* env steps had arrived, a batch has 4000000\n")
+        self.assertEqual(self.summary("run")["updates"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()
