@@ -159,8 +159,10 @@ def headline(recorded):
 
 
 def documents(recorded):
-    """path -> its text with the recorded figures"""
+    """path -> its text with the recorded figures; without a recorded run the documents stay as they are"""
     found = {}
+    if not recorded:
+        return found
     for name, table in (("docs/benchmarks.md", benchmarks_table(recorded)), ("README.md", readme_table(recorded))):
         found[ROOT / name] = filled((ROOT / name).read_text(), table)
     found[ROOT / "README.md"] = HEADLINE.sub(headline(recorded), found[ROOT / "README.md"])
