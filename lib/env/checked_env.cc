@@ -188,15 +188,13 @@ class CheckedEnv::Writer final : public StepWriter {
       Error(EnvRule::kReward, id, absl::StrCat("got the reward ", reward, ", expected a finite number"));
       return;
     }
-    const bool takes = slot->acted && slot->state != SlotState::kDone && !reset_;
-    if (!takes) {
-      // Environments that hand out a zero to everybody mean "nothing".
-      if (reward != 0.0f)
+    // Environments that hand out a zero to everybody mean "nothing".
+    if (reward == 0.0f && !slot->acted) return;
+    if (reset_ || slot->state == SlotState::kDone) {
+      if (reward != 0.0f) {
         Error(EnvRule::kReward, id,
-              absl::StrCat("got the reward ", reward,
-                           reset_        ? " at Reset"
-                           : slot->acted ? " after it was done"
-                                         : " before its first action"));
+              absl::StrCat("got the reward ", reward, reset_ ? " at Reset" : " after it was done"));
+      }
       return;
     }
     if (slot->row != nullptr) {

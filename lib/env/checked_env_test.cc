@@ -215,8 +215,6 @@ TEST(CheckedEnvTest, Rewards) {
   broken("agent agent_1, step 2: got the reward nan",
          [](StepWriter& out) { out.AddReward(AgentSlot(1), std::nanf("")); });
   broken("agent slot 3 was rewarded", [](StepWriter& out) { out.AddReward(AgentSlot(3), 0); });
-  broken("agent agent_2, step 2: got the reward 1 before its first action",
-         [](StepWriter& out) { out.AddReward(AgentSlot(2), 1); });
   broken("was rewarded after its observation", [](StepWriter& out) {
     ObserveAs(out, 0, 0);
     out.AddReward(AgentSlot(0), 1);
@@ -227,6 +225,11 @@ TEST(CheckedEnvTest, Rewards) {
     return absl::OkStatus();
   });
   EXPECT_THAT(std::string(at_reset.Reset().message()), HasSubstr("step 0: got the reward 1 at Reset"));
+
+  // The third agent never comes: the others folded at once.
+  Harness early(SmallSpec(3), WithFaultAt2([](StepWriter& out) { out.AddReward(AgentSlot(2), 1); }));
+  ASSERT_TRUE(early.Play(2).ok());
+  EXPECT_EQ(early.buffers().reward(0, 2), 1.0f);
 
   // Zeros for everybody mean nothing and do not get through.
   Harness zeros(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {

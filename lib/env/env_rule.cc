@@ -60,7 +60,7 @@ std::string_view EnvRuleDescription(EnvRule rule) {
     case EnvRule::kState:
       return "the global state is given where declared, finite and inside its space";
     case EnvRule::kReward:
-      return "rewards are finite and go to agents that acted and were not done";
+      return "rewards are finite, come in a step and go to agents that are not done";
     case EnvRule::kDone:
       return "only agents that were observed end, and once";
     case EnvRule::kEpisodeEnd:
@@ -94,7 +94,7 @@ std::string_view EnvRuleAdvice(EnvRule rule) {
       return "Give the global state in every reset and step (for each observed agent when it is per agent), or declare "
              "none.";
     case EnvRule::kReward:
-      return "Reward agents that have acted and are not done, before their observation, with finite numbers.";
+      return "Reward agents that are not done, in a step and before their observation, with finite numbers.";
     case EnvRule::kDone:
       return "End an agent once, and only one that was observed in the episode.";
     case EnvRule::kEpisodeEnd:

@@ -19,7 +19,7 @@ enum class EnvRule : uint8_t {
   kObservationValue,  ///< observations are written whole, finite and inside their space
   kActionMask,        ///< masks where declared, and an allowed action in each
   kState,             ///< the global state where declared, finite
-  kReward,            ///< finite rewards, only for agents that acted and are not done
+  kReward,            ///< finite rewards, in a step and for agents that are not done
   kDone,              ///< only agents that were observed end, once
   kEpisodeEnd,        ///< an episode ends with `__all__`, within max_episode_steps
   kInfo,              ///< infos and agent masks only as declared

@@ -50,8 +50,9 @@ class StepWriter {
   /// The row for the global state (kPerEnv: once a call; slot is ignored), `state_space.flat_size()` floats. Required
   /// unless kNone.
   virtual float* State(AgentSlot slot) = 0;
-  /// Adds to the agent's reward since its last action; in any call from that action on, ready or not, but before the
-  /// agent's Observe of the same call. Not at Reset, not for an agent that has not acted or was done before.
+  /// Adds to the agent's reward since its last action; in any Step from that action on, ready or not, but before the
+  /// agent's Observe of the same call. What comes before its first action belongs to no action: it counts into its
+  /// return alone. Not at Reset, not for an agent that was done before.
   virtual void AddReward(AgentSlot slot, float reward) = 0;
   /// The agent's trajectory ends: by the task (terminated), or by a limit (truncated: its value is bootstrapped).
   virtual void TerminateAgent(AgentSlot slot) = 0;

@@ -98,6 +98,28 @@ TEST(CollectorTest, EveryEpisodeOfALaneBeginsAtNothing) {
   EXPECT_EQ(seen.size(), 6u);
 }
 
+// As in poker, where one folds before the other's turn.
+TEST(CollectorTest, ARewardBeforeAnAgentsFirstActionCountsIntoItsReturn) {
+  const Script folded = {{.observe = {0}}, {.observe = {0}, .rewards = {{0, -1.0f}, {1, 1.0f}}, .terminate_all = true}};
+  Rig rig(ScriptedConfig({}, Scripted({}, folded), 2));
+  ASSERT_TRUE(rig.Run(ScriptedGrant(1, 1)).ok());
+  const sample::MultiAgentBatch& batch = *rig.sink.fragments[0];
+  EXPECT_THAT(SegmentsOf(batch), ElementsAre("env 0 ep 0 agent 0: 0(+-1) terminated lag 0"));
+  ASSERT_EQ(batch.finished.size(), 1u);
+  EXPECT_THAT(batch.finished[0].returns, ElementsAre(-1.0f, 1.0f));
+  EXPECT_THAT(batch.finished[0].policies, ElementsAre(0, 1)) << "the return is a policy's";
+
+  // What it gets before it acts is no part of its first row.
+  const Script late = {{.observe = {0}},
+                       {.observe = {0, 1}, .rewards = {{0, 1.0f}, {1, 2.0f}}},
+                       {.observe = {0, 1}, .rewards = {{0, 4.0f}, {1, 8.0f}}, .terminate_all = true}};
+  Rig second(ScriptedConfig({}, Scripted({}, late), 2));
+  ASSERT_TRUE(second.Run(ScriptedGrant(1, 2)).ok());
+  EXPECT_THAT(SegmentsOf(*second.sink.fragments[0]), ElementsAre("env 0 ep 0 agent 0: 0(+1) 1(+4) terminated lag 0",
+                                                                 "env 0 ep 0 agent 1: 1(+8) terminated lag 0"));
+  EXPECT_THAT(second.sink.fragments[0]->finished[0].returns, ElementsAre(5.0f, 10.0f));
+}
+
 TEST(CollectorTest, AnEpisodeGoesOnInTheNextGrant) {
   Rig rig(ScriptedConfig({}, Scripted({}, kBothTruncated)));
   ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2), 5).ok());

@@ -143,6 +143,30 @@ absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   return envs_[place]->Reset({seed, EnvId(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
 }
 
+absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
+  const env::AgentSpec& agent = config_.env_spec.possible_agents[slot];
+  policy::EpisodeInfo episode = {config_.options.seed, EnvId(p.number), 0, config_.options.worker,
+                                 config_.options.env_args};
+  mapped_.clear();
+  for (size_t other = 0; other < p.policy.size(); ++other) {
+    if (p.policy[other] < 0) continue;
+    mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(p.policy[other])});
+  }
+  episode.agents = mapped_;
+  episode.host = config_.mapping_host.get();
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot mapped,
+                          config_.mapping->Map(agent.id.value(), static_cast<int32_t>(slot), episode));
+  const int32_t policy = mapped.value();
+  if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
+      config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
+      config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {
+    return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ", policy,
+                                                   ", which does not fit its spaces"));
+  }
+  p.policy[slot] = policy;
+  return absl::OkStatus();
+}
+
 absl::Status Evaluator::Gather(size_t place) {
   Place& p = *places_[place];
   const int env = static_cast<int>(place);
@@ -153,27 +177,7 @@ absl::Status Evaluator::Gather(size_t place) {
     const auto index = static_cast<int32_t>(slot);
     if (!buffers_.ready(env, index)) continue;
     any_ready = true;
-    const env::AgentSpec& agent = config_.env_spec.possible_agents[slot];
-    if (p.policy[slot] < 0) {
-      policy::EpisodeInfo episode = {config_.options.seed, EnvId(p.number), 0, config_.options.worker,
-                                     config_.options.env_args};
-      mapped_.clear();
-      for (size_t other = 0; other < p.policy.size(); ++other) {
-        if (p.policy[other] < 0) continue;
-        mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(p.policy[other])});
-      }
-      episode.agents = mapped_;
-      episode.host = config_.mapping_host.get();
-      TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot mapped, config_.mapping->Map(agent.id.value(), index, episode));
-      const int32_t policy = mapped.value();
-      if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
-          config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
-          config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {
-        return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",
-                                                       policy, ", which does not fit its spaces"));
-      }
-      p.policy[slot] = policy;
-    }
+    if (p.policy[slot] < 0) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
     const auto policy = static_cast<size_t>(p.policy[slot]);
     Rows& rows = *rows_[policy];
     p.row[slot] = rows.count++;
@@ -262,7 +266,10 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   if (!status.ok()) return BeginAgain(place, std::move(status), seed);
   ++p.step;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
-    p.returns[slot] += buffers_.reward(env, static_cast<int32_t>(slot));
+    const double reward = buffers_.reward(env, static_cast<int32_t>(slot));
+    // Rewarded before it was ever observed.
+    if (reward != 0.0 && p.policy[slot] < 0) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
+    p.returns[slot] += reward;
   }
   if (!buffers_.all_done(env)) return absl::OkStatus();
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];

@@ -99,6 +99,8 @@ class Evaluator {
   void GatherActions(size_t place);
   absl::Status StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
   absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
+  /// Asks for the agent's policy in the episode.
+  absl::Status MapAgent(Place& place, size_t slot);
 
   /// The env id that stands for the `index`-th episode of this Run.
   uint32_t EnvId(int64_t index) const { return static_cast<uint32_t>(first_episode_ + index); }

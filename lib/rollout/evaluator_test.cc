@@ -107,6 +107,16 @@ TEST(EvaluatorTest, RunsAgainWithTheSameResult) {
   EXPECT_EQ(first, Each(*evaluator->Run({.episodes = 9}, weights)));
 }
 
+TEST(EvaluatorTest, ARewardBeforeAnAgentsFirstActionCountsIntoItsReturn) {
+  const Script folded = {{.observe = {0}}, {.observe = {0}, .rewards = {{0, -1.0f}, {1, 1.0f}}, .terminate_all = true}};
+  const RolloutConfig config = ScriptedConfig(
+      {}, [=] { return MakeScriptedEnv({}, folded); }, 2);
+  const EvaluationResult result = Evaluate(config, 2, {.episodes = 3});
+  EXPECT_EQ(result.return_sum.mean, 0.0);
+  EXPECT_EQ(result.agents[1].episode_return.mean, 1.0);
+  EXPECT_THAT(result.each[0].policies, ElementsAre(0, 1));
+}
+
 TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
   const ScriptedOptions options = {.agents = 3};
   const Script script = {

@@ -70,7 +70,10 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   }
 
   void AddReward(env::AgentSlot slot, float reward) override {
-    AgentState& agent = lane_->agents[static_cast<size_t>(slot.value())];
+    const auto index = static_cast<size_t>(slot.value());
+    AgentState& agent = lane_->agents[index];
+    // Before its first observation it has no row that takes the reward; the return is its policy's all the same.
+    if (agent.policy < 0 && !Map(index, agent)) return;
     agent.episode_return += reward;
     if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;
   }

@@ -27,7 +27,7 @@ enum class AgentEnd : uint8_t { kNone, kTerminated, kTruncated };
 
 /// What a lane knows of one agent. Row and segment numbers are of the fragment being filled, -1: none.
 struct AgentState {
-  int32_t policy = -1;  ///< policy slot; -1 until the first observation of the episode
+  int32_t policy = -1;  ///< policy slot; -1 until the first observation or reward of the episode
   AgentPhase phase = AgentPhase::kUnseen;
   AgentEnd end = AgentEnd::kNone;  ///< in the current call
   bool active = true;              ///< agent mask of its next decision

@@ -90,12 +90,11 @@ class ParallelTest(unittest.TestCase):
             shown(adapter.step([1, None, None, None])), row([None] * 4, [0, 9, 0, 0], ["T", "T", "", ""], "T")
         )
 
-    def test_a_reward_before_the_first_action_belongs_to_nothing(self):
+    def test_a_reward_before_the_first_action_is_handed_on(self):
         adapter = adapt("x", Parallel([{"a": obs(1)}, ({"b": obs(1)}, {"b": 4.0}, NO, NO, {})]))
         adapter.reset(1)
-        with self.assertWarnsRegex(UserWarning, "environment x: agent b got the reward 4.0 before its first action"):
-            result = adapter.step([0, None])
-        self.assertEqual((result.rewards, adapter.dropped_rewards), ([0, 0], 1))
+        result = adapter.step([0, None])
+        self.assertEqual((result.rewards, adapter.dropped_rewards), ([0, 4], 0))
 
     def test_infos(self):
         class WithInfos(Parallel):
@@ -281,13 +280,11 @@ class AecTest(unittest.TestCase):
             [
                 row([6, None, None], [0, 0, 0], ["", "", ""]),
                 row([None, 4, None], [0, 0, 0], ["", "", ""]),
-                row(
-                    [None, None, 1], [0, 0, 0], ["", "", ""]
-                ),  # the 2 for its neighbour came before its first action: dropped
+                row([None, None, 1], [0, 0, 2], ["", "", ""]),  # before its first action
                 row([0, 0, 0], [-1, -1, 5], ["T", "T", "T"], "T"),
             ],
         )
-        self.assertEqual(adapter.dropped_rewards, 1)
+        self.assertEqual(adapter.dropped_rewards, 0)
         # Player 1 takes too much and leaves; the 2 that player 0 gives player 2 then counts, since it has acted.
         self.assertEqual(
             self.play(adapt("nim", Countdown(heap=7)), [1, 1, 1, 3, 2, 3, 1]),

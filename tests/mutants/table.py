@@ -98,6 +98,8 @@ MUTANTS = [
            "lane->next_episode = MUTANT ? order.next_episode : std::max(lane->next_episode, order.next_episode);", (ROLLOUT, "*")),
     mutant("last_look_is_the_one_before", BUILDER, "agent.observed ? agent.next_row : agent.row;",
            "agent.observed && !MUTANT ? agent.next_row : agent.row;", (ROLLOUT, "*")),
+    mutant("reward_before_the_first_action_lost", WRITER, "agent.episode_return += reward;", "if (!MUTANT || agent.row >= 0) agent.episode_return += reward;",
+           (ROLLOUT, "CollectorTest.*")),
     mutant("reward_overwritten", WRITER, "if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;",
            "if (agent.row < 0) return;\n    float& sum = builder_.Columns(agent).rewards.As<float>()[agent.row];\n"
            "    sum = MUTANT ? reward : sum + reward;", (ROLLOUT, "*")),

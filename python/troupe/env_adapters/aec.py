@@ -57,6 +57,8 @@ class AecAdapter(AdapterCore):
             if i is None:
                 raise self._unknown(key, "the turns")
             observation, reward, terminated, truncated, info = env.last()
+            if self._done[i] and (terminated or truncated):
+                raise self.error("has its turn again after its end", i)
             if reward is not None and reward != 0:
                 self._reward(i, reward)
             if not terminated and not truncated:
@@ -65,8 +67,6 @@ class AecAdapter(AdapterCore):
                     self._info(i, info)
                 self._selected = i
                 return
-            if self._done[i]:
-                raise self.error("has its turn again after its end", i)
             if observation is not None and self._seen[i]:
                 self._observe(i, observation)
                 if info:

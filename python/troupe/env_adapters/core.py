@@ -43,7 +43,7 @@ class AdapterCore:
 
     def __init__(self, name: str, env: Any, global_state: bool):
         self.name = name
-        self.dropped_rewards = 0  # nonzero rewards for agents that had not acted yet: they belong to no action
+        self.dropped_rewards = 0  # nonzero rewards that came with a reset
         self._env = env
         self._global_state = global_state
         self._closed = False
@@ -346,12 +346,11 @@ class AdapterCore:
             raise self.error(f"the reward is {value}, expected a finite number", i)
         if value == 0.0:
             return
-        if not self._acted[i]:
+        if self._steps == 0:
             self.dropped_rewards += 1
             self.warn(
                 "reward",
-                f"agent {self._ids[i]} got the reward {value} before its first action: it belongs to no action and "
-                f"is left out, as all such ones",
+                f"agent {self._ids[i]} got the reward {value} from reset: it is left out, as all such ones",
             )
         elif self._done[i]:
             raise self.error(f"the reward {value} came after its end", i)
