@@ -187,11 +187,103 @@ TEST(BeatLastTest, RefusesOtherGames) {
   EXPECT_THAT(ErrorOf(Spec("scripted:beat_last", *space::Space::Discrete(4))), HasSubstr("and Discrete(4)"));
 }
 
+/// A board of connect four drawn from the top row down to the lowest: 'o' own, 'x' the other's, anything else free;
+/// rows that are missing above are free.
+std::vector<float> Board(const std::vector<std::string>& drawn) {
+  std::vector<float> obs(84, 0.0f);
+  for (size_t r = 0; r < drawn.size(); ++r) {
+    const size_t row = 6 - drawn.size() + r;
+    for (size_t column = 0; column < 7; ++column) {
+      if (drawn[r][column] == 'o') obs[2 * (row * 7 + column)] = 1.0f;
+      if (drawn[r][column] == 'x') obs[2 * (row * 7 + column) + 1] = 1.0f;
+    }
+  }
+  return obs;
+}
+
+class OneMoveAheadTest : public ::testing::Test {
+ protected:
+  OneMoveAheadTest() { spec_.has_action_mask = true; }
+
+  /// How often each column is played in `rows` decisions.
+  std::map<int32_t, int> Columns(const std::vector<std::string>& drawn, std::vector<uint8_t> mask = {},
+                                 uint32_t rows = 100) {
+    const std::vector<float> board = Board(drawn);
+    if (mask.empty() && spec_.has_action_mask) mask.assign(7, 1);
+    std::vector<float> obs;
+    std::vector<uint8_t> masks;
+    for (uint32_t r = 0; r < rows; ++r) {
+      obs.insert(obs.end(), board.begin(), board.end());
+      masks.insert(masks.end(), mask.begin(), mask.end());
+    }
+    std::map<int32_t, int> counts;
+    for (const ActionWord action : Act(spec_, Keys(rows), obs, masks)) ++counts[action.i32];
+    return counts;
+  }
+  /// The only column played.
+  int32_t Column(const std::vector<std::string>& drawn, const std::vector<uint8_t>& mask = {}) {
+    const std::map<int32_t, int> counts = Columns(drawn, mask);
+    EXPECT_EQ(counts.size(), 1u);
+    return counts.begin()->first;
+  }
+
+  PolicySpec spec_ = Spec("scripted:one_move_ahead", *space::Space::Discrete(7), *space::Space::Box(0, 1, {6, 7, 2}));
+};
+
+TEST_F(OneMoveAheadTest, TakesItsFourthInEveryDirection) {
+  EXPECT_EQ(Column({"xooo.xx"}), 4);
+  EXPECT_EQ(Column({"oo.oxxx"}), 2) << "a gap";
+  EXPECT_EQ(Column({"o......", "o......", "o.xx..."}), 0);
+  EXPECT_EQ(Column({"..ox...", ".oxo...", "oxxo..."}), 3) << "to the right and up";
+  EXPECT_EQ(Column({"xo.....", "oxo....", "xxxo..."}), 0) << "to the left and up";
+  EXPECT_EQ(Column({"o......", "xo.....", "oxo....", "xxx.xo."}), 3) << "the lowest is missing";
+}
+
+TEST_F(OneMoveAheadTest, TakesBeforeItBlocks) {
+  EXPECT_EQ(Column({"x.....o", "x.....o", "x.....o"}), 6);
+  EXPECT_EQ(Column({"o.....x", "o.....x", "o.....x"}), 0);
+}
+
+TEST_F(OneMoveAheadTest, BlocksTheOthersFourth) {
+  EXPECT_EQ(Column({"x......", "x......", "x.oo..."}), 0);
+  EXPECT_EQ(Column({"oxxx..."}), 4);
+  EXPECT_EQ(Column({"..xo...", ".xox...", "xooxo.."}), 3);
+}
+
+TEST_F(OneMoveAheadTest, PlaysAtRandomWhereNothingPresses) {
+  EXPECT_EQ(Columns({}, {}, 700).size(), 7u);
+  for (const auto& [column, count] : Columns({}, {}, 700)) EXPECT_GT(count, 60) << column;
+  // Nobody has three.
+  EXPECT_EQ(Columns({"xx..oo."}).size(), 7u);
+  // The fourth place floats: a piece dropped there falls below it.
+  EXPECT_EQ(Columns({"ooo....", "xxo....", "oxx...."}).size(), 7u);
+  // Pieces at the end of one row and at the beginning of the next are no line.
+  EXPECT_EQ(Columns({".....xx", "xx...oo"}).size(), 7u);
+}
+
+TEST_F(OneMoveAheadTest, StaysInsideTheMaskAndOffFullColumns) {
+  EXPECT_EQ(Columns({"ooo...."}, {1, 1, 1, 0, 0, 0, 1}).size(), 4u) << "its fourth is forbidden";
+  EXPECT_EQ(Columns({}, {0, 1, 0, 0, 0, 1, 0}).size(), 2u);
+  spec_.has_action_mask = false;
+  const std::map<int32_t, int> counts =
+      Columns({"x.....o", "o.....x", "x.....o", "o.....x", "x.....o", "o.....x"}, {}, 500);
+  EXPECT_EQ(counts.size(), 5u);
+  EXPECT_EQ(counts.count(0) + counts.count(6), 0u);
+  EXPECT_EQ(Column({"xxoxxox", "ooxooxo", "xxoxxox", "ooxooxo", "xxoxxox", "ooxooxo"}), 0) << "inside the space still";
+}
+
+TEST_F(OneMoveAheadTest, RefusesOtherGames) {
+  EXPECT_THAT(
+      ErrorOf(Spec("scripted:one_move_ahead", *space::Space::Discrete(9), *space::Space::Box(0, 1, {3, 3, 2}))),
+      HasSubstr("plays connect_four only, with observations Box(0, 1, [6, 7, 2]) and actions Discrete(7); these "
+                "are Box(0, 1, [3, 3, 2]) and Discrete(9)"));
+}
+
 TEST(ScriptedActorTest, UnknownNamesAndOtherClassesAreRefused) {
   EXPECT_EQ(ErrorOf(Spec("scripted:beat_lost", *space::Space::Discrete(3)), absl::StatusCode::kNotFound),
             "there is no scripted policy \"beat_lost\"; the nearest is \"beat_last\"");
   EXPECT_EQ(ErrorOf(Spec("scripted:zzz", *space::Space::Discrete(3)), absl::StatusCode::kNotFound),
-            "there is no scripted policy \"zzz\"; expected one of always_same, beat_last");
+            "there is no scripted policy \"zzz\"; expected one of always_same, beat_last, one_move_ahead");
   const PolicySpec random = Spec("random", *space::Space::Discrete(3));
   EXPECT_THAT(std::string(Actor::Create(random, 1).status().message()),
               HasSubstr("of class random, expected one with"));

@@ -1,6 +1,7 @@
 #include "lib/inference/scripted_policy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -99,10 +100,76 @@ void BeatLast(ScriptedDecision& decision, absl::Span<space::ActionWord> action) 
   action[0].i32 = static_cast<int32_t>((hand + 1) % kHands);  // each hand is beaten by the next
 }
 
+// Of connect_four (docs/environments.md): rows from the top, and for each place the own piece, then the other's.
+constexpr int32_t kBoardRows = 6;
+constexpr int32_t kBoardColumns = 7;
+
+absl::Status CheckOneMoveAhead(const policy::PolicySpec& spec) {
+  const std::string obs = spec.observation_space.ToString();
+  const std::string actions = spec.action_space.ToString();
+  if (obs == "Box(0, 1, [6, 7, 2])" && actions == "Discrete(7)") return absl::OkStatus();
+  return CannotPlay(spec, absl::StrCat("plays connect_four only, with observations Box(0, 1, [6, 7, 2]) and actions "
+                                       "Discrete(7); these are ",
+                                       obs, " and ", actions));
+}
+
+class Board {
+ public:
+  explicit Board(absl::Span<const float> obs) : obs_(obs) {}
+
+  bool Has(int32_t player, int32_t row, int32_t column) const {
+    return row >= 0 && row < kBoardRows && column >= 0 && column < kBoardColumns &&
+           obs_[static_cast<size_t>(2 * (row * kBoardColumns + column) + player)] > 0.5f;
+  }
+  /// Where a piece comes to lie; -1 in a full column.
+  int32_t LowestFree(int32_t column) const {
+    int32_t row = kBoardRows - 1;
+    while (row >= 0 && (Has(0, row, column) || Has(1, row, column))) --row;
+    return row;
+  }
+  /// Whether a piece dropped into the column would be the fourth in a line of `player`'s.
+  bool MakesFour(int32_t player, int32_t column) const {
+    const int32_t row = LowestFree(column);
+    if (row < 0) return false;
+    constexpr std::array<std::array<int32_t, 2>, 4> kSteps = {{{0, 1}, {1, 0}, {1, 1}, {1, -1}}};
+    return std::any_of(kSteps.begin(), kSteps.end(), [&](const std::array<int32_t, 2>& step) {
+      int32_t pieces = 1;
+      for (const int32_t way : {1, -1}) {
+        for (int32_t i = 1; Has(player, row + way * i * step[0], column + way * i * step[1]); ++i) ++pieces;
+      }
+      return pieces >= 4;
+    });
+  }
+
+ private:
+  const absl::Span<const float> obs_;
+};
+
+void OneMoveAhead(ScriptedDecision& decision, absl::Span<space::ActionWord> action) {
+  const Board board(decision.obs);
+  std::array<int32_t, kBoardColumns> open{};
+  uint32_t count = 0;
+  for (int32_t column = 0; column < kBoardColumns; ++column) {
+    const auto place = static_cast<size_t>(column);
+    const bool allowed =
+        decision.action_mask.empty() ? board.LowestFree(column) >= 0 : decision.action_mask[place] != 0;
+    if (allowed) open[count++] = column;
+  }
+  const auto end = open.begin() + count;
+  for (const int32_t player : {0, 1}) {  // the own four before the other's
+    const auto four = std::find_if(open.begin(), end, [&](int32_t column) { return board.MakesFour(player, column); });
+    if (four == end) continue;
+    action[0].i32 = *four;
+    return;
+  }
+  action[0].i32 = count == 0 ? 0 : open[decision.random.Below(count)];  // 0: without a mask nothing keeps a full board
+}
+
 constexpr ScriptedPolicy kUniform = {"random", CheckUniform, Uniform};
 constexpr ScriptedPolicy kScripted[] = {
     {"always_same", CheckAlwaysSame, AlwaysSame},
     {"beat_last", CheckBeatLast, BeatLast},
+    {"one_move_ahead", CheckOneMoveAhead, OneMoveAhead},
 };
 
 }  // namespace

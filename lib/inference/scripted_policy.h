@@ -31,8 +31,10 @@ struct ScriptedPolicy {
 };
 
 /// A registered function, what `class: scripted:NAME` names; NOT_FOUND gives the nearest name, or all:
-///   always_same  the first action that the mask allows, for ever; discrete actions only
-///   beat_last    rock_paper_scissors: what beats the other's last hand, and a random one in the first round
+///   always_same     the first action that the mask allows, for ever; discrete actions only
+///   beat_last       rock_paper_scissors: what beats the other's last hand, and a random one in the first round
+///   one_move_ahead  connect_four: the fourth in a line of its own, else the place of the other's fourth, else a random
+///                   column
 absl::StatusOr<const ScriptedPolicy*> FindScriptedPolicy(std::string_view name);
 
 /// What `class: random` plays: uniform over the action space, within the mask. Refuses an unbounded Box.
