@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The learning curves of runs as a picture: return over env steps and over wall-clock time. Needs matplotlib.
 
-    bench/plot_run.py RUN [RUN…] [--out curve.png] [--metric policy/hunter/Episode-Rewards]
+    bench/plot_run.py RUN [RUN…] [--out curve.png] [--metric policy/hunter/return_mean]
 
-RUN is a run's folder. Without --metric it is the sum over agents (`return_sum`). A line of progress.jsonl without the metric is left out.
+RUN is a run's folder. Without --metric it is the sum over agents (`return_sum`) or, where agents' rewards differ, the return of each of the first six
+policies. A line of progress.jsonl without the metric is left out.
 """
 
 import argparse
@@ -30,6 +31,17 @@ def read_curve(run, metric):
     if not points:
         raise ValueError(f"{run}: no line has the metric {metric!r}; there are {', '.join(sorted(keys)) or 'no lines yet'}")
     return points
+
+
+def metrics_of(run):
+    """What tells how good the run is, by its last line; `return_sum` where there is none."""
+    try:
+        with open(pathlib.Path(run) / "progress.jsonl") as lines:
+            last = json.loads([line for line in lines if line.endswith("\n")][-1])
+    except (OSError, IndexError):
+        return ["return_sum"]
+    by_policy = [key for key in last if key.startswith("policy/") and key.endswith("/return_mean")]
+    return by_policy[:6] if last.get("rewards_differ") and by_policy else ["return_sum"]
 
 
 def draw(curves, metric, out):
@@ -59,11 +71,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--out", default="curve.png")
-    parser.add_argument("--metric", default="return_sum")
+    parser.add_argument("--metric")
     args = parser.parse_args()
     try:
-        curves = {pathlib.Path(run).resolve().name: read_curve(run, args.metric) for run in args.runs}
-        draw(curves, args.metric, args.out)
+        curves = {}
+        for run in args.runs:
+            for metric in [args.metric] if args.metric else metrics_of(run):
+                of_policy = "" if args.metric or metric == "return_sum" else f", {metric.split('/')[1]}"
+                curves[pathlib.Path(run).resolve().name + of_policy] = read_curve(run, metric)
+        draw(curves, args.metric or ("return_sum" if metric == "return_sum" else "return of a policy"), args.out)
     except ValueError as error:
         sys.exit(f"plot_run.py: {error}")
     except ImportError:

@@ -313,5 +313,48 @@ TEST_F(MultiAgentTest, NumbersThatAreNone) {
             "run.yaml:3:35: multi_agent.policy_mapping.*.b: got 0, expected a weight, a number above 0");
 }
 
+using ReturnsTest = ResolveFixture;
+
+TEST_F(ReturnsTest, OfPoliciesAndAgentsThatThereAre) {
+  const std::string rivals =
+      "env: {name: mixed}\nmulti_agent: {policies: [wolf, sheep], policy_mapping: {\"wolf_*\": wolf, \"*\": sheep}}\n";
+  const ResolvedRun run = Resolve(rivals +
+                                  "experiment: {best_by: policy:wolf}\n"
+                                  "stop: {episode_return: {agent:wolf_*: 2, mean: 1}}");
+  ASSERT_TRUE(run.experiment.best_by.has_value());
+  EXPECT_EQ(run.experiment.best_by->Text(), "policy:wolf");
+  ASSERT_EQ(run.stop.episode_return.size(), 2u);
+  EXPECT_EQ(run.stop.episode_return[0].score.Text(), "agent:wolf_*");
+  EXPECT_EQ(run.stop.env_steps, 0) << "as with every other limit";
+  EXPECT_EQ(Resolve(rivals).experiment.best_by, std::nullopt);
+  EXPECT_EQ(Resolve(rivals + "experiment: {best_by: auto}").experiment.best_by, std::nullopt);
+
+  EXPECT_EQ(ErrorOf(rivals + "experiment: {best_by: wolf}"),
+            "run.yaml:3:23: experiment.best_by: got \"wolf\", expected sum, mean, policy:ID or agent:GLOB; write "
+            "policy:wolf");
+  EXPECT_EQ(ErrorOf(rivals + "experiment: {best_by: policy:wolv}"),
+            "run.yaml:3:23: experiment.best_by: got the policy \"wolv\", expected one of wolf, sheep; the nearest is "
+            "\"wolf\"");
+  EXPECT_EQ(ErrorOf(rivals + "stop: {episode_return: {agent:cow_*: 3}}"),
+            "run.yaml:3:24: stop.episode_return: got the agents \"cow_*\", expected one of wolf_0, wolf_1, sheep");
+  EXPECT_EQ(ErrorOf(rivals, {"stop.episode_return={policy:wolfs: 1}"}),
+            "--set stop.episode_return={policy:wolfs: 1}: stop.episode_return: got the policy \"wolfs\", expected one "
+            "of wolf, sheep; the nearest is \"wolf\"");
+  // One that is there and plays nobody never has a return.
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent: {policies: [a, b], policy_mapping: {\"*\": a}}\n"
+                    "experiment: {best_by: policy:b}"),
+            "run.yaml:3:23: experiment.best_by: got the policy \"b\", expected one of a");
+}
+
+TEST_F(ReturnsTest, AutoWritesALineEveryFewSecondsWhateverTheRunIsPlanned) {
+  const ExperimentOptions experiment = Resolve("env: {name: team}\nstop: {env_steps: 100000000}").experiment;
+  EXPECT_EQ(experiment.write_interval_env_steps, 1000000);
+  EXPECT_EQ(experiment.longest_write_pause, absl::Seconds(5));
+  EXPECT_EQ(Resolve("env: {name: team}\nexperiment: {write_interval: 400}").experiment.longest_write_pause,
+            absl::InfiniteDuration());
+  EXPECT_EQ(Resolve("env: {name: team}\nexperiment: {write_interval: 0}").experiment.longest_write_pause,
+            absl::InfiniteDuration());
+}
+
 }  // namespace
 }  // namespace troupe::config

@@ -7,14 +7,19 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/ingest_budget.h"
 #include "lib/config/overrides.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
+#include "lib/config/value_hint.h"
+#include "lib/learner/score.h"
+#include "lib/policy/policy_mapping.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 
@@ -35,6 +40,7 @@ static_assert(static_cast<int>(learner::TrainTimeAggregator::kMean) == v1::TRAIN
 constexpr int64_t kDefaultStopEnvSteps = 1000000;
 constexpr int64_t kDefaultMinibatchRows = 1000;
 constexpr int64_t kWritesPerRun = 100;  // skrl's meaning of auto
+constexpr absl::Duration kLongestWritePause = absl::Seconds(5);
 constexpr int64_t kCheckpointsPerRun = 10;
 constexpr int64_t kUpdatesPerCheckpoint = 50;  // where nothing says how long the run is
 constexpr int64_t kMaxSteps = int64_t{1} << 60;
@@ -313,17 +319,57 @@ absl::Status FillLearner(ResolvedRun* run) {
   return absl::OkStatus();
 }
 
-void FillStop(ResolvedRun* run) {
+/// A return that the run can have: of a policy that plays some agent, of agents that there are.
+absl::StatusOr<learner::Score> ResolveScore(const std::string& key, const std::string& text, const ResolvedRun& run) {
+  std::optional<learner::Score> score = learner::ParseScore(text);
+  if (!score.has_value()) {
+    return run.config.KeyError(key, NoReturn(text));
+  }
+  const auto unknown = [&](const char* what, const std::vector<std::string>& known) {
+    const std::string nearest = base::NearestName(score->name, known);
+    const std::vector<std::string> some(known.begin(),
+                                        known.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(known.size(), 8)));
+    return run.config.KeyError(
+        key, absl::StrCat("got ", what, " \"", base::LogSafe(score->name, 128), "\", expected one of ",
+                          base::LogSafe(absl::StrJoin(some, ", "), 400), some.size() < known.size() ? ", …" : "",
+                          nearest.empty() ? "" : absl::StrCat("; the nearest is \"", base::LogSafe(nearest), "\"")));
+  };
+  if (score->kind == learner::Score::Kind::kPolicy) {
+    std::vector<std::string> playing;
+    for (size_t slot = 0; slot < run.policies.size(); ++slot) {
+      const policy::PolicySlot policy(static_cast<int32_t>(slot));
+      const bool plays = std::any_of(run.policies_of_agent.begin(), run.policies_of_agent.end(), [&](const auto& may) {
+        return std::any_of(may.begin(), may.end(), [&](const MappedPolicy& one) { return one.policy == policy; });
+      });
+      if (plays) playing.push_back(run.policies[slot].id.value());
+    }
+    if (std::find(playing.begin(), playing.end(), score->name) == playing.end()) {
+      return unknown("the policy", playing);
+    }
+  } else if (score->kind == learner::Score::Kind::kAgents) {
+    const std::vector<std::string> agents = run.agent_ids();
+    const bool any = std::any_of(agents.begin(), agents.end(), [&score](const std::string& agent) {
+      return policy::GlobMatches(score->name, agent);
+    });
+    if (!any) return unknown("the agents", agents);
+  }
+  return *std::move(score);
+}
+
+absl::Status FillStop(ResolvedRun* run) {
   const v1::StopConfig& config = run->config.proto().stop();
   learner::StopOptions& stop = run->stop;
   stop.agent_steps = config.agent_steps();
   stop.updates = config.updates();
   stop.wall_clock = absl::Seconds(config.wall_clock());
-  stop.has_episode_return = config.has_episode_return();
-  stop.episode_return = config.episode_return();
-  const bool other =
-      stop.agent_steps > 0 || stop.updates > 0 || stop.wall_clock > absl::ZeroDuration() || stop.has_episode_return;
+  for (const v1::ReturnTarget& target : config.episode_return().targets()) {
+    TROUPE_ASSIGN_OR_RETURN(const learner::Score score, ResolveScore("stop.episode_return", target.score(), *run));
+    stop.episode_return.push_back({score, target.at_least()});
+  }
+  const bool other = stop.agent_steps > 0 || stop.updates > 0 || stop.wall_clock > absl::ZeroDuration() ||
+                     !stop.episode_return.empty();
   stop.env_steps = config.has_env_steps() ? config.env_steps() : (other ? 0 : kDefaultStopEnvSteps);
+  return absl::OkStatus();
 }
 
 /// How many env steps the run will have, as far as the stop conditions say; 0: unknown.
@@ -339,7 +385,7 @@ int64_t PlannedEnvSteps(const ResolvedRun& run) {
   return planned;
 }
 
-void FillResults(ResolvedRun* run) {
+absl::Status FillResults(ResolvedRun* run) {
   const v1::ExperimentConfig& config = run->config.proto().experiment();
   ExperimentOptions& experiment = run->experiment;
   experiment.directory = config.directory();
@@ -349,6 +395,7 @@ void FillResults(ResolvedRun* run) {
   experiment.write_interval_env_steps = config.has_write_interval()
                                             ? std::max<int64_t>(0, config.write_interval())
                                             : std::max<int64_t>(1, planned > 0 ? planned / kWritesPerRun : batch);
+  if (!config.has_write_interval()) experiment.longest_write_pause = kLongestWritePause;
   experiment.checkpoint_interval_env_steps =
       config.has_checkpoint_interval()
           ? std::max<int64_t>(0, config.checkpoint_interval())
@@ -365,6 +412,10 @@ void FillResults(ResolvedRun* run) {
   run->evaluation.deterministic = evaluation.deterministic();
   run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
   run->evaluation.at_end = evaluation.at_end();
+
+  if (!config.has_best_by()) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(experiment.best_by, ResolveScore("experiment.best_by", config.best_by(), *run));
+  return absl::OkStatus();
 }
 
 /// A name that stays one folder inside experiment.directory; folders of this machine.
@@ -423,8 +474,8 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   TROUPE_RETURN_IF_ERROR(FillPpo(policies.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
-  FillStop(&run);
-  FillResults(&run);
+  TROUPE_RETURN_IF_ERROR(FillStop(&run));
+  TROUPE_RETURN_IF_ERROR(FillResults(&run));
   TROUPE_RETURN_IF_ERROR(CheckExperimentFolders(run));
   return run;
 }

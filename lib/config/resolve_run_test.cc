@@ -196,7 +196,9 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.stop.env_steps, 0);
   EXPECT_EQ(run.stop.updates, 10);
   EXPECT_EQ(run.stop.wall_clock, absl::Milliseconds(1500));
-  EXPECT_TRUE(run.stop.has_episode_return);
+  ASSERT_EQ(run.stop.episode_return.size(), 1u);
+  EXPECT_EQ(run.stop.episode_return[0].score.Text(), "sum");
+  EXPECT_EQ(run.stop.episode_return[0].at_least, 3);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 400);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 0);
   EXPECT_EQ(run.experiment.keep_checkpoints, 2);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "lib/env/env_spec.h"
 #include "lib/env/registry.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/score.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_options.h"
@@ -36,9 +38,11 @@ std::string_view AlgorithmName(Algorithm algorithm);
 
 /// Where results go and how often; `experiment` of the configuration with `auto` worked out.
 struct ExperimentOptions {
-  std::string directory = "runs";             ///< the run folder is made inside it
-  std::string experiment_name;                ///< empty: MakeExperimentName
-  int64_t write_interval_env_steps = 0;       ///< between lines of progress.jsonl and event files; 0: never
+  std::string directory = "runs";        ///< the run folder is made inside it
+  std::string experiment_name;           ///< empty: MakeExperimentName
+  int64_t write_interval_env_steps = 0;  ///< between lines of progress.jsonl and event files; 0: never
+  absl::Duration longest_write_pause = absl::InfiniteDuration();  ///< a line is due after it, whatever was trained
+  std::optional<learner::Score> best_by;      ///< nullopt: LearnerConfig::best_by says what that means
   int64_t checkpoint_interval_env_steps = 0;  ///< 0: never (a drain and the end still write one)
   int64_t keep_checkpoints = 3;               ///< besides `best`
   bool store_separately = false;              ///< a file per module in a checkpoint

@@ -64,7 +64,8 @@ stop: {env_steps: 5e6, episode_return: -30}
   EXPECT_TRUE(proto.algorithm().has_use_actions_mask());
   EXPECT_FALSE(proto.algorithm().has_critic_lr());
   EXPECT_EQ(proto.stop().env_steps(), 5000000);
-  EXPECT_EQ(proto.stop().episode_return(), -30);
+  ASSERT_EQ(proto.stop().episode_return().targets_size(), 1);
+  EXPECT_EQ(proto.stop().episode_return().targets(0).at_least(), -30);
   EXPECT_EQ(proto.algorithm().gamma(), 0.99);  // a default
 }
 
@@ -511,6 +512,37 @@ TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
   EXPECT_NE(ErrorOf("seed: 1", {"seed=1", "a..b=3"}), "OK");
 }
 
+TEST(RunConfigTest, ReturnsToReach) {
+  const RunConfig config = Parse("stop: {episode_return: {policy:hunter: 3, mean: -1.5}}\n");
+  const v1::ReturnTargets& targets = config.proto().stop().episode_return();
+  ASSERT_EQ(targets.targets_size(), 2);
+  EXPECT_EQ(targets.targets(0).score(), "policy:hunter");
+  EXPECT_EQ(targets.targets(0).at_least(), 3);
+  EXPECT_EQ(targets.targets(1).score(), "mean");
+  EXPECT_EQ(targets.targets(1).at_least(), -1.5);
+  EXPECT_FALSE(Parse("stop: {episode_return: none}").proto().stop().has_episode_return());
+  const auto overridden = RunConfig::FromYaml("seed: 1", "run.yaml", {"stop.episode_return={policy:a.b: 2}"});
+  ASSERT_TRUE(overridden.ok()) << overridden.status();
+  EXPECT_EQ(overridden->proto().stop().episode_return().targets(0).score(), "policy:a.b");
+
+  EXPECT_EQ(
+      ErrorOf("stop: {episode_return: high}"),
+      "run.yaml:1:24: stop.episode_return: got \"high\", expected a number or a mapping from sum, mean, policy:ID "
+      "and agent:GLOB to numbers, or none; the default is none");
+  EXPECT_EQ(ErrorOf("stop: {episode_return: {hunter: 3}}"),
+            "run.yaml:1:25: stop.episode_return: got \"hunter\", expected sum, mean, policy:ID or agent:GLOB; write "
+            "policy:hunter");
+  EXPECT_EQ(ErrorOf("stop: {episode_return: {sum: high}}"),
+            "run.yaml:1:30: stop.episode_return.sum: got \"high\", expected a number");
+  EXPECT_EQ(ErrorOf("stop: {episode_return: {sum: .inf}}"),
+            "run.yaml:1:30: stop.episode_return.sum: got \".inf\", expected a number");
+  EXPECT_EQ(ErrorOf("stop: {episode_return: {}}"),
+            "run.yaml:1:24: stop.episode_return: got 0 returns, expected 1 to 64");
+  std::string many = "stop:\n  episode_return:\n";
+  for (int i = 0; i < 65; ++i) many += absl::StrCat("    policy:p", i, ": 1\n");
+  EXPECT_EQ(ErrorOf(many), "run.yaml:3:5: stop.episode_return: got 65 returns, expected 1 to 64");
+}
+
 TEST(RunConfigTest, CanonicalTextReadsBack) {
   const RunConfig config = Parse(R"(
 env: {name: "weird name: #", args: {"1": 1.0, "true": "true", a: "null", b: "1e3", c: "x\ny\"\\", d: 1e300, e: -0.1, f: "", g: "nan", h: "ä", i: [[1.0, "2", "x, y"], {"a: b": "]", c: []}]}}
@@ -518,8 +550,8 @@ multi_agent:
   policies: {"0": {model: {critic_hidden_sizes: [1, 2, 3]}}, b: {model: {}}, c: null}
   policy_mapping: {"a*?": "0", "*": c}
 algorithm: {lr: {initial: 0.1, final: 0.3333333333333333, env_steps: 7}, critic_lr: 1.0e-7, minibatch_size: 3}
-stop: {env_steps: 0, episode_return: 1}
-experiment: {wandb_kwargs: {project: p}, write_interval: -1}
+stop: {env_steps: 0, episode_return: {policy:c: 1, "agent:*_0": -2.5, sum: 1e9}}
+experiment: {wandb_kwargs: {project: p}, write_interval: -1, best_by: policy:c}
 )");
   const std::string yaml = config.ToYaml();
   const RunConfig again = Parse(yaml);

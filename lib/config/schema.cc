@@ -100,6 +100,7 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::AgentGroup::descriptor()) return KeyForm::kGroups;
   if (type == v1::RewardClip::descriptor()) return KeyForm::kRange;
   if (type == v1::PoliciesToTrain::descriptor()) return KeyForm::kPoliciesToTrain;
+  if (type == v1::ReturnTargets::descriptor()) return KeyForm::kReturnTargets;
   return KeyForm::kSection;
 }
 
@@ -160,6 +161,9 @@ std::string Expectation(const FieldDescriptor& field) {
       break;
     case KeyForm::kPoliciesToTrain:
       text = "a list of policy ids and {policies, only_against, only_newest, function}";
+      break;
+    case KeyForm::kReturnTargets:
+      text = "a number or a mapping from sum, mean, policy:ID and agent:GLOB to numbers";
       break;
   }
   return rule.unset().empty() ? text : absl::StrCat(text, ", or ", rule.unset());

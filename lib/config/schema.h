@@ -24,6 +24,7 @@ enum class KeyForm {
   kGroups,           ///< a mapping from name to a list of agent ids or {agents, obs_space, act_space}
   kRange,            ///< [low, high], or a number for [-number, number]
   kPoliciesToTrain,  ///< [id, {only_against: [id]}], which may be empty
+  kReturnTargets,    ///< a number for the sum, or {policy:ID: number}
 };
 KeyForm FormOf(const google::protobuf::FieldDescriptor& field);
 

@@ -166,6 +166,13 @@ std::string ValueHint(const YAML::Node& node, std::string_view key, const FieldD
   return fallback.empty() ? "" : absl::StrCat("; the default is ", fallback);
 }
 
+std::string NoReturn(std::string_view text) {
+  const std::string shown = base::LogSafe(std::string(text), kMaxMeant);
+  const bool is_name = !shown.empty() && !absl::StrContains(shown, ":");
+  return absl::StrCat("got \"", shown, "\", expected sum, mean, policy:ID or agent:GLOB",
+                      is_name ? absl::StrCat("; write policy:", shown) : "; write sum");
+}
+
 std::string SectionHint(const YAML::Node& node, std::string_view section, const google::protobuf::Descriptor& type,
                         bool as_override) {
   const std::string name(section);

@@ -12,6 +12,10 @@ namespace troupe::config {
 /// 4_000, true for yes, [64, 64] for 64,64, a schedule for RLlib's list), else the key's default. Empty: neither.
 std::string ValueHint(const YAML::Node& node, std::string_view key, const google::protobuf::FieldDescriptor& field);
 
+/// What is wrong with a text that names no return, and what to write: `got "hunter", expected sum, mean, policy:ID or
+/// agent:GLOB; write policy:hunter`.
+std::string NoReturn(std::string_view text);
+
 /// The same where a section was expected: `algorithm: PPO` is `algorithm: {name: ppo}`, `lr:1e-3` lacks a space.
 /// `section` is empty for the configuration itself; `as_override`: it was given by --set.
 std::string SectionHint(const YAML::Node& node, std::string_view section, const google::protobuf::Descriptor& type,

@@ -11,6 +11,7 @@
 #include "lib/config/foreign_keys.h"
 #include "lib/config/value_hint.h"
 #include "lib/config/yaml_scalars.h"
+#include "lib/learner/score.h"
 #include <google/protobuf/reflection.h>
 
 namespace troupe::config {
@@ -120,6 +121,8 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadRange(node, key, field, message);
     case KeyForm::kPoliciesToTrain:
       return LoadPoliciesToTrain(node, key, field, message);
+    case KeyForm::kReturnTargets:
+      return LoadReturnTargets(node, key, field, message);
   }
   TROUPE_CHECK(false);
 }
@@ -219,6 +222,41 @@ absl::Status YamlLoader::LoadSchedule(const YAML::Node& node, const std::string&
     schedule.set_final(*value);
   }
   message->GetReflection()->MutableMessage(message, &field)->CopyFrom(schedule);
+  return absl::OkStatus();
+}
+
+absl::Status YamlLoader::LoadReturnTargets(const YAML::Node& node, const std::string& key, const Field& field,
+                                           Message* message) {
+  const v1::KeyRule& rule = RuleOf(field);
+  v1::ReturnTargets targets;
+  const auto add = [&](const std::string& score, const YAML::Node& value, const std::string& value_key) {
+    const std::optional<double> at_least = ParseDouble(value);
+    if (!at_least || !InRange(rule, *at_least)) {
+      return node.IsMap() ? Error(value, absl::StrCat(base::LogSafe(value_key, 160), ": got ", Describe(value),
+                                                      ", expected a number"))
+                          : WrongValue(value, value_key, field);
+    }
+    v1::ReturnTarget& target = *targets.add_targets();
+    target.set_score(score);
+    target.set_at_least(*at_least);
+    return absl::OkStatus();
+  };
+  if (!node.IsMap()) {
+    TROUPE_RETURN_IF_ERROR(add("sum", node, key));
+  } else if (node.size() == 0 || node.size() > static_cast<size_t>(rule.max_items())) {
+    return Error(node, absl::StrCat(key, ": got ", node.size(), " returns, expected 1 to ", rule.max_items()));
+  } else {
+    Seen seen;
+    for (const auto& entry : node) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string score, EntryName(entry.first, key, &seen));
+      if (!learner::ParseScore(score).has_value()) {
+        return Error(entry.first, absl::StrCat(key, ": ", NoReturn(score)));
+      }
+      places_[JoinKey(key, score)] = Place(entry.second);
+      TROUPE_RETURN_IF_ERROR(add(score, entry.second, JoinKey(key, score)));
+    }
+  }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(targets);
   return absl::OkStatus();
 }
 

@@ -43,6 +43,7 @@ class YamlLoader {
   absl::Status LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadArguments(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadReturnTargets(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
 

@@ -212,6 +212,17 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
       for (const v1::TrainRule& rule : trains.rules()) entries.push_back(TrainRuleText(rule));
       return absl::StrCat("[", absl::StrJoin(entries, ", "), "]");
     }
+    case KeyForm::kReturnTargets: {
+      const auto& returns = static_cast<const v1::ReturnTargets&>(reflection.GetMessage(message, &field));
+      if (returns.targets_size() == 1 && returns.targets(0).score() == "sum") {
+        return DoubleText(returns.targets(0).at_least());
+      }
+      std::vector<std::string> targets;
+      for (const v1::ReturnTarget& target : returns.targets()) {
+        targets.push_back(absl::StrCat(StringText(target.score()), ": ", DoubleText(target.at_least())));
+      }
+      return absl::StrCat("{", absl::StrJoin(targets, ", "), "}");
+    }
     case KeyForm::kSection:
       return "";
   }

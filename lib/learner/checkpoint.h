@@ -45,9 +45,12 @@ struct LearnerState {
   std::map<uint64_t, uint64_t> watermarks;  ///< worker id -> highest contiguous sequence that has a disposition
   std::vector<double> recent_return_sums;   ///< window of the last 100 episodes, oldest first
   std::vector<double> recent_lengths;
-  std::vector<std::vector<double>> recent_agent_returns;  ///< by agent slot, same window; NaN when absent
+  std::vector<std::vector<double>> recent_agent_returns;    ///< by agent slot, same window; NaN when absent
+  std::vector<std::vector<int32_t>> recent_agent_policies;  ///< who played it: a policy slot, -1: unknown; or empty
+  bool rewards_differ = false;                              ///< agents of an episode got different rewards, ever
   bool has_best = false;
   double best_return = 0;                     ///< of the checkpoint `best`
+  std::string best_by = "sum";                ///< Score::Text of best_return; empty: there is no `best`
   std::vector<policy::PolicyState> policies;  ///< by policy slot; a free slot has an empty one
   policy::PolicyTablePtr table;               ///< the policies and their mapping; nullptr: as the run began
   /// By policy slot, with `table`: the policy of the run's configuration that it is trained as.
@@ -58,7 +61,7 @@ struct LearnerState {
 class CheckpointStore {
  public:
   virtual ~CheckpointStore() = default;
-  /// Durable when it returns OK. `is_best` also moves `best`.
+  /// Durable when it returns OK. `is_best` also moves `best`; a state without `best_by` removes it.
   virtual absl::Status Save(const LearnerState& state, bool is_best) = 0;
 };
 

@@ -10,22 +10,6 @@ namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
-class Mean {
- public:
-  void Add(double value) {
-    if (std::isnan(value)) return;
-    sum_ += value;
-    ++count_;
-  }
-  std::optional<double> value() const {
-    return count_ == 0 ? std::nullopt : std::optional<double>(sum_ / static_cast<double>(count_));
-  }
-
- private:
-  double sum_ = 0;
-  int64_t count_ = 0;
-};
-
 double Sum(absl::Span<const double> returns) {
   double sum = 0;
   for (const double value : returns) sum += std::isnan(value) ? 0 : value;
@@ -71,6 +55,14 @@ void EpisodeWindow::ForgetPolicy(int32_t policy) {
   for (Episode& episode : episodes_) std::replace(episode.policies.begin(), episode.policies.end(), policy, -1);
 }
 
+void EpisodeWindow::KeepPolicies(absl::FunctionRef<bool(int32_t)> is_there) {
+  for (Episode& episode : episodes_) {
+    for (int32_t& policy : episode.policies) {
+      if (policy >= 0 && !is_there(policy)) policy = -1;
+    }
+  }
+}
+
 void EpisodeWindow::Restore(const LearnerState& state) {
   episodes_.clear();
   for (size_t i = 0; i < state.recent_return_sums.size(); ++i) {
@@ -81,8 +73,10 @@ void EpisodeWindow::Restore(const LearnerState& state) {
       const bool known =
           slot < static_cast<int32_t>(state.recent_agent_returns.size()) && i < state.recent_agent_returns[slot].size();
       episode.returns.push_back(known ? state.recent_agent_returns[slot][i] : kAbsent);
+      const bool played = slot < static_cast<int32_t>(state.recent_agent_policies.size()) &&
+                          i < state.recent_agent_policies[slot].size();
+      episode.policies.push_back(played ? state.recent_agent_policies[slot][i] : -1);
     }
-    episode.policies.assign(static_cast<size_t>(num_agents_), -1);
     episode.infos.assign(static_cast<size_t>(num_infos_), kAbsent);
     Push(std::move(episode));
   }
@@ -92,57 +86,31 @@ void EpisodeWindow::Save(LearnerState& state) const {
   state.recent_return_sums.clear();
   state.recent_lengths.clear();
   state.recent_agent_returns.assign(static_cast<size_t>(num_agents_), {});
+  state.recent_agent_policies.assign(static_cast<size_t>(num_agents_), {});
   for (const Episode& episode : episodes_) {
     state.recent_return_sums.push_back(episode.return_sum);
     state.recent_lengths.push_back(episode.length);
     for (int32_t slot = 0; slot < num_agents_; ++slot) {
       state.recent_agent_returns[slot].push_back(episode.returns[slot]);
+      state.recent_agent_policies[slot].push_back(episode.policies[slot]);
     }
   }
 }
 
-std::optional<double> EpisodeWindow::return_sum() const {
-  Mean mean;
-  for (const Episode& episode : episodes_) mean.Add(episode.return_sum);
-  return mean.value();
-}
-
-std::optional<double> EpisodeWindow::return_mean() const {
-  Mean mean;
+EpisodeStats EpisodeWindow::Stats(size_t num_policies) const {
+  EpisodeStats stats(static_cast<size_t>(num_agents_), num_policies);
   for (const Episode& episode : episodes_) {
-    Mean of_agents;
-    for (const double value : episode.returns) of_agents.Add(value);
-    mean.Add(of_agents.value().value_or(kAbsent));
+    stats.Add(episode.return_sum, episode.length, episode.returns, episode.policies);
   }
-  return mean.value();
-}
-
-std::optional<double> EpisodeWindow::length() const {
-  Mean mean;
-  for (const Episode& episode : episodes_) mean.Add(episode.length);
-  return mean.value();
-}
-
-std::optional<double> EpisodeWindow::agent_return(int32_t slot) const {
-  Mean mean;
-  for (const Episode& episode : episodes_) mean.Add(episode.returns[slot]);
-  return mean.value();
-}
-
-std::optional<double> EpisodeWindow::policy_return(int32_t policy) const {
-  Mean mean;
-  for (const Episode& episode : episodes_) {
-    for (int32_t slot = 0; slot < num_agents_; ++slot) {
-      if (episode.policies[slot] == policy) mean.Add(episode.returns[slot]);
-    }
-  }
-  return mean.value();
+  return stats;
 }
 
 std::optional<double> EpisodeWindow::info(int32_t column) const {
-  Mean mean;
-  for (const Episode& episode : episodes_) mean.Add(episode.infos[column]);
-  return mean.value();
+  Spread infos;
+  for (const Episode& episode : episodes_) {
+    if (!std::isnan(episode.infos[column])) infos.Add(episode.infos[column]);
+  }
+  return infos.mean();
 }
 
 }  // namespace troupe::learner

@@ -6,8 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/learner/episode_stats.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
@@ -25,6 +27,8 @@ class EpisodeWindow {
 
   /// The slot gets another policy: what was played there counts for none.
   void ForgetPolicy(int32_t policy);
+  /// The same of all slots but those that `is_there` says are.
+  void KeepPolicies(absl::FunctionRef<bool(int32_t)> is_there);
 
   void Restore(const LearnerState& state);
   /// Fills the state's recent_* fields.
@@ -32,13 +36,9 @@ class EpisodeWindow {
 
   int64_t size() const { return static_cast<int64_t>(episodes_.size()); }
   bool full() const { return episodes_.size() == kEpisodes; }
-  // Means over the window; nullopt when no episode in it has a value.
-  std::optional<double> return_sum() const;   ///< of all agents together
-  std::optional<double> return_mean() const;  ///< over the agents that took part
-  std::optional<double> length() const;       ///< env steps
-  std::optional<double> agent_return(int32_t slot) const;
-  /// Over the returns of the agents the policy played. Episodes from before a restart have no policies.
-  std::optional<double> policy_return(int32_t policy) const;
+  /// Of the window, in one pass over it. `num_policies`: slots that there are; what is said of others counts for none.
+  EpisodeStats Stats(size_t num_policies) const;
+  /// Mean over the window; nullopt when no episode in it has a value.
   std::optional<double> info(int32_t column) const;
 
  private:

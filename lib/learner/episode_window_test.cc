@@ -17,11 +17,15 @@ sample::FinishedEpisode Episode(uint32_t env_id, uint32_t episode, std::vector<f
 
 TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {
   EpisodeWindow window(2, 1);
-  EXPECT_EQ(window.return_sum(), std::nullopt);
-  EXPECT_EQ(window.return_mean(), std::nullopt);
-  EXPECT_EQ(window.length(), std::nullopt);
-  EXPECT_EQ(window.agent_return(0), std::nullopt);
-  EXPECT_EQ(window.policy_return(0), std::nullopt);
+  const EpisodeStats stats = window.Stats(1);
+  EXPECT_EQ(stats.episodes(), 0);
+  EXPECT_EQ(stats.return_sum.mean(), std::nullopt);
+  EXPECT_EQ(stats.return_mean.mean(), std::nullopt);
+  EXPECT_EQ(stats.length.mean(), std::nullopt);
+  ASSERT_EQ(stats.agents.size(), 2u);
+  EXPECT_EQ(stats.agents[0].mean(), std::nullopt);
+  ASSERT_EQ(stats.policies.size(), 1u);
+  EXPECT_EQ(stats.policies[0].mean(), std::nullopt);
   EXPECT_EQ(window.info(0), std::nullopt);
   EXPECT_FALSE(window.full());
 }
@@ -29,14 +33,22 @@ TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {
 TEST(EpisodeWindowTest, MeansPerAgentAndPolicy) {
   EpisodeWindow window(3, 1);
   window.Add({Episode(0, 0, {1, 2, 3}, {0, 0, 1}, 10, 4), Episode(1, 0, {5, kNaN, 7}, {1, -1, 1}, 20, kNaN)});
-  EXPECT_DOUBLE_EQ(*window.return_sum(), (6 + 12) / 2.0);
-  EXPECT_DOUBLE_EQ(*window.return_mean(), (2 + 6) / 2.0) << "over the agents that took part";
-  EXPECT_DOUBLE_EQ(*window.length(), 15);
-  EXPECT_DOUBLE_EQ(*window.agent_return(0), 3);
-  EXPECT_DOUBLE_EQ(*window.agent_return(1), 2);
-  EXPECT_DOUBLE_EQ(*window.policy_return(0), 1.5);
-  EXPECT_DOUBLE_EQ(*window.policy_return(1), 5);
-  EXPECT_EQ(window.policy_return(2), std::nullopt);
+  const EpisodeStats stats = window.Stats(3);
+  EXPECT_DOUBLE_EQ(*stats.return_sum.mean(), (6 + 12) / 2.0);
+  EXPECT_EQ(stats.return_sum.min, 6);
+  EXPECT_EQ(stats.return_sum.max, 12);
+  EXPECT_DOUBLE_EQ(*stats.return_mean.mean(), (2 + 6) / 2.0) << "over the agents that took part";
+  EXPECT_DOUBLE_EQ(*stats.length.mean(), 15);
+  EXPECT_EQ(stats.length.min, 10);
+  EXPECT_EQ(stats.length.max, 20);
+  EXPECT_DOUBLE_EQ(*stats.agents[0].mean(), 3);
+  EXPECT_DOUBLE_EQ(*stats.agents[1].mean(), 2);
+  EXPECT_EQ(stats.agents[1].count, 1);
+  EXPECT_TRUE(stats.policies[2].empty()) << "it has not played";
+  EXPECT_DOUBLE_EQ(*stats.policies[0].mean(), 1.5);
+  EXPECT_DOUBLE_EQ(*stats.policies[1].mean(), 5);
+  EXPECT_EQ(stats.policies[1].min, 3);
+  EXPECT_EQ(stats.policies[1].max, 7);
   EXPECT_DOUBLE_EQ(*window.info(0), 4) << "NaN: never set";
 }
 
@@ -69,21 +81,50 @@ TEST(EpisodeWindowTest, SurvivesARestart) {
   window.Save(state);
   EpisodeWindow restored(2, 1);
   restored.Restore(state);
-  EXPECT_EQ(restored.return_sum(), window.return_sum());
-  EXPECT_EQ(restored.return_mean(), window.return_mean());
-  EXPECT_EQ(restored.length(), window.length());
-  EXPECT_EQ(restored.agent_return(1), window.agent_return(1));
-  EXPECT_EQ(restored.policy_return(0), std::nullopt) << "who played then is not kept";
+  const EpisodeStats before = window.Stats(2);
+  const EpisodeStats after = restored.Stats(2);
+  EXPECT_EQ(after.return_sum.mean(), before.return_sum.mean());
+  EXPECT_EQ(after.return_mean.mean(), before.return_mean.mean());
+  EXPECT_EQ(after.length.mean(), before.length.mean());
+  EXPECT_EQ(after.agents[1].mean(), before.agents[1].mean());
+  EXPECT_EQ(after.policies[0].mean(), before.policies[0].mean());
   EXPECT_EQ(restored.size(), 2);
+  state.recent_agent_policies.clear();  // a checkpoint of an earlier version
+  restored.Restore(state);
+  EXPECT_TRUE(restored.Stats(2).policies[0].empty()) << "who played is not known";
+  EXPECT_EQ(restored.Stats(2).agents[1].mean(), before.agents[1].mean());
 }
 
 TEST(EpisodeWindowTest, ASlotsNextPolicyHasPlayedNothing) {
   EpisodeWindow window(2, 1);
   window.Add({Episode(0, 0, {1, 2}, {0, 1})});
   window.ForgetPolicy(1);
-  EXPECT_EQ(window.policy_return(1), std::nullopt);
-  EXPECT_DOUBLE_EQ(*window.policy_return(0), 1);
-  EXPECT_DOUBLE_EQ(*window.agent_return(1), 2);
+  const EpisodeStats stats = window.Stats(2);
+  EXPECT_TRUE(stats.policies[1].empty());
+  EXPECT_DOUBLE_EQ(*stats.policies[0].mean(), 1);
+  EXPECT_DOUBLE_EQ(*stats.agents[1].mean(), 2);
+}
+
+TEST(EpisodeWindowTest, APolicyThatIsNotThereHasPlayedNothing) {
+  EpisodeWindow window(3, 1);
+  window.Add({Episode(0, 0, {1, 2, 3}, {0, 1, std::numeric_limits<int32_t>::max()})});
+  EXPECT_EQ(window.Stats(2).policies.size(), 2u) << "whatever a worker says";
+  EXPECT_DOUBLE_EQ(*window.Stats(2).agents[2].mean(), 3);
+  window.KeepPolicies([](int32_t policy) { return policy == 1; });
+  EXPECT_TRUE(window.Stats(2).policies[0].empty());
+  EXPECT_DOUBLE_EQ(*window.Stats(2).policies[1].mean(), 2);
+}
+
+TEST(EpisodeStatsTest, RewardsOfAgentsDifferOrDoNot) {
+  EXPECT_FALSE(ReturnsDiffer(std::vector<float>{-3.5f, kNaN, -3.5f}));
+  EXPECT_FALSE(ReturnsDiffer(std::vector<float>{2.0f}));
+  EXPECT_FALSE(ReturnsDiffer(std::vector<float>{kNaN, kNaN}));
+  EXPECT_FALSE(ReturnsDiffer(std::vector<float>{1000.0f, 1000.001f})) << "rounding of a common reward";
+  EXPECT_TRUE(ReturnsDiffer(std::vector<float>{1.0f, -1.0f}));
+  EXPECT_TRUE(ReturnsDiffer(std::vector<float>{kNaN, 0.0f, 0.001f}));
+  const std::vector<sample::FinishedEpisode> draws = {Episode(0, 0, {0, 0}, {0, 1})};
+  EXPECT_FALSE(ReturnsDiffer(draws));
+  EXPECT_TRUE(ReturnsDiffer({draws[0], Episode(1, 0, {-1, 1}, {0, 1})}));
 }
 
 }  // namespace

@@ -134,13 +134,21 @@ absl::Status Learner::Restore(const LearnerState& state) {
   }
   if (state.trained_as.size() == trained_as_.size()) trained_as_ = state.trained_as;
   window_.Restore(state);
-  has_best_ = state.has_best;
+  window_.KeepPolicies([&table](int32_t policy) { return table->Find(policy::PolicySlot(policy)) != nullptr; });
+  rewards_differ_ = state.rewards_differ && config_.options.common_reward == CommonReward::kNone;
+  // What was the best by another return is none by this one.
+  const std::optional<Score> by = BestBy();
+  has_best_ = state.has_best && by.has_value() && by->Text() == state.best_by;
   best_return_ = state.best_return;
+  if (has_best_ && !config_.best_by_evaluation) best_window_ = best_return_;
   retired_lanes_.clear();
   for (const LaneState& lane : state.lanes) {
     if (static_cast<int64_t>(lane.env_id) >= config_.options.num_envs) retired_lanes_.push_back(lane);
   }
+  ProgressRecord last;
+  TellEpisodes(&last);
   base::MutexLock lock(&mutex_);
+  last_ = std::move(last);
   accounting_.Restore(state.rows);
   registry_.Restore(state.watermarks);
   scheduler_ = MakeScheduler(state.iteration, state.lanes);
@@ -155,9 +163,6 @@ absl::Status Learner::Restore(const LearnerState& state) {
   last_.agent_steps = state.agent_steps;
   last_.updates = state.iteration;
   last_.episodes = state.episodes;
-  last_.return_sum = window_.return_sum();
-  last_.return_mean = window_.return_mean();
-  last_.episode_length = window_.length();
   return absl::OkStatus();
 }
 

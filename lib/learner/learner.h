@@ -22,6 +22,7 @@
 #include "lib/learner/policy_view.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/progress.h"
+#include "lib/learner/score.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/learner/trainer.h"
 #include "lib/learner/worker_registry.h"
@@ -41,6 +42,7 @@ struct LearnerConfig {
   uint64_t learner_epoch = 1;             ///< durable boot counter of the run, from 1
   std::vector<std::string> info_columns;  ///< EnvSpec::info_columns
   bool best_by_evaluation = false;        ///< `best` is the best evaluation; else the best 100-episode mean
+  std::optional<Score> best_by;           ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
 };
 
 /// What a learner works with; everything must outlive it.
@@ -145,8 +147,8 @@ class Learner {
 
   /// Everything to resume from. Between Steps, after Start. Errors are the trainer's.
   absl::StatusOr<LearnerSnapshot> SnapshotState();
-  /// The mean return of an evaluation of the present weights: decides `best` at the next SnapshotState.
-  void ReportEvaluation(double return_sum_mean);
+  /// An evaluation of the present weights: decides `best` at the next SnapshotState.
+  void ReportEvaluation(const EpisodeStats& evaluation);
 
   /// No further grants; workers are asked to hand in and leave. Idempotent.
   void RequestDrain(const std::string& reason);
@@ -213,6 +215,10 @@ class Learner {
   /// What a checkpoint says of the policies.
   absl::Status SavePolicies(LearnerState* state);
   void ReportMetrics(const ProgressRecord& record);
+  /// By what `best` is decided now.
+  std::optional<Score> BestBy() const;
+  /// What the last episodes came to, into `record`.
+  void TellEpisodes(ProgressRecord* record);
 
   const LearnerConfig config_;
   const LearnerDeps deps_;
@@ -220,9 +226,11 @@ class Learner {
   // Confined to the update thread.
   Assembler assembler_;
   EpisodeWindow window_;
-  std::optional<double> evaluation_;  ///< reported since the last snapshot
+  std::optional<EpisodeStats> evaluation_;  ///< reported since the last snapshot
+  bool rewards_differ_ = false;             ///< stays so
   bool has_best_ = false;
   double best_return_ = 0;
+  std::optional<double> best_window_;         ///< ProgressRecord::best
   double wait_s_ = 0;                         ///< waited for samples since the last update
   std::vector<LaneState> retired_lanes_;      ///< of a restored run with more environments
   std::vector<policy::PolicyId> trained_as_;  ///< by policy slot; see LearnerState

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lib/learner/score.h"
 #include "lib/sample/train_rules.h"
 
 namespace troupe::learner {
@@ -65,8 +66,7 @@ struct StopOptions {
   int64_t agent_steps = 0;
   int64_t updates = 0;
   absl::Duration wall_clock = absl::ZeroDuration();
-  bool has_episode_return = false;
-  double episode_return = 0;  ///< 100-episode mean of return_sum at or above
+  std::vector<ReturnTarget> episode_return;  ///< 100-episode means at or above, all of them; empty: not set
 };
 
 }  // namespace troupe::learner

@@ -10,6 +10,13 @@
 #include "lib/learner/training_stats.h"
 
 namespace troupe::learner {
+namespace {
+
+/// For who asks of the time alone.
+std::optional<double> NoScore(const Score& /*score*/) { return std::nullopt; }
+
+}  // namespace
+
 StepOutcome Learner::Step(absl::Duration timeout) {
   ReleaseDrained();
   const absl::Duration begin = deps_.clock->SteadyNow();
@@ -52,7 +59,7 @@ std::optional<StepOutcome> Learner::EndLocked() {
       FailLocked(ingest_->stuck());
     } else if (EndIfEnvsFailLocked(); envs_failed_) {
       // What has arrived whole is trained on.
-    } else if (auto reason = StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt)) {
+    } else if (auto reason = StopByTimeOrReturn(config_.stop, WallClockLocked(), NoScore)) {
       scheduler_->Close();
       // What is complete is trained on first: it was sampled in time.
       if (!HasCompleteLocked()) {
@@ -174,18 +181,19 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
   }
 
   const auto num_finished = static_cast<int64_t>(finished.size());
+  if (!rewards_differ_ && config_.options.common_reward == CommonReward::kNone && ReturnsDiffer(finished)) {
+    rewards_differ_ = true;
+  }
   window_.Add(std::move(finished));
   ProgressRecord record;
   record.assemble_s = absl::ToDoubleSeconds(update_begin - assemble_begin);
   record.update_s = absl::ToDoubleSeconds(update_end - update_begin);
   record.wait_s = std::exchange(wait_s_, 0);
   record.policy_lag = assembly.mean_lag;
-  record.return_sum = window_.return_sum();
-  record.return_mean = window_.return_mean();
-  record.episode_length = window_.length();
+  TellEpisodes(&record);
   record.losses = MeanMetrics(*reports);
   record.train_s = JoinTrainTimes(*reports, config_.options.train_time_aggregator);
-  if (Policies()->num_slots() > 1) {
+  if (record.table->num_slots() > 1) {
     record.agent_losses = AgentLosses(assembly.batch, *reports, config_.schema.agent_ids);
   }
   for (std::pair<std::string, double>& metric : deps_.trainer->Metrics()) record.losses.push_back(std::move(metric));
@@ -193,7 +201,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     record.minibatch_steps += report.minibatch_steps;
     record.skipped_steps += report.skipped_steps;
   }
-  record.policies = *std::move(reports);
+  record.policies = std::make_shared<const std::vector<PolicyUpdateReport>>(*std::move(reports));
 
   Outbox outbox;
   {
@@ -208,9 +216,10 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     const absl::Duration now = deps_.clock->SteadyNow();
     std::optional<std::string> stop = StopByCounts(config_.stop, trained_);
     if (!stop.has_value()) {
-      const std::optional<double> full_window = window_.full() ? record.return_sum : std::nullopt;
-      stop = StopByTimeOrReturn(config_.stop, absl::ZeroDuration(), full_window);
-      if (StopByTimeOrReturn(config_.stop, WallClockLocked(), std::nullopt).has_value()) scheduler_->Close();
+      stop = StopByTimeOrReturn(config_.stop, absl::ZeroDuration(), [&](const Score& score) {
+        return window_.full() ? ScoreOf(score, record.window, *record.table) : std::nullopt;
+      });
+      if (StopByTimeOrReturn(config_.stop, WallClockLocked(), NoScore).has_value()) scheduler_->Close();
     }
     if (stop.has_value() && (state_ == State::kStarted || state_ == State::kDraining)) {
       state_ = State::kStopped;
@@ -248,35 +257,18 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   scalar("Train-Results/Episode-Rewards", record.return_sum);
   scalar("Train-Results/Episode-Rewards/Mean-Agent", record.return_mean);
   scalar("Train-Results/Episode-Steps", record.episode_length);
+  if (!record.window.return_sum.empty()) {
+    scalar("Train-Results/Episode-Rewards/Min", record.window.return_sum.min);
+    scalar("Train-Results/Episode-Rewards/Max", record.window.return_sum.max);
+    scalar("Train-Results/Episode-Steps/Min", record.window.length.min);
+    scalar("Train-Results/Episode-Steps/Max", record.window.length.max);
+  }
   scalar("Reward / Total reward (mean)", record.return_sum);
-  for (size_t slot = 0; slot < config_.schema.agent_ids.size(); ++slot) {
-    scalar(absl::StrCat("agent/", config_.schema.agent_ids[slot], "/Episode-Rewards"),
-           window_.agent_return(static_cast<int32_t>(slot)));
-  }
-  // Of two policies of one id it is the one that episodes begin with.
-  const policy::PolicyTablePtr table = Policies();
-  const auto shown = [&table](policy::PolicySlot slot) {
-    const policy::PolicyEntry* const entry = table->Find(slot);
-    return entry != nullptr && !entry->replaced ? entry : nullptr;
-  };
-  for (size_t p = 0; p < table->num_slots(); ++p) {
-    const policy::PolicyEntry* const entry = shown(policy::PolicySlot(static_cast<int32_t>(p)));
-    if (entry == nullptr) continue;
-    scalar(absl::StrCat("policy/", entry->spec.id.value(), "/Episode-Rewards"),
-           window_.policy_return(static_cast<int32_t>(p)));
-  }
   for (size_t i = 0; i < config_.info_columns.size(); ++i) {
     scalar(absl::StrCat("env/", config_.info_columns[i]), window_.info(static_cast<int32_t>(i)));
   }
   for (const auto& [tag, value] : record.losses) scalar(tag, value);
   for (const auto& [tag, value] : record.agent_losses) scalar(tag, value);
-  if (table->num_slots() > 1) {
-    const auto id_of = [&shown](policy::PolicySlot slot) -> std::string_view {
-      const policy::PolicyEntry* const entry = shown(slot);
-      return entry == nullptr ? std::string_view() : entry->spec.id.value();
-    };
-    for (const auto& [tag, value] : PolicyStats(record.policies, id_of)) scalar(tag, value);
-  }
   scalar("Time/env_steps_per_s", record.env_steps_per_s);
   scalar("Time/update_s", record.update_s);
   scalar("Time/train_s", record.train_s);
@@ -294,7 +286,27 @@ void Learner::ReportMetrics(const ProgressRecord& record) {
   }
 }
 
-void Learner::ReportEvaluation(double return_sum_mean) { evaluation_ = return_sum_mean; }
+std::optional<Score> Learner::BestBy() const {
+  if (config_.best_by.has_value() || rewards_differ_) return config_.best_by;
+  return Score{};
+}
+
+void Learner::TellEpisodes(ProgressRecord* record) {
+  record->table = Policies();
+  record->window = window_.Stats(record->table->num_slots());
+  record->return_sum = record->window.return_sum.mean();
+  record->return_mean = record->window.return_mean.mean();
+  record->episode_length = record->window.length.mean();
+  record->rewards_differ = rewards_differ_;
+  const std::optional<Score> by = BestBy();
+  if (!by.has_value()) return;
+  record->best_by = by->Text();
+  const std::optional<double> score = window_.full() ? ScoreOf(*by, record->window, *record->table) : std::nullopt;
+  if (score.has_value()) best_window_ = std::max(*score, best_window_.value_or(*score));
+  record->best = best_window_;
+}
+
+void Learner::ReportEvaluation(const EpisodeStats& evaluation) { evaluation_ = evaluation; }
 
 absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   LearnerSnapshot snapshot;
@@ -302,18 +314,28 @@ absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   // Policies first: between Steps nothing changes them, and the counters below belong to the same moment.
   TROUPE_RETURN_IF_ERROR(SavePolicies(&state));
   window_.Save(state);
-  const std::optional<double> score = config_.best_by_evaluation ? evaluation_
-                                      : window_.full()           ? window_.return_sum()
-                                                                 : std::nullopt;
+  const std::optional<Score> by = BestBy();
+  std::optional<double> score;
+  if (by.has_value()) {
+    const policy::PolicyTablePtr table = Policies();
+    if (!config_.best_by_evaluation) {
+      if (window_.full()) score = ScoreOf(*by, window_.Stats(table->num_slots()), *table);
+    } else if (evaluation_.has_value()) {
+      score = ScoreOf(*by, *evaluation_, *table);
+    }
+  }
   evaluation_.reset();
+  has_best_ = has_best_ && by.has_value();
   // Until something has been scored, any state is the best there is.
-  snapshot.is_best = score.has_value() ? !has_best_ || *score > best_return_ : !has_best_;
+  snapshot.is_best = by.has_value() && (score.has_value() ? !has_best_ || *score > best_return_ : !has_best_);
   if (score.has_value() && snapshot.is_best) {
     has_best_ = true;
     best_return_ = *score;
   }
   state.has_best = has_best_;
   state.best_return = best_return_;
+  state.best_by = by.has_value() ? by->Text() : "";
+  state.rewards_differ = rewards_differ_;
 
   base::MutexLock lock(&mutex_);
   state.iteration = iteration_;

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
+#include "lib/learner/testing/test_run.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,91 +20,6 @@ namespace {
 using sample::Disposition;
 using testing::HasSubstr;
 using Kind = StepOutcome::Kind;
-
-class FakeMetricSink final : public base::MetricSink {
- public:
-  void Scalar(std::string_view tag, double value, int64_t env_steps) override {
-    values_[std::string(tag)] = value;
-    last_env_steps_ = env_steps;
-  }
-  void Flush() override {}
-  std::map<std::string, double> values_;
-  int64_t last_env_steps_ = 0;
-};
-
-class FakeListener final : public ProgressListener {
- public:
-  void OnProgress(const ProgressRecord& record) override { records_.push_back(record); }
-  std::vector<ProgressRecord> records_;
-};
-
-/// One worker as its own process would be: a port, a sampler, sequence numbers.
-struct Worker {
-  Worker(const sample::BatchSchema& schema, const sample::FakeRolloutOptions& options) : rollout(schema, options) {}
-
-  std::shared_ptr<FakeWorkerPort> port = std::make_shared<FakeWorkerPort>();
-  sample::FakeRollout rollout;
-  WorkerTicket ticket;
-  uint64_t next_sequence = 1;
-};
-
-/// A learner with fakes around it: 4 environments, episodes of 5 steps, 40 env steps an update.
-class TestRun {
- public:
-  explicit TestRun(std::function<void(LearnerConfig&)> change = [](LearnerConfig&) {}) {
-    config_.schema = sample::SimpleSchema(2, 3);
-    config_.options.num_envs = 4;
-    config_.options.train_batch_size = 40;
-    config_.options.num_workers = 1;
-    config_.options.seed = 11;
-    rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 5;
-    change(config_);
-    trainer_ = std::make_unique<FakeTrainer>(config_.schema.policies);
-    LearnerDeps deps;
-    deps.trainer = trainer_.get();
-    deps.publisher = &publisher_;
-    deps.metrics = &sink_;
-    deps.progress = &listener_;
-    deps.clock = &clock_;
-    auto made = Learner::Create(config_, deps);
-    EXPECT_TRUE(made.ok()) << made.status();
-    learner_ = *std::move(made);
-  }
-
-  std::unique_ptr<Worker> Join(WorkerHello hello = {}) {
-    auto worker = std::make_unique<Worker>(config_.schema, rollout_options_);
-    auto ticket = learner_->Join(hello, worker->port);
-    EXPECT_TRUE(ticket.ok()) << ticket.status();
-    if (ticket.ok()) worker->ticket = *ticket;
-    worker->next_sequence = std::max<uint64_t>(1, hello.next_sequence);
-    return worker;
-  }
-  /// Samples every grant the worker has and hands the fragments in; the number of grants.
-  int Work(Worker& worker) {
-    int grants = 0;
-    while (auto grant = worker.port->TryTakeGrant()) {
-      ++grants;
-      EXPECT_FALSE(publisher_.version() < grant->min_version);
-      for (auto& fragment : worker.rollout.Play(*grant, publisher_.version())) {
-        const auto ack = learner_->Submit(worker.ticket, worker.next_sequence++, fragment);
-        EXPECT_TRUE(ack.ok()) << ack.status();
-        EXPECT_EQ(ack->disposition, Disposition::kAccepted) << ack->reason;
-      }
-    }
-    return grants;
-  }
-  StepOutcome Step() { return learner_->Step(absl::ZeroDuration()); }
-  std::vector<float> Weights() { return publisher_.Newest(0)->actor; }
-
-  LearnerConfig config_;
-  sample::FakeRolloutOptions rollout_options_;
-  base::FakeClock clock_;
-  FakePublisher publisher_;
-  FakeMetricSink sink_;
-  FakeListener listener_;
-  std::unique_ptr<FakeTrainer> trainer_;
-  std::unique_ptr<Learner> learner_;
-};
 
 TEST(LearnerTest, PublishesOnlyWhatAnUpdateChanged) {
   TestRun run([](LearnerConfig& config) {
@@ -210,16 +126,16 @@ TEST(LearnerTest, MetricsHaveTheirTags) {
                           "Train-Results/Episode-Rewards/Mean-Agent",
                           "Train-Results/Episode-Steps",
                           "Reward / Total reward (mean)",
-                          "agent/scout_0/Episode-Rewards",
-                          "policy/scouts/Episode-Rewards",
+                          "Train-Results/Episode-Rewards/Min",
+                          "Train-Results/Episode-Rewards/Max",
+                          "Train-Results/Episode-Steps/Min",
+                          "Train-Results/Episode-Steps/Max",
                           "env/collisions",
                           "Loss/Policy loss",
-                          "policy/eye/Loss/Policy loss",
                           "Time/env_steps_per_s",
                           "Time/update_s",
                           "Time/train_s",
                           "scout_0/Loss/Policy loss",
-                          "policy/eye/Time/train_s",
                           "Time/wait_s",
                           "Rows/received",
                           "Rows/accepted",
@@ -234,7 +150,13 @@ TEST(LearnerTest, MetricsHaveTheirTags) {
   }
   EXPECT_EQ(run.sink_.last_env_steps_, 40);
   EXPECT_EQ(run.sink_.values_["Time/env_steps_per_s"], 40);
-  EXPECT_EQ(run.sink_.values_["policy/eye/Loss/Policy loss"], 2);
+  // What is told by name of policies and agents is NamedValues'.
+  const ProgressRecord& record = run.listener_.records_.back();
+  ASSERT_NE(record.policies, nullptr);
+  EXPECT_FALSE(record.policies->empty());
+  EXPECT_EQ(record.table->Find(policy::PolicySlot(1))->spec.id.value(), "eye");
+  EXPECT_FALSE(record.window.agents[0].empty());
+  EXPECT_FALSE(record.window.policies[0].empty());
 }
 
 TEST(LearnerTest, LagOneSamplesDuringTheUpdate) {
@@ -291,10 +213,7 @@ TEST(LearnerTest, StopsByUpdatesAgentStepsReturnAndTime) {
   EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.agent_steps = 81; }, 10), 2);
   EXPECT_EQ(updates([](LearnerConfig& c) { c.stop.wall_clock = absl::Seconds(3); }, 10), 3)
       << "the third was complete in time";
-  const auto by_return = [](LearnerConfig& c) {
-    c.stop.has_episode_return = true;
-    c.stop.episode_return = -1000;
-  };
+  const auto by_return = [](LearnerConfig& c) { c.stop.episode_return = {{Score{}, -1000}}; };
   EXPECT_EQ(updates(by_return, 30), 13) << "8 episodes an update: 100 are there after 13";
 }
 
@@ -754,38 +673,6 @@ TEST(LearnerTest, ManyEnvironmentsLessAndTheirOrdinalsStay) {
   ASSERT_EQ(saved->state.lanes.size(), 6u);
   EXPECT_EQ(saved->state.lanes[5].env_id, 5u);
   EXPECT_EQ(saved->state.lanes[5].next_episode, 15u);
-}
-
-TEST(LearnerTest, BestFollowsTheWindowOrTheEvaluation) {
-  TestRun by_evaluation([](LearnerConfig& config) { config.best_by_evaluation = true; });
-  ASSERT_TRUE(by_evaluation.learner_->Start().ok());
-  auto is_best = [&] { return by_evaluation.learner_->SnapshotState()->is_best; };
-  EXPECT_TRUE(is_best()) << "nothing was scored yet";
-  by_evaluation.learner_->ReportEvaluation(-50);
-  EXPECT_TRUE(is_best());
-  EXPECT_FALSE(is_best()) << "not evaluated again";
-  by_evaluation.learner_->ReportEvaluation(-60);
-  EXPECT_FALSE(is_best());
-  by_evaluation.learner_->ReportEvaluation(-40);
-  const auto snapshot = by_evaluation.learner_->SnapshotState();
-  EXPECT_TRUE(snapshot->is_best);
-  EXPECT_TRUE(snapshot->state.has_best);
-  EXPECT_EQ(snapshot->state.best_return, -40);
-
-  TestRun by_window;
-  ASSERT_TRUE(by_window.learner_->Start().ok());
-  auto worker = by_window.Join();
-  for (int i = 0; i < 12; ++i) {
-    by_window.Work(*worker);
-    ASSERT_EQ(by_window.Step().kind, Kind::kUpdated);
-  }
-  EXPECT_FALSE(by_window.learner_->SnapshotState()->state.has_best) << "96 episodes are no window yet";
-  by_window.Work(*worker);
-  ASSERT_EQ(by_window.Step().kind, Kind::kUpdated);
-  const auto full = by_window.learner_->SnapshotState();
-  EXPECT_TRUE(full->is_best);
-  EXPECT_EQ(full->state.best_return, *by_window.listener_.records_.back().return_sum);
-  EXPECT_FALSE(by_window.learner_->SnapshotState()->is_best) << "no better than itself";
 }
 
 TEST(LearnerTest, ABudgetThatCannotHoldTheBatchEndsTheRunInWords) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,7 +10,9 @@
 #include "absl/time/time.h"
 #include "lib/learner/accounting.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/learner/episode_stats.h"
 #include "lib/learner/trainer.h"
+#include "lib/policy/policy_table.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/ids.h"
 
@@ -26,7 +29,12 @@ struct ProgressRecord {
   double update_s = 0;            ///< the trainer alone
   std::optional<double> train_s;  ///< of the policies that trained, joined by train_time_aggregator
   double assemble_s = 0;
-  double wait_s = 0;  ///< the update thread waiting for samples
+  double wait_s = 0;    ///< the update thread waiting for samples
+  EpisodeStats window;  ///< of the last 100 episodes
+  /// Agents of an episode got different rewards, ever; of those that share one (common_reward) never.
+  bool rewards_differ = false;
+  std::string best_by;         ///< Score::Text by which `best` is told; empty: none
+  std::optional<double> best;  ///< largest mean of it over a full window so far
   // Means over the last 100 episodes; nullopt before the first one ended.
   std::optional<double> return_sum;
   std::optional<double> return_mean;
@@ -41,7 +49,8 @@ struct ProgressRecord {
   RowCounters rows;
   sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of
   int64_t expired_grants = 0;        ///< were out for too long; in this learner epoch
-  std::vector<PolicyUpdateReport> policies;
+  policy::PolicyTablePtr table;      ///< the policies after the update; nullptr before the first
+  std::shared_ptr<const std::vector<PolicyUpdateReport>> policies;  ///< of the update; nullptr before the first
 };
 
 /// Hears of every update. Called on the update thread, without a lock; may block as long as training may wait.

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "lib/learner/learner_options.h"
 
 namespace troupe::learner {
@@ -19,8 +21,20 @@ struct RunCounts {
 /// nullopt: none.
 std::optional<std::string> StopByCounts(const StopOptions& options, const RunCounts& counts);
 
-/// The same for the time and the return. `return_sum` is the mean over a full window of 100 episodes, nullopt before.
+/// Of a score: its mean over a full window of 100 episodes, nullopt before, or where none of them has one.
+using ScoreReader = absl::FunctionRef<std::optional<double>(const Score&)>;
+
+/// The same for the time and the returns, which must all be reached.
 std::optional<std::string> StopByTimeOrReturn(const StopOptions& options, absl::Duration wall_clock,
-                                              std::optional<double> return_sum);
+                                              ScoreReader score_of);
+
+/// How far a run is on its way to the limit that it will reach first.
+struct RunEnd {
+  double fraction = 0;                 ///< 0..1; 0 without a limit
+  std::optional<absl::Duration> left;  ///< until then; nullopt: nobody knows
+};
+/// By the limits of counts and time alone: returns come when they come. `env_steps_per_s`: how fast it is now.
+RunEnd NearestEnd(const StopOptions& options, const RunCounts& counts, absl::Duration wall_clock,
+                  double env_steps_per_s);
 
 }  // namespace troupe::learner

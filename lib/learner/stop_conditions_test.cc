@@ -1,5 +1,9 @@
 #include "lib/learner/stop_conditions.h"
 
+#include <map>
+#include <optional>
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace troupe::learner {
@@ -20,18 +24,65 @@ TEST(StopConditionsTest, CountsStopAtTheirLimit) {
   EXPECT_EQ(StopByCounts(options, {1, 1, 3}), "stop.updates reached: 3 of 3");
 }
 
+/// What StopByTimeOrReturn reads: by a score's text; absent: the window is not full, or nobody played.
+using Scores = std::map<std::string, double>;
+auto Reader(const Scores& scores) {
+  return [&scores](const Score& score) -> std::optional<double> {
+    const auto found = scores.find(score.Text());
+    return found == scores.end() ? std::nullopt : std::optional<double>(found->second);
+  };
+}
+
+std::optional<std::string> Stop(const StopOptions& options, absl::Duration wall_clock, const Scores& scores) {
+  return StopByTimeOrReturn(options, wall_clock, Reader(scores));
+}
+
 TEST(StopConditionsTest, TimeAndReturn) {
   StopOptions options;
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::Hours(1000), 1e9), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::Hours(1000), {{"sum", 1e9}}), std::nullopt);
   options.wall_clock = absl::Seconds(60);
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::Seconds(59), std::nullopt), std::nullopt);
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::Seconds(61), std::nullopt), "stop.wall_clock reached: 61 of 60 s");
+  EXPECT_EQ(Stop(options, absl::Seconds(59), {}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::Seconds(61), {}), "stop.wall_clock reached: 61 of 60 s");
   options = {};
-  options.has_episode_return = true;
-  options.episode_return = -30;
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::ZeroDuration(), std::nullopt), std::nullopt);
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::ZeroDuration(), -30.5), std::nullopt);
-  EXPECT_EQ(StopByTimeOrReturn(options, absl::ZeroDuration(), -29.5), "stop.episode_return reached: -29.5 of -30");
+  options.episode_return = {{Score{}, -30}};
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"sum", -30.5}}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"sum", -29.5}}), "stop.episode_return reached: -29.5 of -30");
+}
+
+TEST(StopConditionsTest, AllReturnsMustBeReached) {
+  StopOptions options;
+  options.episode_return = {{*ParseScore("policy:hunter"), 3}, {*ParseScore("sum"), 0}};
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"policy:hunter", 4}}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"policy:hunter", 4}, {"sum", -1}}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"policy:hunter", 2}, {"sum", 1}}), std::nullopt);
+  EXPECT_EQ(Stop(options, absl::ZeroDuration(), {{"policy:hunter", 3}, {"sum", 0.5}}),
+            "stop.episode_return reached: policy:hunter 3 of 3, 0.5 of 0");
+}
+
+TEST(StopConditionsTest, TheNearestEndIsOfWhicheverComesFirst) {
+  StopOptions options;
+  EXPECT_EQ(NearestEnd(options, {1000, 0, 1}, absl::Seconds(10), 100).left, std::nullopt) << "open end";
+  EXPECT_EQ(NearestEnd(options, {1000, 0, 1}, absl::Seconds(10), 100).fraction, 0);
+  options.env_steps = 100'000'000;
+  options.wall_clock = absl::Seconds(45);
+  RunEnd end = NearestEnd(options, {1000, 0, 1}, absl::Seconds(10), 100);
+  EXPECT_EQ(end.left, absl::Seconds(35));
+  EXPECT_DOUBLE_EQ(end.fraction, 10.0 / 45);
+  options.env_steps = 2000;
+  end = NearestEnd(options, {1000, 0, 1}, absl::Seconds(10), 100);
+  EXPECT_EQ(end.left, absl::Seconds(10));
+  EXPECT_DOUBLE_EQ(end.fraction, 0.5);
+  options.updates = 5;  // an update is 250 env steps so far: 250 more
+  EXPECT_EQ(NearestEnd(options, {1000, 0, 4}, absl::Seconds(10), 100).left, absl::Seconds(2.5));
+  options.agent_steps = 2100;  // two an env step
+  EXPECT_EQ(NearestEnd(options, {1000, 2000, 4}, absl::Seconds(10), 100).left, absl::Seconds(0.5));
+  options = {};
+  options.env_steps = 2000;
+  end = NearestEnd(options, {1000, 0, 1}, absl::Seconds(10), 0);
+  EXPECT_EQ(end.left, std::nullopt) << "nothing moves";
+  EXPECT_DOUBLE_EQ(end.fraction, 0.5);
+  EXPECT_EQ(NearestEnd(options, {2100, 0, 1}, absl::Seconds(10), 10).fraction, 1);
 }
 
 }  // namespace

@@ -62,32 +62,12 @@ std::optional<double> JoinTrainTimes(absl::Span<const PolicyUpdateReport> report
   return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
 }
 
-std::vector<TaggedValue> PolicyStats(absl::Span<const PolicyUpdateReport> reports,
-                                     absl::FunctionRef<std::string_view(policy::PolicySlot)> id_of) {
-  std::vector<const PolicyUpdateReport*> shown;
-  for (const PolicyUpdateReport& report : reports) {
-    if (report.trained_rows > 0 && !id_of(report.policy).empty()) shown.push_back(&report);
-  }
-  if (shown.size() > kMaxPoliciesWithTags) {
-    std::stable_sort(shown.begin(), shown.end(), [](const PolicyUpdateReport* a, const PolicyUpdateReport* b) {
-      return a->trained_rows > b->trained_rows;
-    });
-    shown.resize(kMaxPoliciesWithTags);
-  }
-  std::vector<TaggedValue> stats;
-  for (const PolicyUpdateReport* report : shown) {
-    const std::string prefix = absl::StrCat("policy/", std::string(id_of(report->policy)), "/");
-    for (const auto& [tag, value] : report->metrics) stats.emplace_back(prefix + tag, value);
-    stats.emplace_back(prefix + "Time/train_s", report->train_time_s);
-  }
-  return stats;
-}
-
 std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const PolicyUpdateReport> reports,
                                      absl::Span<const std::string> agent_ids) {
   TROUPE_CHECK(reports.size() == batch.policies.size());
   std::vector<Means> agents(agent_ids.size());
   std::vector<int64_t> rows(agent_ids.size());
+  std::vector<int64_t> rows_in_all(agent_ids.size());
   for (size_t i = 0; i < reports.size(); ++i) {
     if (reports[i].trained_rows == 0) continue;
     std::fill(rows.begin(), rows.end(), 0);
@@ -103,13 +83,21 @@ std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const P
     }
     for (size_t agent = 0; agent < rows.size(); ++agent) {
       if (rows[agent] == 0) continue;
+      rows_in_all[agent] += rows[agent];
       for (const auto& [tag, value] : reports[i].metrics) {
         if (absl::StartsWith(tag, "Loss/")) agents[agent].Add(tag, value, static_cast<double>(rows[agent]));
       }
     }
   }
+  std::vector<size_t> told(agents.size());
+  std::iota(told.begin(), told.end(), size_t{0});
+  if (told.size() > kMaxAgentsWithLosses) {
+    std::stable_sort(told.begin(), told.end(), [&](size_t a, size_t b) { return rows_in_all[a] > rows_in_all[b]; });
+    told.resize(kMaxAgentsWithLosses);
+    std::sort(told.begin(), told.end());
+  }
   std::vector<TaggedValue> losses;
-  for (size_t agent = 0; agent < agents.size(); ++agent) {
+  for (const size_t agent : told) {
     for (const auto& [tag, value] : agents[agent].Take()) {
       losses.emplace_back(absl::StrCat(agent_ids[agent], "/", tag), value);
     }

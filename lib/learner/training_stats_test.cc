@@ -35,28 +35,6 @@ TEST(TrainingStatsTest, TrainTimesAreJoinedAsAsked) {
   EXPECT_EQ(JoinTrainTimes({reports[1]}, TrainTimeAggregator::kMax), std::nullopt);
 }
 
-TEST(TrainingStatsTest, PoliciesThatTrainedHaveTagsOfTheirOwn) {
-  const std::vector<PolicyUpdateReport> reports = {Report(0, 10, 1, 2), Report(1, 0, 0, 0), Report(2, 5, 3, 4),
-                                                   Report(3, 5, 7, 8)};
-  const std::string ids[] = {"a", "b", "", "d"};
-  const auto stats = PolicyStats(
-      reports, [&](policy::PolicySlot slot) -> std::string_view { return ids[static_cast<size_t>(slot.value())]; });
-  EXPECT_THAT(stats, ElementsAre(Pair("policy/a/Loss/Policy loss", 1.0), Pair("policy/a/Policy/Entropy", 2.0),
-                                 Pair("policy/a/Time/train_s", 2.0), Pair("policy/d/Loss/Policy loss", 7.0),
-                                 Pair("policy/d/Policy/Entropy", 14.0), Pair("policy/d/Time/train_s", 8.0)));
-}
-
-TEST(TrainingStatsTest, AThousandPoliciesDoNotFloodTheRun) {
-  std::vector<PolicyUpdateReport> reports;
-  for (int32_t p = 0; p < 1000; ++p) reports.push_back(Report(p, 1 + (p * 7) % 1000, p, p));
-  const auto stats = PolicyStats(reports, [](policy::PolicySlot) -> std::string_view { return "p"; });
-  ASSERT_EQ(stats.size(), 3 * kMaxPoliciesWithTags);
-  for (const auto& [tag, value] : stats) {
-    if (tag != "policy/p/Time/train_s") continue;
-    EXPECT_GE((static_cast<int32_t>(value) * 7) % 1000, 900) << "policy " << value << " has few rows";
-  }
-}
-
 TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
   TrainBatch batch;
   batch.policies.resize(3);
@@ -75,6 +53,25 @@ TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
   const std::vector<std::string> agents = {"x", "y", "z"};
   EXPECT_THAT(AgentLosses(batch, reports, agents),
               ElementsAre(Pair("x/Loss/Policy loss", (30 * 1.0 + 10 * 5.0) / 40), Pair("y/Loss/Policy loss", 1.0)));
+}
+
+TEST(TrainingStatsTest, AThousandAgentsDoNotFloodTheRun) {
+  TrainBatch batch;
+  batch.policies.resize(1);
+  std::vector<std::string> agents;
+  for (int32_t agent = 0; agent < 1000; ++agent) {
+    agents.push_back(std::to_string(agent));
+    TrainSegment segment;
+    segment.slot = agent;
+    segment.rows = 1 + (agent * 7) % 1000;
+    batch.policies[0].segments.push_back(segment);
+  }
+  const std::vector<PolicyUpdateReport> reports = {Report(0, 1, 1, 0)};
+  const std::vector<TaggedValue> losses = AgentLosses(batch, reports, agents);
+  ASSERT_EQ(losses.size(), kMaxAgentsWithLosses);
+  for (const auto& [tag, value] : losses) {
+    EXPECT_GE((std::stoi(tag) * 7) % 1000, 900) << tag << " has few rows";
+  }
 }
 
 TEST(TrainingStatsTest, RowsThatAreMaskedOutAreNoPartOfAnAgentsLosses) {

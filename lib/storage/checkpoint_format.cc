@@ -169,7 +169,10 @@ Json StateToJson(const LearnerState& state) {
   json["recent_lengths"] = Numbers(state.recent_lengths);
   json["recent_agent_returns"] = Json::array();
   for (const auto& returns : state.recent_agent_returns) json["recent_agent_returns"].push_back(Numbers(returns));
+  json["recent_agent_policies"] = state.recent_agent_policies;
+  json["rewards_differ"] = state.rewards_differ;
   if (state.has_best) json["best_return"] = state.best_return;
+  json["best_by"] = state.best_by;
   json["policies"] = Json::array();
   for (size_t slot = 0; slot < state.policies.size(); ++slot) {
     const PolicyState& policy = state.policies[slot];  // of a free slot: without an id
@@ -210,6 +213,18 @@ LearnerState StateFromJson(const Json& json) {
   state.recent_return_sums = ToNumbers(json.at("recent_return_sums"));
   state.recent_lengths = ToNumbers(json.at("recent_lengths"));
   for (const Json& returns : json.at("recent_agent_returns")) state.recent_agent_returns.push_back(ToNumbers(returns));
+  // Of an earlier version: not known.
+  for (const Json& policies : json.value("recent_agent_policies", Json::array())) {
+    std::vector<int32_t>& played = state.recent_agent_policies.emplace_back();
+    for (const Json& policy : policies) {
+      const int64_t slot = base::JsonInteger(policy);
+      played.push_back(slot >= 0 && slot < static_cast<int64_t>(policy::PolicyTable::kMaxPolicies)
+                           ? static_cast<int32_t>(slot)
+                           : -1);
+    }
+  }
+  state.rewards_differ = json.value("rewards_differ", false);
+  state.best_by = json.value("best_by", std::string("sum"));
   state.has_best = json.contains("best_return");
   if (state.has_best) state.best_return = json.at("best_return").get<double>();
   return state;
@@ -235,8 +250,8 @@ void PoliciesFromJson(const Json& json, LearnerState* state) {
 bool IsOfPolicies(int depth, const std::string& key) {
   static const std::set<std::string> kTop = {"format_version", "spec_hash",          "files", "weights_crc32c", "state",
                                              "policy_table",   "policy_map_capacity"};
-  static const std::set<std::string> kNotOfState = {"lanes", "watermarks", "recent_return_sums", "recent_lengths",
-                                                    "recent_agent_returns"};
+  static const std::set<std::string> kNotOfState = {"lanes",          "watermarks",           "recent_return_sums",
+                                                    "recent_lengths", "recent_agent_returns", "recent_agent_policies"};
   return depth == 1 ? kTop.count(key) > 0 : depth != 2 || kNotOfState.count(key) == 0;
 }
 

@@ -33,6 +33,9 @@ void ExpectEqual(const LearnerState& a, const LearnerState& b) {
   EXPECT_EQ(a.watermarks, b.watermarks);
   EXPECT_EQ(a.recent_return_sums, b.recent_return_sums);
   EXPECT_EQ(a.recent_agent_returns, b.recent_agent_returns);
+  EXPECT_EQ(a.recent_agent_policies, b.recent_agent_policies);
+  EXPECT_EQ(a.rewards_differ, b.rewards_differ);
+  EXPECT_EQ(a.best_by, b.best_by);
   ASSERT_EQ(a.policies.size(), b.policies.size());
   for (size_t i = 0; i < a.policies.size(); ++i) {
     EXPECT_EQ(a.policies[i].id, b.policies[i].id);

@@ -319,7 +319,7 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
   const auto revision = [](const learner::LearnerState& of) { return of.table == nullptr ? 0 : of.table->revision(); };
   const bool same = there.ok() && there->state.iteration == state.iteration &&
                     revision(there->state) == revision(state) && there->state.learner_epoch == state.learner_epoch &&
-                    there->state.best_return == state.best_return;
+                    there->state.best_return == state.best_return && there->state.best_by == state.best_by;
   if (!same) {
     const std::string unfinished = CheckpointPath(kUnfinished + name);
     TROUPE_RETURN_IF_ERROR(CheckStillOurs());  // or what was deleted would be made anew
@@ -335,6 +335,8 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
     }
   }
   TROUPE_RETURN_IF_ERROR(UpdateLinks(name, is_best));
+  // What was the best by a return that says nothing any more is none.
+  if (state.best_by.empty()) TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(CheckpointPath(kBest)));
   return Prune();
 }
 

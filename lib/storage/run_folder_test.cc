@@ -47,6 +47,20 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   EXPECT_NE(missing.status().message().find("100, 300, 400, 500"), absl::string_view::npos) << missing.status();
 }
 
+TEST_F(RunFolderTest, WhereNothingIsTheBestAnyMoreThereIsNoBest) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const int64_t steps : {100, 200, 300, 400}) {
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, steps), /*is_best=*/steps == 100).ok());
+  }
+  learner::LearnerState state = StateForTesting(spec_, 500);
+  state.best_by = "";
+  ASSERT_TRUE((*folder)->Save(state, /*is_best=*/false).ok());
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{300, 400, 500})) << "what was the best goes as others do";
+  const auto best = FindCheckpoint(FileSystem::Posix(), (*folder)->directory(), "best");
+  EXPECT_EQ(best.status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(RunFolderTest, StartResumeAndLockRules) {
   EXPECT_EQ(RunFolder::Open(Options(true)).status().code(), absl::StatusCode::kNotFound);
   {

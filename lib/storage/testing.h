@@ -113,6 +113,9 @@ inline learner::LearnerState StateForTesting(const policy::PolicySpec& spec, int
   state.recent_return_sums = {-1.5, 2.25};
   state.recent_lengths = {25, 25};
   state.recent_agent_returns = {{-1.0, 0.1 + 0.2}};
+  state.recent_agent_policies = {{-1, 0}};
+  state.rewards_differ = true;
+  state.best_by = "policy:hunter";
   policy::PolicyState policy;
   policy.id = spec.id;
   policy.version = {1, state.iteration};

@@ -12,7 +12,10 @@ namespace troupe::telemetry {
 namespace {
 
 constexpr size_t kTrendWindow = 10;
-constexpr int kBarWidth = 28;
+constexpr int kFewestColumns = 20;
+constexpr int kNarrow = 60;  // columns below which the bar is short
+constexpr int kWideBar = 28;
+constexpr int kShortBar = 12;
 
 /// 950, 12.3k, 4.50M.
 std::string Count(double value) {
@@ -27,95 +30,210 @@ std::string Clock(absl::Duration duration) {
   return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
 }
 
-double Fraction(const ProgressView& view) {
-  return view.target_env_steps > 0
-             ? std::min(1.0, static_cast<double>(view.env_steps) / static_cast<double>(view.target_env_steps))
-             : 0.0;
-}
+std::string Number(double value) { return absl::StrFormat("%.2f", value); }
 
-std::string Eta(const ProgressView& view) {
-  const int64_t left = view.target_env_steps - view.env_steps;
-  if (view.target_env_steps <= 0 || view.env_steps_per_s <= 0 || left <= 0) return "";
-  return absl::StrCat("  ETA ", Clock(absl::Seconds(static_cast<double>(left) / view.env_steps_per_s)));
-}
+std::string Eta(const ProgressView& view) { return view.left ? absl::StrCat("ETA ", Clock(*view.left)) : ""; }
 
 /// Empty where no episode failed.
 std::string Failed(const ProgressView& view) {
-  return view.failed_episodes > 0 ? absl::StrCat("  failed episodes ", view.failed_episodes) : "";
+  return view.failed_episodes > 0 ? absl::StrCat("failed episodes ", view.failed_episodes) : "";
 }
 
-std::string Losses(const ProgressView& view) {
-  return absl::StrJoin(view.losses, "  ", [](std::string* out, const auto& loss) {
-    absl::StrAppend(out, loss.first, " ", absl::StrFormat("%.4g", loss.second));
-  });
+std::string Best(const ProgressView& view) {
+  if (view.best_by.empty() || !view.best) return "";
+  return absl::StrCat("best ", view.best_by == "sum" ? "" : absl::StrCat(view.best_by, " "), Number(*view.best));
+}
+
+std::vector<std::string> LossTexts(const ProgressView::Losses& losses) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : losses) texts.push_back(absl::StrCat(name, " ", absl::StrFormat("%.4g", value)));
+  return texts;
+}
+
+void Append(const std::vector<std::string>& from, std::vector<std::string>* to) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// Of UTF-8, as if every character took one column.
+int Columns(const std::string& text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
+}
+
+/// The first `columns` of it.
+std::string Cut(const std::string& text, int columns) {
+  size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if (!IsContinuation(text[end]) && columns-- == 0) break;
+  }
+  return text.substr(0, end);
+}
+
+/// As many lines as the pieces need, two spaces apart; those that follow the first are set in.
+void Fit(const std::vector<std::string>& pieces, int columns, std::vector<std::string>* lines) {
+  std::string line;
+  bool first = true;
+  for (const std::string& piece : pieces) {
+    if (piece.empty()) continue;
+    if (!first && Columns(line) + 2 + Columns(piece) > columns) {
+      lines->push_back(line);
+      line = absl::StrCat("  ", Cut(piece, columns - 2));
+    } else {
+      absl::StrAppend(&line, first ? "" : "  ", first ? Cut(piece, columns) : piece);
+    }
+    first = false;
+  }
+  if (!first) lines->push_back(line);
 }
 
 }  // namespace
 
-std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
+void ProgressDisplay::Resize(int columns, int rows) {
+  resized_ = resized_ || columns != options_.columns || rows != options_.rows;
+  options_.columns = columns;
+  options_.rows = rows;
+}
+
+bool ProgressDisplay::IsDue(absl::Duration elapsed, bool last) const {
   const absl::Duration interval = options_.is_terminal ? options_.block_interval : options_.line_interval;
-  if (!last && last_render_ && view.elapsed - *last_render_ < interval) return "";
+  return last || !last_render_ || elapsed - *last_render_ >= interval;
+}
+
+std::string ProgressDisplay::Back(bool clear) const {
+  int rows = 0;
+  for (const int columns : drawn_) rows += 1 + std::max(0, columns - 1) / std::max(1, options_.columns);
+  return absl::StrCat(rows > 0 ? absl::StrCat("\x1b[", rows, "A\r") : "", clear ? "\x1b[J" : "");
+}
+
+std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
+  if (!IsDue(view.elapsed, last) && view.notes.empty()) return "";
+  interrupted_ = interrupted_ || (view.interrupted && options_.is_terminal);
+  if (interrupted_) return "";
   last_render_ = view.elapsed;
+  const std::string notes = absl::StrCat(absl::StrJoin(view.notes, "\n"), view.notes.empty() ? "" : "\n");
   std::string out;
   if (options_.is_terminal) {
-    // Up to where the block began, then line by line over the old one; \x1b[K clears what a shorter line leaves.
-    if (block_lines_ > 0) absl::StrAppend(&out, "\x1b[", block_lines_, "A\r");
-    const std::string block = Block(view);
-    const int lines_before = block_lines_;
-    block_lines_ = static_cast<int>(std::count(block.begin(), block.end(), '\n'));
-    out += block;
-    if (block_lines_ < lines_before) out += "\x1b[J";  // what a longer block leaves
-    if (last) block_lines_ = 0;
+    const std::vector<std::string> lines = Block(view);
+    // Line by line over the old block; \x1b[K clears what a shorter line leaves, \x1b[J what a longer block does.
+    const bool clear = resized_ || !view.notes.empty();
+    out = absl::StrCat(Back(clear), notes);
+    for (const std::string& line : lines) absl::StrAppend(&out, line, "\x1b[K\n");
+    if (lines.size() < drawn_.size() && !clear) out += "\x1b[J";
+    drawn_.clear();
+    for (const std::string& line : lines) drawn_.push_back(Columns(line));
+    if (last) drawn_.clear();
+    resized_ = false;
   } else {
-    out = Line(view);
+    out = absl::StrCat(notes, Line(view));
   }
-  if (view.return_sum) {
-    returns_.push_back(*view.return_sum);
-    if (returns_.size() > kTrendWindow) returns_.erase(returns_.begin());
-  }
+  Remember(view);
   return out;
 }
 
-std::string ProgressDisplay::Trend(const ProgressView& view) const {
-  if (!view.return_sum || returns_.empty()) return "";
-  const double change = *view.return_sum - returns_.front();
-  return absl::StrFormat(" (%+.2f)", change);
+void ProgressDisplay::Remember(const ProgressView& view) {
+  const auto note = [this](const std::string& name, std::optional<double> value) {
+    if (!value) return;
+    std::vector<double>& returns = returns_[name];
+    returns.push_back(*value);
+    if (returns.size() > kTrendWindow) returns.erase(returns.begin());
+  };
+  note("", view.return_sum);
+  for (const ProgressView::Returns& policy : view.policies) note(absl::StrCat("policy ", policy.name), policy.mean);
 }
 
-std::string ProgressDisplay::Block(const ProgressView& view) const {
+std::string ProgressDisplay::ReturnText(const std::string& name, std::optional<double> value) const {
+  if (!value) return "return -";
+  const auto before = returns_.find(name);
+  const std::string trend =
+      before == returns_.end() ? "" : absl::StrFormat(" (%+.2f)", *value - before->second.front());
+  return absl::StrCat("return ", Number(*value), trend);
+}
+
+ProgressDisplay::Pieces ProgressDisplay::Headline(const ProgressView& view) const {
+  if (view.by_policy) return {Best(view)};
+  return {ReturnText("", view.return_sum), Best(view),
+          view.return_mean ? absl::StrCat("per agent ", Number(*view.return_mean)) : ""};
+}
+
+std::vector<std::string> ProgressDisplay::Block(const ProgressView& view) const {
+  const int columns = std::max(kFewestColumns, options_.columns - 1);
   std::vector<std::string> lines;
   std::string bar;
-  if (view.target_env_steps > 0) {
-    const int full = static_cast<int>(std::lround(Fraction(view) * kBarWidth));
-    bar = absl::StrCat("[", std::string(full, '='), std::string(kBarWidth - full, ' '), "] ",
-                       absl::StrFormat("%3.0f%%", 100 * Fraction(view)), "  ");
+  if (view.has_end) {
+    const int width = options_.columns < kNarrow ? kShortBar : kWideBar;
+    const int full = std::clamp(static_cast<int>(std::lround(view.fraction * width)), 0, width);
+    bar = absl::StrCat("[", std::string(static_cast<size_t>(full), '='),
+                       std::string(static_cast<size_t>(width - full), ' '), "] ",
+                       absl::StrFormat("%3.0f%%", 100 * view.fraction));
   }
-  lines.push_back(absl::StrCat(
-      bar, Count(static_cast<double>(view.env_steps)),
-      view.target_env_steps > 0 ? absl::StrCat("/", Count(static_cast<double>(view.target_env_steps))) : "",
-      " env steps  ", Clock(view.elapsed), Eta(view)));
-  lines.push_back(absl::StrCat(Count(view.env_steps_per_s), " env steps/s  return ",
-                               view.return_sum ? absl::StrFormat("%.2f", *view.return_sum) : "-", Trend(view),
-                               view.return_mean ? absl::StrFormat("  per agent %.2f", *view.return_mean) : ""));
-  lines.push_back(absl::StrCat("update ", view.updates, "  ", Losses(view)));
-  lines.push_back(absl::StrCat("workers ", view.workers, Failed(view), "  policy lag ",
-                               absl::StrFormat("%.1f", view.policy_lag), "  run ", view.run_name));
-  for (const std::string& words : view.degraded) lines.push_back(absl::StrCat("DEGRADED: ", words));
-  std::string out;
-  for (const std::string& line : lines) {
-    absl::StrAppend(&out, line.substr(0, static_cast<size_t>(std::max(20, options_.columns - 1))), "\x1b[K\n");
+  const std::string target =
+      view.target_env_steps > 0 ? absl::StrCat("/", Count(static_cast<double>(view.target_env_steps))) : "";
+  Fit({bar, absl::StrCat(Count(static_cast<double>(view.env_steps)), target, " env steps"), Clock(view.elapsed),
+       Eta(view)},
+      columns, &lines);
+  Pieces headline = {absl::StrCat(Count(view.env_steps_per_s), " env steps/s")};
+  Append(Headline(view), &headline);
+  Fit(headline, columns, &lines);
+  for (const ProgressView::Returns& policy : view.policies) {
+    Pieces pieces = {policy.name, ReturnText(absl::StrCat("policy ", policy.name), policy.mean)};
+    if (policy.mean) pieces.push_back(absl::StrCat(Number(policy.min), " to ", Number(policy.max)));
+    Append(LossTexts(policy.losses), &pieces);
+    Fit(pieces, columns, &lines);
   }
-  return out;
+  if (!view.agents.empty()) {
+    Pieces pieces = {"by agent"};
+    for (const ProgressView::Returns& agent : view.agents) {
+      if (agent.mean) pieces.push_back(absl::StrCat(agent.name, " ", Number(*agent.mean)));
+    }
+    Fit(pieces, columns, &lines);
+  }
+  if (!view.evaluation.empty()) {
+    Pieces pieces = {absl::StrCat("evaluation at ", Count(static_cast<double>(view.evaluation_env_steps)))};
+    for (const auto& [what, mean] : view.evaluation) pieces.push_back(absl::StrCat(what, " ", Number(mean)));
+    Fit(pieces, columns, &lines);
+  }
+  Pieces update = {absl::StrCat("update ", view.updates)};
+  Append(LossTexts(view.losses), &update);
+  Fit(update, columns, &lines);
+  Fit({absl::StrCat("workers ", view.workers), Failed(view),
+       absl::StrCat("policy lag ", absl::StrFormat("%.1f", view.policy_lag)), absl::StrCat("run ", view.run_name)},
+      columns, &lines);
+  for (const std::string& words : view.degraded) {
+    // Words are wrapped, for they say what is wrong.
+    Pieces pieces;
+    for (std::string rest = absl::StrCat("DEGRADED: ", words); !rest.empty();) {
+      pieces.push_back(Cut(rest, columns - 2));
+      rest = rest.substr(pieces.back().size());
+    }
+    Fit(pieces, columns, &lines);
+  }
+  // A block that is higher than the terminal could not be drawn over.
+  if (options_.rows > 1 && static_cast<int>(lines.size()) >= options_.rows) {
+    lines.resize(static_cast<size_t>(options_.rows - 1));
+  }
+  return lines;
 }
 
 std::string ProgressDisplay::Line(const ProgressView& view) const {
-  return absl::StrCat(
-      Clock(view.elapsed), "  ", view.env_steps,
-      view.target_env_steps > 0 ? absl::StrFormat("/%d (%.0f%%)", view.target_env_steps, 100 * Fraction(view)) : "",
-      " env steps  ", Count(view.env_steps_per_s), "/s  return ",
-      view.return_sum ? absl::StrFormat("%.2f", *view.return_sum) : "-", Trend(view), "  ", Losses(view), "  lag ",
-      absl::StrFormat("%.1f", view.policy_lag), "  workers ", view.workers, Failed(view), Eta(view),
-      view.degraded.empty() ? "" : absl::StrCat("  DEGRADED: ", absl::StrJoin(view.degraded, "; ")), "\n");
+  Pieces pieces = {
+      Clock(view.elapsed),
+      absl::StrCat(view.env_steps, view.target_env_steps > 0 ? absl::StrCat("/", view.target_env_steps) : "",
+                   view.has_end ? absl::StrFormat(" (%.0f%%)", 100 * view.fraction) : "", " env steps"),
+      absl::StrCat(Count(view.env_steps_per_s), "/s")};
+  if (!view.by_policy) pieces.push_back(ReturnText("", view.return_sum));
+  for (const ProgressView::Returns& policy : view.policies) {
+    pieces.push_back(absl::StrCat(policy.name, " ", ReturnText(absl::StrCat("policy ", policy.name), policy.mean)));
+  }
+  pieces.push_back(Best(view));
+  Append(LossTexts(view.losses), &pieces);
+  pieces.push_back(absl::StrCat("lag ", absl::StrFormat("%.1f", view.policy_lag)));
+  pieces.push_back(absl::StrCat("workers ", view.workers));
+  pieces.push_back(Failed(view));
+  pieces.push_back(Eta(view));
+  if (!view.degraded.empty()) pieces.push_back(absl::StrCat("DEGRADED: ", absl::StrJoin(view.degraded, "; ")));
+  pieces.erase(std::remove(pieces.begin(), pieces.end(), ""), pieces.end());
+  return absl::StrCat(absl::StrJoin(pieces, "  "), "\n");
 }
 
 }  // namespace troupe::telemetry

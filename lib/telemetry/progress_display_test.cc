@@ -1,7 +1,12 @@
 #include "lib/telemetry/progress_display.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include <gtest/gtest.h>
 
 namespace troupe::telemetry {
@@ -12,6 +17,9 @@ ProgressView View(int64_t env_steps, absl::Duration elapsed) {
   view.run_name = "run";
   view.env_steps = env_steps;
   view.target_env_steps = 1'000'000;
+  view.has_end = true;
+  view.fraction = static_cast<double>(env_steps) / 1e6;
+  view.left = absl::Seconds(static_cast<double>(1'000'000 - env_steps) / 20000);
   view.updates = 3;
   view.env_steps_per_s = 20000;
   view.elapsed = elapsed;
@@ -36,7 +44,7 @@ TEST(ProgressDisplayTest, PlainLinesWithoutControlCharactersAndNotTooOften) {
 }
 
 TEST(ProgressDisplayTest, ATerminalGetsOneBlockDrawnOverItself) {
-  ProgressDisplay display({.is_terminal = true, .columns = 60});
+  ProgressDisplay display({.is_terminal = true, .columns = 90});
   const std::string first = display.Render(View(250'000, absl::Seconds(1)), false);
   EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), 4);
   EXPECT_NE(first.find("[=======                     ]  25%"), std::string::npos) << first;
@@ -44,10 +52,205 @@ TEST(ProgressDisplayTest, ATerminalGetsOneBlockDrawnOverItself) {
   EXPECT_EQ(second.rfind("\x1b[4A\r", 0), 0u) << "goes up over the old block";
 }
 
+/// What a terminal shows, as far as the display uses one: text, newlines, "up", "clear to the right" and "clear below".
+/// A line that is wider than the terminal is wrapped, also when the terminal becomes narrower.
+class Terminal {
+ public:
+  explicit Terminal(int columns) : columns_(columns) {}
+
+  void Write(const std::string& text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\n') {
+        ++row_;
+        column_ = 0;
+        if (row_ == lines_.size()) lines_.emplace_back();
+      } else if (text[i] == '\r') {
+        column_ = 0;
+      } else if (text[i] == '\x1b') {
+        i = Control(text, i + 2);
+      } else {
+        Put(text[i]);
+      }
+    }
+  }
+  /// Every line, in as many rows as it needs now.
+  void Resize(int columns) {
+    std::vector<std::string> rows;
+    for (size_t r = 0; r < lines_.size(); ++r) {
+      const size_t begin = rows.size();
+      for (size_t at = 0; at == 0 || at < lines_[r].size(); at += static_cast<size_t>(columns)) {
+        rows.push_back(lines_[r].substr(at, static_cast<size_t>(columns)));
+      }
+      if (r == row_) row_in_new_ = begin;
+    }
+    columns_ = columns;
+    lines_ = rows;
+    row_ = row_in_new_;
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+  std::string text() const { return absl::StrJoin(lines_, "\n"); }
+
+ private:
+  size_t Control(const std::string& text, size_t at) {
+    size_t count = 0;
+    for (; absl::ascii_isdigit(static_cast<unsigned char>(text[at])); ++at) {
+      count = count * 10 + static_cast<size_t>(text[at] - '0');
+    }
+    if (text[at] == 'A') row_ -= std::min(row_, count);
+    if (text[at] == 'K') lines_[row_].resize(std::min(lines_[row_].size(), column_));
+    if (text[at] == 'J') {
+      lines_[row_].resize(std::min(lines_[row_].size(), column_));
+      lines_.resize(row_ + 1);
+    }
+    return at;
+  }
+  void Put(char c) {
+    if (column_ == static_cast<size_t>(columns_)) Write("\n");
+    lines_[row_].resize(std::max(lines_[row_].size(), column_ + 1), ' ');
+    lines_[row_][column_++] = c;
+  }
+
+  int columns_;
+  std::vector<std::string> lines_ = {""};
+  size_t row_ = 0;
+  size_t column_ = 0;
+  size_t row_in_new_ = 0;
+};
+
+ProgressView Rivals(int64_t env_steps, absl::Duration elapsed) {
+  ProgressView view = View(env_steps, elapsed);
+  view.by_policy = true;
+  view.policies = {{"hunter", -2.34, -12, 5, {{"policy", -0.0097}, {"value", 0.0587}}}, {"runner", 2.34, -5, 12}};
+  view.agents = {{"wolf_0", -2.34}, {"wolf_1", -2.34}, {"sheep", 2.34}};
+  view.evaluation = {{"hunter", 1.5}, {"runner", -1.5}};
+  view.evaluation_env_steps = 200'000;
+  view.failed_episodes = 3;
+  return view;
+}
+
+TEST(ProgressDisplayTest, ABlockIsWholeInFiftyColumns) {
+  ProgressDisplay display({.is_terminal = true, .columns = 50});
+  ProgressView view = Rivals(250'000, absl::Seconds(1));
+  view.best_by = "policy:hunter";
+  view.best = -2.1;
+  view.degraded = {"checkpoints cannot be written: no room on the disk, or a limit on the size of files"};
+  Terminal terminal(50);
+  terminal.Write(display.Render(view, false));
+  for (const std::string& line : terminal.lines()) EXPECT_LT(line.size(), 50u) << line;
+  std::string words;
+  for (const std::string& line : terminal.lines()) absl::StrAppend(&words, absl::StripAsciiWhitespace(line), " ");
+  for (const char* piece : {"[===         ]  25%",
+                            "250.0k/1.00M env steps",
+                            "0:01",
+                            "ETA 0:37",
+                            "20.0k env steps/s",
+                            "best policy:hunter -2.10",
+                            "hunter",
+                            "return -2.34",
+                            "-12.00 to 5.00",
+                            "policy -0.0097",
+                            "value 0.0587",
+                            "runner",
+                            "by agent",
+                            "wolf_0 -2.34",
+                            "sheep 2.34",
+                            "evaluation at 200.0k",
+                            "hunter 1.50",
+                            "update 3",
+                            "policy -0.01234",
+                            "value 0.5",
+                            "workers 2",
+                            "failed episodes 3",
+                            "policy lag 0.0",
+                            "run run"}) {
+    EXPECT_NE(words.find(piece), std::string::npos) << piece << " is not in\n" << terminal.text();
+  }
+  EXPECT_EQ(words.find("per agent"), std::string::npos) << "a sum says little";
+  const size_t degraded = words.find("DEGRADED: ");
+  ASSERT_NE(degraded, std::string::npos);
+  EXPECT_NE(words.find("limit on", degraded), std::string::npos) << words;
+}
+
+TEST(ProgressDisplayTest, ABlockStandsOnceAfterTheTerminalWasResized) {
+  ProgressDisplay display({.is_terminal = true, .columns = 120});
+  Terminal terminal(120);
+  terminal.Write("what was there before\n");
+  terminal.Write(display.Render(Rivals(250'000, absl::Seconds(1)), false));
+  int seconds = 1;
+  for (const int columns : {50, 120, 31, 90}) {
+    SCOPED_TRACE(columns);
+    terminal.Resize(columns);
+    display.Resize(columns, 40);
+    terminal.Write(display.Render(Rivals(260'000, absl::Seconds(++seconds)), false));
+    EXPECT_EQ(terminal.lines()[0], "what was there before");
+    size_t bars = 0;
+    for (const std::string& line : terminal.lines()) {
+      bars += line.find('[') != std::string::npos ? 1 : 0;
+      EXPECT_LT(line.size(), static_cast<size_t>(columns)) << line;
+    }
+    EXPECT_EQ(bars, 1u) << terminal.text();
+    EXPECT_EQ(terminal.lines().back(), "") << "behind the block is nothing\n" << terminal.text();
+    const std::string text = terminal.text();
+    EXPECT_EQ(text.find("workers 2"), text.rfind("workers 2")) << text;
+  }
+}
+
+TEST(ProgressDisplayTest, AnInterruptedBlockStandsOnce) {
+  ProgressDisplay display({.is_terminal = true, .columns = 100});
+  Terminal terminal(100);
+  terminal.Write(display.Render(View(250'000, absl::Seconds(1)), false));
+  terminal.Write("^Cstopping: the learner writes a checkpoint\n");
+  ProgressView view = View(260'000, absl::Seconds(2));
+  view.interrupted = true;
+  terminal.Write(display.Render(view, false));
+  view.elapsed = absl::Seconds(3);
+  terminal.Write(display.Render(view, true));
+  terminal.Write("results in runs/run\n");
+  ASSERT_EQ(terminal.lines().size(), 7u) << terminal.text();
+  EXPECT_EQ(terminal.lines()[4], "^Cstopping: the learner writes a checkpoint");
+  EXPECT_EQ(terminal.lines()[5], "results in runs/run");
+  // Plain lines disturb nobody: the last one is told.
+  EXPECT_NE(ProgressDisplay({}).Render(view, true), "");
+}
+
+TEST(ProgressDisplayTest, ANoteStandsAboveTheBlock) {
+  ProgressDisplay display({.is_terminal = true, .columns = 100});
+  Terminal terminal(100);
+  terminal.Write(display.Render(View(250'000, absl::Seconds(1)), false));
+  ProgressView view = View(260'000, absl::Seconds(1.01));
+  view.notes = {"agents' rewards differ"};
+  terminal.Write(display.Render(view, false));  // at once
+  ASSERT_EQ(terminal.lines().size(), 6u) << terminal.text();
+  EXPECT_EQ(terminal.lines()[0], "agents' rewards differ");
+  EXPECT_NE(terminal.lines()[1].find("260.0k"), std::string::npos);
+}
+
+TEST(ProgressDisplayTest, ABlockIsLowerThanTheTerminal) {
+  ProgressDisplay display({.is_terminal = true, .columns = 50, .rows = 5});
+  const std::string text = display.Render(Rivals(250'000, absl::Seconds(1)), false);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+}
+
+TEST(ProgressDisplayTest, TheHeadlineIsTheSumOrALineForEachPolicy) {
+  ProgressView view = Rivals(500'000, absl::Seconds(25));
+  view.return_sum = 0;
+  const std::string rivals = ProgressDisplay({}).Render(view, true);
+  EXPECT_NE(rivals.find("20.0k/s  hunter return -2.34  runner return 2.34  policy"), std::string::npos) << rivals;
+  EXPECT_EQ(rivals.find("return 0.00"), std::string::npos) << rivals;
+  view.by_policy = false;
+  view.best_by = "sum";
+  view.best = 0.5;
+  const std::string team = ProgressDisplay({}).Render(view, true);
+  EXPECT_NE(team.find("20.0k/s  return 0.00  hunter return -2.34  runner return 2.34  best 0.50  "), std::string::npos)
+      << team;
+}
+
 TEST(ProgressDisplayTest, OpenEndHasNoBarAndNoReturnYet) {
   ProgressDisplay display({.is_terminal = true});
   ProgressView view = View(12'345, absl::Seconds(3700));
   view.target_env_steps = 0;
+  view.has_end = false;
+  view.left.reset();
   view.return_sum.reset();
   const std::string text = display.Render(view, true);
   EXPECT_EQ(text.find('['), text.find("\x1b[K") + 1) << "the only bracket is of the control sequence: " << text;

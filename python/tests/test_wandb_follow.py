@@ -128,6 +128,15 @@ class WandbFollowTest(unittest.TestCase):
         self.assertEqual(self.wandb.sessions[0].lines, [{"env_steps": 4000}])
         self.assertEqual(len(warnings), 3)
 
+    def test_values_by_name_are_metrics_of_their_own(self):
+        """W&B groups them by what stands before the first slash."""
+        follower = self.follower()
+        line = {"env_steps": 4000, "rewards_differ": True, "policy/hunter/return_mean": -2.5, "policy/hunter/Loss/Value loss": 0.25,
+                "policies/rest/return_max": None}
+        self.write("progress.jsonl", json.dumps(line) + "\n")
+        follower.step()
+        self.assertEqual(self.wandb.sessions[0].lines, [{key: value for key, value in line.items() if value is not None}])
+
     def test_ends_with_the_summary(self):
         follower = self.follower()
         self.progress(4000)

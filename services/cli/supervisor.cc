@@ -171,8 +171,9 @@ void Supervisor::OnSignal(int signal) {
   }
   first_signal_ = signal;
   // The learner drains: it takes what workers hand in, writes a checkpoint and tells them to leave.
-  TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
+  // It hears of that before the terminal does: its block is not drawn over what is said here.
   DrainLearner();
+  TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
 }
 
 void Supervisor::DrainLearner() {

@@ -60,6 +60,14 @@ std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, 
   return Dump(json);
 }
 
+learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies) {
+  learner::EpisodeStats stats(result.agents.size(), num_policies);
+  for (const rollout::EvaluatedEpisode& episode : result.each) {
+    stats.Add(static_cast<double>(episode.length), episode.returns, episode.policies);
+  }
+  return stats;
+}
+
 absl::StatusOr<std::unique_ptr<EvaluationPool>> EvaluationPool::Create(const rollout::RolloutConfig& config,
                                                                        int num_threads, int num_envs) {
   auto pool = std::unique_ptr<EvaluationPool>(new EvaluationPool(config.env_spec));

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/learner/episode_stats.h"
 #include "lib/rollout/evaluator.h"
 
 namespace troupe::services {
@@ -28,6 +29,9 @@ std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, 
 /// The JSON of an evaluation in summary.json: {"episodes", "return_sum": {"mean", "std"}, "return_mean": {...},
 /// "agents": {ID: {"mean", "std"}}, "episode_length": {"mean"}} on one line; a value that does not exist is null.
 std::string EvaluationJson(const rollout::EvaluationResult& result);
+
+/// By agent and by policy; `num_policies`: policy slots that there are.
+learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies);
 
 /// Plays evaluations with several threads. Episode i is the same whatever the number of threads. Made by whoever
 /// evaluates, used by one thread at a time.

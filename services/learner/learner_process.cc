@@ -248,6 +248,7 @@ absl::Status Process::MakeLearner() {
   config.learner_epoch = setup_.folder->learner_epoch();
   config.info_columns = run().env_spec.info_columns;
   config.best_by_evaluation = run().evaluation.interval_env_steps > 0;
+  config.best_by = run().experiment.best_by;
   learner::LearnerDeps deps;
   deps.trainer = trainer_.get();
   deps.publisher = &publishers_;
@@ -370,8 +371,8 @@ absl::StatusOr<rollout::EvaluationResult> Process::Evaluate() {
   request.deterministic = options.deterministic;
   request.seed = options.seed;
   TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, evaluation_->Run(request, weights));
-  reporter_->OnEvaluation(result, env_steps());
-  learner_->ReportEvaluation(result.return_sum.mean);
+  reporter_->OnEvaluation(result, *evaluated_, env_steps());
+  learner_->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
   return result;
 }
 
@@ -511,6 +512,13 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   // The last streams may still have been counted; waiting for them is no part of the run.
   summary.progress = learner_->Status().progress;
   summary.progress.wall_clock_s = wall_clock_s;
+  if (summary.progress.table != nullptr) {
+    summary.returns = Told(reporter_->names(), summary.progress.window, *summary.progress.table);
+  }
+  if (summary.evaluation) {
+    summary.evaluation_returns =
+        Told(reporter_->names(), StatsOf(*summary.evaluation, evaluated_->num_slots()), *evaluated_);
+  }
   summary.process_env_steps_per_s =
       static_cast<double>(summary.progress.env_steps - resumed_env_steps()) / absl::ToDoubleSeconds(trained_for);
   summary.degraded = degradations_.List();

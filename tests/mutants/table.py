@@ -148,8 +148,11 @@ MUTANTS = [
     mutant("rate_counts_agents", STEP, "static_cast<double>(assembly.batch.env_steps) / elapsed_s",
            "static_cast<double>(MUTANT ? assembly.batch.agent_steps : assembly.batch.env_steps) / elapsed_s", (LEARNER, "*Learner*")),
     mutant("best_is_worst", STEP, "*score > best_return_", "(MUTANT ? *score < best_return_ : *score > best_return_)", (LEARNER, "*Learner*")),
-    mutant("stopped_by_a_window_that_is_not_full", STEP, "window_.full() ? record.return_sum", "MUTANT || window_.full() ? record.return_sum",
+    mutant("stopped_by_a_window_that_is_not_full", STEP, "window_.full() ? ScoreOf(score, record.window", "MUTANT || window_.full() ? ScoreOf(score, record.window",
            (LEARNER, "*Learner*")),
+    mutant("rewards_never_differ", STEP, "rewards_differ_ = true;", "rewards_differ_ = !MUTANT;", (LEARNER, "LearnerBestTest.*")),
+    mutant("one_return_ends_the_run", "lib/learner/stop_conditions.cc", "if (!score.has_value() || *score < target.at_least) return std::nullopt;",
+           "if (!score.has_value() || *score < target.at_least) {\n      if (MUTANT) continue;\n      return std::nullopt;\n    }", (LEARNER, "StopConditionsTest.*")),
     mutant("schedules_one_batch_ahead", STEP, "context.env_steps = trained_.env_steps;",
            "context.env_steps = trained_.env_steps + (MUTANT ? assembly.batch.env_steps : 0);", (LEARNER, "*Learner*")),
 

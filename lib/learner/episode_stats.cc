@@ -1,0 +1,64 @@
+#include "lib/learner/episode_stats.h"
+
+#include <cmath>
+
+namespace troupe::learner {
+namespace {
+
+constexpr float kRounding = 1e-5f;  // relative to the larger return, or to 1
+
+}  // namespace
+
+void Spread::Add(double value) {
+  min = count == 0 ? value : std::min(min, value);
+  max = count == 0 ? value : std::max(max, value);
+  sum += value;
+  ++count;
+}
+
+std::optional<double> Spread::mean() const {
+  return empty() ? std::nullopt : std::optional<double>(sum / static_cast<double>(count));
+}
+
+void EpisodeStats::Add(double length_of, absl::Span<const double> returns, absl::Span<const int32_t> played_by) {
+  double sum = 0;
+  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
+  Add(sum, length_of, returns, played_by);
+}
+
+void EpisodeStats::Add(double sum, double length_of, absl::Span<const double> returns,
+                       absl::Span<const int32_t> played_by) {
+  return_sum.Add(sum);
+  if (!std::isnan(length_of)) length.Add(length_of);
+  Spread of_agents;
+  for (size_t slot = 0; slot < returns.size(); ++slot) {
+    if (std::isnan(returns[slot])) continue;
+    of_agents.Add(returns[slot]);
+    if (slot < agents.size()) agents[slot].Add(returns[slot]);
+    const int64_t policy = slot < played_by.size() ? played_by[slot] : -1;
+    if (policy >= 0 && policy < static_cast<int64_t>(policies.size())) {
+      policies[static_cast<size_t>(policy)].Add(returns[slot]);
+    }
+  }
+  if (const std::optional<double> mean = of_agents.mean()) return_mean.Add(*mean);
+}
+
+bool ReturnsDiffer(absl::Span<const float> returns) {
+  float least = 0;
+  float largest = 0;
+  bool any = false;
+  for (const float value : returns) {
+    if (std::isnan(value)) continue;
+    least = any ? std::min(least, value) : value;
+    largest = any ? std::max(largest, value) : value;
+    any = true;
+  }
+  return largest - least > kRounding * std::max({1.0f, std::abs(least), std::abs(largest)});
+}
+
+bool ReturnsDiffer(absl::Span<const sample::FinishedEpisode> episodes) {
+  return std::any_of(episodes.begin(), episodes.end(),
+                     [](const sample::FinishedEpisode& episode) { return ReturnsDiffer(episode.returns); });
+}
+
+}  // namespace troupe::learner
