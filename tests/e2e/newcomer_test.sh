@@ -61,8 +61,8 @@ if [[ ${TROUPE_NEWCOMER_NAMESPACE:-} != inside ]] || (($$ != 1)); then
     exit "$status"
   }
   trap clean_up EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
+  trap 'echo "newcomer_test: ended by SIGINT" >&2; exit 130' INT
+  trap 'echo "newcomer_test: ended by SIGTERM" >&2; exit 143' TERM
   # In the background, so that a signal to this script is not kept waiting.
   TROUPE_NEWCOMER_NAMESPACE=inside unshare --mount --pid --fork --kill-child --propagation private "$0" --work "$work" --config "$config" \
     --until "$until" "${arguments[@]}" -- "${train_arguments[@]}" &
