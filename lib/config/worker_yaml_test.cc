@@ -36,7 +36,7 @@ const std::set<std::string> kLearnerKeys = {
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",
     "evaluation.seed", "evaluation.at_end", "experiment.directory", "experiment.experiment_name",
     "experiment.write_interval", "experiment.checkpoint_interval", "experiment.keep_checkpoints",
-    "experiment.store_separately", "experiment.wandb", "experiment.wandb_kwargs"};
+    "experiment.store_separately", "experiment.wandb", "experiment.wandb_kwargs", "experiment.best_by"};
 
 RunConfig Parse(std::string_view yaml) {
   absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml");

@@ -150,7 +150,9 @@ class RunningTestCase(TroupeTestCase):
 
     def env_steps(self):
         with open(self.path("runs", "run", "progress.jsonl")) as file:
-            lines = [line for line in file if line.endswith("\n")]
+            text = file.read()
+        # The learner may be about to write a line: line by line, the rest of it would look like one.
+        lines = text[:text.rfind("\n") + 1].splitlines()
         return json.loads(lines[-1])["env_steps"] if lines else 0
 
     def log_text(self):

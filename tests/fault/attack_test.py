@@ -194,7 +194,8 @@ def env_steps(server):
     if not os.path.exists(server.progress):
         return 0
     with open(server.progress) as file:
-        lines = [line for line in file if line.endswith("\n")]
+        text = file.read()
+    lines = text[:text.rfind("\n") + 1].splitlines()  # the last one may be on its way
     return json.loads(lines[-1])["env_steps"] if lines else 0
 
 
