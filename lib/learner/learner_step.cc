@@ -10,13 +10,6 @@
 #include "lib/learner/training_stats.h"
 
 namespace troupe::learner {
-namespace {
-
-/// For who asks of the time alone.
-std::optional<double> NoScore(const Score& /*score*/) { return std::nullopt; }
-
-}  // namespace
-
 StepOutcome Learner::Step(absl::Duration timeout) {
   ReleaseDrained();
   const absl::Duration begin = deps_.clock->SteadyNow();

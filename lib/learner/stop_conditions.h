@@ -23,6 +23,8 @@ std::optional<std::string> StopByCounts(const StopOptions& options, const RunCou
 
 /// Of a score: its mean over a full window of 100 episodes, nullopt before, or where none of them has one.
 using ScoreReader = absl::FunctionRef<std::optional<double>(const Score&)>;
+/// For who asks of the time alone.
+inline std::optional<double> NoScore(const Score& /*score*/) { return std::nullopt; }
 
 /// The same for the time and the returns, which must all be reached.
 std::optional<std::string> StopByTimeOrReturn(const StopOptions& options, absl::Duration wall_clock,

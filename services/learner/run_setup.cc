@@ -112,7 +112,7 @@ std::string NothingLeft(const RunSetup& setup, const std::string& directory) {
   const learner::LearnerState& state = *setup.resumed;
   std::optional<std::string> reached =
       learner::StopByCounts(stop, {state.env_steps, state.agent_steps, state.iteration});
-  if (!reached) reached = learner::StopByTimeOrReturn(stop, absl::Seconds(state.wall_clock_s), std::nullopt);
+  if (!reached) reached = learner::StopByTimeOrReturn(stop, absl::Seconds(state.wall_clock_s), learner::NoScore);
   if (!reached || !HasSummaryOf(directory, state.env_steps)) return "";
   const std::string key = reached->substr(0, reached->find(' '));
   return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (--set ", key, "=N)");

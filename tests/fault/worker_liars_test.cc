@@ -24,7 +24,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 /// From a signal to the end, and what a busy machine needs to see it.
-constexpr absl::Duration kStopTime = absl::Seconds(2) + absl::Milliseconds(500);
+constexpr absl::Duration kStopTime = absl::Milliseconds(2500);
 
 class WorkerLiarsTest : public testing::Test {
  protected:
