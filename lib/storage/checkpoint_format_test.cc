@@ -175,7 +175,7 @@ TEST_P(CheckpointFormatTest, MissingAndForeignFilesAreFound) {
 /// Changes the manifest as anybody may who can compute a checksum.
 void Forge(const std::string& directory, const std::function<void(nlohmann::json&)>& change) {
   const std::string path = directory + "/manifest.json";
-  nlohmann::json manifest = nlohmann::json::parse(*FileSystem::Posix().ReadFile(path, 1 << 20));
+  nlohmann::json manifest = nlohmann::json::parse(*FileSystem::Posix().ReadFile(path, 8 << 20));
   change(manifest);
   manifest["manifest_crc32c"] = "00000000";
   std::string text = manifest.dump(1);

@@ -19,7 +19,7 @@ TEST(OutputTest, WithThousands) {
 TEST(OutputTest, WhatAServerCallsItsPoliciesIsNoCommandToTheTerminal) {
   testing::internal::CaptureStdout();
   PrintTable({{"policy", "class"}, {"a\x1b[2J", "ppo"}});
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "policy     class\na\\x1b[2J  ppo\n");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "policy    class\na\\x1b[2J  ppo\n");
 }
 
 TEST(ProgramsTest, ShellQuoted) {

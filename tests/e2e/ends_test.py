@@ -95,7 +95,8 @@ class EndsTest(harness.RunningTestCase):
                          "run: nothing is left to do: stop.wall_clock ")
 
     def test_an_end_without_an_update_says_so(self):
-        config = self.write("run.yaml", CONFIG.replace("train_batch_size: 200", "train_batch_size: 4000000").replace("env_steps: 400", "wall_clock: 1"))
+        config = self.write("run.yaml", CONFIG.replace("train_batch_size: 200", "train_batch_size: 4000000").replace("env_steps: 400", "wall_clock: 1") +
+                            "learner: {ingest_budget_bytes: 8000000000}\n")
         done = self.troupe("train", config, "--name", "run")
         self.assertRegex(done.stdout, r"stop\.wall_clock reached: \d+ of 1 s; no update was made: [1-9]\d* env steps had arrived, a batch has 4000000\n")
         self.assertEqual(self.summary("run")["updates"], 0)
