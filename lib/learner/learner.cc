@@ -139,7 +139,7 @@ absl::Status Learner::Restore(const LearnerState& state) {
   // What was the best by another return is none by this one.
   const std::optional<Score> by = BestBy();
   has_best_ = state.has_best && by.has_value() && by->Text() == state.best_by;
-  best_return_ = state.best_return;
+  best_return_ = has_best_ ? state.best_return : 0;
   if (has_best_ && !config_.best_by_evaluation) best_window_ = best_return_;
   retired_lanes_.clear();
   for (const LaneState& lane : state.lanes) {

@@ -319,6 +319,7 @@ absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   }
   evaluation_.reset();
   has_best_ = has_best_ && by.has_value();
+  if (!has_best_) best_return_ = 0;
   // Until something has been scored, any state is the best there is.
   snapshot.is_best = by.has_value() && (score.has_value() ? !has_best_ || *score > best_return_ : !has_best_);
   if (score.has_value() && snapshot.is_best) {

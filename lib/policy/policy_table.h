@@ -42,7 +42,7 @@ class PolicyTable {
   static constexpr size_t kMaxPolicies = 1024;
   /// Of a table that somebody else wrote; environments have no more, and no longer ids.
   static constexpr size_t kMaxAgents = 1024;
-  static constexpr size_t kMaxAgentIdBytes = 384;
+  static constexpr size_t kMaxTableAgentIdBytes = 384;
   using Ptr = std::shared_ptr<const PolicyTable>;
 
   /// The first table of a run, revision 0: `specs` by slot. INVALID_ARGUMENT for none, two of one id, a `trains` of

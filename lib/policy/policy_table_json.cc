@@ -271,9 +271,9 @@ absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
       return reader.Error("agents", absl::StrCat("holds more than ", PolicyTable::kMaxAgents, " texts"));
     }
     const auto& id = agent.get_ref<const std::string&>();
-    if (id.size() > PolicyTable::kMaxAgentIdBytes) {
+    if (id.size() > PolicyTable::kMaxTableAgentIdBytes) {
       return reader.Error("agents", absl::StrCat("holds a text of ", id.size(), " bytes, expected at most ",
-                                                 PolicyTable::kMaxAgentIdBytes));
+                                                 PolicyTable::kMaxTableAgentIdBytes));
     }
     table->agent_ids_.push_back(agent.get<std::string>());
   }

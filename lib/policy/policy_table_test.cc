@@ -274,7 +274,7 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"replaced\":false", "\"replaced\":true"), "not removed"},
       {with("\"trains\":false", "\"trains\":true"), "never trains"},
       {with("\"agents\":[\"agent_0\"", "\"agents\":[7"), "expected texts"},
-      {with("\"agent_0\"", absl::StrCat("\"", std::string(PolicyTable::kMaxAgentIdBytes + 1, 'a'), "\"")),
+      {with("\"agent_0\"", absl::StrCat("\"", std::string(PolicyTable::kMaxTableAgentIdBytes + 1, 'a'), "\"")),
        "a text of 385 bytes, expected at most 384"},
       {with("\"agent_0\"", Many("\"a\"", PolicyTable::kMaxAgents + 1)), "more than 1024 texts"},
       {with("\"mapping\":[", absl::StrCat("\"mapping\":[", Many(kEmptyRule, kMaxMappingRules), ",")),

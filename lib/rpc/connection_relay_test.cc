@@ -615,6 +615,19 @@ TEST_F(IdleConnectionsTest, AnOpenCallStaysForLongerAndAWorkerForEver) {
   EXPECT_FALSE(IsClosed(worker));
 }
 
+// One subscription with nothing in it made a connection a worker's, and its host one of workers.
+TEST_F(IdleConnectionsTest, ASubscriberIsAWorkerOnlyWhereOneHasRegistered) {
+  const Descriptor subscriber = ConnectAndCall(false);
+  const std::string name = NameOf(grpc_.back());
+  peers_.NoteSubscriber(name);
+  EXPECT_FALSE(peers_.IsWorker(name));
+  EXPECT_FALSE(peers_.IsHostOfWorker("10.0.0.1"));
+  const Descriptor worker = ConnectAndCall(false);
+  peers_.NoteWorker(NameOf(grpc_.back()));
+  peers_.NoteSubscriber(name);
+  EXPECT_TRUE(peers_.IsWorker(name));
+}
+
 // 7,000 connections that were held took 137 MiB.
 TEST_F(IdleConnectionsTest, WhereThereAreManyTheIdleGoThoughPlacesAreFree) {
   many_ = 4;

@@ -79,8 +79,8 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.on_joined = [this](sample::WorkerId id, const std::shared_ptr<ServedStream>& stream) {
       Joined(id, stream);
     };
-    rollout_context_.on_worker =
-        weight_context_.on_worker = [this](const std::string& connection) { peers_.NoteWorker(connection); };
+    rollout_context_.on_worker = [this](const std::string& connection) { peers_.NoteWorker(connection); };
+    weight_context_.on_worker = [this](const std::string& connection) { peers_.NoteSubscriber(connection); };
     weight_context_.bus = &bus_;
     weight_context_.registry = &registry_;
     weight_context_.clock = clock;

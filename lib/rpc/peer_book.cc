@@ -32,6 +32,14 @@ void PeerBook::NoteWorker(const std::string& name) {
   if (worker_hosts_.size() > kMaxHosts) worker_hosts_.pop_front();
 }
 
+void PeerBook::NoteSubscriber(const std::string& name) {
+  base::MutexLock lock(&mutex_);
+  const auto found = connections_.find(name);
+  if (found == connections_.end()) return;
+  found->second.worker =
+      std::find(worker_hosts_.begin(), worker_hosts_.end(), found->second.peer.host) != worker_hosts_.end();
+}
+
 bool PeerBook::IsWorker(const std::string& name) const {
   base::MutexLock lock(&mutex_);
   const auto found = connections_.find(name);

@@ -25,6 +25,9 @@ class PeerBook {
   std::optional<Peer> Find(const std::string& name) const;
   /// A worker has registered over connection `name`: workers that come from its host again find a place.
   void NoteWorker(const std::string& name);
+  /// Somebody has subscribed to weights over connection `name`, as a worker does beside its registration. It counts as
+  /// a worker's where one has registered from its host: a subscription alone costs nothing and proves nothing.
+  void NoteSubscriber(const std::string& name);
   bool IsWorker(const std::string& name) const;
   bool IsHostOfWorker(const std::string& host) const;
 

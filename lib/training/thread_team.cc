@@ -83,7 +83,12 @@ uint32_t ThreadTeam::TakeParts() {
 }
 
 void ThreadTeam::HelperLoop() {
-  while (!stopping_.load(std::memory_order_acquire)) AwaitChange(ticket_, TakeParts());
+  while (true) {
+    // The ticket first: whoever has seen the destructor's sees that it stops, and who has not is woken by it.
+    const uint32_t seen = TakeParts();
+    if (stopping_.load(std::memory_order_acquire)) return;
+    AwaitChange(ticket_, seen);
+  }
 }
 
 }  // namespace troupe::training

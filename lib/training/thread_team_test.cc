@@ -62,6 +62,17 @@ TEST_P(ThreadTeamTest, PartsAreDoneAtOnce) {
   EXPECT_EQ(begun.load(), team.size());
 }
 
+// A helper that looked whether it is to stop before it looked at the ticket slept for ever: the team could not end.
+TEST_P(ThreadTeamTest, TeamsThatComeAndGoEnd) {
+  for (int i = 0; i < 3000; ++i) {
+    ThreadTeam team(GetParam());
+    if (i % 2 == 0) continue;
+    std::atomic<int> parts{0};
+    team.Run([&](int) { parts.fetch_add(1); });
+    ASSERT_EQ(parts.load(), team.size());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, testing::Values(1, 2, 4));
 
 TEST(ThreadTeamEdgeTest, ASizeBelowOneIsOne) {

@@ -9,8 +9,9 @@
 namespace troupe::services {
 
 void PrintJson(const nlohmann::ordered_json& value) {
-  // Text from outside may not be UTF-8; a reader gets a replacement character rather than an exception.
-  const std::string line = value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  // Text from outside may not be UTF-8; a reader gets a replacement character rather than an exception. What is not
+  // ASCII is escaped, or a terminal might obey it.
+  const std::string line = value.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }

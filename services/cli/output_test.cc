@@ -2,6 +2,7 @@
 
 #include "services/cli/programs.h"
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
@@ -20,6 +21,12 @@ TEST(OutputTest, WhatAServerCallsItsPoliciesIsNoCommandToTheTerminal) {
   testing::internal::CaptureStdout();
   PrintTable({{"policy", "class"}, {"a\x1b[2J", "ppo"}});
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "policy    class\na\\x1b[2J  ppo\n");
+}
+
+TEST(OutputTest, JsonHoldsNoControlCharacters) {
+  testing::internal::CaptureStdout();
+  PrintJson({{"name", "a\x1b\x7f\xc2\x9b"}});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "{\"name\":\"a\\u001b\\u007f\\u009b\"}\n");
 }
 
 TEST(ProgramsTest, ShellQuoted) {

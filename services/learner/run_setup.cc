@@ -1,6 +1,8 @@
 #include "services/learner/run_setup.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,22 +100,30 @@ absl::Status ApplyPoliciesToTrain(const config::ResolvedRun& run, const std::vec
   return absl::OkStatus();
 }
 
-/// Whether summary.json tells of the end at `env_steps`: who was killed before the end has none, and evaluates yet.
-bool HasSummaryOf(const std::string& directory, int64_t env_steps) {
+/// The wall-clock seconds of which summary.json tells, if that is of the end at `env_steps`: who was killed before the
+/// end has none, and evaluates yet. The checkpoint of that moment may be some updates' time younger.
+std::optional<double> EndOfSummary(const std::string& directory, int64_t env_steps) {
   const absl::StatusOr<std::string> text =
       storage::FileSystem::Posix().ReadFile(directory + "/summary.json", kMaxSummaryBytes);
   const nlohmann::json summary = nlohmann::json::parse(text.ok() ? *text : std::string(), nullptr, false);
-  return summary.is_object() && summary.value("env_steps", nlohmann::json()) == env_steps;
+  if (!summary.is_object() || summary.value("env_steps", nlohmann::json()) != env_steps) return std::nullopt;
+  const nlohmann::json seconds = summary.value("wall_clock_s", nlohmann::json());
+  return seconds.is_number() ? seconds.get<double>() : 0;
 }
 
 /// RunSetup::nothing_left
 std::string NothingLeft(const RunSetup& setup, const std::string& directory) {
   const learner::StopOptions& stop = setup.run.stop;
   const learner::LearnerState& state = *setup.resumed;
+  const std::optional<double> end = EndOfSummary(directory, state.env_steps);
+  if (!end) return "";
   std::optional<std::string> reached =
       learner::StopByCounts(stop, {state.env_steps, state.agent_steps, state.iteration});
-  if (!reached) reached = learner::StopByTimeOrReturn(stop, absl::Seconds(state.wall_clock_s), learner::NoScore);
-  if (!reached || !HasSummaryOf(directory, state.env_steps)) return "";
+  if (!reached) {
+    const double seconds = std::max(state.wall_clock_s, *end);
+    reached = learner::StopByTimeOrReturn(stop, absl::Seconds(seconds), learner::NoScore);
+  }
+  if (!reached) return "";
   const std::string key = reached->substr(0, reached->find(' '));
   return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (--set ", key, "=N)");
 }
