@@ -48,7 +48,7 @@ std::string TerminalSafe(std::string_view text, size_t max_bytes, bool keep_line
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
     // U+0080 to U+009F: a terminal takes them for ESC and another character.
     const bool two_byte_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    if ((byte >= 0x20 && byte != 0x7f && !two_byte_control) || (keep_lines && byte == '\n')) {
+    if ((byte >= 0x20 && byte != 0x7f && !two_byte_control) || (keep_lines && (byte == '\n' || byte == '\t'))) {
       out.push_back(text[i]);
       continue;
     }

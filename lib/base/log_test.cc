@@ -27,7 +27,7 @@ TEST(TerminalSafeTest, ControlCharactersAreEscapedAndLettersStay) {
   EXPECT_EQ(TerminalSafe("\xc2\x9b[2J"), "\\xc2\\x9b[2J") << "ESC [ in UTF-8's two bytes";
   EXPECT_EQ(TerminalSafe("\xc2\xa7 1"), "\xc2\xa7 1");
   EXPECT_EQ(TerminalSafe("\xc2"), "\xc2");
-  EXPECT_EQ(TerminalSafe("one\ntwo", 100, /*keep_lines=*/true), "one\ntwo");
+  EXPECT_EQ(TerminalSafe("one\n\ttwo\r", 100, /*keep_lines=*/true), "one\n\ttwo\\x0d");
   EXPECT_EQ(TerminalSafe(std::string(300, 'x'), 10), "xxxxxxxxxx...");
 }
 

@@ -19,7 +19,9 @@ using troupe::base::ExitCode;
 
 int Fail(const std::string& message, ExitCode code) {
   std::fflush(stdout);
-  std::fprintf(stderr, "troupe: error: %s\n", message.c_str());
+  // It may quote what a peer said.
+  std::fprintf(stderr, "troupe: error: %s\n",
+               troupe::base::TerminalSafe(message, troupe::base::kMaxLogLineBytes, /*keep_lines=*/true).c_str());
   return static_cast<int>(code);
 }
 

@@ -42,6 +42,9 @@ int main(int argc, char** argv) {
   troupe::services::DrainSignals::Install();
   const absl::Status status = Run(*flags);
   if (status.ok()) return static_cast<int>(troupe::services::DrainSignals::CodeInOrder());
-  std::fprintf(stderr, "troupe-learner: error: %s\n", std::string(status.message()).c_str());
+  std::fprintf(
+      stderr, "troupe-learner: error: %s\n",
+      troupe::base::TerminalSafe(std::string(status.message()), troupe::base::kMaxLogLineBytes, /*keep_lines=*/true)
+          .c_str());
   return static_cast<int>(troupe::base::ExitCodeOf(status));
 }

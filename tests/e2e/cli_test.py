@@ -65,6 +65,10 @@ class CliTest(harness.TroupeTestCase):
         self.assertIn('learner has no option "--listn"; the nearest is "--listen"', learner.stderr)
         self.fails("evaluate", "run", "another", "third", saying=['evaluate takes no argument "another"'], code=2)
 
+    def test_an_error_is_no_command_to_the_terminal(self):
+        text = self.fails("status", "no\x1b[31mrun", saying=["no\\x1b[31mrun"])
+        self.assertNotIn("\x1b", text)
+
     def test_version(self):
         facts = r"troupe \d+\.\d+\.\d+ \((commit [0-9a-f]{7,40}( with changes)?|no commit known), [A-Za-z]+ build, [A-Za-z]+ \d[\d.]*\)\n"
         self.assertRegex(self.troupe("version").stdout, f"^{facts}$")
