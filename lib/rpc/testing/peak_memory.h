@@ -7,6 +7,13 @@
 
 namespace troupe::rpc {
 
+/// What a sanitizer adds: the address sanitizer keeps up to 256 MiB that were freed, the thread sanitizer a shadow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int64_t kKeptBySanitizerBytes = int64_t{256} << 20;
+#else
+inline constexpr int64_t kKeptBySanitizerBytes = 0;
+#endif
+
 /// The most memory that this process has had resident, from some moment on.
 class PeakMemory {
  public:
