@@ -21,7 +21,7 @@ std::string LogSafe(std::string_view text, size_t max_chars = 256);
 /// looks like a log line of its own.
 std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_view indent = "  ");
 /// `text` for a terminal: control characters are escaped (\x1b), also those that UTF-8 writes with two bytes; letters
-/// of any language stay, and so do line feeds and tabs where `keep_lines`. Cut at `max_bytes`.
+/// of any language stay, and so do line feeds and tabs where `keep_lines`. Cut at `max_bytes`, between two characters.
 std::string TerminalSafe(std::string_view text, size_t max_bytes = 4096, bool keep_lines = false);
 
 }  // namespace troupe::base

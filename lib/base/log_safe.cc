@@ -4,8 +4,23 @@
 #include <cstdio>
 
 #include "lib/base/log.h"
+#include "lib/base/shortened.h"
 
 namespace troupe::base {
+namespace {
+
+/// Bytes of the UTF-8 character that `text` begins with; 1 where it begins with none. `text` is not empty.
+size_t CharacterBytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t size = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
+  if (lead >= 0xf5 || size > text.size()) return 1;
+  for (size_t i = 1; i < size; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 1;
+  }
+  return size;
+}
+
+}  // namespace
 
 std::string LogSafe(std::string_view text, size_t max_chars) {
   std::string out;
@@ -39,25 +54,32 @@ std::string LogSafeLines(std::string_view text, size_t max_chars, std::string_vi
 
 std::string TerminalSafe(std::string_view text, size_t max_bytes, bool keep_lines) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (out.size() >= max_bytes) {
+  for (size_t size = 0; !text.empty(); text.remove_prefix(size)) {
+    size = CharacterBytes(text);
+    if (out.size() + size > max_bytes) {
       out += "...";
       break;
     }
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    const auto next = static_cast<unsigned char>(size > 1 ? text[1] : 0);
     // U+0080 to U+009F: a terminal takes them for ESC and another character.
     const bool two_byte_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
     if ((byte >= 0x20 && byte != 0x7f && !two_byte_control) || (keep_lines && (byte == '\n' || byte == '\t'))) {
-      out.push_back(text[i]);
+      out += text.substr(0, size);
       continue;
     }
     char escaped[9];
     std::snprintf(escaped, sizeof(escaped), two_byte_control ? "\\x%02x\\x%02x" : "\\x%02x", byte, next);
     out += escaped;
-    if (two_byte_control) ++i;
   }
   return out;
+}
+
+std::string Shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = 0;
+  for (size_t size = 0; (size = CharacterBytes(text.substr(end))) <= max_bytes - end;) end += size;
+  return std::string(text.substr(0, end)) + "...";
 }
 
 }  // namespace troupe::base

@@ -1,5 +1,9 @@
 #include "lib/base/log.h"
 
+#include <string>
+#include <vector>
+
+#include "lib/base/shortened.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +33,23 @@ TEST(TerminalSafeTest, ControlCharactersAreEscapedAndLettersStay) {
   EXPECT_EQ(TerminalSafe("\xc2"), "\xc2");
   EXPECT_EQ(TerminalSafe("one\n\ttwo\r", 100, /*keep_lines=*/true), "one\n\ttwo\\x0d");
   EXPECT_EQ(TerminalSafe(std::string(300, 'x'), 10), "xxxxxxxxxx...");
+}
+
+TEST(TerminalSafeTest, CutsBetweenCharacters) {
+  const std::string word = "a\xc3\xa9\xe5\xad\xa6\xf0\x9f\x90\xba";  // of one, two, three and four bytes
+  const std::vector<size_t> begins = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6};
+  for (size_t most = 0; most < begins.size(); ++most) {
+    EXPECT_EQ(TerminalSafe(word, most), word.substr(0, begins[most]) + "...") << most;
+    EXPECT_EQ(Shortened(word, most), word.substr(0, begins[most]) + "...") << most;
+  }
+  EXPECT_EQ(TerminalSafe(word, word.size()), word);
+  EXPECT_EQ(Shortened(word, word.size()), word);
+  // What is no character is bytes.
+  for (const std::string odd : {"\xe5\xad", "\x90\x90\x90", "\xff\xff\xff", "\xf0\x9f\x90z", "\xc1\xc0z"}) {
+    EXPECT_EQ(TerminalSafe(odd), odd);
+    EXPECT_EQ(TerminalSafe(odd, 1), odd.substr(0, 1) + "...");
+    EXPECT_EQ(Shortened(odd, 1), odd.substr(0, 1) + "...");
+  }
 }
 
 TEST(LogTest, ALineFromOutsideIsNoCommandToTheTerminalAndNotEndless) {
