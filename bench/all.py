@@ -11,7 +11,7 @@ never left out in silence. A bar that a slower machine misses is read beside its
 
 Results are written to --json (build/bench.json) after every program; with --go-on those of a run that was cut short, of the same machine
 and commit, are kept. --record makes the run the recorded one (bench/recorded.json, a whole run or none) and writes the tables as --docs
-does. Exit status 1 where a figure misses its target or is not measured.
+does. Exit status 1 where a figure misses its target or is not measured, or where --docs finds no recorded run.
 """
 
 import argparse
@@ -205,6 +205,9 @@ def main():
         print(json.dumps(train(args.build, args.rounds)))
         return 0
     recorded = read(RECORDED)
+    if args.docs and not recorded:
+        print("bench/all.py: no run is recorded, so docs/benchmarks.md and README.md stay as they are; --record measures and records one", file=sys.stderr)
+        return 1
     if not args.docs:
         result, missed = measure_all(args, recorded)
         if args.record:

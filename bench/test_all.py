@@ -266,6 +266,18 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.asked, ["rollout"])
         self.assertRegex(printed, r"\| rollout over 500 policies, of the rate of one \| 0\.26 \|  \| ≥ 0\.25: met \| 0\.26 \(2 x a cpu, abc1234, \d{4}-")
 
+    def test_without_a_recorded_run_there_is_nothing_to_write_and_it_says_so(self):
+        before = self.document("docs/benchmarks.md"), self.document("README.md")
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(self.all("--docs"), (1, ""))
+        self.assertEqual(said.getvalue(), "bench/all.py: no run is recorded, so docs/benchmarks.md and README.md stay as they are; --record measures "
+                                          "and records one\n")
+        self.assertEqual((self.document("docs/benchmarks.md"), self.document("README.md")), before)
+        self.all("--python", "python3", "--record")
+        (self.folder / "README.md").write_text(before[1])
+        self.assertEqual(self.all("--docs"), (0, ""))
+        self.assertIn("| worker: private memory | 4.9 MB |  |\n", self.document("README.md"))
+
     def test_what_is_not_measured_is_said_and_fails(self):
         status, printed = self.all("--only", "Python environments")
         self.assertEqual(status, 1)
