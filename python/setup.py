@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: from a checkout that is built, the shared libraries come with the package, and where the program is."""
+"""What pyproject.toml cannot say: from a checkout that is built, the shared libraries come with the package."""
 
 import os
 import shutil
@@ -21,9 +21,6 @@ class BuildWithLibraries(build_py):
         for name, path in BUILT.items():
             if os.path.isfile(path):
                 self.copy_file(path, os.path.join(self.build_lib, name))
-        if os.path.isfile(os.path.join(CHECKOUT, "CMakePresets.json")):
-            with open(os.path.join(self.build_lib, "troupe", "_checkout.txt"), "w") as file:
-                file.write(CHECKOUT + "\n")
 
 
 # What an earlier build left of the package would be installed, too.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHECKOUT = os.path.dirname(PACKAGE)
@@ -28,12 +29,13 @@ class PackageTest(unittest.TestCase):
         with open(path, "w") as file:
             file.write(text)
 
-    def install(self):
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", self.site,
-             os.path.join(self.checkout, "python")],
-            capture_output=True, text=True, check=False)
+    def pip(self, command, *arguments):
+        done = subprocess.run([sys.executable, "-m", "pip", command, "--quiet", "--no-index", "--no-deps", "--no-build-isolation", *arguments],
+                              capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def install(self):
+        self.pip("install", "--target", self.site, os.path.join(self.checkout, "python"))
 
     def python(self, *arguments, **environment):
         return subprocess.run([sys.executable, "-B", *arguments], capture_output=True, text=True, check=False, cwd=self.folder,
@@ -50,6 +52,19 @@ class PackageTest(unittest.TestCase):
         self.assertTrue(os.path.isfile(os.path.join(self.site, "troupe", "py.typed")))
         found = self.python("-c", "from troupe.envs.library import find_library; print(find_library())")
         self.assertEqual(found.stdout.strip(), os.path.join(self.site, "troupe", "envs", "libtroupe_envs.so"), found.stderr)
+
+    def test_a_wheel_does_not_know_where_it_was_made(self):
+        self.write("build/release/lib/envs/c_api/libtroupe_envs.so", "native environments")
+        wheels = os.path.join(self.folder, "wheels")
+        self.pip("wheel", "--wheel-dir", wheels, os.path.join(self.checkout, "python"))
+        wheel, = os.listdir(wheels)
+        with zipfile.ZipFile(os.path.join(wheels, wheel)) as archive:
+            self.assertIn("troupe/envs/libtroupe_envs.so", archive.namelist())
+            for name in archive.namelist():
+                self.assertNotIn(self.folder.encode(), archive.read(name), name)
+        # So a package that is installed from it finds no program by itself, though the checkout is still there.
+        self.pip("install", "--target", self.site, os.path.join(wheels, wheel))
+        self.assertIn("found no program troupe:", self.python("-m", "troupe").stderr)
 
     def test_the_program_is_the_checkouts(self):
         self.install()
