@@ -179,7 +179,7 @@ std::unique_ptr<ResidentPolicy> PolicyStore::TakeShell(int32_t shape) {
 
 void PolicyStore::KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted) {
   if (!options_.states_are_swappable) evicted->backend.reset();
-  if (static_cast<int64_t>(shells_.size()) >= options_.capacity) shells_.erase(shells_.begin());
+  if (num_spares() >= SparesOf(options_.capacity)) shells_.erase(shells_.begin());
   shells_.push_back({shape, std::move(evicted)});
 }
 

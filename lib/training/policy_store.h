@@ -102,6 +102,8 @@ class PolicyStore final : private policy::ResidentForm {
   std::vector<std::pair<std::string, double>> Metrics() const;
   policy::PolicyMapStats map_stats() const { return map_->core().Stats(); }
   policy::PolicyStateTierStats tier_stats() const { return tier_->Stats(); }
+  /// Policies' memory that no policy has, kept for the next ones: at most SparesOf the capacity.
+  int64_t num_spares() const { return static_cast<int64_t>(shells_.size()); }
 
  private:
   /// What is known of a policy wherever it is.
@@ -152,7 +154,7 @@ class PolicyStore final : private policy::ResidentForm {
   const PolicyStoreOptions options_;
   std::vector<Book> books_;                          ///< by slot
   std::unordered_map<std::string, int32_t> shapes_;  ///< their numbers
-  std::vector<Shell> shells_;                        ///< at most `capacity`; the last one was evicted last
+  std::vector<Shell> shells_;                        ///< at most SparesOf(capacity); the last one was evicted last
   // Each uses what stands above it.
   std::unique_ptr<policy::PolicyStateTier> tier_;
   std::unique_ptr<policy::PolicyMap<ResidentPolicy>> map_;

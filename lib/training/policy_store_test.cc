@@ -1,5 +1,6 @@
 #include "lib/training/policy_store.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -182,6 +183,31 @@ TEST(PolicyStoreTest, MemoryOfEvictedPoliciesGoesToTheNextOfTheirShape) {
   EXPECT_EQ(formerly_of(3), 11);
   EXPECT_EQ(formerly_of(5), 0) << "of 2, which is of another shape, there is memory";
   EXPECT_EQ(formerly_of(0), 14) << "the last one of its shape that left";
+}
+
+TEST(PolicyStoreTest, MemoryOfEvictedPoliciesIsBounded) {
+  for (const auto& [capacity, spares] : {std::pair(int64_t{4}, 1), std::pair(int64_t{24}, 3)}) {
+    SCOPED_TRACE(capacity);
+    const auto policies = static_cast<int32_t>(2 * capacity);
+    Fixture f(policies, {.capacity = capacity});
+    // All of one shape, and then all of another: nobody takes what the first ones leave.
+    for (int64_t slot = capacity; slot < policies; ++slot) {
+      f.specs[static_cast<size_t>(slot)].model.critic_hidden_sizes = {7};
+    }
+    ASSERT_TRUE(f.Make().ok());
+    int64_t most = 0;
+    for (int32_t slot = 0; slot < policies; ++slot) {
+      f.Change(slot, f.Random(slot, 5));
+      most = std::max(most, f.store->num_spares());
+    }
+    EXPECT_EQ(f.store->map_stats().evictions, capacity);
+    EXPECT_EQ(most, spares);
+    for (int32_t slot = 0; slot < policies; ++slot) {
+      PolicyState expected = f.Random(slot, 5);
+      expected.version = {};
+      f.ExpectState(slot, expected);
+    }
+  }
 }
 
 TEST(PolicyStoreTest, LookingAtPoliciesMovesNone) {
