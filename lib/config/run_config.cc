@@ -26,8 +26,6 @@
 namespace troupe::config {
 namespace {
 
-constexpr size_t kMaxConfigBytes = 1 << 20;
-
 std::shared_ptr<v1::RunConfig> MakeDefaults() {
   auto config = std::make_shared<v1::RunConfig>();
   ApplyDefaults(config.get());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +15,9 @@ class RunConfig;
 }
 
 namespace troupe::config {
+
+/// Of a configuration as text: a file, an override, or what a learner tells its workers.
+inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
 /// An override that sets `key` to the text `text`, whatever it holds.
 std::string TextOverride(std::string_view key, std::string_view text);

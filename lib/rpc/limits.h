@@ -38,8 +38,7 @@ constexpr int64_t kMaxUnackedBytes = int64_t{64} << 20;
 constexpr size_t kMaxWaitingGrants = 4096;
 constexpr size_t kMaxWaitingLanes = size_t{1} << 20;
 constexpr size_t kMaxWaitingTables = 16;
-/// Of Welcome, as canonical YAML.
-constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+// The configuration in Welcome has config::kMaxConfigBytes at most, as any.
 
 /// The one table of lib/rpc's time-outs.
 constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);   ///< transport handshake, and from there to Hello

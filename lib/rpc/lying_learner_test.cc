@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/config/run_config.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/worker_client.h"
@@ -117,7 +118,7 @@ TEST_F(LyingLearnerTest, BytesThatAreNoMessage) {
 }
 
 TEST_F(LyingLearnerTest, AConfigurationLargerThanAnyThatThereIs) {
-  Meet({LyingLearner::Welcome(schema_.Hash(), std::string(kMaxConfigBytes + 1, '#'))});
+  Meet({LyingLearner::Welcome(schema_.Hash(), std::string(config::kMaxConfigBytes + 1, '#'))});
   ExpectEnd("the learner's configuration has 1048577 bytes, expected at most 1048576");
 }
 

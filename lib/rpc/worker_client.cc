@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
+#include "lib/config/run_config.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
@@ -639,9 +640,9 @@ absl::Status WorkerClient::CheckRoomLocked(const sample::Grant& grant) const {
 
 absl::Status WorkerClient::CheckWelcome(const v1::Welcome& welcome) const {
   TROUPE_RETURN_IF_ERROR(CheckProtocol(welcome.protocol()));
-  if (welcome.config_yaml().size() > kMaxConfigBytes) {
+  if (welcome.config_yaml().size() > config::kMaxConfigBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the learner's configuration has ", welcome.config_yaml().size(),
-                                                   " bytes, expected at most ", kMaxConfigBytes));
+                                                   " bytes, expected at most ", config::kMaxConfigBytes));
   }
   {
     base::MutexLock lock(&mutex_);
