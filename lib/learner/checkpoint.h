@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct LearnerState {
   bool has_best = false;
   double best_return = 0;                     ///< of the checkpoint `best`
   std::string best_by = "sum";                ///< Score::Text of best_return; empty: there is no `best`
+  std::optional<double> best_window;          ///< ProgressRecord::best, by `best_by`; nullopt: none yet, or unknown
   std::vector<policy::PolicyState> policies;  ///< by policy slot; a free slot has an empty one
   policy::PolicyTablePtr table;               ///< the policies and their mapping; nullptr: as the run began
   /// By policy slot, with `table`: the policy of the run's configuration that it is trained as.

@@ -138,9 +138,12 @@ absl::Status Learner::Restore(const LearnerState& state) {
   rewards_differ_ = state.rewards_differ && config_.options.common_reward == CommonReward::kNone;
   // What was the best by another return is none by this one.
   const std::optional<Score> by = BestBy();
-  has_best_ = state.has_best && by.has_value() && by->Text() == state.best_by;
+  const bool same = by.has_value() && by->Text() == state.best_by;
+  has_best_ = state.has_best && same;
   best_return_ = has_best_ ? state.best_return : 0;
-  if (has_best_ && !config_.best_by_evaluation) best_window_ = best_return_;
+  best_window_ = same ? state.best_window : std::nullopt;
+  // Of an earlier version: the largest that a checkpoint had.
+  if (!best_window_ && has_best_ && !config_.best_by_evaluation) best_window_ = best_return_;
   retired_lanes_.clear();
   for (const LaneState& lane : state.lanes) {
     if (static_cast<int64_t>(lane.env_id) >= config_.options.num_envs) retired_lanes_.push_back(lane);
@@ -181,7 +184,10 @@ absl::Status Learner::Start() {
     state_ = State::kStarted;
     last_update_at_ = deps_.clock->SteadyNow();
     first_iteration_ = iteration;
-    if (auto reason = StopByCounts(config_.stop, trained_)) {
+    auto reason = StopByCounts(config_.stop, trained_);
+    // Of a run that goes on, last_ has the window that it was saved with.
+    if (!reason && last_.table != nullptr) reason = StopByReturns(config_.stop, last_.window, *last_.table);
+    if (reason) {
       state_ = State::kStopped;
       reason_ = *reason;
       scheduler_->Close();

@@ -153,5 +153,66 @@ TEST(LearnerBestTest, StopsAtTheReturnOfAPolicy) {
   EXPECT_THAT(end.reason, HasSubstr("stop.episode_return reached: policy:shared "));
 }
 
+TEST(LearnerBestTest, ARunThatHasReachedItsReturnIsNotTrainedOn) {
+  const auto stop_at = [](double at_least) {
+    return [at_least](LearnerConfig& config) {
+      config.stop.episode_return = {{*ParseScore("policy:shared"), at_least}};
+    };
+  };
+  TestRun first(stop_at(-1e9));
+  Fill(first);
+  const StepOutcome end = first.Step();
+  ASSERT_EQ(end.kind, Kind::kStopped);
+  const LearnerState state = first.learner_->SnapshotState()->state;
+  for (const bool further : {false, true}) {
+    TestRun resumed([&](LearnerConfig& config) {
+      stop_at(further ? 1e9 : -1e9)(config);
+      config.learner_epoch = 2;
+    });
+    ASSERT_TRUE(resumed.learner_->Restore(state).ok());
+    ASSERT_TRUE(resumed.learner_->Start().ok());
+    const StepOutcome outcome = resumed.Step();
+    EXPECT_EQ(outcome.kind, further ? Kind::kWaiting : Kind::kStopped);
+    EXPECT_EQ(outcome.reason, further ? "" : end.reason);
+  }
+}
+
+TEST(LearnerBestTest, AResumedRunKeepsTheLargestMeanThatWasBetweenTwoCheckpoints) {
+  for (const bool by_evaluation : {false, true}) {
+    SCOPED_TRACE(by_evaluation);
+    const auto by = [by_evaluation](const char* score) {
+      return [by_evaluation, score](LearnerConfig& config) {
+        config.best_by = ParseScore(score);
+        config.best_by_evaluation = by_evaluation;
+      };
+    };
+    TestRun first(by("sum"));
+    ASSERT_TRUE(first.learner_->Start().ok());
+    auto worker = first.Join();
+    const auto best = [&first] { return first.listener_.records_.back().best; };
+    for (int i = 0; i < 40; ++i) {
+      first.Work(*worker);
+      ASSERT_EQ(first.Step().kind, Kind::kUpdated);
+      if (best() && *best() > *first.listener_.records_.back().return_sum) break;
+    }
+    ASSERT_GT(*best(), *first.listener_.records_.back().return_sum) << "it has been better, which no checkpoint had";
+    const LearnerState state = first.learner_->SnapshotState()->state;
+    const auto resumed = [&](const char* score, const LearnerState& from) {
+      TestRun run([&](LearnerConfig& config) {
+        by(score)(config);
+        config.learner_epoch = 2;
+      });
+      EXPECT_TRUE(run.learner_->Restore(from).ok());
+      return run.learner_->Status().progress.best;
+    };
+    EXPECT_EQ(resumed("sum", state), best());
+    EXPECT_EQ(resumed("mean", state), first.listener_.records_.back().return_mean)
+        << "by another return it begins anew";
+    LearnerState older = state;
+    older.best_window.reset();
+    EXPECT_EQ(resumed("sum", older), first.listener_.records_.back().return_sum) << "of an earlier version";
+  }
+}
+
 }  // namespace
 }  // namespace troupe::learner

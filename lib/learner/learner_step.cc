@@ -209,9 +209,7 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     const absl::Duration now = deps_.clock->SteadyNow();
     std::optional<std::string> stop = StopByCounts(config_.stop, trained_);
     if (!stop.has_value()) {
-      stop = StopByTimeOrReturn(config_.stop, absl::ZeroDuration(), [&](const Score& score) {
-        return window_.full() ? ScoreOf(score, record.window, *record.table) : std::nullopt;
-      });
+      stop = StopByReturns(config_.stop, record.window, *record.table);
       if (StopByTimeOrReturn(config_.stop, WallClockLocked(), NoScore).has_value()) scheduler_->Close();
     }
     if (stop.has_value() && (state_ == State::kStarted || state_ == State::kDraining)) {
@@ -329,6 +327,7 @@ absl::StatusOr<LearnerSnapshot> Learner::SnapshotState() {
   state.has_best = has_best_;
   state.best_return = best_return_;
   state.best_by = by.has_value() ? by->Text() : "";
+  if (by.has_value()) state.best_window = best_window_;
   state.rewards_differ = rewards_differ_;
 
   base::MutexLock lock(&mutex_);

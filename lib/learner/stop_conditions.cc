@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "lib/learner/episode_window.h"
+#include "lib/learner/score.h"
 
 namespace troupe::learner {
 
@@ -35,6 +37,16 @@ std::optional<std::string> StopByTimeOrReturn(const StopOptions& options, absl::
         absl::StrCat(is_sum ? "" : absl::StrCat(target.score.Text(), " "), *score, " of ", target.at_least));
   }
   return absl::StrCat("stop.episode_return reached: ", absl::StrJoin(reached, ", "));
+}
+
+std::optional<std::string> StopByReturns(const StopOptions& options, const EpisodeStats& window,
+                                         const policy::PolicyTable& table) {
+  const bool full = window.episodes() >= static_cast<int64_t>(EpisodeWindow::kEpisodes);
+  if (!full || options.episode_return.empty()) return std::nullopt;
+  StopOptions returns;
+  returns.episode_return = options.episode_return;
+  return StopByTimeOrReturn(returns, absl::ZeroDuration(),
+                            [&](const Score& score) { return ScoreOf(score, window, table); });
 }
 
 RunEnd NearestEnd(const StopOptions& options, const RunCounts& counts, absl::Duration wall_clock,

@@ -6,7 +6,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "lib/learner/episode_stats.h"
 #include "lib/learner/learner_options.h"
+#include "lib/policy/policy_table.h"
 
 namespace troupe::learner {
 
@@ -29,6 +31,10 @@ inline std::optional<double> NoScore(const Score& /*score*/) { return std::nullo
 /// The same for the time and the returns, which must all be reached.
 std::optional<std::string> StopByTimeOrReturn(const StopOptions& options, absl::Duration wall_clock,
                                               ScoreReader score_of);
+
+/// The same for the returns alone, of a window of the run's last episodes: nullopt before it has 100.
+std::optional<std::string> StopByReturns(const StopOptions& options, const EpisodeStats& window,
+                                         const policy::PolicyTable& table);
 
 /// How far a run is on its way to the limit that it will reach first.
 struct RunEnd {

@@ -173,6 +173,9 @@ Json StateToJson(const LearnerState& state) {
   json["rewards_differ"] = state.rewards_differ;
   if (state.has_best) json["best_return"] = state.best_return;
   json["best_by"] = state.best_by;
+  if (state.best_window.has_value() && std::isfinite(*state.best_window)) {
+    json["best_window_return"] = *state.best_window;
+  }
   json["policies"] = Json::array();
   for (size_t slot = 0; slot < state.policies.size(); ++slot) {
     const PolicyState& policy = state.policies[slot];  // of a free slot: without an id
@@ -227,6 +230,7 @@ LearnerState StateFromJson(const Json& json) {
   state.best_by = json.value("best_by", std::string("sum"));
   state.has_best = json.contains("best_return");
   if (state.has_best) state.best_return = json.at("best_return").get<double>();
+  if (json.contains("best_window_return")) state.best_window = json.at("best_window_return").get<double>();
   return state;
 }
 

@@ -36,6 +36,7 @@ void ExpectEqual(const LearnerState& a, const LearnerState& b) {
   EXPECT_EQ(a.recent_agent_policies, b.recent_agent_policies);
   EXPECT_EQ(a.rewards_differ, b.rewards_differ);
   EXPECT_EQ(a.best_by, b.best_by);
+  EXPECT_EQ(a.best_window, b.best_window);
   ASSERT_EQ(a.policies.size(), b.policies.size());
   for (size_t i = 0; i < a.policies.size(); ++i) {
     EXPECT_EQ(a.policies[i].id, b.policies[i].id);

@@ -116,6 +116,7 @@ inline learner::LearnerState StateForTesting(const policy::PolicySpec& spec, int
   state.recent_agent_policies = {{-1, 0}};
   state.rewards_differ = true;
   state.best_by = "policy:hunter";
+  state.best_window = 0.1 + 0.7;
   policy::PolicyState policy;
   policy.id = spec.id;
   policy.version = {1, state.iteration};

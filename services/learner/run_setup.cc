@@ -9,6 +9,7 @@
 #include "lib/base/local_path.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
+#include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/storage/start_over.h"
 #include "services/common/run_policies.h"
@@ -111,8 +112,23 @@ std::optional<double> EndOfSummary(const std::string& directory, int64_t env_ste
   return seconds.is_number() ? seconds.get<double>() : 0;
 }
 
+/// The stop of returns that the last 100 episodes before the checkpoint reach.
+absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::ResolvedRun& run,
+                                                          const learner::LearnerState& state) {
+  if (run.stop.episode_return.empty()) return std::nullopt;
+  policy::PolicyTablePtr table = state.table;
+  if (table == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(
+        table, policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+  }
+  learner::EpisodeWindow window(static_cast<int32_t>(run.agent_ids().size()), /*num_infos=*/0);
+  window.Restore(state);
+  window.KeepPolicies([&table](int32_t policy) { return table->Find(policy::PolicySlot(policy)) != nullptr; });
+  return learner::StopByReturns(run.stop, window.Stats(table->num_slots()), *table);
+}
+
 /// RunSetup::nothing_left
-std::string NothingLeft(const RunSetup& setup, const std::string& directory) {
+absl::StatusOr<std::string> NothingLeft(const RunSetup& setup, const std::string& directory) {
   const learner::StopOptions& stop = setup.run.stop;
   const learner::LearnerState& state = *setup.resumed;
   const std::optional<double> end = EndOfSummary(directory, state.env_steps);
@@ -122,6 +138,9 @@ std::string NothingLeft(const RunSetup& setup, const std::string& directory) {
   if (!reached) {
     const double seconds = std::max(state.wall_clock_s, *end);
     reached = learner::StopByTimeOrReturn(stop, absl::Seconds(seconds), learner::NoScore);
+  }
+  if (!reached) {
+    TROUPE_ASSIGN_OR_RETURN(reached, ReturnsReached(setup.run, state));
   }
   if (!reached) return "";
   const std::string key = reached->substr(0, reached->find(' '));
@@ -195,7 +214,7 @@ absl::StatusOr<RunSetup> SetUpRun(const LearnerFlags& flags, const env::EnvRegis
     if (state.ok()) {
       setup.resumed = *std::move(state);
       TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
-      setup.nothing_left = NothingLeft(setup, directory);
+      TROUPE_ASSIGN_OR_RETURN(setup.nothing_left, NothingLeft(setup, directory));
     } else if (!absl::IsNotFound(state.status())) {
       return state.status();
     }

@@ -217,3 +217,22 @@ class CurvesTest(harness.RunningTestCase):
 
 if __name__ == "__main__":
     harness.main()
+        # A finished run that is resumed says so and stays as it is.
+        before = self.hashes_below("runs", "run", "checkpoints")
+        for more in ((), ("--set", "stop.episode_return=20"), ("--set", "stop.env_steps=500000"), ("--workers", "0")):
+            done = self.troupe("train", "--resume", "run", *more)
+            self.assertRegex(done.stdout, r"^run: nothing is left to do: stop\.episode_return reached: .*; to go on raise it "
+                                          r"\(--set stop\.episode_return=N\)\nresults in runs/run\n$")
+            self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
+        self.troupe("learner", "--resume", "run", "--listen", f"unix:{self.path('run.sock')}", "--linger", "0.2")
+        self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
+        # One that was killed before its last words says them now.
+        os.unlink(self.path("runs", "run", "summary.json"))
+        self.troupe("train", "--resume", "run", "--set", "stop.episode_return={policy:left: 21, agent:agent_1: 21}")
+        self.assertEqual([self.summary("run")[key] for key in ("env_steps", "reason")], [summary[key] for key in ("env_steps", "reason")])
+        # Another return goes on, and so does none.
+        self.troupe("train", "--resume", "run", "--set", "stop.episode_return={policy:left: 23}")
+        self.assertGreater(self.summary("run")["env_steps"], summary["env_steps"])
+        more = self.summary("run")["env_steps"] + 800
+        self.troupe("train", "--resume", "run", "--set", f"stop={{episode_return: none, env_steps: {more}}}")
+        self.assertEqual(self.summary("run")["env_steps"], more)

@@ -148,7 +148,7 @@ MUTANTS = [
     mutant("rate_counts_agents", STEP, "static_cast<double>(assembly.batch.env_steps) / elapsed_s",
            "static_cast<double>(MUTANT ? assembly.batch.agent_steps : assembly.batch.env_steps) / elapsed_s", (LEARNER, "*Learner*")),
     mutant("best_is_worst", STEP, "*score > best_return_", "(MUTANT ? *score < best_return_ : *score > best_return_)", (LEARNER, "*Learner*")),
-    mutant("stopped_by_a_window_that_is_not_full", STEP, "window_.full() ? ScoreOf(score, record.window", "MUTANT || window_.full() ? ScoreOf(score, record.window",
+    mutant("stopped_by_a_window_that_is_not_full", "lib/learner/stop_conditions.cc", "const bool full = window.episodes()", "const bool full = MUTANT || window.episodes()",
            (LEARNER, "*Learner*")),
     mutant("rewards_never_differ", STEP, "rewards_differ_ = true;", "rewards_differ_ = !MUTANT;", (LEARNER, "LearnerBestTest.*")),
     mutant("one_return_ends_the_run", "lib/learner/stop_conditions.cc", "if (!score.has_value() || *score < target.at_least) return std::nullopt;",
