@@ -137,6 +137,7 @@ v1::StatusReply LearnerBinding::Status() const {
   reply.set_env_steps_per_s(status.progress.env_steps_per_s);
   reply.set_return_sum(status.progress.return_sum.value_or(none));
   reply.set_return_mean(status.progress.return_mean.value_or(none));
+  reply.set_rewards_differ(status.progress.rewards_differ);
   reply.set_state(status.state);
   reply.set_state_reason(status.reason);
   reply.set_queue_bytes(status.queue_bytes);

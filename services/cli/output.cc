@@ -16,8 +16,9 @@ void PrintJson(const nlohmann::ordered_json& value) {
   std::fflush(stdout);
 }
 
-void PrintTable(const std::vector<std::vector<std::string>>& rows) {
-  if (rows.empty()) return;
+std::string TableText(const std::vector<std::vector<std::string>>& rows) {
+  std::string text;
+  if (rows.empty()) return text;
   std::vector<std::vector<std::string>> cells;
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows) {
@@ -34,8 +35,14 @@ void PrintTable(const std::vector<std::vector<std::string>>& rows) {
       line += row[i];
       if (i + 1 < widths.size()) line.append(widths[i] - row[i].size(), ' ');
     }
-    std::printf("%s\n", line.c_str());
+    text += line + "\n";
   }
+  return text;
+}
+
+void PrintTable(const std::vector<std::vector<std::string>>& rows) {
+  const std::string text = TableText(rows);
+  std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 std::string WithThousands(int64_t number) {

@@ -1,18 +1,16 @@
 // troupe status
 
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/convert.h"
 #include "lib/rpc/monitor_client.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
+#include "services/cli/status_text.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -29,134 +27,6 @@ struct StatusFlags {
   bool insecure_plaintext_network = false;
   bool json = false;
 };
-
-sample::EnvCounters EnvCountersOf(const v1::StatusReply& reply) {
-  return rpc::FromProto(reply.env_counters()).value_or(sample::EnvCounters());
-}
-
-Json ToJson(const v1::StatusReply& reply) {
-  const v1::RowCounters& rows = reply.rows();
-  const v1::FragmentCounters& fragments = reply.fragments();
-  Json workers = Json::array();
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    workers.push_back({{"worker_id", worker.worker_id()},
-                       {"worker_epoch", worker.worker_epoch()},
-                       {"name", worker.name()},
-                       {"num_envs", worker.num_envs()},
-                       {"last_seen_s", worker.last_seen_s()},
-                       {"policy_lag", worker.policy_lag()},
-                       {"accepted_rows", worker.accepted_rows()},
-                       {"expired_grants", worker.expired_grants()},
-                       {"recent_episodes", worker.recent_episodes().ended()},
-                       {"recent_failed_episodes", worker.recent_episodes().failed()},
-                       {"gets_no_work", worker.gets_no_work()},
-                       {"gets_no_work_reason", worker.gets_no_work_reason()}});
-  }
-  Json policies = Json::array();
-  for (const v1::PolicyStatus& policy : reply.policies()) {
-    policies.push_back({{"policy_id", policy.policy_id()},
-                        {"learner_epoch", policy.version().learner_epoch()},
-                        {"version", policy.version().n()},
-                        {"trains", policy.trains()}});
-  }
-  const sample::EnvCounters env_counters = EnvCountersOf(reply);
-  Json json = {{"running", true},
-               {"run_name", reply.run_name()},
-               {"build_version", reply.build_version()},
-               {"learner_epoch", reply.learner_epoch()},
-               {"env_steps", reply.env_steps()},
-               {"agent_steps", reply.agent_steps()},
-               {"updates", reply.updates()},
-               {"episodes", reply.episodes()},
-               {"wall_clock_s", reply.wall_clock_s()},
-               {"env_steps_per_s", reply.env_steps_per_s()},
-               {"return_sum", reply.return_sum()},
-               {"return_mean", reply.return_mean()},
-               {"state", reply.state()},
-               {"degraded", std::vector<std::string>(reply.degraded().begin(), reply.degraded().end())},
-               {"rows",
-                {{"received", rows.received()},
-                 {"accepted", rows.accepted()},
-                 {"duplicate", rows.duplicate()},
-                 {"stale", rows.stale()},
-                 {"invalid", rows.invalid()},
-                 {"trained", rows.trained()},
-                 {"queued", rows.queued()},
-                 {"dropped", rows.dropped()},
-                 {"rolled_back", rows.rolled_back()}}},
-               {"fragments",
-                {{"received", fragments.received()},
-                 {"accepted", fragments.accepted()},
-                 {"duplicate", fragments.duplicate()},
-                 {"stale", fragments.stale()},
-                 {"invalid", fragments.invalid()},
-                 {"rolled_back", fragments.rolled_back()},
-                 {"unknown", fragments.unknown()}}},
-               {"expired_grants", reply.expired_grants()},
-               {"workers", workers},
-               {"policies", policies}};
-  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
-    json[field.key] = env_counters.*field.value;
-  }
-  return json;
-}
-
-void Print(const v1::StatusReply& reply) {
-  const std::string reason = reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")");
-  std::printf("run %s: %s%s, learner epoch %llu, version %s\n", base::TerminalSafe(reply.run_name()).c_str(),
-              base::TerminalSafe(reply.state()).c_str(), base::TerminalSafe(reason).c_str(),
-              static_cast<unsigned long long>(reply.learner_epoch()),
-              base::TerminalSafe(reply.build_version()).c_str());
-  std::printf("%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
-              WithThousands(reply.env_steps()).c_str(),
-              WithThousands(static_cast<int64_t>(reply.env_steps_per_s())).c_str(),
-              WithThousands(reply.agent_steps()).c_str(), WithThousands(reply.updates()).c_str(),
-              WithThousands(reply.episodes()).c_str(), reply.wall_clock_s());
-  if (std::isfinite(reply.return_sum())) {
-    std::printf("return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n", reply.return_sum(),
-                reply.return_mean());
-  }
-  for (const std::string& words : reply.degraded()) std::printf("DEGRADED: %s\n", base::TerminalSafe(words).c_str());
-  const v1::RowCounters& rows = reply.rows();
-  std::printf(
-      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
-      "rolled back\n",
-      WithThousands(rows.received()).c_str(), WithThousands(rows.accepted()).c_str(),
-      WithThousands(rows.duplicate()).c_str(), WithThousands(rows.stale()).c_str(),
-      WithThousands(rows.invalid()).c_str(), WithThousands(rows.trained()).c_str(),
-      WithThousands(rows.queued()).c_str(), WithThousands(rows.dropped()).c_str(),
-      WithThousands(rows.rolled_back()).c_str());
-  const sample::EnvCounters envs = EnvCountersOf(reply);
-  if (envs != sample::EnvCounters()) {
-    std::printf(
-        "environments: %s failed episodes, %s calls with observations outside their space; in Python %s exceptions, %s "
-        "bad "
-        "outputs, %s timeouts, %s process deaths, %s process restarts\n",
-        WithThousands(envs.errors).c_str(), WithThousands(envs.outside_space).c_str(),
-        WithThousands(envs.exceptions).c_str(), WithThousands(envs.bad_outputs).c_str(),
-        WithThousands(envs.timeouts).c_str(), WithThousands(envs.process_deaths).c_str(),
-        WithThousands(envs.process_restarts).c_str());
-  }
-  if (reply.expired_grants() > 0) {
-    std::printf("grants: %s were out for too long, their work was given to others\n",
-                WithThousands(reply.expired_grants()).c_str());
-  }
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    if (!worker.gets_no_work()) continue;
-    std::printf("no more work (env.max_failed_share): %s\n",
-                worker.gets_no_work_reason().empty() ? absl::StrCat("worker ", worker.worker_id()).c_str()
-                                                     : base::TerminalSafe(worker.gets_no_work_reason()).c_str());
-  }
-  std::vector<std::vector<std::string>> table = {
-      {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    table.push_back(
-        {sample::WorkerText(sample::WorkerId(worker.worker_id())), worker.name(), absl::StrCat(worker.num_envs()),
-         WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
-         absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"), WithThousands(worker.expired_grants())});
-  }
-  PrintTable(table);
-}
 
 absl::StatusOr<v1::StatusReply> Ask(const StatusFlags& flags, const LearnerTarget& target) {
   rpc::TransportSecurity security;
@@ -183,9 +53,7 @@ absl::StatusOr<int> ShowFolder(const StatusFlags& flags, const LearnerTarget& le
                                 ? absl::StrCat("its learner was started on ", learner.host, ", no answer from here")
                                 : "not running";
   std::printf("run %s: %s\n", learner.folder.c_str(), state.c_str());
-  for (const char* key : {"env_steps", "agent_steps", "updates", "wall_clock_s", "return_sum", "return_mean"}) {
-    if (last.contains(key)) std::printf("%-14s %s\n", key, last[key].dump().c_str());
-  }
+  std::printf("%s", LineText(last).c_str());
   return 0;
 }
 
@@ -203,9 +71,9 @@ absl::StatusOr<int> Status(const StatusFlags& flags) {
     return nobody ? ShowFolder(flags, learner) : reply.status();
   }
   if (flags.json) {
-    PrintJson(ToJson(*reply));
+    PrintJson(StatusJson(*reply));
   } else {
-    Print(*reply);
+    std::printf("%s", StatusText(*reply).c_str());
   }
   return 0;
 }

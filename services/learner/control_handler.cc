@@ -1,6 +1,5 @@
 #include "services/learner/control_handler.h"
 
-#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -26,14 +25,26 @@ v1::StatusReply ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   reply.set_build_version(TROUPE_VERSION);
   reply.set_run_name(run_name_);
   for (std::string& words : degradations_->List()) reply.add_degraded(std::move(words));
+  const learner::ProgressRecord progress = learner_->Status().progress;
   const policy::PolicyTablePtr table = learner_->Policies();
-  for (const std::optional<policy::PolicyEntry>& entry : table->entries()) {
-    if (!entry.has_value() || !entry->active()) continue;
+  for (size_t i = 0; i < table->num_slots(); ++i) {
+    const policy::PolicySlot slot(static_cast<int32_t>(i));
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    if (entry == nullptr || !entry->active()) continue;
     v1::PolicyStatus* policy = reply.add_policies();
     policy->set_policy_id(entry->spec.id.value());
     // Every policy's version counts updates.
     *policy->mutable_version() = rpc::ToProto(policy::WeightVersion{reply.learner_epoch(), reply.updates()});
     policy->set_trains(entry->trains);
+    // Since the last update the slot may have got another policy.
+    const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
+    if (then == nullptr || then->since != entry->since || i >= progress.window.policies.size()) continue;
+    const learner::Spread& returns = progress.window.policies[i];
+    if (returns.empty()) continue;
+    policy->set_returns(returns.count);
+    policy->set_return_mean(*returns.mean());
+    policy->set_return_min(returns.min);
+    policy->set_return_max(returns.max);
   }
   return reply;
 }

@@ -1,5 +1,6 @@
 #include "services/learner/control_handler.h"
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -14,8 +15,14 @@ namespace {
 
 class ControlHandlerTest : public testing::Test {
  protected:
-  ControlHandlerTest() {
+  ControlHandlerTest() { MakeLearner(1, nullptr); }
+  /// A learner, which goes on from `state` where there is one, and what asks it.
+  void MakeLearner(uint64_t learner_epoch, const learner::LearnerState* state) {
+    control_.reset();
+    binding_.reset();
+    learner_.reset();
     learner::LearnerConfig config;
+    config.learner_epoch = learner_epoch;
     config.schema = sample::SimpleSchema(2, 3);
     config.options.num_envs = 1;
     config.options.train_batch_size = 1;
@@ -27,6 +34,9 @@ class ControlHandlerTest : public testing::Test {
     deps.trainer = trainer_.get();
     deps.publisher = &publisher_;
     learner_ = *learner::Learner::Create(config, deps);
+    if (state != nullptr) {
+      EXPECT_EQ(learner_->Restore(*state), absl::OkStatus());
+    }
     binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
     control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &degradations_, "run", &clock_);
   }
@@ -114,6 +124,30 @@ TEST_F(ControlHandlerTest, StatusShowsThePoliciesThatThereAre) {
   EXPECT_EQ(status.policies(0).policy_id(), "shared");
   EXPECT_TRUE(status.policies(0).trains());
   EXPECT_EQ(control_->Policies({}), learner_->Policies());
+}
+
+TEST_F(ControlHandlerTest, StatusShowsWhatEachPolicyGot) {
+  EXPECT_EQ(control_->GetStatus({}).policies(0).returns(), 0) << "no episode has ended";
+  EXPECT_FALSE(control_->GetStatus({}).rewards_differ());
+  ASSERT_EQ(learner_->Start(), absl::OkStatus());
+  learner::LearnerState state = learner_->SnapshotState()->state;
+  state.recent_return_sums = {1, 5};
+  state.recent_lengths = {10, 10};
+  const size_t agents = learner_->Policies()->agent_ids().size();
+  ASSERT_GE(agents, 2u);
+  const double absent = std::numeric_limits<double>::quiet_NaN();
+  state.recent_agent_returns.assign(agents, {absent, absent});
+  state.recent_agent_returns[0] = {-1, 2};
+  state.recent_agent_returns[1] = {2, 3};
+  state.recent_agent_policies.assign(agents, {0, 0});
+  state.rewards_differ = true;
+  MakeLearner(state.learner_epoch + 1, &state);
+  const v1::StatusReply status = control_->GetStatus({});
+  EXPECT_TRUE(status.rewards_differ());
+  EXPECT_EQ(status.policies(0).returns(), 4);
+  EXPECT_EQ(status.policies(0).return_mean(), 1.5);
+  EXPECT_EQ(status.policies(0).return_min(), -1);
+  EXPECT_EQ(status.policies(0).return_max(), 3);
 }
 
 }  // namespace

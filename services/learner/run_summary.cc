@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "services/common/evaluation.h"
+#include "services/common/policy_lines.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
@@ -41,18 +42,6 @@ Json EvaluationOf(const RunSummary& summary) {
     json["agents"] = std::move(agents);
   }
   return json;
-}
-
-/// "  hunter  -2.34 (-10.00 to 5.00)", a line each.
-std::string PolicyLines(const learner::ReturnsByName& returns) {
-  std::string lines;
-  const auto add = [&lines](const std::string& name, const learner::Spread& spread) {
-    if (spread.empty()) return;
-    absl::StrAppendFormat(&lines, "  %s  %.2f (%.2f to %.2f)\n", name, *spread.mean(), spread.min, spread.max);
-  };
-  for (const learner::NamedReturns& named : returns.named) add(named.name, named.returns);
-  if (!returns.others.empty()) add(absl::StrCat(returns.others.size(), " others"), returns.rest);
-  return lines;
 }
 
 std::string TrainingText(const RunSummary& summary) {

@@ -9,6 +9,7 @@
 #include "lib/learner/progress.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
+#include "services/common/policy_lines.h"
 
 namespace troupe::services {
 
@@ -19,7 +20,7 @@ inline constexpr std::string_view kNoBest =
 
 /// Returns by name, as far as they are told: NamedValues::kMost for programs, a few for people.
 struct ToldReturns {
-  static constexpr size_t kFew = 6;
+  static constexpr size_t kFew = kFewPolicies;
 
   learner::EpisodeStats stats;
   learner::ReturnsByName policies;

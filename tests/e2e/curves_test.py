@@ -169,6 +169,10 @@ class CurvesTest(harness.RunningTestCase):
         self.assertEqual(summary["policies"]["hero"]["return_mean"], -summary["policies"]["rival"]["return_mean"])
         self.assertEqual(summary["evaluation"]["policies"]["hero"]["mean"], -summary["evaluation"]["policies"]["rival"]["mean"])
         self.assertIsNone(summary["best_by"])
+        # What is asked of it speaks of policies, too.
+        status = self.troupe("status", "run").stdout
+        self.assertRegex(status, r"return of an agent, by policy \(least to largest\)\n  hero  -?\d+\.\d\d \(.* to .*\)\n  rival  ")
+        self.assertNotIn("return_sum", status)
         # Random against random.
         done = self.troupe("evaluate", "run", "--policy", "hero=random", "--episodes", "300", "--json")
         result = json.loads(done.stdout.splitlines()[-1])
@@ -213,10 +217,6 @@ class CurvesTest(harness.RunningTestCase):
         for policy in ("left", "right"):
             self.assertGreaterEqual(summary["policies"][policy]["return_mean"], 21)
         self.assertLess(summary["env_steps"], 400000)
-
-
-if __name__ == "__main__":
-    harness.main()
         # A finished run that is resumed says so and stays as it is.
         before = self.hashes_below("runs", "run", "checkpoints")
         for more in ((), ("--set", "stop.episode_return=20"), ("--set", "stop.env_steps=500000"), ("--workers", "0")):
@@ -236,3 +236,7 @@ if __name__ == "__main__":
         more = self.summary("run")["env_steps"] + 800
         self.troupe("train", "--resume", "run", "--set", f"stop={{episode_return: none, env_steps: {more}}}")
         self.assertEqual(self.summary("run")["env_steps"], more)
+
+
+if __name__ == "__main__":
+    harness.main()

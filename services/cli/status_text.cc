@@ -1,0 +1,255 @@
+#include "services/cli/status_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lib/base/log.h"
+#include "lib/base/shortened.h"
+#include "lib/rpc/convert.h"
+#include "services/cli/output.h"
+#include "services/common/policy_lines.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::services {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kByPolicy = "last 100 episodes: return of an agent, by policy (least to largest)\n";
+
+sample::EnvCounters EnvCountersOf(const v1::StatusReply& reply) {
+  return rpc::FromProto(reply.env_counters()).value_or(sample::EnvCounters());
+}
+
+std::string Short(const std::string& text) { return base::Shortened(text, kMaxStatusTextBytes); }
+
+/// `returns` with those alone by name that have most of them, in the order they had.
+learner::ReturnsByName Few(learner::ReturnsByName returns) {
+  std::vector<learner::NamedReturns>& named = returns.named;
+  if (named.size() <= kFewPolicies) return returns;
+  std::vector<learner::NamedReturns> sorted = named;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.returns.count > b.returns.count; });
+  const auto first_other = sorted.begin() + kFewPolicies;
+  for (auto other = first_other; other != sorted.end(); ++other) {
+    returns.others.push_back(other->slot);
+    if (!other->returns.empty()) returns.rest.Add(*other->returns.mean());
+  }
+  sorted.erase(first_other, sorted.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
+  named = std::move(sorted);
+  return returns;
+}
+
+/// So many values of which these are known. Plain numbers of somebody else's: nothing is taken for granted.
+learner::Spread SpreadOf(int64_t count, double mean, double min, double max) {
+  learner::Spread spread;
+  spread.count = std::max<int64_t>(0, count);
+  spread.min = min;
+  spread.max = max;
+  spread.sum = mean * static_cast<double>(spread.count);
+  return spread;
+}
+
+learner::ReturnsByName ReturnsOf(const v1::StatusReply& reply) {
+  learner::ReturnsByName returns;
+  for (const v1::PolicyStatus& policy : reply.policies()) {
+    returns.named.push_back(
+        {base::TerminalSafe(policy.policy_id()), static_cast<int32_t>(returns.named.size()),
+         SpreadOf(policy.returns(), policy.return_mean(), policy.return_min(), policy.return_max())});
+  }
+  return returns;
+}
+
+/// Of a line of progress.jsonl: `policy/<id>/return_mean`, and so on.
+learner::ReturnsByName ReturnsOf(const Json& line) {
+  constexpr std::string_view kPrefix = "policy/";
+  constexpr std::string_view kMean = "return_mean";
+  const auto number = [&line](const std::string& key, double otherwise) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_number() ? found->get<double>() : otherwise;
+  };
+  const auto spread = [&number](const std::string& prefix, int64_t count) {
+    const double mean = number(prefix + "return_mean", 0);
+    return SpreadOf(count, mean, number(prefix + "return_min", mean), number(prefix + "return_max", mean));
+  };
+  learner::ReturnsByName returns;
+  for (const auto& [key, value] : line.items()) {
+    if (!absl::StartsWith(key, std::string(kPrefix)) || !absl::EndsWith(key, absl::StrCat("/", std::string(kMean)))) {
+      continue;
+    }
+    const std::string prefix = key.substr(0, key.size() - kMean.size());
+    const std::string id = prefix.substr(kPrefix.size(), prefix.size() - kPrefix.size() - 1);
+    returns.named.push_back({base::TerminalSafe(id), static_cast<int32_t>(returns.named.size()),
+                             spread(prefix, value.is_number() ? 1 : 0)});
+  }
+  const std::string rest = "policies/rest/";
+  const double count = number(rest + "count", 0);
+  if (count > 0 && count <= 1e6) {
+    returns.others.resize(static_cast<size_t>(count), -1);
+    returns.rest = spread(rest, static_cast<int64_t>(count));
+  }
+  return returns;
+}
+
+}  // namespace
+
+Json StatusJson(const v1::StatusReply& reply) {
+  const v1::RowCounters& rows = reply.rows();
+  const v1::FragmentCounters& fragments = reply.fragments();
+  Json workers = Json::array();
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    workers.push_back({{"worker_id", worker.worker_id()},
+                       {"worker_epoch", worker.worker_epoch()},
+                       {"name", Short(worker.name())},
+                       {"num_envs", worker.num_envs()},
+                       {"last_seen_s", worker.last_seen_s()},
+                       {"policy_lag", worker.policy_lag()},
+                       {"outstanding_steps", worker.outstanding_steps()},
+                       {"accepted_rows", worker.accepted_rows()},
+                       {"expired_grants", worker.expired_grants()},
+                       {"recent_episodes", worker.recent_episodes().ended()},
+                       {"recent_failed_episodes", worker.recent_episodes().failed()},
+                       {"gets_no_work", worker.gets_no_work()},
+                       {"gets_no_work_reason", Short(worker.gets_no_work_reason())}});
+  }
+  Json policies = Json::array();
+  for (const v1::PolicyStatus& policy : reply.policies()) {
+    policies.push_back({{"policy_id", Short(policy.policy_id())},
+                        {"learner_epoch", policy.version().learner_epoch()},
+                        {"version", policy.version().n()},
+                        {"trains", policy.trains()},
+                        {"return_mean", policy.returns() > 0 ? Json(policy.return_mean()) : Json()},
+                        {"return_min", policy.returns() > 0 ? Json(policy.return_min()) : Json()},
+                        {"return_max", policy.returns() > 0 ? Json(policy.return_max()) : Json()}});
+  }
+  Json degraded = Json::array();
+  for (const std::string& words : reply.degraded()) degraded.push_back(Short(words));
+  const sample::EnvCounters env_counters = EnvCountersOf(reply);
+  Json json = {{"running", true},
+               {"run_name", Short(reply.run_name())},
+               {"build_version", Short(reply.build_version())},
+               {"learner_epoch", reply.learner_epoch()},
+               {"env_steps", reply.env_steps()},
+               {"agent_steps", reply.agent_steps()},
+               {"updates", reply.updates()},
+               {"episodes", reply.episodes()},
+               {"wall_clock_s", reply.wall_clock_s()},
+               {"env_steps_per_s", reply.env_steps_per_s()},
+               {"return_sum", reply.return_sum()},
+               {"return_mean", reply.return_mean()},
+               {"rewards_differ", reply.rewards_differ()},
+               {"state", Short(reply.state())},
+               {"state_reason", Short(reply.state_reason())},
+               {"degraded", degraded},
+               {"rows",
+                {{"received", rows.received()},
+                 {"accepted", rows.accepted()},
+                 {"duplicate", rows.duplicate()},
+                 {"stale", rows.stale()},
+                 {"invalid", rows.invalid()},
+                 {"trained", rows.trained()},
+                 {"queued", rows.queued()},
+                 {"dropped", rows.dropped()},
+                 {"rolled_back", rows.rolled_back()}}},
+               {"fragments",
+                {{"received", fragments.received()},
+                 {"accepted", fragments.accepted()},
+                 {"duplicate", fragments.duplicate()},
+                 {"stale", fragments.stale()},
+                 {"invalid", fragments.invalid()},
+                 {"rolled_back", fragments.rolled_back()},
+                 {"unknown", fragments.unknown()}}},
+               {"queue_bytes", reply.queue_bytes()},
+               {"queue_budget_bytes", reply.queue_budget_bytes()},
+               {"expired_grants", reply.expired_grants()},
+               {"workers", workers},
+               {"policies", policies}};
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    json[field.key] = env_counters.*field.value;
+  }
+  return json;
+}
+
+std::string StatusText(const v1::StatusReply& reply) {
+  std::string text;
+  const std::string reason = reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")");
+  absl::StrAppendFormat(&text, "run %s: %s%s, learner epoch %llu, version %s\n", base::TerminalSafe(reply.run_name()),
+                        base::TerminalSafe(reply.state()), base::TerminalSafe(reason), reply.learner_epoch(),
+                        base::TerminalSafe(reply.build_version()));
+  absl::StrAppendFormat(&text, "%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
+                        WithThousands(reply.env_steps()), WithThousands(static_cast<int64_t>(reply.env_steps_per_s())),
+                        WithThousands(reply.agent_steps()), WithThousands(reply.updates()),
+                        WithThousands(reply.episodes()), reply.wall_clock_s());
+  if (reply.rewards_differ()) {
+    text += kByPolicy;
+    text += PolicyLines(Few(ReturnsOf(reply)));
+  } else if (std::isfinite(reply.return_sum())) {
+    absl::StrAppendFormat(&text, "return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n",
+                          reply.return_sum(), reply.return_mean());
+  }
+  for (const std::string& words : reply.degraded())
+    absl::StrAppendFormat(&text, "DEGRADED: %s\n", base::TerminalSafe(words));
+  const v1::RowCounters& rows = reply.rows();
+  absl::StrAppendFormat(
+      &text,
+      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
+      "rolled back\n",
+      WithThousands(rows.received()), WithThousands(rows.accepted()), WithThousands(rows.duplicate()),
+      WithThousands(rows.stale()), WithThousands(rows.invalid()), WithThousands(rows.trained()),
+      WithThousands(rows.queued()), WithThousands(rows.dropped()), WithThousands(rows.rolled_back()));
+  const sample::EnvCounters envs = EnvCountersOf(reply);
+  if (envs != sample::EnvCounters()) {
+    absl::StrAppendFormat(
+        &text,
+        "environments: %s failed episodes, %s calls with observations outside their space; in Python %s exceptions, %s "
+        "bad "
+        "outputs, %s timeouts, %s process deaths, %s process restarts\n",
+        WithThousands(envs.errors), WithThousands(envs.outside_space), WithThousands(envs.exceptions),
+        WithThousands(envs.bad_outputs), WithThousands(envs.timeouts), WithThousands(envs.process_deaths),
+        WithThousands(envs.process_restarts));
+  }
+  if (reply.expired_grants() > 0) {
+    absl::StrAppendFormat(&text, "grants: %s were out for too long, their work was given to others\n",
+                          WithThousands(reply.expired_grants()));
+  }
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (!worker.gets_no_work()) continue;
+    absl::StrAppendFormat(&text, "no more work (env.max_failed_share): %s\n",
+                          worker.gets_no_work_reason().empty() ? absl::StrCat("worker ", worker.worker_id())
+                                                               : base::TerminalSafe(worker.gets_no_work_reason()));
+  }
+  std::vector<std::vector<std::string>> table = {
+      {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    table.push_back(
+        {sample::WorkerText(sample::WorkerId(worker.worker_id())), worker.name(), absl::StrCat(worker.num_envs()),
+         WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
+         absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"), WithThousands(worker.expired_grants())});
+  }
+  text += TableText(table);
+  return text;
+}
+
+std::string LineText(const nlohmann::ordered_json& line) {
+  std::string text;
+  const auto differ = line.find("rewards_differ");
+  const bool by_policy = differ != line.end() && differ->is_boolean() && differ->get<bool>();
+  std::vector<const char*> keys = {"env_steps", "agent_steps", "updates", "wall_clock_s"};
+  if (!by_policy) keys.insert(keys.end(), {"return_sum", "return_mean"});
+  for (const char* key : keys) {
+    if (line.contains(key)) absl::StrAppendFormat(&text, "%-14s %s\n", key, line[key].dump());
+  }
+  if (by_policy) absl::StrAppend(&text, std::string(kByPolicy), PolicyLines(Few(ReturnsOf(line))));
+  return text;
+}
+
+}  // namespace troupe::services
