@@ -5,7 +5,7 @@ A short form by default. The whole of it, which takes some minutes:
     TROUPE_FAULT_KILLS=31 TROUPE_FAULT_STOPS=40 python3 -B tests/fault/lives_test.py build/release/services/cli/troupe .
 
 Times of the short form are reported and asserted nowhere but by the patience of the waits: other processes may keep the machine busy. The whole
-form wants every stop within 2 s.
+form wants every stop within 2 s, and the workers of a killed learner gone within 1 s.
 """
 
 import os
@@ -120,6 +120,27 @@ class LivesTest(harness.RunningTestCase):
             self.assertEqual(over, 0, times)
         print(f"seed {seed}: {len(times)} stops, median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s, {over} over 2 s",
               file=sys.stderr)
+
+    @harness.by_command(STOPS >= 40)
+    def test_workers_of_a_killed_learner_leave_within_a_second(self):
+        """Ten times, in the middle of the main job."""
+        times = []
+        for i in range(10):
+            process = self.start(self.example("simple_spread_mappo.yaml"), "--name", f"killed{i}", "--workers", "2", "--set",
+                                 "stop.env_steps=100000000", "--set", "experiment.write_interval=4000")
+            progress = self.path("runs", f"killed{i}", "progress.jsonl")
+            self.await_true(lambda path=progress: os.path.exists(path) and os.path.getsize(path) > 0, "progress")
+            workers = self.workers(process)
+            begin = time.monotonic()
+            os.kill(self.learner(process), signal.SIGKILL)
+            while any(pid in harness.processes() for pid in workers):
+                self.assertLess(time.monotonic() - begin, 60, self.log_text())
+                time.sleep(0.01)
+            times.append(time.monotonic() - begin)
+            self.assertEqual(process.wait(timeout=60), 128 + signal.SIGKILL, self.log_text())
+            self.assert_nothing_left()
+        print(f"workers of a killed learner left after {min(times):.2f} to {max(times):.2f} s", file=sys.stderr)
+        self.assertLessEqual(max(times), 1, times)
 
     def stop(self, i, draw):
         process = self.start(self.config, "--name", f"stop{i}", "--workers", "2", "--set", "stop.env_steps=100000000",
