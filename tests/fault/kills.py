@@ -219,9 +219,9 @@ def with_run(arguments, num_workers, overrides, dice, kills):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("troupe")
-    parser.add_argument("source")
-    parser.add_argument("library")
+    parser.add_argument("troupe", type=os.path.abspath)
+    parser.add_argument("source", type=os.path.abspath)
+    parser.add_argument("library", type=os.path.abspath)
     parser.add_argument("--workers", type=int, default=60)
     parser.add_argument("--learners", type=int, default=30)
     parser.add_argument("--at-checkpoints", type=int, default=50)
