@@ -238,7 +238,7 @@ def main():
     if epochs < arguments.learners + 1:
         faults.append(f"learner epoch {epochs}, expected at least {arguments.learners + 1}: not every kill was one of a learner that had begun")
 
-    (whole, writing), lines, _, found = with_run(arguments, 1, ["experiment.checkpoint_interval=4000"], dice,
+    (whole, writing), lines, _, found = with_run(arguments, 1, ["experiment.checkpoint_interval=4000", "num_workers=1"], dice,
                                                  lambda run: kill_at_checkpoints(run, arguments.at_checkpoints, dice))
     print(f"kills of a learner that writes a checkpoint an update: {arguments.at_checkpoints}, {writing} of them while one was unfinished; "
           f"newest whole after {whole} of {arguments.at_checkpoints}; {lines} lines, {len(found)} faults", flush=True)
