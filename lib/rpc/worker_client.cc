@@ -144,7 +144,7 @@ void WorkerClient::Run() {
     base::MutexLock lock(&mutex_);
     if (ended_) return;
     // What came up since Step looked must not wait for the next notification.
-    if (!step_due_) changed_.WaitFor(&mutex_, wait);
+    if (!step_due_) step_changed_.WaitFor(&mutex_, wait);
     step_due_ = false;
   }
 }
@@ -172,8 +172,7 @@ void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_
   // A table may have come while the configuration was made sense of.
   policies_ = table_ == nullptr ? first_policies_ : std::make_shared<const SlotPolicies>(*table_);
   spec_hash_ = spec_hash;
-  step_due_ = true;
-  changed_.NotifyAll();
+  StepIsDueLocked();
 }
 
 absl::Status WorkerClient::Submit(sample::MultiAgentBatchPtr fragment) {
@@ -218,12 +217,16 @@ bool WorkerClient::FitsLocked(const EncodedFragment& encoded) const {
 
 bool WorkerClient::WaitForLearnerLocked(absl::Time begun) {
   if (hurry_until_ == absl::InfiniteFuture()) {
+    ++await_acks_;
     changed_.Wait(&mutex_);
+    --await_acks_;
     return true;
   }
   const absl::Duration left = std::max(hurry_until_, begun + kLastWait) - absl::Now();
   if (left <= absl::ZeroDuration()) return false;
+  ++await_acks_;
   changed_.WaitFor(&mutex_, left);
+  --await_acks_;
   return true;
 }
 
@@ -345,7 +348,9 @@ absl::StatusOr<rollout::CurrentWeights> WorkerClient::AwaitWeights(policy::Polic
                                                       min_version.n, "} of the policy in slot ", policy.value(),
                                                       " within ", absl::FormatDuration(timeout)));
     }
+    ++await_weights_;
     changed_.WaitFor(&mutex_, left);
+    --await_weights_;
   }
 }
 
@@ -376,6 +381,7 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
   {
     const absl::Time begun = absl::Now();
     base::MutexLock lock(&mutex_);
+    ++await_acks_;
     while (!ended_) {
       const absl::Time now = absl::Now();
       const absl::Time deadline = std::min(begun + timeout, std::max(hurry_until_, begun + kLastWait));
@@ -388,6 +394,7 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
       }
       changed_.WaitFor(&mutex_, deadline - now);
     }
+    --await_acks_;
   }
   Close();
   return status;
@@ -463,6 +470,12 @@ void WorkerClient::EndLocked(const absl::Status& status) {
   ended_ = true;
   end_status_ = status;
   changed_.NotifyAll();
+  step_changed_.NotifyAll();
+}
+
+void WorkerClient::StepIsDueLocked() {
+  step_due_ = true;
+  step_changed_.NotifyAll();
 }
 
 std::optional<LinkOwner::Outgoing> WorkerClient::NextMessage(const ClientLink* link) {
@@ -736,7 +749,8 @@ void WorkerClient::OnLearnerMessage(const v1::LearnerMessage& message) {
     default:
       break;  // a newer learner may send kinds that this worker does not know
   }
-  changed_.NotifyAll();
+  // Every wake-up costs the thread that samples some of its time.
+  if (message.kind_case() != v1::LearnerMessage::kAck || await_acks_ > 0) changed_.NotifyAll();
 }
 
 void WorkerClient::TellFirstAccepted() {
@@ -791,7 +805,7 @@ void WorkerClient::OnWelcomeLocked(const v1::Welcome& welcome) {
   rollout_backoff_.Reset();
   weight_backoff_.Reset();
   weight_retry_at_ = absl::ZeroDuration();
-  step_due_ = true;
+  StepIsDueLocked();
 }
 
 void WorkerClient::OnAckLocked(const sample::FragmentAck& ack, std::deque<Retained>& freed) {
@@ -851,7 +865,7 @@ void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
     } else if (update->has_value() && (*update)->snapshot == nullptr) {
       announced_ = (*update)->version;
       announced_number_ = (*update)->number;
-      changed_.NotifyAll();
+      if (await_weights_ > 0) changed_.NotifyAll();
     } else if (update->has_value()) {
       const auto slot = static_cast<size_t>((*update)->slot.value());
       Subscription& subscription = subscriptions_[slot];
@@ -861,7 +875,7 @@ void WorkerClient::OnWeightMessage(const grpc::ByteBuffer& message) {
       if (is_slots && subscription.wanted && (current == nullptr || current->version < (*update)->snapshot->version)) {
         replaced = std::move(current);
         current = std::move((*update)->snapshot);
-        changed_.NotifyAll();
+        if (await_weights_ > 0) changed_.NotifyAll();
       }
     }
   }
@@ -888,8 +902,7 @@ void WorkerClient::OnLinkDone(const ClientLink* link, const absl::Status& status
     ended = std::move(weight_link_);
     weight_link_ = nullptr;
   }
-  step_due_ = true;
-  changed_.NotifyAll();
+  StepIsDueLocked();
   if (ended_) return;
   if (Permanent(status)) {
     EndLocked(status);

@@ -186,6 +186,7 @@ class WorkerClient final : public rollout::SampleSink,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnTable(const v1::PolicyTable& chunk);
   void EndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StepIsDueLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KickRollout();
   void KickWeights();
 
@@ -197,11 +198,14 @@ class WorkerClient final : public rollout::SampleSink,
   base::Mutex submit_mutex_;  ///< numbers and order of fragments; taken before mutex_
 
   mutable base::Mutex mutex_;
-  base::CondVar changed_;
+  base::CondVar changed_;       ///< for callers
+  base::CondVar step_changed_;  ///< for Run
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
   bool no_more_grants_ ABSL_GUARDED_BY(mutex_) = false;
   std::string stop_reason_ ABSL_GUARDED_BY(mutex_);
+  int await_acks_ ABSL_GUARDED_BY(mutex_) = 0;     ///< callers that wait for an acknowledgement
+  int await_weights_ ABSL_GUARDED_BY(mutex_) = 0;  ///< callers that wait for weights or an announcement
   bool step_due_ ABSL_GUARDED_BY(mutex_) = false;  ///< something came up since Run's last Step
   absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
 
