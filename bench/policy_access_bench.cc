@@ -51,21 +51,29 @@ std::vector<PolicySpec> Specs(int policies) {
   return specs;
 }
 
-/// An actor, with the weights that the store has then.
+/// An actor, with the weights that the store has then. As in a worker, one that was dropped is used again.
 class ActorTier final : public policy::PolicyTier {
  public:
   explicit ActorTier(training::PolicyStore* store) : store_(*store) {}
   absl::StatusOr<Value> Load(PolicySlot slot) override {
-    TROUPE_ASSIGN_OR_RETURN(auto actor, inference::MakePolicyActor(store_.spec(slot), kSeed));
+    std::unique_ptr<inference::PolicyActor> actor;
+    if (!spares_.empty() && spares_.back()->TakeOver(store_.spec(slot))) {
+      actor = std::move(spares_.back());
+      spares_.pop_back();
+    } else {
+      TROUPE_ASSIGN_OR_RETURN(actor, inference::MakePolicyActor(store_.spec(slot), kSeed));
+    }
     TROUPE_ASSIGN_OR_RETURN(auto weights, store_.Snapshot(slot));
     TROUPE_RETURN_IF_ERROR(actor->SetWeights(std::move(weights)));
-    return Value(std::shared_ptr<inference::PolicyActor>(std::move(actor)));
+    return Value(std::shared_ptr<inference::PolicyActor>(
+        actor.release(), [this](inference::PolicyActor* dropped) { spares_.emplace_back(dropped); }));
   }
   absl::Status Store(PolicySlot /*slot*/, const Value& /*value*/) override { return absl::OkStatus(); }
   int64_t Bytes(const Value& /*value*/) const override { return 0; }
 
  private:
   training::PolicyStore& store_;
+  std::vector<std::unique_ptr<inference::PolicyActor>> spares_;
 };
 
 /// The policies of a learner and the actors of a worker, and what an access to both takes.
@@ -77,7 +85,7 @@ class Subject {
     store_options.states_are_swappable = swappable;
     store_ = *training::PolicyStore::Make(
         Specs(policies), std::vector<training::PpoOptions>(static_cast<size_t>(policies)), kSeed,
-        [this](const PolicySpec& spec) { return training::MakeFusedBackend(spec, team_); }, store_options, {});
+        [this](const PolicySpec& spec) { return backends_.Make(spec); }, store_options, {});
     tier_ = std::make_unique<ActorTier>(store_.get());
     policy::PolicyMapCore::Options map_options;
     map_options.capacity = capacity;
@@ -109,7 +117,8 @@ class Subject {
   }
 
  private:
-  const std::shared_ptr<training::ThreadTeam> team_ = std::make_shared<training::ThreadTeam>(1);
+  /// As a trainer makes them: what policies of one shape compute in is there once.
+  training::FusedBackends backends_{std::make_shared<training::ThreadTeam>(1)};
   std::unique_ptr<training::PolicyStore> store_;
   std::unique_ptr<ActorTier> tier_;
   std::unique_ptr<PolicyMap<inference::PolicyActor>> actors_;

@@ -4,7 +4,7 @@
 // in one run; medians. The last line is the share of the fused multiply-adds that the cores could do meanwhile,
 // measured in every round, too.
 //
-//   update_bench [rounds]
+//   update_bench [rounds] [only]     `only`: contenders whose name begins so, for a profiler
 
 #include <algorithm>
 #include <chrono>
@@ -82,7 +82,7 @@ Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& m
           }};
 }
 
-int Main(int rounds) {
+int Main(int rounds, const std::string& only) {
   const SpreadRows rows(kRows);
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   const auto team = std::make_shared<ThreadTeam>(2);
@@ -118,7 +118,7 @@ int Main(int rounds) {
                               TrainerContender("LibTorch, 2 threads", libtorch(team), rows),
                               {"GEMM floor, 1 thread", floor(alone), {}},
                               {"GEMM floor, 2 threads", floor(team), {}}}) {
-    if (contender.update) contenders.push_back(std::move(contender));
+    if (contender.update && contender.name.rfind(only, 0) == 0) contenders.push_back(std::move(contender));
   }
   std::map<int, std::vector<double>> peaks;        // by threads
   for (int round = -1; round < rounds; ++round) {  // the first is for warming up
@@ -161,4 +161,6 @@ int Main(int rounds) {
 }  // namespace
 }  // namespace troupe::training
 
-int main(int argc, char** argv) { return troupe::training::Main(std::max(1, argc > 1 ? std::atoi(argv[1]) : 15)); }
+int main(int argc, char** argv) {
+  return troupe::training::Main(std::max(1, argc > 1 ? std::atoi(argv[1]) : 15), argc > 2 ? argv[2] : "");
+}
