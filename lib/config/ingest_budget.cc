@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "lib/learner/checked_fragment.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr char kKey[] = "learner.ingest_budget_bytes";
 
-/// Upper bounds of what fragments take.
+/// Upper bounds of what fragments take, none below the learner's own (learner::Ingest::CheckBudget).
 struct FragmentBytes {
   double env_step = 0;    ///< with a row of every agent
   double agent_step = 0;  ///< in an env step of its own
@@ -28,6 +29,8 @@ FragmentBytes BytesOf(const ResolvedRun& run) {
     bytes.env_step += row;
     bytes.agent_step = std::max(bytes.agent_step, step + row);
   }
+  bytes.env_step = std::max(bytes.env_step, static_cast<double>(learner::MaxBytesPerEnvStep(run.schema)));
+  bytes.agent_step = std::max(bytes.agent_step, static_cast<double>(learner::MaxBytesPerAgentStep(run.schema)));
   return bytes;
 }
 
@@ -47,7 +50,9 @@ Needed NeededBytes(const ResolvedRun& run) {
   if (run.learner.complete_episodes) {
     needed.fixed += batches * envs * static_cast<double>(run.env_spec.max_episode_steps) * bytes.env_step;
   }
-  needed.fixed += std::max(1, run.num_workers) * static_cast<double>(run.rollout.max_fragment_bytes);
+  // A worker of another make may send what a message holds.
+  const int64_t fragment = std::max(run.rollout.max_fragment_bytes, sample::BatchLimits().max_message_bytes);
+  needed.fixed += std::max(1, run.num_workers) * static_cast<double>(fragment);
   return needed;
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/learner/ingest.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {
@@ -53,6 +54,21 @@ TEST_F(IngestBudgetTest, OneThatIsTooSmallNamesTheBatchThatFits) {
     };
     EXPECT_EQ(ErrorOf("env: {name: team}", with_batch(fits)), "OK");
     EXPECT_NE(ErrorOf("env: {name: team}", with_batch(fits + 1)), "OK");
+  }
+}
+
+TEST_F(IngestBudgetTest, AutoIsWhatALearnerTakes) {
+  for (const int workers : {1, 127, 256, 1000}) {
+    for (const int batch : {8000, 1000000}) {
+      for (const char* const more :
+           {"seed=1", "algorithm.max_policy_lag=1", "multi_agent.count_steps_by=agent_steps"}) {
+        const ResolvedRun run =
+            Resolve("env: {name: team}\nnum_envs_per_worker: 1",
+                    {absl::StrCat("num_workers=", workers), absl::StrCat("algorithm.train_batch_size=", batch), more});
+        const absl::Status checked = learner::Ingest::CheckBudget(run.learner, run.schema, sample::BatchLimits());
+        EXPECT_TRUE(checked.ok()) << workers << " workers, batch " << batch << ", " << more << ": " << checked;
+      }
+    }
   }
 }
 
