@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 
+import connect_four
 import kuhn
 import networks
 import reference_game
@@ -62,3 +63,27 @@ def words(troupe, run):
         raise SystemExit(f"the game played here returns {understood:.2f}, the environment {sampled:.2f}: they differ")
     shuffled = mean_return(lambda _, generator: generator.randrange(reference_game.WORDS))
     return {"sampled": sampled, "lost by shuffled words": understood - shuffled}
+
+
+def threats(_troupe, run, count=50):
+    """Of connect four's policy `main`, playing what it holds best: of 100 positions in which the mover can make four, or the other could, how many
+    moves do just that. Positions of random play, and of games that the policy plays with itself as it did in training; as many of one kind as of the
+    other."""
+    tensors = networks.read_policies(newest(run))
+    generator = random.Random(1000)
+
+    def log_probabilities(board):
+        return networks.log_probabilities(tensors, "main", board.observation(), activation="relu")
+
+    def best(board):
+        logp = log_probabilities(board)
+        return max(board.allowed(), key=lambda column: logp[column])
+
+    def sampled(board):
+        logp = log_probabilities(board)
+        return generator.choices(board.allowed(), [math.exp(logp[column]) for column in board.allowed()])[0]
+    found = {}
+    for name, play in (("in random play", connect_four.random_play(generator)), ("in its own games", sampled)):
+        positions = connect_four.positions(play, count, generator)
+        found[name] = 100 * sum(best(board) in columns for board, _, columns in positions) / len(positions)
+    return found
