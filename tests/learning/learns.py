@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does it learn? Trains the configurations below with the seeds 1, 2 and one of the commit's own, and holds what the result does against a bar.
 
-  tests/learning/learns.py build/release/services/cli/troupe [--seeds 1 2 3] [--only kuhn]
+  tests/learning/learns.py build/release/services/cli/troupe [--seeds 1 2 3] [--only kuhn] [--long]
 
 Prints a line a run and, last, 'N passed, N failed'; exit status 1 when a run misses its bar.
 """
@@ -22,7 +22,8 @@ from learning import train  # noqa: E402  the same way of training as in docs/be
 
 # What a run is to reach after so many env steps. The mean of the summed return: simple_spread under random play has -80; two cartpoles 45, and 1000
 # is the most there is. NashConv: 0.917 where both play at random, 0 in an equilibrium. The policies of many_policies.yaml alone: 500 is the most.
-# simple_reference: its words must be worth something, so that they are taken away.
+# simple_reference: its words must be worth something, so that they are taken away. Threats of one move in connect four: of
+# 100 the moves that take or block; the example reached 89 and 82 with seed 1, 95 is the aim. "long": minutes a seed, by --long only.
 BARS = (
     {"config": "examples/simple_spread_mappo.yaml", "env_steps": 1_000_000, "measure": measures.returns,
      "at_least": {"sampled": -32.0, "deterministic": -29.0}},
@@ -32,6 +33,8 @@ BARS = (
     {"config": "examples/simple_reference.yaml", "env_steps": 3_000_000, "measure": measures.words,
      "at_least": {"sampled": -32.0, "lost by shuffled words": 3.0}},
     {"config": "examples/many_policies.yaml", "env_steps": 400_000, "measure": measures.alone, "at_least": {"worst": 350.0, "of 490 and more": 16}},
+    {"config": "examples/connect_four.yaml", "env_steps": 4_000_000, "measure": measures.threats, "long": True,
+     "at_least": {"in random play": 80.0, "in its own games": 72.0}},
 )
 
 
@@ -58,9 +61,10 @@ def main():
     parser.add_argument("troupe")
     parser.add_argument("--seeds", type=int, nargs="+", default=seeds())
     parser.add_argument("--only", default="", metavar="TEXT", help="only configurations whose path has this in it")
+    parser.add_argument("--long", action="store_true", help="those that take too long for a landing, instead of the others")
     arguments = parser.parse_args()
     troupe, passed, failed = os.path.abspath(arguments.troupe), 0, 0
-    for bar in (bar for bar in BARS if arguments.only in bar["config"]):
+    for bar in (bar for bar in BARS if arguments.only in bar["config"] and bar.get("long", False) == arguments.long):
         for seed in arguments.seeds:
             with tempfile.TemporaryDirectory(prefix="troupe_learns_") as folder:
                 run, summary = train(troupe, str(ROOT / bar["config"]), seed, [f"stop.env_steps={bar['env_steps']}"], folder)
