@@ -62,9 +62,9 @@ class ConnectFourTest(unittest.TestCase):
         self.assertEqual(Board([1, 1, 2, 2, 3, 3]).threat(), ("take", [0, 4]))
 
     def test_a_full_column_makes_no_four(self):
-        board = Board([0, 0, 0, 0, 0, 0])
+        board = Board([0, 0, 0, 0, 5, 0, 5, 0])   # the three upper ones are player 1's
         self.assertEqual(board.allowed(), [1, 2, 3, 4, 5, 6])
-        self.assertFalse(board.makes_four(0, 0))
+        self.assertFalse(board.makes_four(0, 1))
 
     def test_observation_is_the_environments(self):
         """docs/environments.md: rows from the top; for each place the mover's own piece, then the other's."""
