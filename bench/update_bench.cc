@@ -120,6 +120,10 @@ int Main(int rounds, const std::string& only) {
                               {"GEMM floor, 2 threads", floor(team), {}}}) {
     if (contender.update && contender.name.rfind(only, 0) == 0) contenders.push_back(std::move(contender));
   }
+  if (contenders.empty()) {
+    std::fprintf(stderr, "update_bench: no contender begins with \"%s\"\n", only.c_str());
+    return 1;
+  }
   std::map<int, std::vector<double>> peaks;        // by threads
   for (int round = -1; round < rounds; ++round) {  // the first is for warming up
     for (Contender& contender : contenders) {

@@ -12,28 +12,6 @@ namespace {
 
 constexpr char kKey[] = "learner.ingest_budget_bytes";
 
-/// Upper bounds of what fragments take, none below the learner's own (learner::Ingest::CheckBudget).
-struct FragmentBytes {
-  double env_step = 0;    ///< with a row of every agent
-  double agent_step = 0;  ///< in an env step of its own
-};
-FragmentBytes BytesOf(const ResolvedRun& run) {
-  const double step = 16 + 4.0 * static_cast<double>(run.schema.env_state_size);
-  FragmentBytes bytes{step, step};
-  for (const env::AgentSpec& agent : run.env_spec.possible_agents) {
-    const int64_t obs_element = static_cast<int64_t>(tensor::ElementBytes(agent.observation_space.flat_dtype()));
-    const int64_t mask = agent.has_action_mask ? agent.action_space.mask_size() : 0;
-    const auto row =
-        static_cast<double>(agent.observation_space.flat_size() * obs_element + 4 * agent.action_space.action_words() +
-                            mask + 4 * run.schema.agent_state_size + 24);
-    bytes.env_step += row;
-    bytes.agent_step = std::max(bytes.agent_step, step + row);
-  }
-  bytes.env_step = std::max(bytes.env_step, static_cast<double>(learner::MaxBytesPerEnvStep(run.schema)));
-  bytes.agent_step = std::max(bytes.agent_step, static_cast<double>(learner::MaxBytesPerAgentStep(run.schema)));
-  return bytes;
-}
-
 /// What a budget must hold: `fixed + per_step * train_batch_size` bytes.
 struct Needed {
   double fixed = 0;
@@ -41,18 +19,19 @@ struct Needed {
 };
 Needed NeededBytes(const ResolvedRun& run) {
   const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
-  const FragmentBytes bytes = BytesOf(run);
+  // The learner's own bounds (learner::Ingest::CheckBudget).
+  const auto env_step = static_cast<double>(learner::MaxBytesPerEnvStep(run.schema));
   const auto envs = static_cast<double>(run.learner.num_envs);
   Needed needed;
-  needed.per_step = batches * (CountsAgentSteps(run) ? bytes.agent_step : bytes.env_step);
+  needed.per_step =
+      batches * (CountsAgentSteps(run) ? static_cast<double>(learner::MaxBytesPerAgentStep(run.schema)) : env_step);
   // A batch of agent steps may be larger by almost an env step of every environment.
   if (CountsAgentSteps(run)) needed.fixed += needed.per_step * envs * static_cast<double>(run.env_spec.num_agents());
   if (run.learner.complete_episodes) {
-    needed.fixed += batches * envs * static_cast<double>(run.env_spec.max_episode_steps) * bytes.env_step;
+    needed.fixed += batches * envs * static_cast<double>(run.env_spec.max_episode_steps) * env_step;
   }
   // A worker of another make may send what a message holds.
-  const int64_t fragment = std::max(run.rollout.max_fragment_bytes, sample::BatchLimits().max_message_bytes);
-  needed.fixed += std::max(1, run.num_workers) * static_cast<double>(fragment);
+  needed.fixed += std::max(1, run.num_workers) * static_cast<double>(sample::BatchLimits().max_message_bytes);
   return needed;
 }
 

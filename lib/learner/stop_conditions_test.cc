@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
 namespace troupe::learner {
@@ -22,6 +23,24 @@ TEST(StopConditionsTest, CountsStopAtTheirLimit) {
   options.updates = 3;
   EXPECT_EQ(StopByCounts(options, {1, 1, 2}), std::nullopt);
   EXPECT_EQ(StopByCounts(options, {1, 1, 3}), "stop.updates reached: 3 of 3");
+}
+
+TEST(StopConditionsTest, ReturnsStopOverAFullWindow) {
+  const policy::PolicySpec spec = sample::SimpleSchema().policies[0];
+  const policy::PolicyTablePtr table = *policy::PolicyTable::Make({spec}, {true}, {{"*", {{spec.id}}}}, {"cat"});
+  StopOptions options;
+  options.env_steps = 1;
+  options.wall_clock = absl::Seconds(1);
+  options.episode_return = {{Score{}, 2.0}};
+  EpisodeStats window(1, 1);
+  for (int i = 0; i < 99; ++i) window.Add(10, {2.5}, {0});
+  EXPECT_EQ(StopByReturns(options, window, *table), std::nullopt) << "99 episodes say little";
+  window.Add(10, {2.5}, {0});
+  EXPECT_EQ(StopByReturns(options, window, *table), "stop.episode_return reached: 2.5 of 2");
+  options.episode_return[0].at_least = 2.6;
+  EXPECT_EQ(StopByReturns(options, window, *table), std::nullopt);
+  options.episode_return.clear();
+  EXPECT_EQ(StopByReturns(options, window, *table), std::nullopt);
 }
 
 /// What StopByTimeOrReturn reads: by a score's text; absent: the window is not full, or nobody played.

@@ -381,7 +381,6 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
   {
     const absl::Time begun = absl::Now();
     base::MutexLock lock(&mutex_);
-    ++await_acks_;
     while (!ended_) {
       const absl::Time now = absl::Now();
       const absl::Time deadline = std::min(begun + timeout, std::max(hurry_until_, begun + kLastWait));
@@ -394,7 +393,6 @@ absl::Status WorkerClient::Drain(absl::Duration timeout) {
       }
       changed_.WaitFor(&mutex_, deadline - now);
     }
-    --await_acks_;
   }
   Close();
   return status;
@@ -609,6 +607,7 @@ void WorkerClient::OnTable(const v1::PolicyTable& chunk) {
     if (table_ != nullptr && (*table)->revision() == table_->revision()) return;
     table_ = *std::move(table);
     ExpectLocked(std::move(policies), dropped);
+    if (await_weights_ > 0) changed_.NotifyAll();
   }
   KickWeights();
 }

@@ -62,9 +62,10 @@ learner::Spread SpreadOf(int64_t count, double mean, double min, double max) {
 learner::ReturnsByName ReturnsOf(const v1::StatusReply& reply) {
   learner::ReturnsByName returns;
   for (const v1::PolicyStatus& policy : reply.policies()) {
+    if (policy.return_count() <= 0) continue;  // it played in none of the last episodes
     returns.named.push_back(
         {base::TerminalSafe(policy.policy_id()), static_cast<int32_t>(returns.named.size()),
-         SpreadOf(policy.returns(), policy.return_mean(), policy.return_min(), policy.return_max())});
+         SpreadOf(policy.return_count(), policy.return_mean(), policy.return_min(), policy.return_max())});
   }
   return returns;
 }
@@ -93,7 +94,8 @@ learner::ReturnsByName ReturnsOf(const Json& line) {
   }
   const std::string rest = "policies/rest/";
   const double count = number(rest + "count", 0);
-  if (count > 0 && count <= 1e6) {
+  const auto rest_mean = line.find(rest + "return_mean");
+  if (count > 0 && count <= 1e6 && rest_mean != line.end() && rest_mean->is_number()) {  // some of the others played
     returns.others.resize(static_cast<size_t>(count), -1);
     returns.rest = spread(rest, static_cast<int64_t>(count));
   }
@@ -127,9 +129,9 @@ Json StatusJson(const v1::StatusReply& reply) {
                         {"learner_epoch", policy.version().learner_epoch()},
                         {"version", policy.version().n()},
                         {"trains", policy.trains()},
-                        {"return_mean", policy.returns() > 0 ? Json(policy.return_mean()) : Json()},
-                        {"return_min", policy.returns() > 0 ? Json(policy.return_min()) : Json()},
-                        {"return_max", policy.returns() > 0 ? Json(policy.return_max()) : Json()}});
+                        {"return_mean", policy.return_count() > 0 ? Json(policy.return_mean()) : Json()},
+                        {"return_min", policy.return_count() > 0 ? Json(policy.return_min()) : Json()},
+                        {"return_max", policy.return_count() > 0 ? Json(policy.return_max()) : Json()}});
   }
   Json degraded = Json::array();
   for (const std::string& words : reply.degraded()) degraded.push_back(Short(words));

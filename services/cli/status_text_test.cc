@@ -16,7 +16,7 @@ using testing::Not;
 void AddPolicy(const std::string& id, int64_t returns, double mean, v1::StatusReply* reply) {
   v1::PolicyStatus* const policy = reply->add_policies();
   policy->set_policy_id(id);
-  policy->set_returns(returns);
+  policy->set_return_count(returns);
   policy->set_return_mean(mean);
   policy->set_return_min(mean - 2);
   policy->set_return_max(mean + 1);
@@ -48,6 +48,7 @@ TEST(StatusTextTest, OfManyPoliciesThoseThatPlayedMostHaveNames) {
   v1::StatusReply reply;
   reply.set_rewards_differ(true);
   for (int i = 0; i < 9; ++i) AddPolicy(absl::StrCat("p", i), i == 2 ? 10 : 20 + i % 3, i, &reply);
+  for (int i = 0; i < 5; ++i) AddPolicy(absl::StrCat("idle", i), 0, 0, &reply);  // they played in none of the episodes
   EXPECT_THAT(StatusText(reply), HasSubstr("  p1  1.00 (-1.00 to 2.00)\n"
                                            "  p4  4.00 (2.00 to 5.00)\n"
                                            "  p5  5.00 (3.00 to 6.00)\n"
@@ -73,6 +74,8 @@ TEST(StatusTextTest, ALineOfProgressSpeaksOfPoliciesLikewise) {
             "last 100 episodes: return of an agent, by policy (least to largest)\n"
             "  hunter  -1.50 (-4.00 to 2.00)\n"
             "  12 others  1.00 (0.50 to 2.00)\n");
+  line["policies/rest/return_mean"] = nullptr;  // they trained and played nothing
+  EXPECT_THAT(LineText(line), Not(HasSubstr("others")));
 }
 
 TEST(StatusTextTest, ProgramsGetReturnsByPolicy) {

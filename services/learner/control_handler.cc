@@ -41,7 +41,7 @@ v1::StatusReply ControlHandler::GetStatus(const base::Caller& /*caller*/) {
     if (then == nullptr || then->since != entry->since || i >= progress.window.policies.size()) continue;
     const learner::Spread& returns = progress.window.policies[i];
     if (returns.empty()) continue;
-    policy->set_returns(returns.count);
+    policy->set_return_count(returns.count);
     policy->set_return_mean(*returns.mean());
     policy->set_return_min(returns.min);
     policy->set_return_max(returns.max);

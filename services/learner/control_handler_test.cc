@@ -127,7 +127,7 @@ TEST_F(ControlHandlerTest, StatusShowsThePoliciesThatThereAre) {
 }
 
 TEST_F(ControlHandlerTest, StatusShowsWhatEachPolicyGot) {
-  EXPECT_EQ(control_->GetStatus({}).policies(0).returns(), 0) << "no episode has ended";
+  EXPECT_EQ(control_->GetStatus({}).policies(0).return_count(), 0) << "no episode has ended";
   EXPECT_FALSE(control_->GetStatus({}).rewards_differ());
   ASSERT_EQ(learner_->Start(), absl::OkStatus());
   learner::LearnerState state = learner_->SnapshotState()->state;
@@ -144,7 +144,7 @@ TEST_F(ControlHandlerTest, StatusShowsWhatEachPolicyGot) {
   MakeLearner(state.learner_epoch + 1, &state);
   const v1::StatusReply status = control_->GetStatus({});
   EXPECT_TRUE(status.rewards_differ());
-  EXPECT_EQ(status.policies(0).returns(), 4);
+  EXPECT_EQ(status.policies(0).return_count(), 4);
   EXPECT_EQ(status.policies(0).return_mean(), 1.5);
   EXPECT_EQ(status.policies(0).return_min(), -1);
   EXPECT_EQ(status.policies(0).return_max(), 3);

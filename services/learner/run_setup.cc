@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/local_path.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
@@ -127,6 +128,21 @@ absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::Resolved
   return learner::StopByReturns(run.stop, window.Stats(table->num_slots()), *table);
 }
 
+/// What goes on after `reached`, which begins with the key: a number of stop.episode_return is the sum's.
+std::string HowToRaise(const learner::StopOptions& stop, const std::string& reached) {
+  const std::string key = reached.substr(0, reached.find(' '));
+  const auto& targets = stop.episode_return;
+  if (key != "stop.episode_return" || targets.empty() || targets[0].score.kind == learner::Score::Kind::kSum) {
+    return absl::StrCat("--set ", key, "=N");
+  }
+  return absl::StrCat("--set '", key, "={",
+                      absl::StrJoin(targets, ", ",
+                                    [](std::string* out, const learner::ReturnTarget& target) {
+                                      absl::StrAppend(out, target.score.Text(), ": N");
+                                    }),
+                      "}'");
+}
+
 /// RunSetup::nothing_left
 absl::StatusOr<std::string> NothingLeft(const RunSetup& setup, const std::string& directory) {
   const learner::StopOptions& stop = setup.run.stop;
@@ -143,8 +159,7 @@ absl::StatusOr<std::string> NothingLeft(const RunSetup& setup, const std::string
     TROUPE_ASSIGN_OR_RETURN(reached, ReturnsReached(setup.run, state));
   }
   if (!reached) return "";
-  const std::string key = reached->substr(0, reached->find(' '));
-  return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (--set ", key, "=N)");
+  return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (", HowToRaise(stop, *reached), ")");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import harness
@@ -219,10 +220,12 @@ class CurvesTest(harness.RunningTestCase):
         self.assertLess(summary["env_steps"], 400000)
         # A finished run that is resumed says so and stays as it is.
         before = self.hashes_below("runs", "run", "checkpoints")
-        for more in ((), ("--set", "stop.episode_return=20"), ("--set", "stop.env_steps=500000"), ("--workers", "0")):
+        for more in ((), ("--set", "stop.env_steps=500000"), ("--workers", "0"), ("--set", "stop.episode_return=20")):
             done = self.troupe("train", "--resume", "run", *more)
+            # 20 is the sum's.
+            raised = "stop.episode_return=N" if "stop.episode_return=20" in more else "'stop.episode_return={policy:left: N, agent:agent_1: N}'"
             self.assertRegex(done.stdout, r"^run: nothing is left to do: stop\.episode_return reached: .*; to go on raise it "
-                                          r"\(--set stop\.episode_return=N\)\nresults in runs/run\n$")
+                                          rf"\(--set {re.escape(raised)}\)\nresults in runs/run\n$")
             self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
         self.troupe("learner", "--resume", "run", "--listen", f"unix:{self.path('run.sock')}", "--linger", "0.2")
         self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
@@ -231,7 +234,8 @@ class CurvesTest(harness.RunningTestCase):
         self.troupe("train", "--resume", "run", "--set", "stop.episode_return={policy:left: 21, agent:agent_1: 21}")
         self.assertEqual([self.summary("run")[key] for key in ("env_steps", "reason")], [summary[key] for key in ("env_steps", "reason")])
         # Another return goes on, and so does none.
-        self.troupe("train", "--resume", "run", "--set", "stop.episode_return={policy:left: 23}")
+        higher = summary["policies"]["left"]["return_mean"] + 1
+        self.troupe("train", "--resume", "run", "--set", f"stop.episode_return={{policy:left: {higher}}}")
         self.assertGreater(self.summary("run")["env_steps"], summary["env_steps"])
         more = self.summary("run")["env_steps"] + 800
         self.troupe("train", "--resume", "run", "--set", f"stop={{episode_return: none, env_steps: {more}}}")

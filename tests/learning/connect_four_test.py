@@ -1,14 +1,19 @@
 """The board that the measure of connect four plays on."""
 
+import json
 import os
 import random
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 
 import connect_four  # noqa: E402  beside this file
 from connect_four import Board  # noqa: E402
+
+with open(os.path.join(HERE, "..", "conformance", "traces", "games.json"), encoding="utf-8") as recorded:
+    RECORDED = json.load(recorded)["connect_four"]
 
 
 def slow_fours(board, player):
@@ -73,6 +78,18 @@ class ConnectFourTest(unittest.TestCase):
                   for plane in (0, 1)]
         self.assertEqual(planes[0], ["0000000"] * 4 + ["0001000", "0000000"])
         self.assertEqual(planes[1], ["0000000"] * 5 + ["1001000"])
+
+    def test_games_are_those_of_pettingzoo(self):
+        """Its recorded ones, move by move, against which the environment is held, too; a full column's move, which is illegal, comes last."""
+        compared = 0
+        for game in RECORDED["games"]:
+            board = Board()
+            for action, row in zip(game["actions"], game["rows"]):
+                self.assertEqual("".join(str(int(value)) for value in board.observation()), row)
+                compared += 1
+                if action in board.allowed():
+                    board.drop(action)
+        self.assertGreater(compared, 500)
 
     def test_positions_are_of_both_kinds_and_hold(self):
         generator = random.Random(2)
