@@ -200,5 +200,5 @@ def by_command(wanted):
 
 
 def main():
-    TroupeTestCase.program, TroupeTestCase.source = sys.argv[1:3]
+    TroupeTestCase.program, TroupeTestCase.source = (os.path.abspath(path) for path in sys.argv[1:3])
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -380,7 +380,7 @@ def row(target, name, measured, faults):
 
 
 def main():
-    program, full = sys.argv[1], "--full" in sys.argv
+    program, full = os.path.abspath(sys.argv[1]), "--full" in sys.argv
     chosen = [name for name in sys.argv[3:] if name != "--full"]
     targets = [name.split(":")[1] for name in chosen if name.startswith("target:")] or (["serve", "learner"] if full else ["serve"])
     names = [name for name in chosen if not name.startswith("target:")] or list(ATTACKS)
