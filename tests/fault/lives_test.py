@@ -133,9 +133,7 @@ class LivesTest(harness.RunningTestCase):
             workers = self.workers(process)
             begin = time.monotonic()
             os.kill(self.learner(process), signal.SIGKILL)
-            while any(pid in harness.processes() for pid in workers):
-                self.assertLess(time.monotonic() - begin, 60, self.log_text())
-                time.sleep(0.01)
+            self.await_true(lambda pids=workers: not any(pid in harness.processes() for pid in pids), "the end of the workers")
             times.append(time.monotonic() - begin)
             self.assertEqual(process.wait(timeout=60), 128 + signal.SIGKILL, self.log_text())
             self.assert_nothing_left()
