@@ -35,7 +35,7 @@ grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* con
                                                 grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   v1::DrainRequest parsed;
-  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed); !read.ok()) {
+  if (const absl::Status read = ParseBounded(*request, kAnswerLimit, &parsed); !read.ok()) {
     reactor->Finish(ToGrpc(read));
     return reactor;
   }
@@ -54,7 +54,7 @@ grpc::ServerUnaryReactor* ControlService::ChangePolicies(grpc::CallbackServerCon
                                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   v1::ChangePoliciesRequest parsed;
-  const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed);
+  const absl::Status read = ParseBounded(*request, kAnswerLimit, &parsed);
   absl::StatusOr<policy::PolicyChange> change = read.ok() ? FromProto(parsed) : read;
   if (!change.ok()) {
     reactor->Finish(ToGrpc(change.status()));

@@ -15,10 +15,23 @@ constexpr uint32_t kProtocolMinor = 0;
 constexpr size_t kMaxPayloadBytes = size_t{4} << 20;
 constexpr size_t kMaxFieldsBytes = size_t{1} << 20;
 constexpr size_t kMaxMessageBytes = kMaxPayloadBytes + kMaxFieldsBytes;
-/// What a message of a worker, a client or a subscriber may take in memory once it is parsed, and one of a learner at a
-/// worker: a Grant of 400,000 environments fits.
+/// What a message may become once it is parsed.
+struct ParsedLimit {
+  size_t max_bytes = 0;  ///< in memory; at least 8 MiB
+  /// Parts: messages in it, texts, packed lists, and fields that this build does not know. Each takes an allocation and
+  /// its time, and two bytes on the wire.
+  size_t max_parts = SIZE_MAX;
+};
+
+/// ... of each kind: as much as the largest that a program of ours sends.
 constexpr size_t kMaxParsedBytes = size_t{16} << 20;
-constexpr size_t kMaxParsedLearnerBytes = size_t{32} << 20;
+constexpr ParsedLimit kAnswerLimit{kMaxParsedBytes};                  ///< of a learner to a client, and of its own user
+constexpr ParsedLimit kLearnerMessageLimit{2 * kMaxParsedBytes};      ///< a Grant of 400,000 environments
+constexpr ParsedLimit kHelloLimit{kMaxParsedBytes, 16};               ///< whatever comes before Hello was accepted
+constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 20480};    ///< a Fragment of 1024 policies of 18 parts
+constexpr ParsedLimit kSubscriptionLimit{kMaxParsedBytes, 1040};      ///< 1024 policies by id
+constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 5136};       ///< 1024 rows of 5 parts
+constexpr ParsedLimit kDescriptionQueryLimit{kMaxParsedBytes, 1040};  ///< 1024 ids
 /// A WeightUpdate carries at most so much of a policy.
 constexpr size_t kWeightChunkBytes = size_t{2} << 20;
 /// Largest policy a subscriber accepts (elements are checked against the spec before memory is taken).

@@ -22,6 +22,8 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 constexpr size_t kLeastLimit = size_t{8} << 20;
+/// A tag and a length of 0, or a number.
+constexpr size_t kLeastBytesOfPart = 2;
 /// What an allocation of its own costs beside its bytes, with the pointer to it.
 constexpr size_t kObjectBytes = 24;
 /// A field that is kept without being known, in a list that doubles as it grows.
@@ -30,13 +32,14 @@ constexpr size_t kUnknownFieldBytes = 32;
 /// Adds up what a message will take. Any end before that of the bytes is an error of theirs or of the limit.
 class Census {
  public:
-  explicit Census(size_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit Census(const ParsedLimit& limit) : limit_(limit) {}
 
-  bool too_large() const { return bytes_ > max_bytes_; }
+  bool too_large() const { return bytes_ > limit_.max_bytes; }
+  bool too_many() const { return parts_ > limit_.max_parts; }
 
-  /// False for bytes that are no message of `type`, and for too many of them.
+  /// False for bytes that are no message of `type`, and for what is beyond the limit.
   bool Walk(const Descriptor& type, CodedInputStream& input) {
-    while (!too_large()) {
+    while (!too_large() && !too_many()) {
       const uint32_t tag = input.ReadTag();
       if (tag == 0) return input.ConsumedEntireMessage();
       const FieldDescriptor* const field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
@@ -55,6 +58,7 @@ class Census {
         // What is encoded as another type than its own is kept as a field that is not known.
         if (field == nullptr || wire != WireOf(*field)) {
           bytes_ += kUnknownFieldBytes;
+          ++parts_;
         } else if (field->is_repeated()) {
           bytes_ += sizeof(uint64_t);
         }
@@ -64,6 +68,7 @@ class Census {
       default:
         return false;  // groups: proto3 has none
     }
+    ++parts_;
     uint32_t length = 0;
     if (!input.ReadVarint32(&length) || length > INT32_MAX) return false;
     if (field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE) return SubMessage(*field, length, input);
@@ -112,27 +117,32 @@ class Census {
     return bytes;
   }
 
-  const size_t max_bytes_;
+  const ParsedLimit limit_;
   size_t bytes_ = 0;
+  size_t parts_ = 0;
   std::map<const Descriptor*, size_t> object_bytes_;  ///< of an empty object of each type
 };
 
 /// `open` gives a stream of the bytes from their beginning.
 template <typename Open>
-absl::Status ParseCounted(size_t wire_bytes, size_t max_parsed_bytes, Message* message, const Open& open) {
-  TROUPE_CHECK(max_parsed_bytes >= kLeastLimit);
+absl::Status ParseCounted(size_t wire_bytes, const ParsedLimit& limit, Message* message, const Open& open) {
+  TROUPE_CHECK(limit.max_bytes >= kLeastLimit);
   const auto no_message = [&] {
     return absl::InvalidArgumentError(
         absl::StrCat("got ", wire_bytes, " bytes that are no ", message->GetDescriptor()->name()));
   };
-  if (wire_bytes > kShortMessageBytes) {
+  if (wire_bytes > kShortMessageBytes || wire_bytes / kLeastBytesOfPart > limit.max_parts) {
     auto stream = open();
     CodedInputStream input(&stream);
-    Census census(max_parsed_bytes);
+    Census census(limit);
     if (!census.Walk(*message->GetDescriptor(), input)) {
+      const std::string what = absl::StrCat("a ", message->GetDescriptor()->name(), " of ", wire_bytes, " bytes ");
+      if (census.too_many()) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat(what, "has more than ", limit.max_parts, " elements and texts, which are all that it needs"));
+      }
       if (!census.too_large()) return no_message();
-      return absl::ResourceExhaustedError(absl::StrCat("a ", message->GetDescriptor()->name(), " of ", wire_bytes,
-                                                       " bytes would take more than ", max_parsed_bytes,
+      return absl::ResourceExhaustedError(absl::StrCat(what, "would take more than ", limit.max_bytes,
                                                        " bytes of memory: it has too many elements or fields"));
     }
   }
@@ -142,19 +152,19 @@ absl::Status ParseCounted(size_t wire_bytes, size_t max_parsed_bytes, Message* m
 
 }  // namespace
 
-absl::Status ParseBounded(const SliceList& bytes, size_t max_parsed_bytes, Message* message) {
-  return ParseCounted(bytes.size(), max_parsed_bytes, message, [&bytes] { return SliceInputStream(bytes); });
+absl::Status ParseBounded(const SliceList& bytes, const ParsedLimit& limit, Message* message) {
+  return ParseCounted(bytes.size(), limit, message, [&bytes] { return SliceInputStream(bytes); });
 }
 
-absl::Status ParseBounded(std::string_view bytes, size_t max_parsed_bytes, Message* message) {
-  return ParseCounted(bytes.size(), max_parsed_bytes, message, [&bytes] {
+absl::Status ParseBounded(std::string_view bytes, const ParsedLimit& limit, Message* message) {
+  return ParseCounted(bytes.size(), limit, message, [&bytes] {
     return google::protobuf::io::ArrayInputStream(bytes.data(), static_cast<int>(bytes.size()));
   });
 }
 
-absl::Status ParseBounded(const grpc::ByteBuffer& bytes, size_t max_parsed_bytes, Message* message) {
+absl::Status ParseBounded(const grpc::ByteBuffer& bytes, const ParsedLimit& limit, Message* message) {
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
-  return ParseBounded(list, max_parsed_bytes, message);
+  return ParseBounded(list, limit, message);
 }
 
 }  // namespace troupe::rpc

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/rpc/limits.h"
 #include "proto/troupe/v1/control.pb.h"
 #include "proto/troupe/v1/query.pb.h"
@@ -25,7 +26,7 @@ std::string Flood(const std::string& piece, size_t bytes = kMaxMessageBytes) {
 }
 
 template <typename Message>
-absl::Status Read(const std::string& bytes, size_t limit = kMaxParsedBytes) {
+absl::Status Read(const std::string& bytes, const ParsedLimit& limit = kAnswerLimit) {
   Message message;
   const absl::Status read = ParseBounded(bytes, limit, &message);
   if (absl::IsResourceExhausted(read)) {
@@ -55,7 +56,7 @@ TEST(ParsedSizeTest, WhatTakesManyTimesItsBytesIsRefusedUnread) {
            Case{"a text as a number", Read<v1::DrainRequest>(Flood(Tag(1, 0) + empty))},
            Case{"policies of a fragment", Read<v1::Fragment>(Flood(Tag(11, 2) + empty, kMaxFieldsBytes))},
            Case{"unknown texts of a request", Read<v1::SubscribeRequest>(Flood(Tag(15, 2) + empty, kMaxFieldsBytes))},
-           Case{"environments of a grant", Read<v1::Grant>(Flood(Tag(5, 2) + empty), kMaxParsedLearnerBytes)},
+           Case{"environments of a grant", Read<v1::Grant>(Flood(Tag(5, 2) + empty), kLearnerMessageLimit)},
        }) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << what << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("bytes would take more than ")) << what;
@@ -68,10 +69,11 @@ TEST(ParsedSizeTest, WhatProgramsOfOursSendIsRead) {
     v1::QueryRows* const rows = query.add_policies();
     rows->set_policy_id(std::string(64, 'p'));
     rows->set_obs(std::string(5000, '\x7f'));
+    rows->set_action_mask(std::string(4, '\1'));
     rows->add_agent_slots(1023);
   }
   ASSERT_LE(query.ByteSizeLong(), kMaxMessageBytes);
-  EXPECT_TRUE(Read<v1::ComputeActionsRequest>(query.SerializeAsString()).ok());
+  EXPECT_TRUE(Read<v1::ComputeActionsRequest>(query.SerializeAsString(), kActionQueryLimit).ok());
 
   v1::Grant grant;
   for (uint32_t env = 0; env < 400000; ++env) {
@@ -81,7 +83,7 @@ TEST(ParsedSizeTest, WhatProgramsOfOursSendIsRead) {
     lane->set_env_steps(25);
   }
   ASSERT_LE(grant.ByteSizeLong(), kMaxMessageBytes);
-  EXPECT_TRUE(Read<v1::Grant>(grant.SerializeAsString(), kMaxParsedLearnerBytes).ok());
+  EXPECT_TRUE(Read<v1::Grant>(grant.SerializeAsString(), kLearnerMessageLimit).ok());
 
   v1::WorkerMessage message;
   v1::Fragment* const fragment = message.mutable_fragment();
@@ -102,7 +104,38 @@ TEST(ParsedSizeTest, WhatProgramsOfOursSendIsRead) {
     for (int agent = 0; agent < 150; ++agent) fragment->mutable_episodes()->add_agent_slot(agent);
   }
   ASSERT_LE(message.ByteSizeLong(), kMaxFieldsBytes);
-  EXPECT_TRUE(Read<v1::WorkerMessage>(message.SerializeAsString()).ok());
+  EXPECT_TRUE(Read<v1::WorkerMessage>(message.SerializeAsString(), kWorkerMessageLimit).ok());
+}
+
+TEST(ParsedSizeTest, WhatHasTooManyPartsIsRefusedHoweverShortItIs) {
+  const std::string empty(1, '\0');
+  // What each limit lets pass is what programs of ours send at most, above; a part more is refused.
+  struct Case {
+    const char* what;
+    std::string part;
+    ParsedLimit limit;
+    absl::Status (*read)(const std::string&, const ParsedLimit&);
+  };
+  for (const auto& [what, part, limit, read] : {
+           Case{"unknown texts before Hello", Tag(14, 2) + empty, kHelloLimit, Read<v1::WorkerMessage>},
+           Case{"unknown numbers before Hello", Tag(13, 0) + empty, kHelloLimit, Read<v1::WorkerMessage>},
+           Case{"Hellos", Tag(1, 2) + empty, kHelloLimit, Read<v1::WorkerMessage>},
+           Case{"Fragments", Tag(2, 2) + empty, kWorkerMessageLimit, Read<v1::WorkerMessage>},
+           Case{"incidents", Tag(4, 2) + empty, kWorkerMessageLimit, Read<v1::Heartbeat>},
+           Case{"ids", Tag(3, 2) + empty, kSubscriptionLimit, Read<v1::SubscribeRequest>},
+           Case{"rows", Tag(1, 2) + empty, kActionQueryLimit, Read<v1::ComputeActionsRequest>},
+           Case{"policies", Tag(1, 2) + empty, kDescriptionQueryLimit, Read<v1::DescribePoliciesRequest>},
+       }) {
+    ASSERT_LT(limit.max_parts, size_t{100000}) << what;
+    std::string parts;
+    for (size_t i = 0; i < limit.max_parts; ++i) parts += part;
+    EXPECT_EQ(read(parts, limit), absl::OkStatus()) << what;
+    const absl::Status status = read(parts + part, limit);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << what << ": " << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("has more than ", limit.max_parts, " elements and texts")))
+        << what;
+  }
 }
 
 TEST(ParsedSizeTest, WhatIsNoMessageIsRefusedInWords) {
@@ -127,7 +160,7 @@ TEST(ParsedSizeTest, BytesInManyPiecesAreReadAsOne) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < whole.size(); at += 7) slices.emplace_back(whole.substr(at, 7));
   v1::ComputeActionsRequest read;
-  ASSERT_TRUE(ParseBounded(grpc::ByteBuffer(slices.data(), slices.size()), kMaxParsedBytes, &read).ok());
+  ASSERT_TRUE(ParseBounded(grpc::ByteBuffer(slices.data(), slices.size()), kAnswerLimit, &read).ok());
   EXPECT_EQ(read.SerializeAsString(), whole);
 }
 

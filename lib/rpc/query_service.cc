@@ -57,7 +57,7 @@ grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerConte
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   if (queries_ == nullptr) return Answer(*context, AnswersNobody());
   auto parsed = std::make_unique<v1::ComputeActionsRequest>();
-  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, parsed.get()); !read.ok()) {
+  if (const absl::Status read = ParseBounded(*request, kActionQueryLimit, parsed.get()); !read.ok()) {
     return Answer(*context, read);
   }
   return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), std::move(parsed), reply);
@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* QueryService::DescribePolicies(grpc::CallbackServerCon
                                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   if (queries_ == nullptr) return Answer(*context, AnswersNobody());
   v1::DescribePoliciesRequest parsed;
-  if (const absl::Status read = ParseBounded(*request, kMaxParsedBytes, &parsed); !read.ok()) {
+  if (const absl::Status read = ParseBounded(*request, kDescriptionQueryLimit, &parsed); !read.ok()) {
     return Answer(*context, read);
   }
   const absl::StatusOr<serving::PolicyDescriptions> described = queries_->DescribePolicies(FromProto(parsed));

@@ -201,16 +201,17 @@ void RolloutReactor::OnReadDone(bool ok) {
 absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
   TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
-  v1::WorkerMessage message;
-  if (const absl::Status read = ParseBounded(split.fields, kMaxParsedBytes, &message); !read.ok()) {
-    return absl::InvalidArgumentError(read.message());
-  }
   bool joined;
   learner::WorkerTicket ticket;
   {
     base::MutexLock lock(&mutex_);
     joined = joined_;
     ticket = ticket_;
+  }
+  v1::WorkerMessage message;
+  const ParsedLimit& limit = joined ? kWorkerMessageLimit : kHelloLimit;
+  if (const absl::Status read = ParseBounded(split.fields, limit, &message); !read.ok()) {
+    return absl::InvalidArgumentError(read.message());
   }
   if (message.has_hello()) {
     if (joined) return absl::InvalidArgumentError("a second Hello on one stream");

@@ -248,6 +248,17 @@ TEST_F(RolloutStreamTest, MessagesOutOfOrderEndTheStream) {
     EXPECT_EQ(peer.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
   }
   {
+    // A Hello that nobody knows yet, with more in it than a Hello has.
+    ScriptedPeer peer(address_);
+    v1::WorkerMessage hello = ScriptedPeer::Hello();
+    google::protobuf::UnknownFieldSet* const fields = hello.GetReflection()->MutableUnknownFields(&hello);
+    for (int i = 0; i < 20; ++i) fields->AddLengthDelimited(14, "");
+    peer.Send(hello);
+    const absl::Status end = peer.AwaitEnd();
+    EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(end.message().find("has more than 16 elements and texts"), std::string::npos) << end;
+  }
+  {
     ScriptedPeer peer(address_);
     peer.Send(ScriptedPeer::Hello());
     ASSERT_TRUE(peer.Receive()->has_welcome());
@@ -280,7 +291,7 @@ TEST_F(RolloutStreamTest, MessagesOutOfOrderEndTheStream) {
     peer.Send(flood);
     const absl::Status end = peer.AwaitEnd();
     EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(end.message().find("would take more than 16777216 bytes of memory"), std::string::npos) << end;
+    EXPECT_NE(end.message().find("has more than 20480 elements and texts"), std::string::npos) << end;
   }
   ExpectServes();
 }

@@ -22,7 +22,7 @@ absl::StatusOr<grpc::ByteBuffer> CallBytes(const std::shared_ptr<grpc::Channel>&
                                            const grpc::ByteBuffer& request, absl::Duration timeout);
 
 /// Asks a learner once; blocks up to `timeout`. `learner` says in errors which one: "learner at ADDRESS". An answer
-/// that would take more than kMaxParsedBytes is RESOURCE_EXHAUSTED: whoever is at the address may have sent it.
+/// that is beyond kAnswerLimit is RESOURCE_EXHAUSTED: whoever is at the address may have sent it.
 template <typename Service, typename Reply>
 absl::StatusOr<Reply> CallUnary(const std::shared_ptr<grpc::Channel>& channel, const char* method,
                                 const google::protobuf::Message& request, absl::Duration timeout,
@@ -32,7 +32,7 @@ absl::StatusOr<Reply> CallUnary(const std::shared_ptr<grpc::Channel>& channel, c
     TROUPE_ASSIGN_OR_RETURN(
         const grpc::ByteBuffer answer,
         CallBytes(channel, absl::StrCat("/", Service::service_full_name(), "/", method), Serialize(request), timeout));
-    return ParseBounded(answer, kMaxParsedBytes, &reply);
+    return ParseBounded(answer, kAnswerLimit, &reply);
   };
   const absl::Status status = ask();
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat(learner, ": ", status.message()));

@@ -138,7 +138,7 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(message));
   TROUPE_ASSIGN_OR_RETURN(const SplitMessage split, SplitPayload(list, kMaxFieldsBytes));
   v1::WeightUpdate header;
-  if (const absl::Status read = ParseBounded(split.fields, kMaxParsedBytes, &header); !read.ok()) {
+  if (const absl::Status read = ParseBounded(split.fields, kAnswerLimit, &header); !read.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("weights: ", read.message()));
   }
   if (header.has_announcement()) {

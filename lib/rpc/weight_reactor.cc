@@ -19,6 +19,11 @@ namespace troupe::rpc {
 namespace {
 
 absl::StatusOr<std::vector<policy::PolicySlot>> ReadSlots(const google::protobuf::RepeatedField<int32_t>& values) {
+  if (static_cast<size_t>(values.size()) > policy::PolicyTable::kMaxPolicies) {
+    return absl::InvalidArgumentError(absl::StrCat("SubscribeRequest: got ", values.size(),
+                                                   " policy slots, expected at most ",
+                                                   policy::PolicyTable::kMaxPolicies));
+  }
   std::vector<policy::PolicySlot> slots;
   for (const int32_t value : values) {
     if (value < 0 || value >= static_cast<int32_t>(policy::PolicyTable::kMaxPolicies)) {
@@ -83,7 +88,7 @@ absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
         absl::StrCat("a SubscribeRequest of ", list.size(), " bytes, expected at most ", kMaxFieldsBytes));
   }
   v1::SubscribeRequest request;
-  if (const absl::Status read = ParseBounded(list, kMaxParsedBytes, &request); !read.ok()) {
+  if (const absl::Status read = ParseBounded(list, kSubscriptionLimit, &request); !read.ok()) {
     return absl::InvalidArgumentError(read.message());
   }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));

@@ -249,6 +249,8 @@ TEST_F(WeightStreamTest, RefusesWhatNoHonestSubscriberSends) {
   bad.set_spec_hash(3);
   EXPECT_EQ(end({bad}), "end FAILED_PRECONDITION");
   bad = first;
+  for (size_t i = 0; i <= policy::PolicyTable::kMaxPolicies; ++i) bad.add_add(1023);
+  EXPECT_EQ(end({bad}), "end INVALID_ARGUMENT") << "1025 slots";
   for (int i = 0; i < 600000; ++i) bad.add_add(1023);
   EXPECT_EQ(end({bad}), "end INVALID_ARGUMENT") << "more than 1 MiB";
   Subscriber honest(address_);

@@ -558,7 +558,7 @@ void WorkerClient::OnMessage(const ClientLink* link, const grpc::ByteBuffer& mes
   if (is_weights) OnWeightMessage(message);
   if (!is_rollout) return;
   v1::LearnerMessage parsed;
-  absl::Status valid = ParseBounded(message, kMaxParsedLearnerBytes, &parsed);
+  absl::Status valid = ParseBounded(message, kLearnerMessageLimit, &parsed);
   if (valid.ok()) valid = CheckOrder(parsed);
   if (valid.ok()) {
     OnLearnerMessage(parsed);

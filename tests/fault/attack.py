@@ -41,6 +41,7 @@ class Flood:
 
     def __init__(self, address, deadline):
         self.address, self.deadline = address, deadline
+        self.begun = time.monotonic()
         self.sent, self.connections, self.closed = 0, 0, 0
         self.answers = "read"
 
@@ -229,8 +230,9 @@ class Unfinished(Windowed):
 
     STREAMS, ANNOUNCED, SENT = 50, 5_000_000, 4_900_000
     FRAME = 16384
-    # What each call is, in turns, and what its message repeats.
-    CALLS = [(http2.COMPUTE_ACTIONS, b"x")]
+    PACE, AWAITS = None, True
+    # What each call is, in turns, what its message begins with, and what it repeats.
+    CALLS = [(http2.COMPUTE_ACTIONS, b"", b"x")]
 
     def one(self, sock, count, produce):
         sock.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK)
@@ -246,12 +248,15 @@ class Unfinished(Windowed):
                 if size == 0 or size > min(connection, windows[stream]):
                     continue
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
-                _, piece = self.CALLS[stream // 2 % len(self.CALLS)]
+                _, head, piece = self.CALLS[stream // 2 % len(self.CALLS)]
                 last = self.SENT == self.ANNOUNCED and size == left[stream]
-                sock.sendall(frame(DATA, END_STREAM if last else 0, stream, piece * (size // len(piece))))
+                head = head if left[stream] == self.SENT else b""
+                sock.sendall(frame(DATA, END_STREAM if last else 0, stream, head + piece * ((size - len(head)) // len(piece))))
                 connection, windows[stream], left[stream], sent = connection - size, windows[stream] - size, left[stream] - size, True
                 self.sent += size / 2**20
-            if self.SENT == self.ANNOUNCED and left and not any(left.values()) and over >= len(left):
+                if self.PACE:
+                    time.sleep(max(0.0, self.sent / self.PACE - (time.monotonic() - self.begun)))
+            if self.SENT == self.ANNOUNCED and left and not any(left.values()) and (over >= len(left) or not self.AWAITS):
                 return
             if select.select([sock], [], [], 0 if sent else 0.05)[0]:
                 got = sock.recv(1 << 16)
@@ -278,7 +283,7 @@ class Unfinished(Windowed):
                 elif stream == 1 and flags & END_STREAM and not answered:
                     answered = True
                     for begun in streams:
-                        method, _ = self.CALLS[begun // 2 % len(self.CALLS)]
+                        method, _, _ = self.CALLS[begun // 2 % len(self.CALLS)]
                         sock.sendall(frame(HEADERS, END_HEADERS, begun, http2.header_block(method))
                                      + frame(DATA, 0, begun, struct.pack(">BI", 0, self.ANNOUNCED)))
                     left = dict.fromkeys(streams, self.SENT)
@@ -288,8 +293,19 @@ class Amplified(Unfinished):
     """Whole messages of nothing but empty elements and fields, two bytes each, which take hundreds in memory once they are parsed."""
 
     STREAMS, ANNOUNCED, SENT = 12, 5_000_000, 5_000_000
-    CALLS = [(http2.COMPUTE_ACTIONS, b"\x0a\x00"), ("/troupe.v1.Query/DescribePolicies", b"\x0a\x00"),
-             (http2.COMPUTE_ACTIONS, b"\x7a\x00"), ("/troupe.v1.Monitor/Status", b"\x7a\x00")]
+    CALLS = [(http2.COMPUTE_ACTIONS, b"", b"\x0a\x00"), ("/troupe.v1.Query/DescribePolicies", b"", b"\x0a\x00"),
+             (http2.COMPUTE_ACTIONS, b"", b"\x7a\x00"), ("/troupe.v1.Monitor/Status", b"", b"\x7a\x00")]
+
+
+class AmplifiedStreams(Unfinished):
+    """Streams of workers and subscribers that begin with 96 KiB of nothing but empty elements, or of one policy named again and again."""
+
+    STREAMS, ANNOUNCED, SENT = 12, 98304, 98304
+    PACE = 18.0 / 8  # MiB a second and client, few enough that the sender's own time is not what is measured
+    AWAITS = False  # a subscription goes on
+    # Policies of a fragment, unknown texts; a subscription that would be good, of slot 0 again and again, and ids.
+    CALLS = [("/troupe.v1.Rollout/Stream", b"\x12\xfc\xff\x05", b"\x5a\x00"), ("/troupe.v1.Weights/Subscribe", b"\x0a\x02\x08\x01\x28\x01", b"\x30\x00"),
+             ("/troupe.v1.Rollout/Stream", b"", b"\x72\x00"), ("/troupe.v1.Weights/Subscribe", b"", b"\x1a\x00")]
 
 
 def hold_connections(address, count, seconds, first_bytes):
@@ -354,7 +370,7 @@ FLOODS = {
     "big_headers": big_headers,
     "many_fields": many_fields,
 }
-MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified"])
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified", "amplified_streams"])
 
 
 def raise_descriptor_limit():
@@ -384,6 +400,8 @@ def main():
         kind, batches = Unfinished, tuple
     elif options.mode == "amplified":
         kind, batches = Amplified, tuple
+    elif options.mode == "amplified_streams":
+        kind, batches = AmplifiedStreams, tuple
     elif options.mode == "settings_unread":
         kind, batches = Unread, settings
     else:
