@@ -275,7 +275,9 @@ TEST_F(QueryServiceTest, MessagesOfEmptyElementsAreRefusedUnread) {
       while (flood.size() < kMaxMessageBytes - 2) flood += piece;
       const absl::Status refused = RawCall(Address(), method, flood).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << method << ": " << refused;
-      EXPECT_THAT(std::string(refused.message()), testing::HasSubstr(" elements and texts, which are all that it needs")) << method;
+      EXPECT_THAT(std::string(refused.message()),
+                  testing::HasSubstr(" elements and texts, which are all that it needs"))
+          << method;
     }
   }
   EXPECT_LT(peak.growth_bytes(), (int64_t{64} << 20) + kKeptBySanitizerBytes) << "this process is the client, too";
