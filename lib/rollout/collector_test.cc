@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/bounded_queue.h"
+#include "lib/base/await.h"
+#include "lib/base/mutex.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -608,27 +609,53 @@ class OtherThreadSink final : public SampleSink {
   OtherThreadSink() : thread_([this] { Drain(); }) {}
   ~OtherThreadSink() override { Join(); }
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override {
-    return queue_.AwaitPush(std::move(fragment), 1, absl::Seconds(30));
+    base::MutexLock lock(&mutex_);
+    const bool room = base::Await(changed_, &mutex_, base::Deadline::After(kPatience),
+                                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return waiting_.size() < 2; });
+    if (!room) return absl::DeadlineExceededError("nobody takes fragments");
+    waiting_.push_back(std::move(fragment));
+    changed_.NotifyAll();
+    return absl::OkStatus();
   }
   /// The sum of all rewards that arrived.
   double Join() {
-    queue_.Close(base::BoundedQueue<sample::MultiAgentBatchPtr>::CloseMode::kDrain);
+    {
+      base::MutexLock lock(&mutex_);
+      closed_ = true;
+      changed_.NotifyAll();
+    }
     if (thread_.joinable()) thread_.join();
     return reward_sum_;
   }
 
  private:
+  static constexpr absl::Duration kPatience = absl::Seconds(30);
+
+  /// nullptr once there is nothing and nothing will come.
+  sample::MultiAgentBatchPtr Take() {
+    base::MutexLock lock(&mutex_);
+    base::Await(changed_, &mutex_, base::Deadline::After(kPatience),
+                [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !waiting_.empty(); });
+    if (waiting_.empty()) return nullptr;
+    sample::MultiAgentBatchPtr fragment = std::move(waiting_.front());
+    waiting_.pop_front();
+    changed_.NotifyAll();
+    return fragment;
+  }
   void Drain() {
-    while (auto fragment = queue_.AwaitPop(absl::Seconds(30))) {
-      for (const sample::PolicyRows& rows : (*fragment)->policies) {
+    while (const sample::MultiAgentBatchPtr fragment = Take()) {
+      for (const sample::PolicyRows& rows : fragment->policies) {
         for (const float reward : rows.rewards.As<float>()) reward_sum_ += reward;
       }
     }
   }
 
-  base::BoundedQueue<sample::MultiAgentBatchPtr> queue_{2};
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::deque<sample::MultiAgentBatchPtr> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   double reward_sum_ = 0;
-  std::thread thread_;
+  std::thread thread_;  // last: it uses the rest
 };
 
 TEST(CollectorTest, FragmentsMayDieOnAnotherThread) {

@@ -8,9 +8,8 @@ from troupe.env_adapters.base import (
     EnvAdapterError,
     EnvDescription,
     StepResult,
-    import_environment,
-    make_adapter,
 )
+from troupe.env_adapters.make import import_environment, make_adapter
 
 __all__ = [
     "AgentDescription",

@@ -101,25 +101,3 @@ class EnvAdapter(Protocol):
 
     def error(self, what: str, agent_index: int | None = None) -> EnvAdapterError:
         """An error to raise, with environment, agent and step before `what`."""
-
-
-def make_adapter(name: str, args: dict, global_state: bool = True) -> EnvAdapter:
-    """The environment `name` (a configuration's `python:` name without that prefix) behind an adapter.
-
-    `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for
-    (state_kind "none"). Plays one reset.
-    Raises EnvAdapterError, or what the environment's own code raises.
-    """
-    from troupe.env_adapters import recognize, resolve
-
-    return recognize.adapt(name, resolve.make_environment(name, args), global_state)
-
-
-def import_environment(name: str) -> None:
-    """Imports what make_adapter needs for the environment `name`, and makes nothing.
-
-    Raises EnvAdapterError when the environment's module cannot be imported.
-    """
-    from troupe.env_adapters import recognize, resolve  # noqa: F401
-
-    resolve.import_module_of(name)

@@ -1,0 +1,24 @@
+"""From an environment's name to its adapter."""
+
+from __future__ import annotations
+
+from troupe.env_adapters import recognize, resolve
+from troupe.env_adapters.base import EnvAdapter
+
+
+def make_adapter(name: str, args: dict, global_state: bool = True) -> EnvAdapter:
+    """The environment `name` (a configuration's `python:` name without that prefix) behind an adapter.
+
+    `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for
+    (state_kind "none"). Plays one reset.
+    Raises EnvAdapterError, or what the environment's own code raises.
+    """
+    return recognize.adapt(name, resolve.make_environment(name, args), global_state)
+
+
+def import_environment(name: str) -> None:
+    """Imports what make_adapter needs for the environment `name`, and makes nothing.
+
+    Raises EnvAdapterError when the environment's module cannot be imported.
+    """
+    resolve.import_module_of(name)
