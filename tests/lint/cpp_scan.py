@@ -282,7 +282,8 @@ def scan(text):
             closed = scopes.pop()
             head = []
             if closed["kind"] == "class":
-                classes.append(Class("::".join([s["name"] for s in scopes if s["kind"] == "class"] + [closed["name"]]), closed["line"], closed["fields"], closed["plain"]))
+                around = [scope["name"] for scope in scopes if scope["kind"] == "class"]
+                classes.append(Class("::".join(around + [closed["name"]]), closed["line"], closed["fields"], closed["plain"]))
                 # What follows names variables of the class; an anonymous one's fields are the outer one's.
                 head, begin = ["{", "}"], match.start()
                 scopes[-1]["anonymous"] = 0 if closed["name"] else closed["fields"]

@@ -46,18 +46,22 @@ def measure(root):
 def self_test():
     cases = [
         ("the adapters, tests and benchmarks", {
-            "lib/rpc/a.cc": "v1::Grant grant;\n", "lib/config/a.h": "namespace troupe::v1 {\nclass RunConfig;\n}\n", "services/cli/a_test.cc": "v1::Grant grant;\n",
+            "lib/rpc/a.cc": "v1::Grant grant;\n", "lib/config/a.h": "namespace troupe::v1 {\nclass RunConfig;\n}\n",
+            "services/cli/a_test.cc": "v1::Grant grant;\n",
             "lib/rpc/testing/a.h": "v1::Grant grant;\n", "tests/a.cc": "v1::Grant grant;\n", "bench/a.cc": "v1::Grant grant;\n"}, []),
         ("comments, texts and variables", {"lib/a/a.cc": '// v1::Grant\nint v1 = 3; const char* text = "v1::Grant";\nauto x = v1 + v1;\n'}, []),
         ("includes are include_edges.py's", {"lib/a/a.cc": '#include "proto/troupe/v1/rollout.pb.h"\n'}, []),
-        ("a parameter", {"lib/a/a.h": "\nvoid F(const v1::Grant& grant,\n       troupe::v1::Ack ack);\n"}, ["lib/a/a.h:2: the file has 2 mentions of generated types, expected at most 0"]),
+        ("a parameter", {"lib/a/a.h": "\nvoid F(const v1::Grant& grant,\n       troupe::v1::Ack ack);\n"},
+         ["lib/a/a.h:2: the file has 2 mentions of generated types, expected at most 0"]),
         ("forward declaration", {"lib/a/a.h": "namespace troupe::v1 {\nclass Grant;\n}\n"}, ["has 1 mentions"]),
-        ("other names for it", {"services/cli/a.cc": "using namespace troupe::v1;\nnamespace wire = v1;\nnamespace more = troupe::v1;\n"}, ["has 3 mentions"]),
+        ("other names for it", {"services/cli/a.cc": "using namespace troupe::v1;\nnamespace wire = v1;\nnamespace more = troupe::v1;\n"},
+         ["has 3 mentions"]),
         ("protobuf itself", {"services/cli/a.cc": "google::protobuf::Message* message;\n"}, ["has 1 mentions"]),
         ("in the ratchet, grown, no longer needed", {
             "lib/a/a.h": "v1::A a;\n", "lib/a/b.h": "v1::A a, v1::B b;\n", "lib/a/c.h": "",
             ratchet.PATH: "".join(f"generated_types 1 lib/a/{name}.h\n" for name in "abc")},
-         ["lib/a/b.h:1: the file has 2 mentions of generated types, expected at most 1: by tests/lint/ratchet.txt:2", "ratchet.txt:3: remove this line: lib/a/c.h"]),
+         ["lib/a/b.h:1: the file has 2 mentions of generated types, expected at most 1: by tests/lint/ratchet.txt:2",
+          "ratchet.txt:3: remove this line: lib/a/c.h"]),
     ]
     return ratchet.check_cases("generated_types", cases, lambda root: sum(ratchet.judge(root, LIMITS, measure(root)), []))
 

@@ -97,7 +97,8 @@ def check_folders(root, layers, planned):
     lib = os.path.join(root, "lib")
     there = {name for name in os.listdir(lib) if os.path.isdir(os.path.join(lib, name)) and name[0] not in "._"} if os.path.isdir(lib) else set()
     complaints = [f"lib/{folder}: has no row in the table of layers of {TABLE}" for folder in sorted(there - set(layers.closure))]
-    complaints += [f"{TABLE}: the row of lib/{folder} names no folder: remove it, or write (planned)" for folder in sorted(set(layers.closure) - there - planned)]
+    complaints += [f"{TABLE}: the row of lib/{folder} names no folder: remove it, or write (planned)"
+                   for folder in sorted(set(layers.closure) - there - planned)]
     complaints += [f"{TABLE}: lib/{folder} is there: remove the word (planned) from its row" for folder in sorted(planned & there)]
     return complaints
 
@@ -173,49 +174,80 @@ def check(root):
     return files, complaints
 
 
+# Of the self-test: (file, what it includes) that may be and that may not be, by the table as it is.
+GOOD = [
+    ("lib/env/a.cc", '"lib/base/x.h"'),  # transitive
+    ("lib/rollout/a.cc", '"lib/inference/x.h"'),
+    ("lib/envs/mpe/a.cc", '"lib/env/x.h"'),
+    ("lib/envs/register.cc", '"lib/envs/mpe/x.h"'),
+    ("lib/training/a.cc", "<torch/torch.h>"),
+    ("lib/rpc/a.cc", "<grpcpp/grpcpp.h>"),
+    ("lib/rpc/a.cc", '"proto/troupe/v1/x.grpc.pb.h"'),
+    ("lib/config/a.cc", '"proto/troupe/v1/x.pb.h"'),
+    ("lib/config/a.cc", '"lib/training/ppo_options.h"'),
+    ("lib/config/a.cc", '"lib/envs/mpe/x.h"'),
+    ("lib/env/a_test.cc", '"tests/testing/x.h"'),
+    ("lib/base/a.cc", '"absl/status/status.h"'),
+    ("lib/storage/a.cc", '"lib/policy/x.h"'),
+    ("services/cli/a.cc", '"lib/rpc/x.h"'),
+    ("services/learner/a.cc", '"lib/training/x.h"'),
+    ("bench/a.cc", "<grpcpp/grpcpp.h>"),
+    ("tests/parity/a.cc", "<torch/torch.h>"),
+]
+BAD = [
+    ("lib/base/a.h", '"lib/tensor/x.h"'),
+    ("lib/env/a.cc", '"lib/policy/x.h"'),
+    ("lib/learner/a.cc", '"lib/rollout/x.h"'),
+    ("lib/sample/a.cc", '"lib/env/x.h"'),
+    ("lib/rollout/a.cc", '"lib/envs/mpe/x.h"'),
+    ("lib/envs/mpe/a.cc", '"lib/envs/cartpole/x.h"'),
+    ("lib/telemetry/a.cc", '"lib/tensor/x.h"'),
+    ("lib/config/a.cc", '"lib/rpc/x.h"'),
+    ("lib/config/a.cc", '"lib/training/ppo.h"'),
+    ("lib/rpc/a.cc", '"lib/training/ppo.h"'),
+    ("lib/learner/a.cc", "<torch/torch.h>"),
+    ("lib/learner/a.cc", "  <ATen/ATen.h>"),
+    ("services/learner/a.cc", "<c10/core/Device.h>"),
+    ("services/cli/a.cc", "<grpcpp/grpcpp.h>"),
+    ("lib/config/a.cc", '"proto/troupe/v1/x.grpc.pb.h"'),
+    ("lib/learner/a.cc", '"proto/troupe/v1/x.pb.h"'),
+    ("services/cli/a.cc", "<google/protobuf/message.h>"),
+    ("lib/base/a.cc", '"services/cli/x.h"'),
+    ("lib/base/a.cc", '"tests/testing/x.h"'),
+    ("lib/base/a.cc", '"a.h"'),
+    ("lib/misc/a.cc", "<vector>"),
+]
+
+# (what it is, the table's page, folders of lib/, texts in the complaints).
+HEADS = f"| {' | '.join(COLUMNS)} |\n|---|---|---|---|\n"
+BASE, ENV = "| `lib/base` | x | | |\n", "| `lib/env` | x | `base` | gRPC, LibTorch |\n"
+TABLES = [
+    ("sound", f"words\n\n{HEADS}{BASE}{ENV}\n| another | table |\n", ["base", "env"], []),
+    ("none", None, ["base"], ["docs/architecture.md: is not there"]),
+    ("without the heads", "words\n| folder | what |\n|---|---|\n", ["base"],
+     ["no table with the columns folder | what it is | may include directly | foreign code"]),
+    ("a folder without a row", HEADS + BASE, ["base", "env"], ["lib/env: has no row in the table of layers"]),
+    ("a row without a folder", HEADS + BASE + ENV, ["base"], ["the row of lib/env names no folder"]),
+    ("a planned folder", HEADS + BASE + "| `lib/env` (planned) | x | `base` | |\n", ["base"], []),
+    ("a planned folder that is there", HEADS + BASE + "| `lib/env` (planned) | x | `base` | |\n", ["base", "env"],
+     ["lib/env is there: remove the word (planned)"]),
+    ("a cell too few", HEADS + BASE + "| `lib/env` | x | `base` |\n", ["base"], ["docs/architecture.md:4: expected | `lib/NAME` |"]),
+    ("no name", HEADS + BASE + "| env | x | `base` | |\n", ["base"], ["docs/architecture.md:4: expected | `lib/NAME` |"]),
+    ("no words", HEADS + "| `lib/base` | | | |\n", ["base"], ["docs/architecture.md:3: expected | `lib/NAME` |"]),
+    ("a row twice", HEADS + BASE + BASE, ["base"], ["docs/architecture.md:4: a second row of lib/base"]),
+    ("an edge upwards", HEADS + "| `lib/base` | x | `env` | |\n" + ENV, ["base", "env"],
+     ["docs/architecture.md:3: lib/base may include env, expected the folder of a row above"]),
+    ("an edge in words", HEADS + BASE + "| `lib/env` | x | base | |\n", ["base", "env"],
+     ["lib/env may include base, expected folders in backquotes"]),
+    ("headers of nobody", HEADS + BASE + "| `lib/env` | x | `gone/*_options.h` | |\n", ["base", "env"],
+     ["may include gone/*_options.h, expected the folder"]),
+    ("unknown foreign code", HEADS + "| `lib/base` | x | | Boost |\n", ["base"],
+     ["foreign code Boost, expected LibTorch, gRPC, generated code"]),
+    ("two tables", HEADS + BASE + "\n" + HEADS + ENV, ["base", "env"], ["docs/architecture.md:5: a second table of layers"]),
+]
+
+
 def self_test():
-    good = [
-        ("lib/env/a.cc", '"lib/base/x.h"'),  # transitive
-        ("lib/rollout/a.cc", '"lib/inference/x.h"'),
-        ("lib/envs/mpe/a.cc", '"lib/env/x.h"'),
-        ("lib/envs/register.cc", '"lib/envs/mpe/x.h"'),
-        ("lib/training/a.cc", "<torch/torch.h>"),
-        ("lib/rpc/a.cc", "<grpcpp/grpcpp.h>"),
-        ("lib/rpc/a.cc", '"proto/troupe/v1/x.grpc.pb.h"'),
-        ("lib/config/a.cc", '"proto/troupe/v1/x.pb.h"'),
-        ("lib/config/a.cc", '"lib/training/ppo_options.h"'),
-        ("lib/config/a.cc", '"lib/envs/mpe/x.h"'),
-        ("lib/env/a_test.cc", '"tests/testing/x.h"'),
-        ("lib/base/a.cc", '"absl/status/status.h"'),
-        ("lib/storage/a.cc", '"lib/policy/x.h"'),
-        ("services/cli/a.cc", '"lib/rpc/x.h"'),
-        ("services/learner/a.cc", '"lib/training/x.h"'),
-        ("bench/a.cc", "<grpcpp/grpcpp.h>"),
-        ("tests/parity/a.cc", "<torch/torch.h>"),
-    ]
-    bad = [
-        ("lib/base/a.h", '"lib/tensor/x.h"'),
-        ("lib/env/a.cc", '"lib/policy/x.h"'),
-        ("lib/learner/a.cc", '"lib/rollout/x.h"'),
-        ("lib/sample/a.cc", '"lib/env/x.h"'),
-        ("lib/rollout/a.cc", '"lib/envs/mpe/x.h"'),
-        ("lib/envs/mpe/a.cc", '"lib/envs/cartpole/x.h"'),
-        ("lib/telemetry/a.cc", '"lib/tensor/x.h"'),
-        ("lib/config/a.cc", '"lib/rpc/x.h"'),
-        ("lib/config/a.cc", '"lib/training/ppo.h"'),
-        ("lib/rpc/a.cc", '"lib/training/ppo.h"'),
-        ("lib/learner/a.cc", "<torch/torch.h>"),
-        ("lib/learner/a.cc", "  <ATen/ATen.h>"),
-        ("services/learner/a.cc", "<c10/core/Device.h>"),
-        ("services/cli/a.cc", "<grpcpp/grpcpp.h>"),
-        ("lib/config/a.cc", '"proto/troupe/v1/x.grpc.pb.h"'),
-        ("lib/learner/a.cc", '"proto/troupe/v1/x.pb.h"'),
-        ("services/cli/a.cc", "<google/protobuf/message.h>"),
-        ("lib/base/a.cc", '"services/cli/x.h"'),
-        ("lib/base/a.cc", '"tests/testing/x.h"'),
-        ("lib/base/a.cc", '"a.h"'),
-        ("lib/misc/a.cc", "<vector>"),
-    ]
     table = trees.text(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), TABLE)
     layers, planned, broken = read_table(table)
     if broken:
@@ -234,34 +266,14 @@ def self_test():
             return check(root)[1]
 
     failures = 0
-    for expected, edges in ((0, good), (1, bad)):
+    for expected, edges in ((0, GOOD), (1, BAD)):
         for path, target in edges:
             complaints = tree(path, target)
             if len(complaints) != expected:
                 failures += 1
                 print(f"self-test: {path} including {target}: expected {expected} complaints, got {complaints}")
 
-    heads = f"| {' | '.join(COLUMNS)} |\n|---|---|---|---|\n"
-    base, env = "| `lib/base` | x | | |\n", "| `lib/env` | x | `base` | gRPC, LibTorch |\n"
-    tables = [
-        ("sound", f"words\n\n{heads}{base}{env}\n| another | table |\n", ["base", "env"], []),
-        ("none", None, ["base"], ["docs/architecture.md: is not there"]),
-        ("without the heads", "words\n| folder | what |\n|---|---|\n", ["base"], ["no table with the columns folder | what it is | may include directly | foreign code"]),
-        ("a folder without a row", heads + base, ["base", "env"], ["lib/env: has no row in the table of layers"]),
-        ("a row without a folder", heads + base + env, ["base"], ["the row of lib/env names no folder"]),
-        ("a planned folder", heads + base + "| `lib/env` (planned) | x | `base` | |\n", ["base"], []),
-        ("a planned folder that is there", heads + base + "| `lib/env` (planned) | x | `base` | |\n", ["base", "env"], ["lib/env is there: remove the word (planned)"]),
-        ("a cell too few", heads + base + "| `lib/env` | x | `base` |\n", ["base"], ["docs/architecture.md:4: expected | `lib/NAME` |"]),
-        ("no name", heads + base + "| env | x | `base` | |\n", ["base"], ["docs/architecture.md:4: expected | `lib/NAME` |"]),
-        ("no words", heads + "| `lib/base` | | | |\n", ["base"], ["docs/architecture.md:3: expected | `lib/NAME` |"]),
-        ("a row twice", heads + base + base, ["base"], ["docs/architecture.md:4: a second row of lib/base"]),
-        ("an edge upwards", heads + "| `lib/base` | x | `env` | |\n" + env, ["base", "env"], ["docs/architecture.md:3: lib/base may include env, expected the folder of a row above"]),
-        ("an edge in words", heads + base + "| `lib/env` | x | base | |\n", ["base", "env"], ["lib/env may include base, expected folders in backquotes"]),
-        ("headers of nobody", heads + base + "| `lib/env` | x | `gone/*_options.h` | |\n", ["base", "env"], ["may include gone/*_options.h, expected the folder"]),
-        ("unknown foreign code", heads + "| `lib/base` | x | | Boost |\n", ["base"], ["foreign code Boost, expected LibTorch, gRPC, generated code"]),
-        ("two tables", heads + base + "\n" + heads + env, ["base", "env"], ["docs/architecture.md:5: a second table of layers"]),
-    ]
-    for what, text, names, expected in tables:
+    for what, text, names, expected in TABLES:
         with tempfile.TemporaryDirectory() as root:
             for name in names:
                 plant(root, f"lib/{name}/a.cc", "")
@@ -271,7 +283,7 @@ def self_test():
         if len(complaints) != len(expected) or any(words not in complaint for words, complaint in zip(expected, complaints)):
             failures += 1
             print(f"self-test: table: {what}: expected {expected}, got {complaints}")
-    print(f"include_edges self-test: {len(good) + len(bad) + len(tables) - failures} passed, {failures} failed")
+    print(f"include_edges self-test: {len(GOOD) + len(BAD) + len(TABLES) - failures} passed, {failures} failed")
     return 1 if failures else 0
 
 

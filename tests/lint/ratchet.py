@@ -69,7 +69,8 @@ def judge(root, limits, found):
             elif value < line.value:
                 notes.append(f"{PATH}:{line.number}: {key} has shrunk from {line.value} to {value} {unit}: --tighten writes that")
     for line in mine.values():
-        complaints.append(f"{PATH}:{line.number}: remove this line: {line.key} is gone or keeps the limit of {limits[line.kind].most} {limits[line.kind].unit}")
+        limit = limits[line.kind]
+        complaints.append(f"{PATH}:{line.number}: remove this line: {line.key} is gone or keeps the limit of {limit.most} {limit.unit}")
     return found.complaints + complaints, notes
 
 

@@ -211,7 +211,8 @@ void Lines(int a,
 }  // namespace a::b
 '''
 FUNCTIONS = [("kLambda", 3), ("Full::Full", 4), ("Full::operator==", 1), ("Full::operator<", 1), ("Full::operator bool", 2), ("Full::operator()", 1),
-             ("Full::Get", 1), ("Full::Inner::Inner", 1), ("Full::~Full", 12), ("hash::operator()", 1), ("NotAStruct", 3), ("operator<<", 7), ("CFunction", 1),
+             ("Full::Get", 1), ("Full::Inner::Inner", 1), ("Full::~Full", 12),
+             ("hash::operator()", 1), ("NotAStruct", 3), ("operator<<", 7), ("CFunction", 1),
              ("TEST_F(SomeTest, Works)", 4), ("Lines", 6)]
 CLASSES = [("Plain::", 2, True), ("Plain::", 1, True), ("Plain", 8, True), ("Full::Inner", 2, False), ("Full", 9, False), ("hash", 0, True)]
 
@@ -242,7 +243,8 @@ def self_test():
     for what, expected, got in (
             ("functions", FUNCTIONS, [(f.name, f.last - f.first + 1) for f in functions]),
             ("classes", CLASSES, [(c.name, c.fields, c.plain) for c in classes]),
-            ("Python", [("Thing.first", 3), ("outer", 4), ("outer.inner", 2)], [(name, last - first + 1) for name, first, last in python_functions(PYTHON)])):
+            ("Python", [("Thing.first", 3), ("outer", 4), ("outer.inner", 2)],
+             [(name, last - first + 1) for name, first, last in python_functions(PYTHON)])):
         for one, other in zip(expected + [None] * len(got), got + [None] * len(expected)):
             if one != other:
                 failures += 1
@@ -261,14 +263,20 @@ def self_test():
         ("a class", {"lib/a/a.h": big_class}, ["lib/a/a.h:1: C has 31 fields, expected at most 30"]),
         ("a plain struct", {"lib/a/a.h": big_class.replace("class", "struct")}, []),
         ("a struct with a private part", {"lib/a/a.h": f"struct C {{\n private:\n{fields(31)}}};\n"}, ["C has 31 fields"]),
-        ("services", {f"services/{name}/a.cc": "\n" * 401 for name in SERVICES}, [f"{SERVICES_KEY} has 1604 lines without tests, expected at most 1600"]),
-        ("what cannot be read", {"lib/a/a.cc": "void F() {\n", "lib/a/b.cc": "}\n"}, ["lib/a/a.cc: line 1: no brace closes", "lib/a/b.cc: line 1: this brace closes nothing"]),
+        ("services", {f"services/{name}/a.cc": "\n" * 401 for name in SERVICES},
+         [f"{SERVICES_KEY} has 1604 lines without tests, expected at most 1600"]),
+        ("what cannot be read", {"lib/a/a.cc": "void F() {\n", "lib/a/b.cc": "}\n"},
+         ["lib/a/a.cc: line 1: no brace closes", "lib/a/b.cc: line 1: this brace closes nothing"]),
         ("in the ratchet", {"lib/a/a.cc": long_function, ratchet.PATH: "# words\nfunction_lines 81 lib/a/a.cc: F\nother_kind 3 x\n"}, []),
-        ("grown", {"lib/a/a.cc": long_function, ratchet.PATH: "function_lines 80 lib/a/a.cc: F\n"}, ["F has 81 lines, expected at most 80: by tests/lint/ratchet.txt:1,"]),
+        ("grown", {"lib/a/a.cc": long_function, ratchet.PATH: "function_lines 80 lib/a/a.cc: F\n"},
+         ["F has 81 lines, expected at most 80: by tests/lint/ratchet.txt:1,"]),
         ("shrunk", {"lib/a/a.cc": long_function, ratchet.PATH: "function_lines 90 lib/a/a.cc: F\n"}, ["has shrunk from 90 to 81 lines"]),
-        ("no longer needed", {"lib/a/a.cc": "", ratchet.PATH: "\nfunction_lines 90 lib/a/a.cc: F\n"}, ["tests/lint/ratchet.txt:2: remove this line: lib/a/a.cc: F"]),
-        ("twice, and a line without a value", {"lib/a/a.cc": long_function, ratchet.PATH: "function_lines 81 lib/a/a.cc: F\n" * 2 + "function_lines x\n"},
-         ["ratchet.txt:2: function_lines of lib/a/a.cc: F stands in an earlier line", "ratchet.txt:3: expected KIND VALUE KEY, got 'function_lines x'"]),
+        ("no longer needed", {"lib/a/a.cc": "", ratchet.PATH: "\nfunction_lines 90 lib/a/a.cc: F\n"},
+         ["tests/lint/ratchet.txt:2: remove this line: lib/a/a.cc: F"]),
+        ("twice, and a line without a value", {
+            "lib/a/a.cc": long_function, ratchet.PATH: "function_lines 81 lib/a/a.cc: F\n" * 2 + "function_lines x\n"},
+         ["ratchet.txt:2: function_lines of lib/a/a.cc: F stands in an earlier line",
+          "ratchet.txt:3: expected KIND VALUE KEY, got 'function_lines x'"]),
     ]
     def tightened(root):
         ratchet.tighten(root, LIMITS, measure(root))
@@ -277,7 +285,8 @@ def self_test():
         "lib/a/a.cc": long_function, "lib/a/b.cc": long_function, "lib/a/c.cc": long_function,
         ratchet.PATH: "# words\nfunction_lines 90 lib/a/a.cc: F\nfunction_lines 90 lib/gone.cc: F\nfunction_lines 81 lib/a/b.cc: F\n"
                       "function_lines 80 lib/a/c.cc: F\nother_kind 3 x\n"},
-        ["# words", "function_lines       81  lib/a/a.cc: F", "function_lines 81 lib/a/b.cc", "function_lines 80 lib/a/c.cc", "other_kind 3 x"])], tightened)
+        ["# words", "function_lines       81  lib/a/a.cc: F", "function_lines 81 lib/a/b.cc",
+         "function_lines 80 lib/a/c.cc", "other_kind 3 x"])], tightened)
     return max(1 if failures else 0, ratchet.check_cases("sizes", cases, lambda root: sum(ratchet.judge(root, LIMITS, measure(root)), [])))
 
 

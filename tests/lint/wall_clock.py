@@ -28,7 +28,8 @@ SHOWN = {
     "services/cli/train_command.cc": "a run that nobody named is named after the time",
     "services/learner/run_setup.cc": "a run that nobody named is named after the time",
 }
-USE = re.compile(r"\babsl\s*::\s*Now\b|\bWallNow\b|\b(?:system|utc|file)_clock\b|\bGetCurrentTimeNanos\b|\bgettimeofday\b|\b(?:CLOCK|GPR_CLOCK)_REALTIME\b"
+USE = re.compile(r"\babsl\s*::\s*Now\b|\bWallNow\b|\b(?:system|utc|file)_clock\b|\bGetCurrentTimeNanos\b"
+                 r"|\bgettimeofday\b|\b(?:CLOCK|GPR_CLOCK)_REALTIME\b"
                  r"|\btimespec_get\b|\bstd\s*::\s*time\b|\btime\s*\(\s*(?:nullptr|NULL|0)\s*\)")
 
 
@@ -48,7 +49,8 @@ def measure(root, shown=None):
                 needed.add(path)
             elif uses and path not in CLOCK:
                 beyond[path] = (len(uses), f"{path}:{code.count(chr(10), 0, uses[0].start()) + 1}: the file")
-    complaints = [f"tests/lint/wall_clock.py: SHOWN names {path}, which is gone or reads no wall clock: remove this line" for path in sorted(set(shown) - needed)]
+    complaints = [f"tests/lint/wall_clock.py: SHOWN names {path}, which is gone or reads no wall clock: remove this line"
+                  for path in sorted(set(shown) - needed)]
     return ratchet.Found(files, {"wall_clock": beyond}, complaints)
 
 
@@ -57,16 +59,20 @@ def self_test():
     here = {"lib/a/shows.cc": "Print(clock.WallNow());\n"}
     cases = [
         ("the clock itself, what shows it, other trees, comments", {
-            **here, "lib/base/clock.cc": "absl::Now();\n", "bench/a.cc": "absl::Now();\n", "lib/a/a.cc": "// absl::Now()\nconst char* t = \"system_clock\"; clock.SteadyNow();\n"}, []),
-        ("each spelling", {**here, "lib/a/a.cc": "absl::Now();\nstd::chrono::system_clock::now();\nclock.WallNow();\ntime(nullptr);\ngettimeofday(&a, 0);\n"
-                           "clock_gettime(CLOCK_REALTIME, &a);\nstd::time(&a);\nabsl::GetCurrentTimeNanos();\n"}, ["lib/a/a.cc:1: the file has 8 uses of the wall clock, expected at most 0"]),
+            **here, "lib/base/clock.cc": "absl::Now();\n", "bench/a.cc": "absl::Now();\n",
+            "lib/a/a.cc": "// absl::Now()\nconst char* t = \"system_clock\"; clock.SteadyNow();\n"}, []),
+        ("each spelling", {**here, "lib/a/a.cc": "absl::Now();\nstd::chrono::system_clock::now();\nclock.WallNow();\ntime(nullptr);\n"
+                           "gettimeofday(&a, 0);\nclock_gettime(CLOCK_REALTIME, &a);\nstd::time(&a);\nabsl::GetCurrentTimeNanos();\n"},
+                            ["lib/a/a.cc:1: the file has 8 uses of the wall clock, expected at most 0"]),
         ("no wall clocks", {**here, "lib/a/a.cc": "std::chrono::steady_clock::now(); wait_time(0); Runtime(0); CLOCK_MONOTONIC; clock.Now();\n"}, []),
         ("a unit test", {**here, "services/a/a_test.cc": "\nabsl::Now();\n"}, ["services/a/a_test.cc:2:"]),
-        ("the list names what shows nothing", {"lib/a/shows.cc": ""}, ["SHOWN names lib/a/shows.cc, which is gone or reads no wall clock: remove this line"]),
+        ("the list names what shows nothing", {"lib/a/shows.cc": ""},
+         ["SHOWN names lib/a/shows.cc, which is gone or reads no wall clock: remove this line"]),
         ("in the ratchet, grown, no longer needed", {
             **here, "lib/a/a.h": "absl::Now();\n", "lib/a/b.h": "absl::Now() - absl::Now();\n", "lib/a/c.h": "",
             ratchet.PATH: "".join(f"wall_clock 1 lib/a/{name}.h\n" for name in "abc")},
-         ["lib/a/b.h:1: the file has 2 uses of the wall clock, expected at most 1: by tests/lint/ratchet.txt:2", "ratchet.txt:3: remove this line: lib/a/c.h"]),
+         ["lib/a/b.h:1: the file has 2 uses of the wall clock, expected at most 1: by tests/lint/ratchet.txt:2",
+          "ratchet.txt:3: remove this line: lib/a/c.h"]),
     ]
     return ratchet.check_cases("wall_clock", cases, lambda root: sum(ratchet.judge(root, LIMITS, measure(root, shown)), []))
 
