@@ -97,6 +97,15 @@ def failed(figure, entry):
     return "error" in entry or figure.met(entry["value"]) is False
 
 
+def measured(figure, entry):
+    return f"{number(entry['value'])} {figure.unit}".strip()
+
+
+def beside(figure, entry):
+    value, space, words = entry["beside"].partition(" ")
+    return f"{value} {figure.unit} {words}" if figure.same_unit and space else entry["beside"]
+
+
 def cells(figure, entry):
     """figure, measured, beside it, target"""
     if entry is None:
@@ -105,7 +114,7 @@ def cells(figure, entry):
         return [figure.what, f"not measured: {entry['error']}", "", figure.target()]
     met = figure.met(entry["value"])
     verdict = "" if met is None else ": met" if met else ": **missed**"
-    return [figure.what, f"{number(entry['value'])} {figure.unit}".strip(), entry["beside"], figure.target() + verdict]
+    return [figure.what, measured(figure, entry), beside(figure, entry), figure.target() + verdict]
 
 
 def row(parts):
@@ -117,7 +126,7 @@ def last(figure, recorded):
     entry = recorded.get("figures", {}).get(figure.what, {})
     if "value" not in entry:
         return NOT_RECORDED
-    return f"{number(entry['value'])} ({recorded['machine']}, {recorded['commit']}, {recorded['date']})"
+    return f"{measured(figure, entry)} ({recorded['machine']}, {recorded['commit']}, {recorded['date']})"
 
 
 def heading(recorded):

@@ -12,7 +12,8 @@ EXAMPLES = BENCH.parent / "examples"
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One row. `measured` takes a program's output to a number, or None; `beside` to words, or None. `in_readme`: README has it, too."""
+    """One row. `measured` takes a program's output to a number, or None; `beside` to words, or None. `same_unit`: the words begin with a number
+    in the figure's unit, which is shown behind it. `in_readme`: README has it, too."""
 
     what: str
     unit: str
@@ -20,6 +21,7 @@ class Figure:
     beside: object = None
     at_least: float | None = None
     at_most: float | None = None
+    same_unit: bool = False
     in_readme: bool = False
 
     def target(self):
@@ -138,6 +140,7 @@ PROGRAMS = (
                     "GB/s",
                     text(rf"training buffer, obs{floats} {place}"),
                     near(text(rf"bare stream, callback -> callback {place}"), "as a bare stream"),
+                    same_unit=True,
                     at_least=1.5,
                 )
                 for floats in (18, 64)
@@ -154,6 +157,7 @@ PROGRAMS = (
                 "M env steps/s",
                 google("Run/spread_random_actions", "items_per_second", 1e-6),
                 near(google("Run/spread_floor_random_actions", "items_per_second", 1e-6), "where the environment only writes its rows"),
+                same_unit=True,
                 at_least=1.0,
                 in_readme=True,
             ),
@@ -176,10 +180,11 @@ PROGRAMS = (
                 "M agent-steps/s",
                 text(r"rollout \(everything\) +(\d+)", 1e-6),
                 near(text(r"floor \(environments \+ inference, (\d+)", 1e-6), "as environments and inference alone"),
+                same_unit=True,
                 at_least=1.0,
                 in_readme=True,
             ),
-            Figure("rollout over 500 policies, of the rate of one", "", text(r"500 policies: ([\d.]+) of"), at_least=0.25),
+            Figure("rollout over 500 policies, of the rate of one", "of it", text(r"500 policies: ([\d.]+) of"), at_least=0.25),
         ),
         one_core=True,
     ),
@@ -198,6 +203,7 @@ PROGRAMS = (
                 "ms",
                 google("BM_Assemble", "cpu_time", 1e-3),
                 near(google("BM_AssembleFloorMemcpy", "cpu_time", 1e-3), "as memcpy of the same"),
+                same_unit=True,
                 at_most=2.0,
             ),
         ),
@@ -212,6 +218,7 @@ PROGRAMS = (
                     "ms",
                     text(rf"fused avx(?:512|2), {threads} +([\d.]+)(?![\s\S]*fused avx\d+, {threads})"),
                     near(text(rf"LibTorch, {threads} +([\d.]+)"), "with LibTorch's autograd"),
+                    same_unit=True,
                 )
                 for threads in ("1 thread", "2 threads")
             ),
@@ -272,6 +279,7 @@ PROGRAMS = (
                 "us",
                 google("BM_MissThroughTheTier/host:1/real_time", "real_time", 1e-3),
                 near(google("BM_MissFloorMemcpy/real_time", "real_time", 1e-3), "as memcpy of the same"),
+                same_unit=True,
                 at_most=150,
             ),
             Figure("a miss of 0.33 MB from disk", "us", google("BM_MissThroughTheTier/host:0/real_time", "real_time", 1e-3), at_most=2000),
@@ -305,6 +313,7 @@ PROGRAMS = (
                 "s",
                 text(r"worker, start to an update of its samples +median ([\d.]+)"),
                 near(text(r"floor: troupe version +median ([\d.]+)"), "as `troupe version` alone"),
+                same_unit=True,
                 at_most=0.3,
                 in_readme=True,
             ),
@@ -317,7 +326,7 @@ PROGRAMS = (
         tuple(
             Figure(
                 f"1,000 policies drawn by Zipf's law, {capacity} of them resident, of the rate with all",
-                "",
+                "of it",
                 text(rf"capacity {capacity}: .*?ratio ([\d.]+)"),
                 near(text(rf"capacity {capacity}: (\d+) env"), "env steps/s"),
                 at_least=bar,
@@ -381,7 +390,7 @@ PROGRAMS = (
         (
             Figure(
                 "environments beside ones that fail once in 1,000 steps, of the steps a CPU second without faults",
-                "",
+                "of them",
                 text(r"median: [\d.]+ by the clock, ([\d.]+) by CPU"),
                 near(text(r"median: ([\d.]+) by the clock"), "by the clock"),
                 at_least=0.9,

@@ -64,57 +64,11 @@ class CheckpointsTest(DocumentTest):
             self.assertEqual(set(served), {0, 1}, "or all would be equal whatever the networks are")
 
 
-PURSUIT = '''
-import gymnasium
-import numpy as np
-from pettingzoo import ParallelEnv
-
-
-class Pursuit(ParallelEnv):
-    """Hunters want to be where the prey is, on a line."""
-
-    metadata = {"name": "pursuit"}
-    possible_agents = ["hunter_0", "hunter_1", "prey_0"]
-
-    def __init__(self, max_cycles):
-        self.max_cycles = max_cycles
-        self.agents = []
-
-    def observation_space(self, agent):
-        return gymnasium.spaces.Box(-10, 10, (3,), np.float32)
-
-    def action_space(self, agent):
-        return gymnasium.spaces.Discrete(3)
-
-    def observe(self):
-        return {agent: np.array([self.at[agent], self.at["prey_0"], 0], np.float32) for agent in self.agents}
-
-    def reset(self, seed=None, options=None):
-        self.agents = list(self.possible_agents)
-        self.at = {agent: float(i) for i, agent in enumerate(self.agents)}
-        self.cycle = 0
-        return self.observe(), {agent: {} for agent in self.agents}
-
-    def step(self, actions):
-        self.cycle += 1
-        for agent, action in actions.items():
-            self.at[agent] = float(np.clip(self.at[agent] + action - 1, -10, 10))
-        caught = min(abs(self.at[agent] - self.at["prey_0"]) for agent in ("hunter_0", "hunter_1"))
-        rewards = {agent: (1.0 if agent == "prey_0" else -1.0) * caught for agent in self.agents}
-        over = self.cycle >= self.max_cycles
-        answer = (self.observe(), rewards, {a: False for a in self.agents}, {a: over for a in self.agents}, {a: {} for a in self.agents})
-        if over:
-            self.agents = []
-        return answer
-
-
-def parallel_env(max_cycles):
-    return Pursuit(max_cycles)
-'''
-
-
 class ReadmeTest(DocumentTest):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
+
+    # .ci/run does the first two; the others need root or a network. What they would install, the tests' Python has.
+    LEFT_OUT = ("./troupe test", "docker-compose", "apt-get install", "python3 -m venv .venv", ".venv/bin/pip install")
 
     def setUp(self):
         super().setUp()
@@ -122,12 +76,11 @@ class ReadmeTest(DocumentTest):
         os.chmod(wrapper, 0o755)
         for name in ("examples", "bench"):
             os.symlink(os.path.join(self.source, name), self.path(name))
-        self.write("pursuit.py", PURSUIT)
         os.symlink(sys.prefix, self.path(".venv"))
-        self.environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + ":" + os.environ["PATH"])
+        self.environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"))
         self.background = []
         self.addCleanup(self.end_background)
-        for text in self.blocks("yaml", "README.md"):
+        for text in self.blocks("yaml", "README.md") + self.blocks("python", "README.md"):
             name = re.match(r"# (\S+)\n", text)[1]
             # It is the command that is tried, not the training.
             self.write(name, text.replace("env_steps: 200000}", "env_steps: 4000}"))
@@ -137,19 +90,24 @@ class ReadmeTest(DocumentTest):
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=60)
 
+    def await_file(self, process, line):
+        """Of a command in the background: its run, or its socket, is there."""
+        name = re.search(r"--name (\S+)|--listen unix:(\S+)", line)
+        path = self.path("runs", name[1], "address") if name[1] else self.path(name[2])
+        deadline = time.monotonic() + 60
+        while not os.path.exists(path):
+            self.assertIsNone(process.poll(), line)
+            self.assertLess(time.monotonic(), deadline, line)
+            time.sleep(0.05)
+
     def paste(self, line):
-        """One line of a block, with its comment; one that ends with & goes on until the test ends. -> its output"""
+        """One line of a block, without its comment; what has a terminal of its own goes on until the test ends. -> its output"""
         command = re.sub(r"\s+#.*$", "", line)
-        if command.endswith("&"):
-            process = subprocess.Popen(["bash", "-c", "exec " + command.rstrip("& ")], cwd=self.folder, env=self.environment,
+        if "# in a terminal of its own" in line:
+            process = subprocess.Popen(["bash", "-c", "exec " + command], cwd=self.folder, env=self.environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.background.append(process)
-            name = re.search(r"--name (\S+)", command)[1]
-            deadline = time.monotonic() + 60
-            while not os.path.exists(self.path("runs", name, "address")):
-                self.assertIsNone(process.poll(), line)
-                self.assertLess(time.monotonic(), deadline, line)
-                time.sleep(0.05)
+            self.await_file(process, line)
             return ""
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=240)
@@ -157,18 +115,23 @@ class ReadmeTest(DocumentTest):
         return done.stdout
 
     def test_every_command_runs_on_the_example_above_it(self):
-        tried = 0
+        outputs = {}
         for block in self.blocks("bash", "README.md"):
             for line in block.splitlines():
-                if line.startswith(("./troupe test", "docker-compose")):
-                    continue  # .ci/run does
+                if line.startswith(self.LEFT_OUT):
+                    continue
                 with self.subTest(line):
-                    self.paste(line)
-                    tried += 1
-        self.assertGreaterEqual(tried, 14)
+                    outputs[line] = self.paste(line)
+        self.assertGreaterEqual(len(outputs), 17)
         with open(self.path("curve.png"), "rb") as picture:
             self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertEqual(json.loads(self.document(self.path("runs", "spread", "summary.json")))["env_steps"], 1200000)
+        self.assertRegex(outputs[".venv/bin/python ask.py"], r"policy_id='shared'[\s\S]*\[\[[0-4]\]\n \[[0-4]\]\]\n$")
+
+    def test_what_it_installs_the_tests_python_has(self):
+        line, = re.findall(r"^\.venv/bin/pip install (.*?)(?:\s+#.*)?$", self.document("README.md"), re.M)
+        pinned = re.findall(r"^([\w-]+)==", self.document("cmake", "test-python.pin"), re.M)
+        self.assertEqual(set(line.split()) - set(pinned), {"./python"})
 
 
 if __name__ == "__main__":
