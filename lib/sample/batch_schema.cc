@@ -9,10 +9,12 @@
 namespace troupe::sample {
 namespace {
 
-using tensor::DType;
+std::string Describe(const ColumnForm& form, int64_t rows) {
+  return absl::StrCat(std::string(tensor::DTypeName(form.dtype)), "[", rows, ", ", form.row_elements, "]");
+}
 
-std::string Describe(DType dtype, int64_t rows, int64_t row_elements) {
-  return absl::StrCat(std::string(tensor::DTypeName(dtype)), "[", rows, ", ", row_elements, "]");
+std::string Describe(const ColumnView& column) {
+  return Describe(ColumnForm{column.dtype, column.row_elements}, column.rows);
 }
 
 /// Compares columns with what they must be, and adds up their bytes without overflow.
@@ -20,30 +22,25 @@ class ColumnChecker {
  public:
   explicit ColumnChecker(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// The column must be there, with exactly this form. One of 0 rows may be left out.
-  absl::Status Present(const std::string& where, const char* name, const ColumnView& column, DType dtype, int64_t rows,
-                       int64_t row_elements) {
+  /// The column must have exactly this form and so many rows, or not be there where the form says so. One of 0 rows may
+  /// be left out.
+  absl::Status Check(const std::string& where, const char* name, const ColumnView& column, const ColumnForm& form,
+                     int64_t rows) {
+    if (!form.present()) {
+      if (!column.present() && column.rows == 0) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ", Describe(column),
+                                                     ", expected none: this run has no such column"));
+    }
     if (!column.present()) {
       if (rows == 0 && column.rows == 0) return absl::OkStatus();
       return absl::InvalidArgumentError(
-          absl::StrCat(where, ": column '", name, "' is absent, expected ", Describe(dtype, rows, row_elements)));
+          absl::StrCat(where, ": column '", name, "' is absent, expected ", Describe(form, rows)));
     }
-    if (column.dtype != dtype || column.rows != rows || column.row_elements != row_elements) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ",
-                                                     Describe(column.dtype, column.rows, column.row_elements),
-                                                     ", expected ", Describe(dtype, rows, row_elements)));
+    if (column.dtype != form.dtype || column.rows != rows || column.row_elements != form.row_elements) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ", Describe(column),
+                                                     ", expected ", Describe(form, rows)));
     }
     return Count(where, name, column);
-  }
-  absl::Status Absent(const std::string& where, const char* name, const ColumnView& column) {
-    if (!column.present() && column.rows == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ",
-                                                   Describe(column.dtype, column.rows, column.row_elements),
-                                                   ", expected none: this run has no such column"));
-  }
-  absl::Status When(bool wanted, const std::string& where, const char* name, const ColumnView& column, DType dtype,
-                    int64_t rows, int64_t row_elements) {
-    return wanted ? Present(where, name, column, dtype, rows, row_elements) : Absent(where, name, column);
   }
 
  private:
@@ -53,8 +50,7 @@ class ColumnChecker {
     if (__builtin_mul_overflow(column.rows, column.row_elements, &elements) ||
         __builtin_mul_overflow(elements, static_cast<int64_t>(tensor::ElementBytes(column.dtype)), &bytes) ||
         __builtin_add_overflow(bytes_, bytes, &bytes_) || bytes_ > max_bytes_) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": with column '", name, "' ",
-                                                     Describe(column.dtype, column.rows, column.row_elements),
+      return absl::InvalidArgumentError(absl::StrCat(where, ": with column '", name, "' ", Describe(column),
                                                      " the fragment is over the limit of ", max_bytes_, " bytes"));
     }
     return absl::OkStatus();
@@ -135,32 +131,12 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));
   }
-  const int64_t n = rows.rows;
-  const int64_t finals = rows.final_rows;
-  const int64_t obs_size = spec.observation_size();
-  const DType obs_dtype = spec.observation_space.flat_dtype();
-  const int64_t mask_size = spec.mask_size();
-  const int64_t state_size = schema.agent_state_size;
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "obs", rows.obs, obs_dtype, n, obs_size));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "actions", rows.actions, DType::kInt32, n, spec.action_words()));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "action_logp", rows.action_logp, DType::kFloat32, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "rewards", rows.rewards, DType::kFloat32, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "terminated", rows.terminated, DType::kUint8, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "truncated", rows.truncated, DType::kUint8, n, 1));
-  TROUPE_RETURN_IF_ERROR(
-      columns.When(mask_size > 0, where, "action_mask", rows.action_mask, DType::kUint8, n, mask_size));
-  TROUPE_RETURN_IF_ERROR(
-      columns.When(schema.has_agent_mask, where, "agent_mask", rows.agent_mask, DType::kUint8, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "env_row", rows.env_row, DType::kInt32, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "segment", rows.segment, DType::kInt32, n, 1));
-  TROUPE_RETURN_IF_ERROR(columns.When(state_size > 0, where, "state", rows.state, DType::kFloat32, n, state_size));
-  TROUPE_RETURN_IF_ERROR(
-      columns.Present(where, "segments", rows.segments, DType::kInt32, rows.num_segments, kSegmentFields));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "final_obs", rows.final_obs, obs_dtype, finals, obs_size));
-  TROUPE_RETURN_IF_ERROR(columns.When(mask_size > 0, where, "final_action_mask", rows.final_action_mask, DType::kUint8,
-                                      finals, mask_size));
-  TROUPE_RETURN_IF_ERROR(columns.Present(where, "final_env_row", rows.final_env_row, DType::kInt32, finals, 1));
-  return columns.When(state_size > 0, where, "final_state", rows.final_state, DType::kFloat32, finals, state_size);
+  const EnvSizes sizes = schema.sizes();
+  for (const auto& column : PolicyColumns()) {
+    TROUPE_RETURN_IF_ERROR(columns.Check(where, column.name, rows.*column.member, column.form(sizes, spec),
+                                         NumRows(rows, column.extent)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -208,12 +184,10 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
   TROUPE_RETURN_IF_ERROR(CheckCount("oldest_revision", batch.oldest_revision, 0, batch.policies_revision));
   TROUPE_RETURN_IF_ERROR(CheckEpisodes(batch, schema, limits));
   ColumnChecker columns(limits.max_message_bytes);
-  const int64_t steps = batch.env_rows + batch.final_env_rows;
-  TROUPE_RETURN_IF_ERROR(
-      columns.Present("env-step table", "step_episode", batch.step_episode, DType::kInt32, steps, 1));
-  TROUPE_RETURN_IF_ERROR(columns.Present("env-step table", "step_index", batch.step_index, DType::kInt32, steps, 1));
-  TROUPE_RETURN_IF_ERROR(columns.When(schema.env_state_size > 0, "env-step table", "state", batch.state,
-                                      DType::kFloat32, steps, schema.env_state_size));
+  for (const auto& column : StepColumns()) {
+    TROUPE_RETURN_IF_ERROR(columns.Check("env-step table", column.name, batch.*column.member,
+                                         column.form(schema.sizes()), NumRows(batch)));
+  }
   int32_t previous = -1;
   int64_t agent_steps_bound = 0;
   for (const PolicyRows& rows : batch.policies) {

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
+#include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
@@ -32,6 +33,8 @@ struct BatchSchema {
   bool IsGone(policy::PolicySlot slot, int64_t policies_revision) const;
   /// Slots that a fragment may name are below it.
   int32_t NumSlots() const;
+  /// What the forms of columns follow from, beside the policies.
+  EnvSizes sizes() const { return {env_state_size, agent_state_size, has_agent_mask}; }
 
   /// 64-bit FNV-1a of the canonical text: what a checkpoint is told by.
   uint64_t Hash() const;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
@@ -58,18 +59,10 @@ TEST(ValidateBatchTest, AcceptsEveryMadeBatch) {
 TEST(ValidateShapesTest, ReadsNoColumnMemory) {
   const BatchSchema schema = RandomSchema(4);
   auto batch = RandomBatch(schema, 4);
-  const auto forget = [](ColumnView& column) { column.data = nullptr; };
+  for (const auto& column : StepColumns()) ((*batch).*column.member).data = nullptr;
   for (PolicyRows& rows : batch->policies) {
-    for (ColumnView* column :
-         {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated,
-          &rows.action_mask, &rows.agent_mask, &rows.env_row, &rows.segment, &rows.state, &rows.segments,
-          &rows.final_obs, &rows.final_action_mask, &rows.final_env_row, &rows.final_state}) {
-      forget(*column);
-    }
+    for (const auto& column : PolicyColumns()) (rows.*column.member).data = nullptr;
   }
-  forget(batch->step_episode);
-  forget(batch->step_index);
-  forget(batch->state);
   EXPECT_TRUE(ValidateShapes(*batch, schema, {}).ok());
   EXPECT_FALSE(ValidateBatch(*batch, schema, {}).ok());
 }
@@ -80,18 +73,12 @@ TEST(ValidateShapesTest, EveryLimitIsExact) {
   FakeRolloutOptions options;
   options.min_episode_steps = options.max_episode_steps = 5;
   const auto batch = MakeBatch(schema, options, 3, 7);
-  int64_t bytes = batch->step_episode.bytes() + batch->step_index.bytes();
   const PolicyRows& rows = batch->policies[0];
-  for (const ColumnView* column :
-       {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated, &rows.env_row,
-        &rows.segment, &rows.segments, &rows.final_obs, &rows.final_env_row}) {
-    bytes += static_cast<int64_t>(column->bytes());
-  }
   BatchLimits exact;
   exact.max_rows_per_policy = rows.rows;
   exact.max_env_rows = std::max(batch->env_rows, batch->num_env_steps);
   exact.max_episodes = static_cast<int64_t>(batch->episodes.size());
-  exact.max_message_bytes = bytes;
+  exact.max_message_bytes = static_cast<int64_t>(ColumnBytes(*batch));
   EXPECT_TRUE(ValidateShapes(*batch, schema, exact).ok()) << ValidateShapes(*batch, schema, exact);
   for (int64_t BatchLimits::*limit : {&BatchLimits::max_rows_per_policy, &BatchLimits::max_env_rows,
                                       &BatchLimits::max_episodes, &BatchLimits::max_message_bytes}) {

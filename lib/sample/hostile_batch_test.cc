@@ -1,5 +1,5 @@
 // One thing wrong at a time: every row of the table takes a valid fragment, corrupts it, and names the error it
-// expects.
+// expects. What can be wrong with any column is in columns_test.cc.
 
 #include <cmath>
 #include <functional>
@@ -120,37 +120,10 @@ void Word(PolicyRows& rows, int segment, SegmentField field, int32_t value) {
   Set<int32_t>(rows.segments, segment * kSegmentFields + field, value);
 }
 
-/// Removes, retypes, lengthens and widens one column: four hostile rows each.
-void AddColumnRows(std::vector<Hostile>& table, const char* name, std::function<ColumnView&(MultiAgentBatch&)> column) {
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b) = ColumnView{}; }, "is absent", true});
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b).dtype = DType::kFloat64; }, "float64", true});
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b).rows += 1; }, ", expected ", true});
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b).row_elements += 1; }, ", expected ", true});
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b).rows = -1; }, ", expected ", true});
-  table.push_back({name, [column](MultiAgentBatch& b) { column(b).data = nullptr; }, "has no data"});
-}
-
 std::vector<Hostile> Table() {
   std::vector<Hostile> t;
   const auto pa = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[0]; };
   const auto pb = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[1]; };
-  AddColumnRows(t, "obs", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].obs; });
-  AddColumnRows(t, "actions", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].actions; });
-  AddColumnRows(t, "action_logp", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].action_logp; });
-  AddColumnRows(t, "rewards", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].rewards; });
-  AddColumnRows(t, "terminated", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].terminated; });
-  AddColumnRows(t, "truncated", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].truncated; });
-  AddColumnRows(t, "action_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].action_mask; });
-  AddColumnRows(t, "agent_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].agent_mask; });
-  AddColumnRows(t, "env_row", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].env_row; });
-  AddColumnRows(t, "segment", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].segment; });
-  AddColumnRows(t, "segments", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].segments; });
-  AddColumnRows(t, "final_obs", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_obs; });
-  AddColumnRows(t, "final_env_row", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_env_row; });
-  AddColumnRows(t, "final_mask", [](MultiAgentBatch& b) -> ColumnView& { return b.policies[0].final_action_mask; });
-  AddColumnRows(t, "step_episode", [](MultiAgentBatch& b) -> ColumnView& { return b.step_episode; });
-  AddColumnRows(t, "step_index", [](MultiAgentBatch& b) -> ColumnView& { return b.step_index; });
-  AddColumnRows(t, "env state", [](MultiAgentBatch& b) -> ColumnView& { return b.state; });
 
   // Counts and ids of the header.
   t.push_back({"negative env steps", [](auto& b) { b.num_env_steps = -1; }, "num_env_steps is -1", true});
@@ -287,7 +260,7 @@ TEST(HostileBatchTest, EveryCorruptionHasItsError) {
   const BatchSchema schema = Schema();
   ASSERT_TRUE(ValidateBatch(*Valid(schema), schema, {}).ok()) << ValidateBatch(*Valid(schema), schema, {});
   const std::vector<Hostile> table = Table();
-  EXPECT_GE(table.size(), 150u);
+  EXPECT_GE(table.size(), 95u);
   for (size_t i = 0; i < table.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("row ", i, ": ", table[i].name));
     const auto batch = Valid(schema);

@@ -75,40 +75,53 @@ enum SegmentField : int {
   kSegmentFields = 5,
 };
 
+/// One T for each column of a policy's rows: its view where a fragment is read, its memory where one is made. The table
+/// of these columns is PolicyColumns() in columns.h; a member that is not in it does not compile.
+template <typename T>
+struct PolicyColumnSet {
+  T obs;          ///< [rows, flat_size] float32 or uint8
+  T actions;      ///< [rows, action_words] int32 or float32 words as sampled, before bounding; dtype int32
+  T action_logp;  ///< [rows, 1] float32
+  T rewards;      ///< [rows, 1] float32
+  T terminated;   ///< [rows, 1] uint8, 1 on a segment's last row when it ended so
+  T truncated;    ///< [rows, 1] uint8
+  T action_mask;  ///< [rows, mask_size] uint8; only with a mask
+  T agent_mask;   ///< [rows, 1] uint8; only when the environment has it; 0: not for losses
+  T env_row;      ///< [rows, 1] int32, index into the env-step tables
+  T segment;      ///< [rows, 1] int32, index into segments
+  T state;        ///< [rows, state_size] float32; only for per-agent state
+  T segments;     ///< [num_segments, kSegmentFields] int32
+
+  T final_obs;          ///< [final_rows, flat_size]: what the agent observed after the segment's last row
+  T final_action_mask;  ///< [final_rows, mask_size] uint8
+  T final_env_row;      ///< [final_rows, 1] int32, index into the env-step tables
+  T final_state;        ///< [final_rows, state_size] float32; only for per-agent state
+};
+
+/// The same for the env-step tables; their table is StepColumns().
+template <typename T>
+struct StepColumnSet {
+  T step_episode;  ///< [env_rows + final_env_rows, 1] int32, index into episodes
+  T step_index;    ///< [env_rows + final_env_rows, 1] int32, env_step within the episode
+  T state;         ///< [env_rows + final_env_rows, state_size] float32; only for per-env state
+};
+
 /// The rows of one policy in a fragment, time-major: the rows of one env step are contiguous, steps ascend. A row is
 /// one decision of one agent: what it observed, what it did, and what came of it until its next observation.
 ///
 /// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time
 /// order; a segment has a final row exactly when it was cut or truncated.
-struct PolicyRows {
+struct PolicyRows : PolicyColumnSet<ColumnView> {
   policy::PolicySlot policy;
   policy::WeightVersion version;  ///< weights that acted (all rows but those of segments with a version lag)
   int64_t rows = 0;
   int64_t num_segments = 0;
   int64_t final_rows = 0;
-
-  ColumnView obs;          ///< [rows, flat_size] float32 or uint8
-  ColumnView actions;      ///< [rows, action_words] int32 or float32 words as sampled, before bounding; dtype int32
-  ColumnView action_logp;  ///< [rows, 1] float32
-  ColumnView rewards;      ///< [rows, 1] float32
-  ColumnView terminated;   ///< [rows, 1] uint8, 1 on a segment's last row when it ended so
-  ColumnView truncated;    ///< [rows, 1] uint8
-  ColumnView action_mask;  ///< [rows, mask_size] uint8; only with a mask
-  ColumnView agent_mask;   ///< [rows, 1] uint8; only when the environment has it; 0: not for losses
-  ColumnView env_row;      ///< [rows, 1] int32, index into the env-step tables
-  ColumnView segment;      ///< [rows, 1] int32, index into segments
-  ColumnView state;        ///< [rows, state_size] float32; only for per-agent state
-  ColumnView segments;     ///< [num_segments, kSegmentFields] int32
-
-  ColumnView final_obs;          ///< [final_rows, flat_size]: what the agent observed after the segment's last row
-  ColumnView final_action_mask;  ///< [final_rows, mask_size] uint8
-  ColumnView final_env_row;      ///< [final_rows, 1] int32, index into the env-step tables
-  ColumnView final_state;        ///< [final_rows, state_size] float32; only for per-agent state
 };
 
 /// One fragment: what a worker sampled for one grant (or a part of it, at most 4 MiB on the wire). Columns are borrowed
 /// from `storage`, which keeps them alive. Immutable once handed on; thread-safe to read.
-struct MultiAgentBatch {
+struct MultiAgentBatch : StepColumnSet<ColumnView> {
   GrantId grant;
   int64_t iteration = 0;
   int64_t num_env_steps = 0;    ///< steps taken: what train_batch_size counts
@@ -123,13 +136,10 @@ struct MultiAgentBatch {
   std::vector<FinishedEpisode> finished;
   std::vector<PolicyRows> policies;  ///< ascending policy slot, only those with rows
 
-  /// Env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only looked at
-  /// to bootstrap.
+  /// Rows of the env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only
+  /// looked at to bootstrap.
   int64_t env_rows = 0;
   int64_t final_env_rows = 0;
-  ColumnView step_episode;  ///< [env_rows + final_env_rows, 1] int32, index into episodes
-  ColumnView step_index;    ///< [env_rows + final_env_rows, 1] int32, env_step within the episode
-  ColumnView state;         ///< [env_rows + final_env_rows, state_size] float32; only for per-env state
 
   std::shared_ptr<const void> storage;  ///< owner of the columns' memory
 };

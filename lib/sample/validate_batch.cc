@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/sample/columns.h"
 
 namespace troupe::sample {
 namespace {
@@ -40,7 +41,8 @@ absl::Status CheckFinite(const std::string& where, const char* name, const Colum
 }
 
 /// Rewards that can be believed.
-absl::Status CheckRewards(const std::string& where, const ColumnView& column, const BatchLimits& limits) {
+absl::Status CheckRewards(const std::string& where, const char* name, const ColumnView& column,
+                          const BatchLimits& limits) {
   const absl::Span<const float> values = column.As<float>();
   const auto largest = static_cast<float>(limits.max_abs_return);
   uint32_t beyond = 0;
@@ -49,7 +51,7 @@ absl::Status CheckRewards(const std::string& where, const ColumnView& column, co
   if (beyond == 0) return absl::OkStatus();
   const size_t i =
       std::find_if_not(values.begin(), values.end(), [&](float v) { return std::abs(v) <= largest; }) - values.begin();
-  return absl::InvalidArgumentError(absl::StrCat(where, ": column 'rewards' has ", values[i], " at row ", i,
+  return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i,
                                                  ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return,
                                                  " (env.max_abs_return)"));
 }
@@ -63,6 +65,23 @@ absl::Status CheckBits(const std::string& where, const char* name, const ColumnV
   const size_t i = std::find_if(values.begin(), values.end(), [](uint8_t v) { return v > 1; }) - values.begin();
   return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ",
                                                  i / column.row_elements, ", expected 0 or 1"));
+}
+
+/// What the table asks of the column's values by themselves.
+absl::Status CheckContents(const std::string& where, const char* name, const ColumnView& column, Contents contents,
+                           const BatchLimits& limits) {
+  switch (contents) {
+    case Contents::kFinite:
+      return CheckFinite(where, name, column);
+    case Contents::kBits:
+      return CheckBits(where, name, column);
+    case Contents::kRewards:
+      return CheckRewards(where, name, column, limits);
+    case Contents::kIndices:  // WalkRows, CheckSegment, CheckTables
+    case Contents::kActions:  // CheckActions, when the mask is known to be one
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 /// Returns and infos that can be believed.
@@ -95,9 +114,10 @@ absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits
         absl::StrCat("episode ", twice->second, " of env ", twice->first, " is in the episode table twice"));
   }
   const std::string where = "env-step table";
-  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "step_episode", batch.step_episode));
-  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "step_index", batch.step_index));
-  TROUPE_RETURN_IF_ERROR(CheckMemory(where, "state", batch.state));
+  for (const auto& column : StepColumns()) {
+    TROUPE_RETURN_IF_ERROR(CheckMemory(where, column.name, batch.*column.member));
+    TROUPE_RETURN_IF_ERROR(CheckContents(where, column.name, batch.*column.member, column.contents, limits));
+  }
   const auto num_episodes = static_cast<uint32_t>(batch.episodes.size());
   const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
   const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
@@ -112,7 +132,7 @@ absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits
     }
   }
   for (const FinishedEpisode& entry : batch.finished) TROUPE_RETURN_IF_ERROR(CheckFinished(entry, limits));
-  return CheckFinite(where, "state", batch.state);
+  return absl::OkStatus();
 }
 
 absl::Status CheckActions(const std::string& where, const PolicyRows& rows, const policy::PolicySpec& spec) {
@@ -268,48 +288,14 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   return absl::OkStatus();
 }
 
-absl::Status CheckPolicyMemory(const std::string& where, const PolicyRows& rows, const BatchLimits& limits) {
-  const std::pair<const char*, const ColumnView*> columns[] = {
-      {"obs", &rows.obs},
-      {"actions", &rows.actions},
-      {"action_logp", &rows.action_logp},
-      {"rewards", &rows.rewards},
-      {"terminated", &rows.terminated},
-      {"truncated", &rows.truncated},
-      {"action_mask", &rows.action_mask},
-      {"agent_mask", &rows.agent_mask},
-      {"env_row", &rows.env_row},
-      {"segment", &rows.segment},
-      {"state", &rows.state},
-      {"segments", &rows.segments},
-      {"final_obs", &rows.final_obs},
-      {"final_action_mask", &rows.final_action_mask},
-      {"final_env_row", &rows.final_env_row},
-      {"final_state", &rows.final_state},
-  };
-  for (const auto& [name, column] : columns) {
-    TROUPE_RETURN_IF_ERROR(CheckMemory(where, name, *column));
-    if (column == &rows.rewards) {
-      TROUPE_RETURN_IF_ERROR(CheckRewards(where, *column, limits));
-    } else if (column != &rows.actions) {
-      TROUPE_RETURN_IF_ERROR(CheckFinite(where, name, *column));
-    }
-  }
-  TROUPE_RETURN_IF_ERROR(CheckBits(where, "terminated", rows.terminated));
-  TROUPE_RETURN_IF_ERROR(CheckBits(where, "truncated", rows.truncated));
-  if (rows.action_mask.present()) TROUPE_RETURN_IF_ERROR(CheckBits(where, "action_mask", rows.action_mask));
-  if (rows.agent_mask.present()) TROUPE_RETURN_IF_ERROR(CheckBits(where, "agent_mask", rows.agent_mask));
-  if (rows.final_action_mask.present() && rows.final_rows > 0) {
-    TROUPE_RETURN_IF_ERROR(CheckBits(where, "final_action_mask", rows.final_action_mask));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema,
                          const BatchLimits& limits) {
   const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
   const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
-  TROUPE_RETURN_IF_ERROR(CheckPolicyMemory(where, rows, limits));
+  for (const auto& column : PolicyColumns()) {
+    TROUPE_RETURN_IF_ERROR(CheckMemory(where, column.name, rows.*column.member));
+    TROUPE_RETURN_IF_ERROR(CheckContents(where, column.name, rows.*column.member, column.contents, limits));
+  }
   const absl::Span<const int32_t> segments = rows.segments.As<int32_t>();
   for (int64_t s = 0; s < rows.num_segments; ++s) {
     const int32_t episode = segments[s * kSegmentFields + kSegmentEpisode];

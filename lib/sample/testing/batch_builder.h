@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -23,7 +24,8 @@ struct RowValues {
 };
 
 /// Puts a fragment together row by row, for tests: slow, obvious and without checks, so that it also makes bad ones.
-/// The columns' memory belongs to the batch and may be changed through MutableColumn. Not thread-safe.
+/// Columns that no row says anything of are zeros. The columns' memory belongs to the batch and may be changed through
+/// MutableColumn. Not thread-safe.
 class BatchBuilder {
  public:
   /// `schema` must outlive the builder.
@@ -48,19 +50,20 @@ class BatchBuilder {
   std::shared_ptr<MultiAgentBatch> Build();
 
  private:
-  struct PolicyColumns;
+  using Bytes = std::vector<std::byte>;
+  struct Policy;
   struct StepRow {
     int32_t episode;
     int32_t step;
     std::vector<float> state;
   };
-  PolicyColumns& Columns(int policy);
+  Policy& Rows(int policy);
 
   const BatchSchema& schema_;
   MultiAgentBatch header_;
   std::vector<StepRow> steps_;
   std::vector<StepRow> final_steps_;
-  std::vector<std::unique_ptr<PolicyColumns>> policies_;
+  std::vector<std::unique_ptr<Policy>> policies_;
 };
 
 /// The elements of a column whose memory the test owns.

@@ -1,8 +1,10 @@
 #include "lib/sample/testing/batch_maker.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/sample/columns.h"
 
 namespace troupe::sample {
 namespace {
@@ -84,6 +86,52 @@ FakeRolloutOptions RandomRolloutOptions(const BatchSchema& schema, uint64_t seed
   if (random.Below(2) == 0) options.max_ticks_per_fragment = 1 + static_cast<int32_t>(random.Below(10));
   if (schema.policies.size() == 4) options.policies_of_slot = {{0, 3}, {0, 3}, {1}, {2}};
   return options;
+}
+
+BatchSchema FullSchema() {
+  BatchSchema schema;
+  schema.agent_ids = {"left", "right"};
+  schema.agent_observation_sizes = {3, 3};
+  schema.num_envs = 16;
+  schema.env_state_size = 5;
+  schema.agent_state_size = 4;
+  schema.has_agent_mask = true;
+  schema.num_info_columns = 1;
+  schema.policies.push_back(Spec("full", *space::Space::Box(-1, 1, {3}), *space::Space::Discrete(4)));
+  schema.policies[0].has_action_mask = true;
+  return schema;
+}
+
+std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64_t seed) {
+  base::PhiloxSequence random = Random(seed, 4);
+  auto storage = std::make_shared<std::vector<std::vector<std::byte>>>();
+  const auto make = [&](const ColumnForm& form, int64_t rows) {
+    if (!form.present()) return ColumnView{};
+    std::vector<std::byte>& bytes = storage->emplace_back(static_cast<size_t>(rows * form.row_bytes()));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Below(256));
+    return ColumnView{bytes.data(), form.dtype, rows, form.row_elements};
+  };
+  auto batch = std::make_shared<MultiAgentBatch>();
+  batch->env_rows = 2 + random.Below(4);
+  batch->final_env_rows = 1 + random.Below(4);
+  const EnvSizes sizes = schema.sizes();
+  for (const auto& column : StepColumns()) {
+    (*batch).*column.member = make(column.form(sizes), NumRows(*batch));
+  }
+  for (size_t slot = 0; slot < schema.policies.size(); ++slot) {
+    PolicyRows rows;
+    rows.policy = policy::PolicySlot(static_cast<int32_t>(slot));
+    rows.rows = 4 + random.Below(8);
+    rows.num_segments = 2 + random.Below(3);
+    rows.final_rows = 1 + random.Below(2);
+    for (const auto& column : PolicyColumns()) {
+      rows.*column.member = make(column.form(sizes, schema.policies[slot]), NumRows(rows, column.extent));
+    }
+    batch->num_env_steps += rows.rows;
+    batch->policies.push_back(rows);
+  }
+  batch->storage = std::move(storage);
+  return batch;
 }
 
 Grant MakeGrant(int32_t num_lanes, int32_t env_steps, policy::WeightVersion version) {

@@ -21,6 +21,12 @@ BatchSchema RandomSchema(uint64_t seed);
 /// Options of a FakeRollout that reach every kind of segment in batches of RandomSchema(seed).
 FakeRolloutOptions RandomRolloutOptions(const BatchSchema& schema, uint64_t seed);
 
+/// A schema whose runs have every column of the table: an action mask, an agent mask, and states per environment and
+/// per agent, of which an environment has one. Policy "full": Box(-1, 1, [3]), Discrete(4).
+BatchSchema FullSchema();
+/// A fragment with every column that runs of `schema` have, of random bytes: shapes are right, contents mean nothing.
+std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64_t seed);
+
 /// A grant of `env_steps` steps for each of the environments 0..num_lanes-1, fresh, from version (epoch, n) and for
 /// iteration n.
 Grant MakeGrant(int32_t num_lanes, int32_t env_steps, policy::WeightVersion version);
