@@ -3,24 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/sample/columns.h"
+
 namespace troupe::learner {
 namespace {
 
-using sample::ColumnView;
 using sample::MultiAgentBatch;
 using sample::PolicyRows;
 
 int64_t Bytes(const MultiAgentBatch& batch) {
-  size_t bytes = sizeof(MultiAgentBatch) + batch.step_episode.bytes() + batch.step_index.bytes() + batch.state.bytes();
-  for (const PolicyRows& rows : batch.policies) {
-    bytes += sizeof(PolicyRows);
-    for (const ColumnView* column :
-         {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated,
-          &rows.action_mask, &rows.agent_mask, &rows.env_row, &rows.segment, &rows.state, &rows.segments,
-          &rows.final_obs, &rows.final_action_mask, &rows.final_env_row, &rows.final_state}) {
-      bytes += column->bytes();
-    }
-  }
+  size_t bytes = sizeof(MultiAgentBatch) + batch.policies.size() * sizeof(PolicyRows) + sample::ColumnBytes(batch);
   for (const sample::EpisodeEntry& entry : batch.episodes) {
     bytes += sizeof(entry) + entry.agents.size() * sizeof(sample::AgentEntry);
   }
@@ -89,16 +81,16 @@ struct MaxBytes {
 };
 MaxBytes MaxBytesOf(const sample::BatchSchema& schema) {
   MaxBytes bytes;
+  const sample::EnvSizes sizes = schema.sizes();
   for (const policy::PolicySpec& spec : schema.policies) {
-    const auto obs =
-        spec.observation_size() * static_cast<int64_t>(tensor::ElementBytes(spec.observation_space.flat_dtype()));
-    const int64_t looked_at = obs + spec.mask_size() + 4 * schema.agent_state_size + 4;
-    // Obs, mask, state and env row, also of a final row; action, logp, reward, three flags, segment index, segment.
-    const int64_t row = 2 * looked_at + 4 * spec.action_words() + 4 + 4 + 3 + 4 + 4 * sample::kSegmentFields;
-    bytes.row = std::max(bytes.row, row);
+    const sample::PolicyForms forms = sample::FormsOf(sizes, spec);
+    // In the worst case every row is a segment of its own, and has a final row.
+    bytes.row = std::max(bytes.row, sample::RowBytes(forms, sample::Extent::kRow) +
+                                        sample::RowBytes(forms, sample::Extent::kSegment) +
+                                        sample::RowBytes(forms, sample::Extent::kFinalRow));
   }
   // Step tables for an acting and a final row; in the worst case every step is an episode of its own.
-  const int64_t step_bytes = 2 * (8 + 4 * schema.env_state_size);
+  const int64_t step_bytes = 2 * sample::RowBytes(sample::FormsOf(sizes));
   const auto episode_bytes = static_cast<int64_t>(sizeof(sample::EpisodeEntry) + sizeof(sample::FinishedEpisode)) +
                              static_cast<int64_t>(schema.agent_ids.size()) * (8 + 8) + 4 * schema.num_info_columns;
   bytes.env_step = step_bytes + episode_bytes;

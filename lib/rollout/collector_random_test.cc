@@ -231,16 +231,7 @@ TEST_P(CollectorRandomTest, FragmentsKeepTheByteLimit) {
     Rig rig(config);
     ASSERT_TRUE(rig.Run(ScriptedGrant(40, 30)).ok());
     for (const auto& fragment : rig.sink.fragments) {
-      size_t bytes = fragment->step_episode.bytes() + fragment->step_index.bytes() + fragment->state.bytes();
-      for (const sample::PolicyRows& rows : fragment->policies) {
-        for (const sample::ColumnView* column :
-             {&rows.obs, &rows.actions, &rows.action_logp, &rows.rewards, &rows.terminated, &rows.truncated,
-              &rows.action_mask, &rows.agent_mask, &rows.env_row, &rows.segment, &rows.state, &rows.segments,
-              &rows.final_obs, &rows.final_action_mask, &rows.final_env_row, &rows.final_state}) {
-          bytes += column->bytes();
-        }
-      }
-      EXPECT_LE(static_cast<int64_t>(bytes), limit);
+      EXPECT_LE(static_cast<int64_t>(sample::ColumnBytes(*fragment)), limit);
     }
     int64_t steps = 0;
     for (const auto& fragment : rig.sink.fragments) steps += fragment->num_env_steps;

@@ -57,21 +57,22 @@ void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
   }
   int64_t row_bytes = 0;
   int64_t final_bytes = 0;
-  widths_.clear();
+  int64_t segment_bytes = 0;
+  forms_.clear();
   for (const policy::PolicySpec& policy : schema_.policies) {
-    widths_.push_back(policy.id.value().empty() ? PolicyWidths() : PolicyWidths(schema_, policy));
-    if (widths_.size() > 1 && widths_.back() == widths_[widths_.size() - 2]) continue;
-    const PolicyColumns columns(widths_.back());
-    row_bytes = std::max(row_bytes, columns.row_bytes());
-    final_bytes = std::max(final_bytes, columns.final_bytes());
+    const bool is_free = policy.id.value().empty();
+    forms_.push_back(is_free ? sample::PolicyForms() : sample::FormsOf(schema_.sizes(), policy));
+    row_bytes = std::max(row_bytes, sample::RowBytes(forms_.back(), sample::Extent::kRow));
+    final_bytes = std::max(final_bytes, sample::RowBytes(forms_.back(), sample::Extent::kFinalRow));
+    segment_bytes = std::max(segment_bytes, sample::RowBytes(forms_.back(), sample::Extent::kSegment));
   }
   // Generous for the varints of the header; negative ones take ten bytes.
   episode_bytes_ = 48 + 16 * num_agents;
   finished_bytes_ = 48 + 18 * num_agents + 4 * static_cast<int64_t>(schema_.env.info_columns.size());
-  const auto env_row_bytes = static_cast<int64_t>(8 + 4 * (schema_.has_env_state() ? state_size_ : 0));
+  const int64_t env_row_bytes = sample::RowBytes(sample::FormsOf(schema_.sizes()));
   // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows and
   // segments; a policy that had no rows here. Carried decisions may be of as many different env steps.
-  round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * sample::kSegmentFields * 4 + kPolicyBytes) +
+  round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * segment_bytes + kPolicyBytes) +
                        (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
 }
 
@@ -226,7 +227,7 @@ absl::Status FragmentBuilder::FinishCall(Lane& lane) {
     ++lane.step;
     ++env_steps_;
   }
-  if (!ended && lane.env_row < 0) lane.env_row = storage_->AddEnvRow(lane.episode_index, lane.step);
+  if (!ended && lane.env_row < 0) lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
   if (!ended && !lane.agent_ended) {
     for (const int32_t slot : lane.observed) CompleteObserved(lane, lane.agents[static_cast<size_t>(slot)]);
   } else {
@@ -296,16 +297,16 @@ void FragmentBuilder::EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end,
 int32_t FragmentBuilder::FinalEnvRow(Lane& lane, bool ended) {
   if (!ended) return lane.env_row;
   if (lane.final_env_row < 0) {
-    lane.final_env_row = storage_->AddFinalEnvRow(lane.episode_index, lane.step);
-    if (storage_->state.present()) storage_->final_state.CopyRow(lane.final_env_row, storage_->state.Row(lane.env_row));
+    lane.final_env_row = storage_->final_steps.Add(lane.episode_index, lane.step);
+    const Column& state = storage_->steps.state;
+    if (state.present()) storage_->final_steps.state.CopyRow(lane.final_env_row, state.Row(lane.env_row));
   }
   return ~lane.final_env_row;
 }
 
 void FragmentBuilder::DropEnvRow(Lane& lane) {
-  TROUPE_CHECK(static_cast<size_t>(lane.env_row) + 1 == storage_->step_episode.size());
-  storage_->step_episode.pop_back();
-  storage_->step_index.pop_back();
+  TROUPE_CHECK(lane.env_row + 1 == storage_->steps.rows);
+  --storage_->steps.rows;
   lane.env_row = -1;
 }
 

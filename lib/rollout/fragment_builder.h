@@ -111,7 +111,7 @@ class FragmentBuilder {
  private:
   class Writer;
 
-  PolicyColumns& Columns(int32_t policy) { return storage_->Columns(policy, widths_[static_cast<size_t>(policy)]); }
+  PolicyColumns& Columns(int32_t policy) { return storage_->Columns(policy, forms_[static_cast<size_t>(policy)]); }
   PolicyColumns& Columns(const AgentState& agent) { return Columns(agent.policy); }
   int32_t AddEpisode(const Lane& lane, int32_t first_step, bool continues);
   void FillEpisodeEntry(const Lane& lane);
@@ -142,8 +142,8 @@ class FragmentBuilder {
   const policy::EpisodeInfo run_;
   FragmentPool pool_;
   std::unique_ptr<Writer> writer_;
-  std::vector<uint8_t> fits_;         // [agents, policies]
-  std::vector<PolicyWidths> widths_;  // by policy slot
+  std::vector<uint8_t> fits_;               // [agents, policies]
+  std::vector<sample::PolicyForms> forms_;  // by policy slot
   size_t widest_obs_ = 0;
   size_t widest_mask_ = 0;
   size_t most_words_ = 0;

@@ -57,8 +57,9 @@ void FragmentBuilder::AttachPending(Lane& lane) {
       }
     }
     if (env_row < 0) {
-      env_row = storage_->AddEnvRow(lane.episode_index, carried.env_step);
-      if (storage_->state.present()) storage_->state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
+      env_row = storage_->steps.Add(lane.episode_index, carried.env_step);
+      Column& state = storage_->steps.state;
+      if (state.present()) state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
     }
     columns.env_row.As<int32_t>()[row] = env_row;
     const int32_t segment = columns.AddSegment(lane.episode_index, static_cast<int32_t>(slot),
@@ -76,10 +77,9 @@ void FragmentBuilder::AttachPending(Lane& lane) {
 }
 
 void FragmentBuilder::AttachReady(Lane& lane) {
-  lane.env_row = storage_->AddEnvRow(lane.episode_index, lane.step);
-  if (storage_->state.present()) {
-    storage_->state.CopyRow(lane.env_row, &lane.carried_state[lane.agents.size() * state_size_]);
-  }
+  lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
+  Column& state = storage_->steps.state;
+  if (state.present()) state.CopyRow(lane.env_row, &lane.carried_state[lane.agents.size() * state_size_]);
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     AgentState& agent = lane.agents[slot];
     if (agent.phase != AgentPhase::kReady) continue;
@@ -109,16 +109,17 @@ void FragmentBuilder::TakeOutPending(const Lane& lane, AgentState& agent, Segmen
 
 void FragmentBuilder::CutLane(Lane& lane) {
   // The step that waits for decisions is only looked at in this fragment, and acted on in the next one.
+  const Column& state = storage_->steps.state;
   int32_t final_env_row = -1;
   const auto moved_env_row = [&] {
     if (final_env_row < 0) {
-      final_env_row = storage_->AddFinalEnvRow(lane.episode_index, lane.step);
-      if (storage_->state.present()) storage_->final_state.CopyRow(final_env_row, storage_->state.Row(lane.env_row));
+      final_env_row = storage_->final_steps.Add(lane.episode_index, lane.step);
+      if (state.present()) storage_->final_steps.state.CopyRow(final_env_row, state.Row(lane.env_row));
     }
     return ~final_env_row;
   };
   for (const auto& [policy, final_row] : lane.finals_at_env_row) {
-    Columns(policy).final_env_row[static_cast<size_t>(final_row)] = moved_env_row();
+    Columns(policy).final_env_row.As<int32_t>()[final_row] = moved_env_row();
   }
   lane.finals_at_env_row.clear();
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
@@ -142,19 +143,18 @@ void FragmentBuilder::CutLane(Lane& lane) {
       carried.version = versions_[static_cast<size_t>(agent.policy)];
     }
     carried.has_row = true;
-    carried.env_step = storage_->step_index[static_cast<size_t>(env_row)];
+    carried.env_step = storage_->steps.step_index.As<int32_t>()[env_row];
     carried.action_logp = columns.action_logp.As<float>()[agent.row];
     carried.reward = columns.rewards.As<float>()[agent.row];
     carried.active = !columns.agent_mask.present() || columns.agent_mask.As<uint8_t>()[agent.row] != 0;
     std::memcpy(&lane.carried_actions[slot * most_words_], columns.actions.Row(agent.row), columns.actions.row_bytes());
-    if (storage_->state.present()) {
-      std::memcpy(&lane.carried_state[slot * state_size_], storage_->state.Row(env_row), storage_->state.row_bytes());
+    if (state.present()) {
+      std::memcpy(&lane.carried_state[slot * state_size_], state.Row(env_row), state.row_bytes());
     }
     TakeOutPending(lane, agent, SegmentEnd::kCut);
   }
-  if (storage_->state.present()) {
-    std::memcpy(&lane.carried_state[lane.agents.size() * state_size_], storage_->state.Row(lane.env_row),
-                storage_->state.row_bytes());
+  if (state.present()) {
+    std::memcpy(&lane.carried_state[lane.agents.size() * state_size_], state.Row(lane.env_row), state.row_bytes());
   }
   DropEnvRow(lane);
   FillEpisodeEntry(lane);

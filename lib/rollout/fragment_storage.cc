@@ -7,12 +7,17 @@
 namespace troupe::rollout {
 namespace {
 
-using tensor::DType;
+using sample::Extent;
 
 constexpr int64_t kFirstCapacity = 64;
 
-size_t FlatBytes(const space::Space& space) {
-  return static_cast<size_t>(space.flat_size()) * tensor::ElementBytes(space.flat_dtype());
+using ColumnSet = sample::PolicyColumnSet<Column>;
+
+/// Whether an environment writes into the column, or reads its actions from it, through pointers that it may hold until
+/// its call returns. Nobody else writes its rows meanwhile.
+bool IsHeldByEnvironments(Column ColumnSet::*column) {
+  return column == &ColumnSet::obs || column == &ColumnSet::action_mask || column == &ColumnSet::state ||
+         column == &ColumnSet::actions;
 }
 
 }  // namespace
@@ -25,40 +30,19 @@ tensor::Buffer Column::Grow(int64_t used, int64_t capacity) {
   return larger;
 }
 
-sample::ColumnView Column::View(DType dtype, int64_t rows, int64_t row_elements) const {
+sample::ColumnView Column::View(const sample::ColumnForm& form, int64_t rows) const {
   if (row_bytes_ == 0) return {};
-  return {rows == 0 ? nullptr : buffer_.data(), dtype, rows, row_elements};
+  return {rows == 0 ? nullptr : buffer_.data(), form.dtype, rows, form.row_elements};
 }
 
-PolicyWidths::PolicyWidths(const RolloutSchema& schema, const policy::PolicySpec& spec)
-    : obs(FlatBytes(spec.observation_space)),
-      actions(static_cast<size_t>(spec.action_words()) * 4),
-      action_mask(static_cast<size_t>(spec.mask_size())),
-      agent_mask(schema.env.has_agent_mask ? 1 : 0),
-      state(schema.has_agent_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0) {}
-
-PolicyColumns::PolicyColumns(const PolicyWidths& widths)
-    : obs(widths.obs),
-      actions(widths.actions),
-      action_logp(4),
-      rewards(4),
-      terminated(1),
-      truncated(1),
-      action_mask(widths.action_mask),
-      agent_mask(widths.agent_mask),
-      env_row(4),
-      segment(4),
-      state(widths.state),
-      final_obs(widths.obs),
-      final_action_mask(widths.action_mask),
-      final_state(widths.state),
-      widths_(widths) {
-  for (const Column* column : {&obs, &actions, &action_logp, &rewards, &terminated, &truncated, &action_mask,
-                               &agent_mask, &env_row, &segment, &state}) {
-    row_bytes_ += static_cast<int64_t>(column->row_bytes());
+PolicyColumns::PolicyColumns(const sample::PolicyForms& forms)
+    : row_bytes_(sample::RowBytes(forms, Extent::kRow)),
+      segment_bytes_(sample::RowBytes(forms, Extent::kSegment)),
+      final_bytes_(sample::RowBytes(forms, Extent::kFinalRow)),
+      forms_(forms) {
+  for (size_t c = 0; c < forms.size(); ++c) {
+    this->*sample::PolicyColumns<Column>()[c].member = Column(static_cast<size_t>(forms[c].row_bytes()));
   }
-  final_bytes_ =
-      4 + static_cast<int64_t>(final_obs.row_bytes() + final_action_mask.row_bytes() + final_state.row_bytes());
 }
 
 void PolicyColumns::Clear() {
@@ -67,22 +51,26 @@ void PolicyColumns::Clear() {
   rows = 0;
   first_open = 0;
   final_rows = 0;
-  segments.clear();
   segment_rows.clear();
   holes.clear();
-  final_env_row.clear();
   retired_.clear();
 }
 
+void PolicyColumns::Grow(Extent extent, int64_t used, int64_t capacity) {
+  for (const auto& column : sample::PolicyColumns<Column>()) {
+    if (column.extent == extent) (this->*column.member).Grow(used, capacity);
+  }
+}
+
 void PolicyColumns::GrowRows() {
-  capacity_ = std::max(kFirstCapacity, capacity_ * 2);
-  // An environment, or the actions' reader, may hold pointers into these until its call returns.
-  for (Column* column : {&obs, &action_mask, &state, &actions}) {
-    if (column->present()) retired_.push_back({column, column->Grow(rows, capacity_), rows});
+  const int64_t capacity = std::max(kFirstCapacity, capacity_ * 2);
+  for (const auto& entry : sample::PolicyColumns<Column>()) {
+    Column& column = this->*entry.member;
+    if (entry.extent != Extent::kRow || !column.present()) continue;
+    tensor::Buffer replaced = column.Grow(rows, capacity);
+    if (IsHeldByEnvironments(entry.member)) retired_.push_back({&column, std::move(replaced), rows});
   }
-  for (Column* column : {&action_logp, &rewards, &terminated, &truncated, &agent_mask, &env_row, &segment}) {
-    column->Grow(rows, capacity_);
-  }
+  capacity_ = capacity;
 }
 
 void PolicyColumns::CopyRetired() {
@@ -95,25 +83,27 @@ void PolicyColumns::CopyRetired() {
 }
 
 int32_t PolicyColumns::AddSegment(int32_t episode, int32_t slot, int32_t version_lag) {
-  const auto index = static_cast<int32_t>(segment_rows.size());
+  const auto index = static_cast<int64_t>(segment_rows.size());
+  if (index == segment_capacity_) {
+    segment_capacity_ = std::max(kFirstCapacity, segment_capacity_ * 2);
+    Grow(Extent::kSegment, index, segment_capacity_);
+  }
   const int32_t words[sample::kSegmentFields] = {episode, slot, static_cast<int32_t>(sample::SegmentEnd::kCut), -1,
                                                  version_lag};
-  segments.insert(segments.end(), words, words + sample::kSegmentFields);
+  std::copy_n(words, sample::kSegmentFields, Segment(index));
   segment_rows.push_back(0);
-  return index;
-}
-
-void PolicyColumns::GrowFinals() {
-  final_capacity_ = std::max(kFirstCapacity, final_capacity_ * 2);
-  for (Column* column : {&final_obs, &final_action_mask, &final_state}) column->Grow(final_rows, final_capacity_);
+  return static_cast<int32_t>(index);
 }
 
 int32_t PolicyColumns::AddFinalRow(int64_t from, int32_t env_row_index) {
-  if (final_rows == final_capacity_) GrowFinals();
+  if (final_rows == final_capacity_) {
+    final_capacity_ = std::max(kFirstCapacity, final_capacity_ * 2);
+    Grow(Extent::kFinalRow, final_rows, final_capacity_);
+  }
   final_obs.CopyRow(final_rows, obs.Row(from));
   if (action_mask.present()) final_action_mask.CopyRow(final_rows, action_mask.Row(from));
   if (state.present()) final_state.CopyRow(final_rows, state.Row(from));
-  final_env_row.push_back(env_row_index);
+  final_env_row.As<int32_t>()[final_rows] = env_row_index;
   return static_cast<int32_t>(final_rows++);
 }
 
@@ -126,14 +116,14 @@ void PolicyColumns::MoveObservation(int64_t from, int64_t to) {
 void PolicyColumns::Compact() {
   if (!holes.empty()) {
     std::sort(holes.begin(), holes.end());
-    for (Column* column : {&obs, &actions, &action_logp, &rewards, &terminated, &truncated, &action_mask, &agent_mask,
-                           &env_row, &segment, &state}) {
-      if (!column->present()) continue;
+    for (const auto& entry : sample::PolicyColumns<Column>()) {
+      Column& column = this->*entry.member;
+      if (entry.extent != Extent::kRow || !column.present()) continue;
       int64_t to = holes.front();
       for (size_t h = 0; h < holes.size(); ++h) {
         const int64_t first = holes[h] + 1;
         const int64_t last = h + 1 < holes.size() ? holes[h + 1] : rows;
-        std::memmove(column->Row(to), column->Row(first), static_cast<size_t>(last - first) * column->row_bytes());
+        std::memmove(column.Row(to), column.Row(first), static_cast<size_t>(last - first) * column.row_bytes());
         to += last - first;
       }
     }
@@ -145,21 +135,64 @@ void PolicyColumns::Compact() {
   int64_t kept = 0;
   for (size_t s = 0; s < segment_rows.size(); ++s) {
     if (segment_rows[s] == 0) continue;
-    std::copy_n(segments.begin() + static_cast<int64_t>(s) * sample::kSegmentFields, sample::kSegmentFields,
-                segments.begin() + kept * sample::kSegmentFields);
+    std::copy_n(Segment(static_cast<int64_t>(s)), sample::kSegmentFields, Segment(kept));
     segment_rows[s] = kept++;
   }
   auto* segment_of_row = segment.As<int32_t>();
   for (int64_t r = 0; r < rows; ++r) {
     segment_of_row[r] = static_cast<int32_t>(segment_rows[static_cast<size_t>(segment_of_row[r])]);
   }
-  segments.resize(static_cast<size_t>(kept) * sample::kSegmentFields);
   segment_rows.resize(static_cast<size_t>(kept));
 }
 
+void PolicyColumns::View(sample::PolicyRows& out) const {
+  out.rows = rows;
+  out.num_segments = static_cast<int64_t>(segment_rows.size());
+  out.final_rows = final_rows;
+  for (size_t c = 0; c < forms_.size(); ++c) {
+    const auto& entry = sample::PolicyColumns<Column>()[c];
+    out.*sample::PolicyColumns()[c].member = (this->*entry.member).View(forms_[c], sample::NumRows(out, entry.extent));
+  }
+}
+
+StepTable::StepTable(const sample::StepForms& forms) : row_bytes_(sample::RowBytes(forms)), forms_(forms) {
+  for (size_t c = 0; c < forms.size(); ++c) {
+    this->*sample::StepColumns<Column>()[c].member = Column(static_cast<size_t>(forms[c].row_bytes()));
+  }
+}
+
+void StepTable::Grow(int64_t capacity) {
+  capacity_ = capacity;
+  for (const auto& column : sample::StepColumns<Column>()) (this->*column.member).Grow(rows, capacity);
+}
+
+int32_t StepTable::Add(int32_t episode, int32_t step) {
+  if (rows == capacity_) Grow(std::max(kFirstCapacity, capacity_ * 2));
+  step_episode.As<int32_t>()[rows] = episode;
+  step_index.As<int32_t>()[rows] = step;
+  return static_cast<int32_t>(rows++);
+}
+
+void StepTable::Append(const StepTable& other) {
+  if (other.rows == 0) return;
+  const int64_t sum = rows + other.rows;
+  if (sum > capacity_) Grow(sum + sum / 2);
+  for (const auto& column : sample::StepColumns<Column>()) {
+    Column& to = this->*column.member;
+    if (!to.present()) continue;
+    std::memcpy(to.Row(rows), (other.*column.member).Row(0), static_cast<size_t>(other.rows) * to.row_bytes());
+  }
+  rows = sum;
+}
+
+void StepTable::View(sample::MultiAgentBatch& out) const {
+  for (size_t c = 0; c < forms_.size(); ++c) {
+    out.*sample::StepColumns()[c].member = (this->*sample::StepColumns<Column>()[c].member).View(forms_[c], rows);
+  }
+}
+
 FragmentStorage::FragmentStorage(const RolloutSchema& schema)
-    : state(schema.has_env_state() ? static_cast<size_t>(schema.state_size()) * 4 : 0),
-      final_state(state.row_bytes()) {}
+    : steps(sample::FormsOf(schema.sizes())), final_steps(sample::FormsOf(schema.sizes())) {}
 
 void FragmentStorage::Clear() {
   // The first one is taken first again: it finds memory that is as large as it was.
@@ -169,19 +202,17 @@ void FragmentStorage::Clear() {
     spare_.push_back(std::move(*columns));
   }
   policies.clear();
-  step_episode.clear();
-  step_index.clear();
-  final_step_episode.clear();
-  final_step_index.clear();
+  steps.rows = 0;
+  final_steps.rows = 0;
 }
 
-PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const PolicyWidths& widths) {
+PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const sample::PolicyForms& forms) {
   if (static_cast<size_t>(slot) >= place_.size()) place_.resize(static_cast<size_t>(slot) + 1, -1);
   place_[static_cast<size_t>(slot)] = static_cast<int32_t>(policies.size());
-  const auto fits = std::find_if(spare_.rbegin(), spare_.rend(),
-                                 [&widths](const auto& columns) { return columns->widths() == widths; });
+  const auto fits =
+      std::find_if(spare_.rbegin(), spare_.rend(), [&forms](const auto& columns) { return columns->forms() == forms; });
   if (fits == spare_.rend()) {
-    policies.push_back(std::make_unique<PolicyColumns>(widths));
+    policies.push_back(std::make_unique<PolicyColumns>(forms));
   } else {
     std::swap(*fits, spare_.back());
     policies.push_back(std::move(spare_.back()));
@@ -189,28 +220,6 @@ PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const PolicyWidths& wid
   }
   policies.back()->policy = slot;
   return *policies.back();
-}
-
-int32_t FragmentStorage::AddEnvRow(int32_t episode, int32_t step) {
-  const auto row = static_cast<int32_t>(step_episode.size());
-  if (state.present() && row == state_capacity) {
-    state_capacity = std::max(kFirstCapacity, state_capacity * 2);
-    state.Grow(row, state_capacity);
-  }
-  step_episode.push_back(episode);
-  step_index.push_back(step);
-  return row;
-}
-
-int32_t FragmentStorage::AddFinalEnvRow(int32_t episode, int32_t step) {
-  const auto row = static_cast<int32_t>(final_step_episode.size());
-  if (state.present() && row == final_state_capacity) {
-    final_state_capacity = std::max(kFirstCapacity, final_state_capacity * 2);
-    final_state.Grow(row, final_state_capacity);
-  }
-  final_step_episode.push_back(episode);
-  final_step_index.push_back(step);
-  return row;
 }
 
 FragmentPool::FragmentPool(const RolloutSchema& schema) : schema_(schema), shelf_(std::make_shared<Shelf>()) {}

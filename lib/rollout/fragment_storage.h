@@ -9,6 +9,7 @@
 #include "lib/env/env_spec.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/buffer.h"
 
@@ -22,12 +23,17 @@ struct RolloutSchema {
   bool has_env_state() const { return env.state_kind == env::StateKind::kPerEnv; }
   bool has_agent_state() const { return env.state_kind == env::StateKind::kPerAgent; }
   int64_t state_size() const { return env.state_kind == env::StateKind::kNone ? 0 : env.state_space.flat_size(); }
+  /// What the forms of columns follow from, beside the policies.
+  sample::EnvSizes sizes() const {
+    return {has_env_state() ? state_size() : 0, has_agent_state() ? state_size() : 0, env.has_agent_mask};
+  }
 };
 
-/// Rows of fixed width in one growing allocation. Not thread-safe.
+/// Rows of fixed width in one growing allocation; a column of width 0 is absent. Not thread-safe.
 class Column {
  public:
-  explicit Column(size_t row_bytes = 0) : row_bytes_(row_bytes) {}
+  Column() = default;
+  explicit Column(size_t row_bytes) : row_bytes_(row_bytes) {}
 
   bool present() const { return row_bytes_ > 0; }
   size_t row_bytes() const { return row_bytes_; }
@@ -44,34 +50,25 @@ class Column {
   /// Room for `capacity` rows, the first `used` kept. Returns the allocation that this replaces, with its contents.
   tensor::Buffer Grow(int64_t used, int64_t capacity);
   void CopyRow(int64_t to, const void* from) { __builtin_memcpy(Row(to), from, row_bytes_); }
-  sample::ColumnView View(tensor::DType dtype, int64_t rows, int64_t row_elements) const;
+  sample::ColumnView View(const sample::ColumnForm& form, int64_t rows) const;
 
  private:
-  size_t row_bytes_;
+  size_t row_bytes_ = 0;
   tensor::Buffer buffer_;
 };
 
-/// Bytes a row takes in the columns whose width depends on the policy or the environment; 0: there is no such column.
-struct PolicyWidths {
-  PolicyWidths() = default;
-  PolicyWidths(const RolloutSchema& schema, const policy::PolicySpec& spec);
-  bool operator==(const PolicyWidths& other) const = default;
-
-  size_t obs = 0, actions = 0, action_mask = 0, agent_mask = 0, state = 0;
-};
-
 /// Bytes of a policy's rows on the wire that are there however few they are: the columns' padding and descriptions.
-inline constexpr int64_t kPolicyBytes = 1536;
+inline constexpr int64_t kPolicyBytes = static_cast<int64_t>(96 * sample::kNumPolicyColumns);
 
-/// The rows of one policy while a fragment is being filled. Columns are named as in sample::PolicyRows. Rows are
-/// appended by AddRow; what stands in [first_open, rows) is observed and waits for its action.
-class PolicyColumns {
+/// The rows of one policy while a fragment is being filled: the memory of each column of the table, by its name. Rows
+/// are appended by AddRow; what stands in [first_open, rows) is observed and waits for its action.
+class PolicyColumns : public sample::PolicyColumnSet<Column> {
  public:
-  explicit PolicyColumns(const PolicyWidths& widths);
+  explicit PolicyColumns(const sample::PolicyForms& forms);
   PolicyColumns(const PolicyColumns&) = delete;
   PolicyColumns& operator=(const PolicyColumns&) = delete;
 
-  const PolicyWidths& widths() const { return widths_; }
+  const sample::PolicyForms& forms() const { return forms_; }
 
   /// Empties it; memory stays.
   void Clear();
@@ -86,35 +83,30 @@ class PolicyColumns {
     if (!retired_.empty()) CopyRetired();
   }
   int32_t AddSegment(int32_t episode, int32_t slot, int32_t version_lag);
-  int32_t* Segment(int32_t index) { return &segments[static_cast<size_t>(index) * sample::kSegmentFields]; }
+  int32_t* Segment(int64_t index) { return segments.As<int32_t>() + index * sample::kSegmentFields; }
   /// A final row with the observation, mask and state of row `from`.
   int32_t AddFinalRow(int64_t from, int32_t final_env_row);
   /// `to` becomes a copy of what the agent saw in row `from`.
   void MoveObservation(int64_t from, int64_t to);
   /// Takes the rows listed in `holes` out, and the segments that have none left.
   void Compact();
+  /// Sets the counts of `out` and its views of all columns, which are valid until the next change here.
+  void View(sample::PolicyRows& out) const;
 
   /// Bytes of all columns with `open` more final rows, as they go on the wire.
   int64_t Bytes(int64_t open) const {
     return kPolicyBytes + rows * row_bytes_ + (final_rows + open) * final_bytes_ +
-           static_cast<int64_t>(segment_rows.size()) * sample::kSegmentFields * 4;
+           static_cast<int64_t>(segment_rows.size()) * segment_bytes_;
   }
-  int64_t row_bytes() const { return row_bytes_; }
-  int64_t final_bytes() const { return final_bytes_; }
 
   int32_t policy = -1;  ///< slot whose rows these are
   int64_t rows = 0;
   int64_t first_open = 0;
   std::vector<inference::RowKey> keys;  ///< of the open rows
   int64_t shift = 0;                    ///< see FragmentBuilder::DropRowsOfDone; 0 between calls
-  Column obs, actions, action_logp, rewards, terminated, truncated, action_mask, agent_mask, env_row, segment, state;
-  std::vector<int32_t> segments;      ///< sample::kSegmentFields words each
-  std::vector<int64_t> segment_rows;  ///< rows of each segment
-  std::vector<int64_t> holes;         ///< rows whose transition does not belong to this fragment
-
-  int64_t final_rows = 0;
-  Column final_obs, final_action_mask, final_state;
-  std::vector<int32_t> final_env_row;  ///< below 0: ~index into the final part of the env-step tables
+  std::vector<int64_t> segment_rows;    ///< rows of each segment
+  std::vector<int64_t> holes;           ///< rows whose transition does not belong to this fragment
+  int64_t final_rows = 0;               ///< their final_env_row below 0: ~index into the fragment's final steps
 
  private:
   struct Retired {
@@ -125,14 +117,40 @@ class PolicyColumns {
 
   void GrowRows();
   void CopyRetired();
-  void GrowFinals();
+  /// Room for `capacity` rows of `extent`, the first `used` kept.
+  void Grow(sample::Extent extent, int64_t used, int64_t capacity);
 
-  const PolicyWidths widths_;
+  const int64_t row_bytes_;
+  const int64_t segment_bytes_;
+  const int64_t final_bytes_;
   int64_t capacity_ = 0;
+  int64_t segment_capacity_ = 0;
   int64_t final_capacity_ = 0;
-  int64_t row_bytes_ = 0;
-  int64_t final_bytes_ = 0;
   std::vector<Retired> retired_;
+  const sample::PolicyForms forms_;
+};
+
+/// Rows of the env-step tables while a fragment is being filled, as PolicyColumns.
+class StepTable : public sample::StepColumnSet<Column> {
+ public:
+  explicit StepTable(const sample::StepForms& forms);
+
+  /// One more row; its state is uninitialized.
+  int32_t Add(int32_t episode, int32_t step);
+  /// `other` has the same columns; its rows come after these.
+  void Append(const StepTable& other);
+  /// Sets the views of `out`, which are valid until the next change here.
+  void View(sample::MultiAgentBatch& out) const;
+  int64_t row_bytes() const { return row_bytes_; }
+
+  int64_t rows = 0;
+
+ private:
+  void Grow(int64_t capacity);
+
+  const int64_t row_bytes_;
+  int64_t capacity_ = 0;
+  const sample::StepForms forms_;
 };
 
 /// The memory of one fragment. Reused from fragment to fragment. Its size follows from the policies that have rows at
@@ -141,28 +159,21 @@ struct FragmentStorage {
   explicit FragmentStorage(const RolloutSchema& schema);
   void Clear();
 
-  /// The columns of the policy in `slot`, which are `widths` wide; its first call in a fragment finds memory for them.
-  PolicyColumns& Columns(int32_t slot, const PolicyWidths& widths) {
+  /// The columns of the policy in `slot`, which have these forms; its first call in a fragment finds memory for them.
+  PolicyColumns& Columns(int32_t slot, const sample::PolicyForms& forms) {
     const auto place = static_cast<size_t>(slot);
-    if (place >= place_.size() || place_[place] < 0) return AddColumns(slot, widths);
+    if (place >= place_.size() || place_[place] < 0) return AddColumns(slot, forms);
     return *policies[static_cast<size_t>(place_[place])];
   }
 
   std::vector<std::unique_ptr<PolicyColumns>> policies;  ///< those with columns, in the order in which they got them
-  std::vector<int32_t> step_episode, step_index, final_step_episode, final_step_index;
-  Column state;  ///< per-env, of the steps at which agents act
-  Column final_state;
-  int64_t state_capacity = 0;
-  int64_t final_state_capacity = 0;
+  StepTable steps;                                       ///< at which agents act
+  StepTable final_steps;  ///< only looked at; they go behind the others when the fragment is finished
   std::vector<sample::EpisodeEntry> spare_episodes;  ///< kept for the memory of their members
   std::vector<sample::FinishedEpisode> spare_finished;
 
-  /// One more row in the env-step tables; `state` is uninitialized.
-  int32_t AddEnvRow(int32_t episode, int32_t step);
-  int32_t AddFinalEnvRow(int32_t episode, int32_t step);
-
  private:
-  PolicyColumns& AddColumns(int32_t slot, const PolicyWidths& widths);
+  PolicyColumns& AddColumns(int32_t slot, const sample::PolicyForms& forms);
 
   std::vector<int32_t> place_;                         ///< by slot, in `policies`; -1: none
   std::vector<std::unique_ptr<PolicyColumns>> spare_;  ///< empty

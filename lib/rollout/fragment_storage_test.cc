@@ -1,5 +1,6 @@
 #include "lib/rollout/fragment_storage.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ RolloutSchema SmallSchema() {
 
 TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(PolicyWidths(schema, schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
   std::vector<float*> rows;
   for (int i = 0; i < 1000; ++i) rows.push_back(reinterpret_cast<float*>(columns.obs.Row(columns.AddRow())));
   for (int i = 0; i < 1000; ++i) {
@@ -41,7 +42,7 @@ TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
 
 TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(PolicyWidths(schema, schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
   for (int s = 0; s < 3; ++s) columns.AddSegment(0, s, 0);
   const int32_t segment_of[6] = {0, 1, 2, 0, 1, 2};
   for (int r = 0; r < 6; ++r) {
@@ -67,6 +68,86 @@ TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   }
   ASSERT_EQ(columns.segment_rows.size(), 2u);
   EXPECT_EQ(columns.Segment(1)[sample::kSegmentSlot], 2);
+}
+
+/// What a test writes into all bytes of a row.
+uint8_t Stamp(size_t column, int64_t row) { return static_cast<uint8_t>(31 * column + static_cast<size_t>(row)); }
+
+/// Whether all bytes of a row are its stamp.
+testing::AssertionResult IsStamped(const sample::ColumnView& view, int64_t row, uint8_t stamp) {
+  const size_t bytes = view.bytes() / static_cast<size_t>(view.rows);
+  for (size_t i = 0; i < bytes; ++i) {
+    const auto got = std::to_integer<uint8_t>(view.data[static_cast<size_t>(row) * bytes + i]);
+    if (got != stamp) return testing::AssertionFailure() << "row " << row << " has " << int{got} << " at byte " << i;
+  }
+  return testing::AssertionSuccess();
+}
+
+TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompaction) {
+  policy::PolicySpec policy = SmallSchema().policies[0];
+  policy.has_action_mask = true;
+  const sample::PolicyForms forms = sample::FormsOf(sample::EnvSizes{2, 3, true}, policy);
+  PolicyColumns columns(forms);
+  const auto stamp = [&columns](sample::Extent extent, int64_t row) {
+    for (size_t c = 0; c < sample::kNumPolicyColumns; ++c) {
+      const auto& entry = sample::PolicyColumns<Column>()[c];
+      Column& column = columns.*entry.member;
+      if (entry.extent == extent) std::memset(column.Row(row), Stamp(c, row), column.row_bytes());
+    }
+  };
+  constexpr int64_t kRows = 300;
+  for (int64_t r = 0; r < kRows; ++r) {
+    stamp(sample::Extent::kRow, columns.AddRow());
+    columns.Settle();
+    columns.AddFinalRow(r, 0);
+    stamp(sample::Extent::kFinalRow, r);
+    columns.AddSegment(0, 0, 0);
+    columns.segment_rows.back() = 2;  // none is empty, whatever the stamps say
+    stamp(sample::Extent::kSegment, r);
+  }
+  constexpr int64_t kHole = 7;
+  columns.holes.push_back(kHole);
+  columns.Compact();
+  sample::PolicyRows out;
+  columns.View(out);
+  EXPECT_EQ(out.rows, kRows - 1);
+  for (size_t c = 0; c < sample::kNumPolicyColumns; ++c) {
+    const auto& entry = sample::PolicyColumns()[c];
+    SCOPED_TRACE(entry.name);
+    const sample::ColumnView& view = out.*entry.member;
+    EXPECT_EQ(view.dtype, forms[c].dtype);
+    EXPECT_EQ(view.row_elements, forms[c].row_elements);
+    ASSERT_EQ(view.rows, sample::NumRows(out, entry.extent));
+    for (int64_t r = 0; r < view.rows; ++r) {
+      const bool moved = entry.extent == sample::Extent::kRow && r >= kHole;
+      ASSERT_TRUE(IsStamped(view, r, Stamp(c, moved ? r + 1 : r)));
+    }
+  }
+}
+
+TEST(StepTableTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowth) {
+  const sample::StepForms forms = sample::FormsOf(sample::EnvSizes{5, 0, false});
+  StepTable steps(forms);
+  StepTable final_steps(forms);
+  for (int64_t r = 0; r < 400; ++r) {
+    StepTable& table = r < 250 ? steps : final_steps;
+    const int32_t row = table.Add(0, 0);
+    for (size_t c = 0; c < sample::kNumStepColumns; ++c) {
+      Column& column = table.*sample::StepColumns<Column>()[c].member;
+      std::memset(column.Row(row), Stamp(c, r), column.row_bytes());
+    }
+  }
+  steps.Append(final_steps);
+  sample::MultiAgentBatch out;
+  steps.View(out);
+  for (size_t c = 0; c < sample::kNumStepColumns; ++c) {
+    SCOPED_TRACE(sample::StepColumns()[c].name);
+    const sample::ColumnView& view = out.*sample::StepColumns()[c].member;
+    EXPECT_EQ(view.dtype, forms[c].dtype);
+    EXPECT_EQ(view.row_elements, forms[c].row_elements);
+    ASSERT_EQ(view.rows, 400);
+    for (int64_t r = 0; r < 400; ++r) ASSERT_TRUE(IsStamped(view, r, Stamp(c, r)));
+  }
 }
 
 TEST(FragmentPoolTest, MemoryComesBackWhenTheLastOwnerLetsGo) {

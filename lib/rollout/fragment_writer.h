@@ -53,12 +53,12 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   }
 
   float* State(env::AgentSlot slot) override {
-    FragmentStorage& storage = *builder_.storage_;
-    if (storage.state.present()) {
+    StepTable& steps = builder_.storage_->steps;
+    if (steps.state.present()) {
       if (lane_->env_row < 0) {
-        lane_->env_row = storage.AddEnvRow(lane_->episode_index, lane_->step + (lane_->stepping ? 1 : 0));
+        lane_->env_row = steps.Add(lane_->episode_index, lane_->step + (lane_->stepping ? 1 : 0));
       }
-      return reinterpret_cast<float*>(storage.state.Row(lane_->env_row));
+      return reinterpret_cast<float*>(steps.state.Row(lane_->env_row));
     }
     const AgentState& agent = lane_->agents[static_cast<size_t>(slot.value())];
     if (!agent.observed) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,10 +47,9 @@ absl::StatusOr<sample::ColumnView> ReadColumn(const char* name, const v1::Column
   return view;
 }
 
-template <typename Rows, typename Proto, size_t N>
-absl::Status ReadColumns(const std::array<ColumnField<Rows, Proto>, N>& fields, const Proto& proto,
-                         uint64_t payload_bytes, Rows* rows) {
-  for (const ColumnField<Rows, Proto>& field : fields) {
+template <typename Fields, typename Proto, typename Rows>
+absl::Status ReadColumns(const Fields& fields, const Proto& proto, uint64_t payload_bytes, Rows* rows) {
+  for (const auto& field : fields) {
     if (!(proto.*(field.has))()) continue;
     TROUPE_ASSIGN_OR_RETURN(rows->*(field.view), ReadColumn(field.name, (proto.*(field.get))(), payload_bytes));
   }
@@ -65,10 +63,9 @@ struct ColumnPlace {
   const char* name = "";
 };
 
-template <typename Rows, typename Proto, size_t N>
-void AddPlaces(const std::array<ColumnField<Rows, Proto>, N>& fields, const Proto& proto, const Rows& rows,
-               std::vector<ColumnPlace>* places) {
-  for (const ColumnField<Rows, Proto>& field : fields) {
+template <typename Fields, typename Proto, typename Rows>
+void AddPlaces(const Fields& fields, const Proto& proto, const Rows& rows, std::vector<ColumnPlace>* places) {
+  for (const auto& field : fields) {
     if (!(proto.*(field.has))()) continue;
     const uint64_t begin = (proto.*(field.get))().offset();
     const uint64_t bytes = (rows.*(field.view)).bytes();
@@ -79,11 +76,11 @@ void AddPlaces(const std::array<ColumnField<Rows, Proto>, N>& fields, const Prot
 /// No byte of the payload is in two columns.
 absl::Status CheckOverlaps(const v1::Fragment& header, const sample::MultiAgentBatch& batch) {
   std::vector<ColumnPlace> places;
-  places.reserve(BatchColumns().size() + batch.policies.size() * PolicyColumns().size());
+  places.reserve(kStepFields.size() + batch.policies.size() * kPolicyFields.size());
   for (int i = 0; i < header.policies_size(); ++i) {
-    AddPlaces(PolicyColumns(), header.policies(i), batch.policies[static_cast<size_t>(i)], &places);
+    AddPlaces(kPolicyFields, header.policies(i), batch.policies[static_cast<size_t>(i)], &places);
   }
-  AddPlaces(BatchColumns(), header, batch, &places);
+  AddPlaces(kStepFields, header, batch, &places);
   const auto before = [](const ColumnPlace& a, const ColumnPlace& b) { return a.begin < b.begin; };
   // Our own encoder writes them in order.
   if (!std::is_sorted(places.begin(), places.end(), before)) std::sort(places.begin(), places.end(), before);
@@ -98,10 +95,9 @@ absl::Status CheckOverlaps(const v1::Fragment& header, const sample::MultiAgentB
   return absl::OkStatus();
 }
 
-template <typename Rows, typename Proto, size_t N>
-void SetMemory(const std::array<ColumnField<Rows, Proto>, N>& fields, const Proto& proto, const std::byte* payload,
-               Rows* rows) {
-  for (const ColumnField<Rows, Proto>& field : fields) {
+template <typename Fields, typename Proto, typename Rows>
+void SetMemory(const Fields& fields, const Proto& proto, const std::byte* payload, Rows* rows) {
+  for (const auto& field : fields) {
     if ((proto.*(field.has))()) (rows->*(field.view)).data = payload + (proto.*(field.get))().offset();
   }
 }
@@ -214,7 +210,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
   batch->final_env_rows = header.final_env_rows();
   TROUPE_RETURN_IF_ERROR(ReadEpisodes(header.episodes(), limits_, batch.get()));
   TROUPE_RETURN_IF_ERROR(ReadFinished(header.finished(), *schema, limits_, batch.get()));
-  TROUPE_RETURN_IF_ERROR(ReadColumns(BatchColumns(), header, payload_bytes, batch.get()));
+  TROUPE_RETURN_IF_ERROR(ReadColumns(kStepFields, header, payload_bytes, batch.get()));
   if (header.policies_size() > schema->NumSlots()) {
     return Mismatch("the list of policies", header.policies_size(), schema->NumSlots());
   }
@@ -227,7 +223,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     rows.rows = proto.rows();
     rows.num_segments = proto.num_segments();
     rows.final_rows = proto.final_rows();
-    TROUPE_RETURN_IF_ERROR(ReadColumns(PolicyColumns(), proto, payload_bytes, &rows));
+    TROUPE_RETURN_IF_ERROR(ReadColumns(kPolicyFields, proto, payload_bytes, &rows));
   }
   TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, *schema, limits_));
   TROUPE_RETURN_IF_ERROR(CheckOverlaps(header, *batch));
@@ -238,9 +234,9 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     return absl::DataLossError(
         absl::StrCat("fragment: payload has CRC-32C ", crc, ", but its header says ", header.payload_crc32c()));
   }
-  SetMemory(BatchColumns(), header, buffer->data(), batch.get());
+  SetMemory(kStepFields, header, buffer->data(), batch.get());
   for (int i = 0; i < header.policies_size(); ++i) {
-    SetMemory(PolicyColumns(), header.policies(i), buffer->data(), &batch->policies[static_cast<size_t>(i)]);
+    SetMemory(kPolicyFields, header.policies(i), buffer->data(), &batch->policies[static_cast<size_t>(i)]);
   }
   batch->storage = std::move(buffer);
   return sample::MultiAgentBatchPtr(std::move(batch));

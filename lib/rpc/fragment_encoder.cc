@@ -17,9 +17,9 @@ namespace {
 /// Gives every present column its place behind the ones before it.
 class PayloadLayout {
  public:
-  template <typename Rows, typename Proto, size_t N>
-  void Place(const std::array<ColumnField<Rows, Proto>, N>& fields, const Rows& rows, Proto* proto) {
-    for (const ColumnField<Rows, Proto>& field : fields) {
+  template <typename Fields, typename Rows, typename Proto>
+  void Place(const Fields& fields, const Rows& rows, Proto* proto) {
+    for (const auto& field : fields) {
       const sample::ColumnView& view = rows.*(field.view);
       if (!view.present()) continue;
       v1::Column* column = (proto->*(field.mutable_column))();
@@ -39,11 +39,11 @@ class PayloadLayout {
 /// Every present column of the batch, in the order PayloadLayout placed them.
 std::vector<const sample::ColumnView*> PresentColumns(const sample::MultiAgentBatch& batch) {
   std::vector<const sample::ColumnView*> columns;
-  for (const auto& field : BatchColumns()) {
+  for (const auto& field : kStepFields) {
     if ((batch.*(field.view)).present()) columns.push_back(&(batch.*(field.view)));
   }
   for (const sample::PolicyRows& rows : batch.policies) {
-    for (const auto& field : PolicyColumns()) {
+    for (const auto& field : kPolicyFields) {
       if ((rows.*(field.view)).present()) columns.push_back(&(rows.*(field.view)));
     }
   }
@@ -97,7 +97,7 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
   FillEpisodes(batch, &header);
 
   PayloadLayout layout;
-  layout.Place(BatchColumns(), batch, &header);
+  layout.Place(kStepFields, batch, &header);
   for (const sample::PolicyRows& rows : batch.policies) {
     v1::PolicyRows* proto = header.add_policies();
     proto->set_policy_slot(rows.policy.value());
@@ -106,7 +106,7 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
     proto->set_rows(rows.rows);
     proto->set_num_segments(rows.num_segments);
     proto->set_final_rows(rows.final_rows);
-    layout.Place(PolicyColumns(), rows, proto);
+    layout.Place(kPolicyFields, rows, proto);
   }
   header.set_payload_bytes(layout.end());
   return header;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/fragment_columns.h"
 #include "lib/rpc/limits.h"
 #include "proto/troupe/v1/control.pb.h"
 #include "proto/troupe/v1/query.pb.h"
@@ -91,12 +92,8 @@ TEST(ParsedSizeTest, WhatProgramsOfOursSendIsRead) {
     v1::PolicyRows* const rows = fragment->add_policies();
     rows->set_policy_slot(slot);
     rows->mutable_version()->set_n(1 << 30);
-    for (v1::Column* const column :
-         {rows->mutable_obs(), rows->mutable_actions(), rows->mutable_action_logp(), rows->mutable_rewards(),
-          rows->mutable_terminated(), rows->mutable_truncated(), rows->mutable_action_mask(),
-          rows->mutable_agent_mask(), rows->mutable_env_row(), rows->mutable_segment(), rows->mutable_state(),
-          rows->mutable_segments(), rows->mutable_final_obs(), rows->mutable_final_action_mask(),
-          rows->mutable_final_env_row(), rows->mutable_final_state()}) {
+    for (const auto& field : kPolicyFields) {
+      v1::Column* const column = (rows->*(field.mutable_column))();
       column->set_rows(1 << 20);
       column->set_row_elements(1);
       column->set_offset(1 << 21);

@@ -37,8 +37,8 @@ class ColumnChecker {
           absl::StrCat(where, ": column '", name, "' is absent, expected ", Describe(form, rows)));
     }
     if (column.dtype != form.dtype || column.rows != rows || column.row_elements != form.row_elements) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' is ", Describe(column),
-                                                     ", expected ", Describe(form, rows)));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": column '", name, "' is ", Describe(column), ", expected ", Describe(form, rows)));
     }
     return Count(where, name, column);
   }
@@ -133,8 +133,8 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
   }
   const EnvSizes sizes = schema.sizes();
   for (const auto& column : PolicyColumns()) {
-    TROUPE_RETURN_IF_ERROR(columns.Check(where, column.name, rows.*column.member, column.form(sizes, spec),
-                                         NumRows(rows, column.extent)));
+    TROUPE_RETURN_IF_ERROR(
+        columns.Check(where, column.name, rows.*column.member, column.form(sizes, spec), NumRows(rows, column.extent)));
   }
   return absl::OkStatus();
 }

@@ -20,9 +20,7 @@ ColumnForm Optional(DType dtype, int64_t row_elements) {
 ColumnForm Observation(const EnvSizes&, const policy::PolicySpec& policy) {
   return {policy.observation_space.flat_dtype(), policy.observation_size()};
 }
-ColumnForm Actions(const EnvSizes&, const policy::PolicySpec& policy) {
-  return {DType::kInt32, policy.action_words()};
-}
+ColumnForm Actions(const EnvSizes&, const policy::PolicySpec& policy) { return {DType::kInt32, policy.action_words()}; }
 ColumnForm ActionMask(const EnvSizes&, const policy::PolicySpec& policy) {
   return Optional(DType::kUint8, policy.mask_size());
 }

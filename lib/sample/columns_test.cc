@@ -107,9 +107,8 @@ TEST(ColumnsTest, AnotherFormIsRefusedByName) {
       corruption.corrupt(*column.view);
       const absl::Status status = ValidateBatch(*batch, schema, {});
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(Message(status),
-                  AllOf(HasSubstr(absl::StrCat(column.where, ": column '", column.name, "' ")),
-                        HasSubstr(corruption.words)));
+      EXPECT_THAT(Message(status), AllOf(HasSubstr(absl::StrCat(column.where, ": column '", column.name, "' ")),
+                                         HasSubstr(corruption.words)));
       EXPECT_EQ(ValidateShapes(*batch, schema, {}).ok(), !corruption.in_shapes);
     }
   }
@@ -138,8 +137,8 @@ TEST(ColumnsTest, WhatTheRunDoesNotHaveIsRefusedByName) {
     *column.view = ColumnView{batch->policies[0].rewards.data, DType::kFloat32, 1, 1};
     const absl::Status status = ValidateShapes(*batch, schema, {});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat(column.where, ": column '", column.name,
-                                                        "' is float32[1, 1], expected none")));
+    EXPECT_THAT(Message(status),
+                HasSubstr(absl::StrCat(column.where, ": column '", column.name, "' is float32[1, 1], expected none")));
   }
   EXPECT_THAT(optional, testing::ElementsAre("env-step table state", "policy 'shared' action_mask",
                                              "policy 'shared' agent_mask", "policy 'shared' state",

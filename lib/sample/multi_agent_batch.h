@@ -136,8 +136,8 @@ struct MultiAgentBatch : StepColumnSet<ColumnView> {
   std::vector<FinishedEpisode> finished;
   std::vector<PolicyRows> policies;  ///< ascending policy slot, only those with rows
 
-  /// Rows of the env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps only
-  /// looked at to bootstrap.
+  /// Rows of the env-step tables: first the `env_rows` steps at which agents acted, then the `final_env_rows` steps
+  /// only looked at to bootstrap.
   int64_t env_rows = 0;
   int64_t final_env_rows = 0;
 

@@ -6,6 +6,7 @@
 // slices the message is cut, bits 4 to 7 which schema the run has. Then the message.
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "lib/rpc/buffer_pool.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/limits.h"
+#include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -79,8 +81,14 @@ void ExpectSameAfterRoundTrip(uint64_t sequence, const sample::MultiAgentBatchPt
   TROUPE_CHECK((*again)->num_env_steps == batch->num_env_steps);
   TROUPE_CHECK((*again)->policies.size() == batch->policies.size());
   for (size_t p = 0; p < batch->policies.size(); ++p) {
-    TROUPE_CHECK((*again)->policies[p].rows == batch->policies[p].rows);
-    TROUPE_CHECK((*again)->policies[p].obs.bytes() == batch->policies[p].obs.bytes());
+    const sample::PolicyRows& got = (*again)->policies[p];
+    const sample::PolicyRows& sent = batch->policies[p];
+    TROUPE_CHECK(got.rows == sent.rows);
+    for (const auto& column : sample::PolicyColumns()) {
+      const size_t bytes = (sent.*column.member).bytes();
+      TROUPE_CHECK((got.*column.member).bytes() == bytes);
+      TROUPE_CHECK(bytes == 0 || std::memcmp((got.*column.member).data, (sent.*column.member).data, bytes) == 0);
+    }
   }
 }
 

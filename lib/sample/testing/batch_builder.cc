@@ -138,9 +138,8 @@ std::shared_ptr<MultiAgentBatch> BatchBuilder::Build() {
     }
     const PolicyForms forms = FormsOf(sizes, schema_.policies[p]);
     for (size_t c = 0; c < kNumPolicyColumns; ++c) {
-      rows.*(PolicyColumns()[c].member) =
-          Keep(*storage, std::move(columns.*(PolicyColumns<Bytes>()[c].member)), forms[c],
-               NumRows(rows, PolicyColumns()[c].extent));
+      rows.*(PolicyColumns()[c].member) = Keep(*storage, std::move(columns.*(PolicyColumns<Bytes>()[c].member)),
+                                               forms[c], NumRows(rows, PolicyColumns()[c].extent));
     }
     batch->policies.push_back(rows);
   }
