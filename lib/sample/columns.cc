@@ -1,7 +1,5 @@
 #include "lib/sample/columns.h"
 
-#include "lib/base/check.h"
-
 namespace troupe::sample {
 
 namespace column_form {
@@ -65,23 +63,6 @@ int64_t RowBytes(const StepForms& forms) {
   for (const ColumnForm& form : forms) bytes += form.row_bytes();
   return bytes;
 }
-
-int64_t NumRows(const PolicyRows& rows, Extent extent) {
-  switch (extent) {
-    case Extent::kRow:
-      return rows.rows;
-    case Extent::kSegment:
-      return rows.num_segments;
-    case Extent::kFinalRow:
-      return rows.final_rows;
-    case Extent::kEnvStep:
-      break;
-  }
-  TROUPE_CHECK(extent != Extent::kEnvStep);
-  return 0;
-}
-
-int64_t NumRows(const MultiAgentBatch& batch) { return batch.env_rows + batch.final_env_rows; }
 
 size_t ColumnBytes(const MultiAgentBatch& batch) {
   size_t bytes = 0;

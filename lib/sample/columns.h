@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lib/base/check.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/dtype.h"
@@ -144,9 +145,12 @@ int64_t RowBytes(const PolicyForms& forms, Extent extent);
 int64_t RowBytes(const StepForms& forms);
 
 /// How many rows a column of `extent` has, as the counts beside the columns say. `extent` is one of a policy's columns.
-int64_t NumRows(const PolicyRows& rows, Extent extent);
+inline int64_t NumRows(const PolicyRows& rows, Extent extent) {
+  TROUPE_CHECK(extent != Extent::kEnvStep);
+  return extent == Extent::kRow ? rows.rows : extent == Extent::kSegment ? rows.num_segments : rows.final_rows;
+}
 /// The same of the env-step tables.
-int64_t NumRows(const MultiAgentBatch& batch);
+inline int64_t NumRows(const MultiAgentBatch& batch) { return batch.env_rows + batch.final_env_rows; }
 
 /// Bytes of all columns of a fragment, without what lies between them on the wire.
 size_t ColumnBytes(const MultiAgentBatch& batch);
