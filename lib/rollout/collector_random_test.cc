@@ -6,6 +6,7 @@
 #include "lib/env/testing/elsewhere_env.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/columns.h"
 #include <gtest/gtest.h>
 
 // Random episodes against what the environments say they did.
