@@ -92,7 +92,7 @@ class NoTrainer final : public learner::Trainer {
 
 class NoMonitor final : public rpc::MonitorHandler {
  public:
-  v1::StatusReply GetStatus(const base::Caller&) override { return {}; }
+  rpc::RunStatus GetStatus(const base::Caller&) override { return {}; }
   policy::PolicyTablePtr Policies(const base::Caller&) override { return nullptr; }
 };
 

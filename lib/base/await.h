@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
@@ -50,6 +52,17 @@ bool Await(CondVar& changed, Mutex* mutex, const Deadline& deadline,
     const absl::Duration left = deadline.left();
     if (left == absl::ZeroDuration()) return false;
     changed.WaitFor(mutex, left);
+  }
+  return true;
+}
+
+/// The same for a condition that nobody notifies of, as what a signal handler says: asks every `interval`.
+template <typename Condition>
+bool AwaitPolling(absl::Duration interval, const Deadline& deadline, Condition&& condition) {
+  while (!condition()) {
+    const absl::Duration left = deadline.left();
+    if (left == absl::ZeroDuration()) return false;
+    absl::SleepFor(std::min(interval, left));
   }
   return true;
 }

@@ -57,5 +57,15 @@ TEST(AwaitTest, WakesWhenTheConditionHolds) {
   other.join();
 }
 
+TEST(AwaitTest, AsksAgainForWhatNobodyNotifiesOf) {
+  int asked = 0;
+  const auto third_time = [&asked] { return ++asked == 3; };
+  EXPECT_TRUE(AwaitPolling(absl::Milliseconds(1), Deadline::After(absl::InfiniteDuration()), third_time));
+  EXPECT_EQ(asked, 3);
+  EXPECT_FALSE(AwaitPolling(absl::Hours(1), Deadline::After(absl::Milliseconds(2)), [] { return false; }))
+      << "the interval ends with the deadline";
+  EXPECT_TRUE(AwaitPolling(absl::Hours(1), Deadline::After(absl::ZeroDuration()), [] { return true; }));
+}
+
 }  // namespace
 }  // namespace troupe::base

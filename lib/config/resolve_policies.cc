@@ -227,10 +227,7 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
   }
   std::vector<std::vector<MappedPolicy>> of_agent;
   for (const std::string& agent : agents) {
-    const auto rule = std::find_if(names.rules.begin(), names.rules.end(), [&agent](const MappingRule& candidate) {
-      return policy::GlobMatches(candidate.agent_glob, agent);
-    });
-    of_agent.push_back(of_rule[static_cast<size_t>(rule - names.rules.begin())]);
+    of_agent.push_back(of_rule[static_cast<size_t>(policy::FirstMatch(names.rules, agent) - names.rules.data())]);
   }
   return of_agent;
 }

@@ -222,6 +222,13 @@ bool GlobMatches(std::string_view glob, std::string_view text) {
   return g == glob.size();
 }
 
+const MappingRule* FirstMatch(absl::Span<const MappingRule> rules, std::string_view agent_id) {
+  for (const MappingRule& rule : rules) {
+    if (GlobMatches(rule.agent_glob, agent_id)) return &rule;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
                                                                absl::Span<const PolicyId> policies) {
@@ -236,13 +243,12 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
   }
   std::vector<std::shared_ptr<const Choice>> by_agent_slot;
   for (const std::string& agent : agent_ids) {
-    const auto rule = std::find_if(rules.begin(), rules.end(),
-                                   [&](const MappingRule& r) { return GlobMatches(r.agent_glob, agent); });
-    if (rule == rules.end()) {
+    const MappingRule* const rule = FirstMatch(rules, agent);
+    if (rule == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("got no rule for agent \"", agent,
                                                      "\", expected one for every agent; add it, or a last rule \"*\""));
     }
-    by_agent_slot.push_back(choices[static_cast<size_t>(rule - rules.begin())]);
+    by_agent_slot.push_back(choices[static_cast<size_t>(rule - rules.data())]);
   }
   return std::make_unique<RuleMapping>(std::move(by_agent_slot), agent_ids, policies);
 }

@@ -80,5 +80,7 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
 
 /// True when `text` matches `glob`.
 bool GlobMatches(std::string_view glob, std::string_view text);
+/// The rule that decides for the agent, one of `rules`; nullptr: none matches.
+const MappingRule* FirstMatch(absl::Span<const MappingRule> rules, std::string_view agent_id);
 
 }  // namespace troupe::policy

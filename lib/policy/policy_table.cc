@@ -231,10 +231,8 @@ std::map<std::string, std::vector<int32_t>> AgentSlotsByPolicy(const PolicyTable
     if (!id.value().empty()) slots[id.value()];
   }
   for (size_t agent = 0; agent < table.agent_ids().size(); ++agent) {
-    const auto rule = std::find_if(table.rules().begin(), table.rules().end(), [&](const MappingRule& candidate) {
-      return GlobMatches(candidate.agent_glob, table.agent_ids()[agent]);
-    });
-    if (rule == table.rules().end()) continue;  // no table is made so
+    const MappingRule* const rule = FirstMatch(table.rules(), table.agent_ids()[agent]);
+    if (rule == nullptr) continue;  // no table is made so
     const auto slot = static_cast<int32_t>(agent);
     for (const WeightedPolicy& weighted : rule->policies) {
       std::vector<int32_t>& agents = slots[weighted.policy.value()];

@@ -10,7 +10,7 @@
 #include "lib/base/mutex.h"
 #include "lib/learner/learner.h"
 #include "lib/rpc/learner_endpoint.h"
-#include "proto/troupe/v1/monitor.pb.h"
+#include "lib/rpc/run_status.h"
 
 namespace troupe::rpc {
 
@@ -32,8 +32,8 @@ class LearnerBinding final : public LearnerEndpoint {
   /// all do. A worker of the learner's own process needs no permission.
   std::optional<std::string> WorkerWithout(uint64_t digest) const;
 
-  /// Everything of Monitor.Status that the learner knows; run_name, build_version and policies are the caller's.
-  v1::StatusReply Status() const;
+  /// What the learner and its workers say; run_name, build_version, degraded and policies are the caller's.
+  RunStatus Status() const;
 
  private:
   /// What is remembered of a worker, connected or not.

@@ -14,11 +14,11 @@
 #include "lib/learner/worker_registry.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
+#include "lib/rpc/run_status.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
-#include "proto/troupe/v1/monitor.pb.h"
 
 namespace troupe::rpc {
 
@@ -64,7 +64,7 @@ class MonitorHandler {
  public:
   virtual ~MonitorHandler() = default;
   /// Everything: the service withholds what is not for everybody.
-  virtual v1::StatusReply GetStatus(const base::Caller& caller) = 0;
+  virtual RunStatus GetStatus(const base::Caller& caller) = 0;
   /// The policies as they are now.
   virtual policy::PolicyTablePtr Policies(const base::Caller& caller) = 0;
 };

@@ -13,7 +13,7 @@ grpc::ServerUnaryReactor* MonitorService::Status(grpc::CallbackServerContext* co
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Caller caller = CallerOf(*context, door_, peers_);
   try {
-    v1::StatusReply status = handler_->GetStatus(caller);
+    v1::StatusReply status = ToProto(handler_->GetStatus(caller));
     *status.mutable_protocol() = OurProtocol();
     if (caller.kind != Caller::Kind::kControlSocket) WithholdFromAnybody(&status);
     *reply = Serialize(status);

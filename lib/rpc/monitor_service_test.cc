@@ -56,12 +56,13 @@ TEST_F(MonitorServiceTest, NoAddressHasTheControlService) {
 }
 
 TEST_F(MonitorServiceTest, StatusWithoutWhatIsNotForStrangers) {
-  v1::StatusReply status;
-  status.set_run_name("run");
-  status.set_env_steps(123);
-  status.set_state("failed");
-  status.set_state_reason(absl::StrCat("/home/", kCanary, ": no such file"));
-  status.add_workers()->set_name(absl::StrCat(kCanary, ":17"));
+  RunStatus status;
+  status.run_name = "run";
+  status.learner.progress.env_steps = 123;
+  status.learner.state = "failed";
+  status.learner.reason = absl::StrCat("/home/", kCanary, ": no such file");
+  status.learner.workers.emplace_back();
+  status.worker_names = {absl::StrCat(kCanary, ":17")};
   endpoint_.SetStatus(status);
   for (const std::string& address : server_->addresses()) {
     const auto reply = (*MonitorClient::Create(address, {}))->Status(absl::Seconds(10));

@@ -2,6 +2,7 @@
 
 #include "lib/rpc/monitor_view.h"
 
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,6 +42,35 @@ void Fill(Message* message) {
         break;
     }
   }
+}
+
+TEST(MonitorViewTest, AStatusIsToldWhole) {
+  RunStatus status;
+  status.degraded = {"no room"};
+  status.learner.progress.return_mean = 2.5;
+  status.learner.workers.resize(2);
+  status.learner.workers[0].id = sample::WorkerId(7);
+  status.learner.workers[1].gets_no_work = "too many failures";
+  status.worker_names = {"host:17"};
+  status.policies.resize(2);
+  status.policies[0].version = {3, 40};
+  status.policies[1].returns.Add(-1);
+  status.policies[1].returns.Add(4);
+  const v1::StatusReply reply = ToProto(status);
+  EXPECT_EQ(reply.degraded(0), "no room");
+  EXPECT_TRUE(std::isnan(reply.return_sum())) << "no episode has ended";
+  EXPECT_EQ(reply.return_mean(), 2.5);
+  ASSERT_EQ(reply.workers_size(), 2);
+  EXPECT_EQ(reply.workers(0).worker_id(), 7u);
+  EXPECT_EQ(reply.workers(0).name(), "host:17");
+  EXPECT_FALSE(reply.workers(0).gets_no_work());
+  EXPECT_TRUE(reply.workers(1).gets_no_work());
+  EXPECT_EQ(reply.workers(1).name(), "");
+  ASSERT_EQ(reply.policies_size(), 2);
+  EXPECT_EQ(reply.policies(0).version().n(), 40);
+  EXPECT_EQ(reply.policies(0).return_count(), 0);
+  EXPECT_EQ(reply.policies(1).return_count(), 2);
+  EXPECT_EQ(reply.policies(1).return_mean(), 1.5);
 }
 
 TEST(MonitorViewTest, TextsOfAStatusStayHereUnlessTheyAreNames) {

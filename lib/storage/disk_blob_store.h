@@ -12,8 +12,8 @@ namespace troupe::storage {
 /// Blobs as the files `<key>.blob` of one folder, which it makes at its first Put and makes again when it has vanished.
 /// A cache: what an earlier process left in the folder is no use to the next one.
 ///
-/// Made by services/learner. Thread-safe for calls with different keys; calls block on the disk. Unbounded: how much is
-/// put is its user's to say.
+/// Made by lib/run. Thread-safe for calls with different keys; calls block on the disk. Unbounded: how much is put
+/// is its user's to say.
 class DiskBlobStore final : public policy::BlobStore {
  public:
   /// Most bytes of a blob; RESOURCE_EXHAUSTED to put more.

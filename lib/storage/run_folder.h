@@ -45,7 +45,7 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
 ///   N.corrupt[-K]  was found damaged; never removed.
 /// Invariants, at any crash: 1. what Save reported is found again, or something newer; 2. who reads what is there sees
 /// whole checkpoints; 3. a checkpoint in place means that `had_checkpoint` is there.
-/// Made by services/learner, used from its threads: Save from the checkpoint thread, the rest at start-up. The lock is
+/// Made by lib/run, used from a service's threads: Save from the checkpoint thread, the rest at start-up. The lock is
 /// released when the object or the process dies.
 class RunFolder final : public learner::CheckpointStore {
  public:

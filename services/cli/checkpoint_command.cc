@@ -9,13 +9,13 @@
 #include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
+#include "lib/run/run_checkpoint.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
-#include "services/common/run_policies.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -120,7 +120,7 @@ absl::StatusOr<int> Save(const CheckpointFlags& flags) {
 absl::StatusOr<policy::PolicyTablePtr> TableOf(const std::string& path, const storage::CheckpointManifest& manifest,
                                                const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path + "/config.yaml"));
-  SayForeignCode(config::ForeignCodeOf(config));
+  run::SayForeignCode(config::ForeignCodeOf(config));
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
   if (run.schema.Hash() != manifest.spec_hash) {
     return absl::FailedPreconditionError(absl::StrCat(

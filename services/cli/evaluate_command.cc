@@ -8,14 +8,15 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/run/changed_run.h"
+#include "lib/run/evaluation.h"
+#include "lib/run/evaluation_folder.h"
+#include "lib/run/evaluation_pool.h"
+#include "lib/run/rollout_setup.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
-#include "services/common/changed_run.h"
-#include "services/common/evaluation.h"
-#include "services/common/evaluation_folder.h"
-#include "services/common/rollout_setup.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -29,7 +30,7 @@ struct EvaluateFlags {
   int64_t episodes = 0;  // 0: as the run's configuration says
   int64_t seed = -1;     // -1: as above
   bool deterministic = false;
-  RunChanges changes;
+  run::RunChanges changes;
   std::string experiment;  // empty: nothing is written
   bool json = false;
 };
@@ -74,7 +75,7 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
                                           {"policies", flags.changes.classes},
                                           {"deterministic", request.deterministic},
                                           {"seed", request.seed},
-                                          {"evaluation", nlohmann::ordered_json::parse(EvaluationJson(result))}};
+                                          {"evaluation", nlohmann::ordered_json::parse(run::EvaluationJson(result))}};
   return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -84,28 +85,28 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);
   if (!flags.experiment.empty()) TROUPE_RETURN_IF_ERROR(CheckExperiment(results, flags.experiment));
-  TROUPE_ASSIGN_OR_RETURN(const RunPolicies loaded, LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
+  TROUPE_ASSIGN_OR_RETURN(const run::RunPolicies loaded, run::LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
   const config::ResolvedRun& run = loaded.run;
 
   rollout::EvaluationRequest request;
   request.episodes = flags.episodes > 0 ? flags.episodes : run.evaluation.episodes;
   request.deterministic = flags.deterministic;
   request.seed = flags.seed >= 0 ? static_cast<uint64_t>(flags.seed) : run.evaluation.seed;
-  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, MakeRolloutConfig(run, registry));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<EvaluationPool> pool,
-                          EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
+  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run, registry));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::EvaluationPool> pool,
+                          run::EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
   TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
-  EpisodeNames names{.agents = run.agent_ids(), .policies = {}};
+  run::EpisodeNames names{.agents = run.agent_ids(), .policies = {}};
   for (const policy::PolicyId& id : run.policy_ids()) names.policies.push_back(id.value());
   if (!flags.experiment.empty()) {
-    const EvaluationFolder experiment{.path = results,
+    const run::EvaluationFolder experiment{.path = results,
                                       .config_yaml = run.config.WithoutSecrets().ToYaml(),
                                       .summary_json = Summary(flags, folder, loaded.checkpoint, request, result),
                                       .trained_env_steps = loaded.env_steps};
-    TROUPE_RETURN_IF_ERROR(WriteEvaluation(experiment, result, names));
+    TROUPE_RETURN_IF_ERROR(run::WriteEvaluation(experiment, result, names));
   }
   if (flags.json) {
-    std::printf("%s\n", EvaluationWithEpisodesJson(result, request.seed, names).c_str());
+    std::printf("%s\n", run::EvaluationWithEpisodesJson(result, request.seed, names).c_str());
   } else {
     PrintResult(result, loaded.checkpoint, request.deterministic);
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "services/worker/life_report.h"
+#include "lib/run/life_report.h"
 #include <gtest/gtest.h>
 
 namespace troupe::services {
@@ -22,7 +22,7 @@ class LifeReportsTest : public testing::Test {
 
 TEST_F(LifeReportsTest, AWorkersReportArrives) {
   EXPECT_TRUE(reports_.Take().empty());
-  absl::StatusOr<LifeReport> worker = LifeReport::Adopt(dup(reports_.worker_fd()));
+  absl::StatusOr<run::LifeReport> worker = run::LifeReport::Adopt(dup(reports_.worker_fd()));
   ASSERT_TRUE(worker.ok()) << worker.status();
   worker->Fruitful();
   EXPECT_EQ(reports_.Take(), std::vector<pid_t>{getpid()});
@@ -42,7 +42,7 @@ TEST_F(LifeReportsTest, WhatIsNoReportIsLeftOut) {
 }
 
 TEST_F(LifeReportsTest, AFullPipeHoldsNobodyUp) {
-  absl::StatusOr<LifeReport> worker = LifeReport::Adopt(dup(reports_.worker_fd()));
+  absl::StatusOr<run::LifeReport> worker = run::LifeReport::Adopt(dup(reports_.worker_fd()));
   ASSERT_TRUE(worker.ok()) << worker.status();
   for (int i = 0; i < 100'000; ++i) worker->Fruitful();
   EXPECT_GT(reports_.Take().size(), 1000u);
@@ -51,14 +51,14 @@ TEST_F(LifeReportsTest, AFullPipeHoldsNobodyUp) {
 TEST(LifeReportTest, OnlyAPipeIsTaken) {
   const int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(file, 0);
-  EXPECT_EQ(LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(run::LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument);
   close(file);
-  EXPECT_EQ(LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument) << "nothing is open there";
+  EXPECT_EQ(run::LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument) << "nothing is open there";
 }
 
 TEST_F(LifeReportsTest, TheWorkersOwnChildrenDoNotInheritIt) {
   const int fd = dup(reports_.worker_fd());
-  const absl::StatusOr<LifeReport> worker = LifeReport::Adopt(fd);
+  const absl::StatusOr<run::LifeReport> worker = run::LifeReport::Adopt(fd);
   ASSERT_TRUE(worker.ok());
   EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
 }

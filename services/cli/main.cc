@@ -6,10 +6,10 @@
 
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
+#include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/programs.h"
 #include "services/common/build_facts.h"
-#include "services/common/memory_limit.h"
 #include "services/common/usage_error.h"
 #include <CLI/CLI.hpp>
 
@@ -30,7 +30,7 @@ int Fail(const absl::Status& status) { return Fail(std::string(status.message())
 }  // namespace
 
 int main(int argc, char** argv) {
-  troupe::services::EndInWordsWhenOutOfMemory("troupe");
+  troupe::run::EndInWordsWhenOutOfMemory("troupe");
   troupe::base::InitLogging("troupe", "info");
   // The learner is another program with flags of its own; they are passed on as they are.
   if (argc >= 2 && std::string(argv[1]) == "learner") {

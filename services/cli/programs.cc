@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/status_macros.h"
-#include "services/common/memory_limit.h"
+#include "lib/run/memory_limit.h"
 
 namespace troupe::services {
 namespace {
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> FindLearnerProgram() {
 }
 
 absl::Status ExecLearner(std::vector<std::string> arguments) {
-  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kLearnerBytes));
+  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kLearnerBytes));
   TROUPE_ASSIGN_OR_RETURN(std::string program, FindLearnerProgram());
   std::vector<char*> argv = {program.data()};
   for (std::string& argument : arguments) argv.push_back(argument.data());

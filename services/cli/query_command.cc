@@ -9,12 +9,12 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/query_client.h"
+#include "lib/run/checkpoint_engine.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
 #include "services/cli/query_agents.h"
 #include "services/cli/query_text.h"
-#include "services/policy_server/checkpoint_engine.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -68,7 +68,7 @@ class Server final : public Answerer {
 /// This program, with a checkpoint's weights.
 class Checkpoint final : public Answerer {
  public:
-  explicit Checkpoint(std::unique_ptr<CheckpointEngine> opened) : opened_(std::move(opened)) {}
+  explicit Checkpoint(std::unique_ptr<run::CheckpointEngine> opened) : opened_(std::move(opened)) {}
   absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query) override {
     return opened_->engine()->Compute(query);
   }
@@ -78,15 +78,15 @@ class Checkpoint final : public Answerer {
   std::string checkpoint() const override { return opened_->checkpoint(); }
 
  private:
-  const std::unique_ptr<CheckpointEngine> opened_;
+  const std::unique_ptr<run::CheckpointEngine> opened_;
 };
 
 absl::StatusOr<std::unique_ptr<Answerer>> OpenCheckpoint(const QueryFlags& flags, const std::string& folder) {
-  AskedCheckpoint asked;
+  run::AskedCheckpoint asked;
   asked.run_folder = folder;
   if (!flags.checkpoint.empty()) asked.checkpoint = flags.checkpoint;
   asked.config_path = flags.config;
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointEngine> opened, CheckpointEngine::Open(asked));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<run::CheckpointEngine> opened, run::CheckpointEngine::Open(asked));
   return std::make_unique<Checkpoint>(std::move(opened));
 }
 

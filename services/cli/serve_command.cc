@@ -4,9 +4,9 @@
 
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/run_path.h"
-#include "services/common/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/policy_server/policy_server_process.h"
 #include <CLI/CLI.hpp>
@@ -28,7 +28,7 @@ struct ServeFlags {
 absl::StatusOr<int> Serve(const ServeFlags& flags) {
   base::InitLogging("serve", flags.log_level);
   DrainSignals::Install();
-  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kServerBytes));
+  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kServerBytes));
   PolicyServerFlags server = flags.server;
   TROUPE_ASSIGN_OR_RETURN(server.asked.run_folder, FindRunFolder(flags.run, flags.directory));
   if (flags.seed >= 0) server.asked.seed = static_cast<uint64_t>(flags.seed);

@@ -14,8 +14,8 @@
 #include "lib/base/log.h"
 #include "lib/base/shortened.h"
 #include "lib/rpc/convert.h"
+#include "lib/run/policy_lines.h"
 #include "services/cli/output.h"
-#include "services/common/policy_lines.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
@@ -34,11 +34,11 @@ std::string Short(const std::string& text) { return base::Shortened(text, kMaxSt
 /// `returns` with those alone by name that have most of them, in the order they had.
 learner::ReturnsByName Few(learner::ReturnsByName returns) {
   std::vector<learner::NamedReturns>& named = returns.named;
-  if (named.size() <= kFewPolicies) return returns;
+  if (named.size() <= run::kFewPolicies) return returns;
   std::vector<learner::NamedReturns> sorted = named;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.returns.count > b.returns.count; });
-  const auto first_other = sorted.begin() + kFewPolicies;
+  const auto first_other = sorted.begin() + run::kFewPolicies;
   for (auto other = first_other; other != sorted.end(); ++other) {
     returns.others.push_back(other->slot);
     if (!other->returns.empty()) returns.rest.Add(*other->returns.mean());
@@ -193,7 +193,7 @@ std::string StatusText(const v1::StatusReply& reply) {
                         WithThousands(reply.episodes()), reply.wall_clock_s());
   if (reply.rewards_differ()) {
     text += kByPolicy;
-    text += PolicyLines(Few(ReturnsOf(reply)));
+    text += run::PolicyLines(Few(ReturnsOf(reply)));
   } else if (std::isfinite(reply.return_sum())) {
     absl::StrAppendFormat(&text, "return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n",
                           reply.return_sum(), reply.return_mean());
@@ -250,7 +250,7 @@ std::string LineText(const nlohmann::ordered_json& line) {
   for (const char* key : keys) {
     if (line.contains(key)) absl::StrAppendFormat(&text, "%-14s %s\n", key, line[key].dump());
   }
-  if (by_policy) absl::StrAppend(&text, std::string(kByPolicy), PolicyLines(Few(ReturnsOf(line))));
+  if (by_policy) absl::StrAppend(&text, std::string(kByPolicy), run::PolicyLines(Few(ReturnsOf(line))));
   return text;
 }
 

@@ -14,7 +14,7 @@ inline constexpr size_t kMaxStatusTextBytes = 4096;
 /// How a learner does, for programs (docs/cli.md, `status`).
 nlohmann::ordered_json StatusJson(const v1::StatusReply& reply);
 /// The same for people. Where agents' rewards differ a line for each policy stands in place of their returns' sum, of
-/// at most kFewPolicies; the others are told as one.
+/// at most run::kFewPolicies; the others are told as one.
 std::string StatusText(const v1::StatusReply& reply);
 /// A line of progress.jsonl, an object, for people, likewise.
 std::string LineText(const nlohmann::ordered_json& line);

@@ -19,6 +19,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
+#include "lib/run/memory_limit.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
@@ -26,7 +27,6 @@
 #include "services/cli/programs.h"
 #include "services/cli/run_path.h"
 #include "services/cli/supervisor.h"
-#include "services/common/memory_limit.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -216,7 +216,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   const Plan& plan = *made;
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
-  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kLearnerBytes));
+  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kLearnerBytes));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
   TROUPE_RETURN_IF_ERROR(folder->WriteWorkerYaml(plan.worker_yaml));
   Supervisor::Options options;

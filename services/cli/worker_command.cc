@@ -5,8 +5,8 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
-#include "services/common/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/worker/worker_process.h"
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ struct Flags {
 absl::StatusOr<int> Work(const Flags& flags) {
   base::InitLogging("worker", flags.log_level);
   DrainSignals::Install();
-  TROUPE_RETURN_IF_ERROR(FitIntoMemoryLimit(kWorkerBytes));
+  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kWorkerBytes));
   WorkerFlags worker = flags.worker;
   worker.connect_timeout = absl::Seconds(flags.connect_timeout_s);
   worker.reconnect_timeout = absl::Seconds(flags.reconnect_timeout_s);

@@ -24,4 +24,8 @@ void DrainSignals::Install() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+bool AwaitDrainSignal(const base::Deadline& deadline) {
+  return base::AwaitPolling(kSignalInterval, deadline, &DrainSignals::Received);
+}
+
 }  // namespace troupe::services

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "absl/time/time.h"
+#include "lib/base/await.h"
 #include "lib/base/exit_code.h"
 
 namespace troupe::services {
@@ -24,5 +26,10 @@ class DrainSignals {
   static void OnSignal(int signal);
   static std::atomic<int> first_;  ///< 0: none yet
 };
+
+/// How often a signal is looked for, since its handler may wake nobody: it bounds the start of a drain.
+inline constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+/// Blocks until DrainSignals has received one or `deadline` has passed; whether it has.
+bool AwaitDrainSignal(const base::Deadline& deadline);
 
 }  // namespace troupe::services

@@ -16,24 +16,24 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
       "troupe learner"};
   const std::string version = OwnBuildFacts().ToString();
   app.set_version_flag("--version", version, "Print version, commit and build");
-  app.add_option("config", flags.config_path, "configuration (YAML); with --resume it may be left out");
-  app.add_option("--set", flags.overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
-  app.add_option("--workers", flags.num_workers, "number of workers (num_workers); 0: sample in this process")
+  app.add_option("config", flags.run.config_path, "configuration (YAML); with --resume it may be left out");
+  app.add_option("--set", flags.run.overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
+  app.add_option("--workers", flags.run.num_workers, "number of workers (num_workers); 0: sample in this process")
       ->check(CLI::Range(0, 4096));
-  app.add_option("--name", flags.name, "name of the run (experiment.experiment_name)");
-  app.add_option("--directory", flags.directory, "where runs lie, and are looked for by name (experiment.directory)");
-  app.add_option("--python", flags.python,
+  app.add_option("--name", flags.run.name, "name of the run (experiment.experiment_name)");
+  app.add_option("--directory", flags.run.directory, "where runs lie, and are looked for by name (experiment.directory)");
+  app.add_option("--python", flags.run.python,
                  "the Python of environments, policies and mappings: a program, or a virtual environment's folder "
                  "(env.python.interpreter)");
-  auto* resume = app.add_option("--resume", flags.resume, "go on with this run: its folder, or its name");
-  auto* resume_or_start = app.add_flag("--resume-or-start", flags.resume_or_start,
+  auto* resume = app.add_option("--resume", flags.run.resume, "go on with this run: its folder, or its name");
+  auto* resume_or_start = app.add_flag("--resume-or-start", flags.run.resume_or_start,
                                        "go on with the run of that name if there is one, else start it")
                               ->excludes(resume);
-  app.add_option("--start-over", flags.start_over,
+  app.add_option("--start-over", flags.run.start_over,
                  "move the run of --name or --resume, which is repeated here, to RUN.before-N and begin it anew; works "
                  "once")
       ->excludes(resume_or_start);
-  app.add_option("--warm-start", flags.warm_start, "start from the weights of this checkpoint (or run: its latest)")
+  app.add_option("--warm-start", flags.run.warm_start, "start from the weights of this checkpoint (or run: its latest)")
       ->excludes(resume);
   app.add_option("--listen", flags.listen, "serve on unix:PATH or HOST:PORT (repeat)")->allow_extra_args(false);
   app.add_flag("--insecure-plaintext-network", flags.insecure_plaintext_network,
@@ -52,10 +52,10 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(UsageError(app, error));
   }
-  if (flags.config_path.empty() && flags.resume.empty()) {
+  if (flags.run.config_path.empty() && flags.run.resume.empty()) {
     return absl::InvalidArgumentError("needs a configuration file, or --resume RUN");
   }
-  if (flags.resume_or_start && flags.name.empty()) {
+  if (flags.run.resume_or_start && flags.run.name.empty()) {
     return absl::InvalidArgumentError("--resume-or-start needs --name: an automatic name is never there yet");
   }
   return flags;

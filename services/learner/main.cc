@@ -5,7 +5,7 @@
 #include "lib/base/log.h"
 #include "lib/env/registry.h"
 #include "lib/envs/register_all.h"
-#include "services/common/memory_limit.h"
+#include "lib/run/memory_limit.h"
 #include "services/common/signals.h"
 #include "services/learner/learner_flags.h"
 #include "services/learner/learner_process.h"
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kNeededBytes = int64_t{256} << 20;
 
 absl::Status Run(const troupe::services::LearnerFlags& flags) {
-  const absl::Status fits = troupe::services::FitIntoMemoryLimit(kNeededBytes);
+  const absl::Status fits = troupe::run::FitIntoMemoryLimit(kNeededBytes);
   if (!fits.ok()) return fits;
   troupe::env::EnvRegistry registry;
   troupe::envs::RegisterAllEnvs(registry);
@@ -27,7 +27,7 @@ absl::Status Run(const troupe::services::LearnerFlags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  troupe::services::EndInWordsWhenOutOfMemory("troupe-learner");
+  troupe::run::EndInWordsWhenOutOfMemory("troupe-learner");
   troupe::services::RestoreLibraryPath();
   const absl::StatusOr<troupe::services::LearnerFlags> flags = troupe::services::ParseLearnerFlags(argc, argv);
   if (flags.status().code() == absl::StatusCode::kOutOfRange) {

@@ -2,31 +2,34 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "lib/base/await.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/named_loop.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/query_server.h"
+#include "lib/run/checkpoint_engine.h"
+#include "lib/run/watchdog.h"
 #include "lib/serving/query_engine.h"
 #include "services/common/hosted_query_threads.h"
 #include "services/common/signals.h"
-#include "services/common/watchdog.h"
 
 namespace troupe::services {
 namespace {
 
-// How often a signal is looked for: it bounds the start of a drain.
-constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
+/// Between two looks at what the allocator keeps.
+constexpr absl::Duration kTrimInterval = absl::Seconds(1);
 // How long the watchdog waits for an answer: three times that and it is 15 s since the first.
 constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 
 }  // namespace
 
 absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointEngine> served, CheckpointEngine::Open(flags.asked));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::CheckpointEngine> served, run::CheckpointEngine::Open(flags.asked));
   serving::QueryEngine* const engine = served->engine();
   const HostedQueryThreads threads(engine);
   rpc::TransportSecurity security;
@@ -37,14 +40,14 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
               served->checkpoint(), served->num_policies(), served->capacity(),
               absl::StrJoin(server->addresses(), " "));
   base::HeapTrimmer heap_trimmer;
-  Watchdog::Actions actions;
+  run::Watchdog::Actions actions;
   actions.dial = [&server] { return server->DialSelf(kDialTimeout); };
   // There is nothing to save.
-  actions.on_deaf = [](const std::string&) { EndDeafProcess(); };
-  actions.end = &EndDeafProcess;
-  Watchdog watchdog({}, std::move(actions));
-  while (!DrainSignals::Received()) {
-    absl::SleepFor(kSignalInterval);
+  actions.on_deaf = [](const std::string&) { run::EndDeafProcess(); };
+  actions.end = &run::EndDeafProcess;
+  run::Watchdog watchdog({}, std::move(actions));
+  const base::NamedLoop dials("watchdog", [&watchdog] { return watchdog.Step(); }, watchdog.interval());
+  while (!AwaitDrainSignal(base::Deadline::After(kTrimInterval))) {
     heap_trimmer.MaybeTrim(base::Clock::Real().SteadyNow());
   }
   watchdog.StopDialing();

@@ -5,13 +5,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "services/policy_server/checkpoint_engine.h"
+#include "lib/run/checkpoint_engine.h"
 
 namespace troupe::services {
 
 /// The command line of `troupe serve`. Plain value.
 struct PolicyServerFlags {
-  AskedCheckpoint asked;
+  run::AskedCheckpoint asked;
   std::vector<std::string> listen;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
   bool insecure_plaintext_network = false;
   absl::Duration drain_timeout = absl::Seconds(10);  ///< for the answers to queries it holds
@@ -19,9 +19,9 @@ struct PolicyServerFlags {
 
 /// Serves the policies of a checkpoint until a signal asks to leave (DrainSignals, installed by the caller), then
 /// answers what it holds. OK: drained. Else why it could not start, for the person at the command line: errors of
-/// CheckpointEngine::Open and of rpc::QueryServer::Start.
+/// run::CheckpointEngine::Open and of rpc::QueryServer::Start.
 ///
-/// Threads: the caller's waits for the signal; gRPC's answer.
+/// Threads: the caller's waits for the signal; one dials its own port (run::Watchdog); gRPC's answer.
 absl::Status RunPolicyServer(const PolicyServerFlags& flags);
 
 }  // namespace troupe::services

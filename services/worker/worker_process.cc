@@ -7,14 +7,16 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
 #include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
+#include "lib/base/named_loop.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
@@ -22,15 +24,13 @@
 #include "lib/config/run_config.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/worker_client.h"
-#include "services/common/rollout_setup.h"
+#include "lib/run/life_report.h"
+#include "lib/run/rollout_setup.h"
 #include "services/common/signals.h"
-#include "services/worker/life_report.h"
 
 namespace troupe::services {
 namespace {
 
-// How often a signal is looked for: it bounds the start of a drain.
-constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
 /// From a signal to the end of every wait for the learner, and to the end of the process. Longer, but not beyond
 /// kMostPatience, is waited for environments that are no native ones: how long those take is the operator's doing.
 constexpr absl::Duration kHandInTime = absl::Milliseconds(1400);
@@ -52,37 +52,13 @@ uint64_t DrawIncarnation() {
   return drawn == 0 ? 1 : drawn;
 }
 
-/// Runs a client's I/O thread; joins it at the end.
-class IoThread {
- public:
-  explicit IoThread(rpc::WorkerClient* client) : client_(client), thread_([client] { client->Run(); }) {}
-  ~IoThread() {
-    client_->Close();
-    thread_.join();
-  }
-  IoThread(const IoThread&) = delete;
-  IoThread& operator=(const IoThread&) = delete;
-
- private:
-  rpc::WorkerClient* const client_;
-  std::thread thread_;
-};
-
 /// Turns the first signal into a stop of the client's grants and of the worker, and into the client's end as soon as
 /// the learner is away; from a thread of its own: the stepping thread may be in the middle of a grant, or waiting for a
 /// learner, or for its acknowledgements. What a learner says decides how long each of that takes, and how long a worker
 /// needs to make of it what it is to sample: so the watch ends the process where it has not ended by itself in time.
 class SignalWatch {
  public:
-  explicit SignalWatch(rpc::WorkerClient* client) : client_(client), thread_([this] { Loop(); }) {}
-  ~SignalWatch() {
-    {
-      base::MutexLock lock(&mutex_);
-      stopped_ = true;
-      changed_.NotifyAll();
-    }
-    thread_.join();
-  }
+  explicit SignalWatch(rpc::WorkerClient* client) : client_(client) {}
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
@@ -95,36 +71,36 @@ class SignalWatch {
   }
 
  private:
-  void Loop() {
-    std::optional<absl::Duration> signalled;
-    while (AwaitNextLook()) {
-      LookAtMemory();
-      if (!DrainSignals::Received()) continue;
-      const absl::Duration now = base::Clock::Real().SteadyNow();
-      if (!signalled.has_value()) {
-        TROUPE_INFO("signal received, handing in what there is");
-        client_->StopGrants("signal");
-        client_->Hurry(kHandInTime);
-        signalled = now;
-      }
-      bool samples;
-      absl::Duration patience;
-      {
-        base::MutexLock lock(&mutex_);
-        samples = worker_ != nullptr;
-        if (samples) worker_->RequestStop();
-        patience = patience_;
-      }
-      const int64_t fragments = client_->unacked_fragments();
-      if (now - *signalled >= kStopTime + patience) {
-        TROUPE_WARN("not at an end {} after the signal, ending now fragments={}",
-                    absl::FormatDuration(now - *signalled), fragments);
-        ::_exit(static_cast<int>(fragments > 0 ? base::ExitCode::kFailed : DrainSignals::CodeInOrder()));
-      }
-      if (client_->joined() || client_->ended()) continue;
-      if (samples) TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", fragments);
-      client_->End();
+  absl::Duration Look() {
+    LookAtMemory();
+    if (DrainSignals::Received()) Leave();
+    return kSignalInterval;
+  }
+  void Leave() {
+    const absl::Duration now = base::Clock::Real().SteadyNow();
+    if (!signalled_.has_value()) {
+      TROUPE_INFO("signal received, handing in what there is");
+      client_->StopGrants("signal");
+      client_->Hurry(kHandInTime);
+      signalled_ = now;
     }
+    bool samples;
+    absl::Duration patience;
+    {
+      base::MutexLock lock(&mutex_);
+      samples = worker_ != nullptr;
+      if (samples) worker_->RequestStop();
+      patience = patience_;
+    }
+    const int64_t fragments = client_->unacked_fragments();
+    if (now - *signalled_ >= kStopTime + patience) {
+      TROUPE_WARN("not at an end {} after the signal, ending now fragments={}",
+                  absl::FormatDuration(now - *signalled_), fragments);
+      ::_exit(static_cast<int>(fragments > 0 ? base::ExitCode::kFailed : DrainSignals::CodeInOrder()));
+    }
+    if (client_->joined() || client_->ended()) return;
+    if (samples) TROUPE_WARN("the learner is away: nobody takes what is left fragments={}", fragments);
+    client_->End();
   }
   /// Its lines are for bench/soak.py.
   void LookAtMemory() {
@@ -136,32 +112,24 @@ class SignalWatch {
     const base::ProcessMemory memory = base::ProcessMemory::Now();
     TROUPE_DEBUG("memory pid={} rss_bytes={} heap_bytes={}", getpid(), memory.rss_bytes, memory.heap_bytes);
   }
-  /// False when the watch is over.
-  bool AwaitNextLook() {
-    base::MutexLock lock(&mutex_);
-    if (!stopped_) changed_.WaitFor(&mutex_, kSignalInterval);
-    return !stopped_;
-  }
 
   rpc::WorkerClient* const client_;
   base::Mutex mutex_;
   rollout::RolloutWorker* worker_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Duration patience_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
-  base::CondVar changed_;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of thread_.
+  // Of the loop.
+  std::optional<absl::Duration> signalled_;
   absl::Duration looked_at_memory_ = -absl::InfiniteDuration();
   base::HeapTrimmer heap_trimmer_;
-  std::thread thread_;  // last: it uses the rest
+  base::NamedLoop loop_{"signals", [this] { return Look(); }, kSignalInterval};  // last: it uses the rest
 };
 
 /// Blocks until welcomed; CANCELLED when a signal came first.
 absl::StatusOr<rpc::Welcome> AwaitWelcome(rpc::WorkerClient& client, absl::Duration timeout) {
-  base::Clock& clock = base::Clock::Real();
-  const absl::Duration deadline = clock.SteadyNow() + timeout;
+  const base::Deadline deadline = base::Deadline::After(timeout);
   while (true) {
     const absl::StatusOr<rpc::Welcome> welcome = client.AwaitWelcome(kSignalInterval);
-    if (welcome.ok() || client.ended() || clock.SteadyNow() >= deadline) return welcome;
+    if (welcome.ok() || client.ended() || deadline.passed()) return welcome;
     if (DrainSignals::Received()) return absl::CancelledError("signal before the learner was reached");
   }
 }
@@ -217,16 +185,21 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   options.name = ProcessName();
   options.incarnation = DrawIncarnation();
   options.reconnect_timeout = flags.reconnect_timeout;
-  std::optional<LifeReport> report;  // outlives the client, which uses it
+  std::optional<run::LifeReport> report;  // outlives the client, which uses it
   if (flags.report_fd) {
-    TROUPE_ASSIGN_OR_RETURN(LifeReport adopted, LifeReport::Adopt(*flags.report_fd));
+    TROUPE_ASSIGN_OR_RETURN(run::LifeReport adopted, run::LifeReport::Adopt(*flags.report_fd));
     options.on_first_accepted = [&report] { report->Fruitful(); };
     report.emplace(std::move(adopted));
   }
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
                           rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
-  SignalWatch watch(client.get());  // outlives the other thread, whose end may be waited for
-  const IoThread io_thread(client.get());
+  SignalWatch watch(client.get());  // outlives the other loop, whose end may be waited for
+  const auto keep_connected = [&client] {
+    client->Run();
+    return absl::InfiniteDuration();
+  };
+  const base::NamedLoop io_loop("client", keep_connected);
+  const absl::Cleanup close = [&client] { client->Close(); };  // ends Run, before its loop is waited for
 
   const absl::StatusOr<rpc::Welcome> welcome = AwaitWelcome(*client, flags.connect_timeout);
   // A signal, or a run that is over already: there is nothing to hand in.
@@ -237,7 +210,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 
-  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, MakeRolloutConfig(run, registry));
+  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry));
   // The learner numbers workers from 1 in each of its epochs.
   config.options.num_envs = run.schema.num_envs;
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);

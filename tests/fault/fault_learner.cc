@@ -105,7 +105,7 @@ class FaultLearner final : private rpc::MonitorHandler, private learner::WeightP
     return folder_->Save(snapshot.state, snapshot.is_best);
   }
 
-  v1::StatusReply GetStatus(const base::Caller&) override { return binding_->Status(); }
+  rpc::RunStatus GetStatus(const base::Caller&) override { return binding_->Status(); }
   policy::PolicyTablePtr Policies(const base::Caller&) override { return learner_->Policies(); }
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));

@@ -56,7 +56,7 @@ class ServedLearner final : private rpc::MonitorHandler, private learner::Weight
   const std::string& address() const { return address_; }
 
  private:
-  v1::StatusReply GetStatus(const base::Caller&) override { return binding_->Status(); }
+  rpc::RunStatus GetStatus(const base::Caller&) override { return binding_->Status(); }
   policy::PolicyTablePtr Policies(const base::Caller&) override { return learner_->Policies(); }
   void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {
     server_->weights().Publish(slot, std::move(snapshot));

@@ -71,7 +71,7 @@ multi_agent:
 )",
                                     registry);
   ASSERT_TRUE(run.ok()) << run.status();
-  auto collector = rollout::Collector::Create(*services::MakeRolloutConfig(*run, registry));
+  auto collector = rollout::Collector::Create(*run::MakeRolloutConfig(*run, registry));
   ASSERT_TRUE(collector.ok()) << collector.status();
   rollout::FixedWeights none({});
   Kept kept;

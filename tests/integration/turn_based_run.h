@@ -14,7 +14,7 @@
 #include "lib/learner/learner.h"
 #include "lib/learner/testing/fake_worker.h"
 #include "lib/rollout/collector.h"
-#include "services/common/rollout_setup.h"
+#include "lib/run/rollout_setup.h"
 
 namespace troupe::integration {
 
@@ -118,7 +118,7 @@ class TurnBasedRun {
     TROUPE_CHECK(learner_->Start().ok());
     for (int i = 0; i < num_workers; ++i) {
       auto worker = std::make_unique<Worker>(*this);
-      rollout::RolloutConfig rollout = *services::MakeRolloutConfig(run, registry);
+      rollout::RolloutConfig rollout = *run::MakeRolloutConfig(run, registry);
       rollout.options.worker = i;
       worker->collector = *rollout::Collector::Create(std::move(rollout));
       worker->port = std::make_shared<learner::FakeWorkerPort>();

@@ -14,7 +14,7 @@
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/worker_client.h"
-#include "services/common/rollout_setup.h"
+#include "lib/run/rollout_setup.h"
 #include "tests/integration/learner_fixture.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class WorkerThread {
     io_ = std::thread([this] { client_->Run(); });
     TROUPE_CHECK(client_->AwaitWelcome(absl::Seconds(20)).ok());
     client_->SetPolicies(run.policies, run.schema.Hash());
-    auto collector = rollout::Collector::Create(*services::MakeRolloutConfig(run, registry));
+    auto collector = rollout::Collector::Create(*run::MakeRolloutConfig(run, registry));
     TROUPE_CHECK(collector.ok());
     worker_ = std::make_unique<rollout::RolloutWorker>(*std::move(collector), *client_, *client_, *client_);
     stepping_ = std::thread([this] { status_ = worker_->Run(); });

@@ -106,12 +106,12 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
     return Arrived({ticket, sequence, nullptr, why}, sample::Disposition::kInvalid, port);
   }
 
-  v1::StatusReply GetStatus(const base::Caller& caller) override {
+  RunStatus GetStatus(const base::Caller& caller) override {
     base::MutexLock lock(&mutex_);
     callers_.push_back(caller);
     return status_;
   }
-  void SetStatus(v1::StatusReply status) {
+  void SetStatus(RunStatus status) {
     base::MutexLock lock(&mutex_);
     status_ = std::move(status);
   }
@@ -199,11 +199,11 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
   }
 
  private:
-  static v1::StatusReply FakeStatus() {
-    v1::StatusReply reply;
-    reply.set_run_name("fake");
-    reply.set_env_steps(123);
-    return reply;
+  static RunStatus FakeStatus() {
+    RunStatus status;
+    status.run_name = "fake";
+    status.learner.progress.env_steps = 123;
+    return status;
   }
   absl::Status Arrived(Arrival arrival, sample::Disposition disposition, learner::WorkerPort& port) {
     const sample::FragmentAck ack{arrival.sequence, arrival.sequence, disposition, std::string(arrival.why.message())};
@@ -230,7 +230,7 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
-  v1::StatusReply status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
+  RunStatus status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   std::vector<base::Caller> callers_ ABSL_GUARDED_BY(mutex_);
   std::string drain_reason_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);

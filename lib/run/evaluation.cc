@@ -1,0 +1,69 @@
+#include "lib/run/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe::run {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json MeanStd(const rollout::MeanStd& value) { return Json{{"mean", Number(value.mean)}, {"std", Number(value.std)}}; }
+
+Json ToJson(const rollout::EvaluationResult& result) {
+  Json agents = Json::object();
+  for (const rollout::EvaluatedAgent& agent : result.agents) agents[agent.id] = MeanStd(agent.episode_return);
+  return {{"episodes", result.episodes},
+          {"return_sum", MeanStd(result.return_sum)},
+          {"return_mean", MeanStd(result.return_mean)},
+          {"agents", agents},
+          {"episode_length", Json{{"mean", Number(result.episode_length_mean)}}}};
+}
+
+Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const EpisodeNames& names) {
+  Json agents = Json::object();
+  for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
+    if (episode.policies[slot] < 0) continue;
+    agents[names.agents[slot]] = {{"return", Number(episode.returns[slot])},
+                                  {"policy", names.policies[static_cast<size_t>(episode.policies[slot])]}};
+  }
+  return {{"episode", number},
+          {"seed", episode.seed},
+          {"length", episode.length},
+          {"return_sum", Number(episode.return_sum())},
+          {"return_mean", Number(episode.return_mean())},
+          {"agents", agents}};
+}
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace
+
+std::string EvaluationJson(const rollout::EvaluationResult& result) { return Dump(ToJson(result)); }
+
+std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, uint64_t seed,
+                                       const EpisodeNames& names) {
+  Json json = ToJson(result);
+  json["seed"] = seed;
+  Json episodes = Json::array();
+  for (size_t i = 0; i < std::min(result.each.size(), kMostEpisodesTold); ++i) {
+    episodes.push_back(EpisodeJson(result.each[i], i, names));
+  }
+  json["per_episode"] = std::move(episodes);
+  return Dump(json);
+}
+
+learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies) {
+  learner::EpisodeStats stats(result.agents.size(), num_policies);
+  for (const rollout::EvaluatedEpisode& episode : result.each) {
+    stats.Add(static_cast<double>(episode.length), episode.returns, episode.policies);
+  }
+  return stats;
+}
+
+}  // namespace troupe::run

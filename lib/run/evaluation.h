@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/learner/episode_stats.h"
+#include "lib/rollout/evaluator.h"
+
+namespace troupe::run {
+
+/// Episodes that are told one by one; of a larger evaluation its first so many.
+inline constexpr size_t kMostEpisodesTold = 10'000;
+
+/// What an episode is told by, besides its place.
+struct EpisodeNames {
+  std::vector<std::string> agents;    ///< by agent slot
+  std::vector<std::string> policies;  ///< by policy slot
+};
+
+/// `result` as EvaluationJson has it, with "seed" (of the evaluation) and "per_episode", a list of kMostEpisodesTold at
+/// most: {"episode", "seed" (what reset got), "length", "return_sum", "return_mean", "agents": {ID: {"return",
+/// "policy"}}}, with those agents that appeared.
+std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, uint64_t seed,
+                                       const EpisodeNames& names);
+
+/// The JSON of an evaluation in summary.json: {"episodes", "return_sum": {"mean", "std"}, "return_mean": {...},
+/// "agents": {ID: {"mean", "std"}}, "episode_length": {"mean"}} on one line; a value that does not exist is null.
+std::string EvaluationJson(const rollout::EvaluationResult& result);
+
+/// By agent and by policy; `num_policies`: policy slots that there are.
+learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies);
+
+}  // namespace troupe::run

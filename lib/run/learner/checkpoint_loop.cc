@@ -1,0 +1,114 @@
+#include "lib/run/learner/checkpoint_loop.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+
+namespace troupe::run {
+namespace {
+
+/// Why a store failed; its own message may hold a path.
+std::string WordsOf(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return "no room on the disk, or a limit on the size of files";
+    case absl::StatusCode::kPermissionDenied:
+      return "permission denied";
+    case absl::StatusCode::kNotFound:
+      return "the run folder is gone";
+    case absl::StatusCode::kAborted:
+      return "another learner has taken the run over";
+    case absl::StatusCode::kDataLoss:
+      return "the disk did not confirm what was written";
+    default:
+      return "an error of the disk";
+  }
+}
+
+}  // namespace
+
+void CheckpointLoop::Save(learner::LearnerState state, bool is_best, Done done) {
+  Order order{std::move(state), is_best, {}};
+  if (done) order.done.push_back(std::move(done));
+  // Destroyed after the lock is released: declared before it.
+  std::vector<Order> replaced;
+  base::MutexLock lock(&mutex_);
+  // Whoever asked for an older state is served by this newer one. Only the best so far must not be lost to one that is
+  // not the best.
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+    if (waiting->is_best && !is_best) {
+      ++waiting;
+      continue;
+    }
+    for (Done& asked : waiting->done) order.done.push_back(std::move(asked));
+    replaced.push_back(std::move(*waiting));
+    waiting = waiting_.erase(waiting);
+  }
+  waiting_.push_back(std::move(order));
+  changed_.NotifyAll();
+}
+
+bool CheckpointLoop::Step() {
+  Order order;
+  {
+    base::MutexLock lock(&mutex_);
+    while (waiting_.empty() && !stopped_) changed_.Wait(&mutex_);
+    if (waiting_.empty()) return false;
+    order = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  const absl::Status saved = store_->Save(order.state, order.is_best);
+  Note(saved, order.state.env_steps);
+  for (const Done& done : order.done) {
+    if (saved.ok()) {
+      done(order.state.env_steps);
+    } else {
+      done(saved);
+    }
+  }
+  return true;
+}
+
+void CheckpointLoop::Note(const absl::Status& saved, int64_t env_steps) {
+  if (!saved.ok()) {
+    TROUPE_ERROR("checkpoint not written, training goes on env_steps={} error=\"{}\"", env_steps,
+                 base::LogSafe(std::string(saved.message())));
+  }
+  std::string words;
+  {
+    base::MutexLock lock(&mutex_);
+    last_error_ = std::string(saved.message());
+    if (saved.ok()) last_saved_env_steps_ = env_steps;
+    if (!saved.ok()) words = absl::StrCat("checkpoints cannot be written: ", WordsOf(saved), "; ");
+    if (!saved.ok() && last_saved_env_steps_ >= 0) {
+      absl::StrAppend(&words, "the newest of this process is of ", last_saved_env_steps_, " env steps");
+    } else if (!saved.ok()) {
+      absl::StrAppend(&words, "this process has written none");
+    }
+  }
+  degradations_->Set("checkpoints", std::move(words));
+}
+
+void CheckpointLoop::Run() {
+  while (Step()) {
+  }
+}
+
+void CheckpointLoop::Stop() {
+  base::MutexLock lock(&mutex_);
+  stopped_ = true;
+  changed_.NotifyAll();
+}
+
+std::string CheckpointLoop::last_error() const {
+  base::MutexLock lock(&mutex_);
+  return last_error_;
+}
+
+int64_t CheckpointLoop::last_saved_env_steps() const {
+  base::MutexLock lock(&mutex_);
+  return last_saved_env_steps_;
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "lib/base/mutex.h"
+#include "lib/learner/checkpoint.h"
+#include "lib/run/learner/degradations.h"
+
+namespace troupe::run {
+
+/// Writes checkpoints in a thread of their own, so that training pauses only for the copy of its state. Holds at most
+/// two states to be written, the newest and the newest best; a newer one replaces an older one and serves who asked for
+/// that. Thread-safe. States: running -> stopped (Stop: what is waiting is still written).
+class CheckpointLoop {
+ public:
+  /// Called once when the checkpoint is durable (its env steps), or with the reason why not.
+  using Done = std::function<void(absl::StatusOr<int64_t>)>;
+
+  /// Both outlive the loop. While checkpoints cannot be written `degradations` says so.
+  CheckpointLoop(learner::CheckpointStore* store, Degradations* degradations)
+      : store_(store), degradations_(degradations) {}
+
+  /// Never blocks on the disk. `done` may be empty.
+  void Save(learner::LearnerState state, bool is_best, Done done = nullptr);
+  /// The thread's body: writes until Stop.
+  void Run();
+  /// Waits for a state and writes it; false when stopped and nothing is left.
+  bool Step();
+  void Stop();
+
+  /// Why the last write failed; empty after one that succeeded. Training goes on: DEGRADED, not dead.
+  std::string last_error() const;
+  int64_t last_saved_env_steps() const;
+
+ private:
+  struct Order {
+    learner::LearnerState state;
+    bool is_best = false;
+    std::vector<Done> done;
+  };
+
+  /// `saved`: how writing the state of `env_steps` went.
+  void Note(const absl::Status& saved, int64_t env_steps);
+
+  learner::CheckpointStore* const store_;
+  Degradations* const degradations_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::deque<Order> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string last_error_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_saved_env_steps_ ABSL_GUARDED_BY(mutex_) = -1;
+};
+
+}  // namespace troupe::run

@@ -1,0 +1,115 @@
+#include "lib/run/learner/control_handler.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "troupe_version.h"
+
+namespace troupe::run {
+namespace {
+
+absl::Status Ending() {
+  return absl::UnavailableError("the learner is ending and writes its last checkpoint by itself");
+}
+
+}  // namespace
+
+absl::Status ControlHandler::PoliciesStay() {
+  return absl::UnavailableError("the learner is ending, its policies stay as they are");
+}
+
+rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
+  rpc::RunStatus status = binding_->Status();
+  status.build_version = TROUPE_VERSION;
+  status.run_name = run_name_;
+  status.degraded = degradations_->List();
+  const learner::ProgressRecord& progress = status.learner.progress;
+  const policy::PolicyTablePtr table = learner_->Policies();
+  for (size_t i = 0; i < table->num_slots(); ++i) {
+    const policy::PolicySlot slot(static_cast<int32_t>(i));
+    const policy::PolicyEntry* const entry = table->Find(slot);
+    if (entry == nullptr || !entry->active()) continue;
+    rpc::PolicyStatus& policy = status.policies.emplace_back();
+    policy.id = entry->spec.id;
+    policy.version = {status.learner.learner_epoch, progress.updates};  // every policy's version counts updates
+    policy.trains = entry->trains;
+    // Since the last update the slot may have got another policy.
+    const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
+    if (then == nullptr || then->since != entry->since || i >= progress.window.policies.size()) continue;
+    policy.returns = progress.window.policies[i];
+  }
+  return status;
+}
+
+void ControlHandler::RequestCheckpoint(const base::Caller& /*caller*/,
+                                       std::function<void(absl::StatusOr<int64_t>)> done) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!refuses_) {
+      requests_.push_back(std::move(done));
+      return;
+    }
+  }
+  done(Ending());
+}
+
+void ControlHandler::RequestDrain(const base::Caller& caller, const std::string& reason) {
+  TROUPE_INFO("drain asked for by=\"{}\" reason=\"{}\"", caller.ToString(), reason);
+  learner_->RequestDrain(reason);
+}
+
+std::vector<CheckpointLoop::Done> ControlHandler::TakeCheckpointRequests() {
+  base::MutexLock lock(&mutex_);
+  return std::exchange(requests_, {});
+}
+
+void ControlHandler::ChangePolicies(const base::Caller& /*caller*/, policy::PolicyChange change, ChangeDone done) {
+  absl::Status refused = PoliciesStay();
+  {
+    base::MutexLock lock(&mutex_);
+    if (!refuses_) refused = CheckRateLocked(change);
+    if (refused.ok()) {
+      changes_.push_back({std::move(change), std::move(done)});
+      return;
+    }
+  }
+  done(refused);
+}
+
+absl::Status ControlHandler::CheckRateLocked(const policy::PolicyChange& change) {
+  if (changes_.size() >= kMaxChanges) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxChanges, " changes of the policies wait for the next update already; try again"));
+  }
+  if (!std::holds_alternative<policy::AddPolicy>(change)) return absl::OkStatus();
+  const absl::Duration now = clock_->SteadyNow();
+  while (!added_at_.empty() && added_at_.front() + absl::Hours(1) <= now) added_at_.pop_front();
+  if (added_at_.size() >= kMaxAddedPerHour) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        added_at_.size(), " policies were added within an hour, at most ", kMaxAddedPerHour, "; try again in ",
+        absl::FormatDuration(absl::Ceil(added_at_.front() + absl::Hours(1) - now, absl::Seconds(1)))));
+  }
+  added_at_.push_back(now);
+  return absl::OkStatus();
+}
+
+std::vector<ControlHandler::ChangeRequest> ControlHandler::TakeChanges() {
+  base::MutexLock lock(&mutex_);
+  return std::exchange(changes_, {});
+}
+
+void ControlHandler::RefuseAll() {
+  std::vector<CheckpointLoop::Done> checkpoints;
+  std::vector<ChangeRequest> changes;
+  {
+    base::MutexLock lock(&mutex_);
+    refuses_ = true;
+    checkpoints.swap(requests_);
+    changes.swap(changes_);
+  }
+  for (const CheckpointLoop::Done& done : checkpoints) done(Ending());
+  for (const ChangeRequest& request : changes) request.done(PoliciesStay());
+}
+
+}  // namespace troupe::run

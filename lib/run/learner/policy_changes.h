@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/config/frozen_weights.h"
+#include "lib/config/resolved_run.h"
+#include "lib/learner/trainer.h"
+#include "lib/policy/policy_change.h"
+#include "lib/policy/policy_table.h"
+
+namespace troupe::run {
+
+/// What a change of the policies comes to: what Learner::ChangePolicies takes.
+struct ResolvedChange {
+  policy::PolicyTablePtr table;
+  std::vector<learner::NewPolicy> added;
+};
+
+/// A policy that a change wants from a checkpoint: the arguments of config::LoadPolicy. Plain value.
+struct PolicyImport {
+  std::string path;
+  policy::PolicyId source;
+  policy::PolicySpec spec;
+  config::PolicyPart part = config::PolicyPart::kWeights;
+};
+
+/// Draws the state that a policy begins with from `seed`. A port of the trainer's: training::InitialState.
+using DrawState =
+    std::function<policy::PolicyState(const policy::PolicySpec& spec, bool use_value_norm, uint64_t seed)>;
+
+/// What states of new policies come from; borrowed.
+struct PolicySources {
+  DrawState draw;
+  const config::ResolvedRun* run = nullptr;       ///< the run as it began
+  learner::Trainer* trainer = nullptr;            ///< has the policies of the table
+  const policy::PolicyState* imported = nullptr;  ///< of the PolicyImport of the change
+};
+
+/// What must be read before ResolvePolicyChange; nullopt: nothing. Errors are those of a change that cannot be,
+/// whatever the checkpoint holds. On the update thread; reads no file.
+absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::PolicyChange& change, const policy::PolicyTable& now,
+                                                     const PolicySources& sources);
+
+/// Works a change out; changes nothing. On the update thread: reads states of the trainer, but no file: what ImportOf
+/// asked for has been read meanwhile.
+///
+/// A new policy has the spaces, networks, inputs and training options of `like`; without it those of `copy_of`, of the
+/// policy it replaces, or the ones that all policies (with networks, if it has them) have in common. Fresh weights are
+/// drawn from (the run's seed, its id, the revision): the same run with the same changes begins the same.
+/// One that replaces another trains as that did, unless it is to be frozen.
+///
+/// Errors: INVALID_ARGUMENT an id, class or mapping that cannot be, spaces that are not the agents', two sources of
+/// weights, nothing in common; NOT_FOUND an unknown policy (names the nearest); ALREADY_EXISTS adding one twice;
+/// FAILED_PRECONDITION removing one that is mapped, a state of another shape; RESOURCE_EXHAUSTED too many policies.
+absl::StatusOr<ResolvedChange> ResolvePolicyChange(const policy::PolicyChange& change, const policy::PolicyTable& now,
+                                                   const PolicySources& sources);
+
+}  // namespace troupe::run

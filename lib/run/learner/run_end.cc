@@ -1,0 +1,79 @@
+#include "lib/run/learner/run_end.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/run/evaluation.h"
+#include "lib/storage/file_system.h"
+
+namespace troupe::run {
+
+RunEnd::RunEnd(const Deps& deps, const std::string& name, const std::string& directory) : deps_(deps) {
+  summary_.run_name = name;
+  summary_.directory = directory;
+}
+
+absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate, absl::Duration trained_for) {
+  kind_ = outcome.kind;
+  summary_.reason = outcome.reason;
+  trained_for_ = trained_for;
+  if (evaluate) {
+    absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.evaluator->Evaluate(deps_.updates->env_steps());
+    // What was trained is there all the same.
+    if (evaluation.ok()) {
+      summary_.evaluation = *std::move(evaluation);
+    } else {
+      summary_.evaluation_error =
+          base::LogSafe(std::string(evaluation.status().message()), RunEvaluator::kMaxErrorChars);
+    }
+  }
+  TROUPE_RETURN_IF_ERROR(deps_.updates->SaveState(true, nullptr));
+  wall_clock_s_ = deps_.learner->Status().progress.wall_clock_s;
+  return absl::OkStatus();
+}
+
+absl::Status RunEnd::Tell() {
+  deps_.reporter->Finish();
+  // The last streams may still have been counted; waiting for them is no part of the run.
+  summary_.progress = deps_.learner->Status().progress;
+  summary_.progress.wall_clock_s = wall_clock_s_;
+  if (summary_.progress.table != nullptr) {
+    summary_.returns = Told(deps_.reporter->names(), summary_.progress.window, *summary_.progress.table);
+  }
+  if (summary_.evaluation) {
+    const policy::PolicyTable& evaluated = *deps_.evaluator->evaluated();
+    summary_.evaluation_returns =
+        Told(deps_.reporter->names(), StatsOf(*summary_.evaluation, evaluated.num_slots()), evaluated);
+  }
+  summary_.process_env_steps_per_s =
+      static_cast<double>(summary_.progress.env_steps - deps_.updates->resumed_env_steps()) /
+      absl::ToDoubleSeconds(trained_for_);
+  summary_.degraded = deps_.degradations->List();
+  const absl::Status told = storage::ReplaceFile(storage::FileSystem::Posix(), summary_.directory + "/summary.json",
+                                                 SummaryJson(summary_) + "\n");
+  const std::string text = SummaryText(summary_);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  const std::string unsaved = deps_.checkpoints->last_error();
+  if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
+  TROUPE_RETURN_IF_ERROR(told);
+  if (kind_ == learner::StepOutcome::Kind::kEnvsFailed) {
+    return absl::AbortedError(absl::StrCat(summary_.reason, "; --resume ", summary_.directory, " goes on from ",
+                                           deps_.updates->env_steps(), " env steps"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateFailed(const absl::Status& why, const std::string& unsaved, int64_t env_steps,
+                          const std::string& directory) {
+  const std::string rest =
+      unsaved.empty() ? absl::StrCat("; the policies are as they were before this update, saved at ", env_steps,
+                                     " env steps: --resume ", directory, " goes on from there")
+                      : absl::StrCat("; and the last checkpoint was not written: ", unsaved);
+  return absl::Status(why.code(), absl::StrCat("an update failed: ", std::string(why.message()), rest));
+}
+
+}  // namespace troupe::run

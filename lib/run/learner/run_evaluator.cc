@@ -1,0 +1,45 @@
+#include "lib/run/learner/run_evaluator.h"
+
+#include <utility>
+#include <vector>
+
+#include "lib/base/status_macros.h"
+#include "lib/run/evaluation.h"
+#include "lib/run/rollout_setup.h"
+#include "lib/run/run_checkpoint.h"
+
+namespace troupe::run {
+
+absl::Status RunEvaluator::Prepare() {
+  policy::PolicyTablePtr now = deps_.learner->Policies();
+  if (evaluated_ == now) return absl::OkStatus();
+  config::ResolvedRun played = *deps_.run;
+  UsePolicies(*now, &played);
+  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(played, *deps_.registry));
+  TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
+  evaluated_ = std::move(now);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
+  TROUPE_RETURN_IF_ERROR(Prepare());
+  std::vector<policy::WeightSnapshotPtr> weights;
+  for (size_t i = 0; i < evaluated_->num_slots(); ++i) {
+    const policy::PolicySlot slot(static_cast<int32_t>(i));
+    const policy::PolicyEntry* const entry = evaluated_->Find(slot);
+    if (entry == nullptr || !entry->active()) continue;
+    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
+    weights.push_back(std::move(snapshot));
+  }
+  const config::EvaluationOptions& options = deps_.run->evaluation;
+  rollout::EvaluationRequest request;
+  request.episodes = options.episodes;
+  request.deterministic = options.deterministic;
+  request.seed = options.seed;
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, pool_->Run(request, weights));
+  deps_.reporter->OnEvaluation(result, *evaluated_, env_steps);
+  deps_.learner->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
+  return result;
+}
+
+}  // namespace troupe::run

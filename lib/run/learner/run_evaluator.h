@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/config/resolved_run.h"
+#include "lib/env/registry.h"
+#include "lib/learner/learner.h"
+#include "lib/learner/trainer.h"
+#include "lib/policy/policy_table.h"
+#include "lib/rollout/evaluator.h"
+#include "lib/run/evaluation_pool.h"
+#include "lib/run/learner/run_reporter.h"
+
+namespace troupe::run {
+
+/// Evaluates the policies of a learner as they are now, and tells the reporter and the learner what came of it. Made by
+/// the learner's process, used on the update thread.
+class RunEvaluator {
+ public:
+  /// Of why an evaluation failed, where that is told.
+  static constexpr size_t kMaxErrorChars = 1000;
+
+  /// All of it outlives the evaluator.
+  struct Deps {
+    const config::ResolvedRun* run = nullptr;  ///< as it began
+    const env::EnvRegistry* registry = nullptr;
+    learner::Learner* learner = nullptr;
+    learner::Trainer* trainer = nullptr;  ///< the learner's
+    RunReporter* reporter = nullptr;
+  };
+
+  explicit RunEvaluator(const Deps& deps) : deps_(deps) {}
+
+  /// Makes what plays the episodes, anew if the policies have changed. Errors as EvaluationPool::Create.
+  absl::Status Prepare();
+  /// Plays the episodes that `evaluation` of the configuration asks for, with the weights after `env_steps`. Blocks as
+  /// long as they take. Errors of Prepare, of the trainer and of EvaluationPool::Run.
+  absl::StatusOr<rollout::EvaluationResult> Evaluate(int64_t env_steps);
+  /// The policies of the last evaluation; nullptr before Prepare.
+  const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
+
+ private:
+  const Deps deps_;
+  policy::PolicyTablePtr evaluated_;  ///< what pool_ was made for
+  std::unique_ptr<EvaluationPool> pool_;
+};
+
+}  // namespace troupe::run

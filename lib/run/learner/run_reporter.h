@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/base/clock.h"
+#include "lib/base/metric_sink.h"
+#include "lib/config/resolved_run.h"
+#include "lib/learner/learner_options.h"
+#include "lib/learner/named_values.h"
+#include "lib/learner/progress.h"
+#include "lib/policy/policy_table.h"
+#include "lib/rollout/evaluator.h"
+#include "lib/run/learner/degradations.h"
+#include "lib/telemetry/json_lines_writer.h"
+#include "lib/telemetry/progress_display.h"
+#include "lib/telemetry/tensorboard_writer.h"
+
+namespace troupe::run {
+
+/// What a run tells: TensorBoard events and progress.jsonl every `experiment.write_interval` env steps (and, where that
+/// is auto, after 5 s at the latest), and the display on stdout at each update. What of it has a policy's or an agent's
+/// name is NamedValues'. What cannot be written waits for room; `degradations` says so meanwhile, and the display shows
+/// all that it says. Confined to the update thread.
+class RunReporter final : public base::MetricSink, public learner::ProgressListener {
+ public:
+  /// What it works with; outlives it.
+  struct Deps {
+    Degradations* degradations = nullptr;
+    const base::Clock* clock = &base::Clock::Real();
+    std::function<bool()> interrupted = nullptr;  ///< whether a signal asks for the end, for the display; may be absent
+  };
+
+  /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.
+  static absl::StatusOr<std::unique_ptr<RunReporter>> Open(const config::ResolvedRun& run, const std::string& run_name,
+                                                           const std::string& directory, int64_t resumed_env_steps,
+                                                           Deps deps);
+
+  // base::MetricSink: the learner's metrics of one update, before its OnProgress.
+  void Scalar(std::string_view tag, double value, int64_t env_steps) override;
+  void Flush() override;
+  // learner::ProgressListener
+  void OnProgress(const learner::ProgressRecord& record) override;
+
+  /// An evaluation of the weights after `env_steps`, played by the policies of `table`; goes to TensorBoard at once and
+  /// into the next line.
+  void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps);
+  /// The last line (if it was not due) and the last state of the display.
+  void Finish();
+
+  const std::optional<learner::ProgressRecord>& last() const { return last_; }
+  const learner::NamedValues& names() const { return names_; }
+
+ private:
+  RunReporter(const config::ResolvedRun& run, std::string run_name, Deps deps);
+  /// Of the update that ends at `env_steps`: whether a multiple of the interval lies behind the last written line, or
+  /// that line was written long ago.
+  bool IsDue(int64_t env_steps);
+  void WriteLine(const learner::ProgressRecord& record);
+  /// Tries again to write what waits, and notes what cannot be written.
+  void FlushAll();
+  void Display(const learner::ProgressRecord& record, bool last);
+  telemetry::ProgressView View(const learner::ProgressRecord& record) const;
+
+  const std::string run_name_;
+  const int64_t interval_env_steps_;
+  const absl::Duration longest_pause_;
+  const learner::StopOptions stop_;
+  const Deps deps_;
+  std::unique_ptr<telemetry::TensorBoardWriter> tensorboard_;
+  std::unique_ptr<telemetry::JsonLinesWriter> lines_;
+  telemetry::ProgressDisplay display_;
+  learner::NamedValues names_;
+  int64_t written_env_steps_ = 0;
+  absl::Duration written_at_;
+  int64_t decided_env_steps_ = -1;  ///< IsDue's last question, and its answer
+  bool due_ = false;
+  std::optional<learner::ProgressRecord> last_;
+  bool last_written_ = true;
+  /// The last evaluation, as lines have it, until one does; and as the display does.
+  std::vector<std::pair<std::string, double>> evaluation_fields_;
+  std::vector<std::pair<std::string, double>> shown_evaluation_;
+  int64_t evaluation_env_steps_ = 0;
+  bool told_no_best_ = false;
+};
+
+}  // namespace troupe::run

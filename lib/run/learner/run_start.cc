@@ -1,0 +1,49 @@
+#include "lib/run/learner/run_start.h"
+
+#include <algorithm>
+
+#include "lib/base/status_macros.h"
+
+namespace troupe::run {
+
+absl::StatusOr<policy::PolicyTablePtr> FirstPolicies(const RunSetup& setup) {
+  policy::PolicyTablePtr policies = setup.resumed ? setup.resumed->table : nullptr;
+  if (policies == nullptr) {
+    const config::ResolvedRun& run = setup.run;
+    TROUPE_ASSIGN_OR_RETURN(
+        policies, policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+  }
+  TROUPE_RETURN_IF_ERROR(policy::CheckSize(*policies));
+  return policies;
+}
+
+std::vector<size_t> TrainedAs(const RunSetup& setup, const policy::PolicyTable& policies) {
+  std::vector<size_t> trained_as(policies.num_slots(), 0);
+  const std::vector<policy::PolicyId> configured = setup.run.policy_ids();
+  for (size_t slot = 0; slot < trained_as.size(); ++slot) {
+    const policy::PolicyEntry* const entry = policies.Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+    if (entry == nullptr) continue;
+    const bool noted = setup.resumed && slot < setup.resumed->trained_as.size();
+    const policy::PolicyId& as = noted ? setup.resumed->trained_as[slot] : entry->spec.id;
+    const auto found = std::find(configured.begin(), configured.end(), as);
+    if (found != configured.end()) trained_as[slot] = static_cast<size_t>(found - configured.begin());
+  }
+  return trained_as;
+}
+
+learner::LearnerConfig LearnerConfigOf(const RunSetup& setup, const policy::PolicyTablePtr& policies) {
+  const config::ResolvedRun& run = setup.run;
+  learner::LearnerConfig config;
+  config.options = run.learner;
+  config.stop = run.stop;
+  config.schema = run.schema;
+  config.limits = run.limits;
+  config.policies = policies;
+  config.learner_epoch = setup.folder->learner_epoch();
+  config.info_columns = run.env_spec.info_columns;
+  config.best_by_evaluation = run.evaluation.interval_env_steps > 0;
+  config.best_by = run.experiment.best_by;
+  return config;
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,146 @@
+#include "lib/run/learner/run_summary.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lib/run/evaluation.h"
+#include "lib/run/policy_lines.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::run {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Optional(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json SpreadJson(const std::string& prefix, const learner::Spread& spread) {
+  return {{prefix + "mean", Optional(spread.mean())}, {prefix + "min", spread.min}, {prefix + "max", spread.max}};
+}
+
+/// `key` by name, and `key`_rest where there are others.
+void AddByName(const std::string& key, const std::string& prefix, const learner::ReturnsByName& returns, Json* json) {
+  Json by_name = Json::object();
+  for (const learner::NamedReturns& named : returns.named) by_name[named.name] = SpreadJson(prefix, named.returns);
+  (*json)[key] = std::move(by_name);
+  if (returns.others.empty()) return;
+  Json rest = {{"count", returns.others.size()}};
+  rest.update(SpreadJson(prefix, returns.rest));
+  (*json)[key + "_rest"] = std::move(rest);
+}
+
+Json EvaluationOf(const RunSummary& summary) {
+  if (!summary.evaluation) return nullptr;
+  Json json = Json::parse(EvaluationJson(*summary.evaluation));
+  AddByName("policies", "", summary.evaluation_returns.policies, &json);
+  if (!summary.evaluation_returns.agents.others.empty()) {
+    Json agents = Json::object();
+    for (const learner::NamedReturns& named : summary.evaluation_returns.agents.named) {
+      agents[named.name] = json["agents"][named.name];
+    }
+    json["agents"] = std::move(agents);
+  }
+  return json;
+}
+
+std::string TrainingText(const RunSummary& summary) {
+  const learner::ProgressRecord& progress = summary.progress;
+  if (!progress.return_sum) return "";
+  const std::string by_policy = PolicyLines(summary.returns.few_policies);
+  std::string text;
+  if (progress.rewards_differ) {
+    absl::StrAppend(&text, "training, last 100 episodes: return of an agent, by policy (least to largest)\n",
+                    by_policy);
+  } else {
+    absl::StrAppendFormat(&text, "training return, last 100 episodes: %.2f (sum over agents)\n", *progress.return_sum);
+    if (summary.returns.few_policies.named.size() > 1) absl::StrAppend(&text, by_policy);
+  }
+  if (!progress.best_by.empty() && progress.best) {
+    absl::StrAppendFormat(&text, "best of it%s: %.2f\n",
+                          progress.best_by == "sum" ? "" : absl::StrCat(", ", progress.best_by), *progress.best);
+  }
+  return text;
+}
+
+std::string EvaluationText(const RunSummary& summary) {
+  const rollout::EvaluationResult& result = *summary.evaluation;
+  const std::string by_policy = PolicyLines(summary.evaluation_returns.few_policies);
+  if (summary.progress.rewards_differ) {
+    return absl::StrCat("evaluation, ", result.episodes,
+                        " episodes: return of an agent, by policy (least to largest)\n", by_policy);
+  }
+  return absl::StrFormat("evaluation, %d episodes: return %.2f (std %.2f, sum over agents), %.2f an agent\n",
+                         result.episodes, result.return_sum.mean, result.return_sum.std, result.return_mean.mean) +
+         (summary.evaluation_returns.few_policies.named.size() > 1 ? by_policy : "");
+}
+
+}  // namespace
+
+ToldReturns Told(const learner::NamedValues& names, learner::EpisodeStats stats, const policy::PolicyTable& table) {
+  ToldReturns told;
+  told.policies = names.Policies(stats, table, learner::NamedValues::kMost);
+  told.agents = names.Agents(stats, learner::NamedValues::kMost);
+  told.few_policies = names.Policies(stats, table, ToldReturns::kFew);
+  told.stats = std::move(stats);
+  return told;
+}
+
+std::string SummaryJson(const RunSummary& summary) {
+  const learner::ProgressRecord& progress = summary.progress;
+  const learner::RowCounters& rows = progress.rows;
+  Json json = {{"run", summary.run_name},
+               {"directory", summary.directory},
+               {"reason", summary.reason},
+               {"env_steps", progress.env_steps},
+               {"agent_steps", progress.agent_steps},
+               {"updates", progress.updates},
+               {"episodes", progress.episodes},
+               {"wall_clock_s", progress.wall_clock_s},
+               {"env_steps_per_s", summary.process_env_steps_per_s},
+               {"return_sum", Optional(progress.return_sum)},
+               {"return_mean", Optional(progress.return_mean)},
+               {"rewards_differ", progress.rewards_differ},
+               {"best_by", progress.best_by.empty() ? Json(nullptr) : Json(progress.best_by)},
+               {"best_return", Optional(progress.best)}};
+  AddByName("policies", "return_", summary.returns.policies, &json);
+  AddByName("agents", "return_", summary.returns.agents, &json);
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    json[field.key] = progress.env_counters.*field.value;
+  }
+  json.update(
+      Json{{"rows", Json{{"received", rows.received},
+                         {"accepted", rows.accepted},
+                         {"duplicate", rows.duplicate},
+                         {"stale", rows.stale},
+                         {"invalid", rows.invalid},
+                         {"trained", rows.trained},
+                         {"queued", rows.queued},
+                         {"dropped", rows.dropped},
+                         {"rolled_back", rows.rolled_back}}},
+           {"evaluation", EvaluationOf(summary)},
+           {"evaluation_error", summary.evaluation_error.empty() ? Json(nullptr) : Json(summary.evaluation_error)},
+           {"degraded", summary.degraded}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string SummaryText(const RunSummary& summary) {
+  const learner::ProgressRecord& progress = summary.progress;
+  std::string text = absl::StrFormat("%s after %d env steps, %d updates, %.1f s (%.0f env steps/s): %s\n",
+                                     summary.run_name, progress.env_steps, progress.updates, progress.wall_clock_s,
+                                     summary.process_env_steps_per_s, summary.reason);
+  absl::StrAppend(&text, TrainingText(summary));
+  if (progress.env_counters.errors > 0) {
+    absl::StrAppendFormat(&text, "%d episodes failed: their environments' calls did, statistics are of the others\n",
+                          progress.env_counters.errors);
+  }
+  if (!summary.evaluation_error.empty()) {
+    absl::StrAppend(&text, "evaluation FAILED: ", summary.evaluation_error, "\n");
+  }
+  if (summary.evaluation) absl::StrAppend(&text, EvaluationText(summary));
+  for (const std::string& words : summary.degraded) absl::StrAppend(&text, "DEGRADED: ", words, "\n");
+  absl::StrAppend(&text, "results in ", summary.directory, "\n");
+  return text;
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,101 @@
+#include "lib/run/learner/run_summary.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace troupe::run {
+namespace {
+
+TEST(RunSummaryTest, WhatWasNotWrittenAtTheEndIsSaid) {
+  RunSummary summary;
+  summary.directory = "runs/run";
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["degraded"], nlohmann::json::array());
+  EXPECT_EQ(SummaryText(summary).find("DEGRADED"), std::string::npos);
+  summary.degraded = {"progress.jsonl cannot be written: No space left on device; 3 lines wait"};
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["degraded"], nlohmann::json(summary.degraded));
+  EXPECT_NE(SummaryText(summary).find("DEGRADED: progress.jsonl cannot be written: No space left on device; 3 lines "
+                                      "wait\nresults in runs/run\n"),
+            std::string::npos)
+      << SummaryText(summary);
+}
+
+TEST(RunSummaryTest, FailedEpisodesAndAFailedEvaluationAreSaid) {
+  RunSummary summary;
+  EXPECT_EQ(SummaryText(summary).find("ailed"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(SummaryJson(summary))["evaluation_error"].is_null());
+  summary.progress.env_counters.errors = 12;
+  summary.evaluation_error = "episode 3 failed 10 times";
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["env_errors"], 12);
+  EXPECT_EQ(json["env_timeouts"], 0);
+  EXPECT_EQ(json["evaluation_error"], "episode 3 failed 10 times");
+  EXPECT_NE(SummaryText(summary).find("12 episodes failed: "), std::string::npos);
+  EXPECT_NE(SummaryText(summary).find("evaluation FAILED: episode 3 failed 10 times\n"), std::string::npos);
+}
+
+learner::ReturnsByName ByName(std::vector<std::pair<std::string, std::vector<double>>> returns) {
+  learner::ReturnsByName by_name;
+  for (const auto& [name, values] : returns) {
+    learner::NamedReturns& named = by_name.named.emplace_back();
+    named.name = name;
+    for (const double value : values) named.returns.Add(value);
+  }
+  return by_name;
+}
+
+TEST(RunSummaryTest, WhereRewardsDifferItSpeaksOfPolicies) {
+  RunSummary summary;
+  summary.progress.return_sum = 0.0;
+  summary.progress.rewards_differ = true;
+  summary.returns.policies = summary.returns.few_policies = ByName({{"hunter", {-3, -1}}, {"runner", {1, 3}}});
+  summary.returns.few_policies.others = {7, 8, 9};
+  summary.returns.few_policies.rest.Add(0.5);
+  summary.returns.agents = ByName({{"wolf", {-3, -1}}});
+  summary.evaluation.emplace();
+  summary.evaluation->episodes = 10;
+  summary.evaluation_returns.policies = summary.evaluation_returns.few_policies = ByName({{"hunter", {2}}});
+  const std::string text = SummaryText(summary);
+  EXPECT_NE(text.find("training, last 100 episodes: return of an agent, by policy (least to largest)\n"
+                      "  hunter  -2.00 (-3.00 to -1.00)\n"
+                      "  runner  2.00 (1.00 to 3.00)\n"
+                      "  3 others  0.50 (0.50 to 0.50)\n"
+                      "evaluation, 10 episodes: return of an agent, by policy (least to largest)\n"
+                      "  hunter  2.00 (2.00 to 2.00)\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("sum over agents"), std::string::npos) << text;
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["rewards_differ"], true);
+  EXPECT_TRUE(json["best_by"].is_null());
+  EXPECT_TRUE(json["best_return"].is_null());
+  EXPECT_EQ(json["policies"]["runner"], (nlohmann::json{{"return_mean", 2}, {"return_min", 1}, {"return_max", 3}}));
+  EXPECT_EQ(json["agents"]["wolf"]["return_mean"], -2);
+  EXPECT_EQ(json["evaluation"]["policies"]["hunter"]["mean"], 2);
+  EXPECT_FALSE(json.contains("policies_rest")) << "all have names";
+}
+
+TEST(RunSummaryTest, WhereAgentsShareTheirRewardsItSpeaksOfTheSum) {
+  RunSummary summary;
+  summary.progress.return_sum = -30.0;
+  summary.progress.best_by = "sum";
+  summary.progress.best = -28.5;
+  summary.returns.few_policies = ByName({{"shared", {-10}}});
+  EXPECT_NE(SummaryText(summary).find("training return, last 100 episodes: -30.00 (sum over agents)\n"
+                                      "best of it: -28.50\nresults in"),
+            std::string::npos)
+      << SummaryText(summary);
+}
+
+TEST(RunSummaryTest, OthersAreOne) {
+  RunSummary summary;
+  summary.returns.policies = ByName({{"a", {1}}});
+  summary.returns.policies.others = {1, 2};
+  summary.returns.policies.rest.Add(4);
+  summary.returns.policies.rest.Add(6);
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["policies_rest"],
+            (nlohmann::json{{"count", 2}, {"return_mean", 5}, {"return_min", 4}, {"return_max", 6}}));
+}
+
+}  // namespace
+}  // namespace troupe::run

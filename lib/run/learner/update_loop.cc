@@ -1,0 +1,66 @@
+#include "lib/run/learner/update_loop.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+
+namespace troupe::run {
+namespace {
+
+/// Whether a multiple of `interval` lies in (before, now].
+bool Crossed(int64_t interval, int64_t before, int64_t now) {
+  return interval > 0 && now / interval > before / interval;
+}
+
+}  // namespace
+
+int64_t UpdateLoop::env_steps() const {
+  return deps_.reporter->last() ? deps_.reporter->last()->env_steps : resumed_env_steps_;
+}
+
+absl::StatusOr<learner::StepOutcome> UpdateLoop::Step(absl::Duration timeout) {
+  learner::StepOutcome outcome = deps_.learner->Step(timeout);
+  if (outcome.kind == learner::StepOutcome::Kind::kFailed) return outcome;
+  if (outcome.kind == learner::StepOutcome::Kind::kUpdated) TROUPE_RETURN_IF_ERROR(AfterUpdate());
+  deps_.policies->Step();
+  for (CheckpointLoop::Done& done : deps_.control->TakeCheckpointRequests()) {
+    TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
+  }
+  return outcome;
+}
+
+absl::Status UpdateLoop::SaveState(bool always, CheckpointLoop::Done done) {
+  TROUPE_ASSIGN_OR_RETURN(learner::LearnerSnapshot snapshot, deps_.learner->SnapshotState());
+  if (always || snapshot.is_best) {
+    deps_.checkpoints->Save(std::move(snapshot.state), snapshot.is_best, std::move(done));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateLoop::AfterUpdate() {
+  const int64_t before = std::exchange(seen_env_steps_, env_steps());
+  // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that played
+  // them.
+  const bool evaluated =
+      Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && Evaluate();
+  const bool due = Crossed(deps_.run->experiment.checkpoint_interval_env_steps, before, seen_env_steps_);
+  if (due || evaluated) return SaveState(due, nullptr);
+  return absl::OkStatus();
+}
+
+bool UpdateLoop::Evaluate() {
+  // One that fails costs no training. Everybody may see what is degraded, so the words of the error stay here.
+  const absl::Status status = deps_.evaluator->Evaluate(env_steps()).status();
+  deps_.degradations->Set("evaluation",
+                          status.ok() ? "" : absl::StrCat("the evaluation at ", env_steps(), " env steps failed"));
+  if (!status.ok()) {
+    TROUPE_WARN("evaluation failed env_steps={} error=\"{}\"", env_steps(),
+                base::LogSafe(std::string(status.message()), RunEvaluator::kMaxErrorChars));
+  }
+  return status.ok();
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/config/resolved_run.h"
+#include "lib/learner/learner.h"
+#include "lib/run/learner/checkpoint_loop.h"
+#include "lib/run/learner/control_handler.h"
+#include "lib/run/learner/degradations.h"
+#include "lib/run/learner/policy_desk.h"
+#include "lib/run/learner/run_evaluator.h"
+#include "lib/run/learner/run_reporter.h"
+
+namespace troupe::run {
+
+/// What an update thread does: a step of the learner, then what is due before the next one, which is evaluations,
+/// checkpoints, and what was asked of the control handler. Made by the learner's process, confined to the update thread.
+class UpdateLoop {
+ public:
+  /// All of it outlives the loop.
+  struct Deps {
+    const config::ResolvedRun* run = nullptr;
+    learner::Learner* learner = nullptr;
+    RunReporter* reporter = nullptr;
+    RunEvaluator* evaluator = nullptr;
+    CheckpointLoop* checkpoints = nullptr;
+    ControlHandler* control = nullptr;
+    PolicyDesk* policies = nullptr;
+    Degradations* degradations = nullptr;
+  };
+
+  /// `resumed_env_steps`: trained before this process.
+  UpdateLoop(const Deps& deps, int64_t resumed_env_steps)
+      : deps_(deps), resumed_env_steps_(resumed_env_steps), seen_env_steps_(resumed_env_steps) {}
+
+  /// One step of the learner and what follows from it, which is nothing where that is kFailed. Errors are those of
+  /// SaveState.
+  absl::StatusOr<learner::StepOutcome> Step(absl::Duration timeout);
+  /// Hands the state to who writes checkpoints if it is the best so far, or `always`. Errors are the trainer's.
+  absl::Status SaveState(bool always, CheckpointLoop::Done done);
+  /// Trained, of the whole run.
+  int64_t env_steps() const;
+  int64_t resumed_env_steps() const { return resumed_env_steps_; }
+
+ private:
+  absl::Status AfterUpdate();
+  /// Whether it succeeded; a failure is a degradation.
+  bool Evaluate();
+
+  const Deps deps_;
+  const int64_t resumed_env_steps_;
+  int64_t seen_env_steps_;  ///< after the last update that was looked at
+};
+
+}  // namespace troupe::run

@@ -1,0 +1,57 @@
+#include "lib/run/rollout_setup.h"
+
+#include <memory>
+#include <utility>
+
+#include "lib/base/status_macros.h"
+#include "lib/config/make_env.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/python_callable.h"
+
+namespace troupe::run {
+namespace {
+
+void AddTo(sample::EnvCounters& counters, const envhost::HostStats& stats) {
+  counters.exceptions += stats.exceptions;
+  counters.bad_outputs += stats.bad_outputs;
+  counters.timeouts += stats.timeouts;
+  counters.process_deaths += stats.deaths;
+  counters.process_restarts += stats.restarts;
+}
+
+}  // namespace
+
+absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedRun& run,
+                                                         const env::EnvRegistry& registry) {
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<policy::PolicyMapping> mapping,
+                          policy::MakeRuleMapping(run.mapping_rules, run.agent_ids(), run.policy_ids()));
+  rollout::RolloutConfig config;
+  config.env_spec = run.env_spec;
+  config.policies = run.policies;
+  config.mapping = std::move(mapping);
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
+  config.env_factory = [&registry, env = run.env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };
+  const std::shared_ptr<envhost::PythonFunctions> functions = config::MakePythonFunctions(run.env);
+  for (const policy::MappingRule& rule : run.mapping_rules) {
+    // What is wrong with a function is said here, not by every episode.
+    if (policy::IsPythonName(rule.function)) TROUPE_RETURN_IF_ERROR(functions->Prepare(rule.function));
+  }
+  config.env_counters = [pool = std::move(pool), functions] {
+    sample::EnvCounters counters;
+    if (pool != nullptr) AddTo(counters, pool->stats());
+    AddTo(counters, functions->stats());
+    return counters;
+  };
+  config.mapping_host = functions;
+  config.actor_host = functions;
+  config.options = run.rollout;
+  // What is built in is tested to stay inside.
+  config.options.count_outside_space =
+      policy::IsPythonName(run.env.name) || !run.env.plugin.empty() || !run.env.wrappers.observation_fn.empty();
+  for (const auto& [name, value] : run.env.args.values()) {
+    config.options.env_args.push_back({name, env::ArgText(value)});
+  }
+  return config;
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,55 @@
+#include "lib/run/run_checkpoint.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/run_config.h"
+#include "lib/storage/checkpoint_format.h"
+#include "lib/storage/run_folder.h"
+
+namespace troupe::run {
+
+void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run) {
+  run->policies.clear();
+  run->learner.trains.clear();
+  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
+    if (!entry.has_value() || !entry->active()) continue;
+    run->policies.push_back(entry->spec);
+    run->learner.trains.push_back(entry->trains);
+  }
+  run->mapping_rules = table.rules();
+  run->schema.policies = run->policies;
+}
+
+void SayForeignCode(const std::vector<config::ForeignCode>& code) {
+  for (const config::ForeignCode& each : code) {
+    std::fprintf(stderr, "troupe: this run executes %s: %s\n", base::LogSafe(each.key).c_str(),
+                 base::LogSafe(each.text).c_str());
+  }
+}
+
+absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
+                                                const env::EnvRegistry& registry,
+                                                const std::vector<std::string>& overrides) {
+  RunCheckpoint found;
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig trained, config::RunConfig::FromFile(folder + "/config.yaml"));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
+                          config::RunConfig::FromFile(folder + "/config.yaml", overrides));
+  TROUPE_RETURN_IF_ERROR(config::CheckEvaluationConfig(trained, config));
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(fs, folder, which));
+  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
+                          storage::ReadManifest(fs, found.checkpoint, storage::ManifestPart::kPolicies));
+  found.env_steps = manifest.state.env_steps;
+  std::vector<config::ForeignCode> code = config::ForeignCodeOf(config);
+  if (manifest.state.table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*manifest.state.table), &code);
+  SayForeignCode(code);
+  TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
+  if (manifest.state.table != nullptr) UsePolicies(*manifest.state.table, &found.run);
+  return found;
+}
+
+}  // namespace troupe::run
