@@ -46,7 +46,7 @@ TEST_F(PolicyControlTest, ShowsTheWholeTable) {
   endpoint_.SetPolicies(table);
   const auto shown = MonitorClient::AtControlSocket(socket())->Policies(absl::Seconds(10));
   ASSERT_TRUE(shown.ok()) << shown.status();
-  EXPECT_EQ(shown->table_json(), policy::ToJson(*table));
+  EXPECT_EQ(shown->table_json, policy::ToJson(*table));
 }
 
 TEST_F(PolicyControlTest, HandsChangesOnAndSaysTheirRevision) {

@@ -104,10 +104,14 @@ RunStatus LearnerBinding::Status() const {
   RunStatus status;
   status.learner = learner_->Status();
   base::MutexLock lock(&mutex_);
-  for (const learner::WorkerStatus& worker : status.learner.workers) {
+  for (learner::WorkerStatus& worker : status.learner.workers) {
+    ConnectedWorker& told = status.workers.emplace_back();
     const auto known = known_.find(worker.id);
-    status.worker_names.push_back(known == known_.end() ? "" : known->second.name);
+    if (known != known_.end()) told.name = known->second.name;
+    told.gets_no_work = !worker.gets_no_work.empty();
+    told.worker = std::move(worker);
   }
+  status.learner.workers.clear();
   return status;
 }
 

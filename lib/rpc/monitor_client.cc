@@ -4,7 +4,9 @@
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/control_socket.h"
+#include "lib/rpc/monitor_codec.h"
 #include "lib/rpc/unary_call.h"
+#include "proto/troupe/v1/monitor.grpc.pb.h"
 
 namespace troupe::rpc {
 
@@ -21,14 +23,20 @@ std::unique_ptr<MonitorClient> MonitorClient::AtControlSocket(const std::string&
       new MonitorClient(absl::StrCat("learner at ", path), [path] { return DialControl(path); }));
 }
 
-absl::StatusOr<v1::StatusReply> MonitorClient::Status(absl::Duration timeout) {
+absl::StatusOr<RunStatus> MonitorClient::Status(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  return CallUnary<v1::Monitor, v1::StatusReply>(channel, "Status", v1::StatusRequest(), timeout, learner_);
+  TROUPE_ASSIGN_OR_RETURN(
+      const v1::StatusReply reply,
+      (CallUnary<v1::Monitor, v1::StatusReply>(channel, "Status", v1::StatusRequest(), timeout, learner_)));
+  return FromProto(reply);
 }
 
-absl::StatusOr<v1::PoliciesReply> MonitorClient::Policies(absl::Duration timeout) {
+absl::StatusOr<PoliciesAnswer> MonitorClient::Policies(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  return CallUnary<v1::Monitor, v1::PoliciesReply>(channel, "Policies", v1::PoliciesRequest(), timeout, learner_);
+  TROUPE_ASSIGN_OR_RETURN(
+      v1::PoliciesReply reply,
+      (CallUnary<v1::Monitor, v1::PoliciesReply>(channel, "Policies", v1::PoliciesRequest(), timeout, learner_)));
+  return FromProto(std::move(reply));
 }
 
 }  // namespace troupe::rpc

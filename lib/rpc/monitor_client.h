@@ -7,8 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/rpc/policy_listing.h"
+#include "lib/rpc/run_status.h"
 #include "lib/rpc/transport.h"
-#include "proto/troupe/v1/monitor.grpc.pb.h"
 
 namespace troupe::rpc {
 
@@ -22,8 +23,8 @@ class MonitorClient {
   /// At the control socket at `path`: everything. Calls have DialControl's errors, too.
   static std::unique_ptr<MonitorClient> AtControlSocket(const std::string& path);
 
-  absl::StatusOr<v1::StatusReply> Status(absl::Duration timeout);
-  absl::StatusOr<v1::PoliciesReply> Policies(absl::Duration timeout);
+  absl::StatusOr<RunStatus> Status(absl::Duration timeout);
+  absl::StatusOr<PoliciesAnswer> Policies(absl::Duration timeout);
 
  private:
   using Connect = std::function<absl::StatusOr<std::shared_ptr<grpc::Channel>>()>;

@@ -4,6 +4,7 @@
 
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/monitor_codec.h"
 #include "lib/rpc/monitor_view.h"
 
 namespace troupe::rpc {
@@ -34,7 +35,7 @@ grpc::ServerUnaryReactor* MonitorService::Policies(grpc::CallbackServerContext* 
     if (caller.kind == Caller::Kind::kControlSocket) {
       policies.set_table_json(policy::ToJson(*table));
     } else {
-      policies = ListPolicies(*table, /*whole=*/false);
+      policies = ToProto(ListPolicies(*table, /*whole=*/false));
     }
     *reply = Serialize(policies);
     reactor->Finish(grpc::Status::OK);

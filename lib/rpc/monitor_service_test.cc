@@ -17,6 +17,7 @@
 #include "lib/rpc/testing/raw_call.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "proto/troupe/v1/control.pb.h"
+#include "proto/troupe/v1/monitor.pb.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -61,18 +62,21 @@ TEST_F(MonitorServiceTest, StatusWithoutWhatIsNotForStrangers) {
   status.learner.progress.env_steps = 123;
   status.learner.state = "failed";
   status.learner.reason = absl::StrCat("/home/", kCanary, ": no such file");
-  status.learner.workers.emplace_back();
-  status.worker_names = {absl::StrCat(kCanary, ":17")};
+  status.workers.emplace_back().name = absl::StrCat(kCanary, ":17");
   endpoint_.SetStatus(status);
   for (const std::string& address : server_->addresses()) {
-    const auto reply = (*MonitorClient::Create(address, {}))->Status(absl::Seconds(10));
-    ASSERT_TRUE(reply.ok()) << reply.status();
-    EXPECT_EQ(reply->run_name(), "run");
-    EXPECT_EQ(reply->env_steps(), 123);
-    EXPECT_EQ(reply->state(), "failed");
-    EXPECT_EQ(reply->workers_size(), 1);
-    EXPECT_EQ(reply->protocol().major(), kProtocolMajor);
-    EXPECT_EQ(reply->SerializeAsString().find(kCanary), std::string::npos) << reply->DebugString();
+    const auto told = (*MonitorClient::Create(address, {}))->Status(absl::Seconds(10));
+    ASSERT_TRUE(told.ok()) << told.status();
+    EXPECT_EQ(told->run_name, "run");
+    EXPECT_EQ(told->learner.progress.env_steps, 123);
+    EXPECT_EQ(told->learner.state, "failed");
+    EXPECT_EQ(told->workers.size(), 1u);
+    const auto bytes = RawCall(address, "/troupe.v1.Monitor/Status", "");
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    v1::StatusReply reply;
+    ASSERT_TRUE(reply.ParseFromString(*bytes));
+    EXPECT_EQ(reply.protocol().major(), kProtocolMajor);
+    EXPECT_EQ(bytes->find(kCanary), std::string::npos) << reply.DebugString();
   }
 }
 
@@ -84,9 +88,12 @@ TEST_F(MonitorServiceTest, PoliciesAsAList) {
   for (const std::string& address : server_->addresses()) {
     const auto reply = (*MonitorClient::Create(address, {}))->Policies(absl::Seconds(10));
     ASSERT_TRUE(reply.ok()) << reply.status();
-    ASSERT_EQ(reply->policies_size(), 1);
-    EXPECT_EQ(reply->policies(0).policy_class(), "checkpoint");
-    EXPECT_EQ(reply->SerializeAsString().find(kCanary), std::string::npos) << reply->DebugString();
+    ASSERT_EQ(reply->listing.policies.size(), 1u);
+    EXPECT_EQ(reply->listing.policies[0].policy_class, "checkpoint");
+    EXPECT_EQ(reply->table_json, "");
+    const auto bytes = RawCall(address, "/troupe.v1.Monitor/Policies", "");
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(bytes->find(kCanary), std::string::npos) << *bytes;
   }
 }
 

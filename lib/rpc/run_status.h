@@ -1,31 +1,43 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "lib/learner/episode_stats.h"
 #include "lib/learner/progress.h"
 #include "lib/policy/ids.h"
 
 namespace troupe::rpc {
+
+/// A worker that is connected. Plain value.
+struct ConnectedWorker {
+  learner::WorkerStatus worker;  ///< `gets_no_work` is empty, too, where its words are not told
+  std::string name;              ///< empty where it is not told
+  bool gets_no_work = false;
+};
 
 /// How a policy of the run does. Plain value.
 struct PolicyStatus {
   policy::PolicyId id;
   policy::WeightVersion version;  ///< published
   bool trains = false;
-  learner::Spread returns;  ///< of the agents that it played in the last 100 episodes; empty: it played in none
+  /// Of the last 100 episodes, the returns of the agents that it played: how many, and what they came to where there
+  /// are any.
+  int64_t return_count = 0;
+  double return_mean = 0;
+  double return_min = 0;
+  double return_max = 0;
 };
 
 /// Everything that Monitor.Status tells. Made by LearnerBinding, which fills in what the learner knows, and completed
-/// by who runs the learner. Plain value.
+/// by who runs the learner; or read from the wire, where nothing is sure to make sense. Plain value.
 struct RunStatus {
   std::string build_version;
   std::string run_name;
-  learner::LearnerStatus learner;
-  std::vector<std::string> worker_names;  ///< by place in `learner.workers`; empty where none is known
-  std::vector<std::string> degraded;      ///< what does not work at the moment, in words without paths
-  std::vector<PolicyStatus> policies;     ///< by policy slot; those that are there
+  learner::LearnerStatus learner;  ///< without its workers
+  std::vector<ConnectedWorker> workers;
+  std::vector<std::string> degraded;   ///< what does not work at the moment, in words without paths
+  std::vector<PolicyStatus> policies;  ///< by policy slot; those that are there
 };
 
 }  // namespace troupe::rpc

@@ -14,7 +14,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/control_client.h"
 #include "lib/rpc/monitor_client.h"
-#include "lib/rpc/monitor_view.h"
+#include "lib/rpc/policy_listing.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
@@ -51,7 +51,7 @@ struct NewPolicyFlags {
 
 /// The policies as the learner tells of them, or as the run's newest checkpoint holds them.
 struct Policies {
-  v1::PoliciesReply listing;
+  rpc::PolicyListing listing;
   std::string json;        ///< the whole table; empty where only the listing is told: at an address
   std::string checkpoint;  ///< that told it; empty: a learner did
 };
@@ -60,10 +60,10 @@ absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const LearnerTarg
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
-  TROUPE_ASSIGN_OR_RETURN(v1::PoliciesReply reply, client->Policies(absl::Seconds(flags.timeout_s)));
-  if (reply.table_json().empty()) return Policies{std::move(reply), "", ""};
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(reply.table_json()));
-  return Policies{rpc::ListPolicies(*table, /*whole=*/true), std::move(*reply.mutable_table_json()), ""};
+  TROUPE_ASSIGN_OR_RETURN(rpc::PoliciesAnswer answer, client->Policies(absl::Seconds(flags.timeout_s)));
+  if (answer.table_json.empty()) return Policies{std::move(answer.listing), "", ""};
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(answer.table_json));
+  return Policies{rpc::ListPolicies(*table, /*whole=*/true), std::move(answer.table_json), ""};
 }
 
 absl::StatusOr<Policies> ReadCheckpoint(const std::string& folder) {
@@ -101,35 +101,35 @@ absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange
   return 0;
 }
 
-const char* PartOf(const v1::PolicyListing& policy) {
-  if (policy.replaced()) return "replaced, its episodes end";
-  if (policy.removed() != 0) return "removed, its episodes end";
-  return policy.plays() ? "plays" : "idle";
+const char* PartOf(const rpc::ListedPolicy& policy) {
+  if (policy.replaced) return "replaced, its episodes end";
+  if (policy.removed != 0) return "removed, its episodes end";
+  return policy.plays ? "plays" : "idle";
 }
 
 /// What `policy ls --json` says of a listing, with the keys that the whole table has, too.
-nlohmann::ordered_json ToJson(const v1::PoliciesReply& listing) {
+nlohmann::ordered_json ToJson(const rpc::PolicyListing& listing) {
   nlohmann::ordered_json policies = nlohmann::ordered_json::array();
-  for (const v1::PolicyListing& policy : listing.policies()) {
-    policies.push_back({{"slot", policy.slot()},
-                        {"id", policy.policy_id()},
-                        {"since", policy.since()},
-                        {"removed", policy.removed()},
-                        {"replaced", policy.replaced()},
-                        {"trains", policy.trains()},
-                        {"class", policy.policy_class()}});
+  for (const rpc::ListedPolicy& policy : listing.policies) {
+    policies.push_back({{"slot", policy.slot.value()},
+                        {"id", policy.id.value()},
+                        {"since", policy.since},
+                        {"removed", policy.removed},
+                        {"replaced", policy.replaced},
+                        {"trains", policy.trains},
+                        {"class", policy.policy_class}});
   }
   nlohmann::ordered_json mapping = nlohmann::ordered_json::array();
-  for (const v1::MappingListing& rule : listing.mapping()) {
+  for (const policy::MappingRule& rule : listing.mapping) {
     nlohmann::ordered_json choices = nlohmann::ordered_json::array();
-    for (const v1::PolicyWeight& weighted : rule.policies()) {
-      choices.push_back({{"policy", weighted.policy_id()}, {"weight", weighted.weight()}});
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      choices.push_back({{"policy", weighted.policy.value()}, {"weight", weighted.weight}});
     }
-    mapping.push_back({{"agents", rule.agent_glob()}, {"policies", std::move(choices)}});
-    if (!rule.function().empty()) mapping.back()["function"] = rule.function();
+    mapping.push_back({{"agents", rule.agent_glob}, {"policies", std::move(choices)}});
+    if (!rule.function.empty()) mapping.back()["function"] = rule.function;
   }
-  const std::vector<std::string> agents(listing.agent_ids().begin(), listing.agent_ids().end());
-  return {{"revision", listing.revision()}, {"agents", agents}, {"policies", policies}, {"mapping", mapping}};
+  return {
+      {"revision", listing.revision}, {"agents", listing.agent_ids}, {"policies", policies}, {"mapping", mapping}};
 }
 
 absl::StatusOr<int> List(const ControlFlags& flags) {
@@ -139,9 +139,9 @@ absl::StatusOr<int> List(const ControlFlags& flags) {
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {{"policy", "class", "trains", "part", "since revision"}};
-  for (const v1::PolicyListing& policy : policies.listing.policies()) {
-    rows.push_back({policy.policy_id(), policy.policy_class(), policy.trains() ? "yes" : "no", PartOf(policy),
-                    absl::StrCat(policy.since())});
+  for (const rpc::ListedPolicy& policy : policies.listing.policies) {
+    rows.push_back({policy.id.value(), policy.policy_class, policy.trains ? "yes" : "no", PartOf(policy),
+                    absl::StrCat(policy.since)});
   }
   PrintMoment(policies);
   PrintTable(rows);
@@ -152,22 +152,22 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const Policies told, Look(flags));
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::vector<std::vector<std::string>> rows = {{"agents", "policies"}};
-  for (const v1::MappingListing& rule : told.listing.mapping()) {
+  for (const policy::MappingRule& rule : told.listing.mapping) {
     std::vector<std::string> choices;
     nlohmann::ordered_json weights = nlohmann::ordered_json::object();
-    for (const v1::PolicyWeight& weighted : rule.policies()) {
-      choices.push_back(rule.policies_size() == 1 ? weighted.policy_id()
-                                                  : absl::StrCat(weighted.policy_id(), ": ", weighted.weight()));
-      weights[weighted.policy_id()] = weighted.weight();
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      const std::string& id = weighted.policy.value();
+      choices.push_back(rule.policies.size() == 1 ? id : absl::StrCat(id, ": ", weighted.weight));
+      weights[id] = weighted.weight;
     }
     const std::string policies = absl::StrJoin(choices, ", ");
-    if (rule.function().empty()) {
-      rows.push_back({rule.agent_glob(), policies});
-      json[rule.agent_glob()] = std::move(weights);
+    if (rule.function.empty()) {
+      rows.push_back({rule.agent_glob, policies});
+      json[rule.agent_glob] = std::move(weights);
     } else {
       rows.push_back(
-          {rule.agent_glob(), absl::StrCat("function ", rule.function(), policies.empty() ? "" : " of ", policies)});
-      json[rule.agent_glob()] = {{"function", rule.function()}, {"policies", std::move(weights)}};
+          {rule.agent_glob, absl::StrCat("function ", rule.function, policies.empty() ? "" : " of ", policies)});
+      json[rule.agent_glob] = {{"function", rule.function}, {"policies", std::move(weights)}};
     }
   }
   if (flags.json) {
@@ -183,8 +183,8 @@ absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yam
   TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
   TROUPE_RETURN_IF_ERROR(OpenControl(target, flags.command).status());  // before an error of a run that cannot be asked
   TROUPE_ASSIGN_OR_RETURN(const Policies policies, AskLearner(flags, target));
-  const std::vector<std::string> agents(policies.listing.agent_ids().begin(), policies.listing.agent_ids().end());
-  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules, config::ParsePolicyMapping(yaml, "MAPPING", agents));
+  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules,
+                          config::ParsePolicyMapping(yaml, "MAPPING", policies.listing.agent_ids));
   return Change(flags, policy::SetMapping{std::move(rules)});
 }
 

@@ -28,7 +28,7 @@ struct StatusFlags {
   bool json = false;
 };
 
-absl::StatusOr<v1::StatusReply> Ask(const StatusFlags& flags, const LearnerTarget& target) {
+absl::StatusOr<rpc::RunStatus> Ask(const StatusFlags& flags, const LearnerTarget& target) {
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
@@ -64,16 +64,16 @@ absl::StatusOr<int> Status(const StatusFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(learner, FindLearner(flags.target, flags.directory));
     if (learner.address.empty() && learner.control.empty()) return ShowFolder(flags, learner);
   }
-  const absl::StatusOr<v1::StatusReply> reply = Ask(flags, learner);
-  if (!reply.ok()) {
+  const absl::StatusOr<rpc::RunStatus> status = Ask(flags, learner);
+  if (!status.ok()) {
     // A learner that was killed leaves its address behind.
-    const bool nobody = absl::IsUnavailable(reply.status()) && !learner.folder.empty();
-    return nobody ? ShowFolder(flags, learner) : reply.status();
+    const bool nobody = absl::IsUnavailable(status.status()) && !learner.folder.empty();
+    return nobody ? ShowFolder(flags, learner) : status.status();
   }
   if (flags.json) {
-    PrintJson(StatusJson(*reply));
+    PrintJson(StatusJson(*status));
   } else {
-    std::printf("%s", StatusText(*reply).c_str());
+    std::printf("%s", StatusText(*status).c_str());
   }
   return 0;
 }

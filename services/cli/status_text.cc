@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "lib/base/log.h"
 #include "lib/base/shortened.h"
-#include "lib/rpc/convert.h"
 #include "lib/run/policy_lines.h"
 #include "services/cli/output.h"
 #include <nlohmann/json.hpp>
@@ -23,11 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kByPolicy = "last 100 episodes: return of an agent, by policy (least to largest)\n";
-
-sample::EnvCounters EnvCountersOf(const v1::StatusReply& reply) {
-  return rpc::FromProto(reply.env_counters()).value_or(sample::EnvCounters());
-}
 
 std::string Short(const std::string& text) { return base::Shortened(text, kMaxStatusTextBytes); }
 
@@ -59,13 +57,13 @@ learner::Spread SpreadOf(int64_t count, double mean, double min, double max) {
   return spread;
 }
 
-learner::ReturnsByName ReturnsOf(const v1::StatusReply& reply) {
+learner::ReturnsByName ReturnsOf(const rpc::RunStatus& status) {
   learner::ReturnsByName returns;
-  for (const v1::PolicyStatus& policy : reply.policies()) {
-    if (policy.return_count() <= 0) continue;  // it played in none of the last episodes
+  for (const rpc::PolicyStatus& policy : status.policies) {
+    if (policy.return_count <= 0) continue;  // it played in none of the last episodes
     returns.named.push_back(
-        {base::TerminalSafe(policy.policy_id()), static_cast<int32_t>(returns.named.size()),
-         SpreadOf(policy.return_count(), policy.return_mean(), policy.return_min(), policy.return_max())});
+        {base::TerminalSafe(policy.id.value()), static_cast<int32_t>(returns.named.size()),
+         SpreadOf(policy.return_count, policy.return_mean, policy.return_min, policy.return_max)});
   }
   return returns;
 }
@@ -102,113 +100,16 @@ learner::ReturnsByName ReturnsOf(const Json& line) {
   return returns;
 }
 
-}  // namespace
-
-Json StatusJson(const v1::StatusReply& reply) {
-  const v1::RowCounters& rows = reply.rows();
-  const v1::FragmentCounters& fragments = reply.fragments();
-  Json workers = Json::array();
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    workers.push_back({{"worker_id", worker.worker_id()},
-                       {"worker_epoch", worker.worker_epoch()},
-                       {"name", Short(worker.name())},
-                       {"num_envs", worker.num_envs()},
-                       {"last_seen_s", worker.last_seen_s()},
-                       {"policy_lag", worker.policy_lag()},
-                       {"outstanding_steps", worker.outstanding_steps()},
-                       {"accepted_rows", worker.accepted_rows()},
-                       {"expired_grants", worker.expired_grants()},
-                       {"recent_episodes", worker.recent_episodes().ended()},
-                       {"recent_failed_episodes", worker.recent_episodes().failed()},
-                       {"gets_no_work", worker.gets_no_work()},
-                       {"gets_no_work_reason", Short(worker.gets_no_work_reason())}});
-  }
-  Json policies = Json::array();
-  for (const v1::PolicyStatus& policy : reply.policies()) {
-    policies.push_back({{"policy_id", Short(policy.policy_id())},
-                        {"learner_epoch", policy.version().learner_epoch()},
-                        {"version", policy.version().n()},
-                        {"trains", policy.trains()},
-                        {"return_mean", policy.return_count() > 0 ? Json(policy.return_mean()) : Json()},
-                        {"return_min", policy.return_count() > 0 ? Json(policy.return_min()) : Json()},
-                        {"return_max", policy.return_count() > 0 ? Json(policy.return_max()) : Json()}});
-  }
-  Json degraded = Json::array();
-  for (const std::string& words : reply.degraded()) degraded.push_back(Short(words));
-  const sample::EnvCounters env_counters = EnvCountersOf(reply);
-  Json json = {{"running", true},
-               {"run_name", Short(reply.run_name())},
-               {"build_version", Short(reply.build_version())},
-               {"learner_epoch", reply.learner_epoch()},
-               {"env_steps", reply.env_steps()},
-               {"agent_steps", reply.agent_steps()},
-               {"updates", reply.updates()},
-               {"episodes", reply.episodes()},
-               {"wall_clock_s", reply.wall_clock_s()},
-               {"env_steps_per_s", reply.env_steps_per_s()},
-               {"return_sum", reply.return_sum()},
-               {"return_mean", reply.return_mean()},
-               {"rewards_differ", reply.rewards_differ()},
-               {"state", Short(reply.state())},
-               {"state_reason", Short(reply.state_reason())},
-               {"degraded", degraded},
-               {"rows",
-                {{"received", rows.received()},
-                 {"accepted", rows.accepted()},
-                 {"duplicate", rows.duplicate()},
-                 {"stale", rows.stale()},
-                 {"invalid", rows.invalid()},
-                 {"trained", rows.trained()},
-                 {"queued", rows.queued()},
-                 {"dropped", rows.dropped()},
-                 {"rolled_back", rows.rolled_back()}}},
-               {"fragments",
-                {{"received", fragments.received()},
-                 {"accepted", fragments.accepted()},
-                 {"duplicate", fragments.duplicate()},
-                 {"stale", fragments.stale()},
-                 {"invalid", fragments.invalid()},
-                 {"rolled_back", fragments.rolled_back()},
-                 {"unknown", fragments.unknown()}}},
-               {"queue_bytes", reply.queue_bytes()},
-               {"queue_budget_bytes", reply.queue_budget_bytes()},
-               {"expired_grants", reply.expired_grants()},
-               {"workers", workers},
-               {"policies", policies}};
-  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
-    json[field.key] = env_counters.*field.value;
-  }
-  return json;
-}
-
-std::string StatusText(const v1::StatusReply& reply) {
-  std::string text;
-  const std::string reason = reply.state_reason().empty() ? "" : absl::StrCat(" (", reply.state_reason(), ")");
-  absl::StrAppendFormat(&text, "run %s: %s%s, learner epoch %llu, version %s\n", base::TerminalSafe(reply.run_name()),
-                        base::TerminalSafe(reply.state()), base::TerminalSafe(reason), reply.learner_epoch(),
-                        base::TerminalSafe(reply.build_version()));
-  absl::StrAppendFormat(&text, "%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
-                        WithThousands(reply.env_steps()), WithThousands(static_cast<int64_t>(reply.env_steps_per_s())),
-                        WithThousands(reply.agent_steps()), WithThousands(reply.updates()),
-                        WithThousands(reply.episodes()), reply.wall_clock_s());
-  if (reply.rewards_differ()) {
-    text += kByPolicy;
-    text += run::PolicyLines(Few(ReturnsOf(reply)));
-  } else if (std::isfinite(reply.return_sum())) {
-    absl::StrAppendFormat(&text, "return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n",
-                          reply.return_sum(), reply.return_mean());
-  }
-  for (const std::string& words : reply.degraded())
-    absl::StrAppendFormat(&text, "DEGRADED: %s\n", base::TerminalSafe(words));
-  const v1::RowCounters& rows = reply.rows();
-  absl::StrAppendFormat(
-      &text,
+/// What became of rows, environments and grants.
+std::string CountersText(const learner::ProgressRecord& progress) {
+  const learner::RowCounters& rows = progress.rows;
+  std::string text = absl::StrFormat(
       "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
       "rolled back\n",
-      WithThousands(rows.received()), WithThousands(rows.accepted()), WithThousands(rows.duplicate()),
-      WithThousands(rows.stale()), WithThousands(rows.invalid()), WithThousands(rows.trained()),
-      WithThousands(rows.queued()), WithThousands(rows.dropped()), WithThousands(rows.rolled_back()));
-  const sample::EnvCounters envs = EnvCountersOf(reply);
+      WithThousands(rows.received), WithThousands(rows.accepted), WithThousands(rows.duplicate),
+      WithThousands(rows.stale), WithThousands(rows.invalid), WithThousands(rows.trained), WithThousands(rows.queued),
+      WithThousands(rows.dropped), WithThousands(rows.rolled_back));
+  const sample::EnvCounters& envs = progress.env_counters;
   if (envs != sample::EnvCounters()) {
     absl::StrAppendFormat(
         &text,
@@ -219,23 +120,134 @@ std::string StatusText(const v1::StatusReply& reply) {
         WithThousands(envs.bad_outputs), WithThousands(envs.timeouts), WithThousands(envs.process_deaths),
         WithThousands(envs.process_restarts));
   }
-  if (reply.expired_grants() > 0) {
+  if (progress.expired_grants > 0) {
     absl::StrAppendFormat(&text, "grants: %s were out for too long, their work was given to others\n",
-                          WithThousands(reply.expired_grants()));
+                          WithThousands(progress.expired_grants));
   }
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    if (!worker.gets_no_work()) continue;
+  return text;
+}
+
+/// null of nothing.
+Json IfAny(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+}  // namespace
+
+Json StatusJson(const rpc::RunStatus& status) {
+  const learner::ProgressRecord& progress = status.learner.progress;
+  const learner::RowCounters& rows = progress.rows;
+  const learner::FragmentCounters& fragments = status.learner.fragments;
+  Json workers = Json::array();
+  for (const rpc::ConnectedWorker& connected : status.workers) {
+    const learner::WorkerStatus& worker = connected.worker;
+    workers.push_back({{"worker_id", worker.id.value()},
+                       {"worker_epoch", worker.epoch.value()},
+                       {"name", Short(connected.name)},
+                       {"num_envs", worker.lanes},
+                       {"last_seen_s", absl::ToDoubleSeconds(worker.since_last_seen)},
+                       {"policy_lag", worker.policy_lag},
+                       {"outstanding_steps", worker.outstanding_steps},
+                       {"accepted_rows", worker.accepted_rows},
+                       {"expired_grants", worker.expired_grants},
+                       {"recent_episodes", worker.recent_episodes.ended},
+                       {"recent_failed_episodes", worker.recent_episodes.failed},
+                       {"gets_no_work", connected.gets_no_work},
+                       {"gets_no_work_reason", Short(worker.gets_no_work)}});
+  }
+  Json policies = Json::array();
+  for (const rpc::PolicyStatus& policy : status.policies) {
+    policies.push_back({{"policy_id", Short(policy.id.value())},
+                        {"learner_epoch", policy.version.learner_epoch},
+                        {"version", policy.version.n},
+                        {"trains", policy.trains},
+                        {"return_mean", policy.return_count > 0 ? Json(policy.return_mean) : Json()},
+                        {"return_min", policy.return_count > 0 ? Json(policy.return_min) : Json()},
+                        {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()}});
+  }
+  Json degraded = Json::array();
+  for (const std::string& words : status.degraded) degraded.push_back(Short(words));
+  Json json = {{"running", true},
+               {"run_name", Short(status.run_name)},
+               {"build_version", Short(status.build_version)},
+               {"learner_epoch", status.learner.learner_epoch},
+               {"env_steps", progress.env_steps},
+               {"agent_steps", progress.agent_steps},
+               {"updates", progress.updates},
+               {"episodes", progress.episodes},
+               {"wall_clock_s", progress.wall_clock_s},
+               {"env_steps_per_s", progress.env_steps_per_s},
+               {"return_sum", IfAny(progress.return_sum)},
+               {"return_mean", IfAny(progress.return_mean)},
+               {"rewards_differ", progress.rewards_differ},
+               {"state", Short(status.learner.state)},
+               {"state_reason", Short(status.learner.reason)},
+               {"degraded", degraded},
+               {"rows",
+                {{"received", rows.received},
+                 {"accepted", rows.accepted},
+                 {"duplicate", rows.duplicate},
+                 {"stale", rows.stale},
+                 {"invalid", rows.invalid},
+                 {"trained", rows.trained},
+                 {"queued", rows.queued},
+                 {"dropped", rows.dropped},
+                 {"rolled_back", rows.rolled_back}}},
+               {"fragments",
+                {{"received", fragments.received},
+                 {"accepted", fragments.accepted},
+                 {"duplicate", fragments.duplicate},
+                 {"stale", fragments.stale},
+                 {"invalid", fragments.invalid},
+                 {"rolled_back", fragments.rolled_back},
+                 {"unknown", fragments.unknown}}},
+               {"queue_bytes", status.learner.queue_bytes},
+               {"queue_budget_bytes", status.learner.queue_budget_bytes},
+               {"expired_grants", progress.expired_grants},
+               {"workers", workers},
+               {"policies", policies}};
+  for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
+    json[field.key] = progress.env_counters.*field.value;
+  }
+  return json;
+}
+
+std::string StatusText(const rpc::RunStatus& status) {
+  const learner::ProgressRecord& progress = status.learner.progress;
+  std::string text;
+  const std::string reason = status.learner.reason.empty() ? "" : absl::StrCat(" (", status.learner.reason, ")");
+  absl::StrAppendFormat(&text, "run %s: %s%s, learner epoch %llu, version %s\n", base::TerminalSafe(status.run_name),
+                        base::TerminalSafe(status.learner.state), base::TerminalSafe(reason),
+                        status.learner.learner_epoch, base::TerminalSafe(status.build_version));
+  absl::StrAppendFormat(&text, "%s env steps (%s/s), %s agent steps, %s updates, %s episodes, %.0f s\n",
+                        WithThousands(progress.env_steps),
+                        WithThousands(static_cast<int64_t>(progress.env_steps_per_s)),
+                        WithThousands(progress.agent_steps), WithThousands(progress.updates),
+                        WithThousands(progress.episodes), progress.wall_clock_s);
+  const double return_sum = progress.return_sum.value_or(kNone);
+  if (progress.rewards_differ) {
+    text += kByPolicy;
+    text += run::PolicyLines(Few(ReturnsOf(status)));
+  } else if (std::isfinite(return_sum)) {
+    absl::StrAppendFormat(&text, "return of the last 100 episodes: %.3f summed over agents, %.3f per agent\n",
+                          return_sum, progress.return_mean.value_or(kNone));
+  }
+  for (const std::string& words : status.degraded)
+    absl::StrAppendFormat(&text, "DEGRADED: %s\n", base::TerminalSafe(words));
+  absl::StrAppend(&text, CountersText(progress));
+  for (const rpc::ConnectedWorker& connected : status.workers) {
+    if (!connected.gets_no_work) continue;
+    const learner::WorkerStatus& worker = connected.worker;
     absl::StrAppendFormat(&text, "no more work (env.max_failed_share): %s\n",
-                          worker.gets_no_work_reason().empty() ? absl::StrCat("worker ", worker.worker_id())
-                                                               : base::TerminalSafe(worker.gets_no_work_reason()));
+                          worker.gets_no_work.empty() ? absl::StrCat("worker ", worker.id.value())
+                                                      : base::TerminalSafe(worker.gets_no_work));
   }
   std::vector<std::vector<std::string>> table = {
       {"worker", "name", "environments", "rows", "lag", "last seen", "expired grants"}};
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    table.push_back(
-        {sample::WorkerText(sample::WorkerId(worker.worker_id())), worker.name(), absl::StrCat(worker.num_envs()),
-         WithThousands(worker.accepted_rows()), absl::StrCat(worker.policy_lag()),
-         absl::StrCat(std::lround(worker.last_seen_s() * 10) / 10.0, " s"), WithThousands(worker.expired_grants())});
+  for (const rpc::ConnectedWorker& connected : status.workers) {
+    const learner::WorkerStatus& worker = connected.worker;
+    const double last_seen_s = absl::ToDoubleSeconds(worker.since_last_seen);
+    table.push_back({sample::WorkerText(worker.id), connected.name, absl::StrCat(worker.lanes),
+                     WithThousands(worker.accepted_rows), absl::StrCat(worker.policy_lag),
+                     absl::StrCat(std::lround(last_seen_s * 10) / 10.0, " s"), WithThousands(worker.expired_grants)});
   }
   text += TableText(table);
   return text;

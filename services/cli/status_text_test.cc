@@ -13,30 +13,30 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-void AddPolicy(const std::string& id, int64_t returns, double mean, v1::StatusReply* reply) {
-  v1::PolicyStatus* const policy = reply->add_policies();
-  policy->set_policy_id(id);
-  policy->set_return_count(returns);
-  policy->set_return_mean(mean);
-  policy->set_return_min(mean - 2);
-  policy->set_return_max(mean + 1);
+void AddPolicy(const std::string& id, int64_t returns, double mean, rpc::RunStatus* status) {
+  rpc::PolicyStatus& policy = status->policies.emplace_back();
+  policy.id = policy::PolicyId(id);
+  policy.return_count = returns;
+  policy.return_mean = mean;
+  policy.return_min = mean - 2;
+  policy.return_max = mean + 1;
 }
 
-v1::StatusReply Rivals() {
-  v1::StatusReply reply;
-  reply.set_return_sum(0.5);
-  reply.set_return_mean(0.25);
-  AddPolicy("hunter", 100, -3, &reply);
-  AddPolicy("runner\x1b[2J", 100, 3.5, &reply);
-  AddPolicy("newcomer", 0, 0, &reply);
-  return reply;
+rpc::RunStatus Rivals() {
+  rpc::RunStatus status;
+  status.learner.progress.return_sum = 0.5;
+  status.learner.progress.return_mean = 0.25;
+  AddPolicy("hunter", 100, -3, &status);
+  AddPolicy("runner\x1b[2J", 100, 3.5, &status);
+  AddPolicy("newcomer", 0, 0, &status);
+  return status;
 }
 
 TEST(StatusTextTest, WhereRewardsDifferEachPolicyHasALineInPlaceOfTheirSum) {
-  v1::StatusReply reply = Rivals();
-  EXPECT_THAT(StatusText(reply), HasSubstr("return of the last 100 episodes: 0.500 summed over agents, 0.250 per"));
-  reply.set_rewards_differ(true);
-  const std::string text = StatusText(reply);
+  rpc::RunStatus status = Rivals();
+  EXPECT_THAT(StatusText(status), HasSubstr("return of the last 100 episodes: 0.500 summed over agents, 0.250 per"));
+  status.learner.progress.rewards_differ = true;
+  const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("last 100 episodes: return of an agent, by policy (least to largest)\n"
                               "  hunter  -3.00 (-5.00 to -2.00)\n"
                               "  runner\\x1b[2J  3.50 (1.50 to 4.50)\n"));
@@ -45,11 +45,11 @@ TEST(StatusTextTest, WhereRewardsDifferEachPolicyHasALineInPlaceOfTheirSum) {
 }
 
 TEST(StatusTextTest, OfManyPoliciesThoseThatPlayedMostHaveNames) {
-  v1::StatusReply reply;
-  reply.set_rewards_differ(true);
-  for (int i = 0; i < 9; ++i) AddPolicy(absl::StrCat("p", i), i == 2 ? 10 : 20 + i % 3, i, &reply);
-  for (int i = 0; i < 5; ++i) AddPolicy(absl::StrCat("idle", i), 0, 0, &reply);  // they played in none of the episodes
-  EXPECT_THAT(StatusText(reply), HasSubstr("  p1  1.00 (-1.00 to 2.00)\n"
+  rpc::RunStatus status;
+  status.learner.progress.rewards_differ = true;
+  for (int i = 0; i < 9; ++i) AddPolicy(absl::StrCat("p", i), i == 2 ? 10 : 20 + i % 3, i, &status);
+  for (int i = 0; i < 5; ++i) AddPolicy(absl::StrCat("idle", i), 0, 0, &status);  // they played in none of the episodes
+  EXPECT_THAT(StatusText(status), HasSubstr("  p1  1.00 (-1.00 to 2.00)\n"
                                            "  p4  4.00 (2.00 to 5.00)\n"
                                            "  p5  5.00 (3.00 to 6.00)\n"
                                            "  p7  7.00 (5.00 to 8.00)\n"
@@ -79,9 +79,9 @@ TEST(StatusTextTest, ALineOfProgressSpeaksOfPoliciesLikewise) {
 }
 
 TEST(StatusTextTest, ProgramsGetReturnsByPolicy) {
-  v1::StatusReply reply = Rivals();
-  reply.set_rewards_differ(true);
-  const nlohmann::ordered_json json = StatusJson(reply);
+  rpc::RunStatus status = Rivals();
+  status.learner.progress.rewards_differ = true;
+  const nlohmann::ordered_json json = StatusJson(status);
   EXPECT_EQ(json["rewards_differ"], true);
   EXPECT_EQ(json["policies"][0]["return_mean"], -3);
   EXPECT_EQ(json["policies"][0]["return_min"], -5);
@@ -93,26 +93,26 @@ TEST(StatusTextTest, WhatWhoeverAnswersSaysIsCut) {
   const std::string endless(3'000'000, 'x');
   const std::string cut = std::string(kMaxStatusTextBytes, 'x') + "...";
   for (const auto& set : {
-           +[](const std::string&text, v1::StatusReply*reply) { reply->set_state(text); },
-           +[](const std::string&text, v1::StatusReply*reply) { reply->set_state_reason(text); },
-           +[](const std::string&text, v1::StatusReply*reply) { reply->set_run_name(text); },
-           +[](const std::string&text, v1::StatusReply*reply) { reply->set_build_version(text); },
-           +[](const std::string&text, v1::StatusReply*reply) { reply->add_degraded(text); },
-           +[](const std::string&text, v1::StatusReply*reply) { reply->add_workers()->set_name(text); },
-           +[](const std::string&text, v1::StatusReply*reply) {
-             v1::WorkerStatus* const worker = reply->add_workers();
-             worker->set_gets_no_work(true);
-             worker->set_gets_no_work_reason(text);
+           +[](const std::string& text, rpc::RunStatus* status) { status->learner.state = text; },
+           +[](const std::string& text, rpc::RunStatus* status) { status->learner.reason = text; },
+           +[](const std::string& text, rpc::RunStatus* status) { status->run_name = text; },
+           +[](const std::string& text, rpc::RunStatus* status) { status->build_version = text; },
+           +[](const std::string& text, rpc::RunStatus* status) { status->degraded.push_back(text); },
+           +[](const std::string& text, rpc::RunStatus* status) { status->workers.emplace_back().name = text; },
+           +[](const std::string& text, rpc::RunStatus* status) {
+             rpc::ConnectedWorker& worker = status->workers.emplace_back();
+             worker.gets_no_work = true;
+             worker.worker.gets_no_work = text;
            },
-           +[](const std::string&text, v1::StatusReply*reply) { AddPolicy(text, 1, 0, reply); },
+           +[](const std::string& text, rpc::RunStatus* status) { AddPolicy(text, 1, 0, status); },
        }) {
-    v1::StatusReply reply;
-    reply.set_rewards_differ(true);
-    set(endless, &reply);
-    const std::string json = StatusJson(reply).dump();
+    rpc::RunStatus status;
+    status.learner.progress.rewards_differ = true;
+    set(endless, &status);
+    const std::string json = StatusJson(status).dump();
     EXPECT_LT(json.size(), 2 * kMaxStatusTextBytes);
     EXPECT_THAT(json, HasSubstr(absl::StrCat("\"", cut, "\"")));
-    EXPECT_LT(StatusText(reply).size(), 3 * kMaxStatusTextBytes);
+    EXPECT_LT(StatusText(status).size(), 3 * kMaxStatusTextBytes);
   }
 }
 

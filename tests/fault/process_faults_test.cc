@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/learner/accounting.h"
 #include "lib/rpc/monitor_client.h"
 #include "tests/fault/process.h"
 #include <gtest/gtest.h>
@@ -57,13 +58,13 @@ class ProcessFaultsTest : public testing::Test {
   Process& StartWorker() {
     return *workers_.emplace_back(std::make_unique<Process>(std::vector<std::string>{TROUPE_FAULT_WORKER, address_}));
   }
-  v1::StatusReply Status() {
+  rpc::RunStatus Status() {
     const auto reply = monitor_->Status(absl::Seconds(5));
-    return reply.ok() ? *reply : v1::StatusReply();
+    return reply.ok() ? *reply : rpc::RunStatus();
   }
   /// The first status for which `condition` holds.
-  ::testing::AssertionResult Await(const std::function<bool(const v1::StatusReply&)>& condition,
-                                   v1::StatusReply* reply) {
+  ::testing::AssertionResult Await(const std::function<bool(const rpc::RunStatus&)>& condition,
+                                   rpc::RunStatus* reply) {
     const absl::Time deadline = absl::Now() + kPatience;
     while (absl::Now() < deadline) {
       *reply = Status();
@@ -71,29 +72,27 @@ class ProcessFaultsTest : public testing::Test {
       if (!learner_->running()) return ::testing::AssertionFailure() << "the learner has ended";
       absl::SleepFor(absl::Milliseconds(10));
     }
-    return ::testing::AssertionFailure() << "not within " << kPatience << "; last status:\n" << reply->DebugString();
+    return ::testing::AssertionFailure() << "not within " << kPatience << "; at last " << reply->learner.state << " after "
+                                         << reply->learner.progress.updates << " updates with "
+                                         << reply->workers.size() << " workers";
   }
-  ::testing::AssertionResult AwaitUpdates(int64_t updates, v1::StatusReply* reply) {
-    return Await([updates](const v1::StatusReply& now) { return now.updates() >= updates; }, reply);
+  ::testing::AssertionResult AwaitUpdates(int64_t updates, rpc::RunStatus* reply) {
+    return Await([updates](const rpc::RunStatus& now) { return now.learner.progress.updates >= updates; }, reply);
   }
   /// Every row and every fragment has exactly one fate, and nothing was trained on twice.
-  static void ExpectCountersAddUp(const v1::StatusReply& reply) {
-    const v1::RowCounters& rows = reply.rows();
-    EXPECT_EQ(rows.received(), rows.accepted() + rows.duplicate() + rows.stale() + rows.invalid())
-        << rows.DebugString();
-    EXPECT_EQ(rows.accepted(), rows.trained() + rows.queued() + rows.dropped() + rows.rolled_back())
-        << rows.DebugString();
-    const v1::FragmentCounters& fragments = reply.fragments();
-    EXPECT_EQ(fragments.received(),
-              fragments.accepted() + fragments.duplicate() + fragments.stale() + fragments.invalid());
-    EXPECT_EQ(fragments.unknown(), 0);
-    EXPECT_EQ(rows.invalid(), 0);
-    EXPECT_EQ(reply.env_steps(), reply.updates() * kBatch) << "an update with more or fewer steps than its batch";
-    EXPECT_EQ(rows.trained(), reply.agent_steps());
+  static void ExpectCountersAddUp(const rpc::RunStatus& status) {
+    const learner::ProgressRecord& progress = status.learner.progress;
+    EXPECT_EQ(learner::CheckConservation(progress.rows), absl::OkStatus());
+    const learner::FragmentCounters& fragments = status.learner.fragments;
+    EXPECT_EQ(fragments.received, fragments.accepted + fragments.duplicate + fragments.stale + fragments.invalid);
+    EXPECT_EQ(fragments.unknown, 0);
+    EXPECT_EQ(progress.rows.invalid, 0);
+    EXPECT_EQ(progress.env_steps, progress.updates * kBatch) << "an update with more or fewer steps than its batch";
+    EXPECT_EQ(progress.rows.trained, progress.agent_steps);
   }
-  static std::set<uint64_t> WorkerIds(const v1::StatusReply& reply) {
+  static std::set<uint64_t> WorkerIds(const rpc::RunStatus& status) {
     std::set<uint64_t> ids;
-    for (const v1::WorkerStatus& worker : reply.workers()) ids.insert(worker.worker_id());
+    for (const rpc::ConnectedWorker& worker : status.workers) ids.insert(worker.worker.id.value());
     return ids;
   }
 
@@ -108,7 +107,7 @@ TEST_F(ProcessFaultsTest, AKilledWorkerIsReplacedAndCostsOnlyWhatWasNotAcknowled
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply before, reply;
+  rpc::RunStatus before, reply;
   ASSERT_TRUE(AwaitUpdates(3, &before));
   std::set<uint64_t> known = WorkerIds(before);
   ASSERT_EQ(known.size(), 2u);
@@ -117,14 +116,14 @@ TEST_F(ProcessFaultsTest, AKilledWorkerIsReplacedAndCostsOnlyWhatWasNotAcknowled
     ASSERT_EQ(workers_[0]->AwaitExit(kPatience), 128 + SIGKILL);
     workers_.erase(workers_.begin());
     // The one that is left takes over, before anybody replaces the dead.
-    const int64_t updates = Status().updates();
+    const int64_t updates = Status().learner.progress.updates;
     ASSERT_TRUE(
-        Await([&](const auto& now) { return now.workers_size() == 1 && now.updates() >= updates + 2; }, &reply));
+        Await([&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 2; }, &reply));
     StartWorker();
     ASSERT_TRUE(
-        Await([&](const auto& now) { return now.workers_size() == 2 && now.updates() >= updates + 5; }, &reply));
+        Await([&](const auto& now) { return now.workers.size() == 2 && now.learner.progress.updates >= updates + 5; }, &reply));
     ExpectCountersAddUp(reply);
-    EXPECT_EQ(reply.rows().dropped(), 0) << "an acknowledged row was lost";
+    EXPECT_EQ(reply.learner.progress.rows.dropped, 0) << "an acknowledged row was lost";
     const size_t known_before = known.size();
     for (const uint64_t id : WorkerIds(reply)) known.insert(id);
     EXPECT_EQ(known.size(), known_before + 1) << "the replacement is a worker of its own";
@@ -138,23 +137,23 @@ TEST_F(ProcessFaultsTest, ALearnerThatIsStartedAgainResumesAndTheWorkersRejoin) 
   int64_t at_least = 12;
   std::set<uint64_t> ids;
   for (uint64_t epoch = 1; epoch <= 4; ++epoch) {
-    v1::StatusReply reply;
+    rpc::RunStatus reply;
     ASSERT_TRUE(AwaitUpdates(at_least, &reply));
-    EXPECT_EQ(reply.learner_epoch(), epoch);
+    EXPECT_EQ(reply.learner.learner_epoch, epoch);
     if (epoch == 1) ids = WorkerIds(reply);
     EXPECT_EQ(ids.size(), 2u);
     EXPECT_EQ(WorkerIds(reply), ids) << "workers keep their ids";
     ExpectCountersAddUp(reply);
-    const int64_t before_kill = Status().updates();
+    const int64_t before_kill = Status().learner.progress.updates;
     learner_->Signal(SIGKILL);
     ASSERT_EQ(learner_->AwaitExit(kPatience), 128 + SIGKILL);
     StartLearner();
     // Back on its feet with both workers: from the last checkpoint, at most five updates before the kill (and the one
     // in progress).
-    v1::StatusReply restarted;
-    ASSERT_TRUE(Await([&](const auto& now) { return now.learner_epoch() == epoch + 1 && now.workers_size() == 2; },
+    rpc::RunStatus restarted;
+    ASSERT_TRUE(Await([&](const auto& now) { return now.learner.learner_epoch == epoch + 1 && now.workers.size() == 2; },
                       &restarted));
-    EXPECT_GE(restarted.updates(), before_kill - 6);
+    EXPECT_GE(restarted.learner.progress.updates, before_kill - 6);
     at_least = before_kill + 12;
     EXPECT_TRUE(first.running());
     EXPECT_TRUE(second.running());
@@ -165,9 +164,9 @@ TEST_F(ProcessFaultsTest, LearnerAndWorkersKilledTogether) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(12, &reply));
-  const int64_t before_kill = Status().updates();
+  const int64_t before_kill = Status().learner.progress.updates;
   learner_->Signal(SIGKILL);
   for (const auto& worker : workers_) worker->Signal(SIGKILL);
   learner_->AwaitExit(kPatience);
@@ -176,7 +175,7 @@ TEST_F(ProcessFaultsTest, LearnerAndWorkersKilledTogether) {
   StartWorker();
   StartWorker();
   ASSERT_TRUE(AwaitUpdates(before_kill + 5, &reply));
-  EXPECT_EQ(reply.learner_epoch(), 2u);
+  EXPECT_EQ(reply.learner.learner_epoch, 2u);
   ExpectCountersAddUp(reply);
 }
 
@@ -184,16 +183,16 @@ TEST_F(ProcessFaultsTest, AWorkerThatStallsIsReplacedAndComesBack) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(3, &reply));
   const std::set<uint64_t> ids = WorkerIds(reply);
   workers_[0]->Signal(SIGSTOP);
-  const int64_t updates = Status().updates();
+  const int64_t updates = Status().learner.progress.updates;
   // Silent for learner.worker_timeout_s; then the other samples everything.
-  ASSERT_TRUE(Await([&](const auto& now) { return now.workers_size() == 1 && now.updates() >= updates + 3; }, &reply));
+  ASSERT_TRUE(Await([&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 3; }, &reply));
   workers_[0]->Signal(SIGCONT);
-  ASSERT_TRUE(Await([&](const auto& now) { return now.workers_size() == 2; }, &reply));
-  ASSERT_TRUE(AwaitUpdates(reply.updates() + 5, &reply));
+  ASSERT_TRUE(Await([&](const auto& now) { return now.workers.size() == 2; }, &reply));
+  ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 5, &reply));
   EXPECT_EQ(WorkerIds(reply), ids);
   ExpectCountersAddUp(reply);
 }
@@ -202,21 +201,21 @@ TEST_F(ProcessFaultsTest, SigtermOfAWorkerHandsInAndLeaves) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(3, &reply));
   workers_[0]->Signal(SIGTERM);
   EXPECT_EQ(workers_[0]->AwaitExit(absl::Seconds(20)), 0);
-  ASSERT_TRUE(AwaitUpdates(Status().updates() + 3, &reply));
-  EXPECT_EQ(reply.workers_size(), 1);
+  ASSERT_TRUE(AwaitUpdates(Status().learner.progress.updates + 3, &reply));
+  EXPECT_EQ(reply.workers.size(), 1u);
   ExpectCountersAddUp(reply);
-  EXPECT_EQ(reply.rows().dropped(), 0);
+  EXPECT_EQ(reply.learner.progress.rows.dropped, 0);
 }
 
 TEST_F(ProcessFaultsTest, SigtermOfTheLearnerDrainsEverybody) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(7, &reply));
   learner_->Signal(SIGTERM);
   EXPECT_EQ(learner_->AwaitExit(absl::Seconds(20)), 0);
@@ -225,10 +224,10 @@ TEST_F(ProcessFaultsTest, SigtermOfTheLearnerDrainsEverybody) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply resumed;
-  ASSERT_TRUE(Await([](const auto& now) { return now.learner_epoch() == 2; }, &resumed));
-  EXPECT_GE(resumed.updates(), reply.updates());
-  ASSERT_TRUE(AwaitUpdates(reply.updates() + 20, &resumed));
+  rpc::RunStatus resumed;
+  ASSERT_TRUE(Await([](const auto& now) { return now.learner.learner_epoch == 2; }, &resumed));
+  EXPECT_GE(resumed.learner.progress.updates, reply.learner.progress.updates);
+  ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 20, &resumed));
   ExpectCountersAddUp(resumed);
 }
 
@@ -236,7 +235,7 @@ TEST_F(ProcessFaultsTest, ASignalEndsWorkersWhoseLearnerIsGone) {
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(3, &reply));
   learner_->Signal(SIGKILL);
   ASSERT_EQ(learner_->AwaitExit(kPatience), 128 + SIGKILL);
@@ -252,25 +251,25 @@ TEST_F(ProcessFaultsTest, ThreeHundredWorkersThatDeliverNothingDoNotStopTheOther
   StartLearner();
   StartWorker();
   StartWorker();
-  v1::StatusReply reply;
+  rpc::RunStatus reply;
   ASSERT_TRUE(AwaitUpdates(3, &reply));
   const std::set<uint64_t> honest = WorkerIds(reply);
   Process& silent = *workers_.emplace_back(
       std::make_unique<Process>(std::vector<std::string>{TROUPE_SILENT_WORKERS, address_, "300"}));
-  ASSERT_TRUE(Await([](const auto& now) { return now.workers_size() == 302 && now.expired_grants() > 0; }, &reply));
-  ASSERT_TRUE(AwaitUpdates(reply.updates() + 200, &reply));
+  ASSERT_TRUE(Await([](const auto& now) { return now.workers.size() == 302 && now.learner.progress.expired_grants > 0; }, &reply));
+  ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 200, &reply));
   ExpectCountersAddUp(reply);
   int64_t expired = 0;
-  for (const v1::WorkerStatus& worker : reply.workers()) {
-    expired += worker.expired_grants();
-    if (honest.count(worker.worker_id()) == 0) {
-      EXPECT_EQ(worker.accepted_rows(), 0);
+  for (const rpc::ConnectedWorker& connected : reply.workers) {
+    expired += connected.worker.expired_grants;
+    if (honest.count(connected.worker.id.value()) == 0) {
+      EXPECT_EQ(connected.worker.accepted_rows, 0);
     }
   }
-  EXPECT_EQ(reply.expired_grants(), expired);
+  EXPECT_EQ(reply.learner.progress.expired_grants, expired);
   silent.Signal(SIGKILL);
-  ASSERT_TRUE(Await([](const auto& now) { return now.workers_size() == 2; }, &reply));
-  ASSERT_TRUE(AwaitUpdates(reply.updates() + 20, &reply));
+  ASSERT_TRUE(Await([](const auto& now) { return now.workers.size() == 2; }, &reply));
+  ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 20, &reply));
   ExpectCountersAddUp(reply);
 }
 

@@ -108,15 +108,15 @@ class WholePathTest : public testing::Test {
     const auto monitor = rpc::MonitorClient::Create(learner.address(), {});
     const auto reply = (*monitor)->Status(absl::Seconds(10));
     EXPECT_TRUE(reply.ok()) << reply.status();
-    EXPECT_EQ(reply->updates(), updates);
+    EXPECT_EQ(reply->learner.progress.updates, updates);
     // Complete episodes may go beyond.
-    EXPECT_GE(reply->env_steps(), updates * run.learner.train_batch_size);
+    EXPECT_GE(reply->learner.progress.env_steps, updates * run.learner.train_batch_size);
     if (!run.learner.complete_episodes) {
-      EXPECT_EQ(reply->env_steps(), updates * run.learner.train_batch_size);
+      EXPECT_EQ(reply->learner.progress.env_steps, updates * run.learner.train_batch_size);
     }
-    EXPECT_EQ(reply->workers_size(), num_workers);
+    EXPECT_EQ(reply->workers.size(), static_cast<size_t>(num_workers));
     int64_t envs = 0;
-    for (const v1::WorkerStatus& worker : reply->workers()) envs += worker.num_envs();
+    for (const rpc::ConnectedWorker& worker : reply->workers) envs += worker.worker.lanes;
     EXPECT_EQ(envs, run.learner.num_envs);
 
     learner.learner().RequestDrain("test");

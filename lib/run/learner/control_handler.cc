@@ -37,7 +37,12 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
     // Since the last update the slot may have got another policy.
     const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
     if (then == nullptr || then->since != entry->since || i >= progress.window.policies.size()) continue;
-    policy.returns = progress.window.policies[i];
+    const learner::Spread& returns = progress.window.policies[i];
+    if (returns.empty()) continue;
+    policy.return_count = returns.count;
+    policy.return_mean = *returns.mean();
+    policy.return_min = returns.min;
+    policy.return_max = returns.max;
   }
   return status;
 }

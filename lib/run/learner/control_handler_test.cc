@@ -127,7 +127,7 @@ TEST_F(ControlHandlerTest, StatusShowsThePoliciesThatThereAre) {
 }
 
 TEST_F(ControlHandlerTest, StatusShowsWhatEachPolicyGot) {
-  EXPECT_TRUE(control_->GetStatus({}).policies[0].returns.empty()) << "no episode has ended";
+  EXPECT_EQ(control_->GetStatus({}).policies[0].return_count, 0) << "no episode has ended";
   EXPECT_FALSE(control_->GetStatus({}).learner.progress.rewards_differ);
   ASSERT_EQ(learner_->Start(), absl::OkStatus());
   learner::LearnerState state = learner_->SnapshotState()->state;
@@ -145,11 +145,11 @@ TEST_F(ControlHandlerTest, StatusShowsWhatEachPolicyGot) {
   const rpc::RunStatus status = control_->GetStatus({});
   EXPECT_TRUE(status.learner.progress.rewards_differ);
   ASSERT_EQ(status.policies.size(), 1u);
-  const learner::Spread& returns = status.policies[0].returns;
-  EXPECT_EQ(returns.count, 4);
-  EXPECT_EQ(returns.mean(), 1.5);
-  EXPECT_EQ(returns.min, -1);
-  EXPECT_EQ(returns.max, 3);
+  const rpc::PolicyStatus& policy = status.policies[0];
+  EXPECT_EQ(policy.return_count, 4);
+  EXPECT_EQ(policy.return_mean, 1.5);
+  EXPECT_EQ(policy.return_min, -1);
+  EXPECT_EQ(policy.return_max, 3);
 }
 
 }  // namespace
