@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "lib/base/await.h"
 #include "lib/base/log.h"
 
 namespace troupe::services {
@@ -58,10 +58,10 @@ std::optional<std::string> FindPython(const std::string& path) {
 }
 
 /// Reads to the end of `input` or to the deadline; false: the deadline came. What is more than the limit is dropped.
-bool ReadUntil(int input, absl::Time deadline, std::string* text) {
+bool ReadUntil(int input, const base::Deadline& deadline, std::string* text) {
   char buffer[4096];
   for (;;) {
-    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline.left());
     if (left_ms <= 0) return false;
     pollfd entry = {input, POLLIN, 0};
     const int ready = poll(&entry, 1, static_cast<int>(left_ms));
@@ -74,14 +74,11 @@ bool ReadUntil(int input, absl::Time deadline, std::string* text) {
 }
 
 /// The process's end, or nullopt at the deadline.
-std::optional<int> AwaitExit(pid_t child, absl::Time deadline) {
+std::optional<int> AwaitExit(pid_t child, const base::Deadline& deadline) {
   int status = 0;
-  for (;;) {
-    const pid_t got = waitpid(child, &status, WNOHANG);
-    if (got == child) return status;
-    if (absl::Now() >= deadline) return std::nullopt;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
+  const auto ended = [child, &status] { return waitpid(child, &status, WNOHANG) == child; };
+  if (!base::AwaitPolling(absl::Milliseconds(2), deadline, ended)) return std::nullopt;
+  return status;
 }
 
 std::string LastLine(const std::string& text) {
@@ -100,7 +97,7 @@ absl::StatusOr<std::string> AskPythonForTorch(const std::string& path, absl::Dur
     return absl::InternalError(absl::StrCat("a pipe failed: ", std::strerror(errno)));
   std::string command = "-c", question = kQuestion;
   char* const argv[] = {program->data(), command.data(), question.data(), nullptr};
-  const absl::Time deadline = absl::Now() + timeout;
+  const base::Deadline deadline = base::Deadline::After(timeout);
   const pid_t child = fork();
   if (child == 0) Become(argv, pipe_fds[1]);
   const int fork_error = errno;
