@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 
 namespace troupe::rpc {
@@ -173,7 +173,7 @@ bool ConnectionAcceptor::Shed(int listener) {
 }
 
 void ConnectionAcceptor::WarnOfShedding() {
-  const absl::Time now = absl::Now();
+  const absl::Duration now = base::Clock::Real().SteadyNow();
   if (now < last_warning_ + kWarningInterval) return;
   last_warning_ = now;
   TROUPE_WARN("connections are closed unanswered, no file descriptor is left (ulimit -n) total={}", num_shed());

@@ -74,7 +74,7 @@ class ConnectionAcceptor {
   Descriptor reserve_;  ///< invalid: none was to be had when it was last needed
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> num_shed_{0};
-  absl::Time last_warning_ = absl::InfinitePast();
+  absl::Duration last_warning_ = -absl::InfiniteDuration();
   std::thread thread_;
 };
 

@@ -6,15 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/hidden_order.h"
-#include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/permits.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/parsed_size.h"
-#include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
@@ -46,10 +43,7 @@ absl::StatusOr<std::vector<uint64_t>> PermitsOf(const v1::Hello& hello) {
 RolloutReactor* RolloutReactor::Start(const RolloutContext* context, base::Caller caller, std::string connection) {
   // The constructor is private, so make_shared cannot reach it.
   std::shared_ptr<RolloutReactor> reactor(new RolloutReactor(context, std::move(caller), std::move(connection)));
-  reactor->self_ = reactor;
-  context->registry->Add(reactor);
-  base::HandOver(reactor.get());
-  reactor->StartRead(&reactor->incoming_);
+  reactor->Begin(reactor);
   return reactor.get();
 }
 
@@ -103,7 +97,7 @@ void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
   grpc::ByteBuffer bytes = Serialize(message);
   {
     base::MutexLock lock(&mutex_);
-    if (opening && !finished_ && !end_requested_) {
+    if (opening && !EndingLocked()) {
       outbox_.PushFirst(std::move(bytes));
       opened_ = true;
     } else {
@@ -114,49 +108,14 @@ void RolloutReactor::Send(const v1::LearnerMessage& message, bool opening) {
 }
 
 void RolloutReactor::QueueLocked(grpc::ByteBuffer bytes) {
-  if (finished_ || end_requested_) return;
-  if (outbox_.Push(std::move(bytes))) return;
-  end_requested_ = true;
-  end_status_ = absl::ResourceExhaustedError("the worker does not read what it is sent");
+  if (EndingLocked() || outbox_.Push(std::move(bytes))) return;
+  RequestEndLocked(absl::ResourceExhaustedError("the worker does not read what it is sent"));
   outbox_.Clear();
 }
 
-// Starts the next write, or finishes when there is none. Whoever sets writing_ or finished_ is alone in calling gRPC
-// after the lock is released; the reactor cannot be done before that, so it is still there.
-void RolloutReactor::Pump() {
-  bool write = false;
-  absl::Status end_status;
-  {
-    base::MutexLock lock(&mutex_);
-    if (finished_ || writing_) return;
-    if (!outbox_.empty() && opened_ && !cancelled_) {
-      outgoing_ = outbox_.Take();
-      writing_ = true;
-      write = true;
-    } else if (end_requested_) {
-      finished_ = true;
-      end_status = end_status_;
-    } else {
-      return;
-    }
-  }
-  if (write) {
-    base::HandOver(this);
-    StartWrite(&outgoing_);
-  } else {
-    base::HandOver(this);
-    Finish(ToGrpc(end_status));
-  }
-}
-
-void RolloutReactor::End(const absl::Status& status) {
-  {
-    base::MutexLock lock(&mutex_);
-    if (end_requested_ || finished_) return;
-    end_requested_ = true;
-    end_status_ = status;
-  }
-  Pump();
+std::optional<StreamPump::Message> RolloutReactor::NextLocked() {
+  if (!opened_ || outbox_.empty()) return std::nullopt;
+  return Message{outbox_.Take()};
 }
 
 void RolloutReactor::CheckProgress(absl::Duration now) {
@@ -167,35 +126,9 @@ void RolloutReactor::CheckProgress(absl::Duration now) {
   End(absl::DeadlineExceededError(absl::StrCat("no Hello within ", absl::FormatDuration(kHandshakeTimeout))));
 }
 
-bool RolloutReactor::ending() {
-  base::MutexLock lock(&mutex_);
-  return end_requested_ || finished_;
-}
-
-void RolloutReactor::OnReadDone(bool ok) {
-  const base::Reaction reaction(this);
-  if (!ok) {
-    // Half-closed after a Goodbye, or gone.
-    End(said_goodbye_ ? absl::OkStatus() : absl::CancelledError("the worker closed the stream"));
-    return;
-  }
-  if (ending()) return;  // what still arrives is not acknowledged, so the worker keeps it
-  absl::Status status;
-  try {
-    status = HandleMessage(incoming_);
-  } catch (const std::exception& e) {
-    status = absl::InternalError(absl::StrCat("exception while a message was handled: ", e.what()));
-  }
-  incoming_.Clear();
-  if (!status.ok()) {
-    if (base::MayTellOfPeer()) {
-      TROUPE_WARN("rollout stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
-    }
-    End(status);
-    return;
-  }
-  base::HandOver(this);
-  StartRead(&incoming_);
+void RolloutReactor::OnReadsOver() {
+  // Half-closed after a Goodbye, or gone.
+  End(said_goodbye_ ? absl::OkStatus() : absl::CancelledError("the worker closed the stream"));
 }
 
 absl::Status RolloutReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
@@ -284,7 +217,7 @@ absl::Status RolloutReactor::HandleHello(const v1::Hello& hello) {
   request.first_unacked = hello.first_unacked();
   request.name = base::LogSafe(hello.name(), kMaxWorkerNameBytes);
   request.permits = *std::move(permits);
-  request.caller = caller_;
+  request.caller = caller();
   const absl::StatusOr<LearnerEndpoint::JoinReply> joined = context_->endpoint->Join(request, shared_from_this());
   if (!joined.ok()) {
     const bool draining = absl::IsUnavailable(joined.status());
@@ -328,29 +261,7 @@ absl::Status RolloutReactor::HandleFragment(const v1::Fragment& header, const Sp
   return Superseded(context_->endpoint->Submit(ticket, header.sequence(), *std::move(batch), *this));
 }
 
-void RolloutReactor::OnWriteDone(bool ok) {
-  const base::Reaction reaction(this);
-  {
-    base::MutexLock lock(&mutex_);
-    writing_ = false;
-    outgoing_.Clear();
-    if (!ok) cancelled_ = true;
-  }
-  Pump();
-}
-
-void RolloutReactor::OnCancel() {
-  const base::Reaction reaction(this);
-  {
-    base::MutexLock lock(&mutex_);
-    cancelled_ = true;
-  }
-  End(absl::CancelledError("the worker is gone"));
-  Pump();  // End does nothing for a stream that was ending and waited for its peer to read
-}
-
-void RolloutReactor::OnDone() {
-  const base::Reaction reaction(this);
+void RolloutReactor::OnOver() {
   bool joined;
   learner::WorkerTicket ticket;
   std::string why;
@@ -358,12 +269,10 @@ void RolloutReactor::OnDone() {
     base::MutexLock lock(&mutex_);
     joined = joined_;
     ticket = ticket_;
-    why = said_goodbye_ ? goodbye_ : std::string(end_status_.message());
+    why = said_goodbye_ ? goodbye_ : std::string(EndStatusLocked().message());
     outbox_.Clear();
   }
   if (joined) context_->endpoint->Leave(ticket, why);
-  context_->registry->Remove(this);
-  const std::shared_ptr<RolloutReactor> last = std::move(self_);  // may be the end of this
 }
 
 }  // namespace troupe::rpc

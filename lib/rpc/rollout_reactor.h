@@ -3,21 +3,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "lib/base/caller.h"
 #include "lib/base/clock.h"
-#include "lib/base/mutex.h"
 #include "lib/learner/ports.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "lib/rpc/outbox.h"
+#include "lib/rpc/stream_pump.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/table_codec.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 namespace troupe::rpc {
 
@@ -40,14 +41,13 @@ struct RolloutContext {
 /// One worker's Rollout stream, as the server sees it: a shell around LearnerEndpoint, and the learner's port to the
 /// worker.
 ///
-/// Made per call, owned by itself until gRPC is done with it, then by whoever still holds the port (which is deaf by
-/// then). Reads are decoded in gRPC's thread, one at a time; one write is in flight. Sends are thread-safe and never
-/// block. Invariants: 1. Welcome or Refusal is the first message down. 2. Finish is called once, with no write in
-/// flight. 3. After OnDone no gRPC operation starts. States: hello awaited -> joined -> ending -> done. Capacity:
-/// 65,536 messages down; a peer that lets more pile up is ended with RESOURCE_EXHAUSTED.
-class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+/// Made per call, owned as a StreamPump: the port is deaf once gRPC is done with it. Reads are decoded in gRPC's
+/// thread, one at a time; one write is in flight. Sends are thread-safe and never block. Invariants, besides
+/// StreamPump's: Welcome or Refusal is the first message down; what is queued is sent before the stream finishes,
+/// unless the worker is gone. States: hello awaited -> joined -> ending -> done. Capacity: Outbox's; a peer that lets
+/// more pile up is ended with RESOURCE_EXHAUSTED.
+class RolloutReactor final : public StreamPump,
                              public learner::WorkerPort,
-                             public ServedStream,
                              public std::enable_shared_from_this<RolloutReactor> {
  public:
   /// Starts reading. The result belongs to gRPC. `connection`: gRPC's name for it.
@@ -60,57 +60,42 @@ class RolloutReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void SendDrain(const std::string& reason) override;
 
   // ServedStream
-  void End(const absl::Status& status) override;
   void CheckProgress(absl::Duration now) override;
-
-  // grpc::ServerBidiReactor
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
 
  private:
   RolloutReactor(const RolloutContext* context, base::Caller caller, std::string connection)
-      : context_(context),
-        caller_(std::move(caller)),
+      : StreamPump({"rollout", "worker"}, std::move(caller), context->registry),
+        context_(context),
         connection_(std::move(connection)),
         started_at_(context->clock->SteadyNow()) {}
 
-  /// The status that ends the stream, or OK to read on.
-  absl::Status HandleMessage(const grpc::ByteBuffer& bytes);
+  // StreamPump
+  std::optional<Message> NextLocked() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status HandleMessage(const grpc::ByteBuffer& bytes) override;
+  void OnReadsOver() override;
+  void OnOver() override;
+
+  // The status that ends the stream, or OK to read on.
   absl::Status HandleHello(const v1::Hello& hello);
   absl::Status HandleFragment(const v1::Fragment& header, const SplitMessage& split, const SliceList& list);
   absl::Status Refuse(v1::RefusalReason reason, const absl::Status& why);
 
   void Send(const v1::LearnerMessage& message, bool opening = false);
   void QueueLocked(grpc::ByteBuffer bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Pump();
-  bool ending();
 
   const RolloutContext* const context_;
-  const base::Caller caller_;
   const std::string connection_;
   const absl::Duration started_at_;
-  std::shared_ptr<RolloutReactor> self_;  ///< until OnDone
 
   // Confined to the read reaction.
-  grpc::ByteBuffer incoming_;
   bool said_goodbye_ = false;
   std::string goodbye_;
 
-  base::Mutex mutex_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   learner::WorkerTicket ticket_ ABSL_GUARDED_BY(mutex_);
   int64_t sent_revision_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of the newest policy table that was queued
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;        ///< Welcome or Refusal is queued: others may follow
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool end_requested_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
-  /// In flight while writing_; changed only by who set writing_.
-  grpc::ByteBuffer outgoing_;
 };
 
 }  // namespace troupe::rpc

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -16,7 +15,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "lib/base/await.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/descriptor.h"
 #include "lib/rpc/resolve.h"
@@ -77,18 +76,17 @@ int BindToAnyPort(int fd, int family) {
 }
 
 /// OK once one of `events` has come.
-absl::Status Await(int fd, short events, absl::Time deadline, const Address& address) {
-  const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
+absl::Status AwaitEvents(int fd, short events, const base::Deadline& deadline, const Address& address) {
   pollfd wait = {.fd = fd, .events = events, .revents = 0};
-  if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) > 0) return absl::OkStatus();
+  if (poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(deadline.left()))) > 0) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(address.text, ": nothing came in time"));
 }
 
-absl::Status AwaitSettings(int fd, absl::Time deadline, const Address& address) {
+absl::Status AwaitSettings(int fd, const base::Deadline& deadline, const Address& address) {
   char header[kFrameHeaderBytes];
   size_t have = 0;
   while (have < sizeof(header)) {
-    TROUPE_RETURN_IF_ERROR(Await(fd, POLLIN, deadline, address));
+    TROUPE_RETURN_IF_ERROR(AwaitEvents(fd, POLLIN, deadline, address));
     const ssize_t got = recv(fd, header + have, sizeof(header) - have, MSG_DONTWAIT);
     if (got == 0) return absl::UnavailableError(absl::StrCat(address.text, ": closed before its first frame"));
     if (got < 0 && errno != EAGAIN && errno != EINTR) return DialError(address, errno);
@@ -98,7 +96,8 @@ absl::Status AwaitSettings(int fd, absl::Time deadline, const Address& address) 
   return absl::UnavailableError(absl::StrCat(address.text, ": the first frame is no SETTINGS"));
 }
 
-absl::Status DialOne(const Address& address, const SocketName& server, PeerBook* peers, absl::Time deadline) {
+absl::Status DialOne(const Address& address, const SocketName& server, PeerBook* peers,
+                     const base::Deadline& deadline) {
   const Descriptor client(socket(server.name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!client.valid()) return DialError(address, errno);
   if (address.kind == Address::Kind::kTcp) {
@@ -107,7 +106,7 @@ absl::Status DialOne(const Address& address, const SocketName& server, PeerBook*
   const absl::Cleanup expected_no_more = [peers] { peers->ExpectOwnDial(0); };
   if (connect(client.fd(), reinterpret_cast<const sockaddr*>(&server.name), server.bytes) != 0) {
     if (errno != EINPROGRESS) return DialError(address, errno);
-    TROUPE_RETURN_IF_ERROR(Await(client.fd(), POLLOUT, deadline, address));
+    TROUPE_RETURN_IF_ERROR(AwaitEvents(client.fd(), POLLOUT, deadline, address));
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(client.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -121,7 +120,7 @@ absl::Status DialOne(const Address& address, const SocketName& server, PeerBook*
 }  // namespace
 
 absl::Status DialSelf(const Address& address, PeerBook* peers, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const base::Deadline deadline = base::Deadline::After(timeout);
   TROUPE_ASSIGN_OR_RETURN(const std::vector<SocketName> names, NamesOfServer(address));
   absl::Status dialled;
   for (const SocketName& name : names) {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "lib/base/await.h"
 
 namespace troupe::rpc {
 
@@ -39,14 +39,9 @@ void StreamRegistry::EndAll(const absl::Status& status) {
 }
 
 bool StreamRegistry::AwaitEmpty(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
   base::MutexLock lock(&mutex_);
-  while (!streams_.empty()) {
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitFor(&mutex_, left);
-  }
-  return true;
+  return base::Await(changed_, &mutex_, base::Deadline::After(timeout),
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return streams_.empty(); });
 }
 
 size_t StreamRegistry::size() const {

@@ -5,15 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/hidden_order.h"
-#include "lib/base/line_quota.h"
-#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/parsed_size.h"
-#include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
 namespace {
@@ -40,11 +36,8 @@ absl::StatusOr<std::vector<policy::PolicySlot>> ReadSlots(const google::protobuf
 WeightReactor* WeightReactor::Start(const WeightContext* context, base::Caller caller, std::string connection) {
   // The constructor is private, so make_shared cannot reach it.
   std::shared_ptr<WeightReactor> reactor(new WeightReactor(context, std::move(caller), std::move(connection)));
-  reactor->self_ = reactor;
-  context->registry->Add(reactor);
   context->bus->Join(reactor);
-  base::HandOver(reactor.get());
-  reactor->StartRead(&reactor->incoming_);
+  reactor->Begin(reactor);
   return reactor.get();
 }
 
@@ -81,7 +74,7 @@ absl::StatusOr<WeightBus::Known> WeightReactor::Subscribe(const v1::SubscribeReq
   return context_->bus->Change(this, slots, {});
 }
 
-absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
+absl::Status WeightReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   TROUPE_ASSIGN_OR_RETURN(const SliceList list, SliceList::From(bytes));
   if (list.size() > kMaxFieldsBytes) {
     return absl::InvalidArgumentError(
@@ -93,43 +86,21 @@ absl::Status WeightReactor::HandleRequest(const grpc::ByteBuffer& bytes) {
   }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
   context_->on_worker(connection_);
-  base::MutexLock lock(&mutex_);
-  subscribed_ = true;
-  for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
-  number_ = request.number();
-  AnnounceLocked(known.version);
-  announce_ = policy::WeightVersion{} < version_;  // the same version again, for a subscription that is another
+  {
+    base::MutexLock lock(&mutex_);
+    subscribed_ = true;
+    for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
+    number_ = request.number();
+    AnnounceLocked(known.version);
+    announce_ = policy::WeightVersion{} < version_;  // the same version again, for a subscription that is another
+  }
+  Pump();
   return absl::OkStatus();
 }
 
-void WeightReactor::OnReadDone(bool ok) {
-  const base::Reaction reaction(this);
-  if (!ok) {
-    // A subscriber that has nothing more to say still listens; one that is gone is cancelled.
-    if (!last_number_.has_value()) End(absl::CancelledError("the subscriber closed the stream"));
-    return;
-  }
-  {
-    base::MutexLock lock(&mutex_);
-    if (end_requested_ || finished_) return;
-  }
-  absl::Status status;
-  try {
-    status = HandleRequest(incoming_);
-  } catch (const std::exception& e) {
-    status = absl::InternalError(absl::StrCat("exception while a request was handled: ", e.what()));
-  }
-  incoming_.Clear();
-  if (!status.ok()) {
-    if (base::MayTellOfPeer()) {
-      TROUPE_WARN("weights stream ended from=\"{}\" status={}", caller_.ToString(), base::LogSafe(status.ToString()));
-    }
-    End(status);
-    return;
-  }
-  Pump();
-  base::HandOver(this);
-  StartRead(&incoming_);
+void WeightReactor::OnReadsOver() {
+  // A subscriber that has nothing more to say still listens; one that is gone is cancelled.
+  if (!last_number_.has_value()) End(absl::CancelledError("the subscriber closed the stream"));
 }
 
 void WeightReactor::TakeLocked(const PublishedWeightsPtr& weights) {
@@ -146,7 +117,7 @@ void WeightReactor::AnnounceLocked(policy::WeightVersion version) {
 void WeightReactor::OnWeights(const PublishedWeightsPtr& weights) {
   {
     base::MutexLock lock(&mutex_);
-    if (end_requested_ || finished_) return;
+    if (EndingLocked()) return;
     TakeLocked(weights);
   }
   Pump();
@@ -155,7 +126,7 @@ void WeightReactor::OnWeights(const PublishedWeightsPtr& weights) {
 void WeightReactor::OnVersion(policy::WeightVersion version) {
   {
     base::MutexLock lock(&mutex_);
-    if (end_requested_ || finished_ || !subscribed_) return;
+    if (EndingLocked() || !subscribed_) return;
     AnnounceLocked(version);
   }
   Pump();
@@ -170,76 +141,31 @@ void WeightReactor::CheckProgress(absl::Duration now) {
       absl::StrCat("no SubscribeRequest within ", absl::FormatDuration(kHandshakeTimeout))));
 }
 
-// As RolloutReactor::Pump: whoever sets writing_ or finished_ is alone in calling gRPC after the lock is released.
-void WeightReactor::Pump() {
-  PublishedWeightsPtr weights;  // to be written, beginning with its first chunk
-  std::optional<std::pair<policy::WeightVersion, uint64_t>> announcement;
-  bool write = false;
-  absl::Status end_status;
-  {
-    base::MutexLock lock(&mutex_);
-    if (finished_ || writing_) return;
-    if (end_requested_) {
-      finished_ = true;
-      end_status = end_status_;
-    } else if (current_ != nullptr && next_chunk_ < current_->Chunks().size()) {
-      outgoing_ = current_->Chunks()[next_chunk_++];
-      writing_ = write = true;
-    } else if (!pending_.empty()) {
-      weights = current_ = std::move(pending_.begin()->second);
-      pending_.erase(pending_.begin());
-      next_chunk_ = 1;
-      writing_ = write = true;
-    } else {
-      current_ = nullptr;
-      if (!announce_) return;
-      announce_ = false;
-      announcement.emplace(version_, number_);
-      writing_ = write = true;
-    }
+std::optional<StreamPump::Message> WeightReactor::NextLocked() {
+  if (EndingLocked()) return std::nullopt;
+  if (current_ != nullptr && next_chunk_ < current_->Chunks().size()) return Message{current_->Chunks()[next_chunk_++]};
+  if (!pending_.empty()) {
+    current_ = std::move(pending_.begin()->second);
+    pending_.erase(pending_.begin());
+    next_chunk_ = 1;
+    // The first subscriber that needs them encodes them.
+    return Message{.encode = [weights = current_] { return weights->Chunks()[0]; }};
   }
-  if (!write) {
-    base::HandOver(this);
-    Finish(ToGrpc(end_status));
-    return;
-  }
-  // The first subscriber that needs them encodes them: outside the lock.
-  if (weights != nullptr) outgoing_ = weights->Chunks()[0];
-  if (announcement.has_value()) outgoing_ = EncodeAnnouncement(announcement->first, announcement->second);
-  base::HandOver(this);
-  StartWrite(&outgoing_);
+  current_ = nullptr;
+  if (!announce_) return std::nullopt;
+  announce_ = false;
+  return Message{.encode = [version = version_, number = number_] { return EncodeAnnouncement(version, number); }};
 }
 
 void WeightReactor::End(const absl::Status& status) {
+  StreamPump::End(status);
   std::map<policy::PolicySlot, PublishedWeightsPtr> dropped;  // destroyed outside the lock
-  {
-    base::MutexLock lock(&mutex_);
-    if (end_requested_ || finished_) return;
-    end_requested_ = true;
-    end_status_ = status;
-    dropped.swap(pending_);
-  }
-  Pump();
+  base::MutexLock lock(&mutex_);
+  dropped.swap(pending_);
 }
 
-void WeightReactor::OnWriteDone(bool ok) {
-  const base::Reaction reaction(this);
-  {
-    base::MutexLock lock(&mutex_);
-    writing_ = false;
-    outgoing_.Clear();
-  }
-  if (!ok) End(absl::CancelledError("the subscriber is gone"));
-  Pump();
-}
+void WeightReactor::OnWriteFailed() { End(PeerIsGone()); }
 
-void WeightReactor::OnCancel() { End(absl::CancelledError("the subscriber is gone")); }
-
-void WeightReactor::OnDone() {
-  const base::Reaction reaction(this);
-  context_->bus->Leave(this);
-  context_->registry->Remove(this);
-  const std::shared_ptr<WeightReactor> last = std::move(self_);  // may be the end of this
-}
+void WeightReactor::OnOver() { context_->bus->Leave(this); }
 
 }  // namespace troupe::rpc

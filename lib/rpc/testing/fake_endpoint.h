@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "lib/base/await.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/learner_endpoint.h"
 
@@ -166,14 +167,11 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
   /// Blocks until `condition(*this state)` holds, or gives up after ten seconds: false.
   template <typename Condition>
   bool Await(Condition condition) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
     base::MutexLock lock(&mutex_);
-    while (!condition(workers_, arrivals_)) {
-      const absl::Duration left = deadline - absl::Now();
-      if (left <= absl::ZeroDuration()) return false;
-      changed_.WaitFor(&mutex_, left);
-    }
-    return true;
+    return base::Await(changed_, &mutex_, base::Deadline::After(absl::Seconds(10)),
+                       [this, &condition]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                         return condition(workers_, arrivals_);
+                       });
   }
   bool AwaitArrivals(size_t count) {
     return Await([count](const auto&, const auto& arrivals) { return arrivals.size() >= count; });

@@ -7,8 +7,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "lib/base/await.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/client_link.h"
 #include "lib/rpc/convert.h"
@@ -63,26 +63,22 @@ class ScriptedPeer final : private LinkOwner {
 
   /// The next message down; DEADLINE_EXCEEDED after ten seconds, UNAVAILABLE when the stream has ended without one.
   absl::StatusOr<v1::LearnerMessage> Receive() {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
     base::MutexLock lock(&mutex_);
-    while (inbox_.empty()) {
-      if (end_.has_value()) return absl::UnavailableError("the stream has ended");
-      const absl::Duration left = deadline - absl::Now();
-      if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("nothing came");
-      changed_.WaitFor(&mutex_, left);
+    const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !inbox_.empty() || end_.has_value(); };
+    if (!base::Await(changed_, &mutex_, base::Deadline::After(absl::Seconds(10)), there)) {
+      return absl::DeadlineExceededError("nothing came");
     }
+    if (inbox_.empty()) return absl::UnavailableError("the stream has ended");
     v1::LearnerMessage message = std::move(inbox_.front());
     inbox_.pop_front();
     return message;
   }
   /// The stream's status; DEADLINE_EXCEEDED when it does not end within `timeout`.
   absl::Status AwaitEnd(absl::Duration timeout = absl::Seconds(10)) {
-    const absl::Time deadline = absl::Now() + timeout;
     base::MutexLock lock(&mutex_);
-    while (!end_.has_value()) {
-      const absl::Duration left = deadline - absl::Now();
-      if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("the stream did not end");
-      changed_.WaitFor(&mutex_, left);
+    const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return end_.has_value(); };
+    if (!base::Await(changed_, &mutex_, base::Deadline::After(timeout), there)) {
+      return absl::DeadlineExceededError("the stream did not end");
     }
     return *end_;
   }
