@@ -19,8 +19,7 @@ TEST(LearnerPresenceTest, TellsOnceThatTheLearnerIsAwayAndOnceThatItIsBack) {
   EXPECT_EQ(presence.TakeAway(clock.SteadyNow()), std::nullopt);
   clock.Advance(absl::Seconds(5));
   EXPECT_EQ(presence.UntilAway(clock.SteadyNow()), absl::ZeroDuration());
-  EXPECT_EQ(presence.TakeAway(clock.SteadyNow()),
-            "no learner, trying again learner=host:1 reason=\"no answer\"")
+  EXPECT_EQ(presence.TakeAway(clock.SteadyNow()), "no learner, trying again learner=host:1 reason=\"no answer\"")
       << "before the first Welcome others decide how long";
   EXPECT_EQ(presence.TakeAway(clock.SteadyNow()), std::nullopt);
   EXPECT_EQ(presence.UntilAway(clock.SteadyNow()), absl::InfiniteDuration());
@@ -34,7 +33,7 @@ TEST(LearnerPresenceTest, TellsOnceThatTheLearnerIsAwayAndOnceThatItIsBack) {
   clock.Advance(absl::Seconds(7));
   presence.OnAway(clock.SteadyNow());  // it was away already
   EXPECT_EQ(presence.TakeAway(clock.SteadyNow()),
-            "no learner, trying again learner=host:1 reason=\"refused\\n\" for_s=53");
+            "no learner, trying again learner=host:1 reason=\"refused\\x0a\" for_s=53");
 }
 
 TEST(LearnerPresenceTest, ALearnerThatComesBackSoonIsNotSpokenOf) {

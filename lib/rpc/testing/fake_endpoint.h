@@ -169,9 +169,8 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
   bool Await(Condition condition) {
     base::MutexLock lock(&mutex_);
     return base::Await(changed_, &mutex_, base::Deadline::After(absl::Seconds(10)),
-                       [this, &condition]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                         return condition(workers_, arrivals_);
-                       });
+                       [this, &condition]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(workers_, arrivals_); });
   }
   bool AwaitArrivals(size_t count) {
     return Await([count](const auto&, const auto& arrivals) { return arrivals.size() >= count; });
