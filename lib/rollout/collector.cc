@@ -35,13 +35,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
         absl::StrCat("policy_map_capacity is ", config.options.policy_map_capacity, ", expected at least 1"));
   }
   auto collector = std::unique_ptr<Collector>(new Collector(std::move(config)));
-  // A policy that cannot play is said at the start.
-  for (const policy::PolicySpec& spec : collector->config_.policies) {
-    TROUPE_RETURN_IF_ERROR(collector->MakeActor(spec).status());
-  }
-  for (size_t slot = 0; slot < collector->config_.policies.size(); ++slot) {
-    collector->NumberShape(static_cast<int32_t>(slot), collector->config_.policies[slot]);
-  }
+  TROUPE_RETURN_IF_ERROR(collector->adopter_.Start());
   TROUPE_RETURN_IF_ERROR(collector->CheckRoundFits());
   return collector;
 }
@@ -53,13 +47,7 @@ Collector::Collector(RolloutConfig config)
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,
                 .host = config_.mapping_host.get()}),
-      actors_(config_.options.policy_map_capacity),
-      since_(config_.policies.size(), 0),
-      versions_(since_.size()),
-      adopted_in_(since_.size(), 0),
-      sought_in_(since_.size(), 0),
-      subscribed_(since_.size(), 0),
-      needed_by_(since_.size(), 0) {
+      adopter_(config_, builder_, lanes_) {
   for (const env::AgentSpec& agent : config_.env_spec.possible_agents) {
     action_words_ = std::max(action_words_, static_cast<size_t>(agent.action_space.action_words()));
   }
@@ -75,6 +63,12 @@ absl::Status Collector::CheckRoundFits() const {
 
 RolloutStats Collector::stats() const {
   RolloutStats stats = stats_;
+  const PolicyAdopter::Counters& policies = adopter_.counters();
+  stats.policy_hits = policies.hits;
+  stats.policy_misses = policies.misses;
+  stats.policy_evictions = policies.evictions;
+  stats.weight_waits = policies.weight_waits;
+  stats.given_up = policies.given_up;
   stats.carried_rows = builder_.carried_rows();
   stats.dropped_rows = builder_.dropped_rows();
   for (const auto& [env_id, lane] : lanes_) {
@@ -133,16 +127,25 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
   return absl::OkStatus();
 }
 
+absl::Status Collector::AdoptTable(const sample::Grant& grant, WeightSource& weights) {
+  TROUPE_ASSIGN_OR_RETURN(const bool changed, adopter_.AdoptTable(grant, weights));
+  if (!changed) return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(CheckRoundFits());
+  for (auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode) adopter_.LookAhead(*lane, weights);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Collector::PrepareGrant(const sample::Grant& grant, WeightSource& weights, absl::Duration timeout) {
   prepared_ = false;
   if (preparing_ != grant.id) {
-    ++grants_;
-    min_version_ = newest_ = grant.min_version;
+    adopter_.BeginGrant(grant.min_version);
     preparing_ = grant.id;
   }
-  absl::Status status = AdoptPolicies(grant, weights);
+  absl::Status status = AdoptTable(grant, weights);
   if (status.ok()) status = PrepareLanes(grant);
-  if (status.ok()) status = AdoptFirst(weights, timeout);
+  if (status.ok()) status = adopter_.AdoptFirst(granted_, weights, timeout);
   prepared_ = status.ok();
   if (!prepared_ && !absl::IsDeadlineExceeded(status)) preparing_.reset();
   return status;
@@ -180,12 +183,12 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
   elsewhere_ = !active_.empty() && active_[0]->env->runs_elsewhere();
   for (size_t i = 0; i < active_.size(); ++i) active_[i]->group = elsewhere_ && i >= (active_.size() + 1) / 2 ? 1 : 0;
   ready_ = active_;
-  builder_.Begin(grant, versions_, active_);
+  builder_.Begin(grant, adopter_.versions(), active_);
   int64_t rounds = 0;  // in the fragment
   int next = 0;        // the group whose steps are finished next
   while (!active_.empty()) {
     absl::Status at_hand = StartEpisodes(weights);
-    if (at_hand.ok()) at_hand = AdoptOpen(weights);
+    if (at_hand.ok()) at_hand = adopter_.AdoptOpen(weights, stop_);
     if (absl::IsCancelled(at_hand)) {
       // Lanes are cut in the reverse order of their last calls: those that just began were called after the others, in
       // an order of their own where some began again.
@@ -214,7 +217,7 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
       TROUPE_RETURN_IF_ERROR(Submit(active_.empty() && last_group, sink));
       if (stop) return absl::CancelledError("the rollout was told to stop");
       if (active_.empty()) return absl::OkStatus();
-      builder_.Begin(grant, versions_, active_);
+      builder_.Begin(grant, adopter_.versions(), active_);
       ready_ = active_;
       rounds = 0;
       next = 0;
@@ -296,6 +299,14 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
   ++stats_.fragments;
   sink.ReportEnvs(TakeReport());
   return sink.Submit(std::move(fragment));
+}
+
+int64_t Collector::OldestRevision() const {
+  int64_t oldest = builder_.revision();
+  for (const auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode) oldest = std::min(oldest, lane->revision);
+  }
+  return oldest;
 }
 
 sample::EnvCounters Collector::env_counters() const {
@@ -380,11 +391,11 @@ absl::Status Collector::StartEpisodes(WeightSource& weights) {
         continue;
       }
       lane->began = ++began;
-      LookAhead(*lane, weights);
+      adopter_.LookAhead(*lane, weights);
     }
     starting_.resize(left);
   }
-  TrimPolicies(weights);
+  adopter_.Trim(weights);
   return absl::OkStatus();
 }
 
@@ -413,7 +424,7 @@ absl::Status Collector::ActForAll() {
     inference::ActInput input = builder_.OpenRows(place);
     if (input.rows == 0) continue;
     input.deterministic = !config_.options.explore;
-    ResidentActor& actor = *actors_.Find(builder_.PolicyAt(place));
+    ResidentActor& actor = adopter_.ActorOf(builder_.PolicyAt(place));
     actor.last_used = rounds_;
     absl::Status status = actor.actor->Act(input, builder_.OpenActions(place), builder_.OpenLogp(place));
     if (status.ok()) continue;
@@ -426,7 +437,7 @@ absl::Status Collector::ActForAll() {
 void Collector::FailToAct(size_t place, const absl::Status& status) {
   const int32_t slot = builder_.PolicyAt(place);
   const auto rows = static_cast<size_t>(builder_.OpenRows(place).rows);
-  std::fill_n(builder_.OpenActions(place), rows * actors_.Find(slot)->action_words, space::ActionWord());
+  std::fill_n(builder_.OpenActions(place), rows * adopter_.ActorOf(slot).action_words, space::ActionWord());
   std::fill_n(builder_.OpenLogp(place), rows, 0.0f);
   for (Lane* lane : ready_) {
     const bool plays = std::any_of(lane->agents.begin(), lane->agents.end(),
@@ -441,7 +452,7 @@ void Collector::GatherActions(Lane& lane) {
     lane.actions[slot] = nullptr;
     if (!agent.acts) continue;
     const space::ActionWord* action = builder_.ActionOf(agent);
-    const ResidentActor& actor = *actors_.Find(agent.policy);
+    const ResidentActor& actor = adopter_.ActorOf(agent.policy);
     if (!actor.bounds.identity()) {
       space::ActionWord* bounded = &lane.bounded_actions[slot * action_words_];
       actor.bounds.Apply(absl::MakeConstSpan(action, actor.action_words), absl::MakeSpan(bounded, actor.action_words));

@@ -2,45 +2,22 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lib/inference/make_policy_actor.h"
-#include "lib/policy/policy_mapping.h"
-#include "lib/rollout/actor_map.h"
 #include "lib/rollout/fragment_builder.h"
 #include "lib/rollout/incident_log.h"
+#include "lib/rollout/policy_adopter.h"
 #include "lib/rollout/ports.h"
-#include "lib/rollout/rollout_options.h"
+#include "lib/rollout/rollout_config.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::rollout {
-
-/// Makes an environment of the run. Called once for every lane, on the collector's thread.
-using EnvFactory = std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>()>;
-
-/// What sampling needs to know of a run. Plain value.
-struct RolloutConfig {
-  env::EnvSpec env_spec;                     ///< every environment's; a factory that gives another is an error
-  std::vector<policy::PolicySpec> policies;  ///< by policy slot
-  std::shared_ptr<const policy::PolicyMapping> mapping;  ///< asked once per agent and episode
-  EnvFactory env_factory;
-  /// What else went wrong in the environments that it made, but for `errors`. Asked on the collector's thread; may be
-  /// empty.
-  std::function<sample::EnvCounters()> env_counters;
-  RolloutOptions options;
-  inference::Backend backend = inference::Backend::kAuto;
-  std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
-  std::shared_ptr<inference::ActorHost> actor_host = nullptr;   ///< for policies in another process
-};
 
 /// Totals since the collector was made.
 struct RolloutStats {
@@ -63,14 +40,8 @@ struct RolloutStats {
 /// Executes grants: steps the environments of a worker, acts for all agents and hands fragments to a sink. One lane per
 /// granted environment, made at its first grant; an episode goes on from grant to grant until a grant says `fresh`.
 ///
-/// Policies: an actor is made when an episode needs it, at most policy_map_capacity are kept beyond those that episodes
-/// in progress play (ActorMap), and their weights are what is subscribed to, with those of each environment's next
-/// episode, whose mapping is drawn ahead. New weights are adopted with a grant: all rows of a policy in it have one
-/// version, or, where the policy was evicted and fetched again within the grant, are stamped with the first.
-///
-/// Live changes: a grant's newer PolicyTable is adopted before it begins. Episodes in progress keep the policies they
-/// were mapped to; one that plays a slot which has another policy now is given up and counted, and the lane begins its
-/// next episode.
+/// Policies: a PolicyAdopter makes them resident, with weights of the grant, and takes a grant's newer PolicyTable
+/// before it begins.
 ///
 /// An environment that fails ends its episode: what was complete is kept and cut as truncated, the failure is counted,
 /// and the lane begins its next episode; that step is taken again. kMaxConsecutiveErrors of one environment in a row
@@ -88,8 +59,7 @@ struct RolloutStats {
 class Collector {
  public:
   static constexpr int64_t kMaxConsecutiveErrors = 100;
-  /// Policy tables that episodes in progress are mapped by. With one more the oldest ones' episodes are given up.
-  static constexpr size_t kMaxTablesInProgress = 32;
+  static constexpr size_t kMaxTablesInProgress = PolicyAdopter::kMaxTablesInProgress;
   /// Fewer failures do not show that all environments fail from the start, however few there are.
   static constexpr int64_t kFewestFailures = 3;
 
@@ -118,7 +88,7 @@ class Collector {
   /// More episodes failed than the run allows a worker.
   bool gives_up() const { return outcomes_.recent().Beyond(config_.options.max_failed_share); }
   /// Policies that are resident.
-  size_t num_resident() const { return actors_.resident().size(); }
+  size_t num_resident() const { return adopter_.num_resident(); }
   const RolloutConfig& config() const { return config_; }
 
  private:
@@ -128,28 +98,8 @@ class Collector {
   absl::StatusOr<Lane*> FindLane(uint32_t env_id);
   absl::Status CheckRoundFits() const;
 
-  /// Takes the grant's policy table, if it is another one.
-  absl::Status AdoptPolicies(const sample::Grant& grant, WeightSource& weights);
-  /// Whether the episode in progress may go on with the policies as they are now; `since` by slot, -1: free.
-  bool MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const;
-  /// INVALID_ARGUMENT: the table maps other agents than the environment has.
-  absl::Status CheckTable(const sample::Grant& grant) const;
-  /// Before another table is adopted.
-  void GiveUpOldTables();
-  absl::StatusOr<std::unique_ptr<ResidentActor>> MakeActor(const policy::PolicySpec& spec) const;
-  /// The slot has a policy of this spec now.
-  void NumberShape(int32_t slot, const policy::PolicySpec& spec);
-  /// Makes the policy resident with weights for the grant in progress.
-  absl::Status Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout);
-  /// Adopts what the first steps of the grant need.
-  absl::Status AdoptFirst(WeightSource& weights, absl::Duration timeout);
-  /// Adopts what the rows that wait for a decision need; waits as long as it takes.
-  absl::Status AdoptOpen(WeightSource& weights);
-  /// Asks for the policies of the lane's next episode.
-  void LookAhead(Lane& lane, WeightSource& weights);
-  /// Lets go what no episode in progress plays, beyond the capacity, and subscriptions that nobody needs.
-  void TrimPolicies(WeightSource& weights);
-  void Subscribe(int32_t slot, WeightSource& weights);
+  /// Takes the grant's policy table, if it is another one, and asks for what the lanes will need by it.
+  absl::Status AdoptTable(const sample::Grant& grant, WeightSource& weights);
 
   /// Samples `lanes` (a group whose rounds fit a fragment) to the end of the grant.
   absl::Status RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
@@ -184,31 +134,16 @@ class Collector {
   int64_t OldestRevision() const;
 
   const RolloutConfig config_;
-  FragmentBuilder builder_;                          ///< has the policies as they are now
-  std::map<uint32_t, std::unique_ptr<Lane>> lanes_;  // by global env id
-  std::vector<Lane*> granted_;                       // of the current grant
-  std::vector<Lane*> active_;                        // of the current fragment, with steps left
-  std::vector<Lane*> ready_;                         // of them, those not in flight, in the order of their last calls
-  bool elsewhere_ = false;                           // environments compute elsewhere: two groups take turns
+  FragmentBuilder builder_;  ///< has the policies as they are now
+  LaneMap lanes_;
+  std::vector<Lane*> granted_;  // of the current grant
+  std::vector<Lane*> active_;   // of the current fragment, with steps left
+  std::vector<Lane*> ready_;    // of them, those not in flight, in the order of their last calls
+  bool elsewhere_ = false;      // environments compute elsewhere: two groups take turns
 
-  // Policies. By slot where not said otherwise.
-  ActorMap actors_;
-  std::vector<int64_t> since_;  ///< revision that brought the policy; -1: free
-  uint64_t learner_epoch_ = 0;  ///< whose table it is
-  std::vector<int32_t> shape_;  ///< number of the policy's shape; -1: actors of its class are always made anew
-  std::map<std::string, int32_t> shapes_;  ///< policy::ShapeOf -> number
-  std::vector<policy::WeightVersion> versions_;
-  std::vector<int64_t> adopted_in_;  ///< the last grant that adopted it
-  std::vector<int64_t> sought_in_;   ///< the last grant that looked for it
-  std::vector<uint8_t> subscribed_;
-  std::vector<int32_t> subscriptions_;  ///< slots
-  std::vector<uint64_t> needed_by_;     ///< the last TrimPolicies that found it wanted
-  uint64_t trims_ = 0;
-  std::vector<int32_t> dropped_, first_;      ///< scratch
-  int64_t grants_ = 0;                        ///< counts them, to tell one from the next
-  std::optional<sample::GrantId> preparing_;  ///< the grant that grants_ counts
+  PolicyAdopter adopter_;
+  std::optional<sample::GrantId> preparing_;  ///< the grant that adopter_ counts
   bool prepared_ = false;
-  policy::WeightVersion min_version_, newest_;  ///< of the grant in progress: what it asks for, the newest it has
   uint64_t rounds_ = 0;
 
   size_t action_words_ = 0;  // most of any agent: the stride of Lane::bounded_actions

@@ -21,7 +21,7 @@ def mutant(name, file, old, new, *tests):
 CORE, LEARNER, ROLLOUT, STORAGE, POLICY = "training_core_test", "learner_test", "rollout_test", "storage_test", "policy_test"
 
 BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_writer.h"
-COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/collector_policies.cc"
+COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/policy_adopter.cc"
 EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/learner_step.cc"
 KERNELS, UPDATER = "lib/training/fused_kernels.inc", "lib/training/policy_updater.cc"
 MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"

@@ -1,4 +1,4 @@
-// Which policies a Collector has at hand.
+#include "lib/rollout/policy_adopter.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rollout/collector.h"
 
 namespace troupe::rollout {
 namespace {
@@ -20,7 +19,30 @@ constexpr absl::Duration kWeightWait = absl::Milliseconds(100);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ResidentActor>> Collector::MakeActor(const policy::PolicySpec& spec) const {
+PolicyAdopter::PolicyAdopter(const RolloutConfig& config, FragmentBuilder& builder, LaneMap& lanes)
+    : config_(config),
+      builder_(builder),
+      lanes_(lanes),
+      actors_(config.options.policy_map_capacity),
+      since_(config.policies.size(), 0),
+      versions_(since_.size()),
+      uses_(since_.size()) {}
+
+absl::Status PolicyAdopter::Start() {
+  // A policy that cannot play is said at the start.
+  for (const policy::PolicySpec& spec : config_.policies) TROUPE_RETURN_IF_ERROR(MakeActor(spec).status());
+  for (size_t slot = 0; slot < config_.policies.size(); ++slot) {
+    NumberShape(static_cast<int32_t>(slot), config_.policies[slot]);
+  }
+  return absl::OkStatus();
+}
+
+void PolicyAdopter::BeginGrant(policy::WeightVersion min_version) {
+  ++grants_;
+  min_version_ = newest_ = min_version;
+}
+
+absl::StatusOr<std::unique_ptr<ResidentActor>> PolicyAdopter::MakeActor(const policy::PolicySpec& spec) const {
   TROUPE_ASSIGN_OR_RETURN(
       std::unique_ptr<inference::PolicyActor> actor,
       inference::MakePolicyActor(spec, config_.options.seed, config_.backend, config_.actor_host.get()));
@@ -30,7 +52,7 @@ absl::StatusOr<std::unique_ptr<ResidentActor>> Collector::MakeActor(const policy
                                                        .has_weights = spec.policy_class.has_weights()});
 }
 
-void Collector::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
+void PolicyAdopter::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
   const auto place = static_cast<size_t>(slot);
   if (place >= shape_.size()) shape_.resize(place + 1, -1);
   shape_[place] = -1;
@@ -38,7 +60,7 @@ void Collector::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
   shape_[place] = shapes_.try_emplace(policy::ShapeOf(spec), static_cast<int32_t>(shapes_.size())).first->second;
 }
 
-absl::Status Collector::CheckTable(const sample::Grant& grant) const {
+absl::Status PolicyAdopter::CheckTable(const sample::Grant& grant) const {
   const policy::PolicyTable& table = *grant.policies;
   const std::vector<env::AgentSpec>& agents = config_.env_spec.possible_agents;
   const auto other = [&](const auto&... what) {
@@ -60,7 +82,7 @@ absl::Status Collector::CheckTable(const sample::Grant& grant) const {
   return absl::OkStatus();
 }
 
-void Collector::GiveUpOldTables() {
+void PolicyAdopter::GiveUpOldTables() {
   std::set<int64_t> revisions;
   for (const auto& [env_id, lane] : lanes_) {
     if (lane->in_episode) revisions.insert(lane->revision);
@@ -68,13 +90,36 @@ void Collector::GiveUpOldTables() {
   if (revisions.size() < kMaxTablesInProgress) return;
   const int64_t oldest_kept = *std::prev(revisions.end(), static_cast<std::ptrdiff_t>(kMaxTablesInProgress) - 1);
   for (const auto& [env_id, lane] : lanes_) {
-    if (!lane->in_episode || lane->revision >= oldest_kept) continue;
-    lane->in_episode = false;
-    ++stats_.given_up;
+    if (lane->in_episode && lane->revision < oldest_kept) GiveUp(*lane);
   }
 }
 
-bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
+void PolicyAdopter::GiveUp(Lane& lane) {
+  lane.in_episode = false;
+  ++counters_.given_up;
+}
+
+void PolicyAdopter::GiveUpEpisodes(absl::Span<const int64_t> since, bool same_learner) {
+  for (auto& [env_id, lane] : lanes_) {
+    if (lane->in_episode && !(same_learner && MayGoOn(*lane, since))) GiveUp(*lane);
+  }
+  GiveUpOldTables();
+  for (auto& [env_id, lane] : lanes_) {
+    if (!lane->in_episode) lane->mapping = nullptr;  // a table that nobody plays by is free
+  }
+}
+
+void PolicyAdopter::Forget(size_t place, WeightSource& weights) {
+  const auto slot = static_cast<int32_t>(place);
+  actors_.Erase(slot);
+  // What is subscribed to in the slot is of another policy now; who needs it asks again.
+  if (!uses_[place].subscribed) return;
+  weights.Unsubscribe(policy::PolicySlot(slot));
+  uses_[place].subscribed = false;
+  subscriptions_.erase(std::find(subscriptions_.begin(), subscriptions_.end(), slot));
+}
+
+bool PolicyAdopter::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
   for (size_t agent = 0; agent < lane.agents.size(); ++agent) {
     int32_t slot = lane.agents[agent].policy;
     if (slot < 0) {
@@ -94,7 +139,7 @@ bool Collector::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const
   return true;
 }
 
-absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& weights) {
+absl::StatusOr<bool> PolicyAdopter::AdoptTable(const sample::Grant& grant, WeightSource& weights) {
   const uint64_t epoch = grant.min_version.learner_epoch;
   const int64_t revision = grant.policies == nullptr ? 0 : grant.policies->revision();
   const bool same_learner = epoch == learner_epoch_;
@@ -106,7 +151,7 @@ absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& 
   // Revision 0 is the run's start, whatever the learner's epoch.
   const bool unchanged = revision == builder_.revision() && (same_learner || revision == 0);
   learner_epoch_ = epoch;
-  if (unchanged) return absl::OkStatus();
+  if (unchanged) return false;
   if (grant.policies != nullptr) TROUPE_RETURN_IF_ERROR(CheckTable(grant));
 
   std::vector<policy::PolicySpec> specs = grant.policies == nullptr ? config_.policies : grant.policies->Specs();
@@ -125,66 +170,44 @@ absl::Status Collector::AdoptPolicies(const sample::Grant& grant, WeightSource& 
   for (size_t slot = 0; slot < specs.size(); ++slot) {
     if (changed(slot) && since[slot] >= 0) TROUPE_RETURN_IF_ERROR(MakeActor(specs[slot]).status());
   }
-  for (auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode && !(same_learner && MayGoOn(*lane, since))) {
-      lane->in_episode = false;
-      ++stats_.given_up;
-    }
-  }
-  GiveUpOldTables();
-  for (auto& [env_id, lane] : lanes_) {
-    if (!lane->in_episode) lane->mapping = nullptr;  // a table that nobody plays by is free
-  }
+  GiveUpEpisodes(since, same_learner);
   const size_t slots = std::max(since.size(), since_.size());
   for (size_t slot = 0; slot < specs.size(); ++slot) {
     if (changed(slot) && since[slot] >= 0) NumberShape(static_cast<int32_t>(slot), specs[slot]);
   }
   for (size_t slot = 0; slot < since_.size(); ++slot) {
-    if (!changed(slot)) continue;
-    actors_.Erase(static_cast<int32_t>(slot));
-    // What is subscribed to in the slot is of another policy now; who needs it asks again.
-    if (subscribed_[slot] == 0) continue;
-    weights.Unsubscribe(policy::PolicySlot(static_cast<int32_t>(slot)));
-    subscribed_[slot] = 0;
-    subscriptions_.erase(std::find(subscriptions_.begin(), subscriptions_.end(), static_cast<int32_t>(slot)));
+    if (changed(slot)) Forget(slot, weights);
   }
   since_ = std::move(since);
   versions_.resize(slots);
-  adopted_in_.resize(slots, 0);
-  sought_in_.resize(slots, 0);
-  subscribed_.resize(slots, 0);
-  needed_by_.resize(slots, 0);
+  uses_.resize(slots);
   builder_.SetPolicies(std::move(specs), std::move(mapping), revision);
-  TROUPE_RETURN_IF_ERROR(CheckRoundFits());
-  for (auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode) LookAhead(*lane, weights);
-  }
-  return absl::OkStatus();
+  return true;
 }
 
-void Collector::Subscribe(int32_t slot, WeightSource& weights) {
+void PolicyAdopter::Subscribe(int32_t slot, WeightSource& weights) {
   const auto place = static_cast<size_t>(slot);
-  if (place >= since_.size() || subscribed_[place] != 0) return;  // what is out of range is an error later
+  if (place >= since_.size() || uses_[place].subscribed) return;  // what is out of range is an error later
   if (since_[place] < 0 || !builder_.policies()[place].policy_class.has_weights()) return;
-  subscribed_[place] = 1;
+  uses_[place].subscribed = true;
   subscriptions_.push_back(slot);
   weights.Subscribe(policy::PolicySlot(slot));
 }
 
-void Collector::LookAhead(Lane& lane, WeightSource& weights) {
+void PolicyAdopter::LookAhead(Lane& lane, WeightSource& weights) {
   builder_.MapEpisode(*builder_.mapping(), lane.env_id, lane.next_episode, lane.upcoming);
   for (const int32_t slot : lane.upcoming) Subscribe(slot, weights);
 }
 
-absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout) {
+absl::Status PolicyAdopter::Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout) {
   const auto place = static_cast<size_t>(slot);
   ResidentActor* actor = actors_.Find(slot);
   if (actor != nullptr && actor->adopted_in == grants_) return absl::OkStatus();
   // Of the tries that waited in vain, only the first one counts.
-  const bool first_try = actor == nullptr || sought_in_[place] != grants_;
-  sought_in_[place] = grants_;
+  const bool first_try = actor == nullptr || uses_[place].sought_in != grants_;
+  uses_[place].sought_in = grants_;
   if (actor == nullptr) {
-    ++stats_.policy_misses;
+    ++counters_.misses;
     std::unique_ptr<ResidentActor> made = actors_.TakeSpare(shape_[place], builder_.policies()[place]);
     if (made == nullptr) {
       TROUPE_ASSIGN_OR_RETURN(made, MakeActor(builder_.policies()[place]));
@@ -192,9 +215,9 @@ absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duratio
     }
     actor = &actors_.Insert(slot, std::move(made));
   } else if (first_try) {
-    ++stats_.policy_hits;
+    ++counters_.hits;
   }
-  const bool again = adopted_in_[place] == grants_;
+  const bool again = uses_[place].adopted_in == grants_;
   const policy::PolicySpec& spec = builder_.policies()[place];
   if (actor->has_weights) {
     Subscribe(slot, weights);
@@ -204,7 +227,7 @@ absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duratio
     absl::StatusOr<CurrentWeights> current =
         weights.AwaitWeights(policy::PolicySlot(slot), needed, absl::ZeroDuration());
     if (absl::IsDeadlineExceeded(current.status())) {
-      stats_.weight_waits += static_cast<int64_t>(first_try);
+      counters_.weight_waits += static_cast<int64_t>(first_try);
       current = weights.AwaitWeights(policy::PolicySlot(slot), needed, timeout);
     }
     TROUPE_RETURN_IF_ERROR(current.status());
@@ -223,13 +246,13 @@ absl::Status Collector::Adopt(int32_t slot, WeightSource& weights, absl::Duratio
   // What plays by weights that never change is as new as the newest that do.
   if (!spec.policy_class.trainable() && !again) versions_[place] = newest_;
   actor->adopted_in = grants_;
-  adopted_in_[place] = grants_;
+  uses_[place].adopted_in = grants_;
   return absl::OkStatus();
 }
 
-absl::Status Collector::AdoptFirst(WeightSource& weights, absl::Duration timeout) {
+absl::Status PolicyAdopter::AdoptFirst(absl::Span<Lane* const> granted, WeightSource& weights, absl::Duration timeout) {
   first_.clear();
-  for (Lane* lane : granted_) {
+  for (Lane* lane : granted) {
     LookAhead(*lane, weights);
     if (!lane->in_episode) {
       first_.insert(first_.end(), lane->upcoming.begin(), lane->upcoming.end());
@@ -241,7 +264,7 @@ absl::Status Collector::AdoptFirst(WeightSource& weights, absl::Duration timeout
   }
   std::sort(first_.begin(), first_.end());
   first_.erase(std::unique(first_.begin(), first_.end()), first_.end());
-  TrimPolicies(weights);
+  Trim(weights);
   // Those that train first: they say how new the others are.
   for (const bool trainable : {true, false}) {
     for (const int32_t slot : first_) {
@@ -254,12 +277,12 @@ absl::Status Collector::AdoptFirst(WeightSource& weights, absl::Duration timeout
   return absl::OkStatus();
 }
 
-absl::Status Collector::AdoptOpen(WeightSource& weights) {
+absl::Status PolicyAdopter::AdoptOpen(WeightSource& weights, const std::atomic<bool>& stop) {
   for (size_t place = 0; place < builder_.num_places(); ++place) {
     if (builder_.OpenCount(place) == 0) continue;
     absl::Status status = Adopt(builder_.PolicyAt(place), weights, kWeightWait);
     while (absl::IsDeadlineExceeded(status)) {
-      if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("the rollout was told to stop");
+      if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("the rollout was told to stop");
       status = Adopt(builder_.PolicyAt(place), weights, kWeightWait);
     }
     TROUPE_RETURN_IF_ERROR(status);
@@ -267,11 +290,11 @@ absl::Status Collector::AdoptOpen(WeightSource& weights) {
   return absl::OkStatus();
 }
 
-void Collector::TrimPolicies(WeightSource& weights) {
+void PolicyAdopter::Trim(WeightSource& weights) {
   ++trims_;
   actors_.BeginHolding();
   const auto need = [this](int32_t slot) {
-    if (static_cast<size_t>(slot) < needed_by_.size()) needed_by_[static_cast<size_t>(slot)] = trims_;
+    if (static_cast<size_t>(slot) < uses_.size()) uses_[static_cast<size_t>(slot)].needed_by = trims_;
   };
   for (const auto& [env_id, lane] : lanes_) {
     for (const int32_t slot : lane->upcoming) need(slot);
@@ -284,24 +307,16 @@ void Collector::TrimPolicies(WeightSource& weights) {
   }
   dropped_.clear();
   actors_.Trim(dropped_);
-  stats_.policy_evictions += static_cast<int64_t>(dropped_.size());
+  counters_.evictions += static_cast<int64_t>(dropped_.size());
   for (const int32_t slot : actors_.resident()) need(slot);
   const auto unneeded = [&](int32_t slot) {
     const auto place = static_cast<size_t>(slot);
-    if (needed_by_[place] == trims_) return false;
-    subscribed_[place] = 0;
+    if (uses_[place].needed_by == trims_) return false;
+    uses_[place].subscribed = false;
     weights.Unsubscribe(policy::PolicySlot(slot));
     return true;
   };
   subscriptions_.erase(std::remove_if(subscriptions_.begin(), subscriptions_.end(), unneeded), subscriptions_.end());
-}
-
-int64_t Collector::OldestRevision() const {
-  int64_t oldest = builder_.revision();
-  for (const auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode) oldest = std::min(oldest, lane->revision);
-  }
-  return oldest;
 }
 
 }  // namespace troupe::rollout

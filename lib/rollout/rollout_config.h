@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/env/multi_agent_env.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/rollout/rollout_options.h"
+#include "lib/sample/env_counters.h"
+
+namespace troupe::rollout {
+
+/// Makes an environment of the run. Called once for every lane, on the collector's thread.
+using EnvFactory = std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>()>;
+
+/// What sampling needs to know of a run. Plain value.
+struct RolloutConfig {
+  env::EnvSpec env_spec;                     ///< every environment's; a factory that gives another is an error
+  std::vector<policy::PolicySpec> policies;  ///< by policy slot
+  std::shared_ptr<const policy::PolicyMapping> mapping;  ///< asked once per agent and episode
+  EnvFactory env_factory;
+  /// What else went wrong in the environments that it made, but for `errors`. Asked on the collector's thread; may be
+  /// empty.
+  std::function<sample::EnvCounters()> env_counters;
+  RolloutOptions options;
+  inference::Backend backend = inference::Backend::kAuto;
+  std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
+  std::shared_ptr<inference::ActorHost> actor_host = nullptr;   ///< for policies in another process
+};
+
+}  // namespace troupe::rollout
