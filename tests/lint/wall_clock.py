@@ -26,7 +26,7 @@ CLOCK = ("lib/base/clock.cc", "lib/base/clock.h")
 SHOWN = {
     "lib/telemetry/tensorboard_writer.cc": "TensorBoard's events carry the time of day, in their file's name, too",
     "services/cli/train_command.cc": "a run that nobody named is named after the time",
-    "services/learner/run_setup.cc": "a run that nobody named is named after the time",
+    "lib/run/learner/run_setup.cc": "a run that nobody named is named after the time",
 }
 USE = re.compile(r"\babsl\s*::\s*Now\b|\bWallNow\b|\b(?:system|utc|file)_clock\b|\bGetCurrentTimeNanos\b"
                  r"|\bgettimeofday\b|\b(?:CLOCK|GPR_CLOCK)_REALTIME\b"
