@@ -25,17 +25,15 @@ std::unique_ptr<MonitorClient> MonitorClient::AtControlSocket(const std::string&
 
 absl::StatusOr<RunStatus> MonitorClient::Status(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  TROUPE_ASSIGN_OR_RETURN(
-      const v1::StatusReply reply,
-      (CallUnary<v1::Monitor, v1::StatusReply>(channel, "Status", v1::StatusRequest(), timeout, learner_)));
+  TROUPE_ASSIGN_OR_RETURN(const v1::StatusReply reply, (CallUnary<v1::Monitor, v1::StatusReply>(
+                                                           channel, "Status", v1::StatusRequest(), timeout, learner_)));
   return FromProto(reply);
 }
 
 absl::StatusOr<PoliciesAnswer> MonitorClient::Policies(absl::Duration timeout) {
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connect_());
-  TROUPE_ASSIGN_OR_RETURN(
-      v1::PoliciesReply reply,
-      (CallUnary<v1::Monitor, v1::PoliciesReply>(channel, "Policies", v1::PoliciesRequest(), timeout, learner_)));
+  TROUPE_ASSIGN_OR_RETURN(v1::PoliciesReply reply, (CallUnary<v1::Monitor, v1::PoliciesReply>(
+                                                       channel, "Policies", v1::PoliciesRequest(), timeout, learner_)));
   return FromProto(std::move(reply));
 }
 

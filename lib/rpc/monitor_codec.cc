@@ -16,8 +16,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 std::optional<double> IfAny(double value) { return std::isnan(value) ? std::nullopt : std::optional<double>(value); }
 
 int32_t Narrow(int64_t count) {
-  return static_cast<int32_t>(std::clamp<int64_t>(count, std::numeric_limits<int32_t>::min(),
-                                                  std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(count, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
 }
 
 void FillRows(const learner::RowCounters& rows, v1::RowCounters* out) {

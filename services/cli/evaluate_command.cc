@@ -85,7 +85,8 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);
   if (!flags.experiment.empty()) TROUPE_RETURN_IF_ERROR(CheckExperiment(results, flags.experiment));
-  TROUPE_ASSIGN_OR_RETURN(const run::RunPolicies loaded, run::LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
+  TROUPE_ASSIGN_OR_RETURN(const run::RunPolicies loaded,
+                          run::LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
   const config::ResolvedRun& run = loaded.run;
 
   rollout::EvaluationRequest request;
@@ -100,9 +101,9 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   for (const policy::PolicyId& id : run.policy_ids()) names.policies.push_back(id.value());
   if (!flags.experiment.empty()) {
     const run::EvaluationFolder experiment{.path = results,
-                                      .config_yaml = run.config.WithoutSecrets().ToYaml(),
-                                      .summary_json = Summary(flags, folder, loaded.checkpoint, request, result),
-                                      .trained_env_steps = loaded.env_steps};
+                                           .config_yaml = run.config.WithoutSecrets().ToYaml(),
+                                           .summary_json = Summary(flags, folder, loaded.checkpoint, request, result),
+                                           .trained_env_steps = loaded.env_steps};
     TROUPE_RETURN_IF_ERROR(run::WriteEvaluation(experiment, result, names));
   }
   if (flags.json) {

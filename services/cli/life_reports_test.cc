@@ -53,7 +53,8 @@ TEST(LifeReportTest, OnlyAPipeIsTaken) {
   ASSERT_GE(file, 0);
   EXPECT_EQ(run::LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument);
   close(file);
-  EXPECT_EQ(run::LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument) << "nothing is open there";
+  EXPECT_EQ(run::LifeReport::Adopt(file).status().code(), absl::StatusCode::kInvalidArgument)
+      << "nothing is open there";
 }
 
 TEST_F(LifeReportsTest, TheWorkersOwnChildrenDoNotInheritIt) {

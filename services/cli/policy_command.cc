@@ -128,8 +128,7 @@ nlohmann::ordered_json ToJson(const rpc::PolicyListing& listing) {
     mapping.push_back({{"agents", rule.agent_glob}, {"policies", std::move(choices)}});
     if (!rule.function.empty()) mapping.back()["function"] = rule.function;
   }
-  return {
-      {"revision", listing.revision}, {"agents", listing.agent_ids}, {"policies", policies}, {"mapping", mapping}};
+  return {{"revision", listing.revision}, {"agents", listing.agent_ids}, {"policies", policies}, {"mapping", mapping}};
 }
 
 absl::StatusOr<int> List(const ControlFlags& flags) {

@@ -61,9 +61,8 @@ learner::ReturnsByName ReturnsOf(const rpc::RunStatus& status) {
   learner::ReturnsByName returns;
   for (const rpc::PolicyStatus& policy : status.policies) {
     if (policy.return_count <= 0) continue;  // it played in none of the last episodes
-    returns.named.push_back(
-        {base::TerminalSafe(policy.id.value()), static_cast<int32_t>(returns.named.size()),
-         SpreadOf(policy.return_count, policy.return_mean, policy.return_min, policy.return_max)});
+    returns.named.push_back({base::TerminalSafe(policy.id.value()), static_cast<int32_t>(returns.named.size()),
+                             SpreadOf(policy.return_count, policy.return_mean, policy.return_min, policy.return_max)});
   }
   return returns;
 }

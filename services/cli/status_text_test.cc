@@ -50,11 +50,11 @@ TEST(StatusTextTest, OfManyPoliciesThoseThatPlayedMostHaveNames) {
   for (int i = 0; i < 9; ++i) AddPolicy(absl::StrCat("p", i), i == 2 ? 10 : 20 + i % 3, i, &status);
   for (int i = 0; i < 5; ++i) AddPolicy(absl::StrCat("idle", i), 0, 0, &status);  // they played in none of the episodes
   EXPECT_THAT(StatusText(status), HasSubstr("  p1  1.00 (-1.00 to 2.00)\n"
-                                           "  p4  4.00 (2.00 to 5.00)\n"
-                                           "  p5  5.00 (3.00 to 6.00)\n"
-                                           "  p7  7.00 (5.00 to 8.00)\n"
-                                           "  p8  8.00 (6.00 to 9.00)\n"
-                                           "  3 others  3.67 (2.00 to 6.00)\n"));
+                                            "  p4  4.00 (2.00 to 5.00)\n"
+                                            "  p5  5.00 (3.00 to 6.00)\n"
+                                            "  p7  7.00 (5.00 to 8.00)\n"
+                                            "  p8  8.00 (6.00 to 9.00)\n"
+                                            "  3 others  3.67 (2.00 to 6.00)\n"));
 }
 
 TEST(StatusTextTest, ALineOfProgressSpeaksOfPoliciesLikewise) {
@@ -93,18 +93,18 @@ TEST(StatusTextTest, WhatWhoeverAnswersSaysIsCut) {
   const std::string endless(3'000'000, 'x');
   const std::string cut = std::string(kMaxStatusTextBytes, 'x') + "...";
   for (const auto& set : {
-           +[](const std::string& text, rpc::RunStatus* status) { status->learner.state = text; },
-           +[](const std::string& text, rpc::RunStatus* status) { status->learner.reason = text; },
-           +[](const std::string& text, rpc::RunStatus* status) { status->run_name = text; },
-           +[](const std::string& text, rpc::RunStatus* status) { status->build_version = text; },
-           +[](const std::string& text, rpc::RunStatus* status) { status->degraded.push_back(text); },
-           +[](const std::string& text, rpc::RunStatus* status) { status->workers.emplace_back().name = text; },
-           +[](const std::string& text, rpc::RunStatus* status) {
+           +[](const std::string&text, rpc::RunStatus*status) { status->learner.state = text; },
+           +[](const std::string&text, rpc::RunStatus*status) { status->learner.reason = text; },
+           +[](const std::string&text, rpc::RunStatus*status) { status->run_name = text; },
+           +[](const std::string&text, rpc::RunStatus*status) { status->build_version = text; },
+           +[](const std::string&text, rpc::RunStatus*status) { status->degraded.push_back(text); },
+           +[](const std::string&text, rpc::RunStatus*status) { status->workers.emplace_back().name = text; },
+           +[](const std::string&text, rpc::RunStatus*status) {
              rpc::ConnectedWorker& worker = status->workers.emplace_back();
              worker.gets_no_work = true;
              worker.worker.gets_no_work = text;
            },
-           +[](const std::string& text, rpc::RunStatus* status) { AddPolicy(text, 1, 0, status); },
+           +[](const std::string&text, rpc::RunStatus*status) { AddPolicy(text, 1, 0, status); },
        }) {
     rpc::RunStatus status;
     status.learner.progress.rewards_differ = true;

@@ -21,7 +21,8 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   app.add_option("--workers", flags.run.num_workers, "number of workers (num_workers); 0: sample in this process")
       ->check(CLI::Range(0, 4096));
   app.add_option("--name", flags.run.name, "name of the run (experiment.experiment_name)");
-  app.add_option("--directory", flags.run.directory, "where runs lie, and are looked for by name (experiment.directory)");
+  app.add_option("--directory", flags.run.directory,
+                 "where runs lie, and are looked for by name (experiment.directory)");
   app.add_option("--python", flags.run.python,
                  "the Python of environments, policies and mappings: a program, or a virtual environment's folder "
                  "(env.python.interpreter)");

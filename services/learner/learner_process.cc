@@ -154,9 +154,8 @@ absl::Status Process::MakeTrainer() {
   for (const size_t configured : run::TrainedAs(setup_, *policies_)) ppo.push_back(run().ppo[configured]);
   const training::PolicyStore::Deps store = {
       policy_map_cache_.blobs(), [this](policy::PolicySlot slot) { return policy_map_cache_.Fallback(slot); }};
-  TROUPE_ASSIGN_OR_RETURN(trainer_,
-                          training::MakePpoTrainer(policies_->Specs(), std::move(ppo), options, run().seed,
-                                                   training::CpuBackend::kAuto, run().policy_map, store));
+  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(policies_->Specs(), std::move(ppo), options, run().seed,
+                                                             training::CpuBackend::kAuto, run().policy_map, store));
   for (size_t slot = 0; slot < setup_.initial.size() && !setup_.resumed; ++slot) {
     if (!setup_.initial[slot]) continue;
     TROUPE_RETURN_IF_ERROR(

@@ -29,7 +29,8 @@ constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 }  // namespace
 
 absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::CheckpointEngine> served, run::CheckpointEngine::Open(flags.asked));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::CheckpointEngine> served,
+                          run::CheckpointEngine::Open(flags.asked));
   serving::QueryEngine* const engine = served->engine();
   const HostedQueryThreads threads(engine);
   rpc::TransportSecurity security;
@@ -46,7 +47,8 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
   actions.on_deaf = [](const std::string&) { run::EndDeafProcess(); };
   actions.end = &run::EndDeafProcess;
   run::Watchdog watchdog({}, std::move(actions));
-  const base::NamedLoop dials("watchdog", [&watchdog] { return watchdog.Step(); }, watchdog.interval());
+  const base::NamedLoop dials(
+      "watchdog", [&watchdog] { return watchdog.Step(); }, watchdog.interval());
   while (!AwaitDrainSignal(base::Deadline::After(kTrimInterval))) {
     heap_trimmer.MaybeTrim(base::Clock::Real().SteadyNow());
   }

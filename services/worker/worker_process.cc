@@ -94,8 +94,8 @@ class SignalWatch {
     }
     const int64_t fragments = client_->unacked_fragments();
     if (now - *signalled_ >= kStopTime + patience) {
-      TROUPE_WARN("not at an end {} after the signal, ending now fragments={}",
-                  absl::FormatDuration(now - *signalled_), fragments);
+      TROUPE_WARN("not at an end {} after the signal, ending now fragments={}", absl::FormatDuration(now - *signalled_),
+                  fragments);
       ::_exit(static_cast<int>(fragments > 0 ? base::ExitCode::kFailed : DrainSignals::CodeInOrder()));
     }
     if (client_->joined() || client_->ended()) return;

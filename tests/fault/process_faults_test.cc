@@ -63,8 +63,7 @@ class ProcessFaultsTest : public testing::Test {
     return reply.ok() ? *reply : rpc::RunStatus();
   }
   /// The first status for which `condition` holds.
-  ::testing::AssertionResult Await(const std::function<bool(const rpc::RunStatus&)>& condition,
-                                   rpc::RunStatus* reply) {
+  ::testing::AssertionResult Await(const std::function<bool(const rpc::RunStatus&)>& condition, rpc::RunStatus* reply) {
     const absl::Time deadline = absl::Now() + kPatience;
     while (absl::Now() < deadline) {
       *reply = Status();
@@ -72,8 +71,8 @@ class ProcessFaultsTest : public testing::Test {
       if (!learner_->running()) return ::testing::AssertionFailure() << "the learner has ended";
       absl::SleepFor(absl::Milliseconds(10));
     }
-    return ::testing::AssertionFailure() << "not within " << kPatience << "; at last " << reply->learner.state << " after "
-                                         << reply->learner.progress.updates << " updates with "
+    return ::testing::AssertionFailure() << "not within " << kPatience << "; at last " << reply->learner.state
+                                         << " after " << reply->learner.progress.updates << " updates with "
                                          << reply->workers.size() << " workers";
   }
   ::testing::AssertionResult AwaitUpdates(int64_t updates, rpc::RunStatus* reply) {
@@ -118,10 +117,12 @@ TEST_F(ProcessFaultsTest, AKilledWorkerIsReplacedAndCostsOnlyWhatWasNotAcknowled
     // The one that is left takes over, before anybody replaces the dead.
     const int64_t updates = Status().learner.progress.updates;
     ASSERT_TRUE(
-        Await([&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 2; }, &reply));
+        Await([&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 2; },
+              &reply));
     StartWorker();
     ASSERT_TRUE(
-        Await([&](const auto& now) { return now.workers.size() == 2 && now.learner.progress.updates >= updates + 5; }, &reply));
+        Await([&](const auto& now) { return now.workers.size() == 2 && now.learner.progress.updates >= updates + 5; },
+              &reply));
     ExpectCountersAddUp(reply);
     EXPECT_EQ(reply.learner.progress.rows.dropped, 0) << "an acknowledged row was lost";
     const size_t known_before = known.size();
@@ -151,8 +152,9 @@ TEST_F(ProcessFaultsTest, ALearnerThatIsStartedAgainResumesAndTheWorkersRejoin) 
     // Back on its feet with both workers: from the last checkpoint, at most five updates before the kill (and the one
     // in progress).
     rpc::RunStatus restarted;
-    ASSERT_TRUE(Await([&](const auto& now) { return now.learner.learner_epoch == epoch + 1 && now.workers.size() == 2; },
-                      &restarted));
+    ASSERT_TRUE(
+        Await([&](const auto& now) { return now.learner.learner_epoch == epoch + 1 && now.workers.size() == 2; },
+              &restarted));
     EXPECT_GE(restarted.learner.progress.updates, before_kill - 6);
     at_least = before_kill + 12;
     EXPECT_TRUE(first.running());
@@ -189,7 +191,8 @@ TEST_F(ProcessFaultsTest, AWorkerThatStallsIsReplacedAndComesBack) {
   workers_[0]->Signal(SIGSTOP);
   const int64_t updates = Status().learner.progress.updates;
   // Silent for learner.worker_timeout_s; then the other samples everything.
-  ASSERT_TRUE(Await([&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 3; }, &reply));
+  ASSERT_TRUE(Await(
+      [&](const auto& now) { return now.workers.size() == 1 && now.learner.progress.updates >= updates + 3; }, &reply));
   workers_[0]->Signal(SIGCONT);
   ASSERT_TRUE(Await([&](const auto& now) { return now.workers.size() == 2; }, &reply));
   ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 5, &reply));
@@ -256,7 +259,8 @@ TEST_F(ProcessFaultsTest, ThreeHundredWorkersThatDeliverNothingDoNotStopTheOther
   const std::set<uint64_t> honest = WorkerIds(reply);
   Process& silent = *workers_.emplace_back(
       std::make_unique<Process>(std::vector<std::string>{TROUPE_SILENT_WORKERS, address_, "300"}));
-  ASSERT_TRUE(Await([](const auto& now) { return now.workers.size() == 302 && now.learner.progress.expired_grants > 0; }, &reply));
+  ASSERT_TRUE(Await(
+      [](const auto& now) { return now.workers.size() == 302 && now.learner.progress.expired_grants > 0; }, &reply));
   ASSERT_TRUE(AwaitUpdates(reply.learner.progress.updates + 200, &reply));
   ExpectCountersAddUp(reply);
   int64_t expired = 0;

@@ -21,8 +21,8 @@
 namespace troupe::run {
 
 /// Answers Monitor and Control: status and policies at once, drains by the learner, checkpoints and changes of the
-/// policies by collecting the requests until the update thread has time for them. Made by the learner's process; what it
-/// borrows outlives it. Thread-safe; never blocks.
+/// policies by collecting the requests until the update thread has time for them. Made by the learner's process; what
+/// it borrows outlives it. Thread-safe; never blocks.
 class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHandler {
  public:
   using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;

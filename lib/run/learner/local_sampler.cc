@@ -134,9 +134,8 @@ absl::StatusOr<std::optional<sample::Grant>> LocalSampler::AwaitGrant(absl::Dura
   // Waiting is a sign of life, too.
   learner_->Heartbeat(ticket_).IgnoreError();
   base::MutexLock lock(&mutex_);
-  const bool came =
-      base::Await(changed_, &mutex_, base::Deadline::After(timeout),
-                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !grants_.empty() || closed_; });
+  const bool came = base::Await(changed_, &mutex_, base::Deadline::After(timeout),
+                                [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !grants_.empty() || closed_; });
   if (!came) return std::optional<sample::Grant>();
   if (closed_) return absl::CancelledError("sampling ends");
   std::optional<sample::Grant> grant(std::move(grants_.front()));

@@ -20,8 +20,8 @@ namespace troupe::run {
 /// A worker in the learner's own process (`num_workers: 0`): the same collector and the same learner, joined by plain
 /// calls instead of streams. It is the learner's WorkerPort and WeightPublisher, and the collector's three ports.
 ///
-/// Made by the learner's process before the learner starts, and joined to it after. Run is the body of a thread that the
-/// process owns; the other methods are thread-safe.
+/// Made by the learner's process before the learner starts, and joined to it after. Run is the body of a thread that
+/// the process owns; the other methods are thread-safe.
 class LocalSampler final : public learner::WorkerPort,
                            public learner::WeightPublisher,
                            public rollout::SampleSink,

@@ -18,9 +18,9 @@
 
 namespace troupe::run {
 
-/// Where the changes of a running learner's policies are made that were asked of its control handler: PolicyChanger with
-/// the learner, its trainer and its workers behind it. Made by the learner's process, used on the update thread; blocks
-/// as PolicyChanger does.
+/// Where the changes of a running learner's policies are made that were asked of its control handler: PolicyChanger
+/// with the learner, its trainer and its workers behind it. Made by the learner's process, used on the update thread;
+/// blocks as PolicyChanger does.
 class PolicyDesk {
  public:
   /// All of it outlives the desk.

@@ -69,10 +69,10 @@ absl::Status RunEnd::Tell() {
 
 absl::Status UpdateFailed(const absl::Status& why, const std::string& unsaved, int64_t env_steps,
                           const std::string& directory) {
-  const std::string rest =
-      unsaved.empty() ? absl::StrCat("; the policies are as they were before this update, saved at ", env_steps,
-                                     " env steps: --resume ", directory, " goes on from there")
-                      : absl::StrCat("; and the last checkpoint was not written: ", unsaved);
+  const std::string rest = unsaved.empty()
+                               ? absl::StrCat("; the policies are as they were before this update, saved at ",
+                                              env_steps, " env steps: --resume ", directory, " goes on from there")
+                               : absl::StrCat("; and the last checkpoint was not written: ", unsaved);
   return absl::Status(why.code(), absl::StrCat("an update failed: ", std::string(why.message()), rest));
 }
 

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> FindRun(const RunRequest& request) {
   // A name: inside experiment.directory of the configuration, or of the defaults.
   absl::StatusOr<config::RunConfig> config =
       request.config_path.empty() ? config::RunConfig::FromYaml("{seed: 1}", "defaults", AllOverrides(request))
-                                : config::RunConfig::FromFile(request.config_path, AllOverrides(request));
+                                  : config::RunConfig::FromFile(request.config_path, AllOverrides(request));
   TROUPE_RETURN_IF_ERROR(config.status());
   // A whole path is no name inside another folder.
   const bool is_name = !std::filesystem::path(request.resume).is_absolute();

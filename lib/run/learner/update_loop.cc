@@ -44,8 +44,7 @@ absl::Status UpdateLoop::AfterUpdate() {
   const int64_t before = std::exchange(seen_env_steps_, env_steps());
   // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that played
   // them.
-  const bool evaluated =
-      Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && Evaluate();
+  const bool evaluated = Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && Evaluate();
   const bool due = Crossed(deps_.run->experiment.checkpoint_interval_env_steps, before, seen_env_steps_);
   if (due || evaluated) return SaveState(due, nullptr);
   return absl::OkStatus();

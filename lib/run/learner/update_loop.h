@@ -17,7 +17,8 @@
 namespace troupe::run {
 
 /// What an update thread does: a step of the learner, then what is due before the next one, which is evaluations,
-/// checkpoints, and what was asked of the control handler. Made by the learner's process, confined to the update thread.
+/// checkpoints, and what was asked of the control handler. Made by the learner's process, confined to the update
+/// thread.
 class UpdateLoop {
  public:
   /// All of it outlives the loop.
