@@ -1,6 +1,7 @@
 #include "lib/rollout/collector.h"
 
 #include <cmath>
+#include <deque>
 #include <map>
 #include <memory>
 #include <thread>

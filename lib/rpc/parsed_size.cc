@@ -15,7 +15,6 @@
 namespace troupe::rpc {
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::internal::WireFormatLite;
@@ -38,7 +37,7 @@ class Census {
   bool too_many() const { return parts_ > limit_.max_parts; }
 
   /// False for bytes that are no message of `type`, and for what is beyond the limit.
-  bool Walk(const Descriptor& type, CodedInputStream& input) {
+  bool Walk(const google::protobuf::Descriptor& type, CodedInputStream& input) {
     while (!too_large() && !too_many()) {
       const uint32_t tag = input.ReadTag();
       if (tag == 0) return input.ConsumedEntireMessage();
@@ -84,7 +83,7 @@ class Census {
   bool SubMessage(const FieldDescriptor& field, uint32_t length, CodedInputStream& input) {
     const auto [limit, depth_left] = input.IncrementRecursionDepthAndPushLimit(static_cast<int>(length));
     if (depth_left < 0) return false;
-    const Descriptor& type = *field.message_type();
+    const google::protobuf::Descriptor& type = *field.message_type();
     bytes_ += ObjectBytes(type);
     if (!Walk(type, input)) return false;
     return input.DecrementRecursionDepthAndPopLimit(limit);
@@ -107,7 +106,7 @@ class Census {
     }
   }
 
-  size_t ObjectBytes(const Descriptor& type) {
+  size_t ObjectBytes(const google::protobuf::Descriptor& type) {
     size_t& bytes = object_bytes_[&type];
     if (bytes == 0) {
       const Message* const empty = google::protobuf::MessageFactory::generated_factory()->GetPrototype(&type);
@@ -120,7 +119,7 @@ class Census {
   const ParsedLimit limit_;
   size_t bytes_ = 0;
   size_t parts_ = 0;
-  std::map<const Descriptor*, size_t> object_bytes_;  ///< of an empty object of each type
+  std::map<const google::protobuf::Descriptor*, size_t> object_bytes_;  ///< of an empty object of each type
 };
 
 /// `open` gives a stream of the bytes from their beginning.
