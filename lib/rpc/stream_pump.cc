@@ -85,6 +85,7 @@ void StreamPump::OnReadDone(bool ok) {
     End(status);
     return;
   }
+  Pump();  // outside the try: an exception must not leave a write begun that nobody ends
   base::HandOver(this);
   StartRead(&incoming_);
 }

@@ -60,7 +60,8 @@ class StreamPump : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   };
   /// What to write next; nullopt: nothing for now, and a stream that is ending finishes.
   virtual std::optional<Message> NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
-  /// One message, in the read reaction. The status that ends the stream, or OK to read on.
+  /// One message, in the read reaction. The status that ends the stream, or OK to write what
+  /// it asked for and read on.
   virtual absl::Status HandleMessage(const grpc::ByteBuffer& bytes) = 0;
   /// The peer has half-closed, or is gone.
   virtual void OnReadsOver() = 0;

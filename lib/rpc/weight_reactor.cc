@@ -86,15 +86,12 @@ absl::Status WeightReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
   context_->on_worker(connection_);
-  {
-    base::MutexLock lock(&mutex_);
-    subscribed_ = true;
-    for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
-    number_ = request.number();
-    AnnounceLocked(known.version);
-    announce_ = policy::WeightVersion{} < version_;  // the same version again, for a subscription that is another
-  }
-  Pump();
+  base::MutexLock lock(&mutex_);
+  subscribed_ = true;
+  for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
+  number_ = request.number();
+  AnnounceLocked(known.version);
+  announce_ = policy::WeightVersion{} < version_;  // the same version again, for a subscription that is another
   return absl::OkStatus();
 }
 

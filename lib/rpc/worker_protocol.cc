@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/convert.h"
@@ -38,6 +39,7 @@ WorkerProtocol::WorkerProtocol(WorkerIdentity identity, LearnerPresence::Options
       weight_link_(std::move(weight_link)) {}
 
 void WorkerProtocol::End(const absl::Status& error) {
+  TROUPE_CHECK(!error.ok());
   if (!ended()) end_status_ = error;
 }
 

@@ -43,7 +43,7 @@ class WorkerProtocol {
   const ReconnectingLink& rollout_link() const { return rollout_link_; }
   const ReconnectingLink& weight_link() const { return weight_link_; }
 
-  /// Nothing is said or heard any more. The first error counts.
+  /// Nothing is said or heard any more. The first error, which is one, counts.
   void End(const absl::Status& error);
   bool ended() const { return !end_status_.ok(); }
   /// OK while it has not ended.

@@ -131,6 +131,8 @@ class Process {
   std::unique_ptr<run::UpdateLoop> updates_;
   std::shared_ptr<run::LocalSampler> sampler_;
   std::thread sampler_thread_;
+  /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told.
+  std::optional<rollout::RolloutConfig> rollout_config_;
   base::HeapTrimmer heap_trimmer_;  ///< the ticker's
   std::unique_ptr<base::NamedLoop> ticker_;
   std::thread checkpoint_thread_;
@@ -242,7 +244,7 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
 }
 
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run(), registry));
+  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry));
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(
       reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps(),
@@ -256,7 +258,7 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
   TROUPE_RETURN_IF_ERROR(MakeUpdates(registry));
-  TROUPE_RETURN_IF_ERROR(StartThreads(rollout_config));
+  TROUPE_RETURN_IF_ERROR(StartThreads(*rollout_config_));
   if (run().experiment.wandb) {
     // Results elsewhere are a convenience; the run goes on without them.
     const absl::Status followed = run::StartWandbFollower(setup_.folder->directory(), run().experiment);
