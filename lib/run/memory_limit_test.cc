@@ -13,7 +13,7 @@
 namespace troupe::run {
 namespace {
 
-constexpr rlim_t kLimit = rlim_t{1} << 46;  // of address space: more than a sanitizer reserves (ASan 20 TiB)
+constexpr rlim_t kLimit = rlim_t{1} << 48;  // of address space: more than a sanitizer reserves (TSan above 64 TiB)
 
 void Limit(rlim_t bytes) {
   const rlimit limit{bytes, RLIM_INFINITY};
@@ -30,7 +30,7 @@ TEST(MemoryLimitTest, WhatDoesNotFitIsRefusedWithTheLimit) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(
       refused.message(),
-      "too little memory, of which a process may have 67108864 MiB here (ulimit -v): expected at least 67108864 MiB "
+      "too little memory, of which a process may have 268435456 MiB here (ulimit -v): expected at least 268435456 MiB "
       "beyond the program itself");
 }
 
