@@ -182,7 +182,6 @@ absl::Status Learner::Start() {
   {
     base::MutexLock lock(&mutex_);
     state_ = State::kStarted;
-    last_update_at_ = deps_.clock->SteadyNow();
     first_iteration_ = iteration;
     auto reason = StopByCounts(config_.stop, trained_);
     // Of a run that goes on, last_ has the window that it was saved with.
@@ -209,6 +208,7 @@ Learner::Outbox Learner::ScheduleLocked() {
   }
   Outbox outbox;
   std::vector<GrantOrder> orders = scheduler_->Schedule(now);
+  if (!orders.empty() && !rate_since_.has_value()) rate_since_ = now;
   for (const ExpiredGrant& expired : scheduler_->TakeExpired()) {
     outbox.expired.push_back({registry_.workers().at(expired.worker.value()).port, expired});
   }

@@ -259,7 +259,10 @@ class Learner {
   /// When the first fragment of this epoch was accepted: until then workers start and environments are made.
   std::optional<absl::Duration> sampling_since_ ABSL_GUARDED_BY(mutex_);
   int64_t first_iteration_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of this epoch
-  absl::Duration last_update_at_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  /// Where the span of the next rate begins: at the update before it, of this epoch's first at the first grants, before
+  /// which nobody samples. nullopt: nothing is granted yet. Not at sampling_since_: the fragment that begins that is of
+  /// the first update, and was sampled before.
+  std::optional<absl::Duration> rate_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::learner

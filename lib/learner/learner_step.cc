@@ -225,9 +225,9 @@ StepOutcome Learner::Train(std::vector<CheckedFragment> fragments, int64_t itera
     record.updates = iteration_;
     record.episodes = episodes_;
     record.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
-    const double elapsed_s = absl::ToDoubleSeconds(now - last_update_at_);
+    const double elapsed_s = absl::ToDoubleSeconds(now - rate_since_.value_or(now));
     record.env_steps_per_s = elapsed_s > 0 ? static_cast<double>(assembly.batch.env_steps) / elapsed_s : 0;
-    last_update_at_ = now;
+    rate_since_ = now;
     record.workers = registry_.num_connected();
     record.env_counters = registry_.env_counters();
     record.expired_grants = scheduler_->expired_grants();

@@ -25,7 +25,7 @@ struct ProgressRecord {
   int64_t updates = 0;
   int64_t episodes = 0;           ///< ended, of the whole run
   double wall_clock_s = 0;        ///< of all learner epochs together
-  double env_steps_per_s = 0;     ///< since the last update
+  double env_steps_per_s = 0;     ///< since the update before; of a learner epoch's first, since its first grants
   double update_s = 0;            ///< the trainer alone
   std::optional<double> train_s;  ///< of the policies that trained, joined by train_time_aggregator
   double assemble_s = 0;

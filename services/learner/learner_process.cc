@@ -136,7 +136,6 @@ class Process {
   base::HeapTrimmer heap_trimmer_;  ///< the ticker's
   std::unique_ptr<base::NamedLoop> ticker_;
   std::thread checkpoint_thread_;
-  absl::Duration started_at_;
   absl::Duration linger_;
 };
 
@@ -271,7 +270,6 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
 
 absl::Status Process::StartThreads(const rollout::RolloutConfig& config) {
   checkpoint_thread_ = std::thread([this] { checkpoints_.Run(); });
-  started_at_ = base::Clock::Real().SteadyNow();
   TROUPE_RETURN_IF_ERROR(learner_->Start());
   if (sampler_ != nullptr) {
     TROUPE_RETURN_IF_ERROR(sampler_->Join(config, learner_.get()));
@@ -326,8 +324,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
                    .degradations = &degradations_},
                   setup_.name, setup_.folder->directory());
   const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
-  TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end,
-                                      base::Clock::Real().SteadyNow() - started_at_));
+  TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end));
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   TROUPE_RETURN_IF_ERROR(end.Tell());
   return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();

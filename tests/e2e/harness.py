@@ -89,6 +89,8 @@ class TroupeTestCase(unittest.TestCase):
         elif "reason" in counts and batch is not None:
             # Batches of as many env steps have about as many rows, not the same where agents come and go.
             self.assertLessEqual(rows["queued"] * counts["updates"], 2 * rows["trained"], counts)
+        if "reason" in counts:  # of a summary both are of the whole run
+            self.assertAlmostEqual(counts["env_steps_per_s"] * counts["wall_clock_s"] / counts["env_steps"], 1, 6, counts)
 
 
 def processes():

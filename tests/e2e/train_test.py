@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -63,6 +64,12 @@ class TrainTest(harness.RunningTestCase):
         summary = json.loads(done.stdout.splitlines()[-1])
         self.assertEqual(summary["env_steps"], ended_at + 2000)
         self.assert_adds_up(summary, 400)
+        # For people as well the rate is that of the steps and the seconds beside it.
+        said = re.search(r"^run after (\d+) env steps, \d+ updates, ([\d.]+) s \((\d+) env steps/s\): ", done.stdout, re.MULTILINE)
+        env_steps, seconds, rate = (float(word) for word in said.groups())
+        self.assertEqual(env_steps, ended_at + 2000)
+        self.assertGreaterEqual(rate + 1, env_steps / (seconds + 0.05), said[0])
+        self.assertLessEqual(rate - 1, env_steps / (seconds - 0.05), said[0])
 
     def test_a_killed_learner_ends_the_run_and_resume_goes_on(self):
         process = self.start_run()

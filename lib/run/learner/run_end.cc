@@ -16,10 +16,11 @@ RunEnd::RunEnd(const Deps& deps, const std::string& name, const std::string& dir
   summary_.directory = directory;
 }
 
-absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate, absl::Duration trained_for) {
+absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate) {
   kind_ = outcome.kind;
   summary_.reason = outcome.reason;
-  trained_for_ = trained_for;
+  // What comes from here on, an evaluation, a checkpoint and goodbyes, is no training: no rate is to suffer from it.
+  wall_clock_s_ = deps_.learner->Status().progress.wall_clock_s;
   if (evaluate) {
     absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.evaluator->Evaluate(deps_.updates->env_steps());
     // What was trained is there all the same.
@@ -30,14 +31,12 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
           base::LogSafe(std::string(evaluation.status().message()), RunEvaluator::kMaxErrorChars);
     }
   }
-  TROUPE_RETURN_IF_ERROR(deps_.updates->SaveState(true, nullptr));
-  wall_clock_s_ = deps_.learner->Status().progress.wall_clock_s;
-  return absl::OkStatus();
+  return deps_.updates->SaveState(true, nullptr);
 }
 
 absl::Status RunEnd::Tell() {
   deps_.reporter->Finish();
-  // The last streams may still have been counted; waiting for them is no part of the run.
+  // The last streams may still have been counted.
   summary_.progress = deps_.learner->Status().progress;
   summary_.progress.wall_clock_s = wall_clock_s_;
   if (summary_.progress.table != nullptr) {
@@ -48,9 +47,6 @@ absl::Status RunEnd::Tell() {
     summary_.evaluation_returns =
         Told(deps_.reporter->names(), StatsOf(*summary_.evaluation, evaluated.num_slots()), evaluated);
   }
-  summary_.process_env_steps_per_s =
-      static_cast<double>(summary_.progress.env_steps - deps_.updates->resumed_env_steps()) /
-      absl::ToDoubleSeconds(trained_for_);
   summary_.degraded = deps_.degradations->List();
   const absl::Status told = storage::ReplaceFile(storage::FileSystem::Posix(), summary_.directory + "/summary.json",
                                                  SummaryJson(summary_) + "\n");

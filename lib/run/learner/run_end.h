@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "lib/learner/learner.h"
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/degradations.h"
@@ -33,8 +32,8 @@ class RunEnd {
   RunEnd(const Deps& deps, const std::string& name, const std::string& directory);
 
   /// The last evaluation, where one is due (`evaluate`), and the last state for a checkpoint, while workers may still
-  /// come. `trained_for`: since this process began to train. Errors are UpdateLoop::SaveState's.
-  absl::Status Conclude(const learner::StepOutcome& outcome, bool evaluate, absl::Duration trained_for);
+  /// come. Errors are UpdateLoop::SaveState's.
+  absl::Status Conclude(const learner::StepOutcome& outcome, bool evaluate);
   /// Once nobody is connected any more and checkpoints are written or not: the last line of progress, summary.json and
   /// the same for people on stdout. OK: the run has ended as it should; else why not, for the person at the command
   /// line.
@@ -43,7 +42,6 @@ class RunEnd {
  private:
   const Deps deps_;
   learner::StepOutcome::Kind kind_ = learner::StepOutcome::Kind::kWaiting;
-  absl::Duration trained_for_;
   double wall_clock_s_ = 0;
   RunSummary summary_;
 };

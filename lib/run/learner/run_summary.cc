@@ -44,6 +44,11 @@ Json EvaluationOf(const RunSummary& summary) {
   return json;
 }
 
+/// Of all that is told beside it, whichever life of the learner it is of: steps and seconds are of the whole run.
+double EnvStepsPerS(const learner::ProgressRecord& progress) {
+  return progress.wall_clock_s > 0 ? static_cast<double>(progress.env_steps) / progress.wall_clock_s : 0;
+}
+
 std::string TrainingText(const RunSummary& summary) {
   const learner::ProgressRecord& progress = summary.progress;
   if (!progress.return_sum) return "";
@@ -97,7 +102,7 @@ std::string SummaryJson(const RunSummary& summary) {
                {"updates", progress.updates},
                {"episodes", progress.episodes},
                {"wall_clock_s", progress.wall_clock_s},
-               {"env_steps_per_s", summary.process_env_steps_per_s},
+               {"env_steps_per_s", EnvStepsPerS(progress)},
                {"return_sum", Optional(progress.return_sum)},
                {"return_mean", Optional(progress.return_mean)},
                {"rewards_differ", progress.rewards_differ},
@@ -128,7 +133,7 @@ std::string SummaryText(const RunSummary& summary) {
   const learner::ProgressRecord& progress = summary.progress;
   std::string text = absl::StrFormat("%s after %d env steps, %d updates, %.1f s (%.0f env steps/s): %s\n",
                                      summary.run_name, progress.env_steps, progress.updates, progress.wall_clock_s,
-                                     summary.process_env_steps_per_s, summary.reason);
+                                     EnvStepsPerS(progress), summary.reason);
   absl::StrAppend(&text, TrainingText(summary));
   if (progress.env_counters.errors > 0) {
     absl::StrAppendFormat(&text, "%d episodes failed: their environments' calls did, statistics are of the others\n",

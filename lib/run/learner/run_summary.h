@@ -33,10 +33,9 @@ ToldReturns Told(const learner::NamedValues& names, learner::EpisodeStats stats,
 struct RunSummary {
   std::string run_name;
   std::string directory;
-  std::string reason;                  ///< why it ended
-  learner::ProgressRecord progress;    ///< of the last update; counters of the end
-  double process_env_steps_per_s = 0;  ///< of this process, from its first update's begin to its last's end
-  ToldReturns returns;                 ///< of the last 100 episodes in training
+  std::string reason;                ///< why it ended
+  learner::ProgressRecord progress;  ///< of the last update; counters of the end, wall_clock_s until training ended
+  ToldReturns returns;               ///< of the last 100 episodes in training
   std::optional<rollout::EvaluationResult> evaluation;  ///< of the last weights
   ToldReturns evaluation_returns;                       ///< of that
   std::string evaluation_error;                         ///< why there is none although one was due
@@ -44,11 +43,11 @@ struct RunSummary {
 };
 
 /// One JSON object on one line: run, directory, reason, env_steps, agent_steps, updates, episodes, wall_clock_s,
-/// env_steps_per_s, return_sum, return_mean, rewards_differ, best_by (text or null), best_return (number or null),
-/// policies and agents {ID: {return_mean, return_min, return_max}}, policies_rest and agents_rest {count, return_min,
-/// …} where there are more than NamedValues::kMost, env_errors and the other counts of environments, rows {…},
-/// evaluation (as `troupe evaluate --json`, with policies {ID: {mean, min, max}}, at most as many agents and policies;
-/// or null), evaluation_error (text or null), degraded.
+/// env_steps_per_s (of those env steps in that time), return_sum, return_mean, rewards_differ, best_by (text or null),
+/// best_return (number or null), policies and agents {ID: {return_mean, return_min, return_max}}, policies_rest and
+/// agents_rest {count, return_min, …} where there are more than NamedValues::kMost, env_errors and the other counts of
+/// environments, rows {…}, evaluation (as `troupe evaluate --json`, with policies {ID: {mean, min, max}}, at most as
+/// many agents and policies; or null), evaluation_error (text or null), degraded.
 std::string SummaryJson(const RunSummary& summary);
 /// The same for people.
 std::string SummaryText(const RunSummary& summary);

@@ -19,6 +19,24 @@ TEST(RunSummaryTest, WhatWasNotWrittenAtTheEndIsSaid) {
       << SummaryText(summary);
 }
 
+// The last lines of a run that was resumed had the steps and the seconds of all its lives beside a rate of the last
+// one, which counted waiting for workers, too.
+TEST(RunSummaryTest, TheRateIsThatOfTheStepsAndTheSecondsBesideIt) {
+  RunSummary summary;
+  summary.run_name = "run";
+  summary.reason = "stop.env_steps reached: 2000000 of 2000000";
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["env_steps_per_s"], 0) << "nothing was trained";
+  summary.progress.env_steps = 2'000'000;
+  summary.progress.updates = 500;
+  summary.progress.wall_clock_s = 40;
+  summary.progress.env_steps_per_s = 64'000;  // of the last update
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["env_steps_per_s"], 50'000);
+  EXPECT_EQ(
+      SummaryText(summary).find("run after 2000000 env steps, 500 updates, 40.0 s (50000 env steps/s): stop.env_"), 0u)
+      << SummaryText(summary);
+}
+
 TEST(RunSummaryTest, FailedEpisodesAndAFailedEvaluationAreSaid) {
   RunSummary summary;
   EXPECT_EQ(SummaryText(summary).find("ailed"), std::string::npos);

@@ -44,7 +44,6 @@ class UpdateLoop {
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   /// Trained, of the whole run.
   int64_t env_steps() const;
-  int64_t resumed_env_steps() const { return resumed_env_steps_; }
 
  private:
   absl::Status AfterUpdate();
