@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -61,8 +62,8 @@ GrantQueue::Dropped GrantQueue::OnOver(sample::GrantId id) {
 absl::Status GrantQueue::CheckTaken() const { return IsOver(taken_) ? GrantIsOver(over_) : absl::OkStatus(); }
 
 GrantQueue::Dropped GrantQueue::Clear() {
-  Dropped dropped;
-  dropped.swap(waiting_);
+  Dropped dropped(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(waiting_.end()));
+  waiting_.clear();
   return dropped;
 }
 

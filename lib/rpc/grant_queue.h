@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "lib/sample/grant.h"
@@ -17,7 +18,8 @@ namespace troupe::rpc {
 /// kMaxWaitingGrants, kMaxWaitingLanes and kMaxWaitingTables; a learner that sends more is refused.
 class GrantQueue {
  public:
-  using Dropped = std::deque<sample::Grant>;
+  /// Handed on with each message, so no deque: one that is empty has memory, and so has what was moved from.
+  using Dropped = std::vector<sample::Grant>;
 
   /// Takes a grant; once closed, nothing. INVALID_ARGUMENT: with `grant` more would wait than may.
   absl::Status Add(sample::Grant grant);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -49,6 +50,11 @@ class WorkerProtocolTest : public testing::Test {
       {nullptr, "/weights", {}, 2},
       absl::ZeroDuration()};
 };
+
+// An acknowledgement made and freed some ten pieces of memory for nothing: what it handed on had a deque, which has
+// memory while it is empty and makes some when it is moved from, so that its move may throw.
+static_assert(std::is_nothrow_move_constructible_v<WorkerProtocol::Heard>);
+static_assert(std::is_nothrow_move_constructible_v<RolloutSession::Dropped>);
 
 TEST_F(WorkerProtocolTest, SubscribesOnceItIsRegisteredAndKnowsItsPolicies) {
   const WorkerProtocol::Due first = Due();
