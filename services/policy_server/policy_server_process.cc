@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/await.h"
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/named_loop.h"
 #include "lib/base/process_memory.h"
@@ -35,8 +36,10 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
   const HostedQueryThreads threads(engine);
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::QueryServer> server,
-                          rpc::QueryServer::Start(flags.listen, security, engine));
+  const absl::StatusOr<std::unique_ptr<rpc::QueryServer>> started =
+      rpc::QueryServer::Start(flags.listen, security, engine);
+  if (!started.ok()) return base::RefusedIfFinal(started.status());  // an address in use may be free at another try
+  const std::unique_ptr<rpc::QueryServer>& server = *started;
   TROUPE_INFO("policy server ready checkpoint={} policies={} policy_map_capacity={} listen=\"{}\"",
               served->checkpoint(), served->num_policies(), served->capacity(),
               absl::StrJoin(server->addresses(), " "));

@@ -191,8 +191,10 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
     options.on_first_accepted = [&report] { report->Fruitful(); };
     report.emplace(std::move(adopted));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::WorkerClient> client,
-                          rpc::WorkerClient::Create(std::move(options), &base::Clock::Real()));
+  absl::StatusOr<std::unique_ptr<rpc::WorkerClient>> made =
+      rpc::WorkerClient::Create(std::move(options), &base::Clock::Real());
+  if (!made.ok()) return base::RefusedIfFinal(made.status());  // the address, or how it is to be reached
+  const std::unique_ptr<rpc::WorkerClient> client = *std::move(made);
   SignalWatch watch(client.get());  // outlives the other loop, whose end may be waited for
   const auto keep_connected = [&client] {
     client->Run();

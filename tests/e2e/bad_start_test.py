@@ -66,6 +66,18 @@ class BadStartTest(harness.TroupeTestCase):
         self.fails("learner", good, "--listen", "nonsense", "--name", "r", saying=["nonsense"])
         self.assertFalse(os.path.exists(self.path("runs", "r")), "a start that failed leaves no run behind")
         self.fails("worker", "--learner", f"unix:{self.path('nobody.sock')}", "--connect-timeout", "1", saying=["nobody.sock"], code=1)
+        self.fails("worker", "--learner", "nonsense", saying=["nonsense", "HOST:PORT"])
+        self.fails("worker", "--learner", "192.0.2.1:7777", saying=["--insecure-plaintext-network"])
+
+    def test_addresses_of_a_policy_server(self):
+        self.troupe("train", self.write("good.yaml", CONFIG), "--name", "run")
+        self.fails("serve", "runs/run", "--listen", "nonsense", saying=["nonsense", "HOST:PORT"])
+        self.fails("serve", "runs/run", "--listen", "0.0.0.0:0", saying=["--insecure-plaintext-network"])
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.fails("serve", "runs/run", "--listen", f"127.0.0.1:{port}", saying=[str(port)], code=1)
 
     def test_too_little_memory(self):
         """`ulimit -v`: whatever it is, either the run trains or one sentence says why not."""
