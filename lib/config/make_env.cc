@@ -78,7 +78,8 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSetting
   if (!interpreter.ok()) {
     if (key != nullptr) *key = "env.python.interpreter";
     return absl::Status(interpreter.code(),
-                        absl::StrCat(interpreter.message(), " (--python; without one $VIRTUAL_ENV's, or python3)"));
+                        absl::StrCat(interpreter.message(),
+                                     " (--python of train, learner and envs; without one $VIRTUAL_ENV's, or python3)"));
   }
   if (key != nullptr) *key = "env.python";
   return envhost::HostPool::Create(settings.python, settings.name, settings.args);

@@ -31,7 +31,7 @@ except ImportError as error:
     refusal = (
         f"{sys.executable} has no numpy, which environments and functions in Python need ({error}): install it there, "
         f"{sys.executable} -m pip install numpy, or name another Python, a program or a virtual environment's folder, as "
-        f"env.python.interpreter (--python)"
+        f"env.python.interpreter in the configuration (--python of train, learner and envs)"
     )
     os.write(3, json.dumps({"op": "failed", "error": refusal}).encode() + b"\n")
     sys.exit(1)

@@ -207,11 +207,12 @@ def python(name, settings, where, what, got, expected, hint, interpreter="{pytho
                    command=("train", "run.yaml", "--python", interpreter), **how)
 
 
+NAME_ANOTHER = "env.python.interpreter in the configuration (--python of train, learner and envs)"
 PYTHONS = [
-    python("a Python without numpy", (), "run.yaml:1:13: ", "env.name: ", "{bare}/bin/python has no numpy", "-m pip install numpy", "env.python.interpreter (--python)",
+    python("a Python without numpy", (), "run.yaml:1:13: ", "env.name: ", "{bare}/bin/python has no numpy", "-m pip install numpy", NAME_ANOTHER,
            interpreter="{bare}"),
     python("a package that is missing", ("env.name=python:smac:Env",), "--set env.name=python:smac:Env: ", "env.name: ", "there is no module smac",
-           "-m pip install smac", "env.python.interpreter (--python)"),
+           "-m pip install smac", NAME_ANOTHER),
     python("a class that is mistyped", ("env.name=python:walk.py:Wlak",), "--set env.name=python:walk.py:Wlak: ", "env.name: ", "'Wlak' is no",
            "attribute of module", "did you mean Walk"),
     python("an interpreter that is none", (), "--set env.python.interpreter=/no/such: ", "env.python.interpreter: ", "got /no/such", "expected a Python interpreter", "--python",

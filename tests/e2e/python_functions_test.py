@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import harness
 
@@ -91,6 +92,16 @@ class PythonFunctionsTest(harness.RunningTestCase):
         self.await_true(lambda: "policy server ready" in self.log_text(), "the server")
         answer = self.troupe("query", socket, "--policy", "other", "--obs", "[0, 0, 0, 0, 0, 0, 0]", "--json")
         self.assertEqual(json.loads(answer.stdout.splitlines()[-1])["actions"], [[1]])
+
+        # Of a Python that cannot play it says what helps; `query` itself has no --python.
+        bare = self.path("bare")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+        with open(config) as file:
+            mine = self.write("bare.yaml", file.read().replace(os.environ["TROUPE_TEST_PYTHON"], bare))
+        done = self.troupe("query", "runs/run", "--config", mine, "--policy", "other", *OBS, ok=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for words in (f"{bare}/bin/python has no numpy", "env.python.interpreter in the configuration (--python of train, learner and envs)"):
+            self.assertIn(words, done.stderr)
 
     def tensors_of(self, policy):
         return [name for name, _ in self.tensors("runs", "run", "checkpoints", "8000") if name.startswith(f"{policy}/")]

@@ -48,6 +48,7 @@ stop: {env_steps: 200}
 evaluation: {episodes: 2}
 """
 PYTHON = os.environ["TROUPE_TEST_PYTHON"]
+NAME_ANOTHER = "env.python.interpreter in the configuration (--python of train, learner and envs)"
 
 
 class PythonStartTest(harness.TroupeTestCase):
@@ -106,7 +107,7 @@ class PythonStartTest(harness.TroupeTestCase):
 
     def test_a_python_without_numpy_says_which_and_what_to_do(self):
         venv = self.bare_venv()
-        words = [f"{venv}/bin/python has no numpy", f"{venv}/bin/python -m pip install numpy", "env.python.interpreter (--python)"]
+        words = [f"{venv}/bin/python has no numpy", f"{venv}/bin/python -m pip install numpy", NAME_ANOTHER]
         said = self.fails("envs", "check", "python:mine/walk.py:Walk", "--python", venv, saying=words)
         self.assert_said_in_an_error_alone(said)
         self.fails("train", "mine/run.yaml", "--python", venv, saying=words)
@@ -118,7 +119,7 @@ class PythonStartTest(harness.TroupeTestCase):
     def test_what_is_missing_is_said_without_a_traceback(self):
         python = ["--python", PYTHON]
         said = self.fails("envs", "check", "python:smac:Env", *python,
-                          saying=["there is no module smac for ", "-m pip install smac", "env.python.interpreter (--python)"])
+                          saying=["there is no module smac for ", "-m pip install smac", NAME_ANOTHER])
         self.assertNotIn("hmac", said)
         self.assert_said_in_an_error_alone(said)
         self.assert_said_in_an_error_alone(self.fails("envs", "check", "python:mine/walk.py:Wlak", *python, saying=["did you mean Walk?"]))

@@ -155,7 +155,7 @@ def _how_to_get(module_name: str | None) -> str:
         return ""
     return (
         f"; install its package, {sys.executable} -m pip install {module_name}, or name a Python that has it as "
-        f"env.python.interpreter (--python)"
+        f"env.python.interpreter in the configuration (--python of train, learner and envs)"
     )
 
 
