@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "lib/base/terminal_block.h"
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
@@ -19,11 +20,18 @@ class SafeText : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<SafeText>(); }
 };
 
+/// stderr, where a line that comes while a progress block is shown stands above it.
+class AboveTheBlock : public spdlog::sinks::stderr_color_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    TerminalBlock::OfProcess().WriteAbove([&] { spdlog::sinks::stderr_color_sink_mt::log(message); });
+  }
+};
+
 }  // namespace
 
 void InitLogging(std::string_view process_name, std::string_view level) {
-  auto logger = std::make_shared<spdlog::logger>(std::string(process_name),
-                                                 std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(std::string(process_name), std::make_shared<AboveTheBlock>());
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
   formatter->add_flag<SafeText>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %^%l%$ %n %*");
   logger->set_formatter(std::move(formatter));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/terminal_block.h"
 
 namespace troupe::telemetry {
 namespace {
@@ -56,11 +57,6 @@ void Append(const std::vector<std::string>& from, std::vector<std::string>* to) 
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-/// Of UTF-8, as if every character took one column.
-int Columns(const std::string& text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
-}
-
 /// The first `columns` of it.
 std::string Cut(const std::string& text, int columns) {
   size_t end = 0;
@@ -76,7 +72,7 @@ void Fit(const std::vector<std::string>& pieces, int columns, std::vector<std::s
   bool first = true;
   for (const std::string& piece : pieces) {
     if (piece.empty()) continue;
-    if (!first && Columns(line) + 2 + Columns(piece) > columns) {
+    if (!first && base::ColumnsOf(line) + 2 + base::ColumnsOf(piece) > columns) {
       lines->push_back(line);
       line = absl::StrCat("  ", Cut(piece, columns - 2));
     } else {
@@ -101,9 +97,7 @@ bool ProgressDisplay::IsDue(absl::Duration elapsed, bool last) const {
 }
 
 std::string ProgressDisplay::Back(bool clear) const {
-  int rows = 0;
-  for (const int columns : drawn_) rows += 1 + std::max(0, columns - 1) / std::max(1, options_.columns);
-  return absl::StrCat(rows > 0 ? absl::StrCat("\x1b[", rows, "A\r") : "", clear ? "\x1b[J" : "");
+  return absl::StrCat(base::UpOver(drawn_, options_.columns), clear ? "\x1b[J" : "");
 }
 
 std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
@@ -120,9 +114,7 @@ std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
     out = absl::StrCat(Back(clear), notes);
     for (const std::string& line : lines) absl::StrAppend(&out, line, "\x1b[K\n");
     if (lines.size() < drawn_.size() && !clear) out += "\x1b[J";
-    drawn_.clear();
-    for (const std::string& line : lines) drawn_.push_back(Columns(line));
-    if (last) drawn_.clear();
+    drawn_ = last ? std::vector<std::string>() : lines;
     resized_ = false;
   } else {
     out = absl::StrCat(notes, Line(view));

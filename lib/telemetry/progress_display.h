@@ -75,6 +75,8 @@ class ProgressDisplay {
   bool IsDue(absl::Duration elapsed, bool last) const;
   /// What to write for `view`; empty when it is not time yet. `last` always writes, and ends the block.
   std::string Render(const ProgressView& view, bool last);
+  /// The lines of the block that stands once this is written: for base::TerminalBlock.
+  const std::vector<std::string>& standing() const { return drawn_; }
 
  private:
   using Pieces = std::vector<std::string>;
@@ -90,8 +92,8 @@ class ProgressDisplay {
 
   Options options_;
   std::optional<absl::Duration> last_render_;
-  std::vector<int> drawn_;  ///< columns of each line of the block that stands
-  bool resized_ = false;    ///< since it was drawn
+  std::vector<std::string> drawn_;  ///< the block that stands
+  bool resized_ = false;            ///< since it was drawn
   bool interrupted_ = false;
   std::map<std::string, std::vector<double>> returns_;  ///< by name, "" for all: of the last renderings, oldest first
 };

@@ -56,7 +56,7 @@ Supervisor::~Supervisor() {
 absl::StatusOr<int> Supervisor::Run() {
   TROUPE_RETURN_IF_ERROR(reports_.Open());
   memory_kills_ = KernelMemoryKills();
-  TROUPE_ASSIGN_OR_RETURN(learner_, StartChild(options_.learner_command));
+  TROUPE_RETURN_IF_ERROR(StartLearner());
   for (;;) {
     if (const std::optional<ChildExit> end = TryReap(learner_)) return AfterLearner(*end);
     if (!workers_started_ && Exists(options_.socket_path)) {
@@ -76,12 +76,28 @@ absl::StatusOr<int> Supervisor::Run() {
   }
 }
 
+absl::Status Supervisor::StartLearner() {
+  std::vector<std::string> command = options_.learner_command;
+  std::optional<int> inherited;
+  if (options_.lines_through_learner) {
+    TROUPE_RETURN_IF_ERROR(terminal_.Open());
+    inherited = terminal_.learner_fd();
+    command.insert(command.end(), {"--line-fd", absl::StrCat(*inherited)});
+  }
+  TROUPE_ASSIGN_OR_RETURN(learner_, StartChild(command, inherited));
+  terminal_.Divert();  // not the learner's own
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Supervisor::AfterLearner(const ChildExit& end) {
   learner_ = 0;
+  terminal_.Restore();
+  terminal_.PrintRest();
   if (end.signal != 0 && at_once_signal_ == 0) {
     TROUPE_ERROR("the learner {}; the run can go on with --resume", DeathWords(end, DeathContextSince(memory_kills_)));
   }
   EndWorkers(end.in_order());
+  terminal_.PrintRest();  // their last words
   if (at_once_signal_ != 0) return 128 + at_once_signal_;
   if (out_of_workers_) return NoWorkerStays();
   ended_in_order_ = end.in_order();
@@ -164,6 +180,7 @@ bool Supervisor::AnyWorkerHasAFuture() const {
 }
 
 void Supervisor::OnSignal(int signal) {
+  terminal_.Restore();  // what follows is for a person, whatever the learner is doing
   if (signal == SIGQUIT || first_signal_ != 0) {
     at_once_signal_ = signal;
     KillAll(SIGKILL);
@@ -201,6 +218,7 @@ void Supervisor::EndWorkers(bool in_order) {
       for (Worker& worker : workers_) {
         if (worker.pid != 0 && TryReap(worker.pid)) worker.pid = 0;
       }
+      terminal_.PrintRest();  // or one that says much could not end
       const absl::Duration left = deadline - clock_->SteadyNow();
       if (!AnyWorkerRuns() || left <= absl::ZeroDuration()) break;
       if (const int stop = AwaitSignal(left)) OnSignal(stop);

@@ -13,6 +13,7 @@
 #include "services/cli/child_process.h"
 #include "services/cli/life_reports.h"
 #include "services/cli/restart_policy.h"
+#include "services/cli/shared_terminal.h"
 
 namespace troupe::services {
 
@@ -32,6 +33,9 @@ class Supervisor {
     std::vector<std::string> worker_command;
     int num_workers = 0;
     std::string socket_path;  ///< workers start when it exists
+    /// The learner draws on the terminal that everybody has: it is given `--line-fd N` behind its command, and prints
+    /// what this process and the workers say.
+    bool lines_through_learner = false;
     RestartPolicy::Options restart;
     absl::Duration worker_grace =
         absl::Seconds(5);  ///< for leaving after an orderly end of the learner, and again after SIGTERM
@@ -57,6 +61,7 @@ class Supervisor {
     std::unique_ptr<RestartPolicy> policy;
   };
 
+  absl::Status StartLearner();
   absl::Status StartWorker(Worker& worker);
   absl::Status StartDueWorkers();
   void NoteFruitfulLives();
@@ -85,6 +90,7 @@ class Supervisor {
   std::vector<Worker> workers_;
   bool workers_started_ = false;
   LifeReports reports_;
+  SharedTerminal terminal_;
   std::optional<int64_t> memory_kills_;  ///< the kernel's, when Run began
   bool draining_ = false;                ///< the learner was asked to end
   bool out_of_workers_ = false;

@@ -1,5 +1,6 @@
 #include "services/cli/supervisor.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -7,11 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
+#include "lib/base/log.h"
 #include <gtest/gtest.h>
 
 namespace troupe::services {
@@ -53,6 +56,11 @@ class SupervisorTest : public testing::Test {
   bool AwaitLines(const std::string& file, int lines) const {
     for (int i = 0; i < 2000 && Lines(file) < lines; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return Lines(file) >= lines;
+  }
+
+  std::string Text(const std::string& file) const {
+    std::ifstream stream(folder_ + "/" + file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
   }
 
   pid_t FirstPid(const std::string& file) const {
@@ -279,6 +287,53 @@ TEST_F(SupervisorTest, NoOrphanOutlivesAKilledParent) {
   }
   EXPECT_FALSE(Lives(FirstPid("workers")));
   EXPECT_FALSE(Lives(FirstPid("learner")));
+}
+
+/// What is written to stderr while it is there.
+class StderrFile {
+ public:
+  explicit StderrFile(std::string path) : path_(std::move(path)), kept_(dup(STDERR_FILENO)) {
+    const int file = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    dup2(file, STDERR_FILENO);
+    close(file);
+  }
+  ~StderrFile() {
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+  }
+
+ private:
+  const std::string path_;
+  const int kept_;
+};
+
+// A learner that shows a progress block drew it over the warnings of this process and of the workers.
+TEST_F(SupervisorTest, WhatIsSaidWhileTheLearnerDrawsIsForTheLearnerToPrint) {
+  // It gets `--line-fd N` behind its command, as $0 and $1. It reads two lines and leaves the rest.
+  const std::string learner =
+      "trap 'exit 0' TERM; exec 9< /dev/fd/$1; echo \"$0\" > flag; touch socket; read -r line <&9; "
+      "echo \"$line\" > relayed; read -r line <&9; echo \"$line\" >> relayed; touch go_on; "
+      "while [ ! -e said ]; do sleep 0.01; done";
+  const std::string worker =
+      "echo $$ >> workers; [ $(cat workers | wc -l) -gt 1 ] && { while [ ! -e go_on ]; do sleep 0.01; done; "
+      "echo out; echo err >&2; touch said; exec sleep 100; }; echo a warning >&2; kill -KILL $$";
+  Supervisor::Options options = Options(learner, worker, 1);
+  options.lines_through_learner = true;
+  {
+    const StderrFile stderr_file(folder_ + "/terminal");
+    base::InitLogging("supervisor_test", "info");
+    Supervisor supervisor(std::move(options), &base::Clock::Real());
+    EXPECT_EQ(*supervisor.Run(), 0);
+    TROUPE_WARN("the terminal is ours again");
+  }
+  EXPECT_EQ(Text("flag"), "--line-fd\n");
+  const std::string relayed = Text("relayed");
+  EXPECT_EQ(relayed.substr(0, 10), "a warning\n");
+  EXPECT_NE(relayed.find("was killed by signal 9 (Killed)"), std::string::npos) << relayed;
+  const std::string terminal = Text("terminal");
+  EXPECT_EQ(terminal.find("a warning"), std::string::npos) << "the learner has printed it";
+  EXPECT_NE(terminal.find("out\nerr\n"), std::string::npos) << "what the learner left behind\n" << terminal;
+  EXPECT_NE(terminal.find("the terminal is ours again"), std::string::npos) << terminal;
 }
 
 }  // namespace

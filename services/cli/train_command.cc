@@ -15,6 +15,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/terminal_block.h"
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/worker_yaml.h"
@@ -232,6 +233,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
+  options.lines_through_learner = base::IsSameTerminal(STDOUT_FILENO, STDERR_FILENO);
   int code = 0;
   bool in_order = false;
   {

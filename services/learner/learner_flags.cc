@@ -42,6 +42,10 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   app.add_option("--linger", flags.linger_s,
                  "seconds to stay when the run has ended, for workers that were just starting: they then leave, too")
       ->check(CLI::Range(0.0, 3600.0));
+  // For `troupe train`, which starts learners: not shown.
+  app.add_option("--line-fd", flags.line_fd, "a pipe with lines to print above the progress block")
+      ->group("")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
   try {

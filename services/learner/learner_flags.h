@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ struct LearnerFlags {
   run::RunRequest run;
   std::vector<std::string> listen;  ///< addresses to serve on
   bool insecure_plaintext_network = false;
-  double linger_s = 0;  ///< after the run has ended: goes on telling workers that come late
+  double linger_s = 0;         ///< after the run has ended: goes on telling workers that come late
+  std::optional<int> line_fd;  ///< a pipe with lines of other processes that have this one's terminal
   std::string log_level = "info";
 };
 

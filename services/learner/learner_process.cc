@@ -26,6 +26,7 @@
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/degradations.h"
+#include "lib/run/learner/line_relay.h"
 #include "lib/run/learner/local_sampler.h"
 #include "lib/run/learner/policy_desk.h"
 #include "lib/run/learner/policy_map_cache.h"
@@ -380,6 +381,12 @@ void Process::CloseControlSocket() {
 
 absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& registry) {
   base::LimitHeapArenas(2);
+  std::unique_ptr<run::LineRelay> relay;  // until everything has been told
+  std::optional<base::NamedLoop> relay_loop;
+  if (flags.line_fd) {
+    TROUPE_ASSIGN_OR_RETURN(relay, run::LineRelay::Adopt(*flags.line_fd));
+    relay_loop.emplace("lines", [&relay] { return relay->Step(); });
+  }
   absl::StatusOr<run::RunSetup> made = run::SetUpRun(flags.run, registry, base::Clock::Real());
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   run::RunSetup setup = *std::move(made);

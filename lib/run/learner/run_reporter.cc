@@ -3,7 +3,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/terminal_block.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/learner/run_summary.h"
@@ -290,8 +290,7 @@ void RunReporter::Display(const learner::ProgressRecord& record, bool last) {
   if (const std::optional<TerminalSize> size = SizeOfTerminal()) display_.Resize(size->columns, size->rows);
   const std::string text = display_.Render(view, last);
   if (text.empty()) return;
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  base::TerminalBlock::OfProcess().Draw(text, display_.standing(), deps_.interrupted);
 }
 
 }  // namespace troupe::run

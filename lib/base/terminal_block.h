@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "lib/base/mutex.h"
+
+namespace troupe::base {
+
+/// Columns of UTF-8, as if every character took one.
+int ColumnsOf(std::string_view text);
+/// Goes up from the row below `lines` to where they begin, in a terminal of so many columns: one that is wider than
+/// that is wrapped, as terminals do. Clears nothing.
+std::string UpOver(const std::vector<std::string>& lines, int columns);
+/// Whether both descriptors are one and the same terminal.
+bool IsSameTerminal(int one, int other);
+
+/// The last lines of a terminal, which their owner draws over themselves again and again (a progress display), and
+/// lines that come meanwhile. Such a line erases the block where it stands, is printed whole, and the block stands
+/// again below it.
+///
+/// Of the process there is one, as there is one stdout, which has the block, and one stderr, which has the lines: log.h
+/// writes all of its lines above it. Thread-safe; blocks as long as the terminal does. States: empty -> (Draw) shown ->
+/// (Draw without lines) empty. Without a terminal, or where stderr is elsewhere, lines are written as they are.
+class TerminalBlock {
+ public:
+  static TerminalBlock& OfProcess();
+  /// Both outlive it.
+  TerminalBlock(std::FILE* block, std::FILE* lines) : block_(block), lines_(lines) {}
+
+  /// Writes `text`, after which `shown` are the last lines on the terminal; none: it ends the block. `interrupted`,
+  /// which may be absent, only looks at something: once it is true others write below the block, which then stays as it
+  /// is.
+  void Draw(std::string_view text, std::vector<std::string> shown, std::function<bool()> interrupted = nullptr);
+  /// Has `write`, which writes whole lines to stderr, do so above the block.
+  void WriteAbove(absl::FunctionRef<void()> write);
+  /// Writes `lines`, each ended by a line feed, to stderr, above the block.
+  void WriteAbove(std::string_view lines);
+
+ private:
+  /// Whether a line that is written now would break the block.
+  bool StandsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::FILE* const block_;
+  std::FILE* const lines_;
+  Mutex mutex_;
+  std::vector<std::string> shown_ ABSL_GUARDED_BY(mutex_);
+  std::function<bool()> interrupted_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::base
