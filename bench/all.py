@@ -7,7 +7,7 @@
 Needs the programs built (./troupe build and ./troupe bench) and nothing else running: three quarters of an hour, and as much for the
 peers' programs, whose virtual environments bench/peers/run.py makes on first use (--skip peers leaves them out). --python is an
 interpreter with numpy, gymnasium, pettingzoo, mpe2, lbforaging and supersuit. A figure that cannot be measured here is said to be so,
-never left out in silence. A bar that a slower machine misses is read beside its memcpy, which is the first figure.
+never left out in silence. A bar that is missed, and what was recorded last, have the memcpy of their machine beside them: machines differ.
 
 Results are written to --json (build/bench.json) after every program; with --go-on those of a run that was cut short, of the same machine
 and commit, are kept. --record makes the run the recorded one (bench/recorded.json, a whole run or none) and writes the tables as --docs
@@ -32,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "bench" / "recorded.json"
 NOT_RECORDED = "not recorded yet"
 MARKS = ("<!-- figures: bench/all.py --docs -->\n", "<!-- end of figures -->\n")
+MEMCPY = PROGRAMS[0].figures[0]
 HEADLINE = re.compile(r"(many|[\d,]+) times as fast as RLlib")
 
 
@@ -106,14 +107,21 @@ def beside(figure, entry):
     return f"{value} {figure.unit} {words}" if figure.same_unit and space else entry["beside"]
 
 
-def cells(figure, entry):
-    """figure, measured, beside it, target"""
+def memcpy(figures):
+    """", memcpy 11.2 GB/s" of the machine that measured these; empty where that is not among them."""
+    entry = figures.get(MEMCPY.what, {})
+    return f", memcpy {measured(MEMCPY, entry)}" if "value" in entry else ""
+
+
+def cells(figure, figures):
+    """figure, measured, beside it, target; `figures` has all that the run measured"""
+    entry = figures.get(figure.what)
     if entry is None:
         return [figure.what, NOT_RECORDED, "", figure.target()]
     if "error" in entry:
         return [figure.what, f"not measured: {entry['error']}", "", figure.target()]
     met = figure.met(entry["value"])
-    verdict = "" if met is None else ": met" if met else ": **missed**"
+    verdict = "" if met is None else ": met" if met else f": **missed**{memcpy(figures)}"
     return [figure.what, measured(figure, entry), beside(figure, entry), figure.target() + verdict]
 
 
@@ -126,7 +134,7 @@ def last(figure, recorded):
     entry = recorded.get("figures", {}).get(figure.what, {})
     if "value" not in entry:
         return NOT_RECORDED
-    return f"{measured(figure, entry)} ({recorded['machine']}, {recorded['commit']}, {recorded['date']})"
+    return f"{measured(figure, entry)} ({recorded['machine']}{memcpy(recorded['figures'])}, {recorded['commit']}, {recorded['date']})"
 
 
 def heading(recorded):
@@ -141,7 +149,7 @@ def benchmarks_table(recorded):
     lines = [heading(recorded), row(["figure", "measured", "beside it", "target", "program"]), "|---|---|---|---|---|\n"]
     for program in PROGRAMS:
         for figure in program.figures:
-            lines.append(row([*cells(figure, recorded.get("figures", {}).get(figure.what)), program.name]))
+            lines.append(row([*cells(figure, recorded.get("figures", {})), program.name]))
     return "".join(lines)
 
 
@@ -151,7 +159,7 @@ def readme_table(recorded):
     for program in PROGRAMS:
         for figure in program.figures:
             if figure.in_readme:
-                lines.append(row(cells(figure, recorded.get("figures", {}).get(figure.what))[:3]))
+                lines.append(row(cells(figure, recorded.get("figures", {}))[:3]))
     return "".join(lines)
 
 
@@ -252,7 +260,7 @@ def measure_all(args, recorded):
         for figure in program.figures:
             entry = result["figures"][figure.what]
             missed = missed or failed(figure, entry)
-            print(row([*cells(figure, entry), last(figure, recorded)]), end="", flush=True)
+            print(row([*cells(figure, result["figures"]), last(figure, recorded)]), end="", flush=True)
     return result, missed
 
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/sample/ids.h"
 
 namespace troupe::learner {
 
@@ -116,8 +117,9 @@ bool EnvHealth::beyond(uint64_t worker) const {
 
 std::string EnvHealth::Words(uint64_t worker) const {
   const Worker& state = workers_.at(worker);
-  return absl::StrCat("worker ", worker, state.name.empty() ? "" : absl::StrCat(" (", state.name, ")"), ", ",
-                      state.recent.failed, " of its last ", state.recent.ended,
+  return absl::StrCat("worker ", sample::WorkerText(sample::WorkerId(worker)),
+                      state.name.empty() ? "" : absl::StrCat(" (", state.name, ")"), ", ", state.recent.failed,
+                      " of its last ", state.recent.ended,
                       " episodes failed, the first: ", state.cause.empty() ? "it does not say why" : state.cause);
 }
 

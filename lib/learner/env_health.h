@@ -59,7 +59,7 @@ class EnvHealth {
   bool beyond(uint64_t worker) const;
   /// Of a worker that is here.
   const std::string& name(uint64_t worker) const { return workers_.at(worker).name; }
-  /// "worker 1 (host:123): 20 of its last 20 episodes failed, the first of them: ...".
+  /// "worker 1.2 (host:123), 20 of its last 20 episodes failed, the first: ...".
   std::string Words(uint64_t worker) const;
 
  private:

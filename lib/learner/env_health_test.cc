@@ -47,7 +47,7 @@ TEST(EnvHealthTest, BeyondTheShareAWorkerStaysSoAndTheOthersGoOn) {
   EXPECT_TRUE(health.Report(1, Failed(20, 20), At(1)).beyond);
   EXPECT_FALSE(health.Report(1, Failed(21, 21), At(1)).beyond) << "said once";
   EXPECT_TRUE(health.beyond(1));
-  EXPECT_EQ(health.Words(1), "worker 1 (host:7), 21 of its last 21 episodes failed, the first: step 7: it broke");
+  EXPECT_EQ(health.Words(1), "worker 0.1 (host:7), 21 of its last 21 episodes failed, the first: step 7: it broke");
   EXPECT_EQ(health.End(At(100)), std::nullopt) << "the other trains on";
   health.Leave(1);
   EXPECT_TRUE(health.Join(1, "host:7", /*own=*/true)) << "its episodes are as they were";
@@ -63,7 +63,7 @@ TEST(EnvHealthTest, TheRunEndsWhenEveryWorkerIsBeyond) {
   health.Report(2, Failed(51, 100), At(0));
   EXPECT_THAT(
       health.End(At(0)).value_or(""),
-      HasSubstr("more than env.max_failed_share (0.5) of the last episodes failed at every worker: worker 1 (a), "
+      HasSubstr("more than env.max_failed_share (0.5) of the last episodes failed at every worker: worker 0.1 (a), "
                 "60 of its last 100 episodes failed, the first: step 7: it broke"));
   health.Leave(1);
   health.Leave(2);
@@ -79,7 +79,7 @@ TEST(EnvHealthTest, TheRunEndsWhenTheShareOfAllIsBeyond) {
   EXPECT_EQ(health.End(At(0)), std::nullopt) << "59 are too few for three";
   health.Report(3, Failed(0, 22), At(0));
   EXPECT_THAT(health.End(At(0)).value_or(""),
-              HasSubstr("of the last episodes of all workers failed, 38 of 60: worker 1"));
+              HasSubstr("of the last episodes of all workers failed, 38 of 60: worker 0.1"));
   health.Report(3, Failed(0, 38), At(0));
   EXPECT_EQ(health.End(At(0)), std::nullopt) << "the share itself is allowed";
 }
@@ -89,7 +89,7 @@ TEST(EnvHealthTest, FailureFromTheStartEndsTheRunAtOnceWhereAllDo) {
   health.Join(1, "a", /*own=*/true);
   health.Report(1, Failed(3, 3, true), At(0));
   EXPECT_THAT(health.End(At(0)).value_or(""), HasSubstr("the first episode failed in every environment, and none ended "
-                                                        "well anywhere: worker 1 (a), 3 of its last 3"));
+                                                        "well anywhere: worker 0.1 (a), 3 of its last 3"));
 }
 
 TEST(EnvHealthTest, FailureFromTheStartWaitsForWhoMayShowThatEnvironmentsRun) {

@@ -381,10 +381,10 @@ absl::StatusOr<std::vector<std::string>> Learner::ReportLocked(WorkerRegistry::W
   std::vector<std::string> lines;
   for (const sample::EnvIncident& incident : news.first_of_their_kind) {
     const bool failed = incident.what == sample::EnvIncident::What::kFailure;
-    lines.push_back(absl::StrCat(failed ? "environment failed" : "observation outside its space",
-                                 " worker=", worker.id.value(), " name=", env_health_.name(worker.id.value()),
-                                 ", more of this kind are only counted: ",
-                                 base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
+    lines.push_back(absl::StrCat(
+        failed ? "environment failed" : "observation outside its space", " worker=", sample::WorkerText(worker.id),
+        " name=", env_health_.name(worker.id.value()), ", more of this kind are only counted: ",
+        base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
   }
   if (news.beyond) {
     scheduler_->ExcludeWorker(worker.id);

@@ -500,11 +500,10 @@ TEST(LearnerTest, AWorkerWhoseEpisodesFailGetsNoMoreWorkAndTheOthersHaveIt) {
   ASSERT_TRUE(run.learner_->Heartbeat(bad->ticket, FailedOf20(11)).ok());
   ASSERT_TRUE(run.learner_->Heartbeat(bad->ticket, FailedOf20(12)).ok());
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("environment failed worker=4294967297 name=host:7, more of this kind are only counted: "
+  EXPECT_THAT(log, HasSubstr("environment failed worker=1.1 name=host:7, more of this kind are only counted: "
                              "it broke\\x1b[31m at once\n  File \"a\"\n"));
-  EXPECT_THAT(log,
-              HasSubstr("a worker gets no more work: worker 4294967297 (host:7), 11 of its last 20 episodes failed, "
-                        "the first: it broke\\x1b[31m at once\n"));
+  EXPECT_THAT(log, HasSubstr("a worker gets no more work: worker 1.1 (host:7), 11 of its last 20 episodes failed, "
+                             "the first: it broke\\x1b[31m at once\n"));
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << "each is said once\n" << log;
 
   const auto grant = bad->port->TryTakeGrant();

@@ -40,6 +40,10 @@ std::string Failed(const ProgressView& view) {
   return view.failed_episodes > 0 ? absl::StrCat("failed episodes ", view.failed_episodes) : "";
 }
 
+std::string LearningRate(const ProgressView& view) {
+  return view.learning_rate ? absl::StrFormat("lr %.3g", *view.learning_rate) : "";
+}
+
 std::string Best(const ProgressView& view) {
   if (view.best_by.empty() || !view.best) return "";
   return absl::StrCat("best ", view.best_by == "sum" ? "" : absl::StrCat(view.best_by, " "), Number(*view.best));
@@ -189,7 +193,8 @@ std::vector<std::string> ProgressDisplay::Block(const ProgressView& view) const 
   Append(LossTexts(view.losses), &update);
   Fit(update, columns, &lines);
   Fit({absl::StrCat("workers ", view.workers), Failed(view),
-       absl::StrCat("policy lag ", absl::StrFormat("%.1f", view.policy_lag)), absl::StrCat("run ", view.run_name)},
+       absl::StrCat("policy lag ", absl::StrFormat("%.1f", view.policy_lag)), LearningRate(view),
+       absl::StrCat("run ", view.run_name)},
       columns, &lines);
   for (const std::string& words : view.degraded) {
     // Words are wrapped, for they say what is wrong.
@@ -219,6 +224,7 @@ std::string ProgressDisplay::Line(const ProgressView& view) const {
   }
   pieces.push_back(Best(view));
   Append(LossTexts(view.losses), &pieces);
+  pieces.push_back(LearningRate(view));
   pieces.push_back(absl::StrCat("lag ", absl::StrFormat("%.1f", view.policy_lag)));
   pieces.push_back(absl::StrCat("workers ", view.workers));
   pieces.push_back(Failed(view));

@@ -43,6 +43,7 @@ struct ProgressView {
   std::vector<std::pair<std::string, double>> evaluation;  ///< the last one: what of it, and its mean return
   int64_t evaluation_env_steps = 0;
   Losses losses;
+  std::optional<double> learning_rate;  ///< of the last update
   double policy_lag = 0;
   int workers = 0;
   int64_t failed_episodes = 0;        ///< ended by an error of their environment; not shown while there are none

@@ -133,6 +133,7 @@ TEST(ProgressDisplayTest, ABlockIsWholeInFiftyColumns) {
   ProgressView view = Rivals(250'000, absl::Seconds(1));
   view.best_by = "policy:hunter";
   view.best = -2.1;
+  view.learning_rate = 1.23456e-5;
   view.degraded = {"checkpoints cannot be written: no room on the disk, or a limit on the size of files"};
   Terminal terminal(50);
   terminal.Write(display.Render(view, false));
@@ -162,6 +163,7 @@ TEST(ProgressDisplayTest, ABlockIsWholeInFiftyColumns) {
                             "workers 2",
                             "failed episodes 3",
                             "policy lag 0.0",
+                            "lr 1.23e-05",
                             "run run"}) {
     EXPECT_NE(words.find(piece), std::string::npos) << piece << " is not in\n" << terminal.text();
   }
@@ -264,6 +266,15 @@ TEST(ProgressDisplayTest, FailedEpisodesAreCountedOnceThereAreSome) {
   view.failed_episodes = 12;
   EXPECT_NE(ProgressDisplay({}).Render(view, true).find("  workers 2  failed episodes 12  "), std::string::npos);
   EXPECT_NE(ProgressDisplay({.is_terminal = true}).Render(view, true).find("workers 2  failed episodes 12  "),
+            std::string::npos);
+}
+
+TEST(ProgressDisplayTest, TheLearningRateIsShownOnceThereIsOne) {
+  ProgressView view = View(500'000, absl::Seconds(25));
+  EXPECT_EQ(ProgressDisplay({}).Render(view, true).find("lr "), std::string::npos);
+  view.learning_rate = 7e-4;
+  EXPECT_NE(ProgressDisplay({}).Render(view, true).find("  value 0.5  lr 0.0007  lag 0.0  "), std::string::npos);
+  EXPECT_NE(ProgressDisplay({.is_terminal = true}).Render(view, true).find("policy lag 0.0  lr 0.0007  run run"),
             std::string::npos);
 }
 

@@ -1,5 +1,6 @@
 // troupe evaluate
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -8,10 +9,13 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/learner/episode_stats.h"
+#include "lib/learner/named_values.h"
 #include "lib/run/changed_run.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/evaluation_folder.h"
 #include "lib/run/evaluation_pool.h"
+#include "lib/run/policy_lines.h"
 #include "lib/run/rollout_setup.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
@@ -35,9 +39,34 @@ struct EvaluateFlags {
   bool json = false;
 };
 
-void PrintResult(const rollout::EvaluationResult& result, const std::string& checkpoint, bool deterministic) {
+/// The return of each policy, a line each; empty where the agents of an episode share one return, or learned from one
+/// reward: their sum says all then.
+std::string ByPolicy(const rollout::EvaluationResult& result, const config::ResolvedRun& run,
+                     const std::vector<std::string>& policies) {
+  const bool differ = std::any_of(result.each.begin(), result.each.end(), [](const rollout::EvaluatedEpisode& episode) {
+    return learner::ReturnsDiffer(std::vector<float>(episode.returns.begin(), episode.returns.end()));
+  });
+  if (!differ || run.learner.common_reward != learner::CommonReward::kNone) return "";
+  const learner::EpisodeStats stats = run::StatsOf(result, policies.size());
+  learner::ReturnsByName returns;
+  for (size_t slot = 0; slot < policies.size(); ++slot) {
+    const learner::Spread& played = stats.policies[slot];
+    if (played.empty()) continue;
+    if (returns.named.size() < run::kFewPolicies) {
+      returns.named.push_back({policies[slot], static_cast<int32_t>(slot), played});
+    } else {
+      returns.others.push_back(static_cast<int32_t>(slot));
+      returns.rest.Add(*played.mean());
+    }
+  }
+  return "return of an agent, by policy (least to largest)\n" + run::PolicyLines(returns);
+}
+
+void PrintResult(const rollout::EvaluationResult& result, const std::string& checkpoint, bool deterministic,
+                 const std::string& by_policy) {
   std::printf("%s: %s episodes, %s actions\n", checkpoint.c_str(), WithThousands(result.episodes).c_str(),
               deterministic ? "deterministic" : "sampled");
+  std::fputs(by_policy.c_str(), stdout);
   const auto row = [](const std::string& name, const rollout::MeanStd& value) {
     char mean[32];
     char std_text[32];
@@ -109,7 +138,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   if (flags.json) {
     std::printf("%s\n", run::EvaluationWithEpisodesJson(result, request.seed, names).c_str());
   } else {
-    PrintResult(result, loaded.checkpoint, request.deterministic);
+    PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
   return 0;

@@ -236,7 +236,7 @@ std::string StatusText(const rpc::RunStatus& status) {
     if (!connected.gets_no_work) continue;
     const learner::WorkerStatus& worker = connected.worker;
     absl::StrAppendFormat(&text, "no more work (env.max_failed_share): %s\n",
-                          worker.gets_no_work.empty() ? absl::StrCat("worker ", worker.id.value())
+                          worker.gets_no_work.empty() ? absl::StrCat("worker ", sample::WorkerText(worker.id))
                                                       : base::TerminalSafe(worker.gets_no_work));
   }
   std::vector<std::vector<std::string>> table = {

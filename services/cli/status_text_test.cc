@@ -44,6 +44,16 @@ TEST(StatusTextTest, WhereRewardsDifferEachPolicyHasALineInPlaceOfTheirSum) {
   EXPECT_THAT(text, Not(HasSubstr("newcomer"))) << "has played nothing";
 }
 
+TEST(StatusTextTest, AWorkerThatGetsNoMoreWorkIsCalledAsElsewhere) {
+  rpc::RunStatus status;
+  rpc::ConnectedWorker& worker = status.workers.emplace_back();
+  worker.gets_no_work = true;
+  worker.worker.id = sample::WorkerId((uint64_t{1} << 32) + 2);
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("no more work (env.max_failed_share): worker 1.2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("4294967298")));
+}
+
 TEST(StatusTextTest, OfManyPoliciesThoseThatPlayedMostHaveNames) {
   rpc::RunStatus status;
   status.learner.progress.rewards_differ = true;

@@ -171,6 +171,11 @@ class CliTest(harness.TroupeTestCase):
         self.assertIn("not running", self.troupe("status", "run", "--directory", "my runs/deep").stdout)
         for program, env_steps in (("train", 6000), ("learner", 10000)):
             self.troupe(program, "--resume", "run", "--directory", "my runs/deep", "--set", f"stop.env_steps={env_steps}", "--workers", "0")
+        for command in (["evaluate", "run", "--episodes", "1"], ["query", "run"], ["policy", "ls", "run"], ["mapping", "show", "run"],
+                        ["checkpoint", "verify", "run"]):
+            self.assertNotEqual(self.troupe(*command, "--directory", "my runs/deep").stdout, "", command)
+        for command in (["policy", "freeze", "run", "default_policy"], ["mapping", "set", "run", "{'*': default_policy}"], ["checkpoint", "save", "run"]):
+            self.fails(*command, "--directory", "my runs/deep", saying=["nobody trains the run"])
         self.assertFalse(os.path.exists(self.path("runs")))
         missing = self.fails("train", "--resume", "run", saying=['--resume: there is no run in "run" nor in "runs/run"'], code=78)
         self.assertNotIn("//", missing)

@@ -174,6 +174,8 @@ class CurvesTest(harness.RunningTestCase):
         status = self.troupe("status", "run").stdout
         self.assertRegex(status, r"return of an agent, by policy \(least to largest\)\n  hero  -?\d+\.\d\d \(.* to .*\)\n  rival  ")
         self.assertNotIn("return_sum", status)
+        told = self.troupe("evaluate", "run", "--episodes", "50").stdout
+        self.assertRegex(told, r"50 episodes, sampled actions\nreturn of an agent, by policy \(least to largest\)\n  hero  -?\d+\.\d\d \(.* to .*\)\n  rival  ")
         # Random against random.
         done = self.troupe("evaluate", "run", "--policy", "hero=random", "--episodes", "300", "--json")
         result = json.loads(done.stdout.splitlines()[-1])

@@ -227,7 +227,7 @@ class FailingEnvsTest(harness.RunningTestCase):
         done = self.train(args="fault: raise, at: 3, only_one_host: true", workers=2, env_steps=8000)
         summary = self.assert_trained(done, 8000)
         self.assertGreaterEqual(summary["env_errors"], 20)
-        self.assertRegex(done.stderr, r"gets no more work: worker \d+ \(\S+:\d+\), \d+ of its last \d+ episodes failed, the first: .*ValueError: the wheel")
+        self.assertRegex(done.stderr, r"gets no more work: worker 1\.\d+ \(\S+:\d+\), \d+ of its last \d+ episodes failed, the first: .*ValueError: the wheel")
         self.assertEqual(done.stderr.count("gets no more work"), 1, done.stderr)
 
     def test_status_says_who_gets_no_more_work(self):

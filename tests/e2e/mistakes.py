@@ -188,6 +188,9 @@ RUNS = [
             command=("train", "run.yaml", "--warm-start", "runs/done", "--set", "algorithm.use_agent_id=false")),
     Mistake("a changed key on resume", where="--set model.activation=relu: ", what="model.activation: ", got="got relu", expected="was started with tanh",
             hint="a resumed run may change", command=("train", "--resume", "done", "--set", "model.activation=relu")),
+    use("serve runs/done --listen localhost:abc", "address 'localhost:", "the port is no number", "abc'", "from 0 to 65535", "expected unix:PATH"),
+    use("worker --learner 10.0.0.7:7777", "address ", "is reached by other machines", "10.0.0.7:7777", "a loopback address or a Unix socket",
+        "give --insecure-plaintext-network"),
     use("train run.yaml --name done", '"runs/done"', "already holds ", "a run", "--resume", "choose another name", exit_code=78),
 ]
 
@@ -215,7 +218,7 @@ PYTHONS = [
            "-m pip install smac", NAME_ANOTHER),
     python("a class that is mistyped", ("env.name=python:walk.py:Wlak",), "--set env.name=python:walk.py:Wlak: ", "env.name: ", "'Wlak' is no",
            "attribute of module", "did you mean Walk"),
-    python("an interpreter that is none", (), "--set env.python.interpreter=/no/such: ", "env.python.interpreter: ", "got /no/such", "expected a Python interpreter", "--python",
+    python("an interpreter that is none", (), "--set env.python.interpreter=\"/no/such\": ", "env.python.interpreter: ", "got /no/such", "expected a Python interpreter", "--python",
            interpreter="/no/such"),
     python("a file that is not there", ("env.name=python:wlak.py:Walk",), "--set env.name=python:wlak.py:Walk: ", "env.name: ", "there is no file", "expected a program in Python",
            "did you mean walk.py?"),
@@ -223,6 +226,8 @@ PYTHONS = [
            "got an array of shape (3,)", "expected (2,)", "--resume runs/", exit_code=FAILED, begins=True),
     python("a mapping function that answers wrong", ("multi_agent.policies=[main]", "multi_agent.policy_mapping={function: python:walk.py:nobody}"),
            'policy_mapping of agent "walker"', "mapping function ", 'got policy "nosuch"', "expected one of main", "--resume runs/", exit_code=FAILED, begins=True),
+    python("a mapping function that raises", ("multi_agent.policies=[main]", "multi_agent.policy_mapping={function: python:walk.py:raises}"),
+           'policy_mapping of agent "walker"', "mapping function ", "KeyError: 'walker'", " in raises)", "--resume runs/", exit_code=FAILED, begins=True),
 ]
 
 MISTAKES = UNKNOWN_KEYS + VALUES + YAML + FILES + ENVIRONMENTS + POLICIES + RUNS + COMMANDS + PYTHONS

@@ -75,6 +75,10 @@ class Wide(Walk):
 
 def nobody(agent_id):
     return "nosuch"
+
+
+def raises(agent_id):
+    return {"runner": "main"}[agent_id]
 """
 
 

@@ -4,7 +4,7 @@ to kill it: first without a mutant, when all pass, then with each, when one fail
 
   tests/mutants/run.py                          all: one build (5 to 20 minutes), then a few seconds a mutant
   tests/mutants/run.py clip entropy             those whose name has one of the words
-  tests/mutants/run.py --only-check             only whether every old text is in its file exactly once
+  tests/mutants/run.py --only-check             only whether every old text is in its file exactly once, and every filter finds a test
   tests/mutants/run.py --dir DIR                the scratch copy (default build/mutants), which the next run builds on
   tests/mutants/run.py --build-prefix 'nice'    a command before the build's, --without-torch what needs LibTorch is left out
 
@@ -12,6 +12,7 @@ Exit status 1: a mutant survived, or no longer fits the sources; 2: a test fails
 """
 
 import argparse
+import fnmatch
 import json
 import os
 import pathlib
@@ -33,6 +34,19 @@ SWITCH = "tests/mutants/switch.h"
 SECONDS = 180  # for a test with a mutant: one that hangs is killed
 
 
+def test_names():
+    """What gtest would call the tests of all sources; an instance of a TEST_P stands for all."""
+    names = set()
+    for path in [path for folder in ("lib", "services", "tests") for path in (ROOT / folder).rglob("*_test.cc")]:
+        for kind, suite, test in re.findall(r"^TEST(|_F|_P)\(\s*(\w+),\s*(\w+)\)", path.read_text(), re.M):
+            names.add(f"All/{suite}.{test}/0" if kind == "_P" else f"{suite}.{test}")
+    return names
+
+
+def finds_a_test(tests_filter, names):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in tests_filter.split(":") for name in names)
+
+
 def misfits(mutants):
     """What no longer fits the sources, in sentences."""
     found = []
@@ -43,6 +57,9 @@ def misfits(mutants):
                 found.append(f"{mutant.name}: {file} has {count} times {old!r}, expected once")
             if "MUTANT" not in new:
                 found.append(f"{mutant.name}: {new!r} does not say MUTANT")
+    tests = test_names()
+    for mutant in mutants:
+        found += [f"{mutant.name}: no test of {name} is called {tests_filter}" for name, tests_filter in mutant.tests if not finds_a_test(tests_filter, tests)]
     names = [mutant.name for mutant in mutants]
     return found + [f"{name}: there are {names.count(name)} of that name" for name in sorted(set(names)) if names.count(name) > 1]
 

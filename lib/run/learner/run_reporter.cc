@@ -272,6 +272,9 @@ telemetry::ProgressView RunReporter::View(const learner::ProgressRecord& record)
   view.evaluation = shown_evaluation_;
   view.evaluation_env_steps = evaluation_env_steps_;
   view.losses = ShownLosses(record.losses);
+  for (const auto& [tag, value] : record.losses) {
+    if (tag == "Policy/Learning rate") view.learning_rate = value;
+  }
   view.policy_lag = record.policy_lag;
   view.workers = record.workers;
   view.failed_episodes = record.env_counters.errors;

@@ -220,5 +220,18 @@ TEST_F(RunReporterTest, ALineHasReturnsAndLossesByName) {
   EXPECT_FALSE(nlohmann::json::parse(Lines().at(0)).contains("evaluation_return_sum"));
 }
 
+TEST_F(RunReporterTest, PeopleSeeTheLearningRateBesideTheLosses) {
+  testing::internal::CaptureStdout();
+  config::ResolvedRun run;
+  run.schema = sample::SimpleSchema();
+  Open(run);
+  learner::ProgressRecord record = Rivals();
+  record.losses = {{"Policy/Learning rate", 7e-4}, {"Policy/Critic learning rate", 1e-3}, {"Policy/KL", 0.01}};
+  reporter_->OnProgress(record);
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_NE(shown.find("kl 0.01"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("  lr 0.0007  "), std::string::npos) << shown;
+}
+
 }  // namespace
 }  // namespace troupe::run
