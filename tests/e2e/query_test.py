@@ -397,15 +397,15 @@ class QueryTest(harness.TroupeTestCase):
         self.assertEqual(len(client.compute_actions("right", obs, agent_slots=[1, 2]).actions), 2, "it goes on")
 
     def test_servers_that_cannot_start(self):
-        def fails(*arguments, saying):
+        def fails(*arguments, saying, code=1):
             done = self.troupe("serve", *arguments, ok=False)
-            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertEqual(done.returncode, code, done.stdout)
             self.assertIn(saying, done.stderr)
         fails("nobody", "--listen", "127.0.0.1:0", saying="there is no run")
         self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run", "--set", "stop.env_steps=400", "--workers", "0")
         fails("run", "--listen", "127.0.0.1:0", "--checkpoint", "7", saying="7")
-        fails("run", "--listen", "0.0.0.0:0", saying="--insecure-plaintext-network")
-        fails("run", "--listen", "nonsense", saying="nonsense")
+        fails("run", "--listen", "0.0.0.0:0", saying="--insecure-plaintext-network", code=78)
+        fails("run", "--listen", "nonsense", saying="nonsense", code=78)  # no restart mends it
         tensors = self.path("runs", "run", "checkpoints", "400", "policies.safetensors")
         with open(tensors, "r+b") as file:
             file.seek(-1, os.SEEK_END)
