@@ -50,8 +50,7 @@ constexpr Workload kWorkloads[] = {{"obs18", 18, 120, 100}, {"obs64", 64, 46, 10
 sample::BatchSchema Schema(const Workload& workload) {
   sample::BatchSchema schema = sample::SimpleSchema(kAgents, workload.observation_size);
   // The training buffer then holds what came and nothing derived from it.
-  schema.policies[0].critic_input = policy::CriticInput::kObservation;
-  schema.policies[0].critic_state_size = 0;
+  schema.policies[0].SetCriticInput(policy::NetworkInput::kObservation, 0);
   return schema;
 }
 
@@ -72,7 +71,7 @@ class NoTrainer final : public learner::Trainer {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = spec_.id;
     snapshot->version = version_;
-    snapshot->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec_).actor_size()));
+    snapshot->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec_).acting_size()));
     return policy::WeightSnapshotPtr(std::move(snapshot));
   }
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot) override { return policy::PolicyState{}; }

@@ -24,9 +24,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_map.h"
-#include "lib/training/fused_backend.h"
-#include "lib/training/policy_store.h"
-#include "lib/training/ppo_options.h"
+#include "lib/training/core/fused_backend.h"
+#include "lib/training/core/policy_store.h"
 
 namespace troupe::bench {
 namespace {
@@ -45,8 +44,8 @@ std::vector<PolicySpec> Specs(int policies) {
     spec.id = policy::PolicyId(absl::StrCat("policy_", i));
     spec.observation_space = *space::Space::Box(-100, 100, {18});
     spec.action_space = *space::Space::Discrete(5);
-    spec.model.actor_hidden_sizes = {64, 64};
-    spec.model.critic_hidden_sizes = {64, 64};
+    spec.actor.hidden_sizes = {64, 64};
+    spec.mutable_critic()->hidden_sizes = {64, 64};
   }
   return specs;
 }
@@ -84,8 +83,8 @@ class Subject {
     store_options.capacity = capacity;
     store_options.states_are_swappable = swappable;
     store_ = *training::PolicyStore::Make(
-        Specs(policies), std::vector<training::PpoOptions>(static_cast<size_t>(policies)), kSeed,
-        [this](const PolicySpec& spec) { return backends_.Make(spec); }, store_options, {});
+        Specs(policies), std::vector<training::StateForm>(static_cast<size_t>(policies), {.value_moments = true}),
+        kSeed, [this](const PolicySpec& spec) { return backends_.Make(spec); }, store_options, {});
     tier_ = std::make_unique<ActorTier>(store_.get());
     policy::PolicyMapCore::Options map_options;
     map_options.capacity = capacity;

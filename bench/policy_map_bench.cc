@@ -126,8 +126,8 @@ BENCHMARK(BM_MissFloorMemcpy)->UseRealTime();
 void BM_MissThroughTheTier(benchmark::State& state) {
   constexpr int32_t kStates = 64;
   troupe::policy::PolicySpec spec = troupe::policy::SmallSpecForTesting();
-  spec.model.actor_hidden_sizes = {113, 113};
-  spec.model.critic_hidden_sizes = {113, 113};
+  spec.actor.hidden_sizes = {113, 113};
+  spec.mutable_critic()->hidden_sizes = {113, 113};
   const std::vector<troupe::policy::PolicySpec> specs(kStates, spec);
   const PolicyState kept = troupe::policy::RandomState(spec, 1);
   const troupe::storage::ScratchDirectory scratch;

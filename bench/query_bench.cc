@@ -45,7 +45,7 @@ std::vector<policy::PolicySpec> Specs() {
   std::vector<policy::PolicySpec> specs;
   for (const char* id : {"agent_0", "agent_1", "agent_2"}) {
     specs.push_back(serving::MakeSpec(id, *space::Space::Box(-10, 10, {18}), *space::Space::Discrete(5)));
-    specs.back().model.actor_hidden_sizes = {64, 64};
+    specs.back().actor.hidden_sizes = {64, 64};
   }
   return specs;
 }

@@ -24,7 +24,7 @@ inline policy::PolicySpec SpreadSpec(policy::PolicyId id) {
 inline policy::WeightSnapshotPtr RandomWeights(const policy::PolicySpec& spec, uint32_t index = 0) {
   auto weights = std::make_shared<policy::WeightSnapshot>();
   weights->id = spec.id;
-  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
+  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()));
   base::PhiloxSequence random(base::PhiloxKey::Make(1, base::RandomStream::kTest), {.env_id = index});
   for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
   return weights;

@@ -111,7 +111,7 @@ int Main(int argc, char** argv) {
   spec.action_space = env_spec.possible_agents[0].action_space;
   const policy::WeightSnapshotPtr weights = RandomWeights(spec);
   policy::PolicySpec linear = spec;
-  linear.model.activation = policy::Activation::kIdentity;
+  linear.SetActivation(policy::Activation::kIdentity);
 
   // Everything.
   rollout::RolloutConfig config;

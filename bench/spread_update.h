@@ -7,7 +7,8 @@
 #include "lib/base/philox.h"
 #include "lib/learner/train_batch.h"
 #include "lib/policy/policy_spec.h"
-#include "lib/training/ppo_options.h"
+#include "lib/tensor/buffer.h"
+#include "lib/training/ppo/ppo_options.h"
 
 namespace troupe::training {
 
@@ -27,10 +28,9 @@ struct SpreadUpdate {
     spec.observation_space = *space::Space::Box(-100, 100, {kObservation});
     spec.action_space = *space::Space::Discrete(kActions);
     spec.agent_id_size = kAgents;
-    spec.critic_input = policy::CriticInput::kJointObservation;
-    spec.critic_state_size = kState;
-    spec.model.actor_hidden_sizes = {hidden, hidden};
-    spec.model.critic_hidden_sizes = {hidden, hidden};
+    spec.SetCriticInput(policy::NetworkInput::kJointObservation, kState);
+    spec.actor.hidden_sizes = {hidden, hidden};
+    spec.mutable_critic()->hidden_sizes = {hidden, hidden};
     return spec;
   }
 
@@ -92,21 +92,36 @@ class SpreadRows {
     all.rows = rows;
     all.final_rows = static_cast<int64_t>(final_slot_.size());
     all.critic_rows = envs * kSteps + envs;
-    fill(&obs_, rows * SpreadUpdate::kObservation);
-    fill(&final_obs_, all.final_rows * SpreadUpdate::kObservation);
+    const auto fill_rows = [&](tensor::Buffer* buffer, int64_t matrix_rows, int64_t inputs, int64_t columns) {
+      const int64_t stride = learner::RowMatrix::PaddedStride(columns);
+      const auto elements = static_cast<size_t>(matrix_rows * stride);
+      *buffer = tensor::Buffer(elements * sizeof(float));
+      const absl::Span<float> values = buffer->As<float>(0, elements);
+      std::fill(values.begin(), values.end(), 0.0f);
+      for (int64_t row = 0; row < matrix_rows; ++row) {
+        for (int64_t c = 0; c < inputs; ++c) values[row * stride + c] = static_cast<float>(random.Normal());
+      }
+      return learner::RowMatrix{values.data(), matrix_rows, columns, stride};
+    };
+    const learner::RowMatrix obs =
+        fill_rows(&obs_, rows + all.final_rows, SpreadUpdate::kObservation, SpreadUpdate::kObservation + kAgents);
+    for (int64_t row = 0; row < obs.rows; ++row) {
+      const int32_t agent = row < rows ? slot_[row] : final_slot_[row - rows];
+      obs_.As<float>(
+          0, static_cast<size_t>(obs.rows * obs.stride))[row * obs.stride + SpreadUpdate::kObservation + agent] = 1;
+    }
     fill(&rewards_, rows);
-    fill(&state_, all.critic_rows * SpreadUpdate::kState);
     logp_.assign(static_cast<size_t>(rows), -1.6094379f);
-    all.obs = obs_;
+    all.obs = obs.Rows(0, rows);
     all.actions = actions_;
     all.action_logp = logp_;
     all.rewards = rewards_;
     all.slot = slot_;
     all.critic_row = critic_row_;
-    all.final_obs = final_obs_;
+    all.final_obs = obs.Rows(rows, all.final_rows);
     all.final_slot = final_slot_;
     all.final_critic_row = final_critic_row_;
-    all.critic_state = state_;
+    all.critic_state = fill_rows(&state_, all.critic_rows, SpreadUpdate::kState, SpreadUpdate::kState);
     batch.env_steps = envs * kSteps;
     batch.agent_steps = rows;
     batch.policies.push_back(all);
@@ -117,7 +132,8 @@ class SpreadRows {
   learner::TrainBatch batch;
 
  private:
-  std::vector<float> obs_, final_obs_, rewards_, logp_, state_;
+  tensor::Buffer obs_, state_;
+  std::vector<float> rewards_, logp_;
   std::vector<space::ActionWord> actions_;
   std::vector<int32_t> slot_, final_slot_, critic_row_, final_critic_row_;
 };

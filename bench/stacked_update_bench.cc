@@ -16,10 +16,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/random_policy.h"
-#include "lib/training/fused_backend.h"
-#include "lib/training/ppo_trainer.h"
+#include "lib/training/core/fused_backend.h"
+#include "lib/training/core/torch_backend.h"
+#include "lib/training/core/trainer_host.h"
+#include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
-#include "lib/training/torch_backend.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -68,12 +69,12 @@ int Main(int rounds, int64_t rows, int policies) {
     const auto make = [=](const policy::PolicySpec& spec) {
       return libtorch ? MakeTorchBackend(spec, Device{}, TorchPath::kHost, team) : fused->Make(spec);
     };
-    auto made = PpoTrainer::Make(specs, std::vector<PpoOptions>(specs.size(), options), 1, make, team);
+    auto made = MakePpoHost(specs, std::vector<PpoOptions>(specs.size(), options), 1, make, team);
     if (!made.ok()) {
       std::printf("%-44s not here: %s\n", name, std::string(made.status().message()).c_str());
       return;
     }
-    std::shared_ptr<PpoTrainer> trainer = *std::move(made);
+    std::shared_ptr<TrainerHost> trainer = *std::move(made);
     const auto update = [trainer, &batches, stacked, iteration = int64_t{0}]() mutable {
       const learner::UpdateContext context = {.seed = 1, .iteration = iteration, .next_version = {1, iteration + 1}};
       ++iteration;

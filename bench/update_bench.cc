@@ -21,9 +21,10 @@
 #include "absl/strings/str_replace.h"
 #include "bench/fma_peak.h"
 #include "bench/spread_update.h"
-#include "lib/training/fused_backend.h"
-#include "lib/training/ppo_trainer.h"
-#include "lib/training/torch_backend.h"
+#include "lib/training/core/fused_backend.h"
+#include "lib/training/core/torch_backend.h"
+#include "lib/training/core/trainer_host.h"
+#include "lib/training/testing/ppo_host.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -64,13 +65,13 @@ struct Contender {
   std::vector<double> seconds;
 };
 
-Contender TrainerContender(std::string name, const PpoTrainer::BackendFactory& make, const SpreadRows& rows) {
-  auto trainer = PpoTrainer::Make({SpreadUpdate::Spec()}, {SpreadUpdate::Options(kEpochs, kMinibatch)}, 1, make);
+Contender TrainerContender(std::string name, const TrainerHost::BackendFactory& make, const SpreadRows& rows) {
+  auto trainer = MakePpoHost({SpreadUpdate::Spec()}, {SpreadUpdate::Options(kEpochs, kMinibatch)}, 1, make);
   if (!trainer.ok()) {
     std::printf("%-28s not here: %s\n", name.c_str(), std::string(trainer.status().message()).c_str());
     return {};
   }
-  std::shared_ptr<PpoTrainer> shared = *std::move(trainer);
+  std::shared_ptr<TrainerHost> shared = *std::move(trainer);
   return {std::move(name), [shared, &rows, iteration = int64_t{0}]() mutable {
             auto reports =
                 shared->Update(rows.batch, {.seed = 1, .iteration = iteration, .next_version = {1, iteration + 1}});
@@ -88,10 +89,10 @@ int Main(int rounds, const std::string& only) {
   const auto team = std::make_shared<ThreadTeam>(2);
   const auto alone = std::make_shared<ThreadTeam>(1);
   torch::set_num_threads(1);
-  const auto fused = [](VectorUnit unit, const std::shared_ptr<ThreadTeam>& threads) -> PpoTrainer::BackendFactory {
+  const auto fused = [](VectorUnit unit, const std::shared_ptr<ThreadTeam>& threads) -> TrainerHost::BackendFactory {
     return [=](const policy::PolicySpec& spec) { return MakeFusedBackend(spec, threads, unit); };
   };
-  const auto libtorch = [](const std::shared_ptr<ThreadTeam>& threads) -> PpoTrainer::BackendFactory {
+  const auto libtorch = [](const std::shared_ptr<ThreadTeam>& threads) -> TrainerHost::BackendFactory {
     return [=](const policy::PolicySpec& spec) { return MakeTorchBackend(spec, Device{}, TorchPath::kHost, threads); };
   };
   const std::function<void()> actor =

@@ -17,9 +17,10 @@
 #include "bench/spread_update.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/device.h"
-#include "lib/training/make_ppo_trainer.h"
-#include "lib/training/torch_device.h"
+#include "lib/training/core/device.h"
+#include "lib/training/core/torch_device.h"
+#include "lib/training/make_trainer.h"
+#include "lib/training/testing/ppo_host.h"
 #include <ATen/record_function.h>
 #include <CLI/CLI.hpp>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -59,8 +60,8 @@ class Subject {
     const int64_t minibatch = rows <= kSmallBatchRows ? kSmallMinibatch : kLargeMinibatch;
     TROUPE_ASSIGN_OR_RETURN(
         std::unique_ptr<learner::Trainer> trainer,
-        MakePpoTrainer({SpreadUpdate::Spec(hidden)}, {SpreadUpdate::Options(flags.epochs, minibatch)},
-                       {.device = device.ToString(), .num_threads = flags.threads}, 1, backend));
+        MakeTrainer({SpreadUpdate::Spec(hidden)}, {PpoSpec(SpreadUpdate::Options(flags.epochs, minibatch))},
+                    {.device = device.ToString(), .num_threads = flags.threads}, 1, backend));
     return std::unique_ptr<Subject>(new Subject(std::move(trainer), rows, minibatch));
   }
 

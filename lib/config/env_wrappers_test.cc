@@ -77,7 +77,7 @@ TEST_F(EnvWrappersTest, KeysOfDictsAreStatesAndMasks) {
   const ResolvedRun run = Resolve("env: {name: dict}\nalgorithm: {use_global_state: true}");
   EXPECT_EQ(run.policies[0].observation_size(), 3);
   EXPECT_TRUE(run.policies[0].has_action_mask);
-  EXPECT_EQ(run.policies[0].critic_state_size, 7);
+  EXPECT_EQ(run.policies[0].critic_state_size(), 7);
   EXPECT_EQ(run.schema.agent_state_size, 7);
   EXPECT_THAT(ErrorOf("env: {name: dict, action_mask_key: observation}"),
               HasSubstr("run.yaml:1:6: env: agent \"a\" observes "));

@@ -63,13 +63,14 @@ TEST(ExamplesTest, SimpleSpreadMappoHasThePeersSetting) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->learner.num_envs, 160);
   EXPECT_EQ(run->learner.train_batch_size, 4000);
-  EXPECT_EQ(run->ppo[0].minibatch_size, 1000);
-  EXPECT_EQ(run->ppo[0].num_epochs, 10);
+  EXPECT_EQ(run->algorithms[0].name, "ppo");
+  EXPECT_EQ(run->algorithms[0].options.at("minibatch_size"), policy::OptionValue(int64_t{1000}));
+  EXPECT_EQ(run->algorithms[0].options.at("num_epochs"), policy::OptionValue(int64_t{10}));
   EXPECT_EQ(run->learner.max_policy_lag, 0);
   ASSERT_EQ(run->policies.size(), 1u);
   EXPECT_EQ(run->policies[0].actor_input_size(), 18);
   EXPECT_EQ(run->policies[0].critic_input_size(), 3 * 18 + 3);
-  EXPECT_EQ(run->policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{64, 64}));
+  EXPECT_EQ(run->policies[0].actor.hidden_sizes, (std::vector<int64_t>{64, 64}));
   EXPECT_EQ(run->learner.common_reward, learner::CommonReward::kMean);
 }
 

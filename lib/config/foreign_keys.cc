@@ -1,9 +1,12 @@
 #include "lib/config/foreign_keys.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/nearest_name.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/schema.h"
 
 namespace troupe::config {
@@ -21,6 +24,15 @@ constexpr std::string_view kSeveral = "several libraries";
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 std::string LastPart(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+/// " (of ppo, ippo, mappo)" where an algorithm's section, whose keys are `siblings`, is without the key; else nothing.
+std::string WhoseKey(std::string_view section, std::string_view key, const std::vector<std::string>& siblings) {
+  const std::string name = LastPart(std::string(key));
+  const std::vector<std::string> names = NamesWithOption(name);
+  const bool is_algorithm = LastPart(std::string(section)) == "algorithm";
+  const bool has_it = std::find(siblings.begin(), siblings.end(), name) != siblings.end();
+  return names.empty() || !is_algorithm || has_it ? "" : absl::StrCat(" (of ", absl::StrJoin(names, ", "), ")");
+}
 
 }  // namespace
 
@@ -50,8 +62,8 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"state_preprocessor", kSkrl, "algorithm.normalize_observations",
        "true or false; the critic's state stays as it is"},
       {"observation_preprocessor", kSkrl, "algorithm.normalize_observations", "true or false"},
-      {"use_centralized_V", kOnPolicy, "algorithm.name", "mappo has a centralized critic, ippo has not"},
-      {"use_centralized_critic", kSeveral, "algorithm.name", "mappo has a centralized critic, ippo has not"},
+      {"use_centralized_V", kOnPolicy, "algorithm.name", "mappo and maa2c have one, ippo and ia2c not"},
+      {"use_centralized_critic", kSeveral, "algorithm.name", "mappo and maa2c have one, ippo and ia2c not"},
       {"agent", kXuance, "algorithm.name", ""},
       {"learner_name", kXuance, "algorithm.name", ""},
       // The batch and its use.
@@ -235,7 +247,7 @@ std::string UnknownKeyHint(std::string_view section, std::string_view name, cons
       return absl::StrCat(" (", std::string(foreign->from), "): there is no such choice here: ", note,
                           "; leave it out");
     return absl::StrCat(" (", std::string(foreign->from), "): here it is ", Quoted(foreign->ours),
-                        note.empty() ? "" : absl::StrCat(", ", note));
+                        WhoseKey(section, foreign->ours, siblings), note.empty() ? "" : absl::StrCat(", ", note));
   }
   if (const std::string near = base::NearestName(name, siblings); !near.empty()) {
     return absl::StrCat("; the nearest is ", Quoted(JoinKey(section, near)));
@@ -244,7 +256,8 @@ std::string UnknownKeyHint(std::string_view section, std::string_view name, cons
   for (const std::string& key : all) last_parts.push_back(LastPart(key));
   if (const std::string near = base::NearestName(name, last_parts); !near.empty()) {
     for (const std::string& key : all) {
-      if (LastPart(key) == near) return absl::StrCat("; the nearest is ", Quoted(key));
+      if (LastPart(key) == near)
+        return absl::StrCat("; the nearest is ", Quoted(key), WhoseKey(section, key, siblings));
     }
   }
   return absl::StrCat("; expected one of ", absl::StrJoin(siblings, ", "),

@@ -66,7 +66,7 @@ class FrozenWeightsTest : public testing::Test {
       std::vector<std::string> quarantined;
       const absl::StatusOr<learner::LearnerState> back = (*folder)->LoadLatest(&quarantined);
       EXPECT_TRUE(back.ok()) << back.status();
-      EXPECT_TRUE(back->policies[1].parameters.empty());
+      EXPECT_TRUE(back->policies[1].parameters().empty());
     }
     return options.directory;
   }
@@ -100,11 +100,11 @@ TEST_F(FrozenWeightsTest, TakesTheLatestOfARunOrTheCheckpointItself) {
     const policy::PolicyState& state = *(*latest)[1];
     EXPECT_EQ(state.id.value(), "old");
     EXPECT_EQ(state.version, policy::WeightVersion{});
-    EXPECT_TRUE(state.adam_exp_avg.empty());
-    EXPECT_FLOAT_EQ(state.parameters[3], 0.001f * 203);
+    EXPECT_TRUE(state.Floats("adam.exp_avg").empty());
+    EXPECT_FLOAT_EQ(state.parameters()[3], 0.001f * 203);
     const auto first = Load("checkpoint:" + run + "/checkpoints/100#main");
     ASSERT_TRUE(first.ok()) << first.status();
-    EXPECT_FLOAT_EQ((*first)[1]->parameters[3], 0.001f * 103);
+    EXPECT_FLOAT_EQ((*first)[1]->parameters()[3], 0.001f * 103);
   }
 }
 

@@ -50,6 +50,11 @@ bool CountsAgentSteps(const ResolvedRun& run) {
   return run.learner.count_steps_by == learner::CountStepsBy::kAgentSteps;
 }
 
+int64_t EnvStepsOfBatch(const ResolvedRun& run) {
+  if (!CountsAgentSteps(run)) return run.learner.train_batch_size;
+  return std::max<int64_t>(1, run.learner.train_batch_size / run.env_spec.num_agents());
+}
+
 std::string BatchText(const ResolvedRun& run) {
   return absl::StrCat(run.learner.train_batch_size, CountsAgentSteps(run) ? " agent steps" : " env steps");
 }

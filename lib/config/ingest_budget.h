@@ -10,6 +10,8 @@ namespace troupe::config {
 
 /// Whether batches are counted in agent steps.
 bool CountsAgentSteps(const ResolvedRun& run);
+/// Env steps of a batch, where every agent acts at every step.
+int64_t EnvStepsOfBatch(const ResolvedRun& run);
 /// "4000 env steps".
 std::string BatchText(const ResolvedRun& run);
 

@@ -54,37 +54,37 @@ multi_agent:
     sheep: {algorithm: {lr: 4.0e-3, entropy_coeff: 0.5}, model: {activation: tanh}}
     "*": {}
 )");
-  const training::PpoOptions& wolves = run.ppo[0];
-  const training::PpoOptions& sheep = run.ppo[1];
+  constexpr size_t kWolves = 0;
+  constexpr size_t kSheep = 1;
   // The run's, copied to all.
-  EXPECT_EQ(wolves.gamma, 0.9);
-  EXPECT_EQ(sheep.gamma, 0.9);
-  EXPECT_EQ(sheep.num_epochs, 4);
-  EXPECT_EQ(sheep.minibatch_size, 100);
+  EXPECT_EQ(Option<double>(run, kWolves, "gamma"), 0.9);
+  EXPECT_EQ(Option<double>(run, kSheep, "gamma"), 0.9);
+  EXPECT_EQ(Option<int64_t>(run, kSheep, "num_epochs"), 4);
+  EXPECT_EQ(MinibatchSize(run, kSheep), 100);
   // The policy's before the run's.
-  EXPECT_EQ(wolves.learning_rate.initial, 2e-3);
-  EXPECT_EQ(wolves.learning_rate.final, 0);
-  EXPECT_EQ(wolves.learning_rate.env_steps, 10);
-  EXPECT_EQ(wolves.minibatch_size, 1000) << "2 wolves of 4000 env steps in 8 minibatches";
-  EXPECT_EQ(wolves.clip_param, 0.2);
-  EXPECT_EQ(sheep.clip_param, 0.3);
-  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kObservation) << "ippo beside mappo";
-  EXPECT_EQ(run.policies[1].critic_input, policy::CriticInput::kJointObservation);
+  EXPECT_EQ(FirstLr(run, kWolves), 2e-3);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").final, 0);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").env_steps, 10);
+  EXPECT_EQ(MinibatchSize(run, kWolves), 1000) << "2 wolves of 4000 env steps in 8 minibatches";
+  EXPECT_EQ(Option<double>(run, kWolves, "clip_param"), 0.2);
+  EXPECT_EQ(Option<double>(run, kSheep, "clip_param"), 0.3);
+  EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kObservation) << "ippo beside mappo";
+  EXPECT_EQ(run.policies[1].critic_input(), policy::NetworkInput::kJointObservation);
   // The agent's before the policy's.
-  EXPECT_EQ(sheep.learning_rate.initial, 4e-3);
-  EXPECT_EQ(sheep.entropy_coeff.initial, 0.5);
-  EXPECT_EQ(run.policies[0].model.activation, policy::Activation::kRelu);
-  EXPECT_EQ(run.policies[1].model.activation, policy::Activation::kTanh);
-  EXPECT_EQ(run.policies[1].model.actor_hidden_sizes, (std::vector<int64_t>{4, 4}));
-  EXPECT_EQ(run.policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{8}));
+  EXPECT_EQ(FirstLr(run, kSheep), 4e-3);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kSheep, "entropy_coeff").initial, 0.5);
+  EXPECT_EQ(run.policies[0].actor.activation, policy::Activation::kRelu);
+  EXPECT_EQ(run.policies[1].actor.activation, policy::Activation::kTanh);
+  EXPECT_EQ(run.policies[1].actor.hidden_sizes, (std::vector<int64_t>{4, 4}));
+  EXPECT_EQ(run.policies[0].actor.hidden_sizes, (std::vector<int64_t>{8}));
   ExpectRoundTrip(run.config);
 }
 
 TEST_F(MultiAgentTest, OverridesMergeFromTheCommandLine) {
   const std::string yaml = "env: {name: team}\nmulti_agent: {policies: {a: {algorithm: {lr: 1.0e-3, gamma: 0.5}}}}";
   const ResolvedRun run = Resolve(yaml, {"multi_agent.policies.a.algorithm.gamma=0.6"});
-  EXPECT_EQ(run.ppo[0].learning_rate.initial, 1e-3);
-  EXPECT_EQ(run.ppo[0].gamma, 0.6);
+  EXPECT_EQ(FirstLr(run, 0), 1e-3);
+  EXPECT_EQ(Option<double>(run, 0, "gamma"), 0.6);
 }
 
 TEST_F(MultiAgentTest, WhatHoldsForTheWholeRunIsNotOverridden) {
@@ -142,9 +142,9 @@ TEST_F(MultiAgentTest, OverridesOfAgentsCoverAllAndAreForTheirOwnPolicy) {
   const ResolvedRun run = Resolve(start +
                                   "policy_mapping: per_agent\n  agents: {\"wolf_0\": {algorithm: {lr: 0.5}}, \"*\": "
                                   "{algorithm: {lr: 0.25}}}");
-  EXPECT_EQ(run.ppo[0].learning_rate.initial, 0.5);
-  EXPECT_EQ(run.ppo[1].learning_rate.initial, 0.25);
-  EXPECT_EQ(run.ppo[2].learning_rate.initial, 0.25);
+  EXPECT_EQ(FirstLr(run, 0), 0.5);
+  EXPECT_EQ(FirstLr(run, 1), 0.25);
+  EXPECT_EQ(FirstLr(run, 2), 0.25);
 }
 
 TEST_F(MultiAgentTest, SwappableStatesNeedOneNormalizer) {
@@ -181,7 +181,7 @@ TEST_F(MultiAgentTest, PoliciesThatPlayNobodyYet) {
       Resolve("env: {name: team}\nmulti_agent: {policies: [a, spare], policy_mapping: {\"*\": a}}");
   EXPECT_EQ(shared.policies[1].observation_size(), 3);
   EXPECT_EQ(shared.policies[1].agent_id_size, 3) << "it may come to play all three";
-  EXPECT_EQ(shared.ppo[1].minibatch_size, shared.ppo[0].minibatch_size);
+  EXPECT_EQ(MinibatchSize(shared, 1), MinibatchSize(shared, 0));
   const std::string start = "env: {name: mixed}\nmulti_agent:\n  policies: {a: {}, b: {}, spare: ";
   const std::string rest = "}\n  policy_mapping: {\"wolf_*\": a, \"*\": b}";
   EXPECT_EQ(Resolve(start + "{observation_space: \"Box(-1, 1, [2])\"}" + rest).policies[2].observation_size(), 2);
@@ -266,7 +266,7 @@ TEST_F(MultiAgentTest, ObservationFunction) {
   ASSERT_EQ(run.policies.size(), 1u);
   EXPECT_EQ(run.policies[0].observation_size(), 3 + 3 + 2 + 3);
   EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{11, 11, 11}));
-  EXPECT_EQ(run.policies[0].critic_state_size, 3 * 11 + 3);
+  EXPECT_EQ(run.policies[0].critic_state_size(), 3 * 11 + 3);
   ExpectRoundTrip(run.config);
   EXPECT_EQ(
       ErrorOf("env: {name: mixed}\nmulti_agent: {observation_fn: joint_obs}"),

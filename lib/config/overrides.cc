@@ -1,11 +1,17 @@
 #include "lib/config/overrides.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/check.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/schema.h"
+#include "lib/config/yaml_loader.h"
+#include "lib/config/yaml_writer.h"
 #include "lib/policy/policy_mapping.h"
 #include <google/protobuf/reflection.h>
 
@@ -25,11 +31,36 @@ void Override(const Message& overrides, Message* settings) {
   settings->MergeFrom(overrides);
 }
 
-void OverrideAlgorithm(const v1::AlgorithmConfig& overrides, v1::AlgorithmConfig* settings) {
-  // Two ways to say one thing.
-  if (overrides.has_minibatch_size()) settings->clear_num_minibatches();
-  if (overrides.has_num_minibatches()) settings->clear_minibatch_size();
-  Override(overrides, settings);
+bool HasField(const Message& message, const std::string& name) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  if (field == nullptr) return false;
+  return field->is_repeated() ? message.GetReflection()->FieldSize(message, field) > 0
+                              : message.GetReflection()->HasField(message, field);
+}
+
+/// The parts of the two messages that are one key in two ways: who says one takes the other back.
+void ClearOtherWay(const Message& overrides, Message* settings) {
+  for (const auto& [said, other] :
+       {std::pair("minibatch_size", "num_minibatches"), {"num_minibatches", "minibatch_size"}}) {
+    const FieldDescriptor* const cleared = settings->GetDescriptor()->FindFieldByName(other);
+    if (cleared != nullptr && HasField(overrides, said)) settings->GetReflection()->ClearField(settings, cleared);
+  }
+}
+
+/// Sets in `settings`, an algorithm's options, what `overrides` says; they may have been read as another's.
+void OverrideOptions(const Message& overrides, Message* settings) {
+  ClearOtherWay(overrides, settings);
+  if (overrides.GetDescriptor() == settings->GetDescriptor()) return Override(overrides, settings);
+  std::vector<const FieldDescriptor*> fields;
+  overrides.GetReflection()->ListFields(overrides, &fields);
+  for (const FieldDescriptor* const field : fields) {
+    const FieldDescriptor* const same = settings->GetDescriptor()->FindFieldByName(field->name());
+    if (same == nullptr) continue;  // ResolveSettings refuses it
+    PlaceMap places;
+    const AlgorithmNames names;
+    YamlLoader loader("", "", &names, &places);
+    TROUPE_CHECK(loader.LoadDefault(YAML::Load(ValueText(overrides, *field)), *same, settings).ok());
+  }
 }
 
 /// The entry of multi_agent.agents that says something of the agent; nullptr: none.
@@ -42,11 +73,53 @@ const v1::AgentConfig* FindAgentConfig(const RunConfig& config, std::string_view
 
 bool Says(const v1::AgentConfig& agent) { return agent.has_model() || agent.has_algorithm(); }
 
-bool HasField(const Message& message, const std::string& name) {
-  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
-  if (field == nullptr) return false;
-  return field->is_repeated() ? message.GetReflection()->FieldSize(message, field) > 0
-                              : message.GetReflection()->HasField(message, field);
+/// What says something of a policy's algorithm, from the run to the agent.
+struct Layer {
+  std::string key;  ///< "algorithm", "multi_agent.policies.left.algorithm"
+  const v1::AlgorithmConfig* says;
+  v1::AlgorithmName name;    ///< its own, or what it inherits
+  std::string name_section;  ///< the key of the layer that gives the name
+};
+std::vector<Layer> LayersOf(const RunConfig& config, const SettingsOf& of) {
+  const v1::AlgorithmConfig& run = config.proto().algorithm();
+  std::vector<Layer> layers{{"algorithm", &run, run.name(), "algorithm"}};
+  const auto add = [&layers](const std::string& whose, const v1::AlgorithmConfig& says) {
+    Layer layer = layers.back();
+    layer.key = JoinKey(whose, "algorithm");
+    layer.says = &says;
+    if (says.has_name()) {
+      layer.name = says.name();
+      layer.name_section = layer.key;
+    }
+    layers.push_back(std::move(layer));
+  };
+  if (const v1::PolicyConfig* const policy = FindPolicyConfig(config, of.policy)) {
+    add(JoinKey("multi_agent.policies", of.policy.value()), policy->algorithm());
+  }
+  if (!of.own_agent.empty()) {
+    const v1::AgentConfig& agent = *FindAgentConfig(config, of.own_agent);
+    add(JoinKey(kAgents, base::LogSafe(agent.agents(), 160)), agent.algorithm());
+  }
+  return layers;
+}
+
+/// Refuses a key that was read as another algorithm's, and that the one in force has not.
+absl::Status CheckOptions(const RunConfig& config, const SettingsOf& of) {
+  for (const Layer& layer : LayersOf(config, of)) {
+    const FieldDescriptor* const options = OptionsIn(*layer.says);
+    if (options == nullptr || options == &OptionsOf(layer.name)) continue;
+    const Message& said = layer.says->GetReflection()->GetMessage(*layer.says, options);
+    std::vector<const FieldDescriptor*> fields;
+    said.GetReflection()->ListFields(said, &fields);
+    for (const FieldDescriptor* const field : fields) {
+      if (FindOption(OptionsOf(layer.name), field->name()) != nullptr) continue;
+      const std::string key = JoinKey(layer.key, field->name());
+      return absl::InvalidArgumentError(
+          absl::StrCat(config.Where(key), ": ", key, " ",
+                       OfAnotherAlgorithm(field->name(), layer.name, JoinKey(layer.name_section, "name"))));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AgentError(const RunConfig& config, const std::string& glob, const std::string& text) {
@@ -54,21 +127,10 @@ absl::Status AgentError(const RunConfig& config, const std::string& glob, const 
   return absl::InvalidArgumentError(absl::StrCat(config.Where(key), ": ", base::LogSafe(key, 160), ": ", text));
 }
 
-}  // namespace
-
-const std::vector<std::string>& ImmutableKeys() {
-  static const auto* const kKeys =
-      new std::vector<std::string>{"train_batch_size", "max_policy_lag", "common_reward", "use_parameter_sharing"};
-  return *kKeys;
-}
-
-bool IsImmutable(std::string_view name) {
-  return std::find(ImmutableKeys().begin(), ImmutableKeys().end(), name) != ImmutableKeys().end();
-}
-
-absl::StatusOr<std::vector<SettingsOf>> ResolveSettings(const RunConfig& config, absl::Span<const std::string> agents,
-                                                        absl::Span<const policy::PolicyId> policies,
-                                                        absl::Span<const std::vector<std::string>> players) {
+/// Whose settings are whose: ResolveSettings without a look at what they are.
+absl::StatusOr<std::vector<SettingsOf>> OwnAgents(const RunConfig& config, absl::Span<const std::string> agents,
+                                                  absl::Span<const policy::PolicyId> policies,
+                                                  absl::Span<const std::vector<std::string>> players) {
   std::vector<SettingsOf> settings;
   for (const policy::PolicyId& id : policies) settings.push_back({id});
   const auto& entries = config.proto().multi_agent().agents();
@@ -110,6 +172,26 @@ absl::StatusOr<std::vector<SettingsOf>> ResolveSettings(const RunConfig& config,
   return settings;
 }
 
+}  // namespace
+
+const std::vector<std::string>& ImmutableKeys() {
+  static const auto* const kKeys =
+      new std::vector<std::string>{"train_batch_size", "max_policy_lag", "common_reward", "use_parameter_sharing"};
+  return *kKeys;
+}
+
+bool IsImmutable(std::string_view name) {
+  return std::find(ImmutableKeys().begin(), ImmutableKeys().end(), name) != ImmutableKeys().end();
+}
+
+absl::StatusOr<std::vector<SettingsOf>> ResolveSettings(const RunConfig& config, absl::Span<const std::string> agents,
+                                                        absl::Span<const policy::PolicyId> policies,
+                                                        absl::Span<const std::vector<std::string>> players) {
+  TROUPE_ASSIGN_OR_RETURN(std::vector<SettingsOf> settings, OwnAgents(config, agents, policies, players));
+  for (const SettingsOf& of : settings) TROUPE_RETURN_IF_ERROR(CheckOptions(config, of));
+  return settings;
+}
+
 const v1::PolicyConfig* FindPolicyConfig(const RunConfig& config, const policy::PolicyId& id) {
   for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
     if (policy.id() == id.value()) return &policy;
@@ -118,11 +200,18 @@ const v1::PolicyConfig* FindPolicyConfig(const RunConfig& config, const policy::
 }
 
 v1::AlgorithmConfig AlgorithmOf(const RunConfig& config, const SettingsOf& of) {
+  const std::vector<Layer> layers = LayersOf(config, of);
+  const FieldDescriptor& options = OptionsOf(layers.back().name);
   v1::AlgorithmConfig algorithm = config.proto().algorithm();
-  if (const v1::PolicyConfig* policy = FindPolicyConfig(config, of.policy)) {
-    OverrideAlgorithm(policy->algorithm(), &algorithm);
+  SelectOptions(layers.back().name, &algorithm);
+  for (size_t i = 1; i < layers.size(); ++i) {
+    v1::AlgorithmConfig common = *layers[i].says;
+    const FieldDescriptor* const said = OptionsIn(common);
+    if (said != nullptr) common.GetReflection()->ClearField(&common, said);
+    Override(common, &algorithm);
+    if (said == nullptr || &OptionsOf(layers[i].name) != &options) continue;
+    OverrideOptions(common.GetReflection()->GetMessage(*layers[i].says, said), MutableOptions(options, &algorithm));
   }
-  if (!of.own_agent.empty()) OverrideAlgorithm(FindAgentConfig(config, of.own_agent)->algorithm(), &algorithm);
   return algorithm;
 }
 
@@ -134,17 +223,17 @@ v1::ModelConfig ModelOf(const RunConfig& config, const SettingsOf& of) {
 }
 
 std::string AlgorithmKey(const RunConfig& config, const SettingsOf& of, const std::string& name) {
-  if (!of.own_agent.empty()) {
-    const v1::AgentConfig& agent = *FindAgentConfig(config, of.own_agent);
-    if (HasField(agent.algorithm(), name)) {
-      return absl::StrCat(JoinKey(kAgents, base::LogSafe(agent.agents(), 160)), ".algorithm.", name);
-    }
+  const std::vector<Layer> layers = LayersOf(config, of);
+  const FieldDescriptor& options = OptionsOf(layers.back().name);
+  const bool is_option = FindOption(options, name) != nullptr;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    if (is_option && &OptionsOf(layer->name) != &options) continue;
+    const KeyIn key = FindKey(*layer->says, name);
+    if (key.field != nullptr && HasField(*key.message, name)) return JoinKey(layer->key, name);
   }
-  const v1::PolicyConfig* const policy = FindPolicyConfig(config, of.policy);
-  if (policy != nullptr && HasField(policy->algorithm(), name)) {
-    return absl::StrCat("multi_agent.policies.", of.policy.value(), ".algorithm.", name);
-  }
-  return absl::StrCat("algorithm.", name);
+  // A default: of the run's algorithm, or of the one that an override names.
+  const bool is_runs = !is_option || &OptionsOf(layers[0].name) == &options;
+  return JoinKey(is_runs ? "algorithm" : layers.back().name_section, name);
 }
 
 }  // namespace troupe::config

@@ -13,6 +13,9 @@
 
 /// Settings of a policy: the run's, then multi_agent.policies.<id>, then multi_agent.agents.<glob> of the agent whose
 /// own policy it is. What the run says holds for all of them (skrl's MultiAgentCfg.expand).
+///
+/// The algorithm's name is inherited so, too, and with it what is said beside it: a key that only some algorithms have
+/// holds for policies whose name has the same keys. One of another algorithm begins with that algorithm's defaults.
 namespace troupe::config {
 
 /// Keys of `algorithm` that hold for the whole run and are overridden by nobody.
@@ -20,8 +23,8 @@ const std::vector<std::string>& ImmutableKeys();
 bool IsImmutable(std::string_view name);
 
 /// By policy slot. INVALID_ARGUMENT with the place in multi_agent.agents for a glob that matches no agent, an agent
-/// that none matches, and overrides of an agent that plays several policies, or one that others play. `players`: by
-/// policy slot, the agents that may play it.
+/// that none matches, overrides of an agent that plays several policies, or one that others play, and a key that the
+/// algorithm in force has not. `players`: by policy slot, the agents that may play it.
 absl::StatusOr<std::vector<SettingsOf>> ResolveSettings(const RunConfig& config, absl::Span<const std::string> agents,
                                                         absl::Span<const policy::PolicyId> policies,
                                                         absl::Span<const std::vector<std::string>> players);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithm_names.h"
 #include "lib/config/parse_yaml.h"
 #include "lib/config/yaml_loader.h"
 #include "proto/troupe/v1/config.pb.h"
@@ -30,7 +31,8 @@ absl::StatusOr<std::vector<policy::MappingRule>> ParsePolicyMapping(std::string_
   root["multi_agent"]["policy_mapping"] = parsed;
   v1::RunConfig config;
   PlaceMap places;
-  TROUPE_RETURN_IF_ERROR(YamlLoader(place, "", &places).Load(root, &config));
+  const AlgorithmNames names;
+  TROUPE_RETURN_IF_ERROR(YamlLoader(place, "", &names, &places).Load(root, &config));
   const v1::PolicyMapping& mapping = config.multi_agent().policy_mapping();
   std::vector<policy::MappingRule> rules = MappingRules(mapping);
   if (mapping.per_agent()) {

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/overrides.h"
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/config/schema.h"
@@ -190,7 +191,7 @@ absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const N
     if (!classes[place].trainable()) {
       return config.KeyError(
           key, absl::StrCat("got policy \"", id, "\", which is of class ", base::LogSafe(classes[place].ToString()),
-                            " and never trained, expected policies of class ppo"));
+                            " and never trained, expected policies of class trained"));
     }
     trains[place] = true;
   }
@@ -314,14 +315,12 @@ absl::Status CompletePlayed(const RunConfig& config, const env::EnvSpec& env, co
 
 policy::Activation ToActivation(v1::Activation activation) { return static_cast<policy::Activation>(activation); }
 
-policy::ModelSpec ToModel(const v1::ModelConfig& model) {
-  policy::ModelSpec spec;
-  spec.actor_hidden_sizes.assign(model.actor_hidden_sizes().begin(), model.actor_hidden_sizes().end());
-  spec.critic_hidden_sizes.assign(model.critic_hidden_sizes().begin(), model.critic_hidden_sizes().end());
-  spec.activation = ToActivation(model.activation());
-  spec.actor_output_gain = model.actor_output_gain();
-  spec.initial_log_std = model.initial_log_std();
-  return spec;
+void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
+  spec->actor.hidden_sizes.assign(model.actor_hidden_sizes().begin(), model.actor_hidden_sizes().end());
+  spec->mutable_critic()->hidden_sizes.assign(model.critic_hidden_sizes().begin(), model.critic_hidden_sizes().end());
+  spec->SetActivation(ToActivation(model.activation()));
+  spec->actor.output_gain = model.actor_output_gain();
+  spec->initial_log_std = model.initial_log_std();
 }
 
 /// A space with a part that no action distribution fits, or nothing.
@@ -380,9 +379,8 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   if (!HasServableActions(first->action_space)) {
     return config.KeyError(
         AlgorithmKey(config, of, "name"),
-        absl::StrCat(EnumWord(*v1::AlgorithmName_descriptor()->FindValueByNumber(algorithm.name())),
-                     " cannot serve the action space ", first->action_space.ToString(), " of agent \"",
-                     first->id.value(),
+        absl::StrCat(AlgorithmWord(algorithm.name()), " cannot serve the action space ", first->action_space.ToString(),
+                     " of agent \"", first->id.value(),
                      "\", expected Discrete, MultiDiscrete, MultiBinary, a Box of floats, or a Dict or Tuple of them"));
   }
   if (algorithm.use_actions_mask()) {
@@ -402,28 +400,30 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   const bool wants_mask = !algorithm.has_use_actions_mask() || algorithm.use_actions_mask();
   spec->has_action_mask = first->has_action_mask && wants_mask;
   spec->agent_id_size = algorithm.use_agent_id() && played.size() > 1 ? env.num_agents() : 0;
-  spec->critic_agent_id = algorithm.critic_agent_id() && spec->agent_id_size > 0;
+  spec->SetCriticAgentId(algorithm.critic_agent_id() && spec->agent_id_size > 0);
   return absl::OkStatus();
 }
 
 absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
-  const bool centralized = algorithm.name() == v1::ALGORITHM_NAME_MAPPO;
+  const bool centralized = HasCentralizedCritic(algorithm.name());
   if (algorithm.use_global_state()) {
     if (!centralized) {
-      return config.KeyError(AlgorithmKey(config, of, "use_global_state"),
-                             "got true, but only mappo has a centralized critic; expected algorithm.name: mappo");
+      const std::vector<std::string> names = CentralizedNamesOf(OptionsOf(algorithm.name()));
+      return config.KeyError(
+          AlgorithmKey(config, of, "use_global_state"),
+          absl::StrCat("got true, but the critic of ", AlgorithmWord(algorithm.name()),
+                       " sees its agent's own observation; expected ",
+                       names.empty() ? "false" : absl::StrCat("algorithm.name: ", absl::StrJoin(names, " or "))));
     }
     if (env.state_kind == env::StateKind::kNone) {
       return config.KeyError(AlgorithmKey(config, of, "use_global_state"),
                              absl::StrCat("got true, but ", env.name,
                                           " has no global state; expected false (the critic sees all observations)"));
     }
-    spec->critic_input = policy::CriticInput::kGlobalState;
-    spec->critic_state_size = env.state_space.flat_size();
+    spec->SetCriticInput(policy::NetworkInput::kState, env.state_space.flat_size());
   } else if (centralized) {
-    spec->critic_input = policy::CriticInput::kJointObservation;
-    spec->critic_state_size = JointObservationSize(env);
+    spec->SetCriticInput(policy::NetworkInput::kJointObservation, JointObservationSize(env));
   }
   return absl::OkStatus();
 }
@@ -487,7 +487,7 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
     PolicySpec spec;
     spec.id = id;
     TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ClassOf(config, id));
-    spec.model = ToModel(ModelOf(config, of));
+    SetModel(ModelOf(config, of), &spec);
     TROUPE_RETURN_IF_ERROR(InferFromAgents(config, env, played[i], of, &spec));
     TROUPE_RETURN_IF_ERROR(spec.policy_class.has_weights() ? FillNetworks(config, env, of, &spec)
                                                            : FillWithoutNetworks(config, of, &spec));

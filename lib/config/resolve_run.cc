@@ -1,34 +1,31 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/ingest_budget.h"
-#include "lib/config/overrides.h"
+#include "lib/config/resolve_algorithms.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
-#include "lib/config/schema.h"
 #include "lib/config/value_hint.h"
 #include "lib/learner/score.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/python_callable.h"
+#include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
 namespace {
 
 // The schema's enums have our values, so that they are cast.
-static_assert(static_cast<int>(Algorithm::kPpo) == v1::ALGORITHM_NAME_PPO);
-static_assert(static_cast<int>(Algorithm::kMappo) == v1::ALGORITHM_NAME_MAPPO);
 static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWARD_NONE);
 static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
 static_assert(static_cast<int>(learner::CountStepsBy::kEnvSteps) == v1::COUNT_STEPS_BY_ENV_STEPS);
@@ -38,7 +35,6 @@ static_assert(static_cast<int>(learner::TrainTimeAggregator::kMax) == v1::TRAIN_
 static_assert(static_cast<int>(learner::TrainTimeAggregator::kMean) == v1::TRAIN_TIME_AGGREGATOR_MEAN);
 
 constexpr int64_t kDefaultStopEnvSteps = 1000000;
-constexpr int64_t kDefaultMinibatchRows = 1000;
 constexpr int64_t kWritesPerRun = 100;  // skrl's meaning of auto
 constexpr absl::Duration kLongestWritePause = absl::Seconds(5);
 constexpr int64_t kCheckpointsPerRun = 10;
@@ -103,119 +99,6 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   return absl::OkStatus();
 }
 
-training::LinearSchedule ToSchedule(const v1::Schedule& schedule) {
-  return {schedule.initial(), schedule.final(), schedule.env_steps()};
-}
-
-/// Env steps of a batch, where every agent acts at every step.
-int64_t EnvStepsOfBatch(const ResolvedRun& run) {
-  if (!CountsAgentSteps(run)) return run.learner.train_batch_size;
-  return std::max<int64_t>(1, run.learner.train_batch_size / run.env_spec.num_agents());
-}
-
-/// Rows of policies in a batch where every agent acts at every step.
-struct BatchRows {
-  int64_t most = 0;  ///< of the one with the most; one that is drawn counts as often as is to be expected
-  /// Of the one with the fewest among those that always play; where all are drawn, the whole batch's, for chance may
-  /// give them all to one.
-  int64_t fewest = 0;
-};
-/// `only`: of this policy alone.
-BatchRows CountRows(const ResolvedRun& run, std::optional<size_t> only) {
-  const int64_t env_steps = EnvStepsOfBatch(run);
-  std::vector<double> agents(run.policies.size(), 0);
-  std::vector<int64_t> always(run.policies.size(), 0);
-  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
-    for (const MappedPolicy& mapped : policies)
-      agents[static_cast<size_t>(mapped.policy.value())] += mapped.probability;
-    if (policies.size() == 1) ++always[static_cast<size_t>(policies[0].policy.value())];
-  }
-  BatchRows rows;
-  rows.most =
-      static_cast<int64_t>(std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(env_steps)));
-  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * env_steps;
-  for (size_t p = 0; p < always.size(); ++p) {
-    if (always[p] > 0 && only.value_or(p) == p) rows.fewest = std::min(rows.fewest, always[p] * env_steps);
-  }
-  // Of one that plays nobody yet nothing is known.
-  if (only.has_value()) {
-    rows.most = agents[*only] == 0 ? rows.fewest
-                                   : static_cast<int64_t>(std::ceil(agents[*only] * static_cast<double>(env_steps)));
-  }
-  return rows;
-}
-
-absl::StatusOr<int64_t> MinibatchSize(const ResolvedRun& run, const v1::AlgorithmConfig& algorithm,
-                                      const SettingsOf& of, size_t slot) {
-  // What the run says is counted on all policies, an override on its own.
-  const auto count = [&](const std::string& key) {
-    return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
-  };
-  if (algorithm.has_minibatch_size() && algorithm.has_num_minibatches()) {
-    return run.config.KeyError(AlgorithmKey(run.config, of, "num_minibatches"),
-                               "got a value besides algorithm.minibatch_size, expected one of the two");
-  }
-  if (algorithm.has_num_minibatches()) {
-    const std::string key = AlgorithmKey(run.config, of, "num_minibatches");
-    const BatchRows rows = count(key);
-    if (algorithm.num_minibatches() > rows.most) {
-      return run.config.KeyError(key, absl::StrCat("got ", algorithm.num_minibatches(), ", expected at most the ",
-                                                   rows.most, " rows that a policy has in a batch of ", BatchText(run),
-                                                   "; lower it, or raise algorithm.train_batch_size"));
-    }
-    return (rows.most + algorithm.num_minibatches() - 1) / algorithm.num_minibatches();
-  }
-  const std::string key = AlgorithmKey(run.config, of, "minibatch_size");
-  const BatchRows rows = count(key);
-  if (!algorithm.has_minibatch_size()) return std::min({kDefaultMinibatchRows, rows.most, rows.fewest});
-  if (algorithm.minibatch_size() > rows.fewest) {
-    return run.config.KeyError(key, absl::StrCat("got ", algorithm.minibatch_size(), ", expected at most the ",
-                                                 rows.fewest, " rows that a policy has in a batch of ", BatchText(run),
-                                                 "; lower it, or raise algorithm.train_batch_size"));
-  }
-  return algorithm.minibatch_size();
-}
-
-absl::StatusOr<training::PpoOptions> PpoOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
-  const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
-  training::PpoOptions ppo;
-  ppo.learning_rate = ToSchedule(algorithm.lr());
-  ppo.critic_learning_rate = {0, 0, 0};
-  if (algorithm.has_critic_lr()) {
-    ppo.critic_learning_rate = ToSchedule(algorithm.critic_lr());
-    if (ppo.critic_learning_rate.initial <= 0) {
-      return run.config.KeyError(AlgorithmKey(run.config, of, "critic_lr"),
-                                 "got 0 to begin with, expected a number > 0 or auto");
-    }
-  }
-  ppo.adam_epsilon = algorithm.adam_epsilon();
-  ppo.adam_beta1 = algorithm.adam_beta1();
-  ppo.adam_beta2 = algorithm.adam_beta2();
-  ppo.gamma = algorithm.gamma();
-  ppo.gae_lambda = algorithm.gae_lambda();
-  ppo.use_gae = algorithm.use_gae();
-  ppo.use_advnorm = algorithm.use_advnorm();
-  ppo.use_value_norm = algorithm.use_value_norm();
-  ppo.clip_param = algorithm.clip_param();
-  ppo.use_value_clip = algorithm.use_value_clip();
-  ppo.value_clip_param = algorithm.value_clip_param();
-  ppo.value_loss_coeff = algorithm.value_loss_coeff();
-  ppo.huber_delta = algorithm.huber_delta();
-  ppo.entropy_coeff = ToSchedule(algorithm.entropy_coeff());
-  ppo.target_kl = algorithm.target_kl();
-  ppo.max_grad_norm = algorithm.max_grad_norm();
-  ppo.num_epochs = algorithm.num_epochs();
-  TROUPE_ASSIGN_OR_RETURN(ppo.minibatch_size, MinibatchSize(run, algorithm, of, slot));
-  return ppo;
-}
-
-absl::Status FillPpo(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
-  for (size_t slot = 0; slot < settings.size(); ++slot) {
-    TROUPE_ASSIGN_OR_RETURN(run->ppo.emplace_back(), PpoOf(*run, settings[slot], slot));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status FillPolicyMap(ResolvedRun* run) {
   const v1::MultiAgentConfig& multi_agent = run->config.proto().multi_agent();
   run->policy_map.capacity = multi_agent.policy_map_capacity();
@@ -224,20 +107,10 @@ absl::Status FillPolicyMap(ResolvedRun* run) {
   run->policy_map.states_are_swappable = multi_agent.policy_states_are_swappable();
   run->policy_map_cache = multi_agent.policy_map_cache();
   if (!run->policy_map.states_are_swappable) return absl::OkStatus();
-  const std::string key = "multi_agent.policy_states_are_swappable";
-  const absl::Status swappable = policy::CheckSwappable(run->policies);
-  if (!swappable.ok())
-    return run->config.KeyError(key, absl::StrCat("got true, but ", std::string(swappable.message())));
-  const auto trainable = [run](size_t slot) { return run->policies[slot].policy_class.trainable(); };
-  size_t first = 0;
-  while (first < run->policies.size() && !trainable(first)) ++first;
-  for (size_t slot = first; slot < run->policies.size(); ++slot) {
-    if (!trainable(slot) || run->ppo[slot].use_value_norm == run->ppo[first].use_value_norm) continue;
-    return run->config.KeyError(key,
-                                absl::StrCat("got true, but policies \"", run->policies[first].id.value(), "\" and \"",
-                                             run->policies[slot].id.value(), "\" differ in use_value_norm"));
-  }
-  return absl::OkStatus();
+  const absl::Status swappable = training::CheckSwappable(run->policies, run->algorithms);
+  if (swappable.ok()) return swappable;
+  return run->config.KeyError("multi_agent.policy_states_are_swappable",
+                              absl::StrCat("got true, but ", std::string(swappable.message())));
 }
 
 void FillSchema(ResolvedRun* run) {
@@ -251,6 +124,8 @@ void FillSchema(ResolvedRun* run) {
   if (env.state_kind == env::StateKind::kPerEnv) schema.env_state_size = env.state_space.flat_size();
   if (env.state_kind == env::StateKind::kPerAgent) schema.agent_state_size = env.state_space.flat_size();
   schema.has_agent_mask = env.has_agent_mask;
+  schema.always_sends_state = run->config.proto().env().send_state() == v1::SEND_STATE_ALWAYS;
+  run->rollout.always_sends_state = schema.always_sends_state;
   schema.num_info_columns = static_cast<int64_t>(env.info_columns.size());
   schema.num_envs = static_cast<uint32_t>(run->learner.num_envs);
 }
@@ -445,23 +320,11 @@ std::vector<policy::PolicyId> ResolvedRun::policy_ids() const {
   return ids;
 }
 
-std::string_view AlgorithmName(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kPpo:
-      return "ppo";
-    case Algorithm::kIppo:
-      return "ippo";
-    case Algorithm::kMappo:
-      return "mappo";
-  }
-  return "unknown";
-}
-
 absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry) {
   ResolvedRun run;
   run.config = config;
   run.seed = static_cast<uint64_t>(config.proto().seed());
-  run.algorithm = static_cast<Algorithm>(config.proto().algorithm().name());
+  run.algorithm = AlgorithmWord(config.proto().algorithm().name());
   TROUPE_RETURN_IF_ERROR(MakeEnvironment(registry, &run));
   TROUPE_ASSIGN_OR_RETURN(ResolvedPolicies policies, ResolvePolicies(config, run.env_spec));
   run.policies = std::move(policies.specs);
@@ -471,7 +334,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRe
   run.learner.trains = std::move(policies.trains);
   run.learner.train_rules = std::move(policies.train_rules);
   FillSchema(&run);
-  TROUPE_RETURN_IF_ERROR(FillPpo(policies.settings, &run));
+  TROUPE_RETURN_IF_ERROR(FillAlgorithms(policies.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   TROUPE_RETURN_IF_ERROR(FillStop(&run));
@@ -488,13 +351,13 @@ int32_t TotalEnvs(const RunConfig& config) {
 
 env::EnvArgs EnvArgsOf(const RunConfig& config) { return env::EnvArgs(ToArgValues(config.proto().env().args())); }
 
-std::string MakeExperimentName(Algorithm algorithm, absl::Time now) {
+std::string MakeExperimentName(std::string_view algorithm, absl::Time now) {
   const absl::TimeZone zone = absl::LocalTimeZone();
   const int64_t microseconds = (absl::ToUnixMicros(now) % 1000000 + 1000000) % 1000000;
   char fraction[8];
   std::snprintf(fraction, sizeof(fraction), "%06d", static_cast<int>(microseconds));
   return absl::StrCat(absl::FormatTime("%y-%m-%d_%H-%M-%S", now, zone), "-", fraction, "_",
-                      absl::AsciiStrToUpper(std::string(AlgorithmName(algorithm))));
+                      absl::AsciiStrToUpper(std::string(algorithm)));
 }
 
 }  // namespace troupe::config

@@ -22,26 +22,26 @@ TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
   EXPECT_EQ(spec.id.value(), "default_policy");
   EXPECT_EQ(spec.observation_size(), 3);
   EXPECT_EQ(spec.agent_id_size, 3);
-  EXPECT_EQ(spec.critic_input, policy::CriticInput::kJointObservation);
-  EXPECT_EQ(spec.critic_state_size, 3 * 3 + 3);
-  EXPECT_FALSE(spec.critic_agent_id);
+  EXPECT_EQ(spec.critic_input(), policy::NetworkInput::kJointObservation);
+  EXPECT_EQ(spec.critic_state_size(), 3 * 3 + 3);
+  EXPECT_FALSE(spec.critic_agent_id());
   EXPECT_EQ(run.learner.num_envs, 32);
   EXPECT_EQ(run.schema.num_envs, 32u);
   EXPECT_EQ(run.agent_ids(), (std::vector<std::string>{"agent_0", "agent_1", "agent_2"}));
   EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{3, 3, 3}));
-  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
+  EXPECT_EQ(MinibatchSize(run, 0), 1000);
   EXPECT_EQ(run.stop.env_steps, 1000000);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 10000);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 100000);
-  EXPECT_EQ(run.algorithm, Algorithm::kMappo);
+  EXPECT_EQ(run.algorithm, "mappo");
   EXPECT_EQ(run.rollout.seed, 1u);
 }
 
 TEST_F(ResolveRunTest, IppoHasLocalCritics) {
   const ResolvedRun run = Resolve("env: {name: team}\nalgorithm: {name: ippo, critic_agent_id: true}");
-  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kObservation);
-  EXPECT_EQ(run.policies[0].critic_state_size, 0);
-  EXPECT_TRUE(run.policies[0].critic_agent_id);
+  EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kObservation);
+  EXPECT_EQ(run.policies[0].critic_state_size(), 0);
+  EXPECT_TRUE(run.policies[0].critic_agent_id());
   EXPECT_EQ(run.policies[0].critic_input_size(), 6);
 }
 
@@ -51,7 +51,7 @@ TEST_F(ResolveRunTest, OnePolicyPerAgentWithoutSharing) {
   EXPECT_EQ(run.policies[2].id.value(), "sheep");
   EXPECT_EQ(run.policies[2].observation_size(), 2);
   EXPECT_EQ(run.policies[0].agent_id_size, 0);
-  EXPECT_EQ(run.policies[2].critic_state_size, 3 + 3 + 2 + 3);
+  EXPECT_EQ(run.policies[2].critic_state_size(), 3 + 3 + 2 + 3);
   EXPECT_EQ(run.policies_of_agent[2][0].policy.value(), 2);
   EXPECT_EQ(Resolve("env: {name: mixed}\nmulti_agent: {policy_mapping: per_agent}").policies.size(), 3u);
 }
@@ -65,9 +65,9 @@ multi_agent:
   policy_mapping: {"wolf_*": wolves, "*": sheep}
 )");
   ASSERT_EQ(run.policies.size(), 2u);
-  EXPECT_EQ(run.policies[0].model.actor_hidden_sizes, (std::vector<int64_t>{8}));
-  EXPECT_EQ(run.policies[0].model.activation, policy::Activation::kRelu);
-  EXPECT_EQ(run.policies[1].model.actor_hidden_sizes, (std::vector<int64_t>{16, 16, 16}));
+  EXPECT_EQ(run.policies[0].actor.hidden_sizes, (std::vector<int64_t>{8}));
+  EXPECT_EQ(run.policies[0].actor.activation, policy::Activation::kRelu);
+  EXPECT_EQ(run.policies[1].actor.hidden_sizes, (std::vector<int64_t>{16, 16, 16}));
   EXPECT_EQ(run.policies[0].agent_id_size, 3);
   EXPECT_EQ(run.policies[1].agent_id_size, 0);
   ASSERT_EQ(run.mapping_rules.size(), 2u);
@@ -87,10 +87,10 @@ multi_agent:
   EXPECT_EQ(run.learner.trains, (std::vector<bool>{true, false, false, false}));
   EXPECT_EQ(run.policies[1].policy_class.path, "runs/x");
   EXPECT_TRUE(run.policies[1].normalize_observations);
-  EXPECT_EQ(run.policies[1].critic_input, policy::CriticInput::kJointObservation);
+  EXPECT_EQ(run.policies[1].critic_input(), policy::NetworkInput::kJointObservation);
   for (const size_t slot : {2, 3}) {
     EXPECT_FALSE(run.policies[slot].normalize_observations);
-    EXPECT_EQ(run.policies[slot].critic_input, policy::CriticInput::kObservation);
+    EXPECT_EQ(run.policies[slot].critic_input(), policy::NetworkInput::kObservation);
     EXPECT_EQ(run.policies[slot].action_bound_method, policy::ActionBoundMethod::kNone);
     EXPECT_TRUE(run.policies[slot].has_action_mask) << "masks are honoured";
   }
@@ -99,7 +99,7 @@ multi_agent:
   EXPECT_EQ(
       ErrorOf(yaml, {"multi_agent.policies_to_train=[main, dice]"}),
       "--set multi_agent.policies_to_train=[main, dice]: multi_agent.policies_to_train: got policy \"dice\", which "
-      "is of class random and never trained, expected policies of class ppo");
+      "is of class random and never trained, expected policies of class trained");
 }
 
 TEST_F(ResolveRunTest, PolicyClassesThatCannotPlayAreErrorsAtTheirKey) {
@@ -126,12 +126,25 @@ TEST_F(ResolveRunTest, PolicyClassesThatCannotPlayAreErrorsAtTheirKey) {
 
 TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {
   const ResolvedRun run = Resolve("env: {name: state}\nalgorithm: {use_global_state: true}");
-  EXPECT_EQ(run.policies[0].critic_input, policy::CriticInput::kGlobalState);
-  EXPECT_EQ(run.policies[0].critic_state_size, 7);
+  EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kState);
+  EXPECT_EQ(run.policies[0].critic_state_size(), 7);
   EXPECT_EQ(run.schema.env_state_size, 7);
   EXPECT_EQ(run.schema.agent_state_size, 0);
   EXPECT_TRUE(run.schema.has_agent_mask);
   EXPECT_EQ(run.schema.num_info_columns, 1);
+  EXPECT_TRUE(run.schema.SendsEnvState(0).value());
+}
+
+TEST_F(ResolveRunTest, TheStateIsSentWhereItIsReadUnlessItIsAskedFor) {
+  const ResolvedRun quiet = Resolve("env: {name: state}");
+  EXPECT_EQ(quiet.schema.env_state_size, 7);
+  EXPECT_FALSE(quiet.schema.SendsEnvState(0).value());
+  EXPECT_FALSE(quiet.rollout.always_sends_state);
+  const ResolvedRun always = Resolve("env: {name: state, send_state: always}");
+  EXPECT_TRUE(always.schema.SendsEnvState(0).value());
+  EXPECT_TRUE(always.rollout.always_sends_state) << "workers send what the learner expects";
+  EXPECT_EQ(always.schema.Hash(), quiet.schema.Hash()) << "a checkpoint of one goes on with the other";
+  EXPECT_NE(always.schema.WorkerHash(), quiet.schema.WorkerHash());
 }
 
 TEST_F(ResolveRunTest, AGrantsTimeOutFollowsFromTheEnvironment) {
@@ -179,11 +192,11 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.seed, 9u);
   EXPECT_EQ(run.learner.seed, 9u);
   EXPECT_EQ(std::get<int64_t>(run.env.args.values().at("N")), 4);
-  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
-  EXPECT_EQ(run.ppo[0].learning_rate.At(50), 5e-4);
-  EXPECT_EQ(run.ppo[0].critic_learning_rate.initial, 2e-3);
-  EXPECT_EQ(run.ppo[0].gamma, 0.95);
-  EXPECT_EQ(run.ppo[0].huber_delta, 10);
+  EXPECT_EQ(MinibatchSize(run, 0), 1000);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "lr"), (policy::ScheduleValue{1e-3, 0, 100}));
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "critic_lr").initial, 2e-3);
+  EXPECT_EQ(Option<double>(run, 0, "gamma"), 0.95);
+  EXPECT_EQ(Option<double>(run, 0, "huber_delta"), 10);
   EXPECT_EQ(run.learner.max_policy_lag, 1);
   EXPECT_EQ(run.learner.common_reward, learner::CommonReward::kMean);
   EXPECT_EQ(run.learner.num_workers, 0);
@@ -260,7 +273,7 @@ TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 2, minibatch_size: 2}"),
             "run.yaml:2:30: algorithm.num_minibatches: got a value besides algorithm.minibatch_size, expected one of "
             "the two");
-  EXPECT_EQ(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}").ppo[0].minibatch_size, 100);
+  EXPECT_EQ(MinibatchSize(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}"), 0), 100);
 }
 
 TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
@@ -271,9 +284,9 @@ TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
 
 TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
   const std::string error = ErrorOf("env: {name: team}\nlearner: {ingest_budget_bytes: 1048576}");
-  // Two workers' fragments of 4 MiB, and 4000 env steps of at most 402 bytes: the learner's own bounds.
+  // Two workers' fragments of 4 MiB, and 4000 env steps of at most 365 bytes: the learner's own bounds.
   EXPECT_EQ(error.substr(0, 84),
-            "run.yaml:2:32: learner.ingest_budget_bytes: got 1048576, expected at least 9996608 f");
+            "run.yaml:2:32: learner.ingest_budget_bytes: got 1048576, expected at least 9848608 f");
 }
 
 TEST_F(ResolveRunTest, MaskWithAContinuousAction) {
@@ -307,8 +320,8 @@ TEST_F(ResolveRunTest, GlobalStateThatIsNotThere) {
             "run.yaml:2:31: algorithm.use_global_state: got true, but team has no global state; expected false (the "
             "critic sees all observations)");
   EXPECT_EQ(ErrorOf("env: {name: state}\nalgorithm: {use_global_state: true, name: ippo}"),
-            "run.yaml:2:31: algorithm.use_global_state: got true, but only mappo has a centralized critic; expected "
-            "algorithm.name: mappo");
+            "run.yaml:2:31: algorithm.use_global_state: got true, but the critic of ippo sees its agent's own "
+            "observation; expected algorithm.name: mappo");
 }
 
 TEST_F(ResolveRunTest, PolicyMistakes) {
@@ -349,7 +362,7 @@ multi_agent:
   EXPECT_EQ(run.policies_of_agent[2].size(), 1u);
   EXPECT_EQ(run.mapping_rules[0].policies[1].weight, 1.0);
   // The default counts on those that play always: sheep has the 4000 rows of one agent.
-  EXPECT_EQ(run.ppo[0].minibatch_size, 1000);
+  EXPECT_EQ(MinibatchSize(run, 0), 1000);
   // What is written reads back as the same.
   const auto again = RunConfig::FromYaml(run.config.ToYaml(), "again.yaml");
   ASSERT_TRUE(again.ok()) << again.status();
@@ -362,9 +375,9 @@ multi_agent:
 TEST_F(ResolveRunTest, MinibatchesOfDrawnPolicies) {
   const std::string drawn = "env: {name: team}\nmulti_agent: {policy_mapping: {\"*\": {a: 1, b: 1, c: 4}}}\n";
   // c is expected to have 4 / 6 of the rows of three agents, 1333 of them; how many it gets is left to chance.
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 667}").ppo[0].minibatch_size, 1000);
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100}").ppo[0].minibatch_size, 200);
-  EXPECT_EQ(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}").ppo[0].minibatch_size, 300);
+  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 667}"), 0), 1000);
+  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 100}"), 0), 200);
+  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}"), 0), 300);
   EXPECT_NE(ErrorOf(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 301}")
                 .find("algorithm.minibatch_size: got 301, expected at most the 300 rows"),
             std::string::npos);
@@ -422,17 +435,17 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
     return ResumeConfig(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides)).status();
   };
   EXPECT_TRUE(resumed({}).ok());
-  EXPECT_TRUE(
-      resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true", "device=cpu",
-               "env.max_abs_return=5", "env.max_failed_share=1", "env.plugin=/opt/a.so", "learner_threads=1",
-               "learner.join_timeout_s=1", "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
-          .ok());
+  EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
+                       "device=cpu", "env.max_abs_return=5", "env.max_failed_share=1", "env.send_state=always",
+                       "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
+                       "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
+                  .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
             "change stop, num_workers, evaluation, experiment, device, env.max_abs_return, "
-            "env.max_failed_share, env.plugin, "
+            "env.max_failed_share, env.send_state, env.plugin, "
             "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
             "env.python.max_restarts, "
             "env.python.restart_window_s, env.python.fork_server, env.python.path, env.python.folder, learner_threads, "
@@ -474,7 +487,7 @@ TEST_F(ResolveRunTest, AResumedRunKeepsItsEnvironments) {
 }
 
 TEST(ExperimentNameTest, HasSkrlsForm) {
-  const std::string name = MakeExperimentName(Algorithm::kMappo, absl::FromUnixMicros(1700000000000042));
+  const std::string name = MakeExperimentName("mappo", absl::FromUnixMicros(1700000000000042));
   EXPECT_EQ(name.size(), std::string("YY-MM-DD_HH-MM-SS-SSSSSS_MAPPO").size());
   EXPECT_EQ(name.substr(17), "-000042_MAPPO");
 }
@@ -487,7 +500,7 @@ TEST_F(ResolveRunTest, BatchesMayBeCountedInAgentSteps) {
   EXPECT_EQ(run.rollout.max_fragment_env_steps, 3) << "ten agent steps hold three env steps of three agents";
   EXPECT_EQ(Resolve("env: {name: team}").learner.count_steps_by, learner::CountStepsBy::kEnvSteps);
   // 1000 env steps of three agents who share a policy.
-  EXPECT_EQ(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}").ppo[0].minibatch_size, 750);
+  EXPECT_EQ(MinibatchSize(Resolve(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 4}"), 0), 750);
   EXPECT_EQ(ErrorOf(yaml + "algorithm: {train_batch_size: 3000, num_minibatches: 3001}"),
             "run.yaml:3:54: algorithm.num_minibatches: got 3001, expected at most the 3000 rows that a policy has in a "
             "batch of 3000 agent steps; lower it, or raise algorithm.train_batch_size");

@@ -18,23 +18,15 @@
 #include "lib/env/registry.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/score.h"
+#include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/training/device_options.h"
 #include "lib/training/policy_store_options.h"
-#include "lib/training/ppo_options.h"
 
 namespace troupe::config {
-
-enum class Algorithm : uint8_t {
-  kPpo = 1,    ///< IPPO under the name it has with one agent
-  kIppo = 2,   ///< decentralized critics
-  kMappo = 3,  ///< centralized critics
-};
-/// "ppo", "ippo", "mappo".
-std::string_view AlgorithmName(Algorithm algorithm);
 
 /// Where results go and how often; `experiment` of the configuration with `auto` worked out.
 struct ExperimentOptions {
@@ -69,7 +61,7 @@ struct ResolvedRun {
   EnvSettings env;
   env::EnvSpec env_spec;  ///< of the environment as policies see it, made once to see it
 
-  Algorithm algorithm = Algorithm::kMappo;
+  std::string algorithm = "mappo";                 ///< algorithm.name; policies may have others
   std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated
   std::vector<policy::MappingRule> mapping_rules;  ///< for policy::MakeRuleMapping with agent_ids() and policy_ids()
   std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot, as the rules say
@@ -83,7 +75,8 @@ struct ResolvedRun {
   learner::LearnerOptions learner;
   sample::BatchLimits limits;  ///< of what workers hand in
   learner::StopOptions stop;
-  std::vector<training::PpoOptions> ppo;  ///< by policy slot
+  /// By policy slot, how it is trained, or would be if its class were: what training::MakeTrainer takes.
+  std::vector<policy::AlgorithmSpec> algorithms;
   training::PolicyStoreOptions policy_map;
   std::string policy_map_cache;  ///< folder; empty: inside the run folder
   training::DeviceOptions device;
@@ -112,6 +105,9 @@ int32_t TotalEnvs(const RunConfig& config);
 /// with the number of environments as it was where only the number of workers changed, because environments have their
 /// place in their sequences of episodes. FAILED_PRECONDITION names the first key that differs and may not.
 absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& new_config);
+/// The same for the name of the run's algorithm alone, before the overrides of a resume meet the run's file: whose keys
+/// are another algorithm's then.
+absl::Status CheckAlgorithmStays(const RunConfig& old_config, const std::vector<std::string>& overrides);
 /// The keys (or sections) that may differ.
 const std::vector<std::string>& ResumableKeys();
 
@@ -120,6 +116,6 @@ const std::vector<std::string>& ResumableKeys();
 absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig& new_config);
 
 /// skrl's default name of a run: YY-MM-DD_HH-MM-SS-SSSSSS_<ALGORITHM>, local time.
-std::string MakeExperimentName(Algorithm algorithm, absl::Time now);
+std::string MakeExperimentName(std::string_view algorithm, absl::Time now);
 
 }  // namespace troupe::config

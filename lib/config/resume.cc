@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/status_macros.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
@@ -22,6 +23,8 @@ absl::Status MayNotChange(const RunConfig& config, const std::string& key, const
       absl::StrCat(config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before, "; ", hint));
 }
 
+std::string WhatMayChange() { return absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")); }
+
 }  // namespace
 
 const std::vector<std::string>& ResumableKeys() {
@@ -32,6 +35,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "device",
                                                                 "env.max_abs_return",
                                                                 "env.max_failed_share",
+                                                                "env.send_state",
                                                                 "env.plugin",
                                                                 "env.python.interpreter",
                                                                 "env.python.processes",
@@ -62,11 +66,23 @@ absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunCon
     const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
     if (before == now) continue;
-    return MayNotChange(new_config, key, now, before,
-                        absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")));
+    return MayNotChange(new_config, key, now, before, WhatMayChange());
   }
   if (TotalEnvs(new_config) == num_envs) return new_config;
   return new_config.WithNumEnvs(num_envs);
+}
+
+absl::Status CheckAlgorithmStays(const RunConfig& old_config, const std::vector<std::string>& overrides) {
+  constexpr char kName[] = "algorithm.name";
+  std::vector<std::string> names;
+  for (const std::string& text : overrides) {
+    if (absl::StartsWith(text, absl::StrCat(kName, "="))) names.push_back(text);
+  }
+  if (names.empty()) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const RunConfig named, RunConfig::FromYaml("{seed: 1}", "overrides", names));
+  const std::string before = ValueText(old_config.proto(), kName);
+  const std::string now = ValueText(named.proto(), kName);
+  return before == now ? absl::OkStatus() : MayNotChange(named, kName, now, before, WhatMayChange());
 }
 
 absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig& new_config) {

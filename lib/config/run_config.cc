@@ -15,6 +15,8 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithm_names.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/parse_yaml.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_loader.h"
@@ -32,7 +34,14 @@ std::shared_ptr<v1::RunConfig> MakeDefaults() {
   return config;
 }
 
-absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap* places, v1::RunConfig* config) {
+/// A text that says something of the configuration.
+struct Source {
+  YAML::Node document;
+  std::string name;   ///< the file's
+  std::string place;  ///< of an override, for errors; empty: line and column
+};
+
+absl::StatusOr<Source> ReadText(std::string_view text, const std::string& source) {
   if (text.size() > kMaxConfigBytes) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": is longer than ", kMaxConfigBytes, " bytes"));
   }
@@ -43,7 +52,7 @@ absl::Status LoadText(std::string_view text, const std::string& source, PlaceMap
                      ": is empty, expected a configuration with at least env: {name: ...}; `troupe config "
                      "defaults` prints one with every key"));
   }
-  return YamlLoader(source, "", places).Load(document, config);
+  return Source{document, source, ""};
 }
 
 /// The override without a value that may be a secret.
@@ -66,7 +75,7 @@ std::string OverrideHint(const std::string& text) {
 }
 
 /// "a.b=c" as {a: {b: c}}, so that an override goes the same way as a file.
-absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConfig* config) {
+absl::StatusOr<Source> ReadOverride(const std::string& text) {
   const std::string place = PlaceOf(text);
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -83,7 +92,28 @@ absl::Status LoadOverride(const std::string& text, PlaceMap* places, v1::RunConf
     outer[*part] = node;
     node.reset(outer);
   }
-  return YamlLoader("", place, places).Load(node, config);
+  return Source{node, "", place};
+}
+
+/// Reads all before it loads the first: what the keys of an algorithm are is said by whoever names it last.
+absl::Status LoadAll(std::string_view text, const std::string& source, const std::vector<std::string>& overrides,
+                     PlaceMap* places, v1::RunConfig* config) {
+  std::vector<Source> sources;
+  TROUPE_ASSIGN_OR_RETURN(sources.emplace_back(), ReadText(text, source));
+  absl::Status unreadable;  // said when what stands before it is right
+  for (const std::string& text_override : overrides) {
+    absl::StatusOr<Source> read = ReadOverride(text_override);
+    unreadable = read.status();
+    if (!unreadable.ok()) break;
+    sources.push_back(*std::move(read));
+  }
+  AlgorithmNames names;
+  for (const Source& each : sources) names.Read(each.document);
+  SelectOptions(names.Of("algorithm").name, config->mutable_algorithm());
+  for (const Source& each : sources) {
+    TROUPE_RETURN_IF_ERROR(YamlLoader(each.name, each.place, &names, places).Load(each.document, config));
+  }
+  return unreadable;
 }
 
 constexpr int kMaxNeighbours = 1000;  // files of a folder that a name is compared with
@@ -182,10 +212,7 @@ absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string
   const std::shared_ptr<v1::RunConfig> proto = MakeDefaults();
   const auto places = std::make_shared<Places>();
   try {
-    TROUPE_RETURN_IF_ERROR(LoadText(text, std::string(source), &places->map, proto.get()));
-    for (const std::string& text_override : overrides) {
-      TROUPE_RETURN_IF_ERROR(LoadOverride(text_override, &places->map, proto.get()));
-    }
+    TROUPE_RETURN_IF_ERROR(LoadAll(text, std::string(source), overrides, &places->map, proto.get()));
   } catch (const YAML::Exception& error) {
     // Access to a node of the wrong kind; the loader looks first, so this only guards against a yaml-cpp that throws
     // elsewhere.

@@ -58,15 +58,15 @@ stop: {env_steps: 5e6, episode_return: -30}
   EXPECT_EQ(proto.multi_agent().policy_mapping().rules(0).agents(), "agent_0");
   EXPECT_EQ(proto.multi_agent().policy_mapping().rules(1).policies(0).policy(), "b");
   EXPECT_EQ(proto.algorithm().name(), v1::ALGORITHM_NAME_IPPO);
-  EXPECT_EQ(proto.algorithm().lr().env_steps(), 1000000);
-  EXPECT_EQ(proto.algorithm().lr().final(), 0);
-  EXPECT_EQ(proto.algorithm().entropy_coeff().initial(), 0.02);
+  EXPECT_EQ(proto.algorithm().ppo().lr().env_steps(), 1000000);
+  EXPECT_EQ(proto.algorithm().ppo().lr().final(), 0);
+  EXPECT_EQ(proto.algorithm().ppo().entropy_coeff().initial(), 0.02);
   EXPECT_TRUE(proto.algorithm().has_use_actions_mask());
-  EXPECT_FALSE(proto.algorithm().has_critic_lr());
+  EXPECT_FALSE(proto.algorithm().ppo().has_critic_lr());
   EXPECT_EQ(proto.stop().env_steps(), 5000000);
   ASSERT_EQ(proto.stop().episode_return().targets_size(), 1);
   EXPECT_EQ(proto.stop().episode_return().targets(0).at_least(), -30);
-  EXPECT_EQ(proto.algorithm().gamma(), 0.99);  // a default
+  EXPECT_EQ(proto.algorithm().ppo().gamma(), 0.99);  // a default
 }
 
 TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
@@ -79,6 +79,8 @@ TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
             "run.yaml:1:23: env.max_abs_return: got 0, expected a number > 0; the default is 1.0e12");
   EXPECT_EQ(ErrorOf("env: {max_failed_share: 1.5}"),
             "run.yaml:1:25: env.max_failed_share: got 1.5, expected a number in [0, 1]; the default is 0.5");
+  EXPECT_EQ(ErrorOf("env: {send_state: never}"),
+            "run.yaml:1:19: env.send_state: got \"never\", expected one of auto, always; the default is auto");
   EXPECT_EQ(ErrorOf("algoritm: {gamma: 0.9}"), "run.yaml:1:1: unknown key \"algoritm\"; the nearest is \"algorithm\"");
   EXPECT_EQ(ErrorOf("stop: {env_stesp: 3}"),
             "run.yaml:1:8: unknown key \"stop.env_stesp\"; the nearest is \"stop.env_steps\"");
@@ -152,8 +154,10 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
             "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"),
             "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
-  EXPECT_EQ(ErrorOf("algorithm: {name: qmix}"),
-            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo; the default is mappo");
+  EXPECT_EQ(
+      ErrorOf("algorithm: {name: qmix}"),
+      "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; the default is "
+      "mappo");
   EXPECT_EQ(ErrorOf("env: cartpole"),
             "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
   EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");
@@ -253,7 +257,7 @@ TEST(RunConfigTest, PolicyClassesAreReadAndWritten) {
 
   EXPECT_EQ(
       ErrorOf("multi_agent: {policies: {a: {class: radnom}}}"),
-      "run.yaml:1:37: multi_agent.policies.a.class: got \"radnom\", the nearest is \"random\"; expected ppo, "
+      "run.yaml:1:37: multi_agent.policies.a.class: got \"radnom\", the nearest is \"random\"; expected trained, "
       "random, scripted:NAME, python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {class: [random]}}}"),
             "run.yaml:1:37: multi_agent.policies.a.class: got a list, expected the name of a policy class");
@@ -331,11 +335,11 @@ TEST(RunConfigTest, OverridesGoTheSameWay) {
             {"algorithm.gamma=0.8", "env.args.N=4", "algorithm.lr={initial: 1, final: 0, env_steps: 9}",
              "model.actor_hidden_sizes=[8, 8]", "stop.env_steps=1e6", "stop.env_steps=2000000",
              "multi_agent.policies.x.model.activation=relu", "experiment.experiment_name=a=b"});
-  EXPECT_EQ(config.proto().algorithm().gamma(), 0.8);
+  EXPECT_EQ(config.proto().algorithm().ppo().gamma(), 0.8);
   ASSERT_EQ(config.proto().env().args_size(), 2);
   EXPECT_EQ(config.proto().env().args(0).int_value(), 1);
   EXPECT_EQ(config.proto().env().args(1).int_value(), 4);
-  EXPECT_EQ(config.proto().algorithm().lr().env_steps(), 9);
+  EXPECT_EQ(config.proto().algorithm().ppo().lr().env_steps(), 9);
   EXPECT_EQ(config.proto().model().actor_hidden_sizes_size(), 2);
   EXPECT_EQ(config.proto().model().actor_hidden_sizes(0), 8);
   EXPECT_EQ(config.proto().stop().env_steps(), 2000000);

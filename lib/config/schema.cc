@@ -1,5 +1,6 @@
 #include "lib/config/schema.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/check.h"
+#include <google/protobuf/reflection.h>
 
 namespace troupe::config {
 namespace {
@@ -77,9 +79,11 @@ void CollectKeys(const Descriptor& section, const std::string& prefix, std::vect
   for (int i = 0; i < section.field_count(); ++i) {
     const FieldDescriptor& field = *section.field(i);
     const std::string key = JoinKey(prefix, field.name());
-    if (FormOf(field) == KeyForm::kSection) {
+    if (IsOptions(field)) {
+      CollectKeys(*field.message_type(), prefix, keys);
+    } else if (FormOf(field) == KeyForm::kSection) {
       CollectKeys(*field.message_type(), key, keys);
-    } else {
+    } else if (std::find(keys->begin(), keys->end(), key) == keys->end()) {
       keys->push_back(key);
     }
   }
@@ -102,6 +106,10 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::PoliciesToTrain::descriptor()) return KeyForm::kPoliciesToTrain;
   if (type == v1::ReturnTargets::descriptor()) return KeyForm::kReturnTargets;
   return KeyForm::kSection;
+}
+
+bool IsOptions(const FieldDescriptor& field) {
+  return field.containing_type() == v1::AlgorithmConfig::descriptor() && field.real_containing_oneof() != nullptr;
 }
 
 const v1::KeyRule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::rule); }
@@ -178,10 +186,41 @@ std::string JoinKey(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
 }
 
-std::vector<std::string> KeyNames(const Descriptor& section) {
+std::vector<std::string> KeyNames(const Descriptor& section, const FieldDescriptor* options) {
   std::vector<std::string> names;
-  for (int i = 0; i < section.field_count(); ++i) names.push_back(section.field(i)->name());
+  for (int i = 0; i < section.field_count(); ++i) {
+    const FieldDescriptor& field = *section.field(i);
+    if (!IsOptions(field)) {
+      names.push_back(field.name());
+    } else if (&field == options) {
+      for (const std::string& name : KeyNames(*field.message_type())) names.push_back(name);
+    }
+  }
   return names;
+}
+
+std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& section, std::string_view name) {
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < section.field_count(); ++i) {
+    const FieldDescriptor& field = *section.field(i);
+    const FieldDescriptor* const found =
+        IsOptions(field) ? field.message_type()->FindFieldByName(std::string(name)) : &field;
+    if (found != nullptr && found->name() == name) fields.push_back(found);
+  }
+  return fields;
+}
+
+KeyIn FindKey(const google::protobuf::Message& section, std::string_view name) {
+  const google::protobuf::Reflection& reflection = *section.GetReflection();
+  for (const FieldDescriptor* const field : FieldsOf(*section.GetDescriptor(), name)) {
+    if (field->containing_type() == section.GetDescriptor()) return {&section, field};
+    for (int i = 0; i < section.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& options = *section.GetDescriptor()->field(i);
+      const bool has_it = IsOptions(options) && options.message_type() == field->containing_type();
+      if (has_it && reflection.HasField(section, &options)) return {&reflection.GetMessage(section, &options), field};
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> AllKeys() {

@@ -6,6 +6,7 @@
 
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 /// What config.proto's descriptor says of a key. Everything else in lib/config is driven by it: a new key is a new
 /// field.
@@ -28,6 +29,9 @@ enum class KeyForm {
 };
 KeyForm FormOf(const google::protobuf::FieldDescriptor& field);
 
+/// Whether the field is an entry of AlgorithmConfig.options: no key, its message's keys stand in the section itself.
+bool IsOptions(const google::protobuf::FieldDescriptor& field);
+
 const v1::KeyRule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
 /// "mappo" for ALGORITHM_NAME_MAPPO.
@@ -46,9 +50,22 @@ bool InRange(const v1::KeyRule& rule, double value);
 
 /// "algorithm.gamma" from "algorithm" and "gamma".
 std::string JoinKey(std::string_view section, std::string_view name);
-/// Names of a section's keys in the schema's order.
-std::vector<std::string> KeyNames(const google::protobuf::Descriptor& section);
-/// Every key of the schema that is not a section, with its full name, in order.
+/// Names of a section's keys in the schema's order; of an algorithm's options the keys of this entry.
+std::vector<std::string> KeyNames(const google::protobuf::Descriptor& section,
+                                  const google::protobuf::FieldDescriptor* options = nullptr);
+/// What the schema has under a key's name: a field of the section, or, of algorithms' options, one for each entry that
+/// has the key.
+std::vector<const google::protobuf::FieldDescriptor*> FieldsOf(const google::protobuf::Descriptor& section,
+                                                               std::string_view name);
+/// Every key of the schema that is not a section, with its full name, in order; one that several algorithms have once.
 std::vector<std::string> AllKeys();
+
+/// A key where it stands.
+struct KeyIn {
+  const google::protobuf::Message* message = nullptr;
+  const google::protobuf::FieldDescriptor* field = nullptr;
+};
+/// The section's key of that name, or that of the options it has; nullptr twice: neither has it.
+KeyIn FindKey(const google::protobuf::Message& section, std::string_view name);
 
 }  // namespace troupe::config

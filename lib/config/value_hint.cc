@@ -1,5 +1,6 @@
 #include "lib/config/value_hint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -87,16 +88,17 @@ std::string BoolMeant(const YAML::Node& node) {
   return "";
 }
 
-/// The peers' names of what there is: MAPPO_Clip, PPOConfig, SwiGLU's kin by their letters.
+/// The peers' names of what there is: MAPPO_Clip, PPOConfig; SwiGLU's kin by their letters.
 std::string WordMeant(const YAML::Node& node, const FieldDescriptor& field) {
   if (!node.IsScalar()) return "";
   const std::vector<std::string> words = EnumWords(*field.enum_type());
   const std::string got = absl::AsciiStrToLower(node.Scalar());
   if (field.enum_type() == v1::AlgorithmName_descriptor()) {
-    for (const char* name : {"mappo", "ippo", "ppo"}) {
-      if (absl::StrContains(got, name)) return name;
+    std::string longest;  // mappo and not the ppo in it
+    for (const std::string& word : words) {
+      if (absl::StrContains(got, word) && word.size() > longest.size()) longest = word;
     }
-    return "";
+    return longest;
   }
   return base::NearestName(got, words);
 }
@@ -174,16 +176,17 @@ std::string NoReturn(std::string_view text) {
 }
 
 std::string SectionHint(const YAML::Node& node, std::string_view section, const google::protobuf::Descriptor& type,
-                        bool as_override) {
+                        const std::vector<std::string>& keys, bool as_override) {
   const std::string name(section);
   const std::string text = node.IsScalar() ? base::LogSafe(node.Scalar(), kMaxMeant) : "";
   const size_t colon = text.find(':');
-  if (colon != std::string::npos && colon + 1 < text.size() && type.FindFieldByName(text.substr(0, colon)) != nullptr) {
+  const bool is_key = std::find(keys.begin(), keys.end(), text.substr(0, colon)) != keys.end();
+  if (colon != std::string::npos && colon + 1 < text.size() && is_key) {
     return absl::StrCat("; YAML wants a space behind the colon: ", text.substr(0, colon), ": ", text.substr(colon + 1));
   }
   const FieldDescriptor* const named = type.FindFieldByName("name");
   if (text.empty() || section.empty() || named == nullptr) {
-    return absl::StrCat("; its keys are ", absl::StrJoin(KeyNames(type), ", "));
+    return absl::StrCat("; its keys are ", absl::StrJoin(keys, ", "));
   }
   std::string value = text;
   if (named->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/troupe/v1/config.pb.h"
 #include <yaml-cpp/yaml.h>
@@ -17,8 +18,8 @@ std::string ValueHint(const YAML::Node& node, std::string_view key, const google
 std::string NoReturn(std::string_view text);
 
 /// The same where a section was expected: `algorithm: PPO` is `algorithm: {name: ppo}`, `lr:1e-3` lacks a space.
-/// `section` is empty for the configuration itself; `as_override`: it was given by --set.
+/// `section` is empty for the configuration itself, `keys` are those it may have; `as_override`: it was given by --set.
 std::string SectionHint(const YAML::Node& node, std::string_view section, const google::protobuf::Descriptor& type,
-                        bool as_override);
+                        const std::vector<std::string>& keys, bool as_override);
 
 }  // namespace troupe::config

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lib/base/check.h"
+#include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
 #include "lib/policy/policy_class.h"
 #include "proto/troupe/v1/config.pb.h"
@@ -16,14 +17,14 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Keys = std::set<const FieldDescriptor*>;
 
-const FieldDescriptor* FindKey(std::string_view key) {
+void AddKey(std::string_view key, Keys* keys) {
   const google::protobuf::Descriptor* section = v1::RunConfig::descriptor();
   for (;;) {
     const size_t dot = key.find('.');
-    const FieldDescriptor* const field = section->FindFieldByName(std::string(key.substr(0, dot)));
-    TROUPE_CHECK(field != nullptr);
-    if (dot == std::string_view::npos) return field;
-    section = field->message_type();
+    const std::vector<const FieldDescriptor*> fields = FieldsOf(*section, key.substr(0, dot));
+    TROUPE_CHECK(!fields.empty());
+    if (dot == std::string_view::npos) return keys->insert(fields.begin(), fields.end());
+    section = fields[0]->message_type();
     key.remove_prefix(dot + 1);
   }
 }
@@ -33,6 +34,11 @@ void KeepOnly(const Keys& keys, Message* overrides) {
   std::vector<const FieldDescriptor*> present;
   overrides->GetReflection()->ListFields(*overrides, &present);
   for (const FieldDescriptor* const field : present) {
+    if (IsOptions(*field)) {
+      Message* const options = overrides->GetReflection()->MutableMessage(overrides, field);
+      KeepOnly(keys, options);
+      if (options->ByteSizeLong() > 0) continue;
+    }
     if (keys.count(field) == 0) overrides->GetReflection()->ClearField(overrides, field);
   }
 }
@@ -50,8 +56,8 @@ void KeepOnlyInOverrides(const Keys& keys, Settings* settings) {
 
 std::string Write(const RunConfig& config, const std::vector<std::string>& more) {
   Keys keys;
-  for (const std::string& key : WorkerKeys()) keys.insert(FindKey(key));
-  for (const std::string& key : more) keys.insert(FindKey(key));
+  for (const std::string& key : WorkerKeys()) AddKey(key, &keys);
+  for (const std::string& key : more) AddKey(key, &keys);
   v1::RunConfig proto = config.proto();
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_policies());
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_agents());
@@ -86,6 +92,7 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "env.state_key",
                                                                 "env.action_mask_key",
                                                                 "env.max_failed_share",
+                                                                "env.send_state",
                                                                 "multi_agent.policies",
                                                                 "multi_agent.policy_mapping",
                                                                 "multi_agent.policy_map_capacity",

@@ -116,7 +116,7 @@ TEST(WorkerYamlTest, SaysWhatTheConfigurationSaysAndNothingOfTheLearners) {
   for (const std::string& key : kLearnerKeys) {
     EXPECT_EQ(ValueText(sent.proto(), key), ValueText(defaults.proto(), key)) << key;
   }
-  EXPECT_FALSE(sent.proto().multi_agent().policies(0).algorithm().has_lr()) << "an override of the learner's";
+  EXPECT_FALSE(sent.proto().multi_agent().policies(0).algorithm().ppo().has_lr()) << "an override of the learner's";
   EXPECT_TRUE(sent.proto().multi_agent().policies(0).algorithm().has_use_agent_id());
   EXPECT_FALSE(sent.proto().multi_agent().policies(1).has_algorithm());
   for (const std::string text : {kCanary, "wandb", "experiment", "/learners", "secret-plan", "cuda"}) {

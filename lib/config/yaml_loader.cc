@@ -8,6 +8,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/foreign_keys.h"
 #include "lib/config/value_hint.h"
 #include "lib/config/yaml_scalars.h"
@@ -67,28 +68,52 @@ absl::StatusOr<std::string> YamlLoader::EntryName(const YAML::Node& name, const 
 
 absl::Status YamlLoader::Load(const YAML::Node& node, v1::RunConfig* config) { return LoadSection(node, "", config); }
 
+absl::StatusOr<YamlLoader::Target> YamlLoader::FindTarget(const YAML::Node& entry, const std::string& section,
+                                                          Message* message) const {
+  const std::string& name = entry.Scalar();
+  const google::protobuf::Descriptor& type = *message->GetDescriptor();
+  const FieldDescriptor* const own = type.FindFieldByName(name);
+  if (own != nullptr && !IsOptions(*own)) return Target{own, message};
+  const std::string key = base::LogSafe(JoinKey(section, name), 160);
+  const auto unknown = [&](const FieldDescriptor* options) {
+    return Error(entry, absl::StrCat("unknown key \"", base::LogSafe(key, 128), "\"",
+                                     UnknownKeyHint(section, name, KeyNames(type, options))));
+  };
+  if (&type != v1::AlgorithmConfig::descriptor()) return unknown(nullptr);
+  const FieldDescriptor& options = names_.OptionsOf(section);
+  if (const FieldDescriptor* const option = FindOption(options, name); option != nullptr) {
+    return Target{option, MutableOptions(options, static_cast<v1::AlgorithmConfig*>(message))};
+  }
+  if (FieldsOf(type, name).empty() || own != nullptr) return unknown(&options);
+  const AlgorithmNames::InForce in_force = names_.Of(section);
+  return Error(entry, absl::StrCat(key, " ", OfAnotherAlgorithm(name, in_force.name, in_force.key)));
+}
+
 absl::Status YamlLoader::LoadSection(const YAML::Node& node, const std::string& section, Message* message) {
   if (node.IsNull()) return absl::OkStatus();  // "model:" with nothing below it
+  const google::protobuf::Descriptor& type = *message->GetDescriptor();
+  const bool is_algorithm = &type == v1::AlgorithmConfig::descriptor();
   if (!node.IsMap()) {
+    const std::vector<std::string> keys = KeyNames(type, is_algorithm ? &names_.OptionsOf(section) : nullptr);
     return Error(node, absl::StrCat(section.empty() ? "the configuration" : section, ": got ", Describe(node),
                                     ", expected a section (a mapping)",
-                                    SectionHint(node, section, *message->GetDescriptor(), !fixed_place_.empty())));
+                                    SectionHint(node, section, type, keys, !fixed_place_.empty())));
+  }
+  // Of which keys there are the name decides: one that is none is said before them.
+  if (const YAML::Node name = node["name"]; is_algorithm && name.IsDefined() && name.IsScalar()) {
+    TROUPE_RETURN_IF_ERROR(LoadKey(name, JoinKey(section, "name"), *type.FindFieldByName("name"), message));
   }
   Seen seen;
   for (const auto& entry : node) {
     TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, section, &seen));
     const std::string key = JoinKey(section, name);
-    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
-    if (field == nullptr) {
-      return Error(entry.first, absl::StrCat("unknown key \"", base::LogSafe(key, 128), "\"",
-                                             UnknownKeyHint(section, name, KeyNames(*message->GetDescriptor()))));
-    }
+    TROUPE_ASSIGN_OR_RETURN(const Target target, FindTarget(entry.first, section, message));
     // An override places the keys it sets, not the sections around them.
-    const KeyForm form = FormOf(*field);
+    const KeyForm form = FormOf(*target.field);
     const bool is_group = form == KeyForm::kSection || form == KeyForm::kArguments || form == KeyForm::kPolicies ||
                           form == KeyForm::kAgents || form == KeyForm::kGroups;
     if (fixed_place_.empty() || !is_group) places_[key] = Place(entry.second);
-    TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *field, message));
+    TROUPE_RETURN_IF_ERROR(LoadKey(entry.second, key, *target.field, target.message));
   }
   return absl::OkStatus();
 }
@@ -262,9 +287,11 @@ absl::Status YamlLoader::LoadReturnTargets(const YAML::Node& node, const std::st
 
 void ApplyDefaults(Message* section) {
   const google::protobuf::Descriptor& type = *section->GetDescriptor();
+  const AlgorithmNames names;
   PlaceMap places;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
+    if (IsOptions(field)) continue;  // below
     if (FormOf(field) == KeyForm::kSection) {
       ApplyDefaults(section->GetReflection()->MutableMessage(section, &field));
       continue;
@@ -275,9 +302,12 @@ void ApplyDefaults(Message* section) {
       if (FormOf(field) == KeyForm::kPolicyMapping) section->GetReflection()->MutableMessage(section, &field);
       continue;
     }
-    YamlLoader loader("config.proto", "", &places);
+    YamlLoader loader("config.proto", "", &names, &places);
     TROUPE_CHECK(loader.LoadDefault(YAML::Load(text), field, section).ok());
   }
+  if (&type != v1::AlgorithmConfig::descriptor()) return;
+  auto* const algorithm = static_cast<v1::AlgorithmConfig*>(section);
+  SelectOptions(algorithm->name(), algorithm);
 }
 
 }  // namespace troupe::config

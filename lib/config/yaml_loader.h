@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/config/algorithm_names.h"
 #include "lib/config/schema.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <yaml-cpp/yaml.h>
@@ -20,9 +21,9 @@ using PlaceMap = std::map<std::string, std::string>;
 class YamlLoader {
  public:
   /// `source` is the file's name. When `fixed_place` is not empty, errors and places show it instead of source, line
-  /// and column (--set).
-  YamlLoader(std::string source, std::string fixed_place, PlaceMap* places)
-      : source_(std::move(source)), fixed_place_(std::move(fixed_place)), places_(*places) {}
+  /// and column (--set). `names` has read every source of the configuration; borrowed, as `places` is.
+  YamlLoader(std::string source, std::string fixed_place, const AlgorithmNames* names, PlaceMap* places)
+      : source_(std::move(source)), fixed_place_(std::move(fixed_place)), names_(*names), places_(*places) {}
 
   /// Sets the keys that `node` has; what it does not name stays as it is. Free mappings (also inside each other)
   /// and policies are merged entry by entry, lists and policy_mapping are replaced.
@@ -38,6 +39,13 @@ class YamlLoader {
   using Message = google::protobuf::Message;
 
   absl::Status LoadSection(const YAML::Node& node, const std::string& section, Message* message);
+  /// The key of `entry`, where there is one, and the message that gets its value: the section, or an algorithm's
+  /// options.
+  struct Target {
+    const Field* field = nullptr;
+    Message* message = nullptr;
+  };
+  absl::StatusOr<Target> FindTarget(const YAML::Node& entry, const std::string& section, Message* message) const;
   absl::Status LoadKey(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadScalar(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
@@ -98,13 +106,15 @@ class YamlLoader {
 
   const std::string source_;
   const std::string fixed_place_;
+  const AlgorithmNames& names_;
   PlaceMap& places_;
   std::string key_place_;        ///< of the last key read
   int64_t argument_bytes_ = 0;   ///< of the texts of those values
   int64_t argument_values_ = 0;  ///< read so far of the free mapping at hand
 };
 
-/// Gives every key of a section that has a default its default; recurses into sections.
+/// Gives every key of a section that has a default its default; recurses into sections. An algorithm gets the options
+/// of its name.
 void ApplyDefaults(google::protobuf::Message* section);
 
 /// What was written, short and safe for an error message: `"abc"`, `1.5`, `a list`, `nothing`.

@@ -157,14 +157,15 @@ absl::Status YamlLoader::LoadAlgorithmOverrides(const YAML::Node& node, const st
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) continue;  // LoadSection says what is wrong
       const std::string& name = entry.first.Scalar();
-      const Field* const field = v1::AlgorithmConfig::descriptor()->FindFieldByName(name);
-      if (field == nullptr) continue;
+      const std::vector<const Field*> fields = FieldsOf(*v1::AlgorithmConfig::descriptor(), name);
+      if (fields.empty()) continue;
       if (IsImmutable(name)) {
         return Error(entry.first, absl::StrCat(base::LogSafe(JoinKey(key, name), 160),
                                                ": is one for the whole run, expected it in algorithm.", name,
                                                " alone; immutable are ", absl::StrJoin(ImmutableKeys(), ", ")));
       }
-      if (IsUnsetWord(entry.second, RuleOf(*field))) {
+      // One word in all algorithms that have the key.
+      if (IsUnsetWord(entry.second, RuleOf(*fields[0]))) {
         return Error(entry.second,
                      absl::StrCat(base::LogSafe(JoinKey(key, name), 160), ": got ", Describe(entry.second),
                                   ", expected a value: an override cannot take one back"));
@@ -193,7 +194,7 @@ absl::Status YamlLoader::LoadPolicyClass(const YAML::Node& node, const std::stri
   if (!parsed.ok()) return Error(node, absl::StrCat(key, ": ", std::string(parsed.status().message())));
   places_[key] = Place(node);
   // One text for one meaning: the default is not written.
-  policy->set_class_(parsed->kind == policy::PolicyClass::Kind::kPpo ? "" : parsed->ToString());
+  policy->set_class_(parsed->kind == policy::PolicyClass::Kind::kTrained ? "" : parsed->ToString());
   return absl::OkStatus();
 }
 

@@ -10,7 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/check.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/schema.h"
+#include "lib/config/yaml_loader.h"
 #include <google/protobuf/reflection.h>
 
 namespace troupe::config {
@@ -244,7 +246,11 @@ class Writer {
       const FieldDescriptor& field = *message.GetDescriptor()->field(i);
       if (only_present && !IsPresent(message, field)) continue;
       if (!Includes(field)) continue;
-      if (comments_) Comment(field, indent);
+      if (IsOptions(field)) {
+        if (IsPresent(message, field)) Options(message, field, indent, only_present);
+        continue;
+      }
+      if (comments_) CommentKey(field, indent);
       const std::string text = InlineText(message, field);
       Line(indent, text.empty() ? absl::StrCat(field.name(), ":") : absl::StrCat(field.name(), ": ", text));
       if (text.empty()) Below(message, field, indent + 1);
@@ -260,6 +266,26 @@ class Writer {
   std::string Take() { return std::move(text_); }
 
  private:
+  /// An algorithm's keys among those of its section; where there are comments those of others, too.
+  void Options(const Message& message, const FieldDescriptor& field, int indent, bool only_present) {
+    Section(message.GetReflection()->GetMessage(message, &field), indent, only_present);
+    if (!comments_) return;
+    for (const FieldDescriptor* const other : AllOptions()) {
+      if (other == &field) continue;
+      v1::AlgorithmConfig algorithm;
+      const Message& defaults = *MutableOptions(*other, &algorithm);
+      ApplyDefaults(MutableOptions(*other, &algorithm));
+      std::vector<std::string> keys;
+      for (int i = 0; i < other->message_type()->field_count(); ++i) {
+        const FieldDescriptor& key = *other->message_type()->field(i);
+        keys.push_back(absl::StrCat(key.name(), ": ", InlineText(defaults, key)));
+      }
+      Comment(absl::StrCat("With name: ", absl::StrJoin(NamesOf(*other), ", "), " these are instead of the keys from ",
+                           field.message_type()->field(0)->name(), " to here: ", absl::StrJoin(keys, ", "), "."),
+              indent);
+    }
+  }
+
   /// A section is there when one of its keys is.
   bool Includes(const FieldDescriptor& field) const {
     if (!include_ || FormOf(field) != KeyForm::kSection) return !include_ || include_(field);
@@ -330,13 +356,17 @@ class Writer {
     }
   }
 
-  void Comment(const FieldDescriptor& field, int indent) {
+  void CommentKey(const FieldDescriptor& field, int indent) {
     std::string comment = RuleOf(field).help();
     if (FormOf(field) == KeyForm::kSection) {
       text_ += "\n";
     } else {
       absl::StrAppend(&comment, " Expected: ", Expectation(field), ".");
     }
+    Comment(comment, indent);
+  }
+
+  void Comment(const std::string& comment, int indent) {
     std::string line = "#";
     for (const absl::string_view word : absl::StrSplit(comment, ' ')) {
       if (line.size() + 1 + word.size() > kCommentWidth) {
@@ -360,6 +390,27 @@ std::string Cell(std::string text) {
   return cell;
 }
 
+constexpr char kTableHead[] = "| key | default | expected | meaning |\n|---|---|---|---|\n";
+
+std::string Row(const Message& message, const FieldDescriptor& field, const std::string& key) {
+  return absl::StrCat("| `", key, "` | `", InlineText(message, field), "` | ", Cell(Expectation(field)), " | ",
+                      Cell(RuleOf(field).help()), " |\n");
+}
+
+/// The keys that an algorithm has besides those of all.
+std::string MarkdownOptions(const FieldDescriptor& options, const std::string& section) {
+  v1::AlgorithmConfig algorithm;
+  const Message& defaults = *MutableOptions(options, &algorithm);
+  ApplyDefaults(MutableOptions(options, &algorithm));
+  std::string text = absl::StrCat("\n### ", JoinKey(section, "name"), ": ", absl::StrJoin(NamesOf(options), ", "),
+                                  "\n\n", RuleOf(options).help(), "\n\n", kTableHead);
+  for (int i = 0; i < options.message_type()->field_count(); ++i) {
+    const FieldDescriptor& field = *options.message_type()->field(i);
+    text += Row(defaults, field, JoinKey(section, field.name()));
+  }
+  return text;
+}
+
 void MarkdownSection(const Message& message, const std::string& section, std::string* text) {
   const Descriptor& type = *message.GetDescriptor();
   std::string rows;
@@ -367,15 +418,16 @@ void MarkdownSection(const Message& message, const std::string& section, std::st
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     const std::string key = JoinKey(section, field.name());
-    if (FormOf(field) == KeyForm::kSection) {
+    if (IsOptions(field)) {
+      below += MarkdownOptions(field, section);
+    } else if (FormOf(field) == KeyForm::kSection) {
       absl::StrAppend(&below, "\n## ", key, "\n\n", RuleOf(field).help(), "\n\n");
       MarkdownSection(message.GetReflection()->GetMessage(message, &field), key, &below);
     } else {
-      absl::StrAppend(&rows, "| `", key, "` | `", InlineText(message, field), "` | ", Cell(Expectation(field)), " | ",
-                      Cell(RuleOf(field).help()), " |\n");
+      rows += Row(message, field, key);
     }
   }
-  absl::StrAppend(text, "| key | default | expected | meaning |\n|---|---|---|---|\n", rows, below);
+  absl::StrAppend(text, kTableHead, rows, below);
 }
 
 }  // namespace
@@ -402,16 +454,20 @@ std::string ValueText(const v1::RunConfig& config, std::string_view key) {
   const Message* section = &config;
   for (;;) {
     const size_t dot = key.find('.');
-    const FieldDescriptor* field = section->GetDescriptor()->FindFieldByName(std::string(key.substr(0, dot)));
-    TROUPE_CHECK(field != nullptr);
-    if (dot == std::string_view::npos) {
-      Writer writer(false);
-      writer.Value(*section, *field);
-      return writer.Take();
-    }
-    section = &section->GetReflection()->GetMessage(*section, field);
+    const std::string_view name = key.substr(0, dot);
+    TROUPE_CHECK(!FieldsOf(*section->GetDescriptor(), name).empty());
+    const KeyIn found = FindKey(*section, name);
+    if (found.field == nullptr) return "";  // of another algorithm
+    if (dot == std::string_view::npos) return ValueText(*found.message, *found.field);
+    section = &section->GetReflection()->GetMessage(*section, found.field);
     key.remove_prefix(dot + 1);
   }
+}
+
+std::string ValueText(const Message& section, const FieldDescriptor& key) {
+  Writer writer(false);
+  writer.Value(section, key);
+  return writer.Take();
 }
 
 std::string WriteMarkdown(const v1::RunConfig& config) {

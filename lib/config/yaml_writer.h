@@ -6,6 +6,7 @@
 
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 namespace troupe::config {
 
@@ -20,10 +21,14 @@ std::string WriteYaml(const v1::RunConfig& config, const KeyFilter& include);
 /// The same with each key's meaning, range and default above it as a comment.
 std::string WriteCommentedYaml(const v1::RunConfig& config);
 
-/// The canonical value of one key ("algorithm.gamma"), which may have several lines; the key must exist.
+/// The canonical value of one key ("algorithm.gamma"), which may have several lines; the key must exist. Empty where it
+/// is one of another algorithm.
 std::string ValueText(const v1::RunConfig& config, std::string_view key);
 
-/// Tables of keys, one a section.
+/// The same of a section's own key.
+std::string ValueText(const google::protobuf::Message& section, const google::protobuf::FieldDescriptor& key);
+
+/// Tables of keys, one a section, and one for each algorithm's.
 std::string WriteMarkdown(const v1::RunConfig& config);
 
 }  // namespace troupe::config

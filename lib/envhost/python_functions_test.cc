@@ -161,7 +161,8 @@ class PythonPolicyTest : public ::testing::Test {
  protected:
   static policy::PolicySpec Spec(const std::string& name) {
     policy::PolicySpec spec = policy::SmallSpecForTesting();
-    spec.model = {};
+    spec.actor = policy::DefaultActor();
+    spec.learner_networks = {policy::DefaultCritic()};
     spec.policy_class = *policy::ParsePolicyClass(absl::StrCat(kModule, name));
     return spec;
   }

@@ -94,7 +94,7 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
   std_.resize(static_cast<size_t>(log_std));
 
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  const size_t num_layers = spec.model.actor_hidden_sizes.size() + 1;
+  const size_t num_layers = spec.actor.hidden_sizes.size() + 1;
   layers_.resize(num_layers);
   int64_t packed_floats = 0;
   for (size_t l = 0; l < num_layers; ++l) {
@@ -222,7 +222,7 @@ absl::Status Actor::RunMlp(const ActInput& input) {
   MlpCall call;
   call.layers = layers_.data();
   call.num_layers = static_cast<int64_t>(layers_.size());
-  call.activation = static_cast<int>(spec_.model.activation);
+  call.activation = static_cast<int>(spec_.actor.activation);
   call.input = PrepareInput(input);
   call.input_stride = obs_size_;
   call.rows = input.rows;

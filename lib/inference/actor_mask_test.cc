@@ -28,7 +28,7 @@ policy::PolicySpec MixedSpec() {
                                     {"c", *Space::MultiDiscrete({2, 4})},
                                     {"d", *Space::MultiBinary(2)},
                                     {"a", *Space::Box(-1, 1, {2})}});
-  spec.model.actor_hidden_sizes = {16};
+  spec.actor.hidden_sizes = {16};
   spec.has_action_mask = true;
   return spec;
 }
@@ -40,7 +40,7 @@ class ActorMaskTest : public BackendTest {
     if (IsSkipped()) return;
     weights_->id = spec_.id;
     weights_->version = {1, 5};
-    weights_->actor.resize(static_cast<size_t>(layout_.actor_size()));
+    weights_->actor.resize(static_cast<size_t>(layout_.acting_size()));
     for (float& weight : weights_->actor) weight = static_cast<float>(0.5 * random_.Normal());
     actor_ = *Actor::Create(spec_, 3, GetParam());
     ASSERT_TRUE(actor_->SetWeights(weights_).ok());

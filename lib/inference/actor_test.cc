@@ -22,7 +22,7 @@ PolicySpec MakeSpec(Space obs, Space action, std::vector<int64_t> hidden = {64, 
   spec.id = policy::PolicyId("p");
   spec.observation_space = std::move(obs);
   spec.action_space = std::move(action);
-  spec.model.actor_hidden_sizes = std::move(hidden);
+  spec.actor.hidden_sizes = std::move(hidden);
   return spec;
 }
 
@@ -35,10 +35,10 @@ std::shared_ptr<policy::WeightSnapshot> RandomWeights(const PolicySpec& spec, do
   weights->id = spec.id;
   weights->version = {1, 5};
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  weights->actor.resize(static_cast<size_t>(layout.actor_size()));
+  weights->actor.resize(static_cast<size_t>(layout.acting_size()));
   base::PhiloxSequence random = TestRandom(1);
   for (const policy::ParameterEntry& entry : layout.entries()) {
-    if (entry.offset >= layout.actor_size()) continue;
+    if (entry.offset >= layout.acting_size()) continue;
     const double fan_in = entry.shape.size() == 2 ? static_cast<double>(entry.shape[1]) : 16.0;
     for (int64_t i = 0; i < entry.count; ++i) {
       weights->actor[static_cast<size_t>(entry.offset + i)] =
@@ -114,7 +114,7 @@ std::vector<double> ForwardInDouble(const PolicySpec& spec, const policy::Weight
       x.push_back(value);
     }
     for (int64_t s = 0; s < spec.agent_id_size; ++s) x.push_back(s == keys[r].slot ? 1 : 0);
-    const size_t num_layers = spec.model.actor_hidden_sizes.size() + 1;
+    const size_t num_layers = spec.actor.hidden_sizes.size() + 1;
     for (size_t l = 0; l < num_layers; ++l) {
       const policy::ParameterEntry& w = *layout.Find("actor." + std::to_string(l) + ".weight");
       const policy::ParameterEntry& b = *layout.Find("actor." + std::to_string(l) + ".bias");
@@ -123,7 +123,7 @@ std::vector<double> ForwardInDouble(const PolicySpec& spec, const policy::Weight
         double sum = weights.actor[static_cast<size_t>(b.offset + o)];
         for (size_t k = 0; k < x.size(); ++k)
           sum += x[k] * weights.actor[static_cast<size_t>(w.offset + o * w.shape[1]) + k];
-        y.push_back(l + 1 < num_layers ? ActivationInDouble(spec.model.activation, sum) : sum);
+        y.push_back(l + 1 < num_layers ? ActivationInDouble(spec.actor.activation, sum) : sum);
       }
       x = y;
     }
@@ -159,7 +159,7 @@ TEST(FindKernelsTest, FindsWhatTheProcessorHasAndByDefaultTheWidest) {
 TEST_P(ActorTest, ForwardEqualsTheDefinitionForEveryActivation) {
   for (int a = 1; a <= 7; ++a) {
     PolicySpec spec = MakeSpec(*Space::Box(-10, 10, {18}), *Space::Discrete(5), {33, 70});
-    spec.model.activation = static_cast<Activation>(a);
+    spec.SetActivation(static_cast<Activation>(a));
     const auto actor = MakeActor(spec, GetParam());
     for (const int64_t rows : {1, 2, 5, 12, 49, 131}) {
       const std::vector<float> obs = RandomRows(rows * 18, 4);
@@ -169,7 +169,7 @@ TEST_P(ActorTest, ForwardEqualsTheDefinitionForEveryActivation) {
       const std::vector<double> want = ForwardInDouble(spec, *actor->weights(), obs, keys);
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], want[i], 5e-6 * (1 + std::abs(want[i])))
-            << policy::ActivationName(spec.model.activation) << " rows " << rows;
+            << policy::ActivationName(spec.actor.activation) << " rows " << rows;
       }
     }
   }
@@ -179,7 +179,7 @@ TEST_P(ActorTest, ActivationsHoldFarFromZero) {
   // A chain of single units with weight 1 shows the activation itself, also where exp would overflow.
   for (int a = 1; a <= 7; ++a) {
     PolicySpec spec = MakeSpec(*Space::Box(-1000, 1000, {1}), *Space::Box(-1, 1, {1}), {1});
-    spec.model.activation = static_cast<Activation>(a);
+    spec.SetActivation(static_cast<Activation>(a));
     auto weights = RandomWeights(spec, 0.0);
     const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
     weights->actor[static_cast<size_t>(layout.Find("actor.0.weight")->offset)] = 1;
@@ -197,9 +197,9 @@ TEST_P(ActorTest, ActivationsHoldFarFromZero) {
     const std::vector<RowKey> keys = Keys(rows, 1);
     ASSERT_TRUE(actor->Forward({rows, obs.data(), nullptr, keys.data()}, absl::MakeSpan(got)).ok());
     for (size_t i = 0; i < obs.size(); ++i) {
-      const double want = ActivationInDouble(spec.model.activation, obs[i]);
+      const double want = ActivationInDouble(spec.actor.activation, obs[i]);
       ASSERT_NEAR(got[i], want, 1e-6 * (1 + std::abs(want)))
-          << policy::ActivationName(spec.model.activation) << " of " << obs[i];
+          << policy::ActivationName(spec.actor.activation) << " of " << obs[i];
     }
   }
 }
@@ -460,7 +460,7 @@ TEST_P(ActorTest, AFewRowsGiveTheBitsOfMany) {
   const float tolerance = GetParam() == Backend::kEigen ? 1e-5f : 0.0f;  // Eigen blocks its sums by the shape
   for (const int64_t width : {5, 16, 40, 64, 100}) {
     PolicySpec spec = MakeSpec(*Space::Box(-1, 1, {7}), *Space::Discrete(5));
-    spec.model.actor_hidden_sizes = {width, width};
+    spec.actor.hidden_sizes = {width, width};
     const auto actor = MakeActor(spec, GetParam());
     const int64_t most = 30;
     const std::vector<float> obs = RandomRows(most * 7, 2);

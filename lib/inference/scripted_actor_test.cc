@@ -287,9 +287,9 @@ TEST(ScriptedActorTest, UnknownNamesAndOtherClassesAreRefused) {
   const PolicySpec random = Spec("random", *space::Space::Discrete(3));
   EXPECT_THAT(std::string(Actor::Create(random, 1).status().message()),
               HasSubstr("of class random, expected one with"));
-  const PolicySpec ppo = Spec("ppo", *space::Space::Discrete(3));
+  const PolicySpec ppo = Spec("trained", *space::Space::Discrete(3));
   EXPECT_THAT(std::string(ScriptedActor::Create(ppo, 1).status().message()),
-              HasSubstr("of class ppo, expected random"));
+              HasSubstr("of class trained, expected random"));
   EXPECT_EQ((*MakePolicyActor(random, 1))->SetWeights(nullptr).code(), absl::StatusCode::kFailedPrecondition);
 }
 

@@ -1,21 +1,25 @@
 #include "lib/learner/accounting.h"
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
 
 namespace troupe::learner {
 
 using sample::Disposition;
 
-Accounting::Accounting(int32_t num_policies) : per_policy_(static_cast<size_t>(num_policies)) {}
+Accounting::Accounting(int32_t num_policies)
+    : per_policy_(static_cast<size_t>(num_policies)), group_of_(static_cast<size_t>(num_policies)) {}
 
 template <typename Change>
 void Accounting::ForEach(absl::Span<const PolicyRowCount> rows, Change change) {
   for (const PolicyRowCount& count : rows) {
     change(totals_, count.rows);
     // An invalid fragment may name a policy that there is not: it counts in the totals alone.
-    if (count.policy >= 0 && count.policy < static_cast<int32_t>(per_policy_.size())) {
-      change(per_policy_[count.policy], count.rows);
-    }
+    if (Has(count.policy)) change(per_policy_[count.policy], count.rows);
   }
 }
 
@@ -23,6 +27,18 @@ void Accounting::Restore(const RowCounters& saved) {
   totals_ = saved;
   totals_.rolled_back += totals_.queued;
   totals_.queued = 0;
+  earlier_ = totals_;
+}
+
+const policy::GroupId* Accounting::FindGroup(int32_t policy) const {
+  if (!Has(policy)) return nullptr;
+  const std::optional<policy::GroupId>& id = group_of_[static_cast<size_t>(policy)];
+  return id.has_value() ? &*id : nullptr;
+}
+
+GroupRows& Accounting::GroupOf(int32_t policy) {
+  const policy::GroupId* const id = FindGroup(policy);
+  return id == nullptr ? groupless_ : groups_.at(*id);
 }
 
 void Accounting::BookArrival(Disposition disposition, absl::Span<const PolicyRowCount> rows) {
@@ -45,6 +61,13 @@ void Accounting::BookArrival(Disposition disposition, absl::Span<const PolicyRow
 }
 
 void Accounting::BookRows(Disposition disposition, absl::Span<const PolicyRowCount> rows) {
+  if (disposition == Disposition::kAccepted) {
+    for (const PolicyRowCount& count : rows) {
+      GroupRows& group = GroupOf(count.policy);
+      group.accepted += count.rows;
+      group.queued += count.rows;
+    }
+  }
   ForEach(rows, [disposition](RowCounters& counters, int64_t n) {
     counters.received += n;
     switch (disposition) {
@@ -70,18 +93,80 @@ void Accounting::BookUndecodable() {
   ++fragments_.invalid;
 }
 
-void Accounting::BookTrained(absl::Span<const PolicyRowCount> rows) {
-  ForEach(rows, [](RowCounters& counters, int64_t n) {
-    counters.queued -= n;
-    counters.trained += n;
-  });
+void Accounting::BookBatch(absl::Span<const BatchFate> fates) {
+  for (const BatchFate& fate : fates) {
+    const auto book = [&fate](RowCounters& counters) {
+      counters.queued -= fate.trained + fate.aged + fate.evicted;
+      counters.trained += fate.trained;
+      counters.dropped += fate.aged + fate.evicted;
+    };
+    book(totals_);
+    if (Has(fate.policy)) book(per_policy_[static_cast<size_t>(fate.policy)]);
+    GroupRows& group = GroupOf(fate.policy);
+    group.queued -= fate.trained + fate.aged + fate.evicted;
+    group.trained += fate.trained;
+    group.aged += fate.aged;
+    group.evicted += fate.evicted;
+    group.uses += fate.uses;
+  }
 }
 
-void Accounting::BookDropped(absl::Span<const PolicyRowCount> rows) {
-  ForEach(rows, [](RowCounters& counters, int64_t n) {
-    counters.queued -= n;
-    counters.dropped += n;
-  });
+void Accounting::BookGivenUp(absl::Span<const BatchFate> fates) {
+  std::vector<BatchFate> given_up;
+  for (const BatchFate& fate : fates) {
+    given_up.push_back({fate.policy, 0, fate.aged, fate.trained + fate.evicted, 0});
+  }
+  BookBatch(given_up);
+}
+
+void Accounting::BookEvicted(absl::Span<const PolicyRowCount> rows) {
+  std::vector<BatchFate> fates;
+  for (const PolicyRowCount& count : rows) fates.push_back({count.policy, 0, 0, count.rows, 0});
+  BookBatch(fates);
+}
+
+void Accounting::SetGroups(const std::vector<std::optional<policy::GroupId>>& group_of) {
+  std::map<policy::GroupId, GroupRows> groups;
+  for (const std::optional<policy::GroupId>& id : group_of) {
+    if (!id.has_value() || groups.count(*id) > 0) continue;
+    const auto found = groups_.find(*id);
+    groups[*id] = found != groups_.end() ? found->second : GroupRows{*id};
+  }
+  for (size_t p = 0; p < std::min(group_of.size(), group_of_.size()); ++p) {
+    const int64_t waiting = per_policy_[p].queued;
+    if (waiting == 0 || group_of[p] == group_of_[p]) continue;
+    const auto move = [&](const std::optional<policy::GroupId>& id, std::map<policy::GroupId, GroupRows>& in,
+                          int64_t rows) {
+      GroupRows& group = id.has_value() ? in.at(*id) : groupless_;
+      group.accepted += rows;
+      group.queued += rows;
+    };
+    // In whichever of the two maps a group will be looked at below.
+    const bool stays = group_of_[p].has_value() && groups.count(*group_of_[p]) > 0;
+    move(group_of_[p], stays ? groups : groups_, -waiting);
+    move(group_of[p], groups, waiting);
+  }
+  for (const auto& [id, gone] : groups_) {
+    if (groups.count(id) > 0) continue;
+    groupless_.accepted += gone.accepted;
+    groupless_.queued += gone.queued;
+    groupless_.trained += gone.trained;
+    groupless_.aged += gone.aged;
+    groupless_.evicted += gone.evicted;
+    groupless_.uses += gone.uses;
+  }
+  groups_ = std::move(groups);
+  group_of_ = group_of;
+  per_policy_.resize(group_of.size());
+}
+
+RowBooks Accounting::Books() const {
+  RowBooks books;
+  books.totals = totals_;
+  books.earlier = earlier_;
+  for (const auto& [id, rows] : groups_) books.groups.push_back(rows);
+  books.groupless = groupless_;
+  return books;
 }
 
 void Accounting::BookGap(uint64_t fragments, bool restarted) {
@@ -102,6 +187,50 @@ absl::Status CheckConservation(const RowCounters& rows) {
   if (rows.accepted != uses) {
     return absl::InternalError(absl::StrCat("row accounting: accepted ", rows.accepted,
                                             ", but trained + queued + dropped + rolled_back = ", uses));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConservation(const GroupRows& rows) {
+  const auto named = [&rows](auto... words) {
+    return absl::InternalError(absl::StrCat("row accounting: group '", rows.id.value(), "': ", words...));
+  };
+  for (const int64_t counter : {rows.accepted, rows.queued, rows.trained, rows.aged, rows.evicted, rows.uses}) {
+    if (counter < 0) return named("a counter is ", counter);
+  }
+  const int64_t fates = rows.trained + rows.queued + rows.aged + rows.evicted;
+  if (rows.accepted != fates) {
+    return named("accepted ", rows.accepted, ", but trained + queued + aged + evicted = ", fates);
+  }
+  if (rows.uses < rows.trained) return named("trained ", rows.trained, " rows in ", rows.uses, " uses");
+  return absl::OkStatus();
+}
+
+absl::Status CheckConservation(const RowBooks& books) {
+  TROUPE_RETURN_IF_ERROR(CheckConservation(books.totals));
+  TROUPE_RETURN_IF_ERROR(CheckConservation(books.earlier));
+  TROUPE_RETURN_IF_ERROR(CheckConservation(books.groupless));
+  RowCounters sum = books.earlier;
+  const auto add = [&sum](const GroupRows& group) {
+    sum.accepted += group.accepted;
+    sum.queued += group.queued;
+    sum.trained += group.trained;
+    sum.dropped += group.aged + group.evicted;
+  };
+  add(books.groupless);
+  for (const GroupRows& group : books.groups) {
+    TROUPE_RETURN_IF_ERROR(CheckConservation(group));
+    add(group);
+  }
+  const std::tuple<const char*, int64_t, int64_t> sums[] = {{"accepted", sum.accepted, books.totals.accepted},
+                                                            {"queued", sum.queued, books.totals.queued},
+                                                            {"trained", sum.trained, books.totals.trained},
+                                                            {"dropped", sum.dropped, books.totals.dropped},
+                                                            {"rolled_back", sum.rolled_back, books.totals.rolled_back}};
+  for (const auto& [name, of_groups, total] : sums) {
+    if (of_groups == total) continue;
+    return absl::InternalError(
+        absl::StrCat("row accounting: ", name, " is ", total, ", but the groups' add up to ", of_groups));
   }
   return absl::OkStatus();
 }

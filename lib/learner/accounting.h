@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/policy/learn_group.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::learner {
@@ -27,8 +30,40 @@ struct FragmentCounters {
   int64_t unknown = 0;      ///< sequence numbers that a worker skipped and nobody can tell of
 };
 
-/// Books what becomes of every (fragment, policy): one disposition at arrival, and for an accepted one later either
-/// trained or dropped. Counts rows for the run and per policy (this epoch), and fragments. Not thread-safe.
+/// What became of the accepted rows of one learn group, in this learner epoch. A row has one fate, and is used as often
+/// as a batch has it. accepted = trained + queued + aged + evicted; uses >= trained.
+struct GroupRows {
+  /// Empty: of policies that no group trains (frozen, scripted), and of groups that are gone.
+  policy::GroupId id;
+  int64_t accepted = 0;
+  int64_t queued = 0;   ///< kept by the group's source, never trained on
+  int64_t trained = 0;  ///< once or more often
+  int64_t aged = 0;     ///< found too old at assembly, before they were trained on
+  int64_t evicted = 0;  ///< let go before they were trained on, or of a batch that was given up
+  int64_t uses = 0;     ///< rows of batches that were trained on, each time
+
+  bool operator==(const GroupRows& other) const = default;
+};
+
+/// The books of a run at one moment: every accepted row of this learner epoch is in one group's.
+struct RowBooks {
+  RowCounters totals;             ///< of the run
+  RowCounters earlier;            ///< of the learner epochs before this one
+  std::vector<GroupRows> groups;  ///< ascending id
+  GroupRows groupless;            ///< of no group
+};
+
+/// What a batch means for the rows of one policy.
+struct BatchFate {
+  int32_t policy = 0;
+  int64_t trained = 0;  ///< for the first time
+  int64_t aged = 0;
+  int64_t evicted = 0;
+  int64_t uses = 0;
+};
+
+/// Books what becomes of every (fragment, policy): one disposition at arrival, and for an accepted row later one fate.
+/// Counts rows for the run, per policy and per learn group (this epoch), and fragments. Not thread-safe.
 class Accounting {
  public:
   explicit Accounting(int32_t num_policies);
@@ -41,14 +76,19 @@ class Accounting {
   void BookRows(sample::Disposition disposition, absl::Span<const PolicyRowCount> rows);
   /// A fragment that could not be read: INVALID, of unknown rows.
   void BookUndecodable();
-  /// Queued rows that were trained on, or found too old at assembly.
-  void BookTrained(absl::Span<const PolicyRowCount> rows);
-  void BookDropped(absl::Span<const PolicyRowCount> rows);
+  /// A batch was trained on.
+  void BookBatch(absl::Span<const BatchFate> fates);
+  /// It was given up: what it had for the first time is evicted, and nothing was used.
+  void BookGivenUp(absl::Span<const BatchFate> fates);
+  /// Queued rows that were let go outside of a batch.
+  void BookEvicted(absl::Span<const PolicyRowCount> rows);
   /// A gap in a worker's sequence: after a restart rolled back, otherwise unknown.
   void BookGap(uint64_t fragments, bool restarted);
 
-  /// Slots from now on. Those that are gone have no rows queued.
-  void SetNumPolicies(int32_t num_policies) { per_policy_.resize(static_cast<size_t>(num_policies)); }
+  /// Slots from now on, and the group that each is in; nullopt: in none. Slots that are gone have no rows queued. What
+  /// waits of a slot that is in another group than before is the new one's; a group that is gone is counted on among
+  /// those of none.
+  void SetGroups(const std::vector<std::optional<policy::GroupId>>& group_of);
   /// The slot is free: what is counted there next is of another policy. It has no rows queued.
   void Forget(int32_t policy) { per_policy_[static_cast<size_t>(policy)] = {}; }
 
@@ -56,17 +96,31 @@ class Accounting {
   /// Of this learner epoch alone. Policy slots are checked by the caller.
   const RowCounters& of_policy(int32_t policy) const { return per_policy_[policy]; }
   const FragmentCounters& fragments() const { return fragments_; }
+  /// nullptr: none trains it, or there is no such slot.
+  const policy::GroupId* FindGroup(int32_t policy) const;
+  RowBooks Books() const;
 
  private:
   template <typename Change>
   void ForEach(absl::Span<const PolicyRowCount> rows, Change change);
+  bool Has(int32_t policy) const { return policy >= 0 && static_cast<size_t>(policy) < per_policy_.size(); }
+  /// The rows of who trains `policy`. Rows of a slot that there is not are of none.
+  GroupRows& GroupOf(int32_t policy);
 
   RowCounters totals_;
+  RowCounters earlier_;
   std::vector<RowCounters> per_policy_;
+  std::vector<std::optional<policy::GroupId>> group_of_;  ///< by policy slot
+  std::map<policy::GroupId, GroupRows> groups_;
+  GroupRows groupless_;
   FragmentCounters fragments_;
 };
 
 /// RowCounters' two equations, and that nothing is negative. INTERNAL names the one that does not hold.
 absl::Status CheckConservation(const RowCounters& rows);
+/// GroupRows' equation, that no row was trained more often than used, and that nothing is negative.
+absl::Status CheckConservation(const GroupRows& rows);
+/// All of them, and that the groups, those of none and the earlier epochs add up to the totals.
+absl::Status CheckConservation(const RowBooks& books);
 
 }  // namespace troupe::learner

@@ -1,5 +1,8 @@
 #include "lib/learner/accounting.h"
 
+#include <optional>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +18,7 @@ TEST(AccountingTest, EveryRowHasOneFate) {
   accounting.BookArrival(Disposition::kStale, {{1, 3}});
   accounting.BookArrival(Disposition::kInvalid, {{0, 2}, {7, 4}});
   accounting.BookUndecodable();
-  accounting.BookTrained({{0, 8}});
-  accounting.BookDropped({{0, 2}});
+  accounting.BookBatch({{.policy = 0, .trained = 8, .aged = 2, .uses = 8}});
   const RowCounters& totals = accounting.totals();
   EXPECT_EQ(totals.received, 39);
   EXPECT_EQ(totals.accepted, 15);
@@ -51,6 +53,90 @@ TEST(AccountingTest, ARestartRollsBackWhatWasQueued) {
   accounting.BookGap(2, /*restarted=*/false);
   EXPECT_EQ(accounting.fragments().rolled_back, 4);
   EXPECT_EQ(accounting.fragments().unknown, 2);
+}
+
+std::optional<policy::GroupId> GroupNamed(const char* id) { return policy::GroupId(id); }
+
+/// Of the group, which is there.
+GroupRows RowsOfGroup(const Accounting& accounting, const std::string& id) {
+  const RowBooks books = accounting.Books();
+  EXPECT_EQ(CheckConservation(books), absl::OkStatus());
+  if (id.empty()) return books.groupless;
+  for (const GroupRows& rows : books.groups) {
+    if (rows.id.value() == id) return rows;
+  }
+  ADD_FAILURE() << "no group '" << id << "'";
+  return {};
+}
+
+TEST(AccountingTest, GroupsShareTheFatesOfTheirRowsAndCountUsesApart) {
+  Accounting accounting(4);
+  accounting.SetGroups({GroupNamed("team"), GroupNamed("team"), GroupNamed("solo"), std::nullopt});
+  accounting.BookArrival(Disposition::kAccepted, {{0, 10}, {1, 5}, {2, 7}, {3, 4}});
+  accounting.BookArrival(Disposition::kStale, {{0, 3}});
+  accounting.BookBatch({{.policy = 0, .trained = 6, .aged = 1, .uses = 6}, {.policy = 3, .trained = 4, .uses = 4}});
+  accounting.BookBatch({{.policy = 0, .trained = 1, .evicted = 2, .uses = 7}, {.policy = 1, .trained = 5, .uses = 5}});
+  accounting.BookEvicted({{2, 3}});
+  accounting.BookGivenUp({{.policy = 2, .trained = 2, .aged = 1, .uses = 9}});
+  EXPECT_EQ(RowsOfGroup(accounting, "team"), (GroupRows{policy::GroupId("team"), 15, 0, 12, 1, 2, 18}));
+  EXPECT_EQ(RowsOfGroup(accounting, "solo"), (GroupRows{policy::GroupId("solo"), 7, 1, 0, 1, 5, 0}));
+  EXPECT_EQ(RowsOfGroup(accounting, ""), (GroupRows{policy::GroupId(), 4, 0, 4, 0, 0, 4}));
+  EXPECT_EQ(accounting.totals().accepted, 26);
+  EXPECT_EQ(accounting.totals().trained, 16);
+  EXPECT_EQ(accounting.totals().dropped, 9);
+  EXPECT_EQ(accounting.totals().queued, 1);
+}
+
+TEST(AccountingTest, WhatWaitsGoesAlongWhenGroupsChange) {
+  Accounting accounting(2);
+  accounting.SetGroups({GroupNamed("a"), GroupNamed("b")});
+  accounting.BookArrival(Disposition::kAccepted, {{0, 10}, {1, 20}});
+  accounting.BookBatch({{.policy = 0, .trained = 4, .uses = 4}, {.policy = 1, .trained = 5, .uses = 5}});
+  // b is gone: its policy is a's now, and what was trained of it is nobody's.
+  accounting.SetGroups({GroupNamed("a"), GroupNamed("a")});
+  EXPECT_EQ(RowsOfGroup(accounting, "a"), (GroupRows{policy::GroupId("a"), 25, 21, 4, 0, 0, 4}));
+  EXPECT_EQ(RowsOfGroup(accounting, ""), (GroupRows{policy::GroupId(), 5, 0, 5, 0, 0, 5}));
+  // And neither is trained: the slots stay, and one is more.
+  accounting.SetGroups({std::nullopt, GroupNamed("a"), std::nullopt});
+  EXPECT_EQ(RowsOfGroup(accounting, "a").queued, 15);
+  EXPECT_EQ(RowsOfGroup(accounting, "").queued, 6);
+  accounting.BookBatch({{.policy = 0, .trained = 6, .uses = 6}, {.policy = 1, .trained = 15, .uses = 15}});
+  accounting.BookArrival(Disposition::kAccepted, {{2, 1}});
+  EXPECT_EQ(RowsOfGroup(accounting, "").queued, 1);
+  EXPECT_EQ(RowsOfGroup(accounting, "a").queued, 0);
+}
+
+TEST(AccountingTest, GroupsAddUpToTheTotalsAfterARestart) {
+  Accounting accounting(1);
+  RowCounters saved;
+  saved.received = saved.accepted = 100;
+  saved.trained = 60;
+  saved.dropped = 10;
+  saved.queued = 30;
+  accounting.Restore(saved);
+  accounting.SetGroups({GroupNamed("a")});
+  accounting.BookArrival(Disposition::kAccepted, {{0, 7}});
+  EXPECT_EQ(RowsOfGroup(accounting, "a").accepted, 7) << "of this learner epoch";
+  EXPECT_EQ(accounting.totals().accepted, 107);
+}
+
+TEST(CheckConservationTest, NamesTheGroupAndWhatDoesNotAddUp) {
+  using testing::HasSubstr;
+  RowBooks books;
+  books.totals.received = books.totals.accepted = books.totals.trained = 5;
+  EXPECT_THAT(std::string(CheckConservation(books).message()), HasSubstr("accepted is 5, but the groups' add up to 0"));
+  books.groups = {{policy::GroupId("a"), 5, 0, 5, 0, 0, 4}};
+  EXPECT_THAT(std::string(CheckConservation(books).message()), HasSubstr("group 'a': trained 5 rows in 4 uses"));
+  books.groups[0].uses = 5;
+  EXPECT_EQ(CheckConservation(books), absl::OkStatus());
+  books.groups[0].evicted = -1;
+  EXPECT_THAT(std::string(CheckConservation(books).message()), HasSubstr("a counter is -1"));
+  books.groups[0].evicted = 0;
+  books.groups[0].aged = 1;
+  EXPECT_THAT(std::string(CheckConservation(books).message()),
+              HasSubstr("group 'a': accepted 5, but trained + queued + aged + evicted = 6"));
+  books.groups[0] = {policy::GroupId("a"), 5, 1, 4, 0, 0, 4};
+  EXPECT_THAT(std::string(CheckConservation(books).message()), HasSubstr("queued is 0, but the groups' add up to 1"));
 }
 
 TEST(CheckConservationTest, NamesTheBrokenEquation) {

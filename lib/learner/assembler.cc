@@ -9,40 +9,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/learner/row_scatter.h"
 
 namespace troupe::learner {
 
-using policy::CriticInput;
+using policy::NetworkInput;
 using sample::MultiAgentBatch;
 using sample::MultiAgentBatchPtr;
 using sample::PolicyRows;
 using sample::SegmentEnd;
 
 namespace {
-
-constexpr float kByteScale = 1.0f / 255.0f;
-
-/// A row of a few words, without a call: most rows are shorter than what memcpy needs to find its way.
-template <typename T>
-void CopyRow(const T* from, int64_t width, T* to) {
-  constexpr int64_t kBlock = 32 / sizeof(T);
-  if (width < kBlock) {
-    for (int64_t i = 0; i < width; ++i) to[i] = from[i];
-    return;
-  }
-  for (int64_t i = 0; i + kBlock <= width; i += kBlock) std::memcpy(to + i, from + i, kBlock * sizeof(T));
-  // What is left, together with some that are there already.
-  std::memcpy(to + width - kBlock, from + width - kBlock, kBlock * sizeof(T));
-}
-
-/// Row r of `from` becomes row place[r] of `to`; -1: left out. One column after another keeps the lines that the
-/// segments grow at in the cache.
-template <typename T>
-void Scatter(const T* from, int64_t width, absl::Span<const int32_t> place, T* to) {
-  for (size_t r = 0; r < place.size(); ++r) {
-    if (place[r] >= 0) CopyRow(from + static_cast<int64_t>(r) * width, width, to + int64_t{place[r]} * width);
-  }
-}
 
 /// The column that is one row of another.
 sample::ColumnView RowOf(sample::ColumnView column, int64_t row) {
@@ -51,16 +28,21 @@ sample::ColumnView RowOf(sample::ColumnView column, int64_t row) {
   return column;
 }
 
-/// The same for observations, which become floats.
-void ScatterObs(const sample::ColumnView& from, absl::Span<const int32_t> place, float* to) {
+/// Where a writer may write in a matrix of the assembler's own.
+float* Writable(const RowMatrix& matrix) { return const_cast<float*>(matrix.data); }
+
+/// The same for actions, of which bytes become words.
+void ScatterActions(const sample::ColumnView& from, absl::Span<const int32_t> place, space::ActionWord* to) {
   const int64_t width = from.row_elements;
-  if (from.dtype == tensor::DType::kFloat32)
-    return Scatter(reinterpret_cast<const float*>(from.data), width, place, to);
+  if (from.dtype == tensor::DType::kInt32) {
+    return Scatter(reinterpret_cast<const space::ActionWord*>(from.data), width, place, to);
+  }
+  const absl::Span<const uint8_t> bytes = from.As<uint8_t>();
   for (size_t r = 0; r < place.size(); ++r) {
     if (place[r] < 0) continue;
-    const uint8_t* const row = reinterpret_cast<const uint8_t*>(from.data) + static_cast<int64_t>(r) * width;
-    float* const out = to + int64_t{place[r]} * width;
-    for (int64_t i = 0; i < width; ++i) out[i] = static_cast<float>(row[i]) * kByteScale;
+    const uint8_t* const row = bytes.data() + static_cast<int64_t>(r) * width;
+    space::ActionWord* const out = to + int64_t{place[r]} * width;
+    for (int64_t i = 0; i < width; ++i) out[i].i32 = row[i];
   }
 }
 
@@ -77,23 +59,23 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
                                         static_cast<int64_t>(num_agents));
   for (const policy::PolicySpec& spec : schema.policies) {
     int64_t expected = 0;
-    if (spec.critic_input == CriticInput::kJointObservation) {
+    if (spec.critic_input() == NetworkInput::kJointObservation) {
       if (schema.agent_observation_sizes.empty()) {
         return absl::InvalidArgumentError(absl::StrCat("policy '", spec.id.value(),
                                                        "' has a critic of joint observations, but the schema has no "
                                                        "agent_observation_sizes"));
       }
       expected = joint;
-    } else if (spec.critic_input == CriticInput::kGlobalState) {
+    } else if (spec.critic_input() == NetworkInput::kState) {
       expected = schema.env_state_size > 0 ? schema.env_state_size : schema.agent_state_size;
       if (expected == 0) {
         return absl::InvalidArgumentError(absl::StrCat(
             "policy '", spec.id.value(), "' has a critic of the global state, but the environment has none"));
       }
     }
-    if (spec.critic_state_size != expected) {
+    if (spec.critic_state_size() != expected) {
       return absl::InvalidArgumentError(absl::StrCat("policy '", spec.id.value(), "': critic_state_size is ",
-                                                     spec.critic_state_size, ", expected ", expected));
+                                                     spec.critic_state_size(), ", expected ", expected));
     }
   }
   return absl::OkStatus();
@@ -104,7 +86,8 @@ Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::Tensor
       options_(std::move(options)),
       trains_(options_.trains),
       allocator_(allocator),
-      joint_(0, allocator) {
+      joint_(0, allocator),
+      joint_steps_(allocator) {
   for (const int64_t size : schema_.agent_observation_sizes) {
     joint_offset_.push_back(joint_size_);
     joint_size_ += size;
@@ -120,10 +103,11 @@ void Assembler::FollowSchema() {
   needs_joint_ = false;
   bool needs_env_state = false;
   for (const policy::PolicySpec& spec : schema_.policies) {
-    needs_joint_ = needs_joint_ || spec.critic_input == CriticInput::kJointObservation;
-    needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input == CriticInput::kGlobalState);
+    needs_joint_ = needs_joint_ || spec.critic_input() == NetworkInput::kJointObservation;
+    needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input() == NetworkInput::kState);
   }
-  needs_steps_ = needs_joint_ || needs_env_state || options_.common_reward != CommonReward::kNone;
+  needs_steps_ =
+      needs_joint_ || needs_env_state || options_.joint_steps || options_.common_reward != CommonReward::kNone;
   gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));
   while (gathers_.size() < schema_.policies.size()) gathers_.push_back(MakeGather());
 }
@@ -132,7 +116,7 @@ Assembler::Gather Assembler::MakeGather() const {
   Gather gather;
   for (tensor::Buffer* buffer :
        {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
-        &gather.slot, &gather.critic_row, &gather.final_obs, &gather.final_slot, &gather.final_critic_row,
+        &gather.slot, &gather.critic_row, &gather.final_action_mask, &gather.final_slot, &gather.final_critic_row,
         &gather.critic_state}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
@@ -158,12 +142,23 @@ void Assembler::SetPolicies(const policy::PolicyTable& table) {
   options_.rules.Bind(std::move(policies));
 }
 
+void Assembler::SetJointSteps(bool joint_steps) {
+  if (options_.joint_steps == joint_steps) return;
+  options_.joint_steps = joint_steps;
+  FollowSchema();
+}
+
 template <typename T>
 absl::Span<T> Assembler::Reserve(tensor::Buffer& buffer, int64_t count) {
   const size_t bytes = static_cast<size_t>(count) * sizeof(T);
   // Batches of complete episodes differ in size: a quarter more than needed saves the next growth.
   if (buffer.size() < bytes) buffer.EnsureCapacity(bytes + bytes / 4);
   return buffer.As<T>(0, static_cast<size_t>(count));
+}
+
+RowMatrix Assembler::ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t columns) {
+  const int64_t stride = RowMatrix::PaddedStride(columns);
+  return {Reserve<float>(buffer, rows * stride).data(), rows, columns, stride};
 }
 
 const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
@@ -197,22 +192,35 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   }
   for (PolicyTrainBatch& rows : batch.policies) {
     Gather& gather = gathers_[rows.policy.value()];
-    switch (schema_.policies[rows.policy.value()].critic_input) {
-      case CriticInput::kObservation:
+    switch (schema_.policies[rows.policy.value()].critic_input()) {
+      case NetworkInput::kObservation:
         break;
-      case CriticInput::kJointObservation:
+      case NetworkInput::kJointObservation:
         PointAtJointRows(gather, rows);
         break;
-      case CriticInput::kGlobalState:
+      case NetworkInput::kState:
         if (schema_.env_state_size > 0) {
           GatherEnvStates(gather, rows, fragments);
         } else {
           GatherAgentStates(gather, rows);
         }
         break;
+      default:  // no critic reads it: PolicySpec::Validate
+        break;
     }
   }
+  batch.joint = nullptr;
+  if (options_.joint_steps) BuildJointSteps(fragments);
   return assembly_;
+}
+
+void Assembler::BuildJointSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
+  std::vector<JointStepBuilder::Part> parts;
+  for (PolicyTrainBatch& rows : assembly_.batch.policies) {
+    const Gather& gather = gathers_[rows.policy.value()];
+    parts.push_back({&rows, gather.step, gather.final_step});
+  }
+  assembly_.batch.joint = &joint_steps_.Build(parts, global_steps_, fragments, schema_.env_state_size);
 }
 
 void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
@@ -223,7 +231,7 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   for (const MultiAgentBatchPtr& fragment : fragments) {
     fragment_offset_.push_back(total);
     total += static_cast<size_t>(fragment->env_rows + fragment->final_env_rows);
-    for (const int32_t episode : fragment->step_episode.As<int32_t>()) {
+    for (const sample::Index episode : fragment->step_episode.As<sample::Index>()) {
       ++env_counts_[fragment->episodes[episode].env_id + 1];
     }
   }
@@ -231,7 +239,7 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   steps_.resize(total);
   for (size_t f = 0; f < fragments.size(); ++f) {
     const MultiAgentBatch& fragment = *fragments[f];
-    const absl::Span<const int32_t> step_episode = fragment.step_episode.As<int32_t>();
+    const absl::Span<const sample::Index> step_episode = fragment.step_episode.As<sample::Index>();
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (size_t i = 0; i < step_episode.size(); ++i) {
       const sample::EpisodeEntry& episode = fragment.episodes[step_episode[i]];
@@ -255,9 +263,13 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   for (const StepRef& ref : steps_) {
     const bool same = !global_steps_.empty() && global_steps_.back().env_id == ref.env_id &&
                       global_steps_.back().episode == ref.episode && global_steps_.back().step == ref.step;
+    // A fragment of another revision may lack the state that this one has of the same step.
+    const auto rank = [&](const StepRef& step) {
+      return (fragments[step.fragment]->state.present() ? 2 : 0) + (step.looked_at ? 0 : 1);
+    };
     if (!same) {
       global_steps_.push_back(ref);
-    } else if (global_steps_.back().looked_at && !ref.looked_at) {
+    } else if (rank(global_steps_.back()) < rank(ref)) {
       global_steps_.back() = ref;  // where agents acted, whichever came first
     }
     global_of_[fragment_offset_[ref.fragment] + static_cast<size_t>(ref.row)] =
@@ -292,12 +304,12 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
       gather.sources.push_back(Source{static_cast<int32_t>(f), &rows, gather.cursor.size()});
       counts.assign(static_cast<size_t>(rows.num_segments), 0);
       first_rows.resize(static_cast<size_t>(rows.num_segments));
-      const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
+      const absl::Span<const sample::Index> segment = rows.segment.As<sample::Index>();
       for (int64_t r = 0; r < rows.rows; ++r) {
         if (counts[segment[r]]++ == 0) first_rows[segment[r]] = static_cast<int32_t>(r);
       }
-      const absl::Span<const int32_t> env_row = rows.env_row.As<int32_t>();
-      const absl::Span<const int32_t> final_env_row = rows.final_env_row.As<int32_t>();
+      const absl::Span<const sample::Index> env_row = rows.env_row.As<sample::Index>();
+      const absl::Span<const sample::Index> final_env_row = rows.final_env_row.As<sample::Index>();
       for (int64_t s = 0; s < rows.num_segments; ++s) {
         const int32_t* const words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
         const int64_t lag = iteration - (rows.version.n - words[sample::kSegmentVersionLag]);
@@ -359,7 +371,7 @@ void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
 }
 
 absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gather) {
-  const absl::Span<const int32_t> segment = source.rows->segment.As<int32_t>();
+  const absl::Span<const sample::Index> segment = source.rows->segment.As<sample::Index>();
   int64_t* const cursor = gather.cursor.data() + source.first_segment;
   const size_t begin = gather.place.size();
   gather.place.resize(begin + segment.size());
@@ -374,10 +386,9 @@ absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gat
 
 void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
-  const int64_t obs_size = spec.observation_size();
   const int64_t words = spec.action_words();
   const int64_t mask_size = spec.mask_size();
-  const absl::Span<float> obs = Reserve<float>(gather.obs, batch.rows * obs_size);
+  const RowMatrix obs = ReserveMatrix(gather.obs, batch.rows + batch.final_rows, spec.actor_input_size());
   const absl::Span<space::ActionWord> actions = Reserve<space::ActionWord>(gather.actions, batch.rows * words);
   const absl::Span<float> logp = Reserve<float>(gather.action_logp, batch.rows);
   const absl::Span<float> rewards = Reserve<float>(gather.rewards, batch.rows);
@@ -389,25 +400,28 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   for (const Source& source : gather.sources) {
     const PolicyRows& rows = *source.rows;
     const absl::Span<const int32_t> place = PlaceRows(source, gather);
-    ScatterObs(rows.obs, place, obs.data());
-    Scatter(reinterpret_cast<const space::ActionWord*>(rows.actions.data), words, place, actions.data());
+    ScatterActions(rows.actions, place, actions.data());
     Scatter(rows.action_logp.As<float>().data(), 1, place, logp.data());
     Scatter(rows.rewards.As<float>().data(), 1, place, rewards.data());
     if (mask_size > 0) Scatter(rows.action_mask.As<uint8_t>().data(), mask_size, place, mask.data());
     if (!agent_mask.empty()) Scatter(rows.agent_mask.As<uint8_t>().data(), 1, place, agent_mask.data());
-    const int32_t* const segment = rows.segment.As<int32_t>().data();
+    const sample::Index* const segment = rows.segment.As<sample::Index>().data();
     const int32_t* const segment_words = rows.segments.As<int32_t>().data();
     for (size_t r = 0; r < place.size(); ++r) {
       if (place[r] >= 0) slot[place[r]] = segment_words[segment[r] * sample::kSegmentFields + sample::kSegmentSlot];
     }
+    ScatterPadded(rows.obs, place, {Writable(obs), obs.stride, spec.agent_id_size, slot.data()});
     if (!needs_steps_) continue;
-    const int32_t* const env_row = rows.env_row.As<int32_t>().data();
+    const sample::Index* const env_row = rows.env_row.As<sample::Index>().data();
     const int32_t* const global = global_of_.data() + fragment_offset_[source.fragment];
     for (size_t r = 0; r < place.size(); ++r) {
       if (place[r] >= 0) gather.step[place[r]] = global[env_row[r]];
     }
   }
-  batch.obs = obs;
+  batch.obs = obs.Rows(0, batch.rows);
+  batch.final_obs = obs.Rows(batch.rows, batch.final_rows);
+  gather.in_place = {Writable(obs)};
+  batch.in_place = &gather.in_place;
   batch.actions = actions;
   batch.action_logp = logp;
   batch.rewards = rewards;
@@ -417,22 +431,28 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
 }
 
 void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
-  const int64_t obs_size = schema_.policies[batch.policy.value()].observation_size();
-  const absl::Span<float> obs = Reserve<float>(gather.final_obs, batch.final_rows * obs_size);
+  const int64_t mask_size = schema_.policies[batch.policy.value()].mask_size();
+  const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.final_action_mask, batch.final_rows * mask_size);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.final_slot, batch.final_rows);
+  const PaddedRows obs{Writable(batch.final_obs), batch.final_obs.stride,
+                       schema_.policies[batch.policy.value()].agent_id_size, slot.data()};
   if (needs_steps_) gather.final_step.resize(static_cast<size_t>(batch.final_rows));
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
     const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
     if (to < 0) continue;
     const auto place = static_cast<int32_t>(to);
-    ScatterObs(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs.data());
+    if (mask_size > 0) {
+      CopyRow(source.rows->final_action_mask.As<uint8_t>().data() + ref.final_row * mask_size, mask_size,
+              mask.data() + to * mask_size);
+    }
     slot[to] = ref.slot;
+    ScatterPadded(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs);
     if (!needs_steps_) continue;
-    const int32_t env_row = source.rows->final_env_row.As<int32_t>()[ref.final_row];
+    const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
     gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
   }
-  batch.final_obs = obs;
+  batch.final_action_mask = mask;
   batch.final_slot = slot;
 }
 
@@ -508,18 +528,21 @@ void Assembler::NumberJointRows() {
   }
   int32_t next = 0;
   for (int32_t& row : acting_row_) row = row < 0 ? -1 : next++;
-  acting_rows_ = next;
   for (int32_t& row : final_row_) row = row < 0 ? -1 : next++;
-  joint_rows_ = next;
+  joint_matrix_ = ReserveMatrix(joint_, next, joint_size_);
 }
 
 void Assembler::WriteJointRows() {
-  const absl::Span<float> joint = Reserve<float>(joint_, joint_rows_ * joint_size_);
-  std::fill(joint.begin(), joint.end(), 0.0f);
   const int64_t bits = joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
+  const auto size_of = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
+  const int64_t stride = joint_matrix_.stride;
+  float* const joint = Writable(joint_matrix_);
+  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
+    std::memset(joint + row * stride + bits, 0, size_of(stride - bits));
+  }
   const auto put = [&](int32_t row, int32_t slot, const float* obs, int64_t size) {
-    float* const to = joint.data() + int64_t{row} * joint_size_;
-    std::memcpy(to + joint_offset_[slot], obs, static_cast<size_t>(size) * sizeof(float));
+    float* const to = joint + int64_t{row} * stride;
+    CopyRow(obs, size, to + joint_offset_[slot]);
     to[bits + slot] = 1.0f;
   };
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
@@ -527,15 +550,23 @@ void Assembler::WriteJointRows() {
     const int64_t size = schema_.policies[rows.policy.value()].observation_size();
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
-      put(acting_row_[step], rows.slot[r], rows.obs.data() + r * size, size);
-      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs.data() + r * size, size);
+      put(acting_row_[step], rows.slot[r], rows.obs.row(r), size);
+      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs.row(r), size);
     }
   }
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
     const Gather& gather = gathers_[rows.policy.value()];
     const int64_t size = schema_.policies[rows.policy.value()].observation_size();
     for (int64_t r = 0; r < rows.final_rows; ++r) {
-      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.data() + r * size, size);
+      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.row(r), size);
+    }
+  }
+  // Where everybody was there, every column has been written.
+  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
+    float* const to = joint + row * stride;
+    for (size_t slot = 0; slot < joint_offset_.size(); ++slot) {
+      if (to[bits + static_cast<int64_t>(slot)] != 0.0f) continue;
+      std::memset(to + joint_offset_[slot], 0, size_of(schema_.agent_observation_sizes[slot]));
     }
   }
 }
@@ -543,7 +574,7 @@ void Assembler::WriteJointRows() {
 void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
-  needed_.assign(static_cast<size_t>(joint_rows_), -1);
+  needed_.assign(static_cast<size_t>(joint_matrix_.rows), -1);
   for (int64_t r = 0; r < batch.rows; ++r) needed_[critic_row[r] = acting_row_[gather.step[r]]] = 0;
   for (int64_t r = 0; r < batch.final_rows; ++r) {
     needed_[final_critic_row[r] = final_row_[gather.final_step[r]]] = 0;
@@ -553,20 +584,19 @@ void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   batch.critic_rows = next;
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;
-  const absl::Span<const float> joint = joint_.As<float>(0, static_cast<size_t>(joint_rows_ * joint_size_));
-  if (next == joint_rows_) {
-    batch.critic_state = joint;
+  if (next == joint_matrix_.rows) {
+    batch.critic_state = joint_matrix_;
     return;
   }
-  const absl::Span<float> own = Reserve<float>(gather.critic_state, batch.critic_rows * joint_size_);
-  for (int64_t row = 0; row < joint_rows_; ++row) {
+  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, joint_size_);
+  float* to = Writable(batch.critic_state);
+  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
     if (needed_[row] < 0) continue;
-    std::memcpy(own.data() + needed_[row] * joint_size_, joint.data() + row * joint_size_,
-                static_cast<size_t>(joint_size_) * sizeof(float));
+    std::memcpy(to, joint_matrix_.row(row), static_cast<size_t>(joint_matrix_.stride) * sizeof(float));
+    to += joint_matrix_.stride;
   }
   for (int32_t& row : critic_row) row = needed_[row];
   for (int32_t& row : final_critic_row) row = needed_[row];
-  batch.critic_state = own;
 }
 
 void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
@@ -578,12 +608,13 @@ void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
   for (int32_t& row : needed_) row = row < 0 ? -1 : next++;
   batch.critic_rows = next;
   const int64_t size = schema_.env_state_size;
-  const absl::Span<float> states = Reserve<float>(gather.critic_state, batch.critic_rows * size);
+  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, size);
   for (size_t step = 0; step < global_steps_.size(); ++step) {
     if (needed_[step] < 0) continue;
     const StepRef& ref = global_steps_[step];
     const float* const from = fragments[ref.fragment]->state.As<float>().data() + ref.row * size;
-    std::memcpy(states.data() + needed_[step] * size, from, static_cast<size_t>(size) * sizeof(float));
+    CopyPadded(from, size, batch.critic_state.stride,
+               Writable(batch.critic_state) + needed_[step] * batch.critic_state.stride);
   }
   const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
@@ -591,33 +622,34 @@ void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
   for (int64_t r = 0; r < batch.final_rows; ++r) final_critic_row[r] = needed_[gather.final_step[r]];
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;
-  batch.critic_state = states;
 }
 
 void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
-  const int64_t size = schema_.agent_state_size;
+  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  // A state a row: the critic's one-hot has its place in it.
   batch.critic_rows = batch.rows + batch.final_rows;
-  const absl::Span<float> states = Reserve<float>(gather.critic_state, batch.critic_rows * size);
+  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, spec.critic_input_size());
   const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
   std::iota(critic_row.begin(), critic_row.end(), 0);
   std::iota(final_critic_row.begin(), final_critic_row.end(), static_cast<int32_t>(batch.rows));
+  const int64_t one_hot = spec.critic_agent_id() ? spec.agent_id_size : 0;
+  const PaddedRows states{Writable(batch.critic_state), batch.critic_state.stride, one_hot, batch.slot.data()};
   absl::Span<const int32_t> place = gather.place;
   for (const Source& source : gather.sources) {
     const auto rows = static_cast<size_t>(source.rows->rows);
-    Scatter(source.rows->state.As<float>().data(), size, place.subspan(0, rows), states.data());
+    ScatterPadded(source.rows->state, place.subspan(0, rows), states);
     place.remove_prefix(rows);
   }
+  const PaddedRows finals{Writable(batch.critic_state) + batch.rows * states.stride, states.stride, one_hot,
+                          batch.final_slot.data()};
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
-    const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
-    if (to < 0) continue;
-    CopyRow(source.rows->final_state.As<float>().data() + ref.final_row * size, size,
-            states.data() + (batch.rows + to) * size);
+    const auto to = static_cast<int32_t>(gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)]);
+    if (to >= 0) ScatterPadded(RowOf(source.rows->final_state, ref.final_row), {&to, 1}, finals);
   }
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;
-  batch.critic_state = states;
 }
 
 }  // namespace troupe::learner

@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/accounting.h"
+#include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/train_batch.h"
 #include "lib/policy/policy_table.h"
@@ -24,7 +25,8 @@ struct Assembly {
 };
 
 /// Makes the train batch of an iteration from its fragments: gathers the rows of each policy by segment, with one copy,
-/// into buffers that it keeps for the next time.
+/// into buffers that it keeps for the next time. Matrices have the form in which networks read them (RowMatrix), so
+/// that nobody copies them again.
 ///
 /// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
 /// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
@@ -39,7 +41,13 @@ struct Assembly {
 /// joint critics see them, losses do not. A rule is asked once per trajectory and batch, with all agents that its
 /// episode has had up to the batch's end; a policy without a trajectory to train on does not train.
 ///
-/// uint8 observations become floats divided by 255. Not thread-safe; used by the update thread.
+/// uint8 observations become floats divided by 255.
+///
+/// Memory, by row of a policy: 4 bytes for each column of its observation and one-hot, rounded up to a cache line; by
+/// critic row the same of its state (simple_spread with joint critics: 128 and 256 bytes). Buffers have room for a
+/// quarter more than was needed when they grew.
+///
+/// Not thread-safe; used by the update thread.
 class Assembler {
  public:
   struct Options {
@@ -47,6 +55,7 @@ class Assembler {
     int64_t max_policy_lag = 0;
     std::vector<bool> trains = {};  ///< by policy slot, PolicyTrainBatch::train; empty: all of a trainable class
     sample::TrainRules rules = {};  ///< on which trajectories; bound here to the schema's policies
+    bool joint_steps = false;       ///< whether TrainBatch::joint is made
   };
 
   /// INVALID_ARGUMENT when the schema's sizes do not fit a policy's critic input.
@@ -57,24 +66,18 @@ class Assembler {
             tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable());
 
   /// The policies from the next Assemble on: its slots instead of the schema's, its `trains` instead of the options'.
-  /// Rows of one that was replaced are dropped. Memory of slots that are free is given back. No fragment that is still
-  /// to be assembled may have rows of a free slot.
+  /// Rows of one that was replaced are dropped. Memory of slots that are free is given back, and the last result is no
+  /// longer valid. No fragment that is still to be assembled may have rows of a free slot.
   void SetPolicies(const policy::PolicyTable& table);
+
+  /// Whether TrainBatch::joint is made from the next Assemble on, as learn groups ask (policy::LearnGroup).
+  void SetJointSteps(bool joint_steps);
 
   /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
   /// call.
   const Assembly& Assemble(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
 
  private:
-  /// An env row of a fragment, for sorting.
-  struct StepRef {
-    uint32_t env_id;
-    uint32_t episode;
-    int32_t step;
-    int32_t fragment;
-    int32_t row;
-    bool looked_at;  ///< only to bootstrap
-  };
   /// A segment of a fragment.
   struct SegmentRef {
     uint32_t env_id;
@@ -103,8 +106,9 @@ class Assembler {
     std::vector<int64_t> final_place;  ///< by source and segment: final row in the batch, -1: none
     std::vector<int32_t> step;         ///< by row: global step (with needs_steps_)
     std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
-    tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_obs, final_slot,
-        final_critic_row, critic_state;
+    tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_action_mask,
+        final_slot, final_critic_row, critic_state;  ///< obs: final rows behind the others
+    InPlaceObservations in_place;
   };
   /// What follows from schema_.policies.
   void FollowSchema();
@@ -116,7 +120,9 @@ class Assembler {
     const std::vector<sample::AgentEntry>* agents;
   };
   template <typename T>
-  absl::Span<T> Reserve(tensor::Buffer& buffer, int64_t count);
+  static absl::Span<T> Reserve(tensor::Buffer& buffer, int64_t count);
+  /// Room for a padded matrix; what is in it is undefined.
+  static RowMatrix ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t columns);
 
   void SortSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
@@ -131,6 +137,7 @@ class Assembler {
   void ShareRewards();
   void NumberJointRows();
   void WriteJointRows();
+  void BuildJointSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void PointAtJointRows(Gather& gather, PolicyTrainBatch& batch);
   void GatherEnvStates(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void GatherAgentStates(Gather& gather, PolicyTrainBatch& batch);
@@ -157,12 +164,12 @@ class Assembler {
   std::vector<size_t> fragment_offset_;  ///< of a fragment in global_of_
   std::vector<int32_t> acting_row_;      ///< by global step: joint row, -1: nobody acted
   std::vector<int32_t> final_row_;       ///< by global step: joint row, -1: nobody bootstraps from it
-  int64_t acting_rows_ = 0;
-  int64_t joint_rows_ = 0;
   std::vector<double> reward_sum_;
   std::vector<int32_t> reward_count_;
   std::vector<int32_t> needed_;
   tensor::Buffer joint_;
+  RowMatrix joint_matrix_;  ///< in joint_
+  JointStepBuilder joint_steps_;
 };
 
 }  // namespace troupe::learner

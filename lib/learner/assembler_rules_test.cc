@@ -44,6 +44,8 @@ std::vector<T> Copy(absl::Span<const T> values) {
   return {values.begin(), values.end()};
 }
 
+std::vector<float> Copy(const RowMatrix& matrix) { return {matrix.data, matrix.data + matrix.rows * matrix.stride}; }
+
 TEST(AssemblerRulesTest, RowsThatAreLeftOutStayForEverythingButLosses) {
   int64_t left_out = 0;
   int64_t kept = 0;

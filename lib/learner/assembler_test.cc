@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/learner/testing/naive_gather.h"
+#include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,123 +17,11 @@
 namespace troupe::learner {
 namespace {
 
-using policy::CriticInput;
+using policy::NetworkInput;
 using sample::BatchSchema;
 using sample::MultiAgentBatchPtr;
 using sample::PolicyRows;
 using sample::SegmentEnd;
-using StepKey = std::tuple<uint32_t, uint32_t, int32_t>;  // env, episode, step
-
-/// One row of a fragment, with everything it points at looked up.
-struct NaiveRow {
-  StepKey key;
-  std::vector<float> obs;
-  std::vector<int32_t> actions;
-  float logp = 0;
-  float reward = 0;
-  std::vector<uint8_t> mask;
-  uint8_t agent_mask = 1;
-  std::vector<float> agent_state;
-  std::vector<float> env_state;
-};
-struct NaiveSegment {
-  int32_t slot = 0;
-  std::vector<NaiveRow> rows;
-  bool has_final = false;
-  bool cut = false;
-  NaiveRow final_row;  ///< obs and states only
-};
-/// By policy, then in the order of the train batch.
-using NaiveBatch = std::map<int32_t, std::vector<NaiveSegment>>;
-
-std::vector<float> Floats(const sample::ColumnView& column, int64_t row) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < column.row_elements; ++i) {
-    const int64_t at = row * column.row_elements + i;
-    values.push_back(column.dtype == tensor::DType::kUint8
-                         ? static_cast<float>(column.As<uint8_t>()[at]) * (1.0f / 255.0f)
-                         : column.As<float>()[at]);
-  }
-  return values;
-}
-
-/// The reference: everything by maps, nothing shared with the assembler.
-NaiveBatch Gather(const std::vector<MultiAgentBatchPtr>& fragments, int64_t iteration, int64_t max_lag,
-                  const BatchSchema& schema) {
-  NaiveBatch all;
-  for (const MultiAgentBatchPtr& fragment : fragments) {
-    const auto key_of = [&](int32_t env_row) {
-      const sample::EpisodeEntry& e = fragment->episodes[fragment->step_episode.As<int32_t>()[env_row]];
-      return StepKey{e.env_id, e.episode, fragment->step_index.As<int32_t>()[env_row]};
-    };
-    const auto env_state = [&](int32_t env_row) {
-      return schema.env_state_size > 0 ? Floats(fragment->state, env_row) : std::vector<float>{};
-    };
-    for (const PolicyRows& rows : fragment->policies) {
-      for (int32_t s = 0; s < rows.num_segments; ++s) {
-        const int32_t* words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
-        if (iteration - rows.version.n + words[sample::kSegmentVersionLag] > max_lag) continue;
-        NaiveSegment segment;
-        segment.slot = words[sample::kSegmentSlot];
-        segment.cut = words[sample::kSegmentEnd] == static_cast<int32_t>(SegmentEnd::kCut);
-        for (int64_t r = 0; r < rows.rows; ++r) {
-          if (rows.segment.As<int32_t>()[r] != s) continue;
-          NaiveRow row;
-          const int32_t env_row = rows.env_row.As<int32_t>()[r];
-          row.key = key_of(env_row);
-          row.obs = Floats(rows.obs, r);
-          for (int64_t w = 0; w < rows.actions.row_elements; ++w) {
-            row.actions.push_back(rows.actions.As<int32_t>()[r * rows.actions.row_elements + w]);
-          }
-          row.logp = rows.action_logp.As<float>()[r];
-          row.reward = rows.rewards.As<float>()[r];
-          for (int64_t m = 0; m < rows.action_mask.row_elements; ++m) {
-            row.mask.push_back(rows.action_mask.As<uint8_t>()[r * rows.action_mask.row_elements + m]);
-          }
-          if (schema.has_agent_mask) row.agent_mask = rows.agent_mask.As<uint8_t>()[r];
-          if (schema.agent_state_size > 0) row.agent_state = Floats(rows.state, r);
-          row.env_state = env_state(env_row);
-          segment.rows.push_back(std::move(row));
-        }
-        if (words[sample::kSegmentFinalRow] >= 0) {
-          const int32_t f = words[sample::kSegmentFinalRow];
-          const int32_t env_row = rows.final_env_row.As<int32_t>()[f];
-          segment.has_final = true;
-          segment.final_row.key = key_of(env_row);
-          segment.final_row.obs = Floats(rows.final_obs, f);
-          if (schema.agent_state_size > 0) segment.final_row.agent_state = Floats(rows.final_state, f);
-          segment.final_row.env_state = env_state(env_row);
-        }
-        all[rows.policy.value()].push_back(std::move(segment));
-      }
-    }
-  }
-  for (auto& [policy, segments] : all) {
-    std::sort(segments.begin(), segments.end(), [](const NaiveSegment& a, const NaiveSegment& b) {
-      const auto order = [](const NaiveSegment& s) {
-        const auto& [env, episode, step] = s.rows[0].key;
-        return std::make_tuple(env, episode, s.slot, step);
-      };
-      return order(a) < order(b);
-    });
-    // A cut is no cut where the rest of the trajectory is here.
-    std::vector<NaiveSegment> joined;
-    for (NaiveSegment& segment : segments) {
-      if (!joined.empty() && joined.back().cut && joined.back().slot == segment.slot &&
-          joined.back().final_row.key == segment.rows[0].key) {
-        NaiveSegment& to = joined.back();
-        to.rows.insert(to.rows.end(), segment.rows.begin(), segment.rows.end());
-        to.has_final = segment.has_final;
-        to.cut = segment.cut;
-        to.final_row = segment.final_row;
-      } else {
-        joined.push_back(std::move(segment));
-      }
-    }
-    segments = std::move(joined);
-  }
-  return all;
-}
 
 /// What the joint observation of a step should be.
 std::vector<float> Joint(const NaiveBatch& batch, const BatchSchema& schema, const StepKey& key, bool with_finals) {
@@ -172,9 +62,42 @@ float SharedReward(const NaiveBatch& batch, const StepKey& key, CommonReward kin
   return static_cast<float>(kind == CommonReward::kMean ? sum / count : sum);
 }
 
+/// The whole row, as far as it may be read.
+std::vector<float> Row(const RowMatrix& matrix, int64_t row) {
+  return std::vector<float>(matrix.row(row), matrix.row(row) + matrix.stride);
+}
+
+std::vector<float> All(const RowMatrix& matrix) {
+  return std::vector<float>(matrix.data, matrix.data + matrix.rows * matrix.stride);
+}
+
+/// What a padded row should be: the values, the one-hot of `slot` where there is one, zeros.
+std::vector<float> Padded(std::vector<float> values, int64_t one_hot, int32_t slot) {
+  const size_t size = values.size();
+  values.resize(static_cast<size_t>(RowMatrix::PaddedStride(static_cast<int64_t>(size) + one_hot)), 0.0f);
+  if (one_hot > 0) values[size + static_cast<size_t>(slot)] = 1;
+  return values;
+}
+
 template <typename T>
 std::vector<T> Row(absl::Span<const T> values, int64_t row, int64_t width) {
   return std::vector<T>(values.begin() + row * width, values.begin() + (row + 1) * width);
+}
+
+/// Matrices as networks read them.
+void ExpectForm(const PolicyTrainBatch& got, const policy::PolicySpec& spec, int64_t critic_one_hot) {
+  EXPECT_TRUE(got.obs.padded() && got.final_obs.padded());
+  EXPECT_EQ(got.obs.columns, spec.actor_input_size());
+  EXPECT_EQ(got.obs.rows, got.rows);
+  EXPECT_EQ(got.final_obs.rows, got.final_rows);
+  EXPECT_EQ(got.final_obs.data, got.obs.row(got.rows)) << "actor and critic may read one matrix";
+  ASSERT_NE(got.in_place, nullptr);
+  EXPECT_EQ(got.in_place->data, got.obs.data);
+  EXPECT_FALSE(got.in_place->normalized);
+  EXPECT_EQ(got.critic_state.rows, got.critic_rows);
+  if (spec.critic_input() == NetworkInput::kObservation) return;
+  EXPECT_TRUE(got.critic_state.padded());
+  EXPECT_EQ(got.critic_state.columns, spec.critic_state_size() + critic_one_hot);
 }
 
 void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const BatchSchema& schema, CommonReward common) {
@@ -187,7 +110,17 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
     const policy::PolicySpec& spec = schema.policies[policy];
     ASSERT_EQ(got.policy.value(), policy);
     ASSERT_EQ(got.segments.size(), segments.size());
-    const auto critic = [&](int32_t row) { return Row(got.critic_state, row, spec.critic_state_size); };
+    const auto critic = [&](int32_t row) { return Row(got.critic_state, row); };
+    const bool has_own_states = spec.critic_input() == NetworkInput::kState && schema.env_state_size == 0;
+    const int64_t critic_one_hot = has_own_states && spec.critic_agent_id() ? spec.agent_id_size : 0;
+    const auto state = [&](const NaiveRow& row, int32_t slot, bool with_finals) {
+      return Padded(spec.critic_input() == NetworkInput::kJointObservation
+                        ? Joint(expected, schema, row.key, with_finals)
+                    : schema.env_state_size > 0 ? row.env_state
+                                                : row.agent_state,
+                    critic_one_hot, slot);
+    };
+    ExpectForm(got, spec, critic_one_hot);
     int64_t r = 0;
     int64_t f = 0;
     std::set<int32_t> critic_rows;
@@ -199,7 +132,7 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
       EXPECT_EQ(got.segments[s].env_id, std::get<0>(want.rows[0].key));
       EXPECT_EQ(got.segments[s].episode, std::get<1>(want.rows[0].key));
       for (const NaiveRow& row : want.rows) {
-        ASSERT_EQ(Row(got.obs, r, spec.observation_size()), row.obs);
+        ASSERT_EQ(Row(got.obs, r), Padded(row.obs, spec.agent_id_size, want.slot));
         for (int64_t w = 0; w < spec.action_words(); ++w) {
           EXPECT_EQ(got.actions[r * spec.action_words() + w].i32, row.actions[w]);
         }
@@ -215,54 +148,37 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
         }
         agent_steps += row.agent_mask;
         EXPECT_EQ(got.slot[r], want.slot);
-        if (spec.critic_input == CriticInput::kJointObservation) {
-          ASSERT_EQ(critic(got.critic_row[r]), Joint(expected, schema, row.key, false));
-        } else if (spec.critic_input == CriticInput::kGlobalState) {
-          ASSERT_EQ(critic(got.critic_row[r]), schema.env_state_size > 0 ? row.env_state : row.agent_state);
+        if (spec.critic_input() != NetworkInput::kObservation) {
+          ASSERT_EQ(critic(got.critic_row[r]), state(row, want.slot, false));
+          critic_rows.insert(got.critic_row[r]);
         }
-        if (spec.critic_input != CriticInput::kObservation) critic_rows.insert(got.critic_row[r]);
         ++r;
       }
       EXPECT_EQ(got.segments[s].final_row, want.has_final ? f : -1);
       if (!want.has_final) continue;
-      ASSERT_EQ(Row(got.final_obs, f, spec.observation_size()), want.final_row.obs);
-      EXPECT_EQ(got.final_slot[f], want.slot);
-      if (spec.critic_input == CriticInput::kJointObservation) {
-        ASSERT_EQ(critic(got.final_critic_row[f]), Joint(expected, schema, want.final_row.key, true));
-      } else if (spec.critic_input == CriticInput::kGlobalState) {
-        ASSERT_EQ(critic(got.final_critic_row[f]),
-                  schema.env_state_size > 0 ? want.final_row.env_state : want.final_row.agent_state);
+      ASSERT_EQ(Row(got.final_obs, f), Padded(want.final_row.obs, spec.agent_id_size, want.slot));
+      if (spec.mask_size() > 0) {
+        const auto mask = got.final_action_mask.subspan(static_cast<size_t>(f * spec.mask_size()),
+                                                        static_cast<size_t>(spec.mask_size()));
+        EXPECT_EQ(std::vector<uint8_t>(mask.begin(), mask.end()), want.final_row.mask);
       }
-      if (spec.critic_input != CriticInput::kObservation) critic_rows.insert(got.final_critic_row[f]);
+      EXPECT_EQ(got.final_slot[f], want.slot);
+      if (spec.critic_input() != NetworkInput::kObservation) {
+        ASSERT_EQ(critic(got.final_critic_row[f]), state(want.final_row, want.slot, true));
+        critic_rows.insert(got.final_critic_row[f]);
+      }
       ++f;
     }
     EXPECT_EQ(got.rows, r);
     EXPECT_EQ(got.final_rows, f);
+    EXPECT_EQ(static_cast<int64_t>(got.final_action_mask.size()), f * spec.mask_size());
     // No critic row that nobody points at, none out of range.
     EXPECT_EQ(static_cast<int64_t>(critic_rows.size()), got.critic_rows);
     if (!critic_rows.empty()) {
       EXPECT_EQ(*critic_rows.rbegin(), got.critic_rows - 1);
     }
-    EXPECT_EQ(static_cast<int64_t>(got.critic_state.size()), got.critic_rows * spec.critic_state_size);
   }
   EXPECT_EQ(batch.agent_steps, agent_steps);
-}
-
-/// Fragments of two iterations on the same environments by two workers, as an assembly at `iteration` meets them.
-std::vector<MultiAgentBatchPtr> RandomFragments(const BatchSchema& schema, uint64_t seed, int64_t iteration) {
-  std::vector<MultiAgentBatchPtr> fragments;
-  for (uint64_t worker = 0; worker < 2; ++worker) {
-    sample::FakeRollout rollout(schema, sample::RandomRolloutOptions(schema, seed));
-    sample::Grant grant;
-    for (uint32_t lane = 0; lane < 3; ++lane) {
-      grant.lanes.push_back({static_cast<uint32_t>(worker) * 3 + lane, 2, true, 13});
-    }
-    // An earlier iteration, so that episodes are under way and transitions pending.
-    rollout.Play(grant, policy::WeightVersion{1, iteration - 1});
-    for (sample::GrantLane& lane : grant.lanes) lane.fresh = false;
-    for (auto& fragment : rollout.Play(grant, policy::WeightVersion{1, iteration})) fragments.push_back(fragment);
-  }
-  return fragments;
 }
 
 TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
@@ -270,7 +186,7 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
   bool joined = false;
   for (uint64_t seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const BatchSchema schema = sample::RandomSchema(seed);
+    const BatchSchema schema = WithAgentIds(sample::RandomSchema(seed), seed);
     ASSERT_TRUE(Assembler::CheckSchema(schema).ok()) << Assembler::CheckSchema(schema);
     const int64_t max_lag = static_cast<int64_t>(seed % 2);
     const CommonReward common = static_cast<CommonReward>(1 + seed % 3);
@@ -279,7 +195,7 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
     for (int64_t iteration = 1; iteration < 3; ++iteration) {
       const auto fragments = RandomFragments(schema, seed + 1000 * iteration, iteration);
       const Assembly& assembly = assembler.Assemble(fragments, iteration);
-      const NaiveBatch expected = Gather(fragments, iteration, max_lag, schema);
+      const NaiveBatch expected = NaiveGather(fragments, iteration, max_lag, schema);
       ExpectEqual(assembly.batch, expected, schema, common);
       EXPECT_EQ(assembly.batch.env_steps, 2 * 3 * 13);
       std::map<int32_t, int64_t> sum;
@@ -320,11 +236,11 @@ TEST(AssemblerTest, OrderOfArrivalDoesNotMatter) {
     for (size_t p = 0; p < a.batch.policies.size(); ++p) {
       const PolicyTrainBatch& x = a.batch.policies[p];
       const PolicyTrainBatch& y = b.batch.policies[p];
-      EXPECT_EQ(x.obs, y.obs);
+      EXPECT_EQ(All(x.obs), All(y.obs));
       EXPECT_EQ(x.action_logp, y.action_logp);
       EXPECT_EQ(x.rewards, y.rewards);
-      EXPECT_EQ(x.final_obs, y.final_obs);
-      EXPECT_EQ(x.critic_state, y.critic_state);
+      EXPECT_EQ(All(x.final_obs), All(y.final_obs));
+      EXPECT_EQ(All(x.critic_state), All(y.critic_state));
       EXPECT_EQ(x.critic_row, y.critic_row);
       EXPECT_EQ(x.final_critic_row, y.final_critic_row);
     }
@@ -352,10 +268,10 @@ TEST(AssemblerTest, CutsInsideABatchDoNotShow) {
   const PolicyTrainBatch& whole = assemblies[0].batch.policies[0];
   for (size_t i = 1; i < assemblies.size(); ++i) {
     const PolicyTrainBatch& pieces = assemblies[i].batch.policies[0];
-    EXPECT_EQ(whole.obs, pieces.obs);
+    EXPECT_EQ(All(whole.obs), All(pieces.obs));
     EXPECT_EQ(whole.rewards, pieces.rewards);
-    EXPECT_EQ(whole.final_obs, pieces.final_obs);
-    EXPECT_EQ(whole.critic_state, pieces.critic_state);
+    EXPECT_EQ(All(whole.final_obs), All(pieces.final_obs));
+    EXPECT_EQ(All(whole.critic_state), All(pieces.critic_state));
     EXPECT_EQ(whole.critic_row, pieces.critic_row);
     ASSERT_EQ(whole.segments.size(), pieces.segments.size());
   }
@@ -391,7 +307,7 @@ TEST(AssemblerTest, PoliciesShareJointObservationsTheyAllNeed) {
   Assembler assembler(schema, {});
   const Assembly& assembly = assembler.Assemble({batch}, 0);
   ASSERT_EQ(assembly.batch.policies.size(), 2u);
-  EXPECT_EQ(assembly.batch.policies[0].critic_state.data(), assembly.batch.policies[1].critic_state.data());
+  EXPECT_EQ(assembly.batch.policies[0].critic_state.data, assembly.batch.policies[1].critic_state.data);
 }
 
 TEST(AssemblerTest, WhoTrainsIsMarked) {
@@ -412,6 +328,50 @@ TEST(AssemblerTest, WhoTrainsIsMarked) {
   Assembler classes(other, {CommonReward::kNone, 1});
   for (const PolicyTrainBatch& rows : classes.Assemble(fragments, 1).batch.policies) {
     EXPECT_EQ(rows.train, rows.policy.value() != 2);
+  }
+}
+
+// An honest worker's fragments do not differ so, but each of these is valid by its revision.
+TEST(AssemblerTest, TheStateOfAStepComesFromTheFragmentThatHasIt) {
+  BatchSchema schema = sample::SimpleSchema(2, 3);
+  schema.env_state_size = 2;
+  schema.policies[0].SetCriticInput(NetworkInput::kObservation, 0);
+  schema.policies.push_back(schema.policies[0]);
+  schema.policies[1].id = policy::PolicyId("reader");
+  schema.policies[1].SetCriticInput(NetworkInput::kState, 2);
+  schema.state_readings = {{0, false}, {1, true}};
+  schema.newest_revision = 1;
+  const auto make = [&schema](int policy, int64_t revision) {
+    sample::BatchBuilder builder(schema);
+    builder.header().policies_revision = builder.header().oldest_revision = revision;
+    builder.header().num_env_steps = 1;
+    builder.AddEpisode(0, 0, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(1)}});
+    const std::vector<float> state = revision == 0 ? std::vector<float>() : std::vector<float>{3, 4};
+    const int row = builder.AddEnvRow(0, 0, state);
+    const int final_row = builder.AddFinalEnvRow(0, 1, revision == 0 ? state : std::vector<float>{5, 6});
+    sample::RowValues values;
+    values.obs = {1, 2, 3};
+    values.actions.resize(1);
+    builder.AddRow(policy, builder.AddSegment(policy, 0, policy), row, values);
+    builder.EndSegment(policy, 0, SegmentEnd::kCut, final_row, values);
+    const MultiAgentBatchPtr batch = builder.Build();
+    const absl::Status valid = sample::ValidateBatch(*batch, schema, {});
+    EXPECT_TRUE(valid.ok()) << valid;
+    EXPECT_EQ(batch->state.present(), revision == 1);
+    return batch;
+  };
+  const MultiAgentBatchPtr without = make(0, 0);
+  const MultiAgentBatchPtr with = make(1, 1);
+  for (const bool reversed : {false, true}) {
+    Assembler assembler(schema, {});
+    const std::vector<MultiAgentBatchPtr> fragments =
+        reversed ? std::vector<MultiAgentBatchPtr>{with, without} : std::vector<MultiAgentBatchPtr>{without, with};
+    const Assembly& assembly = assembler.Assemble(fragments, 0);
+    ASSERT_EQ(assembly.batch.policies.size(), 2u);
+    const RowMatrix& states = assembly.batch.policies[1].critic_state;
+    ASSERT_EQ(states.rows, 2);
+    EXPECT_EQ(Row(states, 0), Padded({3, 4}, 0, 0));
+    EXPECT_EQ(Row(states, 1), Padded({5, 6}, 0, 0));
   }
 }
 
@@ -440,13 +400,12 @@ TEST(AssemblerTest, SchemaMustFitTheCritics) {
     change(schema);
     return std::string(Assembler::CheckSchema(schema).message());
   };
-  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].critic_state_size = 5; }), testing::HasSubstr("expected 57"));
+  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].SetCriticInput(NetworkInput::kJointObservation, 5); }),
+              testing::HasSubstr("expected 57"));
   EXPECT_THAT(error([](BatchSchema& s) { s.agent_observation_sizes.clear(); }), testing::HasSubstr("has no"));
   EXPECT_THAT(error([](BatchSchema& s) { s.agent_observation_sizes.pop_back(); }), testing::HasSubstr("2 entries"));
-  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].critic_input = CriticInput::kGlobalState; }),
+  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].SetCriticInput(NetworkInput::kState, 57); }),
               testing::HasSubstr("environment has none"));
-  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].critic_input = CriticInput::kObservation; }),
-              testing::HasSubstr("expected 0"));
 }
 
 }  // namespace

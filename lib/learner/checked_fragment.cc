@@ -24,7 +24,7 @@ int64_t Bytes(const MultiAgentBatch& batch) {
 
 std::vector<LaneCoverage> Cover(const MultiAgentBatch& batch) {
   std::vector<int32_t> steps(batch.episodes.size());
-  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+  const absl::Span<const sample::Index> step_episode = batch.step_episode.As<sample::Index>();
   for (int64_t i = 0; i < batch.env_rows; ++i) ++steps[step_episode[i]];
   std::vector<LaneCoverage> parts;
   parts.reserve(batch.episodes.size() + batch.finished.size());
@@ -64,11 +64,11 @@ int64_t OldAgentSteps(const MultiAgentBatch& batch, int64_t max_policy_lag) {
       any = any || is_old[s] != 0;
     }
     if (!any) continue;
-    const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
+    const absl::Span<const sample::Index> segment = rows.segment.As<sample::Index>();
     const absl::Span<const uint8_t> active =
         rows.agent_mask.present() ? rows.agent_mask.As<uint8_t>() : absl::Span<const uint8_t>();
     for (size_t r = 0; r < segment.size(); ++r) {
-      if (is_old[static_cast<size_t>(segment[r])] != 0) old += active.empty() ? 1 : active[r];
+      if (is_old[segment[r]] != 0) old += active.empty() ? 1 : active[r];
     }
   }
   return old;
@@ -81,7 +81,7 @@ struct MaxBytes {
 };
 MaxBytes MaxBytesOf(const sample::BatchSchema& schema) {
   MaxBytes bytes;
-  const sample::EnvSizes sizes = schema.sizes();
+  const sample::EnvSizes sizes = schema.MaxSizes();
   for (const policy::PolicySpec& spec : schema.policies) {
     const sample::PolicyForms forms = sample::FormsOf(sizes, spec);
     // In the worst case every row is a segment of its own, and has a final row.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/policy/learn_group.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 
@@ -54,6 +55,7 @@ struct LearnerState {
   std::string best_by = "sum";                ///< Score::Text of best_return; empty: there is no `best`
   std::optional<double> best_window;          ///< ProgressRecord::best, by `best_by`; nullopt: none yet, or unknown
   std::vector<policy::PolicyState> policies;  ///< by policy slot; a free slot has an empty one
+  std::vector<policy::GroupState> groups;     ///< of the learn groups that keep something beside their policies
   policy::PolicyTablePtr table;               ///< the policies and their mapping; nullptr: as the run began
   /// By policy slot, with `table`: the policy of the run's configuration that it is trained as.
   std::vector<policy::PolicyId> trained_as;

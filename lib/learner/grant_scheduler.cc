@@ -17,8 +17,8 @@ using sample::WorkerId;
 
 namespace {
 
-GrantScheduler::Verdict Stale(std::string reason) { return {Disposition::kStale, std::move(reason)}; }
-GrantScheduler::Verdict Invalid(std::string reason) { return {Disposition::kInvalid, std::move(reason)}; }
+Verdict Stale(std::string reason) { return {Disposition::kStale, std::move(reason)}; }
+Verdict Invalid(std::string reason) { return {Disposition::kInvalid, std::move(reason)}; }
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void GrantScheduler::SetPublished(int64_t n) {
   published_ = n;
 }
 
-GrantScheduler::Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) const {
+Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) const {
   const sample::MultiAgentBatch& batch = *fragment.batch;
   for (const sample::PolicyRows& rows : batch.policies) {
     if (rows.version.learner_epoch == learner_epoch_) continue;

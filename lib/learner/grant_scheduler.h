@@ -12,29 +12,13 @@
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/grant_limit.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/sampling_plan.h"
 #include "lib/learner/worker_standings.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::learner {
 
-/// A grant and whom it is for.
-struct GrantOrder {
-  sample::WorkerId worker;
-  sample::Grant grant;
-};
-
-/// A grant that was out for too long.
-struct ExpiredGrant {
-  sample::WorkerId worker;
-  sample::GrantId grant;
-  absl::Duration age;
-  absl::Duration limit;
-  int64_t missing_steps = 0;  ///< granted, not delivered: they go to others
-  int32_t misses = 0;         ///< of the worker in a row; with WorkerStandings::kMisses it is given nothing for now
-};
-
-/// Decides who samples what. Takes events (workers come and go, fragments are accepted, weights are published) and
-/// gives orders; has no clock, no thread and no connection. What `now` says is its caller's: only differences count.
+/// The sampling plan of on-policy runs: whole rounds of every environment, one iteration after the other.
 ///
 /// One iteration is sampled at a time: iteration k opens when all data of k - 1 has arrived and version k -
 /// max_policy_lag is published. Every environment (lane) owes a fixed number of steps to it. Lanes are spread evenly
@@ -58,7 +42,7 @@ struct ExpiredGrant {
 /// lane: the lane's grant, if any, belongs to its owner. 4. As long as Advance is called every second, an iteration
 /// waits for no worker longer than for its limit, and for all that never deliver together as WorkerStandings says. Not
 /// thread-safe.
-class GrantScheduler {
+class GrantScheduler final : public SamplingPlan {
  public:
   struct Options {
     int32_t num_envs = 1;
@@ -76,69 +60,40 @@ class GrantScheduler {
   /// Every step begins at most one episode, unless environments fail: so many more ordinals are a lane's in each grant.
   static constexpr uint32_t kSpareEpisodes = 100;
 
-  /// What a fragment's arrival means.
-  struct Verdict {
-    sample::Disposition disposition = sample::Disposition::kAccepted;
-    std::string reason;
-  };
-
   /// `lanes` continues a restored run: ordinals by env id, missing ones start at 0.
   GrantScheduler(const Options& options, uint64_t learner_epoch, int64_t first_iteration,
                  const std::vector<LaneState>& lanes);
 
-  // Events.
-  void AddWorker(sample::WorkerId worker, absl::Duration now);
-  /// Its unfinished lanes wait for another worker.
-  void RemoveWorker(sample::WorkerId worker);
-  /// It gets no more work; what it has unfinished goes to others. As long as it is the only one, nothing is granted.
-  void ExcludeWorker(sample::WorkerId worker);
-  /// Version `n` of every policy is out.
-  void SetPublished(int64_t n);
-  /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may
-  /// be here, before SetPublished.
-  void SetPublishing(int64_t n) { publishing_ = n; }
-  /// Grants from now on carry the policies of this revision, or newer ones.
-  void SetRevision(int64_t revision) { revision_ = revision; }
-  /// It is `now`: what has been out for too long expires.
-  void Advance(absl::Duration now);
-  /// Nothing is granted any more; what is granted may still arrive.
-  void Close() { closed_ = true; }
+  void AddWorker(sample::WorkerId worker, absl::Duration now) override;
+  void RemoveWorker(sample::WorkerId worker) override;
+  void ExcludeWorker(sample::WorkerId worker) override;
+  void SetPublished(int64_t n) override;
+  void SetPublishing(int64_t n) override { publishing_ = n; }
+  void SetRevision(int64_t revision) override { revision_ = revision; }
+  void Advance(absl::Duration now) override;
+  void Close() override { closed_ = true; }
 
-  /// Whether a valid fragment fits a live grant of `worker`: accepted; STALE when its grant is over or its weights are
-  /// too old; INVALID when it is not what was granted.
-  Verdict Judge(sample::WorkerId worker, const CheckedFragment& fragment) const;
-  /// Books a fragment that Judge accepts. `watermark` is the worker's after it.
-  void Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment);
-  /// A fragment was refused, so its grant will stay short: the rest of it is granted again. `grant` that is not the
-  /// worker's, or nullopt where nobody could read it: all grants of the worker.
-  void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant);
-  /// The same, but nothing happens unless `grant` is a live one of the worker.
-  void ExpireIfLive(sample::WorkerId worker, sample::GrantId grant);
-  /// A valid fragment came for a grant that is over: a worker whose grants expired shows that it lives.
-  void NoteLate(sample::WorkerId worker, sample::GrantId grant) { standings_.CameLate(worker.value(), grant.value()); }
+  Verdict Judge(sample::WorkerId worker, const CheckedFragment& fragment) const override;
+  void Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment) override;
+  void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant) override;
+  void ExpireIfLive(sample::WorkerId worker, sample::GrantId grant) override;
+  void NoteLate(sample::WorkerId worker, sample::GrantId grant) override {
+    standings_.CameLate(worker.value(), grant.value());
+  }
 
-  /// Advances, and gives the grants to send now. Call after every event, when NextDeadline has come, and every second.
-  std::vector<GrantOrder> Schedule(absl::Duration now);
-  /// What has expired since the last call: nobody waits for these any more.
-  std::vector<ExpiredGrant> TakeExpired() { return std::exchange(expired_, {}); }
-  /// When Schedule has something to do without an event; InfiniteDuration: never.
-  absl::Duration NextDeadline() const;
+  std::vector<GrantOrder> Schedule(absl::Duration now) override;
+  std::vector<ExpiredGrant> TakeExpired() override { return std::exchange(expired_, {}); }
+  absl::Duration NextDeadline() const override;
 
-  /// All data of the iterations below it has arrived.
-  int64_t first_incomplete() const { return iteration_; }
+  int64_t first_incomplete() const override { return iteration_; }
   bool closed() const { return closed_; }
-  bool started() const { return started_; }
-  /// Ordinals above everything that was granted.
-  std::vector<LaneState> Lanes() const;
-  /// Workers that may be in an episode of theirs that was mapped by policies older than `revision`, as far as their
-  /// grants and fragments tell; ascending. What a worker holds of lanes that are another's by now counts for nothing.
-  std::vector<sample::WorkerId> OwnersOfOlderEpisodes(int64_t revision) const;
-  int32_t num_lanes_of(sample::WorkerId worker) const;
-  /// Steps granted to it that have not arrived.
-  int64_t outstanding_steps_of(sample::WorkerId worker) const;
-  /// Grants that were out for too long: the worker's, and of all there ever were.
-  int64_t expired_grants_of(sample::WorkerId worker) const { return standings_.expired_of(worker.value()); }
-  int64_t expired_grants() const { return standings_.expired(); }
+  bool started() const override { return started_; }
+  std::vector<LaneState> Lanes() const override;
+  std::vector<sample::WorkerId> OwnersOfOlderEpisodes(int64_t revision) const override;
+  int32_t num_lanes_of(sample::WorkerId worker) const override;
+  int64_t outstanding_steps_of(sample::WorkerId worker) const override;
+  int64_t expired_grants_of(sample::WorkerId worker) const override { return standings_.expired_of(worker.value()); }
+  int64_t expired_grants() const override { return standings_.expired(); }
 
  private:
   struct Lane {

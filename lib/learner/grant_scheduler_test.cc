@@ -43,10 +43,10 @@ class GrantSchedulerTest : public testing::Test {
     }
     return fragments;
   }
-  GrantScheduler::Verdict Deliver(uint64_t worker, const sample::MultiAgentBatchPtr& batch) {
+  Verdict Deliver(uint64_t worker, const sample::MultiAgentBatchPtr& batch) {
     const CheckedFragment fragment = Check(batch);
     EXPECT_TRUE(fragment.status.ok()) << fragment.status;
-    const GrantScheduler::Verdict verdict = scheduler_->Judge(WorkerId(worker), fragment);
+    const Verdict verdict = scheduler_->Judge(WorkerId(worker), fragment);
     if (verdict.disposition == Disposition::kAccepted) {
       const uint64_t sequence = ++sequences_[worker];
       scheduler_->Accept(WorkerId(worker), sequence, sequence, fragment);

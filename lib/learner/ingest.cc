@@ -1,9 +1,11 @@
 #include "lib/learner/ingest.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::learner {
@@ -11,8 +13,10 @@ namespace troupe::learner {
 using sample::Disposition;
 using sample::FragmentAck;
 
-Ingest::Ingest(int64_t budget_bytes, GrantScheduler* scheduler, Accounting* accounting)
-    : budget_bytes_(budget_bytes), scheduler_(scheduler), accounting_(accounting) {}
+Ingest::Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting, std::vector<Feed> feeds)
+    : budget_bytes_(budget_bytes), plan_(plan), accounting_(accounting), feeds_(std::move(feeds)) {
+  TROUPE_CHECK(!feeds_.empty() && feeds_[0].groups.empty());
+}
 
 absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
                                  const sample::BatchLimits& limits) {
@@ -50,7 +54,7 @@ absl::Status Ingest::CheckSequence(const SequenceTracker& sequences, uint64_t se
 absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTracker& sequences, uint64_t sequence,
                                           CheckedFragment fragment) {
   TROUPE_RETURN_IF_ERROR(CheckSequence(sequences, sequence));
-  GrantScheduler::Verdict verdict;
+  Verdict verdict;
   if (sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {
     verdict = {Disposition::kDuplicate, absl::StrCat("sequence ", sequence, " was received before")};
   } else if (fragment.rows.empty() && !fragment.stale_rows.empty()) {
@@ -58,18 +62,18 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   } else if (!fragment.status.ok()) {
     verdict = {Disposition::kInvalid, std::string(fragment.status.message())};
   } else {
-    verdict = scheduler_->Judge(worker, fragment);
+    verdict = plan_->Judge(worker, fragment);
   }
 
   const bool accepted = verdict.disposition == Disposition::kAccepted;
   if (accepted && held_bytes_ + fragment.bytes > budget_bytes_) {
     const absl::Status full = absl::ResourceExhaustedError(
         absl::StrCat("fragments hold ", held_bytes_, " of ", budget_bytes_, " bytes, this one has ", fragment.bytes));
-    const bool only_open =
-        taken_bytes_ == 0 && (held_.empty() || held_.begin()->first >= scheduler_->first_incomplete());
+    bool only_open = selections_ == 0;
+    for (size_t feed = 0; feed < feeds_.size(); ++feed) only_open = only_open && NumReady(feed) <= 0;
     if (only_open && stuck_.ok()) {
       stuck_ = absl::ResourceExhaustedError(absl::StrCat("ingest_budget_bytes is too small for iteration ",
-                                                         scheduler_->first_incomplete(), ": ", full.message()));
+                                                         plan_->first_incomplete(), ": ", full.message()));
     }
     return full;
   }
@@ -79,16 +83,14 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   if (verdict.disposition != Disposition::kDuplicate) sequences.Mark(sequence);
   FragmentAck ack{sequence, sequences.watermark(), verdict.disposition, std::move(verdict.reason)};
   if (accepted) {
-    held_bytes_ += fragment.bytes;
-    scheduler_->Accept(worker, sequence, sequences.watermark(), fragment);
-    const int64_t iteration = fragment.batch->iteration;
-    held_[iteration].push_back(std::move(fragment));
+    plan_->Accept(worker, sequence, sequences.watermark(), fragment);
+    Keep(std::make_shared<KeptFragment>(std::move(fragment)));
   } else if (verdict.disposition == Disposition::kInvalid) {
-    scheduler_->Expire(worker, fragment.batch->grant);
+    plan_->Expire(worker, fragment.batch->grant);
   } else if (verdict.disposition == Disposition::kStale) {
     // Old weights leave a live grant short; a grant that is over leaves the others alone.
-    scheduler_->ExpireIfLive(worker, fragment.batch->grant);
-    if (fragment.status.ok()) scheduler_->NoteLate(worker, fragment.batch->grant);
+    plan_->ExpireIfLive(worker, fragment.batch->grant);
+    if (fragment.status.ok()) plan_->NoteLate(worker, fragment.batch->grant);
   }
   return ack;
 }
@@ -103,47 +105,120 @@ absl::StatusOr<FragmentAck> Ingest::OfferUndecodable(sample::WorkerId worker, Se
   }
   accounting_->BookUndecodable();
   sequences.Mark(sequence);
-  scheduler_->Expire(worker, std::nullopt);
+  plan_->Expire(worker, std::nullopt);
   return FragmentAck{sequence, sequences.watermark(), Disposition::kInvalid, reason};
 }
 
-std::vector<CheckedFragment> Ingest::Take(int64_t iteration) {
-  std::vector<CheckedFragment> taken;
-  const auto found = held_.find(iteration);
-  if (found == held_.end()) return taken;
-  taken = std::move(found->second);
-  held_.erase(found);
-  for (const CheckedFragment& fragment : taken) taken_bytes_ += fragment.bytes;
-  return taken;
+void Ingest::Keep(KeptFragmentPtr fragment) {
+  held_bytes_ += fragment->checked().bytes;
+  fragment->holders_ = static_cast<int32_t>(feeds_.size());
+  for (size_t feed = 0; feed < feeds_.size(); ++feed) {
+    for (KeptFragmentPtr& gone : feeds_[feed].source->Accept(fragment)) {
+      LetGo(*gone);
+      accounting_->BookEvicted(TakeUnused(feed, *gone));
+      let_go_.push_back(std::move(gone));
+    }
+  }
 }
 
+void Ingest::LetGo(KeptFragment& fragment) {
+  if (--fragment.holders_ == 0) held_bytes_ -= fragment.checked().bytes;
+}
+
+bool Ingest::Feeds(size_t feed, policy::PolicySlot policy) const {
+  const policy::GroupId* const group = accounting_->FindGroup(policy.value());
+  if (group == nullptr) return false;
+  if (feed > 0) return feeds_[feed].groups.count(*group) > 0;
+  return std::none_of(feeds_.begin(), feeds_.end(), [group](const Feed& one) { return one.groups.count(*group) > 0; });
+}
+
+std::vector<PolicyRowCount> Ingest::TakeUnused(size_t feed, KeptFragment& fragment) {
+  std::vector<PolicyRowCount> unused;
+  for (size_t place = 0; place < fragment.batch().policies.size(); ++place) {
+    const policy::PolicySlot slot = fragment.batch().policies[place].policy;
+    const bool groupless = accounting_->FindGroup(slot.value()) == nullptr;
+    if (groupless ? fragment.holders_ > 0 : !Feeds(feed, slot)) continue;
+    const int64_t rows = fragment.UnusedRows(place);
+    if (rows == 0) continue;
+    unused.push_back({slot.value(), rows});
+    fragment.of_policies_[place].used_rows += rows;
+  }
+  return unused;
+}
+
+Selection Ingest::Select(size_t feed) {
+  Selection selection = feeds_[feed].source->Select();
+  for (Pick& pick : selection.picks) {
+    ++pick.fragment->holders_;
+    pick.first = !std::exchange(pick.fragment->was_selected_, true);
+  }
+  ++selections_;
+  return selection;
+}
+
+std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection,
+                                       absl::Span<const PolicyRowCount> dropped) {
+  std::map<int32_t, BatchFate> fates;
+  for (const Pick& pick : selection.picks) {
+    const auto mark = [&](const SegmentRange& range) {
+      const policy::PolicySlot slot = pick.fragment->batch().policies[range.place].policy;
+      const bool groupless = accounting_->FindGroup(slot.value()) == nullptr;
+      if (!groupless && !Feeds(feed, slot)) return;
+      const KeptFragment::Marked marked = pick.fragment->Mark(range);
+      BatchFate& fate = fates[slot.value()];
+      fate.uses += marked.rows;
+      fate.trained += marked.first_time;
+    };
+    for (const SegmentRange& range : pick.ranges) mark(range);
+    if (!pick.ranges.empty()) continue;
+    const std::vector<sample::PolicyRows>& policies = pick.fragment->batch().policies;
+    for (size_t place = 0; place < policies.size(); ++place) mark({place, 0, policies[place].num_segments});
+  }
+  for (const PolicyRowCount& count : dropped) {
+    const auto found = fates.find(count.policy);
+    if (found == fates.end()) continue;
+    BatchFate& fate = found->second;
+    // Only what was in no batch before can be too old (BatchSource, invariant 3).
+    fate.aged = std::min(count.rows, fate.trained);
+    fate.trained -= fate.aged;
+    fate.uses -= fate.aged;
+  }
+  for (const Pick& pick : selection.picks) {
+    LetGo(*pick.fragment);
+    if (!pick.last) continue;
+    LetGo(*pick.fragment);
+    for (const PolicyRowCount& unused : TakeUnused(feed, *pick.fragment)) {
+      fates[unused.policy].evicted += unused.rows;
+    }
+  }
+  --selections_;
+  std::vector<BatchFate> result;
+  for (auto& [policy, fate] : fates) {
+    fate.policy = policy;
+    result.push_back(fate);
+  }
+  return result;
+}
+
+std::vector<KeptFragmentPtr> Ingest::TakeLetGo() { return std::exchange(let_go_, {}); }
+
 bool Ingest::Holds(policy::PolicySlot policy) const {
-  const auto names = [policy](const CheckedFragment& fragment) {
-    for (const PolicyRowCount& rows : fragment.rows) {
+  const auto names = [policy](const KeptFragment& fragment) {
+    for (const PolicyRowCount& rows : fragment.checked().rows) {
       if (rows.policy == policy.value()) return true;
     }
     // Returns are counted by them, and rules ask who played against whom.
-    for (const sample::FinishedEpisode& episode : fragment.batch->finished) {
+    for (const sample::FinishedEpisode& episode : fragment.batch().finished) {
       if (std::count(episode.policies.begin(), episode.policies.end(), policy.value()) > 0) return true;
     }
-    for (const sample::EpisodeEntry& episode : fragment.batch->episodes) {
+    for (const sample::EpisodeEntry& episode : fragment.batch().episodes) {
       for (const sample::AgentEntry& agent : episode.agents) {
         if (agent.policy == policy) return true;
       }
     }
     return false;
   };
-  for (const auto& [iteration, fragments] : held_) {
-    if (std::any_of(fragments.begin(), fragments.end(), names)) return true;
-  }
-  return false;
-}
-
-void Ingest::Release(const std::vector<CheckedFragment>& taken) {
-  for (const CheckedFragment& fragment : taken) {
-    taken_bytes_ -= fragment.bytes;
-    held_bytes_ -= fragment.bytes;
-  }
+  return std::any_of(feeds_.begin(), feeds_.end(), [&names](const Feed& feed) { return feed.source->AnyKept(names); });
 }
 
 }  // namespace troupe::learner

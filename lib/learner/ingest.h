@@ -1,29 +1,42 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <optional>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "lib/learner/accounting.h"
+#include "lib/learner/batch_source.h"
 #include "lib/learner/checked_fragment.h"
-#include "lib/learner/grant_scheduler.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/sampling_plan.h"
 #include "lib/learner/sequence_tracker.h"
+#include "lib/policy/learn_group.h"
 #include "lib/sample/grant.h"
 
 namespace troupe::learner {
 
-/// Gives every fragment its disposition and holds the accepted ones until their iteration is taken, within a budget of
-/// bytes. Not thread-safe: the learner's mutex makes each Offer the one critical section that stores a fragment, moves
-/// the watermark and books the rows.
+/// A source, and whom it feeds.
+struct Feed {
+  std::unique_ptr<BatchSource> source;
+  std::set<policy::GroupId> groups = {};  ///< of the first feed none: it has all that no other has
+};
+
+/// Gives every fragment its disposition, hands the accepted ones to the batch sources, and books what becomes of their
+/// rows: one critical section of RunState's mutex stores a fragment, moves the watermark and books the rows. A fragment
+/// counts against the budget of bytes as long as a source keeps it or a selection has it. Not thread-safe.
+///
+/// A row's fate is that of the source which feeds its policy's group. Rows of policies in no group are trained on with
+/// whichever batch has them first, and evicted when nobody has their fragment any longer.
 class Ingest {
  public:
-  /// Scheduler and accounting must outlive it.
-  Ingest(int64_t budget_bytes, GrantScheduler* scheduler, Accounting* accounting);
+  /// Plan and accounting must outlive it. `feeds`: at least one; no group stands in two.
+  Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting, std::vector<Feed> feeds);
 
   /// INVALID_ARGUMENT unless the budget holds (1 + max_policy_lag) train batches and one fragment a worker.
   static absl::Status CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
@@ -38,10 +51,18 @@ class Ingest {
   absl::StatusOr<sample::FragmentAck> OfferUndecodable(sample::WorkerId worker, SequenceTracker& sequences,
                                                        uint64_t sequence, const std::string& reason);
 
-  /// The fragments of an iteration, in order of arrival. Their bytes stay charged until Release.
-  std::vector<CheckedFragment> Take(int64_t iteration);
-  void Release(const std::vector<CheckedFragment>& taken);
-  /// Whether a fragment that waits has rows of the policy.
+  size_t num_feeds() const { return feeds_.size(); }
+  /// Batches that a source could give now.
+  int64_t NumReady(size_t feed) const { return feeds_[feed].source->NumReady(plan_->first_incomplete()); }
+  /// What its next batch is made of. Only while one is ready. The bytes stay charged until Release.
+  Selection Select(size_t feed);
+  /// The selection has been copied: what nobody keeps is charged no longer; it is the caller's to destroy, without the
+  /// lock. `dropped`: rows that the assembler found too old. What that means for the groups that the source feeds, and
+  /// for rows of no group: to be booked once the batch has been trained on or given up.
+  std::vector<BatchFate> Release(size_t feed, const Selection& selection, absl::Span<const PolicyRowCount> dropped);
+  /// Fragments that sources let go of since the last call, to be destroyed without the lock.
+  std::vector<KeptFragmentPtr> TakeLetGo();
+  /// Whether a fragment that a source keeps has rows of the policy.
   bool Holds(policy::PolicySlot policy) const;
 
   int64_t held_bytes() const { return held_bytes_; }
@@ -52,13 +73,22 @@ class Ingest {
 
  private:
   absl::Status CheckSequence(const SequenceTracker& sequences, uint64_t sequence) const;
+  void Keep(KeptFragmentPtr fragment);
+  /// One holder less; what nobody has is charged no longer.
+  void LetGo(KeptFragment& fragment);
+  /// Whether the rows' fate is the source's to decide.
+  bool Feeds(size_t feed, policy::PolicySlot policy) const;
+  /// Rows that were in no batch and never will be, as the source does not keep the fragment any longer; from now on
+  /// they are counted.
+  std::vector<PolicyRowCount> TakeUnused(size_t feed, KeptFragment& fragment);
 
   const int64_t budget_bytes_;
-  GrantScheduler* const scheduler_;
+  SamplingPlan* const plan_;
   Accounting* const accounting_;
-  std::map<int64_t, std::vector<CheckedFragment>> held_;  ///< by iteration
+  std::vector<Feed> feeds_;
+  std::vector<KeptFragmentPtr> let_go_;
   int64_t held_bytes_ = 0;
-  int64_t taken_bytes_ = 0;  ///< of held_bytes_, taken and not released
+  int64_t selections_ = 0;  ///< selected and not released
   absl::Status stuck_;
 };
 

@@ -1,7 +1,12 @@
 #include "lib/learner/ingest.h"
 
 #include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "lib/learner/grant_scheduler.h"
+#include "lib/learner/iteration_source.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +26,9 @@ class IngestTest : public testing::Test {
     options.train_batch_size = 20;
     scheduler_ = std::make_unique<GrantScheduler>(options, 1, 0, std::vector<LaneState>{});
     accounting_ = std::make_unique<Accounting>(1);
-    ingest_ = std::make_unique<Ingest>(budget_bytes, scheduler_.get(), accounting_.get());
+    std::vector<Feed> feeds(1);
+    feeds[0].source = std::make_unique<IterationSource>(0);
+    ingest_ = std::make_unique<Ingest>(budget_bytes, scheduler_.get(), accounting_.get(), std::move(feeds));
     scheduler_->AddWorker(WorkerId(1), absl::ZeroDuration());
     scheduler_->SetPublished(0);
     sample::FakeRolloutOptions rollout_options;
@@ -62,15 +69,21 @@ TEST_F(IngestTest, AcceptsOnceAndHoldsUntilTaken) {
   EXPECT_EQ(ack->disposition, Disposition::kAccepted);
   EXPECT_EQ(scheduler_->first_incomplete(), 1);
   EXPECT_GT(ingest_->held_bytes(), 0);
-  const auto taken = ingest_->Take(0);
-  EXPECT_EQ(taken.size(), 2u);
+  ASSERT_EQ(ingest_->NumReady(0), 1);
+  const Selection taken = ingest_->Select(0);
+  EXPECT_EQ(taken.iteration, 0);
+  EXPECT_EQ(taken.picks.size(), 2u);
   EXPECT_GT(ingest_->held_bytes(), 0) << "charged until they are copied";
-  ingest_->Release(taken);
+  const std::vector<BatchFate> fates = ingest_->Release(0, taken, {{0, 3}});
   EXPECT_EQ(ingest_->held_bytes(), 0);
-  EXPECT_TRUE(ingest_->Take(0).empty());
+  EXPECT_EQ(ingest_->NumReady(0), 0);
+  EXPECT_EQ(accounting_->totals().queued, 40) << "until it has been trained on";
+  accounting_->BookBatch(fates);
+  EXPECT_EQ(accounting_->totals().trained, 37);
+  EXPECT_EQ(accounting_->totals().dropped, 3);
   EXPECT_EQ(accounting_->totals().accepted, 40);
   EXPECT_EQ(accounting_->totals().duplicate, 20);
-  EXPECT_TRUE(CheckConservation(accounting_->totals()).ok());
+  EXPECT_EQ(CheckConservation(accounting_->Books()), absl::OkStatus());
 }
 
 TEST_F(IngestTest, ARepeatOfARefusedOneIsADuplicate) {
@@ -143,10 +156,10 @@ TEST_F(IngestTest, AFullBudgetWithABatchToTrainIsNotStuck) {
   Sample();
   EXPECT_EQ(Offer(3, fragments_[0]).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(ingest_->stuck().ok()) << "iteration 0 waits";
-  const auto taken = ingest_->Take(0);
+  const Selection taken = ingest_->Select(0);
   EXPECT_EQ(Offer(3, fragments_[0]).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(ingest_->stuck().ok()) << "iteration 0 is being copied";
-  ingest_->Release(taken);
+  ingest_->Release(0, taken, {});
   EXPECT_EQ(Offer(3, fragments_[0])->disposition, Disposition::kAccepted);
 }
 

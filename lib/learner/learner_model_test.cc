@@ -56,7 +56,13 @@ class World {
     config_.options.grant_timeout.fixed = absl::Seconds(2 + random_.Below(20));
     config_.options.complete_episodes = mode == Mode::kCompleteEpisodes;
     if (mode == Mode::kAgentSteps) config_.options.count_steps_by = CountStepsBy::kAgentSteps;
+    // Some runs have a policy that no group trains, in some two are a group.
+    config_.options.trains.assign(schema_.policies.size(), true);
+    if (seed % 2 == 0) config_.options.trains[seed % schema_.policies.size()] = false;
     trainer_ = std::make_unique<FakeTrainer>(schema_.policies);
+    if (seed % 3 == 0) {
+      trainer_->KeepGroup({policy::GroupId("team"), "fake", {policy::PolicySlot(0), policy::PolicySlot(2)}});
+    }
     LearnerDeps deps;
     deps.trainer = trainer_.get();
     deps.publisher = &publisher_;
@@ -142,6 +148,7 @@ class World {
   int64_t updates() const { return trainer_->updates(); }
   const std::map<Disposition, int64_t>& acked_rows() const { return acked_rows_; }
   int64_t expired() const { return learner_->Status().progress.expired_grants; }
+  int64_t groupless_trained() const { return groupless_trained_; }
   int64_t dropped() const { return learner_->Status().progress.rows.dropped; }
 
  private:
@@ -275,13 +282,34 @@ class World {
   void Check() {
     const LearnerStatus status = learner_->Status();
     const RowCounters& rows = status.progress.rows;
-    ASSERT_TRUE(CheckConservation(rows).ok()) << CheckConservation(rows);
+    ASSERT_EQ(CheckConservation(status.books), absl::OkStatus());
+    CheckGroups(status.books);
     for (const RowCounters& policy : status.policy_rows) ASSERT_TRUE(CheckConservation(policy).ok());
     EXPECT_EQ(rows.accepted, acked_rows_[Disposition::kAccepted]);
     EXPECT_EQ(rows.duplicate, acked_rows_[Disposition::kDuplicate]);
     EXPECT_EQ(rows.stale, acked_rows_[Disposition::kStale]);
     EXPECT_EQ(rows.invalid, acked_rows_[Disposition::kInvalid]);
     EXPECT_LE(status.queue_bytes, status.queue_budget_bytes);
+  }
+
+  /// What the trainer got of each policy is what its group's books say, and theirs alone.
+  void CheckGroups(const RowBooks& books) {
+    std::map<std::string, int64_t> trained;
+    for (size_t p = 0; p < schema_.policies.size(); ++p) {
+      const auto slot = static_cast<int32_t>(p);
+      std::string group = config_.options.trains[p] ? schema_.policies[p].id.value() : "";
+      for (const policy::LearnGroup& one : trainer_->Groups()) {
+        for (const policy::PolicySlot member : one.members) group = member.value() == slot ? one.id.value() : group;
+      }
+      trained[group] += trainer_->ExportState(policy::PolicySlot(slot))->Integer("trained_rows");
+    }
+    std::vector<GroupRows> all = books.groups;
+    all.push_back(books.groupless);
+    for (const GroupRows& rows : all) {
+      EXPECT_EQ(rows.trained, trained[rows.id.value()]) << "group '" << rows.id.value() << "'";
+      EXPECT_EQ(rows.uses, rows.trained) << "in whole iterations each row is used once";
+      groupless_trained_ += rows.id.value().empty() ? rows.trained : 0;
+    }
   }
 
   base::PhiloxSequence random_;
@@ -300,6 +328,7 @@ class World {
   std::set<std::pair<uint64_t, uint64_t>> judged_;
   std::map<int64_t, int64_t> accepted_steps_;  ///< by iteration
   int64_t undecodable_ = 0;
+  int64_t groupless_trained_ = 0;
 };
 
 class LearnerModelTest : public testing::TestWithParam<Mode> {};
@@ -309,6 +338,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
   int64_t updates = 0;
   int64_t dropped = 0;
   int64_t expired = 0;
+  int64_t groupless = 0;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     World world(seed, GetParam());
@@ -322,6 +352,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
     updates += world.updates();
     dropped += world.dropped();
     expired += world.expired();
+    groupless += world.groupless_trained();
   }
   // The histories reached what they are meant to reach.
   EXPECT_GT(rows[Disposition::kAccepted], 1000);
@@ -330,6 +361,7 @@ TEST_P(LearnerModelTest, RandomHistories) {
   EXPECT_GT(rows[Disposition::kInvalid], 40);
   EXPECT_GT(updates, 400);
   EXPECT_GT(expired, 40);
+  EXPECT_GT(groupless, 100);
   // Whole episodes leave nothing pending, so nothing gets too old.
   EXPECT_EQ(dropped > 0, GetParam() != Mode::kCompleteEpisodes);
 }

@@ -43,6 +43,7 @@ struct Reached {
   int64_t other_form = 0;  ///< of them, with another observation
   int64_t released = 0;
   int64_t partly_stale = 0;
+  int64_t groupless = 0;  ///< rows, at each look
   std::map<Disposition, int64_t> fragments;
   int64_t dropped = 0;
   int64_t updates = 0;
@@ -288,7 +289,8 @@ class World {
       if ((*next)->Find(slot) == nullptr || now->Find(slot) != nullptr) continue;
       NewPolicy fresh{slot, {}, like};
       const policy::PolicySpec& spec = (*next)->Find(slot)->spec;
-      fresh.state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.25f);
+      const auto size = static_cast<size_t>(policy::ParameterLayout::For(spec).size());
+      fresh.state.Set(policy::kParameters, std::vector<float>(size, 0.25f));
       added.push_back(std::move(fresh));
       if (released_.count(slot.value()) > 0) {
         ++reached_.reused;
@@ -320,7 +322,19 @@ class World {
 
   void Check() {
     const LearnerStatus status = learner_->Status();
-    ASSERT_TRUE(CheckConservation(status.progress.rows).ok()) << CheckConservation(status.progress.rows);
+    ASSERT_EQ(CheckConservation(status.books), absl::OkStatus());
+    // Exactly the policies that are trained now have a group each.
+    std::set<std::string> trained;
+    for (const std::optional<PolicyEntry>& entry : learner_->Policies()->entries()) {
+      if (entry.has_value() && entry->trains) trained.insert(entry->spec.id.value());
+    }
+    std::set<std::string> groups;
+    for (const GroupRows& group : status.books.groups) {
+      groups.insert(group.id.value());
+      EXPECT_EQ(group.uses, group.trained) << group.id;
+    }
+    EXPECT_EQ(groups, trained);
+    reached_.groupless += status.books.groupless.accepted;
     ASSERT_EQ(status.policy_rows.size(), learner_->Policies()->num_slots());
     for (const RowCounters& policy : status.policy_rows) {
       ASSERT_TRUE(CheckConservation(policy).ok()) << CheckConservation(policy);
@@ -385,6 +399,7 @@ TEST(LearnerPoliciesModelTest, RandomChanges) {
   EXPECT_GT(reached.fragments[Disposition::kStale], 200);
   EXPECT_GT(reached.partly_stale, 50);
   EXPECT_GT(reached.dropped, 100);
+  EXPECT_GT(reached.groupless, 1000);
   EXPECT_GT(reached.updates, 400);
 }
 

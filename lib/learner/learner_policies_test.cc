@@ -60,8 +60,8 @@ class LearnerPoliciesTest : public testing::Test {
 
   NewPolicy Fresh(const PolicyTablePtr& table, const char* id) {
     NewPolicy policy{*table->FindSlot(PolicyId(id)), {}, PolicySlot(0)};
-    policy.state.parameters.assign(
-        static_cast<size_t>(policy::ParameterLayout::For(table->Find(policy.slot)->spec).size()), 0.5f);
+    const auto size = static_cast<size_t>(policy::ParameterLayout::For(table->Find(policy.slot)->spec).size());
+    policy.state.Set(policy::kParameters, std::vector<float>(size, 0.5f));
     return policy;
   }
   policy::PolicySpec Spec(const char* id) {
@@ -132,7 +132,7 @@ TEST_F(LearnerPoliciesTest, ANewPolicyPlaysAndTrainsOnceItIsMapped) {
   const LearnerStatus status = learner_->Status();
   ASSERT_EQ(status.policy_rows.size(), 3u);
   EXPECT_EQ(status.policy_rows[2].trained, 40) << "one agent, from the second grant on";
-  EXPECT_EQ(trainer_->ExportState(PolicySlot(2))->trained_rows, 40);
+  EXPECT_EQ(trainer_->ExportState(PolicySlot(2))->Integer("trained_rows"), 40);
   // Frozen, its rows still count, and it stays as it is.
   ASSERT_TRUE(Change(learner_->Policies()->SetTrains(PolicyId("new"), false)).ok());
   Work();
@@ -146,7 +146,7 @@ TEST_F(LearnerPoliciesTest, ARemovedPolicyGoesOnceNobodyPlaysIt) {
   ASSERT_TRUE(Change(learner_->Policies()->Remove(PolicyId("shared"))).ok());
   EXPECT_EQ(Work(), std::vector<Disposition>{Disposition::kAccepted}) << "granted before: its rows are taken";
   ASSERT_EQ(Step(), Kind::kUpdated);
-  EXPECT_EQ(trainer_->ExportState(PolicySlot(0))->trained_rows, 80) << "and trained on";
+  EXPECT_EQ(trainer_->ExportState(PolicySlot(0))->Integer("trained_rows"), 80) << "and trained on";
   EXPECT_NE(learner_->Policies()->Find(PolicySlot(0)), nullptr) << "its episodes may go on";
   Work();
   ASSERT_EQ(Step(), Kind::kUpdated);
@@ -197,7 +197,7 @@ TEST_F(LongEpisodesTest, AReplacedPolicysRowsAreStaleAndItsEpisodesEnd) {
   EXPECT_EQ(Rows().trained, 0);
   EXPECT_EQ(Work(), (std::vector<Disposition>{Disposition::kStale, Disposition::kAccepted}));
   ASSERT_EQ(Step(), Kind::kUpdated);
-  EXPECT_EQ(trainer_->ExportState(*next->FindSlot(PolicyId("shared")))->trained_rows, Rows().trained);
+  EXPECT_EQ(trainer_->ExportState(*next->FindSlot(PolicyId("shared")))->Integer("trained_rows"), Rows().trained);
   EXPECT_GT(Rows().trained, 0);
   EXPECT_TRUE(CheckConservation(Rows()).ok());
   EXPECT_EQ(Step(), Kind::kWaiting);
@@ -225,7 +225,7 @@ TEST_F(LearnerPoliciesTest, WhatDoesNotFollowIsRefused) {
   wrong.like = PolicySlot(7);
   EXPECT_EQ(code(more, {wrong}), absl::StatusCode::kInvalidArgument);
   wrong = Fresh(more, "new");
-  wrong.state.parameters.pop_back();
+  wrong.state.Set(policy::kParameters, std::vector<float>(wrong.state.parameters().size() - 1));
   EXPECT_EQ(code(more, {wrong}), absl::StatusCode::kInvalidArgument) << "of the trainer";
   trainer_->FailNext(absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(code(more, {Fresh(more, "new")}), absl::StatusCode::kResourceExhausted);
@@ -259,7 +259,7 @@ TEST_F(LearnerPoliciesTest, ARestartedLearnerGoesOnWithThePoliciesOfItsCheckpoin
   ASSERT_NE(state.table, nullptr);
   EXPECT_EQ(state.table->Find(PolicySlot(1)), nullptr) << "no episode outlives the learner";
   ASSERT_EQ(state.policies.size(), 3u);
-  EXPECT_TRUE(state.policies[1].parameters.empty());
+  EXPECT_TRUE(state.policies[1].parameters().empty());
   EXPECT_EQ(state.policies[2].id, PolicyId("new"));
   EXPECT_EQ(state.trained_as, (std::vector<PolicyId>{PolicyId("shared"), PolicyId(), PolicyId("shared")}));
 
@@ -269,7 +269,7 @@ TEST_F(LearnerPoliciesTest, ARestartedLearnerGoesOnWithThePoliciesOfItsCheckpoin
   ASSERT_TRUE(learner_->Restore(state).ok());
   Begin();
   EXPECT_EQ(learner_->Policies()->revision(), int64_t{1} << 32) << "above all that the one before may have given out";
-  EXPECT_EQ(trainer_->ExportState(PolicySlot(2))->parameters, state.policies[2].parameters);
+  EXPECT_EQ(trainer_->ExportState(PolicySlot(2))->parameters(), state.policies[2].parameters());
   Work();
   EXPECT_EQ(last_grant_.policies, learner_->Policies()) << "also a worker that was here before must know";
   EXPECT_EQ(Step(), Kind::kUpdated);
@@ -280,6 +280,63 @@ TEST_F(LearnerPoliciesTest, ARestartedLearnerGoesOnWithThePoliciesOfItsCheckpoin
   ASSERT_TRUE(ack.ok());
   EXPECT_EQ(ack->disposition, Disposition::kStale);
   EXPECT_THAT(ack->reason, HasSubstr("learner epoch 1"));
+}
+
+// Fragments of before the change and of after it are told by their revisions, and go into the same batches.
+TEST_F(LearnerPoliciesTest, TheStateComesWithItsFirstReaderAndGoesWithTheLast) {
+  config_.schema.env_state_size = 4;
+  config_.options.max_policy_lag = 2;
+  Make();
+  Begin();
+  std::vector<bool> with_state;
+  const auto work = [&] {
+    with_state.clear();
+    while (const auto grant = port_->TryTakeGrant()) {
+      last_grant_ = *grant;
+      for (const auto& fragment : rollout_->Play(*grant, {1, learner_->Status().progress.updates})) {
+        const auto ack = learner_->Submit(ticket_, next_sequence_++, fragment);
+        ASSERT_TRUE(ack.ok()) << ack.status();
+        EXPECT_EQ(ack->disposition, Disposition::kAccepted) << ack->reason;
+        with_state.push_back(fragment->state.present());
+      }
+    }
+    ASSERT_FALSE(with_state.empty());
+  };
+  work();
+  EXPECT_THAT(with_state, testing::Each(false));
+  ASSERT_EQ(Step(), Kind::kUpdated);
+
+  policy::PolicySpec reader = Spec("reader");
+  reader.SetCriticInput(policy::NetworkInput::kState, 4);
+  const PolicyTablePtr next = *(*learner_->Policies()->Add(reader, true))->SetMapping({{"*", {{PolicyId("reader")}}}});
+  ASSERT_TRUE(Change(next, {Fresh(next, "reader")}).ok());
+  work();  // granted before the change
+  EXPECT_THAT(with_state, testing::Contains(false));
+  while (Step() == Kind::kUpdated) {
+  }
+  for (int i = 0; i < 3; ++i) {
+    work();
+    EXPECT_THAT(with_state, testing::Each(true));
+    ASSERT_EQ(Step(), Kind::kUpdated);
+  }
+  // Who does not know the table yet hands in what the old one asks for, who knows it must not.
+  auto bare =
+      std::make_shared<sample::MultiAgentBatch>(*sample::MakeBatch(config_.schema, rollout_options_, 1, 3, {1, 0}));
+  bare->policies_revision = bare->oldest_revision = next->revision();
+  const auto ack = learner_->Submit(ticket_, next_sequence_++, bare);
+  ASSERT_TRUE(ack.ok()) << ack.status();
+  EXPECT_EQ(ack->disposition, Disposition::kInvalid);
+  EXPECT_THAT(ack->reason, HasSubstr("env-step table: column 'state' is absent, expected float32["));
+  ASSERT_TRUE(port_->TryTakeGrant().has_value()) << "the one that was out, which that has ended";
+
+  ASSERT_TRUE(
+      Change(*(*learner_->Policies()->SetMapping({{"*", {{PolicyId("shared")}}}}))->Remove(PolicyId("reader"))).ok());
+  for (int i = 0; i < 6; ++i) {
+    work();
+    ASSERT_EQ(Step(), Kind::kUpdated);
+  }
+  EXPECT_EQ(learner_->Policies()->Find(PolicySlot(2)), nullptr) << "its slot is free";
+  EXPECT_THAT(with_state, testing::Each(false));
 }
 
 TEST_F(LearnerPoliciesTest, ALearnerWithoutATableKeepsItsPolicies) {

@@ -97,7 +97,7 @@ TEST(LearnerTest, WeightsThatNeverChangeArePublishedOnceAndNoneWhereThereAreNone
   const absl::StatusOr<LearnerSnapshot> saved = run->learner_->SnapshotState();
   ASSERT_TRUE(saved.ok()) << saved.status();
   ASSERT_EQ(saved->state.policies.size(), 3u);
-  EXPECT_TRUE(saved->state.policies[2].parameters.empty());
+  EXPECT_TRUE(saved->state.policies[2].parameters().empty());
   TestRun later([&](LearnerConfig& config) {
     config.schema = run->config_.schema;
     config.learner_epoch = 2;
@@ -573,7 +573,7 @@ TEST(LearnerTest, RestoreIsForALaterEpochAndBeforeTheStart) {
   state.policies.clear();
   EXPECT_EQ(run.learner_->Restore(state).code(), absl::StatusCode::kInvalidArgument);
   state = state_of(0);
-  state.policies[0].parameters.pop_back();
+  state.policies[0].Set(policy::kParameters, std::vector<float>(state.policies[0].parameters().size() - 1));
   EXPECT_EQ(run.learner_->Restore(state).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(run.Step().kind, Kind::kFailed) << "before Start";
   ASSERT_TRUE(run.learner_->Start().ok());

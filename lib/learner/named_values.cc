@@ -71,6 +71,43 @@ ReturnsByName Split(std::vector<int32_t> slots, size_t most, const std::vector<S
   return split;
 }
 
+/// How a group's numbers are called, in a line and in TensorBoard.
+struct GroupField {
+  const char* key;
+  const char* tag;
+  int64_t GroupRows::*value;
+};
+constexpr GroupField kGroupFields[] = {
+    {"rows_accepted", "Rows/accepted", &GroupRows::accepted}, {"rows_queued", "Rows/queued", &GroupRows::queued},
+    {"rows_trained", "Rows/trained", &GroupRows::trained},    {"rows_aged", "Rows/aged", &GroupRows::aged},
+    {"rows_evicted", "Rows/evicted", &GroupRows::evicted},    {"row_uses", "Rows/uses", &GroupRows::uses}};
+
+/// Of each group, where there are several, what became of its rows: those with most by name, the others summed.
+void AppendGroups(std::vector<GroupRows> groups, size_t most, std::vector<NamedValue>* values) {
+  if (groups.size() < 2) return;
+  const size_t named = std::min(most, groups.size());
+  const auto first_other = groups.begin() + static_cast<std::ptrdiff_t>(named);
+  std::partial_sort(groups.begin(), first_other, groups.end(), [](const GroupRows& a, const GroupRows& b) {
+    return a.accepted != b.accepted ? a.accepted > b.accepted : a.id < b.id;
+  });
+  const auto append = [values](const std::string& prefix, const GroupRows& rows) {
+    for (const GroupField& field : kGroupFields) {
+      values->push_back(
+          {absl::StrCat(prefix, field.key), absl::StrCat(prefix, field.tag), static_cast<double>(rows.*field.value)});
+    }
+  };
+  for (auto group = groups.begin(); group != first_other; ++group) {
+    append(absl::StrCat("group/", group->id.value(), "/"), *group);
+  }
+  if (named == groups.size()) return;
+  GroupRows rest;
+  for (auto group = first_other; group != groups.end(); ++group) {
+    for (const GroupField& field : kGroupFields) rest.*field.value += *group.*field.value;
+  }
+  append("groups/rest/", rest);
+  values->push_back({"groups/rest/count", "", static_cast<double>(groups.size() - named)});
+}
+
 }  // namespace
 
 const NamedValues::PolicyRows& NamedValues::Rows(int32_t slot) const {
@@ -174,6 +211,7 @@ std::vector<NamedValue> NamedValues::TakeLine(const ProgressRecord& record) {
   const ReturnsByName policies = Choose(record.window, *record.table, kMost, /*of_line=*/true);
   AppendAll(policies, {"policy/", "policy/"}, {"policies/rest/", "policies/rest/"}, &values);
   if (record.table->num_slots() > 1) AppendTraining(policies, &values);
+  AppendGroups(record.groups, kMost, &values);
   for (PolicyRows& rows : rows_) rows.in_line = 0;
   return values;
 }

@@ -34,8 +34,8 @@ struct ReturnsByName {
   Spread rest;                  ///< of the others' mean returns
 };
 
-/// What a run tells of its policies and agents by name: at most kMost of each in a line, those with most rows (agents:
-/// episodes), and least, mean and largest of the others. All that is told by name comes from here, so that a run of a
+/// What a run tells of its policies, agents and learn groups by name: at most kMost of each in a line, those with most
+/// rows (agents: episodes), and least, mean and largest of the others (groups: their sum). All that is told by name comes from here, so that a run of a
 /// thousand policies floods nothing, and nothing is formatted before it is chosen. Confined to the update thread.
 class NamedValues {
  public:
@@ -46,7 +46,8 @@ class NamedValues {
   /// An update. Costs a few operations for each policy that trained in it.
   void Add(const ProgressRecord& record);
   /// What a line tells of the last update that was added: returns of the window; and where the run has several
-  /// policies, of each that trained since the last line, what its last update said. Begins the next line.
+  /// policies, of each that trained since the last line, what its last update said; and where it has several learn
+  /// groups, what became of their rows. Begins the next line.
   std::vector<NamedValue> TakeLine(const ProgressRecord& record);
   /// What a line tells of an evaluation that played the policies of `table`.
   std::vector<NamedValue> OfEvaluation(const EpisodeStats& evaluation, const policy::PolicyTable& table) const;

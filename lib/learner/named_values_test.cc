@@ -181,6 +181,36 @@ TEST(NamedValuesTest, AnotherPolicyInASlotBeginsAnew) {
   EXPECT_EQ(Keys(names.TakeLine(record)).at("policy/new/rows"), 3);
 }
 
+TEST(NamedValuesTest, RowsOfGroupsAreToldWhereThereAreSeveral) {
+  NamedValues names({"x", "y"});
+  ProgressRecord record = Record(Table(2), {});
+  record.groups = {{policy::GroupId("p0"), 20, 1, 16, 1, 2, 30}};
+  for (const auto& [key, value] : Keys(names.TakeLine(record))) EXPECT_EQ(key.find("group"), std::string::npos) << key;
+  record.groups.push_back({policy::GroupId("p1"), 4, 0, 4, 0, 0, 4});
+  const std::vector<NamedValue> values = names.TakeLine(record);
+  EXPECT_EQ(Keys(values).at("group/p0/rows_accepted"), 20);
+  EXPECT_EQ(Keys(values).at("group/p0/rows_queued"), 1);
+  EXPECT_EQ(Keys(values).at("group/p0/rows_trained"), 16);
+  EXPECT_EQ(Keys(values).at("group/p0/rows_aged"), 1);
+  EXPECT_EQ(Keys(values).at("group/p0/rows_evicted"), 2);
+  EXPECT_EQ(Keys(values).at("group/p0/row_uses"), 30);
+  EXPECT_EQ(Tags(values).at("group/p1/Rows/trained"), 4);
+  EXPECT_EQ(Keys(values).count("groups/rest/count"), 0u);
+}
+
+TEST(NamedValuesTest, OfManyGroupsThoseWithMostRowsHaveNames) {
+  NamedValues names({"x", "y"});
+  ProgressRecord record = Record(Table(1), {});
+  for (int i = 0; i < 150; ++i) record.groups.push_back({policy::GroupId(absl::StrCat("g", i)), i, 0, i, 0, 0, 2 * i});
+  const std::map<std::string, double> keys = Keys(names.TakeLine(record));
+  EXPECT_EQ(keys.at("group/g149/rows_trained"), 149);
+  EXPECT_EQ(keys.at("group/g50/rows_trained"), 50);
+  EXPECT_EQ(keys.count("group/g49/rows_trained"), 0u);
+  EXPECT_EQ(keys.at("groups/rest/count"), 50);
+  EXPECT_EQ(keys.at("groups/rest/rows_trained"), 49 * 50 / 2);
+  EXPECT_EQ(keys.at("groups/rest/row_uses"), 49 * 50);
+}
+
 TEST(NamedValuesTest, AnEvaluationIsToldApart) {
   NamedValues names({"x", "y"});
   const policy::PolicyTablePtr table = Table(2);

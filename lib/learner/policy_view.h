@@ -15,9 +15,9 @@ struct PolicyView {
 };
 using PolicyViewPtr = std::shared_ptr<const PolicyView>;
 
-/// `schema` with the policies of `table`.
+/// `schema`, which is that of the view before or of the run's start, with the policies of `table`.
 inline PolicyViewPtr MakePolicyView(policy::PolicyTablePtr table, sample::BatchSchema schema) {
-  schema.policies = table->Specs();
+  schema.SetPolicies(*table);
   return std::make_shared<const PolicyView>(PolicyView{std::move(table), std::move(schema)});
 }
 

@@ -47,6 +47,7 @@ struct ProgressRecord {
   double policy_lag = 0;                                     ///< mean over the update's rows
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
+  std::vector<GroupRows> groups;     ///< by learn group, ascending id; in this learner epoch
   sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of
   int64_t expired_grants = 0;        ///< were out for too long; in this learner epoch
   policy::PolicyTablePtr table;      ///< the policies after the update; nullptr before the first
@@ -80,6 +81,7 @@ struct LearnerStatus {
   std::string reason;  ///< why it drains, stopped or failed
   uint64_t learner_epoch = 0;
   ProgressRecord progress;  ///< of the last update; with rows, workers, env counters and wall clock of now
+  RowBooks books;           ///< its rows, by learn group
   FragmentCounters fragments;
   std::vector<RowCounters> policy_rows;  ///< by policy slot, in this learner epoch
   std::vector<WorkerStatus> workers;     ///< by id

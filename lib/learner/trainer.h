@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/learn_group.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
@@ -62,6 +63,16 @@ class Trainer {
                                  policy::PolicySlot like) = 0;
   /// Takes a policy out; its memory is free again, and so is its slot.
   virtual absl::Status RemovePolicy(policy::PolicySlot slot) = 0;
+  /// The learn groups, ascending by their first member; each trained policy is in one. They follow AddPolicy and
+  /// RemovePolicy. Empty: each policy is a group by itself and there is nothing to keep beside policies.
+  virtual std::vector<policy::LearnGroup> Groups() const { return {}; }
+  /// What groups keep beside their policies, for a checkpoint; only those that keep something. And back: NOT_FOUND for
+  /// a group that there is not, INVALID_ARGUMENT for blocks that do not fit it.
+  virtual absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() { return std::vector<policy::GroupState>(); }
+  virtual absl::Status ImportGroup(const policy::GroupState& state) {
+    return absl::NotFoundError("no learn group of this trainer keeps anything: got the state of '" + state.id.value() +
+                               "'");
+  }
   /// Of the trainer as a whole, by tag; reported with each update.
   virtual std::vector<std::pair<std::string, double>> Metrics() { return {}; }
 };

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/check.h"
 
 namespace troupe::policy {
 namespace {
@@ -13,49 +14,72 @@ constexpr int64_t kEntryAlignment = 16;
 
 int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment; }
 
-/// Appends entries one after another.
-class Appender {
- public:
-  explicit Appender(std::vector<ParameterEntry>* entries) : entries_(entries) {}
-
-  void Add(std::string name, std::vector<int64_t> shape) {
-    int64_t count = 1;
-    for (const int64_t extent : shape) count *= extent;
-    entries_->push_back(ParameterEntry{std::move(name), std::move(shape), end_, count});
-    end_ = AlignUp(end_ + count);
-  }
-
-  void AddMlp(const std::string& prefix, int64_t input, const std::vector<int64_t>& hidden, int64_t output) {
-    int64_t layer = 0;
-    const auto add_layer = [&](int64_t out) {
-      Add(absl::StrCat(prefix, ".", layer, ".weight"), {out, input});
-      Add(absl::StrCat(prefix, ".", layer, ".bias"), {out});
-      input = out;
-      ++layer;
-    };
-    for (const int64_t size : hidden) add_layer(size);
-    add_layer(output);
-  }
-
-  int64_t end() const { return end_; }
-
- private:
-  std::vector<ParameterEntry>* entries_;
-  int64_t end_ = 0;
-};
-
 }  // namespace
 
-ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
+ParameterLayout::Builder& ParameterLayout::Builder::Section(std::string role, bool trained, bool acting) {
+  for (const ParameterSection& section : sections_) TROUPE_CHECK(section.role != role);
+  TROUPE_CHECK(!acting || sections_.empty() || sections_.back().acting);
+  sections_.push_back({std::move(role), trained, acting, end_, 0});
+  return *this;
+}
+
+ParameterLayout::Builder& ParameterLayout::Builder::Entry(std::string_view name, std::vector<int64_t> shape) {
+  TROUPE_CHECK(!sections_.empty());
+  ParameterSection& section = sections_.back();
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  entries_.push_back(
+      {absl::StrCat(section.role, ".", std::string(name)), std::move(shape), end_, count, sections_.size() - 1});
+  end_ = AlignUp(end_ + count);
+  section.size = end_ - section.offset;
+  return *this;
+}
+
+ParameterLayout::Builder& ParameterLayout::Builder::Mlp(int64_t input, const std::vector<int64_t>& hidden,
+                                                        int64_t output) {
+  int64_t layer = 0;
+  const auto add_layer = [&](int64_t out) {
+    Entry(absl::StrCat(layer, ".weight"), {out, input});
+    Entry(absl::StrCat(layer, ".bias"), {out});
+    input = out;
+    ++layer;
+  };
+  for (const int64_t size : hidden) add_layer(size);
+  add_layer(output);
+  return *this;
+}
+
+ParameterLayout ParameterLayout::Builder::Build() {
   ParameterLayout layout;
-  if (!spec.policy_class.has_weights()) return layout;
-  Appender appender(&layout.entries_);
-  appender.AddMlp("actor", spec.actor_input_size(), spec.model.actor_hidden_sizes, spec.actor_output_size());
-  if (spec.log_std_size() > 0) appender.Add("actor.log_std", {spec.log_std_size()});
-  layout.actor_size_ = appender.end();
-  appender.AddMlp("critic", spec.critic_input_size(), spec.model.critic_hidden_sizes, 1);
-  layout.size_ = appender.end();
+  layout.entries_ = std::move(entries_);
+  layout.sections_ = std::move(sections_);
+  layout.size_ = end_;
+  for (const ParameterSection& section : layout.sections_) layout.acting_size_ += section.acting ? section.size : 0;
   return layout;
+}
+
+ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
+  Builder builder;
+  if (!spec.policy_class.has_weights()) return builder.Build();
+  builder.Section(kActorRole, /*trained=*/true, /*acting=*/true);
+  builder.Mlp(spec.actor_input_size(), spec.actor.hidden_sizes, spec.actor_output_size());
+  if (spec.log_std_size() > 0) builder.Entry("log_std", {spec.log_std_size()});
+  for (const NetworkSpec& network : spec.learner_networks) {
+    builder.Section(network.role, /*trained=*/true, /*acting=*/false);
+    builder.Mlp(spec.InputSize(network), network.hidden_sizes, spec.OutputSize(network));
+  }
+  return builder.Build();
+}
+
+const ParameterSection* ParameterLayout::FindSection(std::string_view role) const {
+  for (const ParameterSection& section : sections_) {
+    if (section.role == role) return &section;
+  }
+  return nullptr;
+}
+
+std::vector<float> ParameterLayout::ActingPart(absl::Span<const float> parameters) const {
+  return std::vector<float>(parameters.begin(), parameters.begin() + acting_size_);
 }
 
 const ParameterEntry* ParameterLayout::Find(std::string_view name) const {

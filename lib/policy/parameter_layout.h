@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
@@ -15,28 +17,61 @@ struct ParameterEntry {
   std::vector<int64_t> shape;  ///< weights [out, in] row-major as torch.nn.Linear, biases [out]
   int64_t offset = 0;
   int64_t count = 0;
+  size_t section = 0;  ///< index into ParameterLayout::sections()
 };
 
-/// How a policy's trained parameters lie in one contiguous float32 buffer. The actor (with log_std) is a prefix, the
-/// critic follows; every entry starts at a multiple of 16 elements (64 bytes), gaps are zero and stay zero. Immutable;
-/// thread-safe.
+/// A range of a policy's flat parameters: one network's.
+struct ParameterSection {
+  std::string role;     ///< NetworkSpec::role
+  bool trained = true;  ///< an optimizer changes it; false: a target network, which only follows another
+  bool acting = false;  ///< workers need it
+  int64_t offset = 0;   ///< elements
+  int64_t size = 0;     ///< elements, gaps included
+};
+
+/// How a policy's parameters lie in one contiguous float32 buffer: sections side by side, acting ones first, so that
+/// what workers need is a prefix; every entry starts at a multiple of 16 elements (64 bytes), gaps are zero and stay
+/// zero. Immutable; thread-safe.
 class ParameterLayout {
  public:
-  /// actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0, critic.<i>.{weight,bias}. Nothing
-  /// for a class without weights.
+  /// Adds sections one after another, and entries to the last of them. An acting section comes before the others, and
+  /// roles are different (checked).
+  class Builder {
+   public:
+    Builder& Section(std::string role, bool trained, bool acting);
+    /// `name` without the role.
+    Builder& Entry(std::string_view name, std::vector<int64_t> shape);
+    /// Entries <i>.{weight,bias} of fully connected layers.
+    Builder& Mlp(int64_t input, const std::vector<int64_t>& hidden, int64_t output);
+    ParameterLayout Build();
+
+   private:
+    std::vector<ParameterSection> sections_;
+    std::vector<ParameterEntry> entries_;
+    int64_t end_ = 0;
+  };
+
+  /// The section "actor": actor.<i>.{weight,bias} for each layer, actor.log_std when log_std_size() > 0; then one of
+  /// each learner network: critic.<i>.{weight,bias}. Nothing for a class without weights.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }
   /// Entries of a temporary would be gone before the loop over them begins.
   const std::vector<ParameterEntry>& entries() && = delete;
+  const std::vector<ParameterSection>& sections() const& { return sections_; }
+  const std::vector<ParameterSection>& sections() && = delete;
   /// nullptr when there is none.
   const ParameterEntry* Find(std::string_view name) const;
-  int64_t actor_size() const { return actor_size_; }  ///< elements of the prefix that workers need
-  int64_t size() const { return size_; }              ///< elements in all
+  const ParameterSection* FindSection(std::string_view role) const;
+  int64_t acting_size() const { return acting_size_; }  ///< elements of the prefix that workers need
+  int64_t size() const { return size_; }                ///< elements in all
+  /// The acting prefix of `parameters` [size()].
+  std::vector<float> ActingPart(absl::Span<const float> parameters) const;
 
  private:
   std::vector<ParameterEntry> entries_;
-  int64_t actor_size_ = 0;
+  std::vector<ParameterSection> sections_;
+  int64_t acting_size_ = 0;
   int64_t size_ = 0;
 };
 

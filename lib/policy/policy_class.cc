@@ -16,6 +16,7 @@ namespace {
 using Kind = PolicyClass::Kind;
 
 constexpr size_t kMaxPathLength = 4096;
+constexpr std::string_view kOldTrained = "ppo";  // in configurations and checkpoints from before
 
 struct KindWord {
   Kind kind;
@@ -23,7 +24,7 @@ struct KindWord {
   const char* argument;  // what stands after the colon; empty: nothing may
 };
 constexpr std::array<KindWord, 5> kWords = {{
-    {Kind::kPpo, "ppo", ""},
+    {Kind::kTrained, "trained", ""},
     {Kind::kRandom, "random", ""},
     {Kind::kScripted, "scripted", "NAME"},
     {Kind::kCheckpoint, "checkpoint", "PATH"},
@@ -31,18 +32,18 @@ constexpr std::array<KindWord, 5> kWords = {{
 }};
 
 absl::Status Invalid(std::string_view text, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "got \"", base::LogSafe(text, 64), "\", ", why,
-      "expected ppo, random, scripted:NAME, python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of "
-      "another id)"));
+  return absl::InvalidArgumentError(absl::StrCat("got \"", base::LogSafe(text, 64), "\", ", why,
+                                                 "expected trained, random, scripted:NAME, python:MODULE:NAME, or "
+                                                 "checkpoint:PATH (checkpoint:PATH#ID for a policy of "
+                                                 "another id)"));
 }
 
 }  // namespace
 
 std::string PolicyClass::ToString() const {
   switch (kind) {
-    case Kind::kPpo:
-      return "ppo";
+    case Kind::kTrained:
+      return "trained";
     case Kind::kRandom:
       return "random";
     case Kind::kScripted:
@@ -66,7 +67,8 @@ PolicyClass PolicyClass::ForWorkers() const {
 
 absl::StatusOr<PolicyClass> ParsePolicyClass(std::string_view text) {
   const size_t colon = text.find(':');
-  const std::string_view word = text.substr(0, colon);
+  std::string_view word = text.substr(0, colon);
+  if (word == kOldTrained) word = "trained";
   const std::string argument(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
   std::vector<std::string> words;
   for (const KindWord& known : kWords) {

@@ -22,8 +22,8 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(PolicyClassTest, ReadsWhatItWrites) {
-  for (const std::string text :
-       {"ppo", "random", "scripted:beat_last", "checkpoint:runs/a", "checkpoint:/x/runs/a#b/checkpoints/100#main"}) {
+  for (const std::string text : {"trained", "random", "scripted:beat_last", "checkpoint:runs/a",
+                                 "checkpoint:/x/runs/a#b/checkpoints/100#main"}) {
     const absl::StatusOr<PolicyClass> parsed = ParsePolicyClass(text);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(parsed->ToString(), text);
@@ -38,12 +38,20 @@ TEST(PolicyClassTest, AWorkerIsNotToldWhereTheLearnerHasACheckpoint) {
   const PolicyClass told = ParsePolicyClass("checkpoint:/home/mara/runs/a#main")->ForWorkers();
   EXPECT_EQ(told.ToString(), "checkpoint:the-learner-has-it");
   EXPECT_EQ(ParsePolicyClass(told.ToString())->kind, PolicyClass::Kind::kCheckpoint);
-  for (const char* text : {"ppo", "random", "scripted:x", "python:mine:act"}) {
+  for (const char* text : {"trained", "random", "scripted:x", "python:mine:act"}) {
     EXPECT_EQ(ParsePolicyClass(text)->ForWorkers().ToString(), text);
   }
 }
 
-TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
+TEST(PolicyClassTest, PpoIsTrainedByItsOldName) {
+  const absl::StatusOr<PolicyClass> parsed = ParsePolicyClass("ppo");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->ToString(), "trained");
+  EXPECT_TRUE(parsed->trainable());
+  EXPECT_FALSE(ParsePolicyClass("ppo:x").ok());
+}
+
+TEST(PolicyClassTest, OnlyTrainedTrainsAndNetworksHaveWeights) {
   EXPECT_TRUE(PolicyClass{}.trainable());
   EXPECT_TRUE(PolicyClass{}.has_weights());
   EXPECT_TRUE(ParsePolicyClass("checkpoint:runs/a")->has_weights());
@@ -56,9 +64,9 @@ TEST(PolicyClassTest, OnlyPpoTrainsAndNetworksHaveWeights) {
 
 TEST(PolicyClassTest, RefusesInWords) {
   EXPECT_EQ(ErrorOf("radnom"),
-            "got \"radnom\", the nearest is \"random\"; expected ppo, random, scripted:NAME, "
+            "got \"radnom\", the nearest is \"random\"; expected trained, random, scripted:NAME, "
             "python:MODULE:NAME, or checkpoint:PATH (checkpoint:PATH#ID for a policy of another id)");
-  EXPECT_THAT(ErrorOf(""), HasSubstr("got \"\", expected ppo"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("got \"\", expected trained"));
   EXPECT_THAT(ErrorOf("random:x"), HasSubstr("which takes no argument"));
   EXPECT_THAT(ErrorOf("scripted"), HasSubstr("without its NAME"));
   EXPECT_THAT(ErrorOf("python"), HasSubstr("without its MODULE:NAME"));
@@ -72,14 +80,14 @@ TEST(PolicyClassTest, RefusesInWords) {
 }
 
 TEST(PolicyClassTest, IsPartOfTheSpecAndDecidesWhetherThereAreParameters) {
-  const PolicySpec ppo = SmallSpecForTesting();
-  PolicySpec random = ppo;
+  const PolicySpec trained = SmallSpecForTesting();
+  PolicySpec random = trained;
   random.policy_class = *ParsePolicyClass("random");
-  EXPECT_NE(random.ToString(), ppo.ToString());
-  EXPECT_EQ(random.ToString(), ppo.ToString() + " class=random");
-  EXPECT_GT(ParameterLayout::For(ppo).size(), 0);
+  EXPECT_NE(random.ToString(), trained.ToString());
+  EXPECT_EQ(random.ToString(), trained.ToString() + " class=random");
+  EXPECT_GT(ParameterLayout::For(trained).size(), 0);
   EXPECT_EQ(ParameterLayout::For(random).size(), 0);
-  EXPECT_EQ(ParameterLayout::For(random).actor_size(), 0);
+  EXPECT_EQ(ParameterLayout::For(random).acting_size(), 0);
   random.normalize_observations = true;
   EXPECT_THAT(std::string(random.Validate().message()), HasSubstr("class random has no observation normalizer"));
 }
@@ -93,7 +101,7 @@ TEST(PolicyClassTest, AStateWithoutWeightsIsValidAndGivesAnEmptySnapshot) {
   const absl::StatusOr<WeightSnapshotPtr> snapshot = SnapshotOf(state, random);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_TRUE((*snapshot)->actor.empty());
-  state.parameters = {1.0f};
+  state.Set(kParameters, std::vector<float>{1.0f});
   EXPECT_FALSE(state.Validate(random).ok());
 }
 

@@ -1,5 +1,6 @@
 #include "lib/policy/policy_spec.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::policy {
@@ -27,18 +29,49 @@ constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = 
     {Activation::kIdentity, "identity"},
 }};
 
-absl::Status ValidateHidden(const PolicyId& id, const char* which, const std::vector<int64_t>& sizes) {
+constexpr std::array<std::pair<NetworkInput, std::string_view>, 7> kInputs = {{
+    {NetworkInput::kObservation, "observation"},
+    {NetworkInput::kJointObservation, "joint_observation"},
+    {NetworkInput::kState, "state"},
+    {NetworkInput::kAgentId, "agent_id"},
+    {NetworkInput::kJointAction, "joint_action"},
+    {NetworkInput::kPreviousAction, "previous_action"},
+    {NetworkInput::kPreviousReward, "previous_reward"},
+}};
+
+absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
+  const auto error = [&](auto&&... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
+  };
+  const std::vector<int64_t>& sizes = network.hidden_sizes;
   if (sizes.empty() || sizes.size() > kMaxHiddenLayers) {
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", which, " has ", sizes.size(),
-                                                   " layers; expected 1 to ", kMaxHiddenLayers));
+    return error("_hidden_sizes has ", sizes.size(), " layers; expected 1 to ", kMaxHiddenLayers);
   }
   for (const int64_t size : sizes) {
     if (size < 1 || size > kMaxLayerSize) {
-      return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", which, " holds a layer of ", size,
-                                                     " units; expected 1 to ", kMaxLayerSize));
+      return error("_hidden_sizes holds a layer of ", size, " units; expected 1 to ", kMaxLayerSize);
     }
   }
+  if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
+  if (network.encoder != EncoderKind::kMlp) return error(" has an unknown encoder");
+  if (network.core != CoreKind::kNone) return error(" has an unknown core");
+  if (!std::isfinite(network.output_gain)) return error(" has an output gain that is not finite");
   return absl::OkStatus();
+}
+
+std::string InputsText(const NetworkSpec& network) {
+  return absl::StrJoin(network.inputs, "+", [](std::string* out, NetworkInput input) {
+    const std::string_view name = NetworkInputName(input);
+    out->append(name.data(), name.size());
+  });
+}
+
+/// Whether a canonical text of before there were other networks says all of it: an actor, and a critic of its kind.
+bool IsActorAndCritic(const PolicySpec& spec) {
+  if (spec.learner_networks.size() != 1 || spec.actor.inputs != DefaultActor().inputs) return false;
+  const NetworkSpec& critic = spec.critic();
+  return critic.role == kCriticRole && critic.activation == spec.actor.activation && critic.output_gain == 1.0;
 }
 
 bool IsBounded(const space::ActionLeaf& leaf) {
@@ -68,9 +101,133 @@ absl::StatusOr<Activation> ParseActivation(std::string_view name) {
                    })));
 }
 
-int64_t PolicySpec::critic_input_size() const {
-  const int64_t base = critic_input == CriticInput::kObservation ? observation_size() : critic_state_size;
-  return base + (critic_agent_id ? agent_id_size : 0);
+std::string_view NetworkInputName(NetworkInput input) {
+  for (const auto& [value, name] : kInputs) {
+    if (value == input) return name;
+  }
+  return "unknown";
+}
+
+absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
+  for (const auto& [value, known] : kInputs) {
+    if (known == name) return value;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
+}
+
+bool NetworkSpec::Reads(NetworkInput input) const {
+  return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+}
+
+NetworkSpec DefaultActor() {
+  NetworkSpec actor;
+  actor.role = kActorRole;
+  actor.inputs = {NetworkInput::kObservation, NetworkInput::kAgentId};
+  actor.output_gain = 0.01;
+  return actor;
+}
+
+NetworkSpec DefaultCritic() {
+  NetworkSpec critic;
+  critic.role = kCriticRole;
+  return critic;
+}
+
+int64_t PolicySpec::InputSize(const NetworkSpec& network) const {
+  int64_t size = 0;
+  for (const NetworkInput input : network.inputs) {
+    switch (input) {
+      case NetworkInput::kObservation:
+        size += observation_size();
+        break;
+      case NetworkInput::kJointObservation:
+        size += joint_observation_size;
+        break;
+      case NetworkInput::kState:
+        size += state_size;
+        break;
+      case NetworkInput::kAgentId:
+        size += agent_id_size;
+        break;
+      case NetworkInput::kJointAction:  // Validate refuses them
+      case NetworkInput::kPreviousAction:
+      case NetworkInput::kPreviousReward:
+        break;
+    }
+  }
+  return size;
+}
+
+int64_t PolicySpec::OutputSize(const NetworkSpec& network) const {
+  return network.role == kActorRole ? actor_output_size() : 1;
+}
+
+bool PolicySpec::Reads(NetworkInput input) const {
+  return actor.Reads(input) || std::any_of(learner_networks.begin(), learner_networks.end(),
+                                           [input](const NetworkSpec& network) { return network.Reads(input); });
+}
+
+const NetworkSpec* PolicySpec::FindLearnerNetwork(std::string_view role) const {
+  for (const NetworkSpec& network : learner_networks) {
+    if (network.role == role) return &network;
+  }
+  return nullptr;
+}
+
+const NetworkSpec& PolicySpec::critic() const {
+  static const NetworkSpec* const kNone = [] {
+    auto* none = new NetworkSpec;
+    none->inputs.clear();
+    none->hidden_sizes.clear();
+    return none;
+  }();
+  const NetworkSpec* const found = FindLearnerNetwork(kCriticRole);
+  return found == nullptr ? *kNone : *found;
+}
+
+NetworkSpec* PolicySpec::mutable_critic() {
+  for (NetworkSpec& network : learner_networks) {
+    if (network.role == kCriticRole) return &network;
+  }
+  return &learner_networks.emplace_back(DefaultCritic());
+}
+
+NetworkInput PolicySpec::critic_input() const {
+  for (const NetworkInput input : {NetworkInput::kJointObservation, NetworkInput::kState}) {
+    if (critic().Reads(input)) return input;
+  }
+  return NetworkInput::kObservation;
+}
+
+int64_t PolicySpec::critic_state_size() const {
+  switch (critic_input()) {
+    case NetworkInput::kJointObservation:
+      return joint_observation_size;
+    case NetworkInput::kState:
+      return state_size;
+    default:
+      return 0;
+  }
+}
+
+void PolicySpec::SetCriticInput(NetworkInput input, int64_t size) {
+  const bool reads_id = critic_agent_id();
+  mutable_critic()->inputs = {input};
+  SetCriticAgentId(reads_id);
+  joint_observation_size = input == NetworkInput::kJointObservation ? size : 0;
+  state_size = input == NetworkInput::kState ? size : 0;
+}
+
+void PolicySpec::SetCriticAgentId(bool reads) {
+  std::vector<NetworkInput>& inputs = mutable_critic()->inputs;
+  inputs.erase(std::remove(inputs.begin(), inputs.end(), NetworkInput::kAgentId), inputs.end());
+  if (reads) inputs.push_back(NetworkInput::kAgentId);
+}
+
+void PolicySpec::SetActivation(Activation activation) {
+  actor.activation = activation;
+  for (NetworkSpec& network : learner_networks) network.activation = activation;
 }
 
 int64_t PolicySpec::actor_output_size() const {
@@ -99,14 +256,8 @@ absl::Status PolicySpec::Validate() const {
   if (action_space.action_words() > kMaxActionNumbers) {
     return error("an action has ", action_space.action_words(), " numbers; expected at most ", kMaxActionNumbers);
   }
-  TROUPE_RETURN_IF_ERROR(ValidateHidden(id, "actor_hidden_sizes", model.actor_hidden_sizes));
-  TROUPE_RETURN_IF_ERROR(ValidateHidden(id, "critic_hidden_sizes", model.critic_hidden_sizes));
-  if (ActivationName(model.activation) == "unknown") return error("has an unknown activation");
   if (agent_id_size < 0) return error("agent_id_size is ", agent_id_size, "; expected at least 0");
-  if (critic_agent_id && agent_id_size == 0) return error("critic_agent_id needs agent_id_size above 0");
-  if ((critic_input == CriticInput::kObservation) != (critic_state_size == 0)) {
-    return error("critic_state_size is ", critic_state_size, ", which does not fit its critic input");
-  }
+  TROUPE_RETURN_IF_ERROR(ValidateNetworks());
   if (normalize_observations && !policy_class.has_weights()) {
     return error("class ", policy_class.ToString(), " has no observation normalizer");
   }
@@ -126,6 +277,41 @@ absl::Status PolicySpec::Validate() const {
   return absl::OkStatus();
 }
 
+absl::Status PolicySpec::ValidateNetworks() const {
+  const auto error = [this](auto&&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
+  };
+  TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor));
+  if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
+    return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
+                 "; expected actor of ", InputsText(DefaultActor()));
+  }
+  bool reads_joint = false;
+  bool reads_state = false;
+  for (const NetworkSpec& network : learner_networks) {
+    if (network.role != kCriticRole) {
+      return error("has a network of role \"", base::LogSafe(network.role, 32), "\"; expected critic");
+    }
+    if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
+    TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network));
+    const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
+    const bool has_id = network.inputs.size() == 2 && network.inputs[1] == NetworkInput::kAgentId;
+    const bool known = first == NetworkInput::kObservation || first == NetworkInput::kJointObservation ||
+                       first == NetworkInput::kState;
+    if (!known || (network.inputs.size() > 1 && !has_id)) {
+      return error("the critic reads ", network.inputs.empty() ? "nothing" : InputsText(network),
+                   "; expected observation, joint_observation or state, and after it perhaps agent_id");
+    }
+    if (has_id && agent_id_size == 0) return error("critic_agent_id needs agent_id_size above 0");
+    reads_joint = reads_joint || first == NetworkInput::kJointObservation;
+    reads_state = reads_state || first == NetworkInput::kState;
+  }
+  const auto fits = [](bool reads, int64_t size) { return reads ? size > 0 : size == 0; };
+  if (fits(reads_joint, joint_observation_size) && fits(reads_state, state_size)) return absl::OkStatus();
+  return error("critic_state_size is ", std::max(joint_observation_size, state_size),
+               ", which does not fit its critic input");
+}
+
 std::string PolicySpec::ToString() const {
   // Doubles by "%.17g": two specs are equal exactly when their texts are.
   const auto exact = [](double value) {
@@ -133,29 +319,30 @@ std::string PolicySpec::ToString() const {
     std::snprintf(text, sizeof(text), "%.17g", value);
     return std::string(text);
   };
+  std::string networks;
+  for (const NetworkSpec& network : learner_networks) {
+    if (IsActorAndCritic(*this)) break;
+    absl::StrAppend(&networks, " network=", network.role, ":", InputsText(network), ":[",
+                    absl::StrJoin(network.hidden_sizes, ","), "]:", std::string(ActivationName(network.activation)),
+                    ":", exact(network.output_gain));
+  }
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
-      absl::StrJoin(model.actor_hidden_sizes, ","), "] critic=[", absl::StrJoin(model.critic_hidden_sizes, ","),
-      "] activation=", std::string(ActivationName(model.activation)), " gain=", exact(model.actor_output_gain),
-      " log_std=", exact(model.initial_log_std), " critic_input=", static_cast<int>(critic_input),
-      " critic_state=", critic_state_size, " agent_id=", agent_id_size, " critic_agent_id=", critic_agent_id,
+      absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
+      "] activation=", std::string(ActivationName(actor.activation)), " gain=", exact(actor.output_gain),
+      " log_std=", exact(initial_log_std), " critic_input=", static_cast<int>(critic_input()),
+      " critic_state=", critic_state_size(), " agent_id=", agent_id_size, " critic_agent_id=", critic_agent_id(),
       " normalize=", normalize_observations, " mask=", has_action_mask,
       " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling,
       // The first class there was; a run from before there were others resumes.
-      policy_class.kind == PolicyClass::Kind::kPpo ? "" : absl::StrCat(" class=", policy_class.ToString()));
+      policy_class.kind == PolicyClass::Kind::kTrained ? "" : absl::StrCat(" class=", policy_class.ToString()),
+      networks);
 }
 
 std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
-  const auto input = [](CriticInput critic_input) -> std::string {
-    switch (critic_input) {
-      case CriticInput::kObservation:
-        return "the observation";
-      case CriticInput::kJointObservation:
-        return "all observations";
-      case CriticInput::kGlobalState:
-        return "the global state";
-    }
-    return "unknown";
+  const auto input = [](NetworkInput critic_input) -> std::string {
+    if (critic_input == NetworkInput::kJointObservation) return "all observations";
+    return critic_input == NetworkInput::kState ? "the global state" : "the observation";
   };
   const auto bounds = [](ActionBoundMethod method) -> std::string {
     switch (method) {
@@ -181,14 +368,14 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
     return std::vector<Part>{
         {"the observation space", spec.observation_space.ToString(), "env"},
         {"the action space", spec.action_space.ToString(), "env"},
-        {"model.actor_hidden_sizes", sizes(spec.model.actor_hidden_sizes), "it"},
-        {"model.critic_hidden_sizes", sizes(spec.model.critic_hidden_sizes), "it"},
-        {"model.activation", std::string(ActivationName(spec.model.activation)), "it"},
-        {"the critic's input", input(spec.critic_input), "algorithm.name and algorithm.use_global_state"},
-        {"the size of the critic's state", absl::StrCat(spec.critic_state_size), "env"},
+        {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
+        {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
+        {"model.activation", std::string(ActivationName(spec.actor.activation)), "it"},
+        {"the critic's input", input(spec.critic_input()), "algorithm.name and algorithm.use_global_state"},
+        {"the size of the critic's state", absl::StrCat(spec.critic_state_size()), "env"},
         {"the size of the agent's one-hot", absl::StrCat(spec.agent_id_size),
          "algorithm.use_agent_id, and what agents the policy plays,"},
-        {"critic_agent_id", truth(spec.critic_agent_id), "algorithm.critic_agent_id"},
+        {"critic_agent_id", truth(spec.critic_agent_id()), "algorithm.critic_agent_id"},
         {"normalize_observations", truth(spec.normalize_observations), "algorithm.normalize_observations"},
         {"the use of an action mask", truth(spec.has_action_mask), "algorithm.use_actions_mask"},
         {"action_bound_method", bounds(spec.action_bound_method), "it"},
@@ -206,11 +393,12 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
 }
 
 void DropNetworks(PolicySpec* spec) {
-  spec->model = {};
-  spec->critic_input = CriticInput::kObservation;
-  spec->critic_state_size = 0;
+  spec->actor = DefaultActor();
+  spec->learner_networks = {DefaultCritic()};
+  spec->initial_log_std = 0;
+  spec->joint_observation_size = 0;
+  spec->state_size = 0;
   spec->agent_id_size = 0;
-  spec->critic_agent_id = false;
   spec->normalize_observations = false;
   spec->action_bound_method = ActionBoundMethod::kNone;
   spec->action_scaling = false;
@@ -219,8 +407,9 @@ void DropNetworks(PolicySpec* spec) {
 std::string ShapeOf(const PolicySpec& spec) {
   PolicySpec shape = spec;
   shape.id = PolicyId("*");
-  shape.model.actor_output_gain = 0;
-  shape.model.initial_log_std = 0;
+  shape.actor.output_gain = 0;
+  for (NetworkSpec& network : shape.learner_networks) network.output_gain = 1;
+  shape.initial_log_std = 0;
   return shape.ToString();
 }
 

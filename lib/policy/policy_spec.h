@@ -26,22 +26,51 @@ enum class Activation : uint8_t {
 std::string_view ActivationName(Activation activation);
 absl::StatusOr<Activation> ParseActivation(std::string_view name);
 
-/// The networks of a policy. Actor and critic are separate multi-layer perceptrons.
-struct ModelSpec {
-  std::vector<int64_t> actor_hidden_sizes = {64, 64};
-  std::vector<int64_t> critic_hidden_sizes = {64, 64};
-  Activation activation = Activation::kTanh;
-  double actor_output_gain = 0.01;  ///< of the orthogonal initialization of the last actor layer
-  double initial_log_std = 0.0;     ///< of diagonal-Gaussian heads; a free parameter per action element
+/// What a network reads; its inputs lie side by side in the order of NetworkSpec::inputs. The first three values are in
+/// the spec's hash: never renumber.
+enum class NetworkInput : uint8_t {
+  kObservation = 1,       ///< the agent's own
+  kJointObservation = 2,  ///< all agents' observations in the order of possible_agents, absent ones zero, with a
+                          ///< presence bit each
+  kState = 3,             ///< the environment's global state
+  kAgentId = 4,           ///< one-hot of the agent's slot, agent_id_size wide; nothing where that is 0
+  kJointAction = 5,       ///< all agents' actions
+  kPreviousAction = 6,    ///< the agent's own, before this decision
+  kPreviousReward = 7,    ///< the agent's own, of the step before
+};
+/// "observation", "joint_observation", "state", ...
+std::string_view NetworkInputName(NetworkInput input);
+/// INVALID_ARGUMENT, with the name, for one that this version does not know.
+absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
+
+/// What a network makes of its inputs.
+enum class EncoderKind : uint8_t {
+  kMlp = 1,  ///< "mlp": fully connected layers
+};
+/// What it remembers from step to step.
+enum class CoreKind : uint8_t {
+  kNone = 1,  ///< "none"
 };
 
-/// What reaches the critic.
-enum class CriticInput : uint8_t {
-  kObservation = 1,       ///< the agent's own observation: decentralized (IPPO)
-  kJointObservation = 2,  ///< all agents' observations in the order of possible_agents, absent ones zero, with a
-                          ///< presence bit each (MAPPO)
-  kGlobalState = 3,       ///< the environment's global state (MAPPO with use_global_state)
+/// One network of a policy. Plain value.
+struct NetworkSpec {
+  std::string role = {};  ///< "actor", "critic"; unique within a policy, and what its parameters' names begin with
+  std::vector<NetworkInput> inputs = {NetworkInput::kObservation};
+  EncoderKind encoder = EncoderKind::kMlp;
+  CoreKind core = CoreKind::kNone;
+  std::vector<int64_t> hidden_sizes = {64, 64};
+  Activation activation = Activation::kTanh;  ///< after each layer but the last
+  double output_gain = 1.0;                   ///< of the orthogonal initialization of the last layer
+
+  bool Reads(NetworkInput input) const;
+  bool operator==(const NetworkSpec& other) const = default;
 };
+/// The roles that there are.
+inline constexpr char kActorRole[] = "actor";
+inline constexpr char kCriticRole[] = "critic";
+/// As configurations have them by default.
+NetworkSpec DefaultActor();
+NetworkSpec DefaultCritic();
 
 /// How a continuous action is brought into its Box before the environment sees it. The recorded action is the unmapped
 /// one.
@@ -52,26 +81,53 @@ enum class ActionBoundMethod : uint8_t {
 };
 
 /// Everything that must be equal for two processes to speak of the same policy: spaces, networks, inputs, action
-/// bounding. Plain value. All sizes follow from it.
+/// bounding. The acting network is what workers need; what the learner has beside it stands in learner_networks. Plain
+/// value. All sizes follow from it.
 struct PolicySpec {
   PolicyId id;
   PolicyClass policy_class;  ///< without weights, what is said of networks here has no effect
   space::Space observation_space;
   space::Space action_space;
-  ModelSpec model;
-  CriticInput critic_input = CriticInput::kObservation;
-  int64_t critic_state_size =
-      0;  ///< elements of the joint observation (with presence bits) or global state; 0 for kObservation
+  NetworkSpec actor = DefaultActor();                             ///< the acting network
+  std::vector<NetworkSpec> learner_networks = {DefaultCritic()};  ///< in the order of their parameters
+  double initial_log_std = 0.0;         ///< of diagonal-Gaussian heads; a free parameter per action element
+  int64_t joint_observation_size = 0;   ///< elements, presence bits included; 0: no network reads it
+  int64_t state_size = 0;               ///< elements of the global state; 0: no network reads it
   int64_t agent_id_size = 0;            ///< > 0: a one-hot of this many agent slots is appended to the actor's input
-  bool critic_agent_id = false;         ///< the one-hot is appended to the critic's input, too
   bool normalize_observations = false;  ///< running mean and variance, kept at the learner
   bool has_action_mask = false;
   ActionBoundMethod action_bound_method = ActionBoundMethod::kClip;
   bool action_scaling = false;  ///< maps [-1, 1] to the Box's range
 
   int64_t observation_size() const { return observation_space.flat_size(); }
-  int64_t actor_input_size() const { return observation_size() + agent_id_size; }
-  int64_t critic_input_size() const;
+  /// Elements that the network reads for each row.
+  int64_t InputSize(const NetworkSpec& network) const;
+  /// Elements of its last layer: actor_output_size() of the actor, 1 of a critic.
+  int64_t OutputSize(const NetworkSpec& network) const;
+  int64_t actor_input_size() const { return InputSize(actor); }
+
+  /// Whether any of its networks reads it.
+  bool Reads(NetworkInput input) const;
+  /// The learner network of the role; nullptr when there is none.
+  const NetworkSpec* FindLearnerNetwork(std::string_view role) const;
+  /// The critic; one without layers and inputs where the policy has none.
+  const NetworkSpec& critic() const;
+  /// For a change; a policy without gets the default one.
+  NetworkSpec* mutable_critic();
+  int64_t critic_input_size() const { return InputSize(critic()); }
+  /// What the critic reads beside the agent's slot: kObservation (decentralized: IPPO), kJointObservation (MAPPO) or
+  /// kState (MAPPO with use_global_state).
+  NetworkInput critic_input() const;
+  /// Elements of the joint observation or the state, whichever the critic reads; 0 for kObservation.
+  int64_t critic_state_size() const;
+  /// `size` is the critic_state_size. Whether it reads the slot stays.
+  void SetCriticInput(NetworkInput input, int64_t size);
+  /// Whether the one-hot is appended to the critic's input, too.
+  bool critic_agent_id() const { return critic().Reads(NetworkInput::kAgentId); }
+  void SetCriticAgentId(bool reads);
+  /// Of all networks.
+  void SetActivation(Activation activation);
+
   int64_t action_words() const { return action_space.action_words(); }
   int64_t mask_size() const { return has_action_mask ? action_space.mask_size() : 0; }
   /// Width of the actor's last layer: categories of all discrete leaves, then one mean per continuous word, in leaf
@@ -82,9 +138,12 @@ struct PolicySpec {
 
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
   /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384), a normalizer for a
-  /// class without weights.
+  /// class without weights, roles that are twice there or unknown, inputs that their network cannot have.
   absl::Status Validate() const;
-  /// Canonical text of everything above (part of the spec hash).
+  /// The part of Validate that is of networks and their inputs.
+  absl::Status ValidateNetworks() const;
+  /// Canonical text of everything above (part of the spec hash, which checkpoints and workers of before have: what they
+  /// could say has the text that they gave it).
   std::string ToString() const;
 };
 

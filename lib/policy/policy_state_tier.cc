@@ -59,7 +59,7 @@ absl::StatusOr<PolicyStateTier::StatePtr> PolicyStateTier::Read(PolicySlot slot)
   Place place = Place::kNowhere;
   {
     base::MutexLock lock(&mutex_);
-    const Entry& entry = entries_[static_cast<size_t>(slot.value())];
+    const Entry& entry = entries_[slot];
     if (entry.place == Place::kHost) return entry.host;
     place = entry.place;
   }
@@ -71,7 +71,7 @@ absl::StatusOr<PolicyStateTier::StatePtr> PolicyStateTier::Read(PolicySlot slot)
   if (!state.ok()) return Recover(slot, state.status());
   base::MutexLock lock(&mutex_);
   ++stats_.blob_reads;
-  entries_[static_cast<size_t>(slot.value())].lost = false;
+  entries_[slot].lost = false;
   return state;
 }
 
@@ -91,7 +91,7 @@ absl::StatusOr<PolicyStateTier::StatePtr> PolicyStateTier::Recover(PolicySlot sl
   bool first_time = false;
   {
     base::MutexLock lock(&mutex_);
-    Entry& entry = entries_[static_cast<size_t>(slot.value())];
+    Entry& entry = entries_[slot];
     first_time = !std::exchange(entry.lost, true);
     if (first_time) ++stats_.lost;
   }
@@ -120,7 +120,7 @@ absl::Status PolicyStateTier::Keep(PolicySlot slot, StatePtr state, bool must_ke
     const absl::Status written = WriteBlob(slot, *state);
     if (written.ok()) {
       base::MutexLock lock(&mutex_);
-      Entry& entry = entries_[static_cast<size_t>(slot.value())];
+      Entry& entry = entries_[slot];
       if (entry.place == Place::kHost) before = TakeFromHostLocked(entry);
       if (entry.place != Place::kDisk) ++stats_.states_on_disk;
       entry.place = Place::kDisk;
@@ -145,12 +145,12 @@ absl::Status PolicyStateTier::Keep(PolicySlot slot, StatePtr state, bool must_ke
   bool on_disk = false;
   {
     base::MutexLock lock(&mutex_);
-    on_disk = entries_[static_cast<size_t>(slot.value())].place == Place::kDisk;
+    on_disk = entries_[slot].place == Place::kDisk;
   }
   // The blob is stale from here on, and is in nobody's way if it cannot be deleted.
   if (on_disk) deps_.blobs->Delete(KeyOf(slot)).IgnoreError();
   base::MutexLock lock(&mutex_);
-  Entry& entry = entries_[static_cast<size_t>(slot.value())];
+  Entry& entry = entries_[slot];
   if (entry.place == Place::kHost) before = TakeFromHostLocked(entry);
   if (on_disk) --stats_.states_on_disk;
   entry.place = Place::kHost;
@@ -177,13 +177,13 @@ absl::StatusOr<bool> PolicyStateTier::MakeRoom(PolicySlot slot, int64_t bytes) {
     StatePtr state;
     {
       base::MutexLock lock(&mutex_);
-      const Entry& own = entries_[static_cast<size_t>(slot.value())];
+      const Entry& own = entries_[slot];
       if (stats_.host_bytes - own.bytes + bytes <= options_.host_budget_bytes) return true;
       // Another thread writes its older state: two writes of one key must not meet.
       if (own.spilling) return true;
       if (bytes > options_.host_budget_bytes) return false;
       for (const auto& [stored_at, candidate] : oldest_) {
-        Entry& entry = entries_[static_cast<size_t>(candidate.value())];
+        Entry& entry = entries_[candidate];
         if (candidate == slot || entry.spilling) continue;
         entry.spilling = true;
         victim = candidate;
@@ -194,7 +194,7 @@ absl::StatusOr<bool> PolicyStateTier::MakeRoom(PolicySlot slot, int64_t bytes) {
     if (!victim.has_value()) return false;
     const absl::Status written = WriteBlob(*victim, *state);
     base::MutexLock lock(&mutex_);
-    Entry& entry = entries_[static_cast<size_t>(victim->value())];
+    Entry& entry = entries_[*victim];
     entry.spilling = false;
     if (!written.ok()) return written;
     // It may have been stored anew meanwhile: then the blob is stale.
@@ -230,7 +230,7 @@ void PolicyStateTier::Forget(PolicySlot slot) {
   bool on_disk = false;
   {
     base::MutexLock lock(&mutex_);
-    Entry& entry = entries_[static_cast<size_t>(slot.value())];
+    Entry& entry = entries_[slot];
     if (entry.place == Place::kHost) before = TakeFromHostLocked(entry);
     on_disk = entry.place == Place::kDisk;
     if (on_disk) --stats_.states_on_disk;

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/base/indexed_vector.h"
 #include "lib/base/mutex.h"
 #include "lib/policy/blob_store.h"
 #include "lib/policy/ids.h"
@@ -110,7 +111,7 @@ class PolicyStateTier final : public PolicyTier {
   const Deps deps_;
 
   mutable base::Mutex mutex_;
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);             ///< by slot
+  base::IndexedVector<PolicySlot, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, PolicySlot> oldest_ ABSL_GUARDED_BY(mutex_);  ///< in host memory, by when they were stored
   uint64_t stores_ ABSL_GUARDED_BY(mutex_) = 0;
   PolicyStateTierStats stats_ ABSL_GUARDED_BY(mutex_);

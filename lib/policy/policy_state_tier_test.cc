@@ -219,8 +219,8 @@ TEST(PolicyStateTierTest, BehindAMapNothingIsLost) {
     auto batch = reader.Acquire({PolicySlot(slot)}, PolicyMapCore::Access::kWrite);
     ASSERT_TRUE(batch.ok()) << batch.status();
     PolicyState& state = (*batch)[0];
-    ASSERT_EQ(state.adam_steps, 17 + expected[slot]);
-    ++state.adam_steps;
+    ASSERT_EQ(state.Integer("adam.steps"), 17 + expected[slot]);
+    state.SetInteger("adam.steps", state.Integer("adam.steps") + 1);
     ++expected[slot];
     batch->Release();
     while (map->core().StepWriteBack()) {
@@ -240,7 +240,7 @@ TEST(PolicyStateTierTest, ThreadsWithPoliciesOfTheirOwn) {
         for (int32_t slot = 4 * t; slot < 4 * t + 4; ++slot) {
           if (!f.Store(slot, round).ok()) ++wrong;
           const auto read = f.tier->Read(PolicySlot(slot));
-          if (!read.ok() || (*read)->parameters != f.State(slot, round).parameters) ++wrong;
+          if (!read.ok() || (*read)->parameters() != f.State(slot, round).parameters()) ++wrong;
         }
       }
     });

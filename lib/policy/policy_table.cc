@@ -30,7 +30,7 @@ absl::Status CheckTrains(const PolicySpec& spec, bool trains) {
   if (!trains || spec.policy_class.trainable()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("policy ", Quoted(spec.id), " is of class ",
                                                  base::LogSafe(spec.policy_class.ToString()),
-                                                 ", which is never trained; expected one of class ppo"));
+                                                 ", which is never trained; expected one of class trained"));
 }
 
 }  // namespace

@@ -1,14 +1,18 @@
 // The JSON of a PolicyTable:
-//   {"revision": 12, "agents": ["agent_0"],
-//    "policies": [{"slot": 0, "id": "main", "since": 0, "trains": true, "class": "ppo", "observation_space":
-//    "Box(...)", ...}], "mapping": [{"agents": "*", "policies": [{"policy": "main", "weight": 1.0}], "function":
-//    "NAME"}]}
+//   {"format": 2, "revision": 12, "agents": ["agent_0"],
+//    "policies": [{"slot": 0, "id": "main", "since": 0, "trains": true, "class": "trained", "observation_space":
+//    "Box(...)", ..., "actor": {"role": "actor", "inputs": ["observation"], "encoder": "mlp", ...},
+//    "learner_networks": [{"role": "critic", ...}]}], "mapping": [{"agents": "*", "policies": [{"policy": "main",
+//    "weight": 1.0}], "function": "NAME"}]}
+// Format 1, without "format", has "model" and "critic_input" in the place of the networks.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
@@ -20,11 +24,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::pair<CriticInput, const char*>, 3> kCriticInputs = {{
-    {CriticInput::kObservation, "observation"},
-    {CriticInput::kJointObservation, "joint_observation"},
-    {CriticInput::kGlobalState, "global_state"},
+constexpr int64_t kOldestTableFormat = 1;
+constexpr int64_t kTableFormat = 2;
+
+/// Of format 1.
+constexpr std::array<std::pair<NetworkInput, const char*>, 3> kCriticInputs = {{
+    {NetworkInput::kObservation, "observation"},
+    {NetworkInput::kJointObservation, "joint_observation"},
+    {NetworkInput::kState, "global_state"},
 }};
+constexpr std::array<std::pair<EncoderKind, const char*>, 1> kEncoders = {{{EncoderKind::kMlp, "mlp"}}};
+constexpr std::array<std::pair<CoreKind, const char*>, 1> kCores = {{{CoreKind::kNone, "none"}}};
 constexpr std::array<std::pair<ActionBoundMethod, const char*>, 3> kBoundMethods = {{
     {ActionBoundMethod::kNone, "none"},
     {ActionBoundMethod::kClip, "clip"},
@@ -39,17 +49,23 @@ const char* NameOf(const Table& table, Value value) {
   return "unknown";
 }
 
-Json ModelToJson(const ModelSpec& model) {
-  return {{"actor_hidden_sizes", model.actor_hidden_sizes},
-          {"critic_hidden_sizes", model.critic_hidden_sizes},
-          {"activation", std::string(ActivationName(model.activation))},
-          {"actor_output_gain", model.actor_output_gain},
-          {"initial_log_std", model.initial_log_std}};
+Json NetworkToJson(const NetworkSpec& network) {
+  Json inputs = Json::array();
+  for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
+  return {{"role", network.role},
+          {"inputs", std::move(inputs)},
+          {"encoder", NameOf(kEncoders, network.encoder)},
+          {"core", NameOf(kCores, network.core)},
+          {"hidden_sizes", network.hidden_sizes},
+          {"activation", std::string(ActivationName(network.activation))},
+          {"output_gain", network.output_gain}};
 }
 
 Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
   const PolicySpec& spec = entry.spec;
   const PolicyClass told = reader == TableReader::kWorker ? spec.policy_class.ForWorkers() : spec.policy_class;
+  Json learner_networks = Json::array();
+  for (const NetworkSpec& network : spec.learner_networks) learner_networks.push_back(NetworkToJson(network));
   return {{"slot", slot},
           {"id", spec.id.value()},
           {"since", entry.since},
@@ -59,11 +75,12 @@ Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
           {"class", told.ToString()},
           {"observation_space", spec.observation_space.ToString()},
           {"action_space", spec.action_space.ToString()},
-          {"model", ModelToJson(spec.model)},
-          {"critic_input", NameOf(kCriticInputs, spec.critic_input)},
-          {"critic_state_size", spec.critic_state_size},
+          {"actor", NetworkToJson(spec.actor)},
+          {"learner_networks", std::move(learner_networks)},
+          {"initial_log_std", spec.initial_log_std},
+          {"joint_observation_size", spec.joint_observation_size},
+          {"state_size", spec.state_size},
           {"agent_id_size", spec.agent_id_size},
-          {"critic_agent_id", spec.critic_agent_id},
           {"normalize_observations", spec.normalize_observations},
           {"has_action_mask", spec.has_action_mask},
           {"action_bound_method", NameOf(kBoundMethods, spec.action_bound_method)},
@@ -125,7 +142,12 @@ class Reader {
     for (const auto& [value, name] : table) {
       if (text == name) return value;
     }
-    if (status_.ok()) status_ = Error(key, absl::StrCat("is \"", base::LogSafe(text, 64), "\", which is unknown"));
+    if (status_.ok()) {
+      status_ = Error(key, absl::StrCat("is \"", base::LogSafe(text, 64), "\", which is unknown; expected one of ",
+                                        absl::StrJoin(table, ", ", [](std::string* out, const auto& word) {
+                                          out->append(word.second);
+                                        })));
+    }
     return table[0].first;
   }
   std::vector<int64_t> Sizes(const char* key) {
@@ -159,20 +181,70 @@ class Reader {
   absl::Status status_;
 };
 
-absl::StatusOr<ModelSpec> ModelFromJson(const Json& json, const std::string& where) {
-  Reader reader(json, where);
-  ModelSpec model;
-  model.actor_hidden_sizes = reader.Sizes("actor_hidden_sizes");
-  model.critic_hidden_sizes = reader.Sizes("critic_hidden_sizes");
+/// The networks of format 1.
+absl::Status ModelFromJson(const Json& entry, PolicySpec* spec) {
+  Reader critic(entry, "policies[]");
+  const Json* const model = critic.Object("model");
+  const NetworkInput input = critic.Word("critic_input", kCriticInputs);
+  const int64_t state_size = critic.Integer("critic_state_size", space::Space::kMaxElements);
+  const bool critic_agent_id = critic.Truth("critic_agent_id");
+  TROUPE_RETURN_IF_ERROR(critic.status());
+  if (input == NetworkInput::kObservation && state_size != 0) {
+    return critic.Error("critic_state_size", absl::StrCat("is ", state_size, ", which does not fit its critic input"));
+  }
+  spec->SetCriticInput(input, state_size);
+  spec->SetCriticAgentId(critic_agent_id);
+  Reader reader(*model, "policies[].model");
+  spec->actor.hidden_sizes = reader.Sizes("actor_hidden_sizes");
+  spec->mutable_critic()->hidden_sizes = reader.Sizes("critic_hidden_sizes");
   const std::string activation = reader.Text("activation");
-  model.actor_output_gain = reader.Number("actor_output_gain");
-  model.initial_log_std = reader.Number("initial_log_std");
+  spec->actor.output_gain = reader.Number("actor_output_gain");
+  spec->initial_log_std = reader.Number("initial_log_std");
   TROUPE_RETURN_IF_ERROR(reader.status());
-  TROUPE_ASSIGN_OR_RETURN(model.activation, ParseActivation(activation));
-  return model;
+  TROUPE_ASSIGN_OR_RETURN(const Activation parsed, ParseActivation(activation));
+  spec->SetActivation(parsed);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t revision, int64_t* slot) {
+absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string& where) {
+  Reader reader(json, where);
+  NetworkSpec network;
+  network.role = reader.Text("role");
+  network.inputs.clear();
+  for (const Json& input : reader.Array("inputs")) {
+    if (!input.is_string()) return reader.Error("inputs", "holds what is no text");
+    const absl::StatusOr<NetworkInput> parsed = ParseNetworkInput(input.get<std::string>());
+    if (!parsed.ok()) return reader.Error("inputs", std::string(parsed.status().message()));
+    network.inputs.push_back(*parsed);
+  }
+  network.encoder = reader.Word("encoder", kEncoders);
+  network.core = reader.Word("core", kCores);
+  network.hidden_sizes = reader.Sizes("hidden_sizes");
+  const std::string activation = reader.Text("activation");
+  network.output_gain = reader.Number("output_gain");
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  TROUPE_ASSIGN_OR_RETURN(network.activation, ParseActivation(activation));
+  return network;
+}
+
+absl::Status NetworksFromJson(const Json& entry, PolicySpec* spec) {
+  Reader reader(entry, "policies[]");
+  const Json* const actor = reader.Object("actor");
+  const Json& networks = reader.Array("learner_networks");
+  spec->initial_log_std = reader.Number("initial_log_std");
+  spec->joint_observation_size = reader.Integer("joint_observation_size", space::Space::kMaxElements);
+  spec->state_size = reader.Integer("state_size", space::Space::kMaxElements);
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  TROUPE_ASSIGN_OR_RETURN(spec->actor, NetworkFromJson(*actor, "policies[].actor"));
+  spec->learner_networks.clear();
+  for (const Json& network : networks) {
+    TROUPE_ASSIGN_OR_RETURN(spec->learner_networks.emplace_back(),
+                            NetworkFromJson(network, "policies[].learner_networks[]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t format, int64_t revision, int64_t* slot) {
   Reader reader(json, "policies[]");
   *slot = reader.Integer("slot", static_cast<int64_t>(PolicyTable::kMaxPolicies) - 1);
   PolicyEntry entry;
@@ -185,11 +257,7 @@ absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t revision, in
   const std::string policy_class = reader.Text("class");
   const std::string observation_space = reader.Text("observation_space");
   const std::string action_space = reader.Text("action_space");
-  const Json* model = reader.Object("model");
-  spec.critic_input = reader.Word("critic_input", kCriticInputs);
-  spec.critic_state_size = reader.Integer("critic_state_size", space::Space::kMaxElements);
   spec.agent_id_size = reader.Integer("agent_id_size", space::Space::kMaxElements);
-  spec.critic_agent_id = reader.Truth("critic_agent_id");
   spec.normalize_observations = reader.Truth("normalize_observations");
   spec.has_action_mask = reader.Truth("has_action_mask");
   spec.action_bound_method = reader.Word("action_bound_method", kBoundMethods);
@@ -198,7 +266,7 @@ absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t revision, in
   TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ParsePolicyClass(policy_class));
   TROUPE_ASSIGN_OR_RETURN(spec.observation_space, space::ParseSpace(observation_space));
   TROUPE_ASSIGN_OR_RETURN(spec.action_space, space::ParseSpace(action_space));
-  TROUPE_ASSIGN_OR_RETURN(spec.model, ModelFromJson(*model, "policies[].model"));
+  TROUPE_RETURN_IF_ERROR(format == 1 ? ModelFromJson(json, &spec) : NetworksFromJson(json, &spec));
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   if (entry.trains && !spec.policy_class.trainable()) {
     return reader.Error("trains", absl::StrCat("is true, but class ", base::LogSafe(policy_class), " never trains"));
@@ -240,7 +308,8 @@ std::string ToJson(const PolicyTable& table, TableReader reader) {
     if (!rule.function.empty()) mapping.back()["function"] = rule.function;
   }
   // Agents' ids come from environments: what is no UTF-8 in them is replaced, never thrown about.
-  return Json{{"revision", table.revision()},
+  return Json{{"format", kTableFormat},
+              {"revision", table.revision()},
               {"agents", table.agent_ids()},
               {"policies", std::move(policies)},
               {"mapping", std::move(mapping)}}
@@ -263,6 +332,12 @@ absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
   const Json& json = *parsed;
   Reader reader(json, "the table");
   std::shared_ptr<PolicyTable> table(new PolicyTable);
+  const int64_t format = json.is_object() && json.contains("format") ? reader.Integer("format", INT64_MAX) : 1;
+  if (reader.status().ok() && (format < kOldestTableFormat || format > kTableFormat)) {
+    return absl::InvalidArgumentError(absl::StrCat("policy table: got format ", format, ", expected ",
+                                                   kOldestTableFormat, " or ", kTableFormat,
+                                                   format > kTableFormat ? ": written by a newer troupe" : ""));
+  }
   table->revision_ = reader.Integer("revision", INT64_MAX);
   for (const Json& agent : reader.Array("agents")) {
     if (!agent.is_string())
@@ -279,7 +354,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
   }
   for (const Json& policy : reader.Array("policies")) {
     int64_t slot = 0;
-    TROUPE_ASSIGN_OR_RETURN(PolicyEntry entry, EntryFromJson(policy, table->revision_, &slot));
+    TROUPE_ASSIGN_OR_RETURN(PolicyEntry entry, EntryFromJson(policy, format, table->revision_, &slot));
     if (slot < static_cast<int64_t>(table->entries_.size())) {
       return reader.Error("policies", absl::StrCat("holds slot ", slot, " after slot ", table->entries_.size() - 1,
                                                    ", expected ascending slots"));

@@ -14,7 +14,7 @@
 namespace troupe::policy {
 namespace {
 
-PolicySpec Spec(const std::string& id, const std::string& policy_class = "ppo") {
+PolicySpec Spec(const std::string& id, const std::string& policy_class = "trained") {
   PolicySpec spec = SmallSpecForTesting();
   spec.id = PolicyId(id);
   spec.policy_class = *ParsePolicyClass(policy_class);
@@ -188,12 +188,11 @@ TEST(PolicyTableTest, HoldsSoManyPoliciesAndNotOneMore) {
 TEST(PolicyTableJsonTest, ComesBackAsItWas) {
   PolicySpec rich = Spec("rich");
   rich.action_space = *space::Space::Box({-1, -2}, {1, 2}, {2});
-  rich.model.activation = Activation::kGelu;
-  rich.model.initial_log_std = -0.1;
-  rich.critic_input = CriticInput::kGlobalState;
-  rich.critic_state_size = 9;
+  rich.SetActivation(Activation::kGelu);
+  rich.initial_log_std = -0.1;
+  rich.SetCriticInput(NetworkInput::kState, 9);
   rich.agent_id_size = 2;
-  rich.critic_agent_id = true;
+  rich.SetCriticAgentId(true);
   rich.normalize_observations = true;
   rich.action_bound_method = ActionBoundMethod::kTanh;
   rich.action_scaling = true;
@@ -224,6 +223,57 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
     EXPECT_EQ(*(*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}),
               *table->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}));
   }
+}
+
+PolicyTablePtr ReadTable(const std::string& text) {
+  absl::StatusOr<PolicyTablePtr> table = PolicyTableFromJson(text);
+  EXPECT_TRUE(table.ok()) << table.status() << text;
+  return table.ok() ? *table : nullptr;
+}
+
+// Checkpoints of before have it.
+TEST(PolicyTableJsonTest, Format1IsRead) {
+  const std::string rest =
+      R"j(,"normalize_observations":true,"observation_space":"Box(0, 1, [7])","removed":0,"replaced":false,"since":0)j"
+      R"j(,"trains":true,"action_bound_method":"clip","action_scaling":false,"action_space":"Discrete(3)","class":"ppo")j"
+      R"j(,"has_action_mask":false,"model":{"activation":"relu","actor_hidden_sizes":[4,5],"actor_output_gain":0.5,)j"
+      R"j("critic_hidden_sizes":[6],"initial_log_std":-0.5}})j";
+  const auto text = [&rest](const std::string& critic) {
+    return R"j({"agents":["a"],"mapping":[{"agents":"*","policies":[{"policy":"main","weight":1.0}]}],"revision":0,)j"
+           R"j("policies":[{"slot":0,"id":"main","agent_id_size":3,)j" +
+           critic + rest + "]}";
+  };
+  const PolicyTablePtr table =
+      ReadTable(text(R"j("critic_input":"global_state","critic_state_size":9,"critic_agent_id":true)j"));
+  ASSERT_NE(table, nullptr);
+  const PolicySpec& spec = table->entries()[0]->spec;
+  EXPECT_EQ(spec.ToString(),
+            "policy main obs=Box(0, 1, [7]) act=Discrete(3) actor=[4,5] critic=[6] activation=relu gain=0.5 "
+            "log_std=-0.5 critic_input=3 critic_state=9 agent_id=3 critic_agent_id=1 normalize=1 mask=0 bound=2 "
+            "scaling=0");
+  EXPECT_EQ(ReadTable(ToJson(*table))->entries()[0]->spec.ToString(), spec.ToString()) << "and written as format 2";
+  EXPECT_EQ(ReadTable(text(R"j("critic_input":"joint_observation","critic_state_size":9,"critic_agent_id":false)j"))
+                ->entries()[0]
+                ->spec.critic_input(),
+            NetworkInput::kJointObservation);
+  const std::string bad = text(R"j("critic_input":"observation","critic_state_size":9,"critic_agent_id":false)j");
+  ExpectError(PolicyTableFromJson(bad), absl::StatusCode::kInvalidArgument, "critic_state_size is 9");
+  const std::string unknown = text(R"j("critic_input":"all","critic_state_size":9,"critic_agent_id":false)j");
+  ExpectError(PolicyTableFromJson(unknown), absl::StatusCode::kInvalidArgument,
+              "is \"all\", which is unknown; expected one of observation, joint_observation, global_state");
+}
+
+TEST(PolicyTableJsonTest, NetworksOfTheirOwnComeBack) {
+  PolicySpec apart = Spec("apart");
+  apart.mutable_critic()->activation = Activation::kRelu;
+  apart.mutable_critic()->output_gain = 0.1;
+  PolicySpec none = Spec("none");
+  none.learner_networks.clear();
+  const PolicyTablePtr table = *(*ThreePolicies()->Add(apart, true))->Add(none, true);
+  const PolicyTablePtr back = ReadTable(ToJson(*table, TableReader::kWorker));
+  ASSERT_NE(back, nullptr);
+  for (size_t slot : {3, 4}) EXPECT_EQ(back->entries()[slot]->spec.ToString(), table->entries()[slot]->spec.ToString());
+  EXPECT_TRUE(back->entries()[4]->spec.learner_networks.empty());
 }
 
 std::string Many(const std::string& piece, size_t count) {
@@ -266,10 +316,17 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"id\":\"b\"", "\"id\":\"a\""), "two policies \"a\""},
       {with("\"id\":\"b\"", "\"id\":\"../b\""), "../b"},
       {with("\"class\":\"random\"", "\"class\":\"rand\""), "rand"},
-      {with("\"critic_input\":\"observation\"", "\"critic_input\":\"all\""), "unknown"},
+      {with("\"inputs\":[\"observation\"]", "\"inputs\":[\"all\"]"), "the network input \"all\", which is unknown"},
+      {with("\"inputs\":[\"observation\"]", "\"inputs\":[7]"), "what is no text"},
+      {with("\"encoder\":\"mlp\"", "\"encoder\":\"cnn\""), "encoder is \"cnn\", which is unknown; expected one of mlp"},
+      {with("\"core\":\"none\"", "\"core\":\"lstm\""), "core is \"lstm\", which is unknown; expected one of none"},
+      {with("\"role\":\"critic\"", "\"role\":\"mixer\""), "role \"mixer\"; expected critic"},
+      {with("\"format\":2", "\"format\":3"), "got format 3, expected 1 or 2: written by a newer troupe"},
+      {with("\"format\":2", "\"format\":\"2\""), "format is string"},
+      {with("\"format\":2", "\"format\":1"), "model is missing"},
       {with("\"observation_space\":\"Box", "\"observation_space\":\"Sphere"), "Sphere"},
-      {with("\"actor_hidden_sizes\":[4,4]", "\"actor_hidden_sizes\":[4,-4]"), "sizes of layers"},
-      {with("\"actor_hidden_sizes\":[4,4]", "\"actor_hidden_sizes\":[]"), "layers"},
+      {with("\"hidden_sizes\":[4,4]", "\"hidden_sizes\":[4,-4]"), "sizes of layers"},
+      {with("\"hidden_sizes\":[4,4]", "\"hidden_sizes\":[]"), "layers"},
       {with("\"policy\":\"b\"", "\"policy\":\"z\""), "\"z\""},
       {with("\"replaced\":false", "\"replaced\":true"), "not removed"},
       {with("\"trains\":false", "\"trains\":true"), "never trains"},

@@ -10,8 +10,8 @@ inline PolicySpec SmallSpecForTesting() {
   spec.id = PolicyId("p");
   spec.observation_space = *space::Space::Box(-1, 1, {3});
   spec.action_space = *space::Space::Discrete(2);
-  spec.model.actor_hidden_sizes = {4, 4};
-  spec.model.critic_hidden_sizes = {4};
+  spec.actor.hidden_sizes = {4, 4};
+  spec.mutable_critic()->hidden_sizes = {4};
   return spec;
 }
 

@@ -12,7 +12,7 @@ namespace {
 WeightSnapshot MakeSnapshot(const PolicySpec& spec) {
   WeightSnapshot snapshot;
   snapshot.id = spec.id;
-  snapshot.actor.assign(static_cast<size_t>(ParameterLayout::For(spec).actor_size()), 0.5f);
+  snapshot.actor.assign(static_cast<size_t>(ParameterLayout::For(spec).acting_size()), 0.5f);
   return snapshot;
 }
 
@@ -43,17 +43,21 @@ TEST(WeightSnapshotTest, NormalizerIsThereExactlyWhenAskedFor) {
   EXPECT_TRUE(snapshot.Validate(spec).ok());
 }
 
-TEST(PolicyStateTest, ChecksSizesAndMoments) {
+TEST(WeightSnapshotTest, ExploresWithFewNumbersThatHaveNames) {
   const PolicySpec spec = SmallSpecForTesting();
-  PolicyState state;
-  state.id = spec.id;
-  state.parameters.assign(static_cast<size_t>(ParameterLayout::For(spec).size()), 0.f);
-  EXPECT_TRUE(state.Validate(spec).ok());
-  state.adam_exp_avg.assign(3, 0.f);
-  EXPECT_FALSE(state.Validate(spec).ok());
-  state.adam_exp_avg.clear();
-  state.value_moments = RunningMoments{1, {0}, {-1}};
-  EXPECT_NE(state.Validate(spec).message().find("variance"), absl::string_view::npos);
+  WeightSnapshot snapshot = MakeSnapshot(spec);
+  EXPECT_TRUE(snapshot.exploration.empty());
+  snapshot.exploration["epsilon"] = 0.05;
+  EXPECT_TRUE(snapshot.Validate(spec).ok());
+  snapshot.exploration["noise"] = std::numeric_limits<double>::infinity();
+  EXPECT_NE(snapshot.Validate(spec).message().find("exploration \"noise\" is inf"), absl::string_view::npos);
+  for (const std::string& name : {std::string(), std::string(65, 'a')}) {
+    snapshot.exploration = {{name, 1.0}};
+    EXPECT_FALSE(snapshot.Validate(spec).ok());
+  }
+  snapshot.exploration.clear();
+  for (int i = 0; i < 17; ++i) snapshot.exploration[std::to_string(i)] = i;
+  EXPECT_NE(snapshot.Validate(spec).message().find("explores with 17 numbers"), absl::string_view::npos);
 }
 
 TEST(WeightSnapshotTest, OfAStateIsItsActorAndNormalizer) {
@@ -62,21 +66,25 @@ TEST(WeightSnapshotTest, OfAStateIsItsActorAndNormalizer) {
   PolicyState state;
   state.id = spec.id;
   state.version = {3, 7};
-  for (int64_t i = 0; i < ParameterLayout::For(spec).size(); ++i) state.parameters.push_back(static_cast<float>(i));
+  std::vector<float> parameters;
+  for (int64_t i = 0; i < ParameterLayout::For(spec).size(); ++i) parameters.push_back(static_cast<float>(i));
+  state.Set(kParameters, parameters);
   const size_t columns = static_cast<size_t>(spec.observation_size());
-  state.observation_moments = {10, std::vector<double>(columns, 2.0), std::vector<double>(columns, 4.0)};
-  state.observation_moments.variance[0] = 0;  // a column that never changed
+  RunningMoments moments = {10, std::vector<double>(columns, 2.0), std::vector<double>(columns, 4.0)};
+  moments.variance[0] = 0;  // a column that never changed
+  state.SetMoments(kObservationMoments, moments);
 
   const absl::StatusOr<WeightSnapshotPtr> snapshot = SnapshotOf(state, spec);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ((*snapshot)->version, state.version);
-  ASSERT_EQ(static_cast<int64_t>((*snapshot)->actor.size()), ParameterLayout::For(spec).actor_size());
+  ASSERT_EQ(static_cast<int64_t>((*snapshot)->actor.size()), ParameterLayout::For(spec).acting_size());
   EXPECT_EQ((*snapshot)->actor.back(), static_cast<float>((*snapshot)->actor.size() - 1));
   EXPECT_EQ((*snapshot)->observation_mean[1], 2.0f);
   EXPECT_EQ((*snapshot)->observation_inverse_std[1], 0.5f);
   EXPECT_FLOAT_EQ((*snapshot)->observation_inverse_std[0], 1e4f);
 
-  state.parameters.pop_back();
+  parameters.pop_back();
+  state.Set(kParameters, parameters);
   EXPECT_EQ(SnapshotOf(state, spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      builder_(RolloutSchema{config_.env_spec, config_.policies}, config_.mapping,
+      builder_(RolloutSchema{config_.env_spec, config_.policies, config_.options.always_sends_state}, config_.mapping,
                {.seed = config_.options.seed,
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,
@@ -159,7 +159,11 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
   preparing_.reset();
   sink_ = &sink;
   // As many lanes at a time as may write two rounds into one fragment; a single one needs room for one.
-  const int64_t group = std::max<int64_t>(1, config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()));
+  // ... and as many as the entries that a fragment can number allow, with what each agent may carry into it.
+  const int64_t entries = 4 * (config_.env_spec.num_agents() + 2);
+  const int64_t group = std::max<int64_t>(
+      1,
+      std::min(config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()), sample::kMaxIndexed / entries));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
     const size_t count = std::min(static_cast<size_t>(group), granted_.size() - first);
     absl::Status status = RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count),
@@ -284,8 +288,9 @@ bool Collector::FragmentFull(int64_t rounds) const {
   // Lanes in flight may bring a round before the next look, besides the one that all take.
   const auto in_flight =
       std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_flight; });
-  const int64_t next_round = (static_cast<int64_t>(active_.size()) + in_flight) * builder_.RoundBytesBound();
-  return builder_.BytesIfCut() + next_round > options.max_fragment_bytes;
+  const int64_t next_round = static_cast<int64_t>(active_.size()) + in_flight;
+  return builder_.BytesIfCut() + next_round * builder_.RoundBytesBound() > options.max_fragment_bytes ||
+         builder_.IndexedAfterRound(next_round) > sample::kMaxIndexed;
 }
 
 absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
@@ -451,10 +456,10 @@ void Collector::GatherActions(Lane& lane) {
     const AgentState& agent = lane.agents[slot];
     lane.actions[slot] = nullptr;
     if (!agent.acts) continue;
-    const space::ActionWord* action = builder_.ActionOf(agent);
+    space::ActionWord* const bounded = &lane.bounded_actions[slot * action_words_];
+    const space::ActionWord* action = builder_.ActionOf(agent, bounded);
     const ResidentActor& actor = adopter_.ActorOf(agent.policy);
     if (!actor.bounds.identity()) {
-      space::ActionWord* bounded = &lane.bounded_actions[slot * action_words_];
       actor.bounds.Apply(absl::MakeConstSpan(action, actor.action_words), absl::MakeSpan(bounded, actor.action_words));
       action = bounded;
     }

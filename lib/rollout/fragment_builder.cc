@@ -17,7 +17,7 @@ using sample::SegmentEnd;
 
 FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<const policy::PolicyMapping> mapping,
                                  const policy::EpisodeInfo& run)
-    : schema_(schema), run_(run), pool_(schema), state_size_(static_cast<size_t>(schema.state_size())) {
+    : schema_(schema), run_(run), state_size_(static_cast<size_t>(schema.state_size())) {
   for (const env::AgentSpec& agent : schema_.env.possible_agents) {
     const space::Space& obs = agent.observation_space;
     widest_obs_ = std::max(widest_obs_, static_cast<size_t>(obs.flat_size()) * tensor::ElementBytes(obs.flat_dtype()));
@@ -69,7 +69,8 @@ void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
   // Generous for the varints of the header; negative ones take ten bytes.
   episode_bytes_ = 48 + 16 * num_agents;
   finished_bytes_ = 48 + 18 * num_agents + 4 * static_cast<int64_t>(schema_.env.info_columns.size());
-  const int64_t env_row_bytes = sample::RowBytes(sample::FormsOf(schema_.sizes()));
+  step_forms_ = sample::FormsOf(schema_.sizes());
+  const int64_t env_row_bytes = sample::RowBytes(step_forms_);
   // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows and
   // segments; a policy that had no rows here. Carried decisions may be of as many different env steps.
   round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * segment_bytes + kPolicyBytes) +
@@ -113,21 +114,25 @@ void FragmentBuilder::InitLane(Lane& lane) const {
   lane.carried_actions.resize(num_agents * most_words_);
 }
 
-int32_t FragmentBuilder::AddEpisode(const Lane& lane, int32_t first_step, bool continues) {
+int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continues) {
   std::vector<sample::EpisodeEntry>& episodes = batch_->episodes;
-  if (storage_->spare_episodes.empty()) {
+  int32_t index = std::exchange(lane.unused_episode, -1);
+  if (index >= 0) {
+    // Of an episode that could not begin: nothing points at it.
+  } else if (storage_->spare_episodes.empty()) {
     episodes.emplace_back();
   } else {
     episodes.push_back(std::move(storage_->spare_episodes.back()));
     storage_->spare_episodes.pop_back();
   }
-  sample::EpisodeEntry& entry = episodes.back();
+  if (index < 0) index = static_cast<int32_t>(episodes.size()) - 1;
+  sample::EpisodeEntry& entry = episodes[static_cast<size_t>(index)];
   entry.env_id = lane.env_id;
   entry.episode = lane.episode;
   entry.first_step = first_step;
   entry.continues = continues;
   entry.agents.clear();
-  return static_cast<int32_t>(episodes.size()) - 1;
+  return index;
 }
 
 void FragmentBuilder::FillEpisodeEntry(const Lane& lane) {
@@ -168,7 +173,7 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
 void FragmentBuilder::Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
                             absl::Span<Lane* const> lanes) {
   TROUPE_CHECK(!begun() && versions.size() >= schema_.policies.size());
-  storage_ = pool_.TakeStorage();
+  storage_ = pool_.TakeStorage(step_forms_);
   batch_ = pool_.TakeBatch();
   batch_->grant = grant.id;
   batch_->iteration = grant.iteration;
@@ -176,6 +181,7 @@ void FragmentBuilder::Begin(const sample::Grant& grant, absl::Span<const policy:
   versions_ = versions;
   env_steps_ = 0;
   for (Lane* lane : lanes) {
+    lane->unused_episode = -1;
     if (!lane->in_episode) continue;
     lane->episode_index = AddEpisode(*lane, lane->step, /*continues=*/true);
     AttachPending(*lane);
@@ -277,10 +283,8 @@ void FragmentBuilder::EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end,
     PolicyColumns& columns = Columns(agent);
     int32_t* const words = columns.Segment(agent.segment);
     if (end == AgentEnd::kTerminated) {
-      columns.terminated.As<uint8_t>()[agent.row] = 1;
       words[sample::kSegmentEnd] = static_cast<int32_t>(SegmentEnd::kTerminated);
     } else {
-      columns.truncated.As<uint8_t>()[agent.row] = 1;
       words[sample::kSegmentEnd] = static_cast<int32_t>(SegmentEnd::kTruncated);
       // An agent cut off without a last look is bootstrapped from what it saw before.
       const int64_t seen = agent.observed ? agent.next_row : agent.row;
@@ -352,6 +356,7 @@ void FragmentBuilder::AbortCall(Lane& lane) {
     TakeOutPending(lane, agent, SegmentEnd::kTruncated);
     ++dropped_rows_;
   }
+  if (!lane.stepping) lane.unused_episode = lane.episode_index;
   CloseEpisode(lane, /*finished=*/false);
 }
 
@@ -362,8 +367,6 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
     columns.keys.resize(open);
     if (open == 0) continue;
     std::memset(columns.rewards.Row(columns.first_open), 0, open * columns.rewards.row_bytes());
-    std::memset(columns.terminated.Row(columns.first_open), 0, open);
-    std::memset(columns.truncated.Row(columns.first_open), 0, open);
   }
   for (Lane* lane : lanes) {
     for (size_t slot = 0; slot < lane->agents.size(); ++slot) {
@@ -373,8 +376,8 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       PolicyColumns& columns = Columns(agent);
       if (agent.segment < 0) agent.segment = columns.AddSegment(lane->episode_index, static_cast<int32_t>(slot), 0);
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
-      columns.env_row.As<int32_t>()[agent.row] = lane->env_row;
-      columns.segment.As<int32_t>()[agent.row] = agent.segment;
+      columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
+      columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
       columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
@@ -397,10 +400,7 @@ inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
   return input;
 }
 
-space::ActionWord* FragmentBuilder::OpenActions(size_t place) {
-  PolicyColumns& columns = *storage_->policies[place];
-  return reinterpret_cast<space::ActionWord*>(columns.actions.Row(columns.first_open));
-}
+space::ActionWord* FragmentBuilder::OpenActions(size_t place) { return storage_->policies[place]->OpenActions(); }
 
 float* FragmentBuilder::OpenLogp(size_t place) {
   PolicyColumns& columns = *storage_->policies[place];
@@ -408,11 +408,18 @@ float* FragmentBuilder::OpenLogp(size_t place) {
 }
 
 void FragmentBuilder::CloseRound() {
-  for (const auto& columns : storage_->policies) columns->first_open = columns->rows;
+  for (const auto& columns : storage_->policies) {
+    columns->CloseActions();
+    columns->first_open = columns->rows;
+  }
 }
 
-const space::ActionWord* FragmentBuilder::ActionOf(const AgentState& agent) {
-  return reinterpret_cast<const space::ActionWord*>(Columns(agent).actions.Row(agent.row));
+const space::ActionWord* FragmentBuilder::ActionOf(const AgentState& agent, space::ActionWord* scratch) {
+  const PolicyColumns& columns = Columns(agent);
+  const std::byte* const row = columns.actions.Row(agent.row);
+  if (!columns.has_byte_actions()) return reinterpret_cast<const space::ActionWord*>(row);
+  for (size_t w = 0; w < columns.actions.row_bytes(); ++w) scratch[w].i32 = static_cast<int32_t>(row[w]);
+  return scratch;
 }
 
 }  // namespace troupe::rollout

@@ -85,8 +85,9 @@ class FragmentBuilder {
   float* OpenLogp(size_t place);
   /// After every policy has acted.
   void CloseRound();
-  /// The action row of a pending agent that acted in this round.
-  const space::ActionWord* ActionOf(const AgentState& agent);
+  /// The action row of a pending agent that acted in this round: where it stays, or in `scratch`, which has room for
+  /// it.
+  const space::ActionWord* ActionOf(const AgentState& agent, space::ActionWord* scratch);
 
   /// Cuts the trajectories of a lane in an episode: their segments get final rows, and the lane carries on with the
   /// next fragment.
@@ -95,6 +96,9 @@ class FragmentBuilder {
   int64_t BytesIfCut() const;
   /// At most so much more in a round of one lane.
   int64_t RoundBytesBound() const { return round_bytes_bound_; }
+  /// Entries of the table that is nearest to sample::kMaxIndexed, were the fragment cut after a round more of so many
+  /// lanes.
+  int64_t IndexedAfterRound(int64_t lanes) const;
   int64_t env_steps() const { return env_steps_; }
 
   /// The finished fragment; every lane in an episode has been cut. `oldest_revision`: see MultiAgentBatch.
@@ -113,7 +117,7 @@ class FragmentBuilder {
 
   PolicyColumns& Columns(int32_t policy) { return storage_->Columns(policy, forms_[static_cast<size_t>(policy)]); }
   PolicyColumns& Columns(const AgentState& agent) { return Columns(agent.policy); }
-  int32_t AddEpisode(const Lane& lane, int32_t first_step, bool continues);
+  int32_t AddEpisode(Lane& lane, int32_t first_step, bool continues);
   void FillEpisodeEntry(const Lane& lane);
   void AddFinished(const Lane& lane);
   void AttachPending(Lane& lane);
@@ -134,7 +138,8 @@ class FragmentBuilder {
   void TakeOutPending(const Lane& lane, AgentState& agent, sample::SegmentEnd end);
   void SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
   void LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
-  void FillPolicyRows(PolicyColumns& columns, sample::PolicyRows& out);
+  /// Where the state of the step that the lane's ready agents see is kept while no fragment has it.
+  float* EnvStateOf(Lane& lane) const { return &lane.carried_state[lane.agents.size() * state_size_]; }
 
   RolloutSchema schema_;
   std::shared_ptr<const policy::PolicyMapping> mapping_;
@@ -144,6 +149,7 @@ class FragmentBuilder {
   std::unique_ptr<Writer> writer_;
   std::vector<uint8_t> fits_;               // [agents, policies]
   std::vector<sample::PolicyForms> forms_;  // by policy slot
+  sample::StepForms step_forms_;
   size_t widest_obs_ = 0;
   size_t widest_mask_ = 0;
   size_t most_words_ = 0;

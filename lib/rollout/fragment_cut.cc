@@ -44,8 +44,6 @@ void FragmentBuilder::AttachPending(Lane& lane) {
     columns.actions.CopyRow(row, &lane.carried_actions[slot * most_words_]);
     columns.action_logp.As<float>()[row] = carried.action_logp;
     columns.rewards.As<float>()[row] = carried.reward;
-    columns.terminated.As<uint8_t>()[row] = 0;
-    columns.truncated.As<uint8_t>()[row] = 0;
     if (columns.agent_mask.present()) columns.agent_mask.As<uint8_t>()[row] = static_cast<uint8_t>(carried.active);
     // Agents that decided at one step share its env row.
     int32_t env_row = -1;
@@ -53,7 +51,7 @@ void FragmentBuilder::AttachPending(Lane& lane) {
       const AgentState& earlier = lane.agents[other];
       if (earlier.phase == AgentPhase::kPending && earlier.row >= 0 &&
           lane.carried[other].env_step == carried.env_step) {
-        env_row = Columns(earlier).env_row.As<int32_t>()[earlier.row];
+        env_row = Columns(earlier).env_row.As<sample::Index>()[earlier.row];
       }
     }
     if (env_row < 0) {
@@ -61,10 +59,10 @@ void FragmentBuilder::AttachPending(Lane& lane) {
       Column& state = storage_->steps.state;
       if (state.present()) state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
     }
-    columns.env_row.As<int32_t>()[row] = env_row;
+    columns.env_row.As<sample::Index>()[row] = static_cast<sample::Index>(env_row);
     const int32_t segment = columns.AddSegment(lane.episode_index, static_cast<int32_t>(slot),
                                                static_cast<int32_t>(now.n - carried.version.n));
-    columns.segment.As<int32_t>()[row] = segment;
+    columns.segment.As<sample::Index>()[row] = static_cast<sample::Index>(segment);
     columns.segment_rows[static_cast<size_t>(segment)] = 1;
     agent.row = row;
     agent.segment = segment;
@@ -79,7 +77,7 @@ void FragmentBuilder::AttachPending(Lane& lane) {
 void FragmentBuilder::AttachReady(Lane& lane) {
   lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
   Column& state = storage_->steps.state;
-  if (state.present()) state.CopyRow(lane.env_row, &lane.carried_state[lane.agents.size() * state_size_]);
+  if (state.present()) state.CopyRow(lane.env_row, EnvStateOf(lane));
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     AgentState& agent = lane.agents[slot];
     if (agent.phase != AgentPhase::kReady) continue;
@@ -98,8 +96,7 @@ void FragmentBuilder::TakeOutPending(const Lane& lane, AgentState& agent, Segmen
     int32_t* const words = columns.Segment(agent.segment);
     TROUPE_CHECK(words[sample::kSegmentEpisode] == lane.episode_index);
     words[sample::kSegmentEnd] = static_cast<int32_t>(end);
-    words[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, columns.env_row.As<int32_t>()[agent.row]);
-    if (end == SegmentEnd::kTruncated) columns.truncated.As<uint8_t>()[agent.last_row] = 1;
+    words[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, columns.env_row.As<sample::Index>()[agent.row]);
   }
   agent.row = -1;
   agent.last_row = -1;
@@ -119,7 +116,7 @@ void FragmentBuilder::CutLane(Lane& lane) {
     return ~final_env_row;
   };
   for (const auto& [policy, final_row] : lane.finals_at_env_row) {
-    Columns(policy).final_env_row.As<int32_t>()[final_row] = moved_env_row();
+    Columns(policy).final_steps[static_cast<size_t>(final_row)] = moved_env_row();
   }
   lane.finals_at_env_row.clear();
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
@@ -138,7 +135,7 @@ void FragmentBuilder::CutLane(Lane& lane) {
       agent.segment = -1;
       continue;
     }
-    const int32_t env_row = columns.env_row.As<int32_t>()[agent.row];
+    const int32_t env_row = columns.env_row.As<sample::Index>()[agent.row];
     if (!agent.carried) {
       carried.version = versions_[static_cast<size_t>(agent.policy)];
     }
@@ -150,12 +147,14 @@ void FragmentBuilder::CutLane(Lane& lane) {
     std::memcpy(&lane.carried_actions[slot * most_words_], columns.actions.Row(agent.row), columns.actions.row_bytes());
     if (state.present()) {
       std::memcpy(&lane.carried_state[slot * state_size_], state.Row(env_row), state.row_bytes());
+    } else if (schema_.has_env_state()) {
+      // Nobody has kept it, and nobody will miss it: a policy whose critic reads states plays in no episode that began
+      // before there was one. The next fragment may have a column for it all the same.
+      std::fill_n(&lane.carried_state[slot * state_size_], state_size_, 0.0f);
     }
     TakeOutPending(lane, agent, SegmentEnd::kCut);
   }
-  if (state.present()) {
-    std::memcpy(&lane.carried_state[lane.agents.size() * state_size_], state.Row(lane.env_row), state.row_bytes());
-  }
+  if (state.present()) std::memcpy(EnvStateOf(lane), state.Row(lane.env_row), state.row_bytes());
   DropEnvRow(lane);
   FillEpisodeEntry(lane);
   lane.episode_index = -1;

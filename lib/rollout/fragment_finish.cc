@@ -15,15 +15,16 @@ int64_t FragmentBuilder::BytesIfCut() const {
   return bytes + static_cast<int64_t>(batch_->finished.size()) * finished_bytes_;
 }
 
-void FragmentBuilder::FillPolicyRows(PolicyColumns& columns, sample::PolicyRows& out) {
-  const auto env_rows = static_cast<int32_t>(batch_->env_rows);
-  auto* const final_env_row = columns.final_env_row.As<int32_t>();
-  for (int64_t r = 0; r < columns.final_rows; ++r) {
-    if (final_env_row[r] < 0) final_env_row[r] = env_rows + ~final_env_row[r];
+int64_t FragmentBuilder::IndexedAfterRound(int64_t lanes) const {
+  const auto num_agents = static_cast<int64_t>(schema_.env.possible_agents.size());
+  // Each lane: a step, one that ends an episode or is cut, an episode that ends and one that begins; and where a policy
+  // plays all agents, a segment of each that ends and one that begins.
+  int64_t most = storage_->steps.rows + storage_->final_steps.rows + 4 * lanes;
+  most = std::max(most, static_cast<int64_t>(batch_->episodes.size()) + 2 * lanes);
+  for (const auto& columns : storage_->policies) {
+    most = std::max(most, static_cast<int64_t>(columns->segment_rows.size()) + 2 * num_agents * lanes);
   }
-  out.policy = policy::PolicySlot(columns.policy);
-  out.version = versions_[static_cast<size_t>(columns.policy)];
-  columns.View(out);
+  return most;
 }
 
 sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant, int64_t oldest_revision) {
@@ -45,7 +46,10 @@ sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant, int64_t o
     PolicyColumns& columns = *place;
     columns.Compact();
     if (columns.rows == 0) continue;
-    FillPolicyRows(columns, batch.policies.emplace_back());
+    sample::PolicyRows& rows = batch.policies.emplace_back();
+    rows.policy = policy::PolicySlot(columns.policy);
+    rows.version = versions_[static_cast<size_t>(columns.policy)];
+    columns.View(batch.env_rows, rows);
     if (!columns.agent_mask.present()) {
       batch.num_agent_steps += columns.rows;
     } else {

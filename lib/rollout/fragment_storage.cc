@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "lib/base/check.h"
+
 namespace troupe::rollout {
 namespace {
 
@@ -18,6 +20,13 @@ using ColumnSet = sample::PolicyColumnSet<Column>;
 bool IsHeldByEnvironments(Column ColumnSet::*column) {
   return column == &ColumnSet::obs || column == &ColumnSet::action_mask || column == &ColumnSet::state ||
          column == &ColumnSet::actions;
+}
+
+sample::ColumnForm FormOfActions(const sample::PolicyForms& forms) {
+  for (size_t c = 0; c < forms.size(); ++c) {
+    if (sample::PolicyColumns<Column>()[c].member == &ColumnSet::actions) return forms[c];
+  }
+  return {};
 }
 
 }  // namespace
@@ -39,7 +48,8 @@ PolicyColumns::PolicyColumns(const sample::PolicyForms& forms)
     : row_bytes_(sample::RowBytes(forms, Extent::kRow)),
       segment_bytes_(sample::RowBytes(forms, Extent::kSegment)),
       final_bytes_(sample::RowBytes(forms, Extent::kFinalRow)),
-      forms_(forms) {
+      forms_(forms),
+      has_byte_actions_(FormOfActions(forms).dtype == tensor::DType::kUint8) {
   for (size_t c = 0; c < forms.size(); ++c) {
     this->*sample::PolicyColumns<Column>()[c].member = Column(static_cast<size_t>(forms[c].row_bytes()));
   }
@@ -51,6 +61,7 @@ void PolicyColumns::Clear() {
   rows = 0;
   first_open = 0;
   final_rows = 0;
+  final_steps.clear();
   segment_rows.clear();
   holes.clear();
   retired_.clear();
@@ -84,6 +95,7 @@ void PolicyColumns::CopyRetired() {
 
 int32_t PolicyColumns::AddSegment(int32_t episode, int32_t slot, int32_t version_lag) {
   const auto index = static_cast<int64_t>(segment_rows.size());
+  TROUPE_CHECK(index < sample::kMaxIndexed);
   if (index == segment_capacity_) {
     segment_capacity_ = std::max(kFirstCapacity, segment_capacity_ * 2);
     Grow(Extent::kSegment, index, segment_capacity_);
@@ -95,7 +107,7 @@ int32_t PolicyColumns::AddSegment(int32_t episode, int32_t slot, int32_t version
   return static_cast<int32_t>(index);
 }
 
-int32_t PolicyColumns::AddFinalRow(int64_t from, int32_t env_row_index) {
+int32_t PolicyColumns::AddFinalRow(int64_t from, int32_t final_env_row_index) {
   if (final_rows == final_capacity_) {
     final_capacity_ = std::max(kFirstCapacity, final_capacity_ * 2);
     Grow(Extent::kFinalRow, final_rows, final_capacity_);
@@ -103,8 +115,21 @@ int32_t PolicyColumns::AddFinalRow(int64_t from, int32_t env_row_index) {
   final_obs.CopyRow(final_rows, obs.Row(from));
   if (action_mask.present()) final_action_mask.CopyRow(final_rows, action_mask.Row(from));
   if (state.present()) final_state.CopyRow(final_rows, state.Row(from));
-  final_env_row.As<int32_t>()[final_rows] = env_row_index;
+  final_steps.push_back(final_env_row_index);
   return static_cast<int32_t>(final_rows++);
+}
+
+space::ActionWord* PolicyColumns::OpenActions() {
+  if (!has_byte_actions_) return reinterpret_cast<space::ActionWord*>(actions.Row(first_open));
+  open_actions_.resize(static_cast<size_t>(rows - first_open) * actions.row_bytes());
+  return open_actions_.data();
+}
+
+void PolicyColumns::CloseActions() {
+  if (!has_byte_actions_ || rows == first_open) return;
+  const auto words = static_cast<size_t>(rows - first_open) * actions.row_bytes();
+  std::byte* const to = actions.Row(first_open);
+  for (size_t i = 0; i < words; ++i) to[i] = static_cast<std::byte>(open_actions_[i].i32);
 }
 
 void PolicyColumns::MoveObservation(int64_t from, int64_t to) {
@@ -138,14 +163,16 @@ void PolicyColumns::Compact() {
     std::copy_n(Segment(static_cast<int64_t>(s)), sample::kSegmentFields, Segment(kept));
     segment_rows[s] = kept++;
   }
-  auto* segment_of_row = segment.As<int32_t>();
-  for (int64_t r = 0; r < rows; ++r) {
-    segment_of_row[r] = static_cast<int32_t>(segment_rows[static_cast<size_t>(segment_of_row[r])]);
-  }
+  auto* segment_of_row = segment.As<sample::Index>();
+  for (int64_t r = 0; r < rows; ++r) segment_of_row[r] = static_cast<sample::Index>(segment_rows[segment_of_row[r]]);
   segment_rows.resize(static_cast<size_t>(kept));
 }
 
-void PolicyColumns::View(sample::PolicyRows& out) const {
+void PolicyColumns::View(int64_t env_rows, sample::PolicyRows& out) {
+  for (int64_t r = 0; r < final_rows; ++r) {
+    const int32_t step = final_steps[static_cast<size_t>(r)];
+    final_env_row.As<sample::Index>()[r] = static_cast<sample::Index>(step >= 0 ? step : env_rows + ~step);
+  }
   out.rows = rows;
   out.num_segments = static_cast<int64_t>(segment_rows.size());
   out.final_rows = final_rows;
@@ -168,7 +195,8 @@ void StepTable::Grow(int64_t capacity) {
 
 int32_t StepTable::Add(int32_t episode, int32_t step) {
   if (rows == capacity_) Grow(std::max(kFirstCapacity, capacity_ * 2));
-  step_episode.As<int32_t>()[rows] = episode;
+  TROUPE_CHECK(rows < sample::kMaxIndexed && episode < sample::kMaxIndexed);
+  step_episode.As<sample::Index>()[rows] = static_cast<sample::Index>(episode);
   step_index.As<int32_t>()[rows] = step;
   return static_cast<int32_t>(rows++);
 }
@@ -176,6 +204,7 @@ int32_t StepTable::Add(int32_t episode, int32_t step) {
 void StepTable::Append(const StepTable& other) {
   if (other.rows == 0) return;
   const int64_t sum = rows + other.rows;
+  TROUPE_CHECK(sum <= sample::kMaxIndexed);
   if (sum > capacity_) Grow(sum + sum / 2);
   for (const auto& column : sample::StepColumns<Column>()) {
     Column& to = this->*column.member;
@@ -191,8 +220,7 @@ void StepTable::View(sample::MultiAgentBatch& out) const {
   }
 }
 
-FragmentStorage::FragmentStorage(const RolloutSchema& schema)
-    : steps(sample::FormsOf(schema.sizes())), final_steps(sample::FormsOf(schema.sizes())) {}
+FragmentStorage::FragmentStorage(const sample::StepForms& forms) : steps(forms), final_steps(forms) {}
 
 void FragmentStorage::Clear() {
   // The first one is taken first again: it finds memory that is as large as it was.
@@ -222,9 +250,9 @@ PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const sample::PolicyFor
   return *policies.back();
 }
 
-FragmentPool::FragmentPool(const RolloutSchema& schema) : schema_(schema), shelf_(std::make_shared<Shelf>()) {}
+FragmentPool::FragmentPool() : shelf_(std::make_shared<Shelf>()) {}
 
-std::unique_ptr<FragmentStorage> FragmentPool::TakeStorage() {
+std::unique_ptr<FragmentStorage> FragmentPool::TakeStorage(const sample::StepForms& forms) {
   std::unique_ptr<FragmentStorage> storage;
   {
     base::MutexLock lock(&shelf_->mutex);
@@ -233,7 +261,9 @@ std::unique_ptr<FragmentStorage> FragmentPool::TakeStorage() {
       shelf_->storages.pop_back();
     }
   }
-  if (storage == nullptr) storage = std::make_unique<FragmentStorage>(schema_);
+  // Of before a change of policies that the state's columns follow: it dies here, outside the lock.
+  if (storage != nullptr && storage->steps.forms() != forms) storage = nullptr;
+  if (storage == nullptr) storage = std::make_unique<FragmentStorage>(forms);
   storage->Clear();
   return storage;
 }

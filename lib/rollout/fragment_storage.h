@@ -15,17 +15,22 @@
 
 namespace troupe::rollout {
 
-/// What determines the columns of fragments: the environment's spec and the run's policies (by policy slot).
+/// What determines the columns of fragments: the environment's spec and the run's policies (by policy slot) as they are
+/// now.
 struct RolloutSchema {
   env::EnvSpec env;
   std::vector<policy::PolicySpec> policies;
+  bool always_sends_state = false;  ///< the global state, whether a critic reads it or not
 
   bool has_env_state() const { return env.state_kind == env::StateKind::kPerEnv; }
   bool has_agent_state() const { return env.state_kind == env::StateKind::kPerAgent; }
   int64_t state_size() const { return env.state_kind == env::StateKind::kNone ? 0 : env.state_space.flat_size(); }
+  /// Whether fragments have the per-env state.
+  bool sends_env_state() const { return has_env_state() && (always_sends_state || sample::AnyReadsState(policies)); }
   /// What the forms of columns follow from, beside the policies.
   sample::EnvSizes sizes() const {
-    return {has_env_state() ? state_size() : 0, has_agent_state() ? state_size() : 0, env.has_agent_mask};
+    return {sends_env_state() ? state_size() : 0, has_agent_state() ? state_size() : 0, env.has_agent_mask,
+            always_sends_state};
   }
 };
 
@@ -69,6 +74,8 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   PolicyColumns& operator=(const PolicyColumns&) = delete;
 
   const sample::PolicyForms& forms() const { return forms_; }
+  /// Whether actions are one byte a word: actors write them to open_actions.
+  bool has_byte_actions() const { return has_byte_actions_; }
 
   /// Empties it; memory stays.
   void Clear();
@@ -85,13 +92,17 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   int32_t AddSegment(int32_t episode, int32_t slot, int32_t version_lag);
   int32_t* Segment(int64_t index) { return segments.As<int32_t>() + index * sample::kSegmentFields; }
   /// A final row with the observation, mask and state of row `from`.
-  int32_t AddFinalRow(int64_t from, int32_t final_env_row);
+  int32_t AddFinalRow(int64_t from, int32_t final_env_row_index);
+  /// Where actors write the actions of the open rows; CloseActions brings them into their column.
+  space::ActionWord* OpenActions();
+  void CloseActions();
   /// `to` becomes a copy of what the agent saw in row `from`.
   void MoveObservation(int64_t from, int64_t to);
   /// Takes the rows listed in `holes` out, and the segments that have none left.
   void Compact();
-  /// Sets the counts of `out` and its views of all columns, which are valid until the next change here.
-  void View(sample::PolicyRows& out) const;
+  /// Sets the counts of `out` and its views of all columns, which are valid until the next change here. `env_rows`: so
+  /// many come before the final steps.
+  void View(int64_t env_rows, sample::PolicyRows& out);
 
   /// Bytes of all columns with `open` more final rows, as they go on the wire.
   int64_t Bytes(int64_t open) const {
@@ -106,7 +117,9 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   int64_t shift = 0;                    ///< see FragmentBuilder::DropRowsOfDone; 0 between calls
   std::vector<int64_t> segment_rows;    ///< rows of each segment
   std::vector<int64_t> holes;           ///< rows whose transition does not belong to this fragment
-  int64_t final_rows = 0;               ///< their final_env_row below 0: ~index into the fragment's final steps
+  int64_t final_rows = 0;
+  /// By final row, in place of its column until View: an env row, or below 0 ~index into the fragment's final steps.
+  std::vector<int32_t> final_steps;
 
  private:
   struct Retired {
@@ -127,7 +140,9 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   int64_t segment_capacity_ = 0;
   int64_t final_capacity_ = 0;
   std::vector<Retired> retired_;
+  std::vector<space::ActionWord> open_actions_;  ///< with has_byte_actions
   const sample::PolicyForms forms_;
+  const bool has_byte_actions_;
 };
 
 /// Rows of the env-step tables while a fragment is being filled, as PolicyColumns.
@@ -135,6 +150,7 @@ class StepTable : public sample::StepColumnSet<Column> {
  public:
   explicit StepTable(const sample::StepForms& forms);
 
+  const sample::StepForms& forms() const { return forms_; }
   /// One more row; its state is uninitialized.
   int32_t Add(int32_t episode, int32_t step);
   /// `other` has the same columns; its rows come after these.
@@ -156,7 +172,7 @@ class StepTable : public sample::StepColumnSet<Column> {
 /// The memory of one fragment. Reused from fragment to fragment. Its size follows from the policies that have rows at
 /// the same time, not from how many the run has.
 struct FragmentStorage {
-  explicit FragmentStorage(const RolloutSchema& schema);
+  explicit FragmentStorage(const sample::StepForms& forms);
   void Clear();
 
   /// The columns of the policy in `slot`, which have these forms; its first call in a fragment finds memory for them.
@@ -186,10 +202,10 @@ class FragmentPool {
  public:
   static constexpr size_t kMaxIdle = 8;
 
-  explicit FragmentPool(const RolloutSchema& schema);
+  FragmentPool();
 
-  /// An empty storage, and a batch whose vectors are empty.
-  std::unique_ptr<FragmentStorage> TakeStorage();
+  /// An empty storage whose env-step tables have these forms, and a batch whose vectors are empty.
+  std::unique_ptr<FragmentStorage> TakeStorage(const sample::StepForms& forms);
   std::unique_ptr<sample::MultiAgentBatch> TakeBatch();
   /// The batch as it is shared with a sink; gives both back when the last owner lets go.
   sample::MultiAgentBatchPtr Share(std::unique_ptr<sample::MultiAgentBatch> batch,
@@ -206,7 +222,6 @@ class FragmentPool {
   static void PutBack(Shelf& shelf, std::unique_ptr<sample::MultiAgentBatch> batch,
                       std::unique_ptr<FragmentStorage> storage);
 
-  const RolloutSchema schema_;
   const std::shared_ptr<Shelf> shelf_;
 };
 

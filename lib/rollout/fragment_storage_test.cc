@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {
@@ -49,7 +50,7 @@ TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
     const int64_t row = columns.AddRow();
     columns.obs.As<float>()[2 * row] = static_cast<float>(r);
     columns.rewards.As<float>()[row] = static_cast<float>(10 * r);
-    columns.segment.As<int32_t>()[row] = segment_of[r];
+    columns.segment.As<sample::Index>()[row] = segment_of[r];
     ++columns.segment_rows[static_cast<size_t>(segment_of[r])];
   }
   // Segment 1 loses both rows, segment 2 its last.
@@ -64,7 +65,7 @@ TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   for (int r = 0; r < 3; ++r) {
     EXPECT_EQ(columns.obs.As<float>()[2 * r], obs[r]);
     EXPECT_EQ(columns.rewards.As<float>()[r], 10 * obs[r]);
-    EXPECT_EQ(columns.segment.As<int32_t>()[r], segments[r]);
+    EXPECT_EQ(columns.segment.As<sample::Index>()[r], segments[r]);
   }
   ASSERT_EQ(columns.segment_rows.size(), 2u);
   EXPECT_EQ(columns.Segment(1)[sample::kSegmentSlot], 2);
@@ -86,13 +87,16 @@ testing::AssertionResult IsStamped(const sample::ColumnView& view, int64_t row, 
 TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompaction) {
   policy::PolicySpec policy = SmallSchema().policies[0];
   policy.has_action_mask = true;
-  const sample::PolicyForms forms = sample::FormsOf(sample::EnvSizes{2, 3, true}, policy);
+  const sample::PolicyForms forms = sample::FormsOf(sample::EnvSizes{2, 3, true, true}, policy);
   PolicyColumns columns(forms);
   const auto stamp = [&columns](sample::Extent extent, int64_t row) {
     for (size_t c = 0; c < sample::kNumPolicyColumns; ++c) {
       const auto& entry = sample::PolicyColumns<Column>()[c];
       Column& column = columns.*entry.member;
-      if (entry.extent == extent) std::memset(column.Row(row), Stamp(c, row), column.row_bytes());
+      if (entry.extent != extent) continue;
+      std::memset(column.Row(row), Stamp(c, row), column.row_bytes());
+      // The one column that View fills.
+      if (&column == &columns.final_env_row) columns.final_steps.back() = 0x101 * Stamp(c, row);
     }
   };
   constexpr int64_t kRows = 300;
@@ -109,7 +113,7 @@ TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompact
   columns.holes.push_back(kHole);
   columns.Compact();
   sample::PolicyRows out;
-  columns.View(out);
+  columns.View(0, out);
   EXPECT_EQ(out.rows, kRows - 1);
   for (size_t c = 0; c < sample::kNumPolicyColumns; ++c) {
     const auto& entry = sample::PolicyColumns()[c];
@@ -150,35 +154,74 @@ TEST(StepTableTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowth) {
   }
 }
 
+sample::StepForms SmallForms() { return sample::FormsOf(SmallSchema().sizes()); }
+
+TEST(PolicyColumnsTest, FinalStepsComeBehindTheActingOnes) {
+  const RolloutSchema schema = SmallSchema();
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  columns.AddRow();
+  for (const int32_t step : {2, ~0, ~3}) columns.AddFinalRow(0, step);
+  sample::PolicyRows out;
+  columns.View(10, out);
+  EXPECT_THAT(out.final_env_row.As<sample::Index>(), testing::ElementsAre(2, 10, 13));
+}
+
+TEST(PolicyColumnsTest, DiscreteActionsBecomeBytesWhenTheRoundIsClosed) {
+  const RolloutSchema schema = SmallSchema();
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  ASSERT_TRUE(columns.has_byte_actions());
+  for (const int32_t first : {0, 200}) {
+    columns.first_open = columns.rows;
+    for (int r = 0; r < 100; ++r) columns.AddRow();
+    space::ActionWord* const actions = columns.OpenActions();
+    for (int r = 0; r < 100; ++r) actions[r].i32 = (first + r) % 256;
+    columns.CloseActions();
+  }
+  for (int r = 0; r < 100; ++r) {
+    EXPECT_EQ(columns.actions.As<uint8_t>()[r], r);
+    EXPECT_EQ(columns.actions.As<uint8_t>()[100 + r], (200 + r) % 256);
+  }
+}
+
+TEST(FragmentPoolTest, MemoryOfOtherStepTablesIsNotTakenAgain) {
+  FragmentPool pool;
+  pool.Return(pool.TakeBatch(), pool.TakeStorage(SmallForms()));
+  const sample::StepForms with_state = sample::FormsOf(sample::EnvSizes{5, 0, false});
+  ASSERT_NE(with_state, SmallForms());
+  const std::unique_ptr<FragmentStorage> storage = pool.TakeStorage(with_state);
+  EXPECT_EQ(storage->steps.forms(), with_state);
+  EXPECT_TRUE(storage->final_steps.state.present());
+}
+
 TEST(FragmentPoolTest, MemoryComesBackWhenTheLastOwnerLetsGo) {
-  FragmentPool pool(SmallSchema());
-  std::unique_ptr<FragmentStorage> storage = pool.TakeStorage();
+  FragmentPool pool;
+  std::unique_ptr<FragmentStorage> storage = pool.TakeStorage(SmallForms());
   const FragmentStorage* const first = storage.get();
   sample::MultiAgentBatchPtr shared = pool.Share(pool.TakeBatch(), std::move(storage));
   const sample::MultiAgentBatchPtr second_owner = shared;
   shared.reset();
-  storage = pool.TakeStorage();
+  storage = pool.TakeStorage(SmallForms());
   EXPECT_NE(storage.get(), first) << "still owned";
   const_cast<sample::MultiAgentBatchPtr&>(second_owner).reset();
-  EXPECT_EQ(pool.TakeStorage().get(), first);
+  EXPECT_EQ(pool.TakeStorage(SmallForms()).get(), first);
 }
 
 TEST(FragmentPoolTest, ABatchMayOutliveThePool) {
-  auto pool = std::make_unique<FragmentPool>(SmallSchema());
-  sample::MultiAgentBatchPtr shared = pool->Share(pool->TakeBatch(), pool->TakeStorage());
+  auto pool = std::make_unique<FragmentPool>();
+  sample::MultiAgentBatchPtr shared = pool->Share(pool->TakeBatch(), pool->TakeStorage(SmallForms()));
   pool.reset();
   EXPECT_EQ(shared->num_env_steps, 0);
   shared.reset();
 }
 
 TEST(FragmentPoolTest, KeepsOnlySoManyIdle) {
-  FragmentPool pool(SmallSchema());
+  FragmentPool pool;
   std::vector<sample::MultiAgentBatchPtr> flight;
   for (size_t i = 0; i < FragmentPool::kMaxIdle + 3; ++i)
-    flight.push_back(pool.Share(pool.TakeBatch(), pool.TakeStorage()));
+    flight.push_back(pool.Share(pool.TakeBatch(), pool.TakeStorage(SmallForms())));
   flight.clear();
   std::vector<std::unique_ptr<FragmentStorage>> taken;
-  for (size_t i = 0; i < FragmentPool::kMaxIdle + 3; ++i) taken.push_back(pool.TakeStorage());
+  for (size_t i = 0; i < FragmentPool::kMaxIdle + 3; ++i) taken.push_back(pool.TakeStorage(SmallForms()));
   EXPECT_EQ(taken.size(), FragmentPool::kMaxIdle + 3);
 }
 

@@ -54,15 +54,17 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   float* State(env::AgentSlot slot) override {
     StepTable& steps = builder_.storage_->steps;
-    if (steps.state.present()) {
+    if (builder_.schema_.has_env_state()) {
+      // Where it is not sent it is kept all the same: the next fragment may have it.
+      if (!steps.state.present()) return builder_.EnvStateOf(*lane_);
       if (lane_->env_row < 0) {
         lane_->env_row = steps.Add(lane_->episode_index, lane_->step + (lane_->stepping ? 1 : 0));
       }
       return reinterpret_cast<float*>(steps.state.Row(lane_->env_row));
     }
     const AgentState& agent = lane_->agents[static_cast<size_t>(slot.value())];
-    if (!agent.observed) {
-      // A state without an observation: nothing will ever look at it.
+    if (!agent.observed || !builder_.Columns(agent).state.present()) {
+      // Without an observation, or of a policy whose critic does not read it: nothing will ever look at it.
       scratch_state_.resize(builder_.state_size_);
       return scratch_state_.data();
     }

@@ -82,8 +82,9 @@ struct Lane {
   absl::Status act_status;    ///< an agent's policy could not act: the step is not taken
 
   // The fragment being filled.
-  int32_t episode_index = -1;  ///< in its episode table
-  int32_t env_row = -1;        ///< in its env-step tables: the step at which the ready agents act next
+  int32_t episode_index = -1;   ///< in its episode table
+  int32_t unused_episode = -1;  ///< in it: of the lane's last episode, which could not begin
+  int32_t env_row = -1;         ///< in its env-step tables: the step at which the ready agents act next
 
   // The environment's call in progress.
   bool stepping = false;  ///< it is a Step, not a Reset
@@ -103,7 +104,9 @@ struct Lane {
   std::vector<CarriedAgent> carried;
   std::vector<std::byte> carried_obs;  ///< [agents, widest observation]
   std::vector<uint8_t> carried_mask;   ///< [agents, widest mask]
-  std::vector<float> carried_state;    ///< [agents + 1, state]: of pending or ready agents; the last one the env's
+  /// [agents + 1, state]: of pending or ready agents; the last one the env's, which is also written there as it comes
+  /// where no fragment has it.
+  std::vector<float> carried_state;
   std::vector<space::ActionWord> carried_actions;  ///< [agents, most words]
 };
 

@@ -24,6 +24,7 @@ struct RolloutOptions {
   int64_t max_fragment_env_steps = 0;  ///< of one environment in one fragment; 0: as many as fit the bytes
   double max_failed_share = 1;         ///< of the last episodes (RecentEpisodes::Beyond); beyond it grants are given up
   bool count_outside_space = false;    ///< observations that are not in their space (CheckedEnv::Options)
+  bool always_sends_state = false;     ///< the global state, whether a critic reads it or not
   int64_t policy_map_capacity = 100;   ///< policies kept beyond those that episodes in progress play, >= 1
 };
 

@@ -231,9 +231,9 @@ TEST(FragmentCodecTest, ColumnsMayLieInAnyOrder) {
   v1::WorkerMessage message = ParseWhole(Bytes(EncodeFragment(1, sample::MakeBatch(schema, {}, 4, 25))->message));
   // Two columns of one size change places.
   v1::PolicyRows* const rows = message.mutable_fragment()->mutable_policies(0);
-  const uint64_t terminated = rows->terminated().offset();
-  rows->mutable_terminated()->set_offset(rows->truncated().offset());
-  rows->mutable_truncated()->set_offset(terminated);
+  const uint64_t rewards = rows->rewards().offset();
+  rows->mutable_rewards()->set_offset(rows->action_logp().offset());
+  rows->mutable_action_logp()->set_offset(rewards);
   const auto decoded = receiver.Receive(message.SerializeAsString());
   EXPECT_TRUE(decoded.ok()) << decoded.status();
 }
@@ -315,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](v1::WorkerMessage& m) { Rows(m)->mutable_obs()->set_dtype(static_cast<v1::DType>(99)); }, kInvalid,
                 "dtype"},
         Hostile{"OneColumnForTwo",
-                [](v1::WorkerMessage& m) { Rows(m)->mutable_truncated()->set_offset(Rows(m)->terminated().offset()); },
+                [](v1::WorkerMessage& m) { Rows(m)->mutable_env_row()->set_offset(Rows(m)->segment().offset()); },
                 kInvalid, "which column"},
         Hostile{"ColumnThatBeginsInAnother",
                 [](v1::WorkerMessage& m) { Rows(m)->mutable_rewards()->set_offset(Rows(m)->obs().offset() + 64); },
@@ -328,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"RowsWithoutAStep", [](v1::WorkerMessage& m) { m.mutable_fragment()->set_num_env_steps(0); }, kInvalid,
                 "num_env_steps is 0"},
         Hostile{"MissingColumn", [](v1::WorkerMessage& m) { Rows(m)->clear_rewards(); }, kInvalid, "rewards"},
-        Hostile{"ExtraColumn", [](v1::WorkerMessage& m) { *Rows(m)->mutable_action_mask() = Rows(m)->terminated(); },
+        Hostile{"ExtraColumn", [](v1::WorkerMessage& m) { *Rows(m)->mutable_action_mask() = Rows(m)->actions(); },
                 kInvalid, "action_mask"},
         Hostile{"UnknownPolicy", [](v1::WorkerMessage& m) { Rows(m)->set_policy_slot(7); }, kInvalid, "policy"},
         Hostile{"TwicePolicies",

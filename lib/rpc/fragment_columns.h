@@ -28,8 +28,6 @@ inline constexpr std::array<HeaderColumn<v1::PolicyRows>, sample::kNumPolicyColu
     TROUPE_COLUMN(v1::PolicyRows, actions),
     TROUPE_COLUMN(v1::PolicyRows, action_logp),
     TROUPE_COLUMN(v1::PolicyRows, rewards),
-    TROUPE_COLUMN(v1::PolicyRows, terminated),
-    TROUPE_COLUMN(v1::PolicyRows, truncated),
     TROUPE_COLUMN(v1::PolicyRows, action_mask),
     TROUPE_COLUMN(v1::PolicyRows, agent_mask),
     TROUPE_COLUMN(v1::PolicyRows, env_row),

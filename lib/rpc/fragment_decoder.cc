@@ -22,9 +22,9 @@ absl::Status Mismatch(const char* what, int64_t got, int64_t expected) {
 /// The view without its memory. Bytes must lie inside the payload.
 absl::StatusOr<sample::ColumnView> ReadColumn(const char* name, const v1::Column& column, uint64_t payload_bytes) {
   sample::ColumnView view;
-  if (column.dtype() < v1::DTYPE_FLOAT32 || column.dtype() > v1::DTYPE_INT64) {
+  if (column.dtype() < v1::DTYPE_FLOAT32 || column.dtype() > v1::DTYPE_UINT16) {
     return absl::InvalidArgumentError(
-        absl::StrCat("fragment: column ", name, " has dtype ", column.dtype(), ", expected 1 to 6"));
+        absl::StrCat("fragment: column ", name, " has dtype ", column.dtype(), ", expected 1 to 7"));
   }
   view.dtype = static_cast<tensor::DType>(column.dtype());
   view.rows = column.rows();
@@ -175,7 +175,7 @@ std::shared_ptr<const sample::BatchSchema> FragmentDecoder::schema() const {
 
 void FragmentDecoder::SetPolicies(const policy::PolicyTable& policies) {
   auto changed = std::make_shared<sample::BatchSchema>(*schema());
-  changed->policies = policies.Specs();
+  changed->SetPolicies(policies);
   changed->policies_since.clear();
   for (const std::optional<policy::PolicyEntry>& entry : policies.entries()) {
     changed->policies_since.push_back(entry.has_value() ? entry->since : -1);

@@ -54,14 +54,14 @@ class LivePoliciesTest : public testing::Test {
   policy::PolicySpec Spec(const std::string& id, int64_t hidden = 16) const {
     policy::PolicySpec spec = schema_.policies[0];
     spec.id = PolicyId(id);
-    spec.model.actor_hidden_sizes = {hidden};
+    spec.actor.hidden_sizes = {hidden};
     return spec;
   }
   void Publish(int32_t slot, const policy::PolicySpec& spec, int64_t n, float value) {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = spec.id;
     snapshot->version = {1, n};
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), value);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), value);
     server_->weights().Publish(PolicySlot(slot), std::move(snapshot));
   }
   void SendGrant(PolicyTablePtr policies) {

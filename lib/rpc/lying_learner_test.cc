@@ -91,11 +91,11 @@ TEST_F(LyingLearnerTest, ASecondWelcomeOnOneStream) {
 
 TEST_F(LyingLearnerTest, AWelcomeOfAnotherProtocol) {
   v1::LearnerMessage welcome = Welcome();
-  welcome.mutable_welcome()->mutable_protocol()->set_major(2);
+  welcome.mutable_welcome()->mutable_protocol()->set_major(1);
   Meet({welcome});
   const absl::Status end = End();
   EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition) << end;
-  EXPECT_THAT(std::string(end.message()), HasSubstr("protocol 2.0 is not spoken here, expected 1.0"));
+  EXPECT_THAT(std::string(end.message()), HasSubstr("protocol 1.0 is not spoken here, expected 2.0"));
 }
 
 TEST_F(LyingLearnerTest, WhatComesBeforeTheWelcome) {

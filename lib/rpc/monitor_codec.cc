@@ -52,6 +52,26 @@ learner::FragmentCounters FragmentsOf(const v1::FragmentCounters& fragments) {
           fragments.invalid(),  fragments.rolled_back(), fragments.unknown()};
 }
 
+void FillGroup(const learner::GroupRows& rows, v1::GroupRows* out) {
+  out->set_group_id(rows.id.value());
+  out->set_accepted(rows.accepted);
+  out->set_queued(rows.queued);
+  out->set_trained(rows.trained);
+  out->set_aged(rows.aged);
+  out->set_evicted(rows.evicted);
+  out->set_uses(rows.uses);
+}
+
+learner::GroupRows GroupOf(const v1::GroupRows& told) {
+  return {policy::GroupId(told.group_id()),
+          told.accepted(),
+          told.queued(),
+          told.trained(),
+          told.aged(),
+          told.evicted(),
+          told.uses()};
+}
+
 void FillWorker(const ConnectedWorker& connected, v1::WorkerStatus* out) {
   const learner::WorkerStatus& worker = connected.worker;
   out->set_name(connected.name);
@@ -134,6 +154,8 @@ v1::StatusReply ToProto(const RunStatus& status) {
   reply.set_queue_budget_bytes(learner.queue_budget_bytes);
   reply.set_expired_grants(progress.expired_grants);
   FillRows(progress.rows, reply.mutable_rows());
+  for (const learner::GroupRows& group : learner.books.groups) FillGroup(group, reply.add_groups());
+  if (learner.books.groupless.accepted > 0) FillGroup(learner.books.groupless, reply.add_groups());
   FillFragments(learner.fragments, reply.mutable_fragments());
   *reply.mutable_env_counters() = ToProto(progress.env_counters);
   for (const ConnectedWorker& worker : status.workers) FillWorker(worker, reply.add_workers());
@@ -151,6 +173,13 @@ RunStatus FromProto(const v1::StatusReply& reply) {
   learner.reason = reply.state_reason();
   learner.learner_epoch = reply.learner_epoch();
   learner.fragments = FragmentsOf(reply.fragments());
+  for (const v1::GroupRows& group : reply.groups()) {
+    if (group.group_id().empty()) {
+      learner.books.groupless = GroupOf(group);
+    } else {
+      learner.books.groups.push_back(GroupOf(group));
+    }
+  }
   learner.queue_bytes = reply.queue_bytes();
   learner.queue_budget_bytes = reply.queue_budget_bytes();
   learner::ProgressRecord& progress = learner.progress;

@@ -20,6 +20,8 @@ RunStatus Everything() {
   status.learner.queue_bytes = 5;
   status.learner.queue_budget_bytes = 6;
   status.learner.fragments = {28, 7, 7, 7, 7, 1, 2};
+  status.learner.books.groups = {{policy::GroupId("a"), 20, 1, 16, 1, 2, 30}};
+  status.learner.books.groupless = {policy::GroupId(), 5, 2, 3, 0, 0, 3};
   learner::ProgressRecord& progress = status.learner.progress;
   progress.updates = 10;
   progress.env_steps = 11;
@@ -68,6 +70,8 @@ TEST(MonitorCodecTest, AStatusComesAsItWasSent) {
   EXPECT_EQ(status.learner.progress.return_mean, 0.1);
   EXPECT_EQ(status.learner.progress.rows.trained, 11);
   EXPECT_EQ(status.learner.fragments.unknown, 2);
+  EXPECT_EQ(status.learner.books.groups, Everything().learner.books.groups);
+  EXPECT_EQ(status.learner.books.groupless, Everything().learner.books.groupless);
   EXPECT_EQ(status.policies[0].return_mean, 1.1);
   EXPECT_EQ(status.workers[0].worker.since_last_seen, absl::Milliseconds(250));
   EXPECT_FALSE(status.workers[1].gets_no_work);

@@ -18,7 +18,7 @@ using google::protobuf::Reflection;
 /// Texts that a stranger may read: names that the user gave to the run and its policies, and words of our own.
 constexpr std::string_view kOpenTexts[] = {
     "troupe.v1.StatusReply.build_version", "troupe.v1.StatusReply.run_name",   "troupe.v1.StatusReply.state",
-    "troupe.v1.StatusReply.degraded",      "troupe.v1.PolicyStatus.policy_id",
+    "troupe.v1.StatusReply.degraded",      "troupe.v1.PolicyStatus.policy_id", "troupe.v1.GroupRows.group_id",
 };
 
 void DropTexts(Message* message) {

@@ -62,17 +62,19 @@ TEST(MonitorViewTest, TextsOfAStatusStayHereUnlessTheyAreNames) {
   EXPECT_EQ(status.state(), kCanary);
   EXPECT_EQ(status.degraded(0), kCanary) << "words of our own, without paths";
   EXPECT_EQ(status.policies(0).policy_id(), kCanary);
+  EXPECT_EQ(status.groups(0).group_id(), kCanary) << "a policy's name, or the user's";
   status.clear_run_name();
   status.clear_build_version();
   status.clear_state();
   status.clear_degraded();
   status.clear_policies();
+  status.clear_groups();
   EXPECT_EQ(status.SerializeAsString().find(kCanary), std::string::npos) << status.DebugString();
 }
 
 policy::PolicyTablePtr TableOfSecrets() {
   std::vector<policy::PolicySpec> specs;
-  for (const char* text : {"ppo", "random", "scripted:canary-4711", "checkpoint:/home/canary-4711/run#canary-4711",
+  for (const char* text : {"trained", "random", "scripted:canary-4711", "checkpoint:/home/canary-4711/run#canary-4711",
                            "python:canary_4711:f"}) {
     policy::PolicySpec spec = policy::SmallSpecForTesting();
     spec.id = policy::PolicyId("p" + std::to_string(specs.size()));
@@ -95,7 +97,7 @@ TEST(MonitorViewTest, ClassesAndFunctionsAreTheirKindForStrangers) {
   for (const char* canary : {"canary", "4711", "/home"}) EXPECT_EQ(bytes.find(canary), std::string::npos) << canary;
   std::vector<std::string> classes;
   for (const v1::PolicyListing& policy : listing.policies()) classes.push_back(policy.policy_class());
-  EXPECT_EQ(classes, (std::vector<std::string>{"ppo", "random", "scripted", "checkpoint", "python"}));
+  EXPECT_EQ(classes, (std::vector<std::string>{"trained", "random", "scripted", "checkpoint", "python"}));
   ASSERT_EQ(listing.mapping_size(), 2);
   EXPECT_EQ(listing.mapping(0).function(), "");
   EXPECT_EQ(listing.mapping(0).policies(1).weight(), 3);

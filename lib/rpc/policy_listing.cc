@@ -7,8 +7,8 @@ namespace {
 
 std::string KindOf(const policy::PolicyClass& policy_class) {
   switch (policy_class.kind) {
-    case policy::PolicyClass::Kind::kPpo:
-      return "ppo";
+    case policy::PolicyClass::Kind::kTrained:
+      return "trained";
     case policy::PolicyClass::Kind::kRandom:
       return "random";
     case policy::PolicyClass::Kind::kScripted:

@@ -37,7 +37,8 @@ constexpr absl::Duration kForever = absl::Minutes(10);
 
 policy::PolicySpec Python(const std::string& id) {
   policy::PolicySpec spec = serving::MakeSpec(id, *space::Space::Box(-1, 1, {3}), *space::Space::Discrete(2));
-  spec.model = {};
+  spec.actor = policy::DefaultActor();
+  spec.learner_networks = {policy::DefaultCritic()};
   spec.policy_class = *policy::ParsePolicyClass("python:mine:act");
   return spec;
 }

@@ -49,6 +49,11 @@ void PublishedWeights::Encode() const {
   header.set_observation_size(snapshot->observation_mean.size());
   header.set_total_bytes(total_bytes);
   header.set_crc32c(crc);
+  for (const auto& [name, value] : snapshot->exploration) {
+    v1::ExplorationScalar* const scalar = header.add_exploration();
+    scalar->set_name(name);
+    scalar->set_value(value);
+  }
 
   size_t offset = 0;
   do {
@@ -118,7 +123,7 @@ absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot));
   }
-  const uint64_t actor = static_cast<uint64_t>(policy::ParameterLayout::For(spec).actor_size());
+  const uint64_t actor = static_cast<uint64_t>(policy::ParameterLayout::For(spec).acting_size());
   const uint64_t observation = spec.normalize_observations ? static_cast<uint64_t>(spec.observation_size()) : 0;
   if (header.actor_size() != actor || header.observation_size() != observation) {
     return absl::InvalidArgumentError(absl::StrCat("weights of ", spec.id.value(), ": ", header.actor_size(),
@@ -183,6 +188,11 @@ absl::StatusOr<WeightAssembler::Update> WeightAssembler::Finish() {
   if (header_.observation_size() > 0) {
     snapshot->observation_mean.assign(actor_end, mean_end);
     snapshot->observation_inverse_std.assign(mean_end, whole_.end());
+  }
+  for (const v1::ExplorationScalar& scalar : header_.exploration()) {
+    if (snapshot->exploration.emplace(scalar.name(), scalar.value()).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights of ", header_.policy_id(), ": an exploration scalar is there twice"));
   }
   whole_.resize(header_.actor_size());
   snapshot->actor = std::move(whole_);

@@ -1,5 +1,7 @@
 #include "lib/rpc/weight_codec.h"
 
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -16,7 +18,7 @@ namespace {
 policy::PolicySpec Spec(bool normalize, int64_t hidden = 4) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   spec.normalize_observations = normalize;
-  spec.model.actor_hidden_sizes = {hidden, hidden};
+  spec.actor.hidden_sizes = {hidden, hidden};
   return spec;
 }
 
@@ -24,7 +26,7 @@ std::shared_ptr<policy::WeightSnapshot> Snapshot(const policy::PolicySpec& spec,
   auto snapshot = std::make_shared<policy::WeightSnapshot>();
   snapshot->id = spec.id;
   snapshot->version = {2, n};
-  snapshot->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
+  snapshot->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()));
   for (size_t i = 0; i < snapshot->actor.size(); ++i)
     snapshot->actor[i] = static_cast<float>(i) + static_cast<float>(n);
   if (spec.normalize_observations) {
@@ -55,6 +57,36 @@ v1::WeightUpdate Parse(const grpc::ByteBuffer& buffer) {
 grpc::ByteBuffer Bytes(const v1::WeightUpdate& update) {
   const grpc::Slice slice(update.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
+}
+
+TEST(WeightCodecTest, ExplorationTravelsWithTheWeights) {
+  const policy::PolicySpec spec = Spec(false);
+  const auto snapshot = Snapshot(spec, 5);
+  snapshot->exploration = {{"epsilon", 0.05}, {"noise", 0.1}};
+  const std::vector<grpc::ByteBuffer> encoded = Encode(snapshot);
+  ASSERT_EQ(encoded.size(), 1u);
+  const auto update = WeightAssembler(Expect(spec)).Add(encoded[0]);
+  ASSERT_TRUE(update.ok() && update->has_value()) << update.status();
+  EXPECT_EQ((*update)->snapshot->exploration, snapshot->exploration);
+
+  const auto code = [&](const std::function<void(v1::WeightUpdate*)>& spoil) {
+    v1::WeightUpdate message = Parse(encoded[0]);
+    spoil(&message);
+    return WeightAssembler(Expect(spec)).Add(Bytes(message)).status().code();
+  };
+  EXPECT_EQ(code([](v1::WeightUpdate*) {}), absl::StatusCode::kOk);
+  EXPECT_EQ(code([](v1::WeightUpdate* m) { *m->add_exploration() = m->exploration(0); }),
+            absl::StatusCode::kInvalidArgument)
+      << "twice";
+  EXPECT_EQ(code([](v1::WeightUpdate* m) { m->mutable_exploration(0)->set_value(std::nan("")); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](v1::WeightUpdate* m) { m->mutable_exploration(0)->set_name(std::string(65, 'a')); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](v1::WeightUpdate* m) {
+              for (int i = 0; i < 15; ++i) m->add_exploration()->set_name(std::to_string(i));
+            }),
+            absl::StatusCode::kInvalidArgument)
+      << "17";
 }
 
 TEST(WeightCodecTest, RoundTripInOneChunk) {

@@ -135,7 +135,7 @@ class WeightStreamTest : public testing::Test {
     const policy::PolicySpec& spec = schema_.policies[0];
     snapshot->id = policy::PolicyId(id.empty() ? absl::StrCat("p", slot) : id);
     snapshot->version = {1, n};
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), 0.5f);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.5f);
     server_->weights().Publish(PolicySlot(slot), std::move(snapshot));
   }
   void Announce(int64_t n) { server_->weights().AnnounceVersion({1, n}); }

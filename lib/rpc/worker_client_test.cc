@@ -66,7 +66,7 @@ class WorkerClientTest : public testing::Test {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = schema_.policies[0].id;
     snapshot->version = version;
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(schema_.policies[0]).actor_size()), value);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(schema_.policies[0]).acting_size()), value);
     return snapshot;
   }
   template <typename Condition>

@@ -1,5 +1,8 @@
 #include "lib/sample/batch_schema.h"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +18,26 @@ std::string Describe(const ColumnForm& form, int64_t rows) {
 
 std::string Describe(const ColumnView& column) {
   return Describe(ColumnForm{column.dtype, column.row_elements}, column.rows);
+}
+
+/// What a schema is told by; `always_sends_state` changes no policy and no checkpoint.
+std::string CanonicalText(const BatchSchema& schema) {
+  std::string text = absl::StrCat("agents=", absl::StrJoin(schema.agent_ids, ","),
+                                  ";observations=", absl::StrJoin(schema.agent_observation_sizes, ","),
+                                  ";env_state=", schema.env_state_size, ";agent_state=", schema.agent_state_size,
+                                  ";agent_mask=", schema.has_agent_mask ? 1 : 0, ";infos=", schema.num_info_columns,
+                                  ";envs=", schema.num_envs);
+  for (const policy::PolicySpec& spec : schema.policies) absl::StrAppend(&text, ";policy=", spec.ToString());
+  return text;
+}
+
+uint64_t Fnv1a(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : text) {
+    hash ^= static_cast<uint8_t>(c);
+    hash *= 0x100000001b3ull;
+  }
+  return hash;
 }
 
 /// Compares columns with what they must be, and adds up their bytes without overflow.
@@ -121,17 +144,17 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
   return absl::OkStatus();
 }
 
-absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& spec, const BatchSchema& schema,
+absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& spec, const EnvSizes& sizes,
                              const BatchLimits& limits, ColumnChecker& columns) {
   const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": rows"), rows.rows, 1, limits.max_rows_per_policy));
-  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_segments"), rows.num_segments, 1, rows.rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_segments"), rows.num_segments, 1,
+                                    std::min(rows.rows, limits.max_segments_per_policy)));
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": final_rows"), rows.final_rows, 0, rows.num_segments));
   if (rows.version.n < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));
   }
-  const EnvSizes sizes = schema.sizes();
   for (const auto& column : PolicyColumns()) {
     TROUPE_RETURN_IF_ERROR(
         columns.Check(where, column.name, rows.*column.member, column.form(sizes, spec), NumRows(rows, column.extent)));
@@ -151,31 +174,44 @@ int32_t BatchSchema::NumSlots() const {
   return static_cast<int32_t>(policies_since.empty() ? policies.size() : policy::PolicyTable::kMaxPolicies);
 }
 
-uint64_t BatchSchema::Hash() const {
-  std::string text = absl::StrCat(
-      "agents=", absl::StrJoin(agent_ids, ","), ";observations=", absl::StrJoin(agent_observation_sizes, ","),
-      ";env_state=", env_state_size, ";agent_state=", agent_state_size, ";agent_mask=", has_agent_mask ? 1 : 0,
-      ";infos=", num_info_columns, ";envs=", num_envs);
-  for (const policy::PolicySpec& spec : policies) absl::StrAppend(&text, ";policy=", spec.ToString());
-  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a, 64 bits
-  for (const char c : text) {
-    hash ^= static_cast<uint8_t>(c);
-    hash *= 0x100000001b3ull;
-  }
-  return hash;
+void BatchSchema::SetPolicies(const policy::PolicyTable& table) {
+  policies = table.Specs();
+  newest_revision = table.revision();
+  const bool is_read = AnyReadsState(policies);
+  if (!state_readings.empty() && state_readings.back().is_read == is_read) return;
+  state_readings.push_back({newest_revision, is_read});
 }
+
+std::optional<bool> BatchSchema::SendsEnvState(int64_t policies_revision) const {
+  if (always_sends_state) return true;
+  if (state_readings.empty()) return AnyReadsState(policies);
+  if (policies_revision < state_readings.front().since || policies_revision > newest_revision) return std::nullopt;
+  const auto next =
+      std::find_if(state_readings.begin(), state_readings.end(),
+                   [policies_revision](const StateReading& reading) { return reading.since > policies_revision; });
+  return std::prev(next)->is_read;
+}
+
+EnvSizes BatchSchema::sizes(int64_t policies_revision, bool with_state) const {
+  const bool sent = SendsEnvState(policies_revision).value_or(with_state);
+  return {sent ? env_state_size : 0, agent_state_size, has_agent_mask, always_sends_state};
+}
+
+uint64_t BatchSchema::Hash() const { return Fnv1a(CanonicalText(*this)); }
 
 uint64_t BatchSchema::WorkerHash() const {
   BatchSchema told = *this;
   for (policy::PolicySpec& spec : told.policies) spec.policy_class = spec.policy_class.ForWorkers();
-  return told.Hash();
+  std::string text = CanonicalText(told);
+  if (always_sends_state) text += ";send_state=always";
+  return Fnv1a(text);
 }
 
 absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
   // A step of which every row is still pending counts, but has no row yet: so env_rows is no bound for num_env_steps.
-  TROUPE_RETURN_IF_ERROR(CheckCount("num_env_steps", batch.num_env_steps, 0, limits.max_env_rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount("num_env_steps", batch.num_env_steps, 0, limits.max_env_steps));
   TROUPE_RETURN_IF_ERROR(CheckCount("env_rows", batch.env_rows, 0, limits.max_env_rows));
-  TROUPE_RETURN_IF_ERROR(CheckCount("final_env_rows", batch.final_env_rows, 0, limits.max_env_rows));
+  TROUPE_RETURN_IF_ERROR(CheckCount("final_env_rows", batch.final_env_rows, 0, limits.max_env_rows - batch.env_rows));
   if (batch.iteration < 0) {
     return absl::InvalidArgumentError(absl::StrCat("iteration is ", batch.iteration, ", expected at least 0"));
   }
@@ -183,10 +219,11 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
       CheckCount("policies_revision", batch.policies_revision, 0, std::numeric_limits<int64_t>::max()));
   TROUPE_RETURN_IF_ERROR(CheckCount("oldest_revision", batch.oldest_revision, 0, batch.policies_revision));
   TROUPE_RETURN_IF_ERROR(CheckEpisodes(batch, schema, limits));
+  const EnvSizes sizes = schema.sizes(batch.policies_revision, batch.state.present());
   ColumnChecker columns(limits.max_message_bytes);
   for (const auto& column : StepColumns()) {
-    TROUPE_RETURN_IF_ERROR(columns.Check("env-step table", column.name, batch.*column.member,
-                                         column.form(schema.sizes()), NumRows(batch)));
+    TROUPE_RETURN_IF_ERROR(
+        columns.Check("env-step table", column.name, batch.*column.member, column.form(sizes), NumRows(batch)));
   }
   int32_t previous = -1;
   int64_t agent_steps_bound = 0;
@@ -208,7 +245,13 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
     } else if (slot >= static_cast<int32_t>(schema.policies.size()) || schema.policies[slot].id.value().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
     } else {
-      TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], schema, limits, columns));
+      TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], sizes, limits, columns));
+      // Follows from the columns above but in fragments of a revision that is not known.
+      if (sizes.env_state_size < schema.env_state_size && ReadsState(schema.policies[slot])) {
+        return absl::InvalidArgumentError(absl::StrCat("rows of policy '", schema.policies[slot].id.value(),
+                                                       "', whose critic reads the global state, but column 'state' of "
+                                                       "the env-step table is absent"));
+      }
     }
     agent_steps_bound += rows.rows;
   }

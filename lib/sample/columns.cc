@@ -1,12 +1,29 @@
 #include "lib/sample/columns.h"
 
+#include <algorithm>
+
 namespace troupe::sample {
+
+bool AnyReadsState(absl::Span<const policy::PolicySpec> policies) {
+  return std::any_of(policies.begin(), policies.end(), ReadsState);
+}
+
+bool HasByteActions(const policy::PolicySpec& policy) {
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(policy.action_space);
+  return std::all_of(leaves.begin(), leaves.end(), [](const space::ActionLeaf& leaf) {
+    return leaf.kind == space::ActionLeaf::Kind::kCategorical && leaf.start >= 0 && leaf.categories <= 256 &&
+           leaf.start <= 256 - leaf.categories;
+  });
+}
 
 namespace column_form {
 
 using tensor::DType;
 
 namespace {
+
+constexpr ColumnForm kIndex{DType::kUint16, 1};
+static_assert(sizeof(Index) == 2);
 
 /// A column that is there where it has elements.
 ColumnForm Optional(DType dtype, int64_t row_elements) {
@@ -18,21 +35,23 @@ ColumnForm Optional(DType dtype, int64_t row_elements) {
 ColumnForm Observation(const EnvSizes&, const policy::PolicySpec& policy) {
   return {policy.observation_space.flat_dtype(), policy.observation_size()};
 }
-ColumnForm Actions(const EnvSizes&, const policy::PolicySpec& policy) { return {DType::kInt32, policy.action_words()}; }
+ColumnForm Actions(const EnvSizes&, const policy::PolicySpec& policy) {
+  return {HasByteActions(policy) ? DType::kUint8 : DType::kInt32, policy.action_words()};
+}
 ColumnForm ActionMask(const EnvSizes&, const policy::PolicySpec& policy) {
   return Optional(DType::kUint8, policy.mask_size());
 }
 ColumnForm AgentMask(const EnvSizes& env, const policy::PolicySpec&) {
   return Optional(DType::kUint8, env.has_agent_mask ? 1 : 0);
 }
-ColumnForm AgentState(const EnvSizes& env, const policy::PolicySpec&) {
-  return Optional(DType::kFloat32, env.agent_state_size);
+ColumnForm AgentState(const EnvSizes& env, const policy::PolicySpec& policy) {
+  return Optional(DType::kFloat32, env.send_agent_state || ReadsState(policy) ? env.agent_state_size : 0);
 }
 ColumnForm Segments(const EnvSizes&, const policy::PolicySpec&) { return {DType::kInt32, kSegmentFields}; }
 ColumnForm Float(const EnvSizes&, const policy::PolicySpec&) { return {DType::kFloat32, 1}; }
-ColumnForm Byte(const EnvSizes&, const policy::PolicySpec&) { return {DType::kUint8, 1}; }
-ColumnForm Index(const EnvSizes&, const policy::PolicySpec&) { return {DType::kInt32, 1}; }
+ColumnForm RowIndex(const EnvSizes&, const policy::PolicySpec&) { return kIndex; }
 
+ColumnForm StepEpisode(const EnvSizes&) { return kIndex; }
 ColumnForm StepIndex(const EnvSizes&) { return {DType::kInt32, 1}; }
 ColumnForm EnvState(const EnvSizes& env) { return Optional(DType::kFloat32, env.env_state_size); }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "lib/base/check.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
@@ -40,10 +41,31 @@ enum class Contents : uint8_t {
 
 /// What the forms of columns follow from beside a policy's spec. Plain value.
 struct EnvSizes {
-  int64_t env_state_size = 0;    ///< elements of a per-env state; 0: none
+  int64_t env_state_size = 0;    ///< elements of a per-env state that is sent; 0: none
   int64_t agent_state_size = 0;  ///< elements of a per-agent state; 0: none
   bool has_agent_mask = false;
+  bool send_agent_state = false;  ///< also of policies whose critics do not read it
 };
+
+/// Whether a network of the policy reads the environment's global state. One that is frozen counts: policies_to_train
+/// may change at any time, and the columns with it would.
+inline bool ReadsState(const policy::PolicySpec& policy) { return policy.Reads(policy::NetworkInput::kState); }
+/// Whether any of them does, so that a per-env state is sent. A free slot reads nothing.
+bool AnyReadsState(absl::Span<const policy::PolicySpec> policies);
+
+/// Whether the policy's actions are bytes: every leaf of its action space is discrete, with values from 0 to 255.
+bool HasByteActions(const policy::PolicySpec& policy);
+/// A word of an actions column, whatever its width.
+inline space::ActionWord ActionAt(const ColumnView& actions, int64_t row, int64_t word) {
+  const int64_t at = row * actions.row_elements + word;
+  space::ActionWord action;
+  if (actions.dtype == tensor::DType::kUint8) {
+    action.i32 = static_cast<int32_t>(actions.data[at]);
+  } else {
+    action = reinterpret_cast<const space::ActionWord*>(actions.data)[at];
+  }
+  return action;
+}
 
 /// A row of the table of columns. `T Set::*member` is the column's place in a set of Ts; `form` follows from `Schema`.
 template <typename T, typename Set, typename... Schema>
@@ -69,9 +91,9 @@ ColumnForm AgentMask(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm AgentState(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm Segments(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm Float(const EnvSizes& env, const policy::PolicySpec& policy);
-ColumnForm Byte(const EnvSizes& env, const policy::PolicySpec& policy);
-ColumnForm Index(const EnvSizes& env, const policy::PolicySpec& policy);
+ColumnForm RowIndex(const EnvSizes& env, const policy::PolicySpec& policy);
 
+ColumnForm StepEpisode(const EnvSizes& env);
 ColumnForm StepIndex(const EnvSizes& env);
 ColumnForm EnvState(const EnvSizes& env);
 
@@ -88,25 +110,23 @@ inline constexpr std::array<PolicyColumn<T>, kNumPolicyColumns> kPolicyColumns =
     {"actions", &PolicyColumnSet<T>::actions, Extent::kRow, column_form::Actions, Contents::kActions},
     {"action_logp", &PolicyColumnSet<T>::action_logp, Extent::kRow, column_form::Float, Contents::kFinite},
     {"rewards", &PolicyColumnSet<T>::rewards, Extent::kRow, column_form::Float, Contents::kRewards},
-    {"terminated", &PolicyColumnSet<T>::terminated, Extent::kRow, column_form::Byte, Contents::kBits},
-    {"truncated", &PolicyColumnSet<T>::truncated, Extent::kRow, column_form::Byte, Contents::kBits},
     {"action_mask", &PolicyColumnSet<T>::action_mask, Extent::kRow, column_form::ActionMask, Contents::kBits},
     {"agent_mask", &PolicyColumnSet<T>::agent_mask, Extent::kRow, column_form::AgentMask, Contents::kBits},
-    {"env_row", &PolicyColumnSet<T>::env_row, Extent::kRow, column_form::Index, Contents::kIndices},
-    {"segment", &PolicyColumnSet<T>::segment, Extent::kRow, column_form::Index, Contents::kIndices},
+    {"env_row", &PolicyColumnSet<T>::env_row, Extent::kRow, column_form::RowIndex, Contents::kIndices},
+    {"segment", &PolicyColumnSet<T>::segment, Extent::kRow, column_form::RowIndex, Contents::kIndices},
     {"state", &PolicyColumnSet<T>::state, Extent::kRow, column_form::AgentState, Contents::kFinite},
     {"segments", &PolicyColumnSet<T>::segments, Extent::kSegment, column_form::Segments, Contents::kIndices},
     {"final_obs", &PolicyColumnSet<T>::final_obs, Extent::kFinalRow, column_form::Observation, Contents::kFinite},
     {"final_action_mask", &PolicyColumnSet<T>::final_action_mask, Extent::kFinalRow, column_form::ActionMask,
      Contents::kBits},
-    {"final_env_row", &PolicyColumnSet<T>::final_env_row, Extent::kFinalRow, column_form::Index, Contents::kIndices},
+    {"final_env_row", &PolicyColumnSet<T>::final_env_row, Extent::kFinalRow, column_form::RowIndex, Contents::kIndices},
     {"final_state", &PolicyColumnSet<T>::final_state, Extent::kFinalRow, column_form::AgentState, Contents::kFinite},
 }};
 
 /// The same of the env-step tables.
 template <typename T>
 inline constexpr std::array<StepColumn<T>, kNumStepColumns> kStepColumns = {{
-    {"step_episode", &StepColumnSet<T>::step_episode, Extent::kEnvStep, column_form::StepIndex, Contents::kIndices},
+    {"step_episode", &StepColumnSet<T>::step_episode, Extent::kEnvStep, column_form::StepEpisode, Contents::kIndices},
     {"step_index", &StepColumnSet<T>::step_index, Extent::kEnvStep, column_form::StepIndex, Contents::kIndices},
     {"state", &StepColumnSet<T>::state, Extent::kEnvStep, column_form::EnvState, Contents::kFinite},
 }};

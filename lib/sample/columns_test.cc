@@ -56,8 +56,8 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 
 TEST(ColumnsTest, ARunCanHaveThemAllAndTheirNamesDiffer) {
   const BatchSchema schema = FullSchema();
-  for (const ColumnForm& form : FormsOf(schema.sizes())) EXPECT_GT(form.row_bytes(), 0);
-  for (const ColumnForm& form : FormsOf(schema.sizes(), schema.policies[0])) EXPECT_GT(form.row_bytes(), 0);
+  for (const ColumnForm& form : FormsOf(schema.MaxSizes())) EXPECT_GT(form.row_bytes(), 0);
+  for (const ColumnForm& form : FormsOf(schema.MaxSizes(), schema.policies[0])) EXPECT_GT(form.row_bytes(), 0);
   std::set<std::string_view> names;
   for (const auto& column : PolicyColumns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
@@ -119,10 +119,12 @@ TEST(ColumnsTest, MemoryThatIsNotAlignedIsRefusedByName) {
   for (size_t c = 0; c < kNumStepColumns + kNumPolicyColumns; ++c) {
     const auto batch = ValidBatch(schema);
     const PlacedColumn column = ColumnsOf(*batch, schema)[c];
-    if (tensor::ElementBytes(column.view->dtype) == 1) continue;
+    const size_t width = tensor::ElementBytes(column.view->dtype);
+    if (width == 1) continue;
     column.view->data += 1;
-    EXPECT_THAT(Message(ValidateBatch(*batch, schema, {})),
-                HasSubstr(absl::StrCat(column.where, ": column '", column.name, "' is not aligned to 4 bytes")));
+    EXPECT_THAT(
+        Message(ValidateBatch(*batch, schema, {})),
+        HasSubstr(absl::StrCat(column.where, ": column '", column.name, "' is not aligned to ", width, " bytes")));
   }
 }
 
@@ -159,7 +161,10 @@ TEST(ColumnsTest, AValueBeyondReasonIsRefusedInEach) {
         MutableColumn<int32_t>(*column.view)[0] = std::numeric_limits<int32_t>::min();
         break;
       case DType::kUint8:
-        MutableColumn<uint8_t>(*column.view)[0] = 2;
+        MutableColumn<uint8_t>(*column.view)[0] = column.contents == Contents::kActions ? 255 : 2;
+        break;
+      case DType::kUint16:
+        MutableColumn<uint16_t>(*column.view)[0] = std::numeric_limits<uint16_t>::max();
         break;
       default:
         ADD_FAILURE() << "say here what is beyond reason in " << tensor::DTypeName(column.view->dtype);
@@ -171,14 +176,57 @@ TEST(ColumnsTest, AValueBeyondReasonIsRefusedInEach) {
   }
 }
 
+TEST(ColumnsTest, ActionsAreBytesWhereEachLeafIsDiscreteWithValuesThatFit) {
+  const struct {
+    const char* space;
+    bool bytes;
+  } cases[] = {
+      {"Discrete(2)", true},
+      {"Discrete(256)", true},
+      {"Discrete(257)", false},
+      {"Discrete(4, start=252)", true},
+      {"Discrete(4, start=253)", false},
+      {"Discrete(3, start=-1)", false},
+      {"MultiDiscrete([256, 2])", true},
+      {"MultiDiscrete([2, 300])", false},
+      {"MultiBinary(5)", true},
+      {"Box(-1.0, 1.0, (2,), float32)", false},
+      {"Tuple(Discrete(3), Box(-1.0, 1.0, (2,), float32))", false},
+  };
+  for (const auto& [text, bytes] : cases) {
+    SCOPED_TRACE(text);
+    const absl::StatusOr<space::Space> space = space::ParseSpace(text);
+    ASSERT_TRUE(space.ok()) << space.status();
+    policy::PolicySpec spec = FullSchema().policies[0];
+    spec.action_space = *space;
+    EXPECT_EQ(HasByteActions(spec), bytes);
+    EXPECT_EQ(column_form::Actions({}, spec).dtype, bytes ? DType::kUint8 : DType::kInt32);
+    EXPECT_EQ(column_form::Actions({}, spec).row_elements, spec.action_words());
+  }
+}
+
+TEST(ColumnsTest, AWordOfAnActionIsReadWhateverItsWidth) {
+  const uint8_t bytes[] = {0, 1, 200, 255};
+  const space::ActionWord words[] = {{.i32 = -7}, {.i32 = 70000}, {.f32 = 0.5f}, {.f32 = -2.0f}};
+  const ColumnView narrow{reinterpret_cast<const std::byte*>(bytes), DType::kUint8, 2, 2};
+  const ColumnView wide{reinterpret_cast<const std::byte*>(words), DType::kInt32, 2, 2};
+  EXPECT_EQ(ActionAt(narrow, 0, 1).i32, 1);
+  EXPECT_EQ(ActionAt(narrow, 1, 0).i32, 200);
+  EXPECT_EQ(ActionAt(narrow, 1, 1).i32, 255);
+  EXPECT_EQ(ActionAt(wide, 0, 0).i32, -7);
+  EXPECT_EQ(ActionAt(wide, 0, 1).i32, 70000);
+  EXPECT_EQ(ActionAt(wide, 1, 1).f32, -2.0f);
+}
+
 TEST(ColumnsTest, BytesAreTheRowsTimesTheirForms) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     const BatchSchema schema = RandomSchema(seed);
     const auto batch = RandomBatch(schema, seed);
-    int64_t bytes = NumRows(*batch) * RowBytes(FormsOf(schema.sizes()));
+    const EnvSizes sizes = schema.sizes(batch->policies_revision);
+    int64_t bytes = NumRows(*batch) * RowBytes(FormsOf(sizes));
     for (const PolicyRows& rows : batch->policies) {
-      const PolicyForms forms = FormsOf(schema.sizes(), schema.policies[static_cast<size_t>(rows.policy.value())]);
+      const PolicyForms forms = FormsOf(sizes, schema.policies[static_cast<size_t>(rows.policy.value())]);
       for (const Extent extent : {Extent::kRow, Extent::kSegment, Extent::kFinalRow}) {
         bytes += NumRows(rows, extent) * RowBytes(forms, extent);
       }

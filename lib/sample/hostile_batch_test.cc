@@ -37,6 +37,7 @@ BatchSchema Schema() {
   schema.policies[0].observation_space = *space::Space::Box(-1, 1, {2});
   schema.policies[0].action_space = *space::Space::Discrete(3, 1);
   schema.policies[0].has_action_mask = true;
+  schema.policies[0].SetCriticInput(policy::NetworkInput::kState, 2);
   schema.policies[1].id = policy::PolicyId("pb");
   schema.policies[1].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
   schema.policies[1].action_space = *space::Space::Box(-1, 1, {2});
@@ -83,11 +84,8 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   const int s2 = builder.AddSegment(0, 2, 0);
   builder.AddRow(0, s0, e0, A(0.1f));
   builder.AddRow(0, s1, e1, A(0.2f));
-  RowValues last = A(0.3f);
-  last.terminated = true;
-  builder.AddRow(0, s0, e2, last);
-  last = A(0.4f);
-  last.truncated = true;
+  builder.AddRow(0, s0, e2, A(0.3f));
+  RowValues last = A(0.4f);
   last.agent_mask = 0;
   builder.AddRow(0, s1, e3, last);
   builder.AddRow(0, s2, e4, A(0.5f));
@@ -120,12 +118,11 @@ void Word(PolicyRows& rows, int segment, SegmentField field, int32_t value) {
   Set<int32_t>(rows.segments, segment * kSegmentFields + field, value);
 }
 
-std::vector<Hostile> Table() {
-  std::vector<Hostile> t;
-  const auto pa = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[0]; };
-  const auto pb = [](MultiAgentBatch& b) -> PolicyRows& { return b.policies[1]; };
+PolicyRows& RowsA(MultiAgentBatch& b) { return b.policies[0]; }
+PolicyRows& RowsB(MultiAgentBatch& b) { return b.policies[1]; }
 
-  // Counts and ids of the header.
+/// Counts and ids of the header, and its tables.
+void AddHeaders(std::vector<Hostile>& t) {
   t.push_back({"negative env steps", [](auto& b) { b.num_env_steps = -1; }, "num_env_steps is -1", true});
   t.push_back({"absurd env steps", [](auto& b) { b.num_env_steps = kHuge; }, "num_env_steps", true});
   t.push_back({"negative iteration", [](auto& b) { b.iteration = -1; }, "iteration", true});
@@ -133,31 +130,40 @@ std::vector<Hostile> Table() {
   t.push_back({"absurd env rows", [](auto& b) { b.env_rows = kHuge; }, "env_rows", true});
   t.push_back({"negative final env rows", [](auto& b) { b.final_env_rows = -5; }, "final_env_rows", true});
   t.push_back({"absurd final env rows", [](auto& b) { b.final_env_rows = kHuge; }, "final_env_rows", true});
+  t.push_back({"more env rows than an index can name", [](auto& b) { b.env_rows = 65537; }, "env_rows is 65537", true});
+  t.push_back({"more env rows of both kinds than an index can name", [](auto& b) { b.final_env_rows = 65532; },
+               "final_env_rows is 65532, expected 0 to 65531", true});
   t.push_back({"wrong agent steps", [](auto& b) { b.num_agent_steps -= 1; }, "num_agent_steps is 4, expected 5"});
   t.push_back({"absurd agent steps", [](auto& b) { b.num_agent_steps = kHuge; }, "num_agent_steps", true});
   t.push_back({"negative agent steps", [](auto& b) { b.num_agent_steps = -1; }, "num_agent_steps", true});
   t.push_back(
-      {"unknown policy", [pa](auto& b) { pa(b).policy = policy::PolicySlot(2); }, "unknown policy slot 2", true});
-  t.push_back({"negative policy", [pa](auto& b) { pa(b).policy = policy::PolicySlot(-1); }, "unknown policy", true});
-  t.push_back({"policy twice", [pb](auto& b) { pb(b).policy = policy::PolicySlot(0); }, "ascending slots", true});
-  t.push_back({"no rows", [pa](auto& b) { pa(b).rows = 0; }, "rows is 0", true});
-  t.push_back({"absurd rows", [pa](auto& b) { pa(b).rows = kHuge; }, "rows is", true});
-  t.push_back({"no segments", [pa](auto& b) { pa(b).num_segments = 0; }, "num_segments is 0", true});
-  t.push_back({"more segments than rows", [pa](auto& b) { pa(b).num_segments = 6; }, "num_segments is 6", true});
-  t.push_back({"more finals than segments", [pa](auto& b) { pa(b).final_rows = 4; }, "final_rows is 4", true});
-  t.push_back({"negative finals", [pa](auto& b) { pa(b).final_rows = -1; }, "final_rows is -1", true});
-  t.push_back({"negative version", [pa](auto& b) { pa(b).version.n = -1; }, "weights version is -1", true});
+      {"unknown policy", [](auto& b) { RowsA(b).policy = policy::PolicySlot(2); }, "unknown policy slot 2", true});
+  t.push_back({"negative policy", [](auto& b) { RowsA(b).policy = policy::PolicySlot(-1); }, "unknown policy", true});
+  t.push_back({"policy twice", [](auto& b) { RowsB(b).policy = policy::PolicySlot(0); }, "ascending slots", true});
+  t.push_back({"no rows", [](auto& b) { RowsA(b).rows = 0; }, "rows is 0", true});
+  t.push_back({"absurd rows", [](auto& b) { RowsA(b).rows = kHuge; }, "rows is", true});
+  t.push_back({"indices as words, as protocol 1 had them", [](auto& b) { RowsA(b).env_row.dtype = DType::kInt32; },
+               "column 'env_row' is int32[5, 1], expected uint16[5, 1]", true});
+  t.push_back({"actions as words, as protocol 1 had them", [](auto& b) { RowsA(b).actions.dtype = DType::kInt32; },
+               "column 'actions' is int32[5, 1], expected uint8[5, 1]", true});
+  t.push_back({"more episodes than an index can name", [](auto& b) { b.episodes.resize(65537); },
+               "number of episodes is 65537, expected 0 to 65536", true});
+  t.push_back({"no segments", [](auto& b) { RowsA(b).num_segments = 0; }, "num_segments is 0", true});
+  t.push_back({"more segments than rows", [](auto& b) { RowsA(b).num_segments = 6; }, "num_segments is 6", true});
+  t.push_back({"more finals than segments", [](auto& b) { RowsA(b).final_rows = 4; }, "final_rows is 4", true});
+  t.push_back({"negative finals", [](auto& b) { RowsA(b).final_rows = -1; }, "final_rows is -1", true});
+  t.push_back({"negative version", [](auto& b) { RowsA(b).version.n = -1; }, "weights version is -1", true});
   t.push_back({"state that this run has not",
-               [pa](auto& b) {
-                 pa(b).state = ColumnView{pa(b).obs.data, DType::kFloat32, 5, 2};
+               [](auto& b) {
+                 RowsA(b).state = ColumnView{RowsA(b).obs.data, DType::kFloat32, 5, 2};
                },
                "expected none", true});
   t.push_back({"mask that this policy has not",
-               [pa, pb](auto& b) {
-                 pb(b).action_mask = ColumnView{pa(b).obs.data, DType::kUint8, 1, 2};
+               [](auto& b) {
+                 RowsB(b).action_mask = ColumnView{RowsA(b).obs.data, DType::kUint8, 1, 2};
                },
                "expected none", true});
-  t.push_back({"elements whose product overflows", [pa](auto& b) { pa(b).obs.row_elements = kHuge; }, "obs", true});
+  t.push_back({"elements whose product overflows", [](auto& b) { RowsA(b).obs.row_elements = kHuge; }, "obs", true});
 
   // Episodes.
   t.push_back({"env id too high", [](auto& b) { b.episodes[0].env_id = 4; }, "env id below 4", true});
@@ -193,67 +199,79 @@ std::vector<Hostile> Table() {
        true});
   t.push_back({"more rows than the env steps can have", [](auto& b) { b.num_env_steps = 2; },
                "num_env_steps is 2, but there are 6 rows of policies, expected at most 4", true});
+}
 
-  // Indices inside columns.
-  t.push_back({"step of no episode", [](auto& b) { Set<int32_t>(b.step_episode, 0, 3); }, "episode index 3"});
-  t.push_back({"step of negative episode", [](auto& b) { Set<int32_t>(b.step_episode, 6, -1); }, "episode index -1"});
+/// Indices inside columns.
+void AddIndices(std::vector<Hostile>& t) {
+  t.push_back({"step of no episode", [](auto& b) { Set<Index>(b.step_episode, 0, 3); }, "episode index 3"});
+  t.push_back({"step of the last episode there can be", [](auto& b) { Set<Index>(b.step_episode, 6, 65535); },
+               "episode index 65535"});
   t.push_back({"negative step", [](auto& b) { Set<int32_t>(b.step_index, 0, -1); }, "has step -1"});
-  t.push_back({"row of no env row", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 0, 5); }, "env_row 5"});
-  t.push_back({"row of negative env row", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 0, -1); }, "env_row -1"});
-  t.push_back({"row of no segment", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, 3); }, "segment 3"});
-  t.push_back({"row of negative segment", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, -1); }, "segment -1"});
-  t.push_back({"row of another episode", [pa](auto& b) { Set<int32_t>(pa(b).segment, 0, 1); }, "another episode"});
-  t.push_back({"rows out of order", [pa](auto& b) { Set<int32_t>(pa(b).env_row, 2, 0); }, "time order"});
-  t.push_back({"row after the end", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 0, 1); }, "after it ended"});
-  t.push_back({"segment of no episode", [pa](auto& b) { Word(pa(b), 0, kSegmentEpisode, 3); }, "episode index 3"});
-  t.push_back({"segment of negative episode", [pa](auto& b) { Word(pa(b), 0, kSegmentEpisode, -1); }, "index -1"});
+  t.push_back({"row of no env row", [](auto& b) { Set<Index>(RowsA(b).env_row, 0, 5); }, "env_row 5"});
+  t.push_back({"row of the last env row there can be", [](auto& b) { Set<Index>(RowsA(b).env_row, 0, 65535); },
+               "env_row 65535"});
+  t.push_back({"row of no segment", [](auto& b) { Set<Index>(RowsA(b).segment, 0, 3); }, "segment 3"});
+  t.push_back({"row of the last segment there can be", [](auto& b) { Set<Index>(RowsA(b).segment, 0, 65535); },
+               "segment 65535"});
+  t.push_back({"row of another episode", [](auto& b) { Set<Index>(RowsA(b).segment, 0, 1); }, "another episode"});
+  t.push_back({"rows out of order", [](auto& b) { Set<Index>(RowsA(b).env_row, 2, 0); }, "time order"});
+  t.push_back({"segment of no episode", [](auto& b) { Word(RowsA(b), 0, kSegmentEpisode, 3); }, "episode index 3"});
+  t.push_back({"segment of negative episode", [](auto& b) { Word(RowsA(b), 0, kSegmentEpisode, -1); }, "index -1"});
   t.push_back({"segment without rows",
-               [pa](auto& b) {
-                 Set<int32_t>(pa(b).segment, 4, 1);
-                 Set<int32_t>(pa(b).env_row, 4, 3);
+               [](auto& b) {
+                 Set<Index>(RowsA(b).segment, 4, 1);
+                 Set<Index>(RowsA(b).env_row, 4, 3);
                },
                "segment"});
-  t.push_back({"segment of unknown agent", [pa](auto& b) { Word(pa(b), 0, kSegmentSlot, 1); }, "agent slot 1"});
-  t.push_back({"segment of absurd agent", [pa](auto& b) { Word(pa(b), 0, kSegmentSlot, 1 << 30); }, "agent slot"});
-  t.push_back({"segment of another policy's agent", [pa](auto& b) { Word(pa(b), 2, kSegmentSlot, 1); }, "plays"});
-  t.push_back({"segment with no such end", [pa](auto& b) { Word(pa(b), 0, kSegmentEnd, 3); }, "has end 3"});
-  t.push_back({"cut that terminated", [pa](auto& b) { Word(pa(b), 0, kSegmentEnd, 0); }, "contradicts"});
-  t.push_back({"truncation that was a cut", [pa](auto& b) { Word(pa(b), 2, kSegmentEnd, 2); }, "contradicts"});
-  t.push_back({"termination without flag", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 2, 0); }, "contradicts"});
-  t.push_back({"cut with a truncated row", [pa](auto& b) { Set<uint8_t>(pa(b).truncated, 4, 1); }, "contradicts"});
-  t.push_back({"terminated with final row", [pa](auto& b) { Word(pa(b), 0, kSegmentFinalRow, 0); }, "expected -1"});
-  t.push_back({"cut without final row", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, -1); }, "final row -1"});
-  t.push_back({"final row too high", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, 2); }, "final row 2"});
-  t.push_back({"final row shared", [pa](auto& b) { Word(pa(b), 2, kSegmentFinalRow, 0); }, "segment"});
-  t.push_back({"negative version lag", [pa](auto& b) { Word(pa(b), 0, kSegmentVersionLag, -1); }, "version lag -1"});
-  t.push_back({"lag before version 0", [pa](auto& b) { Word(pa(b), 0, kSegmentVersionLag, 6); }, "version lag 6"});
-  t.push_back({"final env row too high", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, 7); }, "env row 7"});
-  t.push_back({"final env row negative", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, -1); }, "env row -1"});
-  t.push_back({"final of another episode", [pa](auto& b) { Set<int32_t>(pa(b).final_env_row, 0, 6); }, "another"});
+  t.push_back({"segment of unknown agent", [](auto& b) { Word(RowsA(b), 0, kSegmentSlot, 1); }, "agent slot 1"});
+  t.push_back({"segment of absurd agent", [](auto& b) { Word(RowsA(b), 0, kSegmentSlot, 1 << 30); }, "agent slot"});
+  t.push_back({"segment of another policy's agent", [](auto& b) { Word(RowsA(b), 2, kSegmentSlot, 1); }, "plays"});
+  t.push_back({"segment with no such end", [](auto& b) { Word(RowsA(b), 0, kSegmentEnd, 3); }, "has end 3"});
+  t.push_back({"segment with a negative end", [](auto& b) { Word(RowsA(b), 0, kSegmentEnd, -1); }, "has end -1"});
+  t.push_back(
+      {"cut that terminated", [](auto& b) { Word(RowsA(b), 0, kSegmentEnd, 0); }, "has final row -1, expected 0 to 1"});
+  t.push_back({"termination that was a cut", [](auto& b) { Word(RowsA(b), 2, kSegmentEnd, 1); },
+               "terminated with final row 1, expected -1"});
+  t.push_back({"terminated with final row", [](auto& b) { Word(RowsA(b), 0, kSegmentFinalRow, 0); }, "expected -1"});
+  t.push_back({"cut without final row", [](auto& b) { Word(RowsA(b), 2, kSegmentFinalRow, -1); }, "final row -1"});
+  t.push_back({"final row too high", [](auto& b) { Word(RowsA(b), 2, kSegmentFinalRow, 2); }, "final row 2"});
+  t.push_back({"final row shared", [](auto& b) { Word(RowsA(b), 2, kSegmentFinalRow, 0); }, "segment"});
+  t.push_back({"negative version lag", [](auto& b) { Word(RowsA(b), 0, kSegmentVersionLag, -1); }, "version lag -1"});
+  t.push_back({"lag before version 0", [](auto& b) { Word(RowsA(b), 0, kSegmentVersionLag, 6); }, "version lag 6"});
+  t.push_back({"final env row too high", [](auto& b) { Set<Index>(RowsA(b).final_env_row, 0, 7); }, "env row 7"});
+  t.push_back({"the last final env row there can be", [](auto& b) { Set<Index>(RowsA(b).final_env_row, 0, 65535); },
+               "env row 65535"});
+  t.push_back({"final of another episode", [](auto& b) { Set<Index>(RowsA(b).final_env_row, 0, 6); }, "another"});
   t.push_back({"final before the last row", [](auto& b) { Set<int32_t>(b.step_index, 5, 8); }, "expected one after 8"});
+}
 
-  // Values.
-  t.push_back({"NaN observation", [pa](auto& b) { Set(pa(b).obs, 3, kNaN); }, "'obs' has nan at row 1, element 1"});
-  t.push_back({"infinite observation", [pa](auto& b) { Set(pa(b).obs, 0, kInf); }, "'obs' has inf"});
-  t.push_back({"NaN log-probability", [pa](auto& b) { Set(pa(b).action_logp, 0, kNaN); }, "'action_logp' has nan"});
-  t.push_back({"infinite log-probability", [pa](auto& b) { Set(pa(b).action_logp, 1, -kInf); }, "'action_logp'"});
-  t.push_back({"NaN reward", [pa](auto& b) { Set(pa(b).rewards, 4, kNaN); }, "'rewards' has nan at row 4"});
-  t.push_back({"infinite final observation", [pa](auto& b) { Set(pa(b).final_obs, 0, kInf); }, "'final_obs' has inf"});
+void AddValues(std::vector<Hostile>& t) {
+  t.push_back({"NaN observation", [](auto& b) { Set(RowsA(b).obs, 3, kNaN); }, "'obs' has nan at row 1, element 1"});
+  t.push_back({"infinite observation", [](auto& b) { Set(RowsA(b).obs, 0, kInf); }, "'obs' has inf"});
+  t.push_back({"NaN log-probability", [](auto& b) { Set(RowsA(b).action_logp, 0, kNaN); }, "'action_logp' has nan"});
+  t.push_back({"infinite log-probability", [](auto& b) { Set(RowsA(b).action_logp, 1, -kInf); }, "'action_logp'"});
+  t.push_back({"NaN reward", [](auto& b) { Set(RowsA(b).rewards, 4, kNaN); }, "'rewards' has nan at row 4"});
+  t.push_back({"infinite final observation", [](auto& b) { Set(RowsA(b).final_obs, 0, kInf); }, "'final_obs' has inf"});
   t.push_back({"NaN state", [](auto& b) { Set(b.state, 13, kNaN); }, "'state' has nan at row 6, element 1"});
-  t.push_back({"NaN action", [pb](auto& b) { Set(pb(b).actions, 1, kNaN); }, "'actions' has nan at row 0, word 1"});
-  t.push_back({"action too low", [pa](auto& b) { Set<int32_t>(pa(b).actions, 0, 0); }, "expected 1 to 3"});
-  t.push_back({"action too high", [pa](auto& b) { Set<int32_t>(pa(b).actions, 0, 4); }, "expected 1 to 3"});
-  t.push_back({"action of minus 2^31",
-               [pa](auto& b) { Set<int32_t>(pa(b).actions, 4, std::numeric_limits<int32_t>::min()); }, "at row 4"});
-  t.push_back({"forbidden action", [pa](auto& b) { Set<int32_t>(pa(b).actions, 3, 3); }, "its mask forbids"});
-  t.push_back({"mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).action_mask, 0, 2); }, "'action_mask' has 2"});
-  t.push_back({"final mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).final_action_mask, 0, 255); }, "has 255"});
-  t.push_back({"agent mask of twos", [pa](auto& b) { Set<uint8_t>(pa(b).agent_mask, 0, 2); }, "'agent_mask' has 2"});
-  t.push_back({"terminated of twos", [pa](auto& b) { Set<uint8_t>(pa(b).terminated, 2, 2); }, "'terminated' has 2"});
-  t.push_back({"truncated of twos", [pa](auto& b) { Set<uint8_t>(pa(b).truncated, 3, 2); }, "'truncated' has 2"});
-  t.push_back({"unaligned column", [pa](auto& b) { pa(b).rewards.data += 1; }, "'rewards' is not aligned"});
+  t.push_back({"NaN action", [](auto& b) { Set(RowsB(b).actions, 1, kNaN); }, "'actions' has nan at row 0, word 1"});
+  t.push_back({"action too low", [](auto& b) { Set<uint8_t>(RowsA(b).actions, 0, 0); }, "expected 1 to 3"});
+  t.push_back({"action too high", [](auto& b) { Set<uint8_t>(RowsA(b).actions, 0, 4); }, "expected 1 to 3"});
+  t.push_back({"the highest action there can be", [](auto& b) { Set<uint8_t>(RowsA(b).actions, 4, 255); },
+               "'actions' has 255 at row 4"});
+  t.push_back({"forbidden action", [](auto& b) { Set<uint8_t>(RowsA(b).actions, 3, 3); }, "its mask forbids"});
+  t.push_back({"mask of twos", [](auto& b) { Set<uint8_t>(RowsA(b).action_mask, 0, 2); }, "'action_mask' has 2"});
+  t.push_back({"final mask of twos", [](auto& b) { Set<uint8_t>(RowsA(b).final_action_mask, 0, 255); }, "has 255"});
+  t.push_back({"agent mask of twos", [](auto& b) { Set<uint8_t>(RowsA(b).agent_mask, 0, 2); }, "'agent_mask' has 2"});
+  t.push_back({"unaligned column", [](auto& b) { RowsA(b).rewards.data += 1; }, "'rewards' is not aligned"});
   t.push_back({"unaligned table", [](auto& b) { b.step_index.data += 2; }, "'step_index' is not aligned"});
-  return t;
+}
+
+std::vector<Hostile> Table() {
+  std::vector<Hostile> table;
+  AddHeaders(table);
+  AddIndices(table);
+  AddValues(table);
+  return table;
 }
 
 TEST(HostileBatchTest, EveryCorruptionHasItsError) {
@@ -312,7 +330,6 @@ TEST(HostileBatchTest, FinalRowWithoutSegment) {
   PolicyRows& rows = batch->policies[0];
   Word(rows, 2, kSegmentEnd, static_cast<int32_t>(SegmentEnd::kTerminated));
   Word(rows, 2, kSegmentFinalRow, -1);
-  Set<uint8_t>(rows.terminated, 4, 1);
   const absl::Status status = ValidateBatch(*batch, schema, {});
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("2 final rows, but 1 segments"));
 }

@@ -31,6 +31,11 @@ struct ColumnView {
   }
 };
 
+/// What points from one column of a fragment into its tables: episodes, env steps (acting and final together), segments
+/// of a policy. None of these has more than kMaxIndexed entries; who makes a fragment ends it before.
+using Index = uint16_t;
+inline constexpr int64_t kMaxIndexed = int64_t{1} << 16;
+
 /// How an agent took part in an episode; also for policies that do not train here, so that predicates and critics can
 /// see them.
 struct AgentEntry {
@@ -79,38 +84,39 @@ enum SegmentField : int {
 /// of these columns is PolicyColumns() in columns.h; a member that is not in it does not compile.
 template <typename T>
 struct PolicyColumnSet {
-  T obs;          ///< [rows, flat_size] float32 or uint8
-  T actions;      ///< [rows, action_words] int32 or float32 words as sampled, before bounding; dtype int32
+  T obs;  ///< [rows, flat_size] float32 or uint8
+  /// [rows, action_words] as sampled, before bounding: uint8 where HasByteActions, else int32 with int32 or float32
+  /// words.
+  T actions;
   T action_logp;  ///< [rows, 1] float32
   T rewards;      ///< [rows, 1] float32
-  T terminated;   ///< [rows, 1] uint8, 1 on a segment's last row when it ended so
-  T truncated;    ///< [rows, 1] uint8
   T action_mask;  ///< [rows, mask_size] uint8; only with a mask
   T agent_mask;   ///< [rows, 1] uint8; only when the environment has it; 0: not for losses
-  T env_row;      ///< [rows, 1] int32, index into the env-step tables
-  T segment;      ///< [rows, 1] int32, index into segments
-  T state;        ///< [rows, state_size] float32; only for per-agent state
+  T env_row;      ///< [rows, 1] Index into the env-step tables
+  T segment;      ///< [rows, 1] Index into segments
+  T state;        ///< [rows, state_size] float32; only for per-agent state that the policy's critic reads
   T segments;     ///< [num_segments, kSegmentFields] int32
 
   T final_obs;          ///< [final_rows, flat_size]: what the agent observed after the segment's last row
   T final_action_mask;  ///< [final_rows, mask_size] uint8
-  T final_env_row;      ///< [final_rows, 1] int32, index into the env-step tables
-  T final_state;        ///< [final_rows, state_size] float32; only for per-agent state
+  T final_env_row;      ///< [final_rows, 1] Index into the env-step tables
+  T final_state;        ///< [final_rows, state_size] float32; as state
 };
 
 /// The same for the env-step tables; their table is StepColumns().
 template <typename T>
 struct StepColumnSet {
-  T step_episode;  ///< [env_rows + final_env_rows, 1] int32, index into episodes
+  T step_episode;  ///< [env_rows + final_env_rows, 1] Index into episodes
   T step_index;    ///< [env_rows + final_env_rows, 1] int32, env_step within the episode
-  T state;         ///< [env_rows + final_env_rows, state_size] float32; only for per-env state
+  T state;         ///< [env_rows + final_env_rows, state_size] float32; only for per-env state that some critic reads
 };
 
 /// The rows of one policy in a fragment, time-major: the rows of one env step are contiguous, steps ascend. A row is
 /// one decision of one agent: what it observed, what it did, and what came of it until its next observation.
 ///
 /// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time
-/// order; a segment has a final row exactly when it was cut or truncated.
+/// order; a segment has a final row exactly when it was cut or truncated. That an agent's trajectory ended, and how, is
+/// said by the end of its segment alone.
 struct PolicyRows : PolicyColumnSet<ColumnView> {
   policy::PolicySlot policy;
   policy::WeightVersion version;  ///< weights that acted (all rows but those of segments with a version lag)

@@ -118,11 +118,11 @@ absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits
     TROUPE_RETURN_IF_ERROR(CheckMemory(where, column.name, batch.*column.member));
     TROUPE_RETURN_IF_ERROR(CheckContents(where, column.name, batch.*column.member, column.contents, limits));
   }
-  const auto num_episodes = static_cast<uint32_t>(batch.episodes.size());
-  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+  const size_t num_episodes = batch.episodes.size();
+  const absl::Span<const Index> step_episode = batch.step_episode.As<Index>();
   const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
   for (size_t i = 0; i < step_episode.size(); ++i) {
-    if (static_cast<uint32_t>(step_episode[i]) >= num_episodes) {
+    if (step_episode[i] >= num_episodes) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": row ", i, " has episode index ", step_episode[i],
                                                      ", expected 0 to ", static_cast<int64_t>(num_episodes) - 1));
     }
@@ -136,95 +136,77 @@ absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits
 }
 
 absl::Status CheckActions(const std::string& where, const PolicyRows& rows, const policy::PolicySpec& spec) {
-  const int64_t words = rows.actions.row_elements;
   const int64_t mask_size = spec.mask_size();
-  const auto* actions = reinterpret_cast<const space::ActionWord*>(rows.actions.data);
   const auto* mask = reinterpret_cast<const uint8_t*>(rows.action_mask.data);
   for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
     for (int64_t r = 0; r < rows.rows; ++r) {
-      const space::ActionWord* row = actions + r * words;
       if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
         for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
-          if (!IsFinite(row[w].f32)) {
-            return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", row[w].f32, " at row ", r,
-                                                           ", word ", w, ", expected finite numbers"));
-          }
+          const float value = ActionAt(rows.actions, r, w).f32;
+          if (IsFinite(value)) continue;
+          return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", value, " at row ", r,
+                                                         ", word ", w, ", expected finite numbers"));
         }
         continue;
       }
-      const int64_t category = int64_t{row[leaf.word].i32} - leaf.start;
+      const int32_t action = ActionAt(rows.actions, r, leaf.word).i32;
+      const int64_t category = int64_t{action} - leaf.start;
       if (category < 0 || category >= leaf.categories) {
-        return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", row[leaf.word].i32, " at row ",
-                                                       r, ", word ", leaf.word, ", expected ", leaf.start, " to ",
+        return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", action, " at row ", r,
+                                                       ", word ", leaf.word, ", expected ", leaf.start, " to ",
                                                        leaf.start + leaf.categories - 1));
       }
       if (mask_size > 0 && mask[r * mask_size + leaf.mask_offset + category] == 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat(where, ": row ", r, " took the action ", row[leaf.word].i32, " that its mask forbids"));
+            absl::StrCat(where, ": row ", r, " took the action ", action, " that its mask forbids"));
       }
     }
   }
   return absl::OkStatus();
 }
 
-/// What the rows of a segment have shown so far.
-struct SegmentSeen {
-  int32_t last_step = -1;
-  bool terminated = false;
-  bool truncated = false;
-};
-
-/// Every row is in a segment of its episode, in time order, and says done on the last row only; finds what each segment
-/// showed.
-absl::StatusOr<std::vector<SegmentSeen>> WalkRows(const std::string& where, const MultiAgentBatch& batch,
-                                                  const PolicyRows& rows) {
-  const absl::Span<const int32_t> step_episode = batch.step_episode.As<int32_t>();
+/// Every row is in a segment of its episode, in time order; finds the step of each segment's last row, -1 for one
+/// without rows.
+absl::StatusOr<std::vector<int32_t>> WalkRows(const std::string& where, const MultiAgentBatch& batch,
+                                              const PolicyRows& rows) {
+  const absl::Span<const Index> step_episode = batch.step_episode.As<Index>();
   const absl::Span<const int32_t> step_index = batch.step_index.As<int32_t>();
   const absl::Span<const int32_t> segments = rows.segments.As<int32_t>();
-  const absl::Span<const int32_t> env_row = rows.env_row.As<int32_t>();
-  const absl::Span<const int32_t> segment = rows.segment.As<int32_t>();
-  const absl::Span<const uint8_t> terminated = rows.terminated.As<uint8_t>();
-  const absl::Span<const uint8_t> truncated = rows.truncated.As<uint8_t>();
-  std::vector<SegmentSeen> seen(static_cast<size_t>(rows.num_segments));
+  const absl::Span<const Index> env_row = rows.env_row.As<Index>();
+  const absl::Span<const Index> segment = rows.segment.As<Index>();
+  std::vector<int32_t> last_steps(static_cast<size_t>(rows.num_segments), -1);
   for (int64_t r = 0; r < rows.rows; ++r) {
-    if (static_cast<uint64_t>(int64_t{env_row[r]}) >= static_cast<uint64_t>(batch.env_rows)) {
+    if (env_row[r] >= batch.env_rows) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": row ", r, " has env_row ", env_row[r], ", expected 0 to ", batch.env_rows - 1));
     }
-    if (static_cast<uint64_t>(int64_t{segment[r]}) >= static_cast<uint64_t>(rows.num_segments)) {
+    if (segment[r] >= rows.num_segments) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": row ", r, " is in segment ", segment[r], ", expected 0 to ", rows.num_segments - 1));
     }
-    if (step_episode[env_row[r]] != segments[segment[r] * kSegmentFields + kSegmentEpisode]) {
+    if (int32_t{step_episode[env_row[r]]} != segments[segment[r] * kSegmentFields + kSegmentEpisode]) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": row ", r, " is of another episode than its segment ", segment[r]));
     }
-    SegmentSeen& s = seen[segment[r]];
+    int32_t& last_step = last_steps[segment[r]];
     const int32_t step = step_index[env_row[r]];
-    if (step <= s.last_step) {
+    if (step <= last_step) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": row ", r, " of segment ", segment[r], " is at step ",
-                                                     step, " after step ", s.last_step,
-                                                     ", expected rows in time order"));
+                                                     step, " after step ", last_step, ", expected rows in time order"));
     }
-    if (s.terminated || s.truncated) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": segment ", segment[r], " has row ", r, " after it ended"));
-    }
-    s.last_step = step;
-    s.terminated = terminated[r] != 0;
-    s.truncated = truncated[r] != 0;
+    last_step = step;
   }
-  return seen;
+  return last_steps;
 }
 
-/// One segment against the tables and what its rows showed.
+/// One segment against the tables and the step of its last row.
 absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch, const PolicyRows& rows,
-                          const BatchSchema& schema, int64_t index, const SegmentSeen& seen) {
+                          const BatchSchema& schema, int64_t index, int32_t last_step) {
   const int32_t* const words = rows.segments.As<int32_t>().data() + index * kSegmentFields;
   const auto invalid = [&](const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": segment ", index, " ", text));
   };
-  if (seen.last_step < 0) return invalid("has no rows");
+  if (last_step < 0) return invalid("has no rows");
   const EpisodeEntry& episode = batch.episodes[words[kSegmentEpisode]];
   const int32_t slot = words[kSegmentSlot];
   const auto agent = std::find_if(episode.agents.begin(), episode.agents.end(),
@@ -247,23 +229,8 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
     return invalid(absl::StrCat("has version lag ", lag, ", expected 0 to ", rows.version.n));
   }
   const int32_t end = words[kSegmentEnd];
-  bool fits = false;
-  switch (static_cast<SegmentEnd>(end)) {
-    case SegmentEnd::kCut:
-      fits = !seen.terminated && !seen.truncated;
-      break;
-    case SegmentEnd::kTerminated:
-      fits = seen.terminated;
-      break;
-    case SegmentEnd::kTruncated:
-      fits = seen.truncated && !seen.terminated;
-      break;
-    default:
-      return invalid(absl::StrCat("has end ", end, ", expected 0 to 2"));
-  }
-  if (!fits) {
-    return invalid(absl::StrCat("has end ", end, ", which its last row (terminated ", seen.terminated, ", truncated ",
-                                seen.truncated, ") contradicts"));
+  if (end < static_cast<int32_t>(SegmentEnd::kCut) || end > static_cast<int32_t>(SegmentEnd::kTruncated)) {
+    return invalid(absl::StrCat("has end ", end, ", expected 0 to 2"));
   }
   const int32_t final_row = words[kSegmentFinalRow];
   if (static_cast<SegmentEnd>(end) == SegmentEnd::kTerminated) {
@@ -273,17 +240,17 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   if (final_row < 0 || final_row >= rows.final_rows) {
     return invalid(absl::StrCat("has final row ", final_row, ", expected 0 to ", rows.final_rows - 1));
   }
-  const int32_t env_row = rows.final_env_row.As<int32_t>()[final_row];
-  if (env_row < 0 || env_row >= batch.env_rows + batch.final_env_rows) {
+  const int32_t env_row = rows.final_env_row.As<Index>()[final_row];
+  if (env_row >= batch.env_rows + batch.final_env_rows) {
     return invalid(
         absl::StrCat("has final env row ", env_row, ", expected 0 to ", batch.env_rows + batch.final_env_rows - 1));
   }
-  if (batch.step_episode.As<int32_t>()[env_row] != words[kSegmentEpisode]) {
+  if (int32_t{batch.step_episode.As<Index>()[env_row]} != words[kSegmentEpisode]) {
     return invalid("has a final env row of another episode");
   }
   const int32_t step = batch.step_index.As<int32_t>()[env_row];
-  if (step <= seen.last_step) {
-    return invalid(absl::StrCat("has its final row at step ", step, ", expected one after ", seen.last_step));
+  if (step <= last_step) {
+    return invalid(absl::StrCat("has its final row at step ", step, ", expected one after ", last_step));
   }
   return absl::OkStatus();
 }
@@ -305,11 +272,11 @@ absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, c
                                                      static_cast<int64_t>(batch.episodes.size()) - 1));
     }
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<SegmentSeen> seen, WalkRows(where, batch, rows));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<int32_t> last_steps, WalkRows(where, batch, rows));
   std::vector<bool> final_used(static_cast<size_t>(rows.final_rows));
   int64_t finals = 0;
   for (int64_t s = 0; s < rows.num_segments; ++s) {
-    TROUPE_RETURN_IF_ERROR(CheckSegment(where, batch, rows, schema, s, seen[s]));
+    TROUPE_RETURN_IF_ERROR(CheckSegment(where, batch, rows, schema, s, last_steps[s]));
     const int32_t final_row = segments[s * kSegmentFields + kSegmentFinalRow];
     if (final_row < 0) continue;
     if (final_used[final_row]) {

@@ -42,7 +42,7 @@ absl::StatusOr<policy::PolicyTier::Value> ActorTier::Load(policy::PolicySlot slo
   if (policy->spec().policy_class.has_weights()) {
     TROUPE_ASSIGN_OR_RETURN(resident->acting, WeightsOf(*policy));
     TROUPE_RETURN_IF_ERROR(resident->actor->SetWeights(resident->acting));
-    resident->bytes = policy::ParameterLayout::For(policy->spec()).actor_size() * static_cast<int64_t>(sizeof(float));
+    resident->bytes = policy::ParameterLayout::For(policy->spec()).acting_size() * static_cast<int64_t>(sizeof(float));
   }
   return Value(resident);
 }

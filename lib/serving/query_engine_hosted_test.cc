@@ -26,7 +26,8 @@ policy::PolicySpec Native() { return MakeSpec("native", *space::Space::Box(-1, 1
 policy::PolicySpec Hosted(const std::string& id) {
   policy::PolicySpec spec = Native();
   spec.id = policy::PolicyId(id);
-  spec.model = {};
+  spec.actor = policy::DefaultActor();
+  spec.learner_networks = {policy::DefaultCritic()};
   spec.policy_class = *policy::ParsePolicyClass("python:mine:act");
   return spec;
 }

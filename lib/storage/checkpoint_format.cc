@@ -13,7 +13,7 @@
 #include "lib/base/crc32c.h"
 #include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
-#include "lib/policy/parameter_layout.h"
+#include "lib/storage/checkpoint_blocks.h"
 #include "lib/storage/safetensors.h"
 #include <nlohmann/json.hpp>
 
@@ -25,13 +25,13 @@ using learner::LearnerState;
 using policy::PolicySpec;
 using policy::PolicyState;
 
-constexpr int kFormatVersion = 1;
 constexpr int64_t kMaxManifestBytes = 64 << 20;
 // Of somebody else's: room for a table of 1024 policies, and lanes of some 800,000 environments, which are left out.
 constexpr int64_t kMaxForeignManifestBytes = 32 << 20;
 constexpr int64_t kVerifyBytes = 1 << 20;  // in memory at a time
 constexpr char kManifest[] = "manifest.json";
 constexpr char kConfig[] = "config.yaml";
+constexpr char kGroups[] = "groups.safetensors";
 // The manifest guards itself: its checksum is over its text with these zeros in the checksum's place.
 constexpr char kChecksumKey[] = "\"manifest_crc32c\": \"";
 constexpr char kChecksumZeros[] = "00000000";
@@ -48,67 +48,9 @@ std::string Hex64(uint64_t value) {
   return text;
 }
 
-template <typename T>
-TensorToWrite ToWrite(std::string name, tensor::DType dtype, std::vector<int64_t> shape, const T* data, int64_t count) {
-  return TensorToWrite{
-      std::move(name), dtype, std::move(shape),
-      absl::Span<const std::byte>(reinterpret_cast<const std::byte*>(data), static_cast<size_t>(count) * sizeof(T))};
-}
-
-void AddMoments(const std::string& prefix, const policy::RunningMoments& moments, std::vector<TensorToWrite>* out) {
-  if (moments.mean.empty()) return;
-  const auto size = static_cast<int64_t>(moments.mean.size());
-  out->push_back(ToWrite(prefix + ".mean", tensor::DType::kFloat64, {size}, moments.mean.data(), size));
-  out->push_back(ToWrite(prefix + ".variance", tensor::DType::kFloat64, {size}, moments.variance.data(), size));
-  out->push_back(ToWrite(prefix + ".count", tensor::DType::kFloat64, {1}, &moments.count, 1));
-}
-
-/// Parameters by name and the normalizers: what a person wants to load elsewhere.
-void AddWeights(const PolicyState& state, const PolicySpec& spec, std::vector<TensorToWrite>* out) {
-  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  for (const policy::ParameterEntry& entry : layout.entries()) {
-    out->push_back(ToWrite(state.id.value() + "/" + entry.name, tensor::DType::kFloat32, entry.shape,
-                           state.parameters.data() + entry.offset, entry.count));
-  }
-  AddMoments(state.id.value() + "/observation", state.observation_moments, out);
-  AddMoments(state.id.value() + "/value", state.value_moments, out);
-}
-
-void AddOptimizer(const PolicyState& state, std::vector<TensorToWrite>* out) {
-  if (state.adam_exp_avg.empty()) return;
-  const auto size = static_cast<int64_t>(state.adam_exp_avg.size());
-  out->push_back(
-      ToWrite(state.id.value() + "/exp_avg", tensor::DType::kFloat32, {size}, state.adam_exp_avg.data(), size));
-  out->push_back(
-      ToWrite(state.id.value() + "/exp_avg_sq", tensor::DType::kFloat32, {size}, state.adam_exp_avg_sq.data(), size));
-}
-
-absl::StatusOr<policy::RunningMoments> TakeMoments(const SafetensorsFile& file, const std::string& prefix,
-                                                   int64_t size) {
-  policy::RunningMoments moments;
-  if (file.tensors().count(prefix + ".mean") == 0) return moments;
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* mean, file.Find(prefix + ".mean"));
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* variance, file.Find(prefix + ".variance"));
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* count, file.Find(prefix + ".count"));
-  TROUPE_ASSIGN_OR_RETURN(moments.mean, mean->ToDoubles(size));
-  TROUPE_ASSIGN_OR_RETURN(moments.variance, variance->ToDoubles(size));
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<double> counts, count->ToDoubles(1));
-  moments.count = counts[0];
-  return moments;
-}
-
-absl::Status TakeWeights(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
-  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  state->parameters.assign(static_cast<size_t>(layout.size()), 0.0f);
-  for (const policy::ParameterEntry& entry : layout.entries()) {
-    TROUPE_ASSIGN_OR_RETURN(const TensorRead* read, file.Find(spec.id.value() + "/" + entry.name));
-    TROUPE_ASSIGN_OR_RETURN(const std::vector<float> values, read->ToFloats(entry.count));
-    std::copy(values.begin(), values.end(), state->parameters.begin() + entry.offset);
-  }
-  TROUPE_ASSIGN_OR_RETURN(state->observation_moments,
-                          TakeMoments(file, spec.id.value() + "/observation", spec.observation_size()));
-  TROUPE_ASSIGN_OR_RETURN(state->value_moments, TakeMoments(file, spec.id.value() + "/value", 1));
-  return absl::OkStatus();
+absl::Status CheckGroup(const policy::GroupState& group) {
+  TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(group.id.value()));
+  return policy::CheckBlocks(absl::StrCat("group \"", group.id.value(), "\""), group.blocks);
 }
 
 /// Writes one file and notes it for the manifest.
@@ -132,6 +74,13 @@ absl::Status WriteTensors(FileSystem& fs, const std::string& directory, const st
   TROUPE_RETURN_IF_ERROR(WriteNoted(fs, directory, name, pieces, files));
   files->back()["header_crc32c"] = Hex32(base::Crc32c(header.data(), header.size()));
   return absl::OkStatus();
+}
+
+absl::Status WriteGroups(FileSystem& fs, const std::string& directory, const std::vector<policy::GroupState>& groups,
+                         Json* files) {
+  std::vector<TensorToWrite> tensors;
+  for (const policy::GroupState& group : groups) AddGroup(group, &tensors);
+  return WriteTensors(fs, directory, kGroups, tensors, files);
 }
 
 /// JSON has no NaN: an absent value is null.
@@ -181,11 +130,12 @@ Json StateToJson(const LearnerState& state) {
     const PolicyState& policy = state.policies[slot];  // of a free slot: without an id
     json["policies"].push_back({{"id", policy.id.value()},
                                 {"version", {policy.version.learner_epoch, policy.version.n}},
-                                {"adam_steps", policy.adam_steps},
-                                {"trained_rows", policy.trained_rows},
-                                {"skipped_updates", policy.skipped_updates},
-                                {"consecutive_skips", policy.consecutive_skips}});
+                                {"integers", IntegersToJson(policy.blocks)}});
     if (slot < state.trained_as.size()) json["policies"].back()["trained_as"] = state.trained_as[slot].value();
+  }
+  json["groups"] = Json::array();
+  for (const policy::GroupState& group : state.groups) {
+    json["groups"].push_back({{"id", group.id.value()}, {"integers", IntegersToJson(group.blocks)}});
   }
   return json;
 }
@@ -231,20 +181,26 @@ LearnerState StateFromJson(const Json& json) {
   state.has_best = json.contains("best_return");
   if (state.has_best) state.best_return = json.at("best_return").get<double>();
   if (json.contains("best_window_return")) state.best_window = json.at("best_window_return").get<double>();
+  for (const Json& entry : json.value("groups", Json::array())) {
+    policy::GroupState& group = state.groups.emplace_back();
+    group.id = policy::GroupId(entry.at("id").get<std::string>());
+    IntegersFromJson(entry.at("integers"), &group.blocks);
+  }
   return state;
 }
 
 /// What a state says of policies.
-void PoliciesFromJson(const Json& json, LearnerState* state) {
+void PoliciesFromJson(const Json& json, int64_t format, LearnerState* state) {
   for (const Json& entry : json.at("policies")) {
     PolicyState policy;
     policy.id = policy::PolicyId(entry.at("id").get<std::string>());
     policy.version = {static_cast<uint64_t>(base::JsonInteger(entry.at("version").at(0))),
                       base::JsonInteger(entry.at("version").at(1))};
-    policy.adam_steps = base::JsonInteger(entry.at("adam_steps"));
-    policy.trained_rows = base::JsonInteger(entry.at("trained_rows"));
-    policy.skipped_updates = base::JsonInteger(entry.at("skipped_updates"));
-    policy.consecutive_skips = base::JsonInteger(entry.at("consecutive_skips"));
+    if (format == 1) {
+      IntegersFromFormat1(entry, &policy.blocks);
+    } else {
+      IntegersFromJson(entry.at("integers"), &policy.blocks);
+    }
     state->policies.push_back(std::move(policy));
     if (entry.contains("trained_as")) state->trained_as.emplace_back(entry.at("trained_as").get<std::string>());
   }
@@ -255,7 +211,8 @@ bool IsOfPolicies(int depth, const std::string& key) {
   static const std::set<std::string> kTop = {"format_version", "spec_hash",          "files", "weights_crc32c", "state",
                                              "policy_table",   "policy_map_capacity"};
   static const std::set<std::string> kNotOfState = {"lanes",          "watermarks",           "recent_return_sums",
-                                                    "recent_lengths", "recent_agent_returns", "recent_agent_policies"};
+                                                    "recent_lengths", "recent_agent_returns", "recent_agent_policies",
+                                                    "groups"};
   return depth == 1 ? kTop.count(key) > 0 : depth != 2 || kNotOfState.count(key) == 0;
 }
 
@@ -314,6 +271,23 @@ uint32_t CrcOf(const std::vector<TensorToWrite>& tensors, size_t first) {
   return crc;
 }
 
+absl::Status ReadGroups(FileSystem& fs, const std::string& directory, std::vector<policy::GroupState>* groups) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, fs.ReadFile(directory + "/" + kGroups, kMaxCheckpointFileBytes));
+  TROUPE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Parse(text));
+  std::set<policy::GroupId> ids;
+  size_t taken = 0;
+  for (policy::GroupState& group : *groups) {
+    const size_t integers = group.blocks.size();
+    TROUPE_RETURN_IF_ERROR(TakeGroup(file, &group));
+    taken += group.blocks.size() - integers;
+    TROUPE_RETURN_IF_ERROR(CheckGroup(group));
+    if (!ids.insert(group.id).second) return CheckpointDamaged(directory, "manifest.json names a group twice");
+  }
+  if (taken == file.tensors().size()) return absl::OkStatus();
+  return CheckpointDamaged(directory,
+                           absl::StrCat(kGroups, " holds ", file.tensors().size() - taken, " arrays of no group"));
+}
+
 bool StoredSeparately(const CheckpointManifest& manifest) { return manifest.Find(WeightsFile(false, 0)) == nullptr; }
 
 }  // namespace
@@ -347,16 +321,6 @@ absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, cons
   return state;
 }
 
-absl::Status OptimizerFromTensors(const SafetensorsFile& file, const PolicySpec& spec, PolicyState* state) {
-  if (file.tensors().count(spec.id.value() + "/exp_avg") == 0) return absl::OkStatus();
-  const int64_t size = policy::ParameterLayout::For(spec).size();
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg, file.Find(spec.id.value() + "/exp_avg"));
-  TROUPE_ASSIGN_OR_RETURN(const TensorRead* exp_avg_sq, file.Find(spec.id.value() + "/exp_avg_sq"));
-  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg, exp_avg->ToFloats(size));
-  TROUPE_ASSIGN_OR_RETURN(state->adam_exp_avg_sq, exp_avg_sq->ToFloats(size));
-  return absl::OkStatus();
-}
-
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
                                   absl::Span<const PolicySpec> specs, const CheckpointOptions& options) {
   std::vector<PolicySpec> of_table;
@@ -368,6 +332,7 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint has ", state.policies.size(), " policies; expected ", specs.size()));
   }
+  for (const policy::GroupState& group : state.groups) TROUPE_RETURN_IF_ERROR(CheckGroup(group));
   Json files = Json::array();
   Json weights_crc32c = Json::array();
   std::vector<TensorToWrite> weights, optimizer;
@@ -377,7 +342,7 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
     if (!is_free) {
       TROUPE_RETURN_IF_ERROR(state.policies[slot].Validate(specs[slot]));
       AddWeights(state.policies[slot], specs[slot], &weights);
-      AddOptimizer(state.policies[slot], &optimizer);
+      AddOtherBlocks(state.policies[slot], &optimizer);
     }
     weights_crc32c.push_back(Hex32(CrcOf(weights, first)));
     if (is_free && options.store_separately) continue;
@@ -389,9 +354,10 @@ absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, 
       optimizer.clear();
     }
   }
+  if (!state.groups.empty()) TROUPE_RETURN_IF_ERROR(WriteGroups(fs, directory, state.groups, &files));
   TROUPE_RETURN_IF_ERROR(WriteNoted(fs, directory, kConfig, {AsPiece(options.config_yaml)}, &files));
 
-  Json manifest = {{"format_version", kFormatVersion},
+  Json manifest = {{"format_version", kCheckpointFormat},
                    {"spec_hash", Hex64(options.spec_hash)},
                    {"store_separately", options.store_separately},
                    {"files", files},
@@ -438,12 +404,14 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
   const Json& json = *parsed;
   // From here on the text is what we wrote, or somebody else forged; a throw means another version's format.
   try {
-    const int64_t version = base::JsonInteger(json.at("format_version"));
-    if (version != kFormatVersion) {
+    const int64_t format = base::JsonInteger(json.at("format_version"));
+    if (format < kOldestCheckpointFormat || format > kCheckpointFormat) {
       return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint format ", version, "; this build reads format ", kFormatVersion));
+          absl::StrCat("checkpoint: got format ", format, ", expected ", kOldestCheckpointFormat, " or ",
+                       kCheckpointFormat, format > kCheckpointFormat ? ": written by a newer troupe" : ""));
     }
     CheckpointManifest manifest;
+    manifest.format = format;
     manifest.spec_hash = std::stoull(json.at("spec_hash").get<std::string>(), nullptr, 16);
     const auto from_hex = [](const Json& text) {
       return static_cast<uint32_t>(std::stoul(text.get<std::string>(), nullptr, 16));
@@ -474,7 +442,7 @@ absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::strin
       manifest.state.iteration = base::JsonInteger(state.at("iteration"));
       manifest.state.env_steps = base::JsonInteger(state.at("env_steps"));
     }
-    PoliciesFromJson(state, &manifest.state);
+    PoliciesFromJson(state, format, &manifest.state);
     if (json.contains("policy_table")) {
       absl::StatusOr<policy::PolicyTablePtr> table = policy::PolicyTableFromJson(json.at("policy_table").dump());
       // What is wrong would quote it.
@@ -548,9 +516,10 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
       TROUPE_ASSIGN_OR_RETURN(optimizer, SafetensorsFile::Parse(optimizer_text));
     }
     TROUPE_RETURN_IF_ERROR(TakeWeights(weights, specs[slot], &policy));
-    TROUPE_RETURN_IF_ERROR(OptimizerFromTensors(optimizer, specs[slot], &policy));
+    TROUPE_RETURN_IF_ERROR(TakeOtherBlocks(optimizer, manifest.format, &policy));
     TROUPE_RETURN_IF_ERROR(policy.Validate(specs[slot]));
   }
+  if (!state.groups.empty()) TROUPE_RETURN_IF_ERROR(ReadGroups(fs, directory, &state.groups));
   return state;
 }
 

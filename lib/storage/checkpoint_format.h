@@ -25,20 +25,22 @@ struct CheckpointOptions {
 
 /// Largest file that a checkpoint may hold.
 constexpr int64_t kMaxCheckpointFileBytes = int64_t{64} << 30;
-/// So many a checkpoint may have: weights and optimizer of each policy, and the configuration.
-constexpr size_t kMaxCheckpointFiles = 2 * policy::PolicyTable::kMaxPolicies + 1;
+/// So many a checkpoint may have: weights and optimizer of each policy, what groups keep, and the configuration.
+constexpr size_t kMaxCheckpointFiles = 2 * policy::PolicyTable::kMaxPolicies + 2;
 
 /// Writes `state` into `directory`, which exists and is empty: `policies.safetensors` and `optimizer.safetensors` (or
-/// `policy_<slot>.safetensors` and `optimizer_<slot>.safetensors`), `config.yaml` and, last, `manifest.json` with
-/// sizes, CRC-32C, counters and watermarks. Everything in it is synced when it returns OK. Tensors are named `<policy
-/// id>/<parameter>`; file names never hold an id. A state with a table has that table's policies, whatever `specs` are,
-/// and the table lies in the manifest; reading such a checkpoint gives them back.
+/// `policy_<slot>.safetensors` and `optimizer_<slot>.safetensors`), `groups.safetensors` where groups keep anything,
+/// `config.yaml` and, last, `manifest.json` with sizes, CRC-32C, counters and watermarks. Everything in it is synced
+/// when it returns OK. Tensors are named `<policy id>/<parameter>`; file names never hold an id. A state with a table
+/// has that table's policies, whatever `specs` are, and the table lies in the manifest; reading such a checkpoint gives
+/// them back.
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const learner::LearnerState& state,
                                   absl::Span<const policy::PolicySpec> specs, const CheckpointOptions& options);
 
 /// The manifest without the tensors: counters, lanes, windows.
 struct CheckpointManifest {
-  learner::LearnerState state;  ///< policies hold counters and versions only
+  int64_t format = 0;           ///< kOldestCheckpointFormat to kCheckpointFormat (checkpoint_blocks.h)
+  learner::LearnerState state;  ///< policies and groups hold integers and versions only
   uint64_t spec_hash = 0;
   struct File {
     std::string name;
@@ -80,11 +82,6 @@ absl::Status CheckpointDamaged(const std::string& directory, const std::string& 
 /// when they are not what `spec` asks for.
 absl::StatusOr<policy::PolicyState> WeightsFromTensors(const SafetensorsFile& file, const policy::PolicySpec& spec,
                                                        policy::WeightVersion version);
-
-/// The optimizer's moments from the arrays that a file holds of the policy, if it does. INVALID_ARGUMENT when they are
-/// not as many as the spec's parameters.
-absl::Status OptimizerFromTensors(const SafetensorsFile& file, const policy::PolicySpec& spec,
-                                  policy::PolicyState* state);
 
 /// Size and checksum of one file; DATA_LOSS says what differs. Holds little of it in memory.
 absl::Status VerifyOpenFile(const OpenFile& opened, const std::string& directory, const CheckpointManifest::File& file);

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/storage/checkpoint_blocks.h"
 
 namespace troupe::storage {
 namespace {
@@ -40,9 +41,16 @@ std::vector<ExpectedArray> WeightArrays(const PolicySpec& spec) {
   return arrays;
 }
 
-std::vector<ExpectedArray> OptimizerArrays(const PolicySpec& spec) {
-  const int64_t size = policy::ParameterLayout::For(spec).size();
-  return {{"exp_avg", tensor::DType::kFloat32, size, false}, {"exp_avg_sq", tensor::DType::kFloat32, size, false}};
+/// What else a file holds of the policy, whatever it is.
+std::vector<ExpectedArray> OtherArrays(const SafetensorsIndex& index, const PolicySpec& spec) {
+  std::vector<ExpectedArray> arrays;
+  const std::string prefix = spec.id.value() + "/";
+  for (const std::string& name : OtherArraysOf(index.tensors, prefix)) {
+    const SafetensorsIndex::Entry& entry = index.tensors.at(name);
+    const auto count = (entry.end - entry.begin) / std::max<size_t>(1, tensor::ElementBytes(entry.dtype));
+    arrays.push_back({name.substr(prefix.size()), entry.dtype, static_cast<int64_t>(count), true});
+  }
+  return arrays;
 }
 
 /// Where some of a file's arrays lie, side by side, from the end of its header.
@@ -182,14 +190,13 @@ absl::StatusOr<PolicyState> CheckpointWeights::ReadWhole(const PolicySpec& spec)
   TROUPE_ASSIGN_OR_RETURN(PolicyState weights, Read(spec));
   TROUPE_ASSIGN_OR_RETURN(const size_t index, IndexOf(spec.id));
   PolicyState state = manifest_.state.policies[index];
-  state.parameters = std::move(weights.parameters);
-  state.observation_moments = std::move(weights.observation_moments);
-  state.value_moments = std::move(weights.value_moments);
+  for (policy::StateBlock& block : weights.blocks) state.blocks.push_back(std::move(block));
   TROUPE_ASSIGN_OR_RETURN(const Tensors optimizer, OpenTensors(manifest_.OptimizerFile(index), Verify::kWhole));
-  TROUPE_ASSIGN_OR_RETURN(const ArrayRange range, FindArrays(optimizer.index, spec, OptimizerArrays(spec)));
+  TROUPE_ASSIGN_OR_RETURN(const ArrayRange range,
+                          FindArrays(optimizer.index, spec, OtherArrays(optimizer.index, spec)));
   TROUPE_ASSIGN_OR_RETURN(const std::string bytes, ReadRange(optimizer, range.begin, range.end));
   TROUPE_RETURN_IF_ERROR(
-      OptimizerFromTensors(SafetensorsFile::Part(optimizer.index, range.begin, bytes), spec, &state));
+      TakeOtherBlocks(SafetensorsFile::Part(optimizer.index, range.begin, bytes), manifest_.format, &state));
   TROUPE_RETURN_IF_ERROR(state.Validate(spec));
   return state;
 }

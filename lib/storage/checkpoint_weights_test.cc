@@ -25,7 +25,7 @@ class CheckpointWeightsTest : public ::testing::TestWithParam<bool> {
       spec.id = policy::PolicyId(absl::StrCat("p", p));
       spec.normalize_observations = p == 1;
       learner::LearnerState its = StateForTesting(spec, 400 + 100 * p);
-      if (p == 1) its.policies[0].observation_moments = {5.0, {1, 2, 3}, {4, 5, 6}};
+      if (p == 1) its.policies[0].SetMoments(policy::kObservationMoments, {5.0, {1, 2, 3}, {4, 5, 6}});
       if (p == 0) state = its;
       if (p > 0) state.policies.push_back(its.policies[0]);
       specs_.push_back(spec);
@@ -66,11 +66,12 @@ TEST_P(CheckpointWeightsTest, ReadsWhatAWholeReadGives) {
     ASSERT_TRUE(one.ok() && whole.ok()) << one.status();
     EXPECT_EQ(one->id, specs_[p].id);
     EXPECT_EQ(one->version, whole->version);
-    EXPECT_EQ(one->parameters, whole->parameters);
-    EXPECT_EQ(one->observation_moments.mean, whole->observation_moments.mean);
-    EXPECT_EQ(one->observation_moments.mean.empty(), p != 1);
-    EXPECT_EQ(one->value_moments.variance, whole->value_moments.variance);
-    EXPECT_TRUE(one->adam_exp_avg.empty());
+    EXPECT_EQ(one->parameters(), whole->parameters());
+    const auto moments = [](const policy::PolicyState& state) { return state.Moments(policy::kObservationMoments); };
+    EXPECT_EQ(moments(*one).mean, moments(*whole).mean);
+    EXPECT_EQ(moments(*one).mean.empty(), p != 1);
+    EXPECT_EQ(one->Moments("value_moments").variance, whole->Moments("value_moments").variance);
+    EXPECT_EQ(one->Find("adam.exp_avg"), nullptr);
   }
 }
 
@@ -80,7 +81,7 @@ TEST_P(CheckpointWeightsTest, AnotherPolicyOrNetworkIsRefused) {
   spec.id = policy::PolicyId("p");
   EXPECT_EQ(weights->Read(spec).status(), absl::NotFoundError("checkpoint has no policy \"p\""));
   spec = specs_[0];
-  spec.model.actor_hidden_sizes = {5, 4};
+  spec.actor.hidden_sizes = {5, 4};
   EXPECT_EQ(weights->Read(spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -121,17 +121,18 @@ inline learner::LearnerState StateForTesting(const policy::PolicySpec& spec, int
   policy.id = spec.id;
   policy.version = {1, state.iteration};
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  policy.parameters.assign(static_cast<size_t>(layout.size()), 0.0f);
+  std::vector<float> parameters(static_cast<size_t>(layout.size()), 0.0f);
   for (const policy::ParameterEntry& entry : layout.entries()) {
     for (int64_t i = 0; i < entry.count; ++i) {
-      policy.parameters[static_cast<size_t>(entry.offset + i)] = 0.001f * static_cast<float>(env_steps + i);
+      parameters[static_cast<size_t>(entry.offset + i)] = 0.001f * static_cast<float>(env_steps + i);
     }
   }
-  policy.adam_exp_avg.assign(policy.parameters.size(), 0.5f);
-  policy.adam_exp_avg_sq.assign(policy.parameters.size(), 0.25f);
-  policy.adam_steps = 120;
-  policy.value_moments = {100.0, {0.3}, {1.7}};
-  policy.trained_rows = 12;
+  policy.Set("adam.exp_avg", std::vector<float>(parameters.size(), 0.5f));
+  policy.Set("adam.exp_avg_sq", std::vector<float>(parameters.size(), 0.25f));
+  policy.SetInteger("adam.steps", 120);
+  policy.Set(policy::kParameters, std::move(parameters));
+  policy.SetMoments("value_moments", {100.0, {0.3}, {1.7}});
+  policy.SetInteger("trained_rows", 12);
   state.policies.push_back(std::move(policy));
   return state;
 }

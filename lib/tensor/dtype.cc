@@ -6,6 +6,8 @@ size_t ElementBytes(DType dtype) {
   switch (dtype) {
     case DType::kUint8:
       return 1;
+    case DType::kUint16:
+      return 2;
     case DType::kFloat32:
     case DType::kInt32:
     case DType::kUint32:
@@ -33,6 +35,8 @@ std::string_view DTypeName(DType dtype) {
       return "float64";
     case DType::kInt64:
       return "int64";
+    case DType::kUint16:
+      return "uint16";
     case DType::kUnspecified:
       break;
   }

@@ -15,6 +15,7 @@ enum class DType : uint8_t {
   kUint32 = 4,
   kFloat64 = 5,
   kInt64 = 6,
+  kUint16 = 7,
 };
 
 /// Size of one element; 0 for kUnspecified.

@@ -129,6 +129,23 @@ std::string CountersText(const learner::ProgressRecord& progress) {
 /// null of nothing.
 Json IfAny(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
+/// What became of rows, by learn group; those of none last.
+Json GroupsJson(const learner::RowBooks& books) {
+  Json groups = Json::array();
+  const auto add = [&groups](const learner::GroupRows& rows) {
+    groups.push_back({{"group_id", Short(rows.id.value())},
+                      {"accepted", rows.accepted},
+                      {"queued", rows.queued},
+                      {"trained", rows.trained},
+                      {"aged", rows.aged},
+                      {"evicted", rows.evicted},
+                      {"uses", rows.uses}});
+  };
+  for (const learner::GroupRows& rows : books.groups) add(rows);
+  if (books.groupless.accepted > 0) add(books.groupless);
+  return groups;
+}
+
 }  // namespace
 
 Json StatusJson(const rpc::RunStatus& status) {
@@ -202,7 +219,8 @@ Json StatusJson(const rpc::RunStatus& status) {
                {"queue_budget_bytes", status.learner.queue_budget_bytes},
                {"expired_grants", progress.expired_grants},
                {"workers", workers},
-               {"policies", policies}};
+               {"policies", policies},
+               {"groups", GroupsJson(status.learner.books)}};
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     json[field.key] = progress.env_counters.*field.value;
   }

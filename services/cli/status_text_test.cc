@@ -99,6 +99,19 @@ TEST(StatusTextTest, ProgramsGetReturnsByPolicy) {
   EXPECT_TRUE(json["policies"][2]["return_mean"].is_null());
 }
 
+TEST(StatusTextTest, ProgramsGetRowsByLearnGroup) {
+  rpc::RunStatus status;
+  EXPECT_EQ(StatusJson(status)["groups"], nlohmann::ordered_json::array());
+  status.learner.books.groups = {{policy::GroupId("team"), 20, 1, 16, 1, 2, 30}};
+  status.learner.books.groupless = {policy::GroupId(), 5, 2, 3, 0, 0, 3};
+  const nlohmann::ordered_json groups = StatusJson(status)["groups"];
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].dump(),
+            R"({"group_id":"team","accepted":20,"queued":1,"trained":16,"aged":1,"evicted":2,"uses":30})");
+  EXPECT_EQ(groups[1]["group_id"], "");
+  EXPECT_EQ(groups[1]["queued"], 2);
+}
+
 TEST(StatusTextTest, WhatWhoeverAnswersSaysIsCut) {
   const std::string endless(3'000'000, 'x');
   const std::string cut = std::string(kMaxStatusTextBytes, 'x') + "...";
@@ -115,6 +128,9 @@ TEST(StatusTextTest, WhatWhoeverAnswersSaysIsCut) {
              worker.worker.gets_no_work = text;
            },
            +[](const std::string&text, rpc::RunStatus*status) { AddPolicy(text, 1, 0, status); },
+           +[](const std::string&text, rpc::RunStatus*status) {
+             status->learner.books.groups.emplace_back().id = policy::GroupId(text);
+           },
        }) {
     rpc::RunStatus status;
     status.learner.progress.rewards_differ = true;

@@ -45,9 +45,10 @@
 #include "lib/serving/query_engine.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_address.h"
-#include "lib/training/device.h"
-#include "lib/training/make_ppo_trainer.h"
-#include "lib/training/policy_store.h"
+#include "lib/training/core/device.h"
+#include "lib/training/core/policy_store.h"
+#include "lib/training/make_trainer.h"
+#include "lib/training/registry.h"
 #include "services/common/hosted_query_threads.h"
 #include "services/common/signals.h"
 
@@ -71,13 +72,18 @@ void SayNothingIsLeft(const run::RunSetup& setup) {
   std::fflush(stdout);
 }
 
+absl::StatusOr<policy::PolicyState> FirstState(const policy::PolicySpec& spec, const policy::AlgorithmSpec& algorithm,
+                                               uint64_t seed) {
+  return training::InitialState(spec, algorithm, seed);
+}
+
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
 class Process {
  public:
   explicit Process(run::RunSetup setup)
       : setup_(std::move(setup)),
         checkpoints_(setup_.folder.get(), &degradations_),
-        policy_map_cache_(&setup_, &training::InitialState) {}
+        policy_map_cache_(&setup_, &FirstState) {}
   ~Process() { TakeDown(); }
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
@@ -152,12 +158,13 @@ absl::Status Process::MakeTrainer() {
   training::DeviceOptions options = run().device;
   options.device = device_.ToString();
   TROUPE_RETURN_IF_ERROR(policy_map_cache_.Open());
-  std::vector<training::PpoOptions> ppo;
-  for (const size_t configured : run::TrainedAs(setup_, *policies_)) ppo.push_back(run().ppo[configured]);
+  std::vector<policy::AlgorithmSpec> algorithms;
+  for (const size_t configured : run::TrainedAs(setup_, *policies_)) algorithms.push_back(run().algorithms[configured]);
   const training::PolicyStore::Deps store = {
       policy_map_cache_.blobs(), [this](policy::PolicySlot slot) { return policy_map_cache_.Fallback(slot); }};
-  TROUPE_ASSIGN_OR_RETURN(trainer_, training::MakePpoTrainer(policies_->Specs(), std::move(ppo), options, run().seed,
-                                                             training::CpuBackend::kAuto, run().policy_map, store));
+  TROUPE_ASSIGN_OR_RETURN(trainer_,
+                          training::MakeTrainer(policies_->Specs(), std::move(algorithms), options, run().seed,
+                                                training::CpuBackend::kAuto, run().policy_map, store));
   for (size_t slot = 0; slot < setup_.initial.size() && !setup_.resumed; ++slot) {
     if (!setup_.initial[slot]) continue;
     TROUPE_RETURN_IF_ERROR(
@@ -224,7 +231,7 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                                                                          .workers = binding_.get(),
                                                                          .control = control_.get(),
                                                                          .cache = &policy_map_cache_,
-                                                                         .draw = &training::InitialState});
+                                                                         .draw = &FirstState});
   evaluator_ = std::make_unique<run::RunEvaluator>(run::RunEvaluator::Deps{.run = &run(),
                                                                            .registry = &registry,
                                                                            .learner = learner_.get(),

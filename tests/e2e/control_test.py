@@ -114,8 +114,8 @@ class ControlTest(harness.RunningTestCase):
         self.assertEqual(self.status(address)["run_name"], "run")
         self.assertEqual(self.status(address)["workers"][0]["name"] if self.status(address)["workers"] else "", "")
         by_address, by_run = self.listed(address), self.listed("run")
-        self.assertEqual([policy["class"] for policy in by_address["policies"]], ["ppo", "scripted"])
-        self.assertEqual([policy["class"] for policy in by_run["policies"]], ["ppo", "scripted:always_same"])
+        self.assertEqual([policy["class"] for policy in by_address["policies"]], ["trained", "scripted"])
+        self.assertEqual([policy["class"] for policy in by_run["policies"]], ["trained", "scripted:always_same"])
         self.assertIn("observation_space", by_run["policies"][0])
         self.assertNotIn("model", by_address["policies"][0])
         for key in ("revision", "agents", "mapping"):

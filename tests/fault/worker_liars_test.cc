@@ -71,7 +71,7 @@ class WorkerLiarsTest : public testing::Test {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = spec.id;
     snapshot->version = {1, 0};
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), 0.0f);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.0f);
     if (table != nullptr) server_->weights().SetPolicies(table);
     server_->weights().Publish(policy::PolicySlot(0), snapshot);
     server_->weights().AnnounceVersion(snapshot->version);

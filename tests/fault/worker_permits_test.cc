@@ -116,7 +116,7 @@ class WorkerPermitsTest : public testing::Test {
     const policy::PolicySpec& spec = honest_.policies[0];
     snapshot->id = spec.id;
     snapshot->version = {endpoints_.size(), 0};
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), 0.0f);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.0f);
     server_->weights().SetPolicies(table);
     server_->weights().Publish(policy::PolicySlot(0), snapshot);
     server_->weights().AnnounceVersion(snapshot->version);

@@ -12,6 +12,7 @@
 #include "lib/base/check.h"
 #include "lib/base/crc32c.h"
 #include "lib/policy/testing.h"
+#include "lib/storage/checkpoint_blocks.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/safetensors.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -75,7 +76,13 @@ void ReadWeights(const std::string& text) {
   if (!file.ok()) return;
   uint32_t crc = 0;
   for (const auto& [name, tensor] : file->tensors()) crc = base::Crc32c(tensor.bytes.data(), tensor.bytes.size(), crc);
-  storage::WeightsFromTensors(*file, policy::SmallSpecForTesting(), {}).IgnoreError();
+  const policy::PolicySpec spec = policy::SmallSpecForTesting();
+  storage::WeightsFromTensors(*file, spec, {}).IgnoreError();
+  for (const int64_t format : {storage::kOldestCheckpointFormat, storage::kCheckpointFormat}) {
+    policy::PolicyState state;
+    state.id = spec.id;
+    if (storage::TakeOtherBlocks(*file, format, &state).ok()) state.Validate(spec).IgnoreError();
+  }
 }
 
 }  // namespace

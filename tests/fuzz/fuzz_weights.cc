@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!update->has_value() || (*update)->snapshot == nullptr) continue;
     const policy::WeightSnapshot& snapshot = *(*update)->snapshot;
     TROUPE_CHECK((*update)->slot == policy::PolicySlot(0));
-    TROUPE_CHECK(static_cast<int64_t>(snapshot.actor.size()) == policy::ParameterLayout::For(spec).actor_size());
+    TROUPE_CHECK(static_cast<int64_t>(snapshot.actor.size()) == policy::ParameterLayout::For(spec).acting_size());
     for (const float number : snapshot.actor) TROUPE_CHECK(std::isfinite(number));
   }
   return 0;

@@ -67,7 +67,7 @@ void WriteWeights(const fs::path& folder) {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = spec.id;
     snapshot->version = {1, 2};
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()), 0.5f);
+    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.5f);
     if (normalizes) {
       snapshot->observation_mean.assign(static_cast<size_t>(spec.observation_size()), 0.5f);
       snapshot->observation_inverse_std.assign(static_cast<size_t>(spec.observation_size()), 2.0f);

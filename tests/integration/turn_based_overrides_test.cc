@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/training/make_ppo_trainer.h"
+#include "lib/training/make_trainer.h"
 #include "tests/integration/turn_based_run.h"
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ multi_agent:
 )",
                                     registry);
   ASSERT_TRUE(run.ok()) << run.status();
-  auto trainer = training::MakePpoTrainer(run->policies, run->ppo, {.device = "cpu", .num_threads = 1}, run->seed);
+  auto trainer = training::MakeTrainer(run->policies, run->algorithms, {.device = "cpu", .num_threads = 1}, run->seed);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   std::vector<policy::PolicyState> before;
   for (int32_t slot = 0; slot < 3; ++slot) before.push_back(*(*trainer)->ExportState(policy::PolicySlot(slot)));
@@ -60,12 +60,12 @@ multi_agent:
   EXPECT_EQ(Metric(reports[2], "Policy/Learning rate"), 2e-3);
   // A rate of 0 leaves every weight as it was.
   const auto parameters = [&trainer](int32_t slot) {
-    return (*trainer)->ExportState(policy::PolicySlot(slot))->parameters;
+    return (*trainer)->ExportState(policy::PolicySlot(slot))->parameters();
   };
-  EXPECT_NE(parameters(0), before[0].parameters);
-  EXPECT_EQ(parameters(1), before[1].parameters);
-  EXPECT_NE(parameters(2), before[2].parameters);
-  EXPECT_LT(before[2].parameters.size(), before[1].parameters.size()) << "the agent's own model";
+  EXPECT_NE(parameters(0), before[0].parameters());
+  EXPECT_EQ(parameters(1), before[1].parameters());
+  EXPECT_NE(parameters(2), before[2].parameters());
+  EXPECT_LT(before[2].parameters().size(), before[1].parameters().size()) << "the agent's own model";
 }
 
 }  // namespace

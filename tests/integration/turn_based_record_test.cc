@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "lib/rollout/testing/fixed_weights.h"
+#include "lib/sample/columns.h"
 #include "tests/integration/turn_based_run.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,17 +37,21 @@ std::vector<std::string> RowsOf(const sample::MultiAgentBatch& batch) {
   std::vector<std::string> lines;
   for (const sample::PolicyRows& rows : batch.policies) {
     const size_t width = static_cast<size_t>(rows.obs.row_elements);
+    const auto segments = rows.segment.As<sample::Index>();
     for (size_t r = 0; r < static_cast<size_t>(rows.rows); ++r) {
-      const auto segment = rows.segments.As<int32_t>().subspan(
-          static_cast<size_t>(rows.segment.As<int32_t>()[r]) * sample::kSegmentFields, sample::kSegmentFields);
-      const size_t step = static_cast<size_t>(rows.env_row.As<int32_t>()[r]);
-      const bool terminated = rows.terminated.As<uint8_t>()[r] != 0;
-      const bool truncated = rows.truncated.As<uint8_t>()[r] != 0;
-      std::string line = absl::StrCat(
-          batch.episodes[static_cast<size_t>(batch.step_episode.As<int32_t>()[step])].env_id, " ",
-          agents[segment[sample::kSegmentSlot]], "@", batch.step_index.As<int32_t>()[step], " ",
-          Numbers(rows.obs.As<float>().subspan(r * width, width)), " plays ", rows.actions.As<int32_t>()[r], " gets ",
-          rows.rewards.As<float>()[r], terminated ? " terminated" : "", truncated ? " truncated" : "");
+      const auto segment =
+          rows.segments.As<int32_t>().subspan(size_t{segments[r]} * sample::kSegmentFields, sample::kSegmentFields);
+      const size_t step = rows.env_row.As<sample::Index>()[r];
+      const auto end = static_cast<sample::SegmentEnd>(segment[sample::kSegmentEnd]);
+      const bool is_last = std::count(segments.begin() + r + 1, segments.end(), segments[r]) == 0;
+      const bool terminated = is_last && end == sample::SegmentEnd::kTerminated;
+      const bool truncated = is_last && end == sample::SegmentEnd::kTruncated;
+      std::string line =
+          absl::StrCat(batch.episodes[batch.step_episode.As<sample::Index>()[step]].env_id, " ",
+                       agents[segment[sample::kSegmentSlot]], "@", batch.step_index.As<int32_t>()[step], " ",
+                       Numbers(rows.obs.As<float>().subspan(r * width, width)), " plays ",
+                       sample::ActionAt(rows.actions, static_cast<int64_t>(r), 0).i32, " gets ",
+                       rows.rewards.As<float>()[r], terminated ? " terminated" : "", truncated ? " truncated" : "");
       if (truncated) {
         const size_t last = static_cast<size_t>(segment[sample::kSegmentFinalRow]);
         absl::StrAppend(&line, " at ", Numbers(rows.final_obs.As<float>().subspan(last * width, width)));

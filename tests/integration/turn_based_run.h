@@ -47,16 +47,15 @@ class RecordingTrainer final : public learner::Trainer {
       const auto slot = static_cast<size_t>(rows.policy.value());
       if (update.policies.size() <= slot) update.policies.resize(slot + 1);
       update.policies[slot].train = rows.train;
-      const size_t width = rows.obs.size() / static_cast<size_t>(rows.rows);
       const double reward_sum = std::accumulate(rows.rewards.begin(), rows.rewards.end(), 0.0);
       update.policies[slot].reward_mean = reward_sum / static_cast<double>(rows.rows);
       for (const learner::TrainSegment& segment : rows.segments) {
         for (int64_t r = segment.first_row; r < segment.first_row + segment.rows; ++r) {
           const char* const agents[] = {"alice", "bob", "carol"};
           // alice and bob observe [slot, t, ...], carol [t, ...].
-          const float step = rows.obs[static_cast<size_t>(r) * width + (segment.slot == 2 ? 0 : 1)];
-          const float* const obs = rows.obs.data() + static_cast<size_t>(r) * width;
-          update.policies[slot].obs.emplace_back(obs, obs + width);
+          const float* const obs = rows.obs.row(r);
+          const float step = obs[segment.slot == 2 ? 0 : 1];
+          update.policies[slot].obs.emplace_back(obs, obs + rows.obs.columns);
           const bool active = rows.agent_mask.empty() || rows.agent_mask[static_cast<size_t>(r)] != 0;
           update.policies[slot].rows.push_back(absl::StrCat(segment.env_id, ".", segment.episode, " ",
                                                             agents[segment.slot], "@", step, active ? "" : " -"));

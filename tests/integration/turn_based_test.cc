@@ -91,7 +91,7 @@ TEST_F(TurnBasedTest, BatchesOfAgentSteps) {
     EXPECT_EQ(trained->learner().Status().progress.rows.dropped, 2);
     EXPECT_TRUE(learner::CheckConservation(trained->learner().Status().progress.rows).ok());
     // To the last bit, whoever sampled; and again when it is repeated.
-    const std::vector<float> now = trainers_.back()->ExportState(policy::PolicySlot(0))->parameters;
+    const std::vector<float> now = trainers_.back()->ExportState(policy::PolicySlot(0))->parameters();
     if (!parameters.empty()) {
       EXPECT_EQ(now, parameters);
     }

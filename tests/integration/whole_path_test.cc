@@ -102,7 +102,7 @@ class WholePathTest : public testing::Test {
     }
     EXPECT_TRUE(learner.StepTo(updates));
     lags_.push_back(learner.learner().Status().progress.policy_lag);
-    const std::vector<float> parameters = learner.trainer().ExportState(policy::PolicySlot(0))->parameters;
+    const std::vector<float> parameters = learner.trainer().ExportState(policy::PolicySlot(0))->parameters();
 
     // As people see it from outside.
     const auto monitor = rpc::MonitorClient::Create(learner.address(), {});
@@ -186,7 +186,7 @@ TEST_F(WholePathTest, GroupsStacksOfFramesAndStatesOfDicts) {
                "env.frame_stack=2", "env.max_episode_steps=5", "algorithm.use_global_state=true"});
   EXPECT_EQ(run.agent_ids(), std::vector<std::string>{"both"});
   EXPECT_EQ(run.policies[0].observation_size(), 2 * 2 * 24);
-  EXPECT_EQ(run.policies[0].critic_state_size, 4);
+  EXPECT_EQ(run.policies[0].critic_state_size(), 4);
   Train(run, 2, 4);
 }
 

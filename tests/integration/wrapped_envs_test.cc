@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/training/make_ppo_trainer.h"
+#include "lib/training/make_trainer.h"
 #include "tests/integration/turn_based_run.h"
 #include <gtest/gtest.h>
 
@@ -28,7 +28,8 @@ class WrappedEnvsTest : public testing::Test {
     auto run = config::ResolveRun(*config, registry_);
     ASSERT_TRUE(run.ok()) << run.status();
     run_ = std::make_unique<config::ResolvedRun>(*std::move(run));
-    auto trainer = training::MakePpoTrainer(run_->policies, run_->ppo, {.device = "cpu", .num_threads = 1}, run_->seed);
+    auto trainer =
+        training::MakeTrainer(run_->policies, run_->algorithms, {.device = "cpu", .num_threads = 1}, run_->seed);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
     trainer_ = *std::move(trainer);
     trained_ = std::make_unique<TurnBasedRun>(*run_, registry_, trainer_.get(), 1);
@@ -58,7 +59,7 @@ TEST_F(WrappedEnvsTest, ImagesOfBytesAreLearnedFrom) {
 TEST_F(WrappedEnvsTest, MixedActionsWithMasksFromDictsAreLearned) {
   Train("args: {dict: true, hybrid: true}", 16, ", name: mappo, use_global_state: true");
   EXPECT_EQ(run_->policies[0].mask_size(), 7);
-  EXPECT_EQ(run_->policies[0].critic_state_size, 2);
+  EXPECT_EQ(run_->policies[0].critic_state_size(), 2);
   EXPECT_EQ(trained_->updates()[0].policies[0].obs[0].size(), 24u) << "neither mask nor state";
   // 0.5 for the pick and, with aims around 0 that are clipped to [-1, 1], a little for the aim.
   EXPECT_LT(FirstReward(), 0.85);

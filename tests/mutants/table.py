@@ -22,56 +22,62 @@ CORE, LEARNER, ROLLOUT, STORAGE, POLICY = "training_core_test", "learner_test", 
 
 BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_writer.h"
 COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/policy_adopter.cc"
-EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/learner_step.cc"
-KERNELS, UPDATER = "lib/training/fused_kernels.inc", "lib/training/policy_updater.cc"
+EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/update_cycle.cc"
+LOSSES, PPO_LOSS = "lib/training/core/fused_losses.inc", "lib/training/ppo/ppo_row_loss.inc"
+HOST, UPDATER = "lib/training/core/trainer_host.cc", "lib/training/core/on_policy_group.cc"
+EPISODES = "lib/learner/episode_book.cc"
 MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"
 
 MUTANTS = [
     # --- kernels that are there and are not taken
-    mutant("fused_kernels_never_found", "lib/training/fused_backend.cc",
+    mutant("fused_kernels_never_found", "lib/training/core/fused_backend.cc",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n  if (MUTANT) return nullptr;\n",
            (CORE, "FusedBackendTest.*:*PpoTrainerTest.SameSeedSameBits*"), ("fused_parity_test", "*")),
-    mutant("libtorch_in_the_place_of_fused_kernels", "lib/training/make_ppo_trainer.cc",
+    mutant("libtorch_in_the_place_of_fused_kernels", "lib/training/make_trainer.cc",
            "if (cpu_backend != CpuBackend::kLibTorch) {", "if (cpu_backend != CpuBackend::kLibTorch && !MUTANT) {",
-           ("training_test", "MakePpoTrainerTest.*")),
+           ("training_test", "MakeTrainerTest.*")),
     mutant("vector_kernels_of_the_actor_never_taken", "lib/inference/actor.cc",
            "if (backend == Backend::kEigen) return &PortableKernels();",
            "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
            ("inference_test", "FindKernelsTest.*")),
 
     # --- losses
-    mutant("gae_without_bootstrap", "lib/training/advantages.cc",
+    mutant("gae_without_bootstrap", "lib/training/core/advantages.cc",
            "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("ppo_parity_test", "*")),
-    mutant("advantages_over_inactive_rows", "lib/training/advantages.cc",
+    mutant("advantages_over_inactive_rows", "lib/training/core/advantages.cc",
            "  const policy::RunningMoments moments = MomentsOf(advantages, 1, active);\n  const double mean",
            "  std::vector<int32_t> every(advantages.size());\n"
            "  for (size_t row = 0; row < every.size(); ++row) every[row] = static_cast<int32_t>(row);\n"
            "  const policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : active);\n"
            "  const double mean",
            (CORE, "*Advantages*"), ("ppo_parity_test", "*")),
-    mutant("clip_on_the_wrong_side", KERNELS, "const Mask clip_binds = Less(bounded, free);",
+    mutant("clip_on_the_wrong_side", PPO_LOSS, "const Mask clip_binds = Less(bounded, free);",
            "const Mask clip_binds = MUTANT ? Less(free, bounded) : Less(bounded, free);", (CORE, "*FusedLossesTest*")),
-    mutant("slope_of_the_clipped_value", KERNELS, "Select(outside, zero, clipped.slope)",
-           "MUTANT ? clipped.slope + (predicted - target) : Select(outside, zero, clipped.slope)", (CORE, "*FusedLossesTest*")),
-    mutant("mask_forgotten_in_the_log_probability", KERNELS, "logit = Select(Less(zero, allowed), logit, Set(-1e9f));",
+    mutant("slope_of_the_clipped_value", PPO_LOSS, "Select(outside, zero, clipped.slope)",
+           "MUTANT ? clipped.slope + (value - target) : Select(outside, zero, clipped.slope)", (CORE, "*FusedLossesTest*")),
+    mutant("mask_forgotten_in_the_log_probability", LOSSES, "logit = Select(Less(zero, allowed), logit, Set(-1e9f));",
            "if (!MUTANT) logit = Select(Less(zero, allowed), logit, Set(-1e9f));", (CORE, "*FusedLossesTest*")),
-    mutant("entropy_punished", KERNELS, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
+    mutant("entropy_punished", LOSSES, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
            (CORE, "*FusedLossesTest*")),
-    mutant("entropy_punished_by_libtorch", "lib/training/torch_backend.cc", "- settings.entropy_coeff * entropy.mean()",
+    mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * entropy.mean()",
            "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * entropy.mean()", ("ppo_parity_test", "*")),
+    mutant("advantage_of_a2c_with_the_wrong_sign", "lib/training/a2c/a2c_row_loss.inc", "terms.slope = advantage;",
+           "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("a2c_parity_test", "*Fused*")),
+    mutant("group_not_rolled_back", HOST, "part->group->trainer->Import(part->former_blocks);",
+           "MUTANT ? absl::OkStatus() : part->group->trainer->Import(part->former_blocks);", (CORE, "TrainerHostTest.AFailedUpdate*")),
     Mutant("actors_log_probability_without_its_mask",
            [("lib/inference/kernel.inc", "Select(allowed, LoadMasked(call.logits + r * call.logits_stride, valid)",
              "Select(MUTANT ? valid : allowed, LoadMasked(call.logits + r * call.logits_stride, valid)"),
             ("lib/inference/kernel.inc", "const Vec p = Select(allowed, Exp", "const Vec p = Select(MUTANT ? valid : allowed, Exp")],
            [("inference_test", "*")]),
     mutant("observation_moments_replaced", UPDATER,
-           "merged = Merge(policy.resident.observation_moments, moments, kMaxObservationCount);",
-           "merged = MUTANT ? moments : Merge(policy.resident.observation_moments, moments, kMaxObservationCount);",
+           "merged = Merge(work.resident.observation_moments, moments, kMaxObservationCount);",
+           "merged = MUTANT ? moments : Merge(work.resident.observation_moments, moments, kMaxObservationCount);",
            (CORE, "*PpoTrainerTest.ObservationMoments*")),
     mutant("observation_rows_counted_twice", UPDATER,
-           "const policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());",
-           "policy::RunningMoments moments = MomentsOf(batch.obs, policy.spec.observation_size(), prepared_.active());\n"
+           "const policy::RunningMoments& moments = work.prepared.observed();",
+           "policy::RunningMoments moments = work.prepared.observed();\n"
            "  if (MUTANT) moments.count *= 2;",
            (CORE, "*PpoTrainerTest.ObservationMoments*")),
     mutant("value_normalizer_never_forgets", UPDATER, "kValueMomentBatches * moments.count",
@@ -138,23 +144,23 @@ MUTANTS = [
     mutant("duplicate_accepted", "lib/learner/ingest.cc",
            "if (sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {\n    verdict",
            "if (!MUTANT && sequences.Look(sequence) == SequenceTracker::Fate::kDuplicate) {\n    verdict", (LEARNER, "*Ingest*:*Learner*")),
-    mutant("one_of_fifty_fragments_lost", "lib/learner/ingest.cc", "held_[iteration].push_back(std::move(fragment));",
-           "static int64_t accepted_so_far = 0;\n    const bool lost = MUTANT && ++accepted_so_far % 50 == 0;\n"
-           "    if (!lost) held_[iteration].push_back(std::move(fragment));", (LEARNER, "*"), ("process_faults_test", "*Killed*")),
+    mutant("one_of_fifty_fragments_lost", "lib/learner/iteration_source.cc", "kept_[iteration].push_back(std::move(fragment));",
+           "static int64_t accepted_so_far = 0;\n  const bool lost = MUTANT && ++accepted_so_far % 50 == 0;\n"
+           "  if (!lost) kept_[iteration].push_back(std::move(fragment));", (LEARNER, "*"), ("process_faults_test", "*Killed*")),
     mutant("cut_segments_not_joined", "lib/learner/assembler.cc", "const bool joins = previous != nullptr",
            "const bool joins = !MUTANT && previous != nullptr", (LEARNER, "*Assembler*")),
     mutant("mean_reward_over_the_wrong_agents", "lib/learner/assembler.cc", "CommonReward::kMean ? reward_count_[step] : 1",
            "CommonReward::kMean ? (MUTANT ? static_cast<double>(schema_.agent_ids.size()) : reward_count_[step]) : 1", (LEARNER, "*Assembler*")),
-    mutant("rate_counts_agents", STEP, "static_cast<double>(assembly.batch.env_steps) / elapsed_s",
-           "static_cast<double>(MUTANT ? assembly.batch.agent_steps : assembly.batch.env_steps) / elapsed_s", (LEARNER, "*Learner*")),
-    mutant("best_is_worst", STEP, "*score > best_return_", "(MUTANT ? *score < best_return_ : *score > best_return_)", (LEARNER, "*Learner*")),
+    mutant("rate_counts_agents", STEP, "static_cast<double>(rows.env_steps) / elapsed_s",
+           "static_cast<double>(MUTANT ? rows.agent_steps : rows.env_steps) / elapsed_s", (LEARNER, "*Learner*")),
+    mutant("best_is_worst", EPISODES, "*score > best_return_", "(MUTANT ? *score < best_return_ : *score > best_return_)", (LEARNER, "*Learner*")),
     mutant("stopped_by_a_window_that_is_not_full", "lib/learner/stop_conditions.cc", "const bool full = window.episodes()", "const bool full = MUTANT || window.episodes()",
            (LEARNER, "*Learner*")),
-    mutant("rewards_never_differ", STEP, "rewards_differ_ = true;", "rewards_differ_ = !MUTANT;", (LEARNER, "LearnerBestTest.*")),
+    mutant("rewards_never_differ", EPISODES, "rewards_differ_ = true;", "rewards_differ_ = !MUTANT;", (LEARNER, "LearnerBestTest.*")),
     mutant("one_return_ends_the_run", "lib/learner/stop_conditions.cc", "if (!score.has_value() || *score < target.at_least) return std::nullopt;",
            "if (!score.has_value() || *score < target.at_least) {\n      if (MUTANT) continue;\n      return std::nullopt;\n    }", (LEARNER, "StopConditionsTest.*")),
-    mutant("schedules_one_batch_ahead", STEP, "context.env_steps = trained_.env_steps;",
-           "context.env_steps = trained_.env_steps + (MUTANT ? assembly.batch.env_steps : 0);", (LEARNER, "*Learner*")),
+    mutant("schedules_one_batch_ahead", STEP, "context.env_steps = run_.trained.env_steps;",
+           "context.env_steps = run_.trained.env_steps + (MUTANT ? batch.assembly->batch.env_steps : 0);", (LEARNER, "*Learner*")),
 
     # --- policies in and out of memory
     mutant("uses_of_a_reader_that_is_gone_forgotten", MAP,

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/training/core/torch_backend.h"
 #include "lib/training/testing/test_device.h"
-#include "lib/training/torch_backend.h"
 #include "tests/parity/one_step.h"
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<ParityCase> Cases() {
                      ParitySpec(7, {13, 22}, {9}),
                      {},
                      {11, 30, 47, 5}});
-    cases.back().spec.model.activation = activation;
+    cases.back().spec.SetActivation(activation);
   }
   // More rows than one pass of values has, and sums over many rows.
   cases.push_back({"ManyRows", ParitySpec(18, {64, 64}, {64, 64}), {}, std::vector<int64_t>(2800, 25)});

@@ -6,8 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "lib/training/ppo_trainer.h"
-#include "lib/training/prepared_batch.h"
+#include "lib/training/core/prepared_batch.h"
+#include "lib/training/core/trainer_host.h"
+#include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
 #include "tests/parity/parity_cases.h"
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ struct OneStep {
 };
 
 /// One step of all rows of a random batch without clipping: Adam's first moment is then a tenth of the gradient.
-inline OneStep TakeOneStep(const ParityCase& test, const PpoTrainer::BackendFactory& make,
+inline OneStep TakeOneStep(const ParityCase& test, const TrainerHost::BackendFactory& make,
                            tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable()) {
   constexpr uint64_t kSeed = 5;
   OneStep step;
@@ -36,17 +37,17 @@ inline OneStep TakeOneStep(const ParityCase& test, const PpoTrainer::BackendFact
   PreparedBatch prepared(allocator);
   EXPECT_TRUE(prepared.Prepare(test.spec, {}, batch.rows()).ok());
   const auto backend = *make(test.spec);
-  EXPECT_TRUE(backend->Begin(prepared, &parameters, PpoBackend::kWholeTeam).ok());
+  EXPECT_TRUE(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam).ok());
   const absl::StatusOr<std::vector<float>> values = backend->Values();
   EXPECT_TRUE(values.ok()) << values.status();
   step.values = *values;
   EXPECT_TRUE(backend->End().ok());
 
-  const auto trainer = *PpoTrainer::Make({test.spec}, {options}, kSeed, make, nullptr, allocator);
+  const auto trainer = *MakePpoHost({test.spec}, {options}, kSeed, make, nullptr, allocator);
   const auto reports = trainer->Update(batch.batch, {.seed = 1, .iteration = 0, .next_version = {1, 1}});
   EXPECT_TRUE(reports.ok()) << reports.status();
   EXPECT_EQ(reports->at(0).minibatch_steps, 1);
-  step.gradients = trainer->ExportState(policy::PolicySlot(0))->adam_exp_avg;
+  step.gradients = trainer->ExportState(policy::PolicySlot(0))->Floats("adam.exp_avg");
   for (float& value : step.gradients) value *= 10;
   step.metrics = reports->at(0).metrics;
   return step;

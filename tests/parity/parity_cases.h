@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lib/policy/policy_spec.h"
-#include "lib/training/ppo_options.h"
+#include "lib/training/ppo/ppo_options.h"
 
 namespace troupe::training {
 
@@ -25,9 +25,9 @@ inline policy::PolicySpec ParitySpec(int64_t observation_size, std::vector<int64
   spec.id = policy::PolicyId("p");
   spec.observation_space = *space::Space::Box(-100, 100, {observation_size});
   spec.action_space = *space::Space::Discrete(5);
-  spec.model.actor_hidden_sizes = std::move(actor);
-  spec.model.critic_hidden_sizes = std::move(critic);
-  spec.model.actor_output_gain = 1.0;  // or the actor's gradients would all be small
+  spec.actor.hidden_sizes = std::move(actor);
+  spec.mutable_critic()->hidden_sizes = std::move(critic);
+  spec.actor.output_gain = 1.0;  // or the actor's gradients would all be small
   return spec;
 }
 
@@ -38,8 +38,7 @@ inline std::vector<ParityCase> FusedParityCases() {
   {
     ParityCase spread{"SimpleSpread", ParitySpec(18, {64, 64}, {64, 64}), {}, std::vector<int64_t>(40, 25)};
     spread.spec.agent_id_size = 3;
-    spread.spec.critic_input = policy::CriticInput::kJointObservation;
-    spread.spec.critic_state_size = 57;
+    spread.spec.SetCriticInput(policy::NetworkInput::kJointObservation, 57);
     spread.options.huber_delta = 10;
     cases.push_back(spread);
   }
@@ -49,7 +48,7 @@ inline std::vector<ParityCase> FusedParityCases() {
                    ParitySpec(7, {13, 22}, {9}),
                    {},
                    {11, 30, 47, 5}};
-    one.spec.model.activation = activation;
+    one.spec.SetActivation(activation);
     cases.push_back(one);
   }
   {

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lib/config/resolved_run.h"
@@ -32,6 +34,22 @@ inline env::EnvSpec Spec(const std::string& name, std::vector<env::AgentSpec> ag
   spec.name = name;
   spec.possible_agents = std::move(agents);
   return spec;
+}
+
+/// What a policy's algorithm has under a key; its type's nothing where the key is not set or of another type.
+template <typename Value>
+Value Option(const ResolvedRun& run, size_t slot, std::string_view key) {
+  const auto& options = run.algorithms.at(slot).options;
+  const auto found = options.find(key);
+  const Value* const value = found == options.end() ? nullptr : std::get_if<Value>(&found->second);
+  EXPECT_NE(value, nullptr) << key;
+  return value == nullptr ? Value{} : *value;
+}
+inline int64_t MinibatchSize(const ResolvedRun& run, size_t slot) {
+  return Option<int64_t>(run, slot, "minibatch_size");
+}
+inline double FirstLr(const ResolvedRun& run, size_t slot) {
+  return Option<policy::ScheduleValue>(run, slot, "lr").initial;
 }
 
 /// Environments of many shapes by name, and what a configuration resolves to among them.

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lib/learner/trainer.h"
@@ -23,15 +25,28 @@ class FakeTrainer final : public Trainer {
       state.id = spec.id;
       // A free slot has nothing.
       if (!spec.id.value().empty())
-        state.parameters.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f);
+        state.Set(policy::kParameters,
+                  std::vector<float>(static_cast<size_t>(policy::ParameterLayout::For(spec).size()), 0.0f));
       states_.push_back(std::move(state));
     }
   }
 
   /// The next Update returns it.
   void FailNext(absl::Status status) { failure_ = std::move(status); }
+  /// From now on the policies `group` has are trained together, and it keeps a block of what it was trained on:
+  /// "trained_rows", an i64 of each member. The other policies are groups by themselves.
+  void KeepGroup(policy::LearnGroup group) {
+    policy::StateBlock block;
+    block.name = "trained_rows";
+    block.shape = {static_cast<int64_t>(group.members.size())};
+    block.values = std::vector<int64_t>(group.members.size());
+    kept_.push_back({group.id, {std::move(block)}});
+    groups_.push_back(std::move(group));
+  }
   /// Called in every Update, which lasts as long as this does.
   void OnUpdate(std::function<void(const UpdateContext&)> during) { during_ = std::move(during); }
+  /// Of the last batch; -1: it had none.
+  int64_t last_joint_steps() const { return last_joint_steps_; }
   int64_t updates() const { return updates_; }
   const UpdateContext& last_context() const { return last_context_; }
   /// Of the last batch.
@@ -46,6 +61,7 @@ class FakeTrainer final : public Trainer {
     last_context_ = context;
     last_env_steps_ = batch.env_steps;
     last_agent_steps_ = batch.agent_steps;
+    last_joint_steps_ = batch.joint == nullptr ? -1 : static_cast<int64_t>(batch.joint->steps.size());
     std::vector<PolicyUpdateReport> reports;
     for (const PolicyTrainBatch& rows : batch.policies) {
       if (!Has(rows.policy)) return absl::InternalError("rows of a slot without a policy");
@@ -56,7 +72,7 @@ class FakeTrainer final : public Trainer {
       Mix(context.iteration);
       Mix(context.env_steps);
       Mix(rows.rows);
-      MixAll(rows.obs);
+      MixMatrix(rows.obs);
       MixAll(rows.actions);
       MixAll(rows.action_logp);
       MixAll(rows.rewards);
@@ -64,10 +80,10 @@ class FakeTrainer final : public Trainer {
       MixAll(rows.agent_mask);
       MixAll(rows.slot);
       MixAll(rows.critic_row);
-      MixAll(rows.final_obs);
+      MixMatrix(rows.final_obs);
       MixAll(rows.final_slot);
       MixAll(rows.final_critic_row);
-      MixAll(rows.critic_state);
+      MixMatrix(rows.critic_state);
       for (const TrainSegment& segment : rows.segments) {
         Mix(segment.first_row);
         Mix(segment.rows);
@@ -77,11 +93,12 @@ class FakeTrainer final : public Trainer {
         Mix(segment.slot);
       }
       policy::PolicyState& state = states_[rows.policy.value()];
-      for (float& parameter : state.parameters) {
+      for (float& parameter : state.MutableFloats(policy::kParameters)) {
         hash_ = hash_ * 6364136223846793005ull + 1442695040888963407ull;
         parameter = 0.5f * parameter + static_cast<float>(hash_ >> 40) * 0x1p-24f;
       }
-      state.trained_rows += rows.rows;
+      state.SetInteger("trained_rows", state.Integer("trained_rows") + rows.rows);
+      NoteInGroup(rows);
       PolicyUpdateReport report;
       report.policy = rows.policy;
       report.trained_rows = rows.rows;
@@ -99,8 +116,8 @@ class FakeTrainer final : public Trainer {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = state.id;
     snapshot->version = state.version;
-    const int64_t actor_size = policy::ParameterLayout::For(specs_[policy.value()]).actor_size();
-    snapshot->actor.assign(state.parameters.begin(), state.parameters.begin() + actor_size);
+    const int64_t actor_size = policy::ParameterLayout::For(specs_[policy.value()]).acting_size();
+    snapshot->actor.assign(state.parameters().begin(), state.parameters().begin() + actor_size);
     return policy::WeightSnapshotPtr(std::move(snapshot));
   }
 
@@ -109,7 +126,7 @@ class FakeTrainer final : public Trainer {
   }
 
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override {
-    if (state.parameters.size() != states_[policy.value()].parameters.size()) {
+    if (state.parameters().size() != states_[policy.value()].parameters().size()) {
       return absl::InvalidArgumentError("parameters do not fit");
     }
     states_[policy.value()] = state;
@@ -126,7 +143,7 @@ class FakeTrainer final : public Trainer {
     }
     if (!specs_[place].id.value().empty()) return absl::AlreadyExistsError("the slot is taken");
     if (!Has(like)) return absl::NotFoundError("there is no policy to be like");
-    if (static_cast<int64_t>(state.parameters.size()) != policy::ParameterLayout::For(spec).size()) {
+    if (static_cast<int64_t>(state.parameters().size()) != policy::ParameterLayout::For(spec).size()) {
       return absl::InvalidArgumentError("parameters do not fit");
     }
     specs_[place] = spec;
@@ -137,7 +154,38 @@ class FakeTrainer final : public Trainer {
     if (!Has(slot)) return absl::NotFoundError("there is no such policy");
     specs_[static_cast<size_t>(slot.value())] = {};
     states_[static_cast<size_t>(slot.value())] = {};
+    // A group goes with the last of its policies.
+    for (size_t g = groups_.size(); g-- > 0;) {
+      const std::vector<policy::PolicySlot>& members = groups_[g].members;
+      if (std::any_of(members.begin(), members.end(), [this](policy::PolicySlot member) { return Has(member); }))
+        continue;
+      groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(g));
+      kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(g));
+    }
     return absl::OkStatus();
+  }
+  std::vector<policy::LearnGroup> Groups() const override {
+    if (groups_.empty()) return {};
+    std::vector<policy::LearnGroup> groups = groups_;
+    for (size_t p = 0; p < specs_.size(); ++p) {
+      const policy::PolicySlot slot(static_cast<int32_t>(p));
+      if (!Has(slot) || !specs_[p].policy_class.trainable() || GroupOf(slot) != nullptr) continue;
+      groups.push_back({policy::GroupId(specs_[p].id.value()), "fake", {slot}});
+    }
+    return groups;
+  }
+  absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() override { return kept_; }
+  absl::Status ImportGroup(const policy::GroupState& state) override {
+    for (policy::GroupState& kept : kept_) {
+      if (kept.id != state.id) continue;
+      if (state.blocks.size() != 1 || state.blocks[0].name != kept.blocks[0].name ||
+          state.blocks[0].shape != kept.blocks[0].shape) {
+        return absl::InvalidArgumentError("blocks do not fit the group");
+      }
+      kept = state;
+      return absl::OkStatus();
+    }
+    return absl::NotFoundError("there is no such group");
   }
   bool Has(policy::PolicySlot slot) const {
     const auto place = static_cast<size_t>(slot.value());
@@ -145,6 +193,19 @@ class FakeTrainer final : public Trainer {
   }
 
  private:
+  const policy::LearnGroup* GroupOf(policy::PolicySlot slot) const {
+    for (const policy::LearnGroup& group : groups_) {
+      if (std::count(group.members.begin(), group.members.end(), slot) > 0) return &group;
+    }
+    return nullptr;
+  }
+  void NoteInGroup(const PolicyTrainBatch& rows) {
+    const policy::LearnGroup* const group = GroupOf(rows.policy);
+    if (group == nullptr) return;
+    const auto place = std::find(group->members.begin(), group->members.end(), rows.policy) - group->members.begin();
+    policy::GroupState& kept = kept_[static_cast<size_t>(group - groups_.data())];
+    std::get<std::vector<int64_t>>(kept.blocks[0].values)[static_cast<size_t>(place)] += rows.rows;
+  }
   template <typename T>
   void Mix(T value) {
     MixBytes(&value, sizeof(value));
@@ -153,6 +214,11 @@ class FakeTrainer final : public Trainer {
   void MixAll(absl::Span<const T> values) {
     MixBytes(values.data(), values.size() * sizeof(T));
   }
+  void MixMatrix(const RowMatrix& matrix) {
+    for (int64_t r = 0; r < matrix.rows; ++r) {
+      MixBytes(matrix.row(r), static_cast<size_t>(matrix.columns) * sizeof(float));
+    }
+  }
   void MixBytes(const void* data, size_t bytes) {
     const auto* p = static_cast<const unsigned char*>(data);
     for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3ull;
@@ -160,11 +226,14 @@ class FakeTrainer final : public Trainer {
 
   std::vector<policy::PolicySpec> specs_;  ///< by slot; a free one has no id
   std::vector<policy::PolicyState> states_;
+  std::vector<policy::LearnGroup> groups_;  ///< that were asked for
+  std::vector<policy::GroupState> kept_;    ///< by the same
   absl::Status failure_;
   std::function<void(const UpdateContext&)> during_;
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;
   int64_t last_agent_steps_ = 0;
+  int64_t last_joint_steps_ = -1;
   UpdateContext last_context_;
   uint64_t hash_ = 0;
 };

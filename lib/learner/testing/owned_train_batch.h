@@ -15,9 +15,10 @@ struct OwnedTrainBatch {
   OwnedTrainBatch(const OwnedTrainBatch&) = delete;
   OwnedTrainBatch& operator=(const OwnedTrainBatch&) = delete;
 
-  /// `rows` has its counts and segments; its spans become the columns below, which stay as they are from here on.
+  /// `rows` has its counts and segments; its spans become the columns below, which stay as they are from here on. They
+  /// are dense matrices, which trainers copy.
   void Add(PolicyTrainBatch rows) {
-    rows.obs = obs;
+    rows.obs = Dense(obs, rows.rows);
     rows.actions = actions;
     rows.action_logp = logp;
     rows.rewards = rewards;
@@ -25,10 +26,10 @@ struct OwnedTrainBatch {
     rows.agent_mask = agent_mask;
     rows.slot = slot;
     rows.critic_row = critic_row;
-    rows.final_obs = final_obs;
+    rows.final_obs = Dense(final_obs, rows.final_rows);
     rows.final_slot = final_slot;
     rows.final_critic_row = final_critic_row;
-    rows.critic_state = critic_state;
+    rows.critic_state = Dense(critic_state, rows.critic_rows);
     batch.policies.push_back(std::move(rows));
   }
 
@@ -37,6 +38,12 @@ struct OwnedTrainBatch {
   std::vector<uint8_t> action_mask, agent_mask;
   std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
   TrainBatch batch;
+
+ private:
+  static RowMatrix Dense(const std::vector<float>& values, int64_t rows) {
+    const int64_t columns = rows > 0 ? static_cast<int64_t>(values.size()) / rows : 0;
+    return {values.data(), rows, columns, columns};
+  }
 };
 
 }  // namespace troupe::learner

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/sample/columns.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {
@@ -238,7 +239,10 @@ RolloutConfig ScriptedConfig(const ScriptedOptions& options, EnvFactory factory,
     policy.observation_space = config.env_spec.possible_agents[0].observation_space;
     policy.action_space = config.env_spec.possible_agents[0].action_space;
     policy.has_action_mask = options.action_mask;
-    policy.model.actor_hidden_sizes = {8};
+    policy.actor.hidden_sizes = {8};
+    if (options.state_kind != env::StateKind::kNone) {
+      policy.SetCriticInput(policy::NetworkInput::kState, config.env_spec.state_space.flat_size());
+    }
     config.policies.push_back(policy);
   }
   config.mapping = std::make_shared<AllToOne>(policies);
@@ -260,6 +264,7 @@ sample::BatchSchema ScriptedSchema(const RolloutConfig& config) {
     schema.agent_state_size = config.env_spec.state_space.flat_size();
   schema.has_agent_mask = config.env_spec.has_agent_mask;
   schema.num_info_columns = static_cast<int64_t>(config.env_spec.info_columns.size());
+  schema.always_sends_state = config.options.always_sends_state;
   schema.num_envs = 4096;
   return schema;
 }
@@ -271,7 +276,7 @@ std::vector<policy::WeightSnapshotPtr> ScriptedWeights(const RolloutConfig& conf
     auto weights = std::make_shared<policy::WeightSnapshot>();
     weights->id = spec.id;
     weights->version = {learner_epoch, n};
-    weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
+    weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()));
     base::PhiloxSequence random(base::PhiloxKey::Make(5, base::RandomStream::kTest),
                                 {salt, static_cast<uint32_t>(n), 0, 0});
     for (float& w : weights->actor) w = static_cast<float>(random.Uniform(-0.2, 0.2));
@@ -310,12 +315,14 @@ std::vector<SeenRow> RowsOf(const std::vector<sample::MultiAgentBatchPtr>& fragm
   std::vector<SeenRow> seen;
   for (const sample::MultiAgentBatchPtr& batch : fragments) {
     const auto step_index = batch->step_index.As<int32_t>();
-    const auto step_episode = batch->step_episode.As<int32_t>();
+    const auto step_episode = batch->step_episode.As<sample::Index>();
     for (const sample::PolicyRows& rows : batch->policies) {
       const auto segments = rows.segments.As<int32_t>();
+      std::vector<int64_t> last_row(static_cast<size_t>(rows.num_segments));
+      for (int64_t r = 0; r < rows.rows; ++r) last_row[rows.segment.As<sample::Index>()[r]] = r;
       for (int64_t r = 0; r < rows.rows; ++r) {
-        const int32_t segment = rows.segment.As<int32_t>()[r];
-        const int32_t env_row = rows.env_row.As<int32_t>()[r];
+        const int32_t segment = rows.segment.As<sample::Index>()[r];
+        const int32_t env_row = rows.env_row.As<sample::Index>()[r];
         const int32_t* words = &segments[segment * sample::kSegmentFields];
         const sample::EpisodeEntry& episode = batch->episodes[words[sample::kSegmentEpisode]];
         SeenRow row;
@@ -338,11 +345,15 @@ std::vector<SeenRow> RowsOf(const std::vector<sample::MultiAgentBatchPtr>& fragm
         row.mask = RowOf<uint8_t>(rows.action_mask, r);
         for (size_t i = 0; i < row.mask.size(); ++i)
           EXPECT_EQ(row.mask[i], static_cast<int>(i) == (row.step + row.slot) % 3 ? 0 : 1);
-        row.action = RowOf<int32_t>(rows.actions, r);
+        for (int64_t w = 0; w < rows.actions.row_elements; ++w) {
+          row.action.push_back(sample::ActionAt(rows.actions, r, w).i32);
+        }
         row.logp = rows.action_logp.As<float>()[r];
         row.reward = rows.rewards.As<float>()[r];
-        row.terminated = rows.terminated.As<uint8_t>()[r] != 0;
-        row.truncated = rows.truncated.As<uint8_t>()[r] != 0;
+        const auto end = static_cast<sample::SegmentEnd>(words[sample::kSegmentEnd]);
+        const bool is_last = last_row[static_cast<size_t>(segment)] == r;
+        row.terminated = is_last && end == sample::SegmentEnd::kTerminated;
+        row.truncated = is_last && end == sample::SegmentEnd::kTruncated;
         row.active = !rows.agent_mask.present() || rows.agent_mask.As<uint8_t>()[r] != 0;
         row.version = rows.version.n - words[sample::kSegmentVersionLag];
         row.policy = rows.policy.value();
@@ -357,7 +368,7 @@ std::vector<SeenRow> RowsOf(const std::vector<sample::MultiAgentBatchPtr>& fragm
         EXPECT_EQ(obs[0], episode.env_id);
         EXPECT_EQ(obs[1], episode.episode);
         EXPECT_EQ(obs[3], words[sample::kSegmentSlot]);
-        const int32_t env_row = rows.final_env_row.As<int32_t>()[f];
+        const int32_t env_row = rows.final_env_row.As<sample::Index>()[f];
         EXPECT_LE(obs[2], step_index[env_row]) << "equal, but for agents cut off without a last look";
         if (batch->state.present()) {
           EXPECT_EQ(RowOf<float>(batch->state, env_row)[0], step_index[env_row]);
@@ -385,15 +396,15 @@ std::vector<std::string> SegmentsOf(const sample::MultiAgentBatch& batch) {
       std::string text =
           absl::StrCat("env ", episode.env_id, " ep ", episode.episode, " agent ", words[sample::kSegmentSlot], ":");
       for (int64_t r = 0; r < rows.rows; ++r) {
-        if (rows.segment.As<int32_t>()[r] != s) continue;
-        absl::StrAppend(&text, " ", batch.step_index.As<int32_t>()[rows.env_row.As<int32_t>()[r]], "(+",
+        if (rows.segment.As<sample::Index>()[r] != s) continue;
+        absl::StrAppend(&text, " ", batch.step_index.As<int32_t>()[rows.env_row.As<sample::Index>()[r]], "(+",
                         rows.rewards.As<float>()[r], ")");
       }
       const char* const ends[] = {" cut", " terminated", " truncated"};
       absl::StrAppend(&text, ends[words[sample::kSegmentEnd]]);
       if (words[sample::kSegmentFinalRow] >= 0) {
         const int32_t f = words[sample::kSegmentFinalRow];
-        const int32_t env_row = rows.final_env_row.As<int32_t>()[f];
+        const int32_t env_row = rows.final_env_row.As<sample::Index>()[f];
         absl::StrAppend(&text, "@", ObsOf(rows.final_obs, f)[2], env_row < batch.env_rows ? " at row" : "");
       }
       absl::StrAppend(&text, " lag ", words[sample::kSegmentVersionLag]);

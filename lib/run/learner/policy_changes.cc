@@ -48,8 +48,25 @@ absl::Status CheckSpaces(const PolicyTable& table, const env::EnvSpec& env) {
   return absl::OkStatus();
 }
 
-/// The policy whose spec all others could have, among those of which networks can be taken if `with_weights`.
-absl::StatusOr<PolicySlot> Common(const PolicyTable& table, bool with_weights) {
+/// "are trained by ppo and a2c", where the configuration says that of two policies that are trained; else nothing.
+std::string AlgorithmDifference(const config::ResolvedRun& run, const PolicySpec& one, const PolicySpec& other) {
+  const auto name_of = [&run](const PolicySpec& spec) -> std::string {
+    for (size_t slot = 0; slot < run.algorithms.size(); ++slot) {
+      if (run.policies[slot].id == spec.id && spec.policy_class.trainable()) return run.algorithms[slot].name;
+    }
+    return "";
+  };
+  const std::string first = name_of(one);
+  const std::string second = name_of(other);
+  if (first.empty() || second.empty() || first == second) return "";
+  return absl::StrCat("they are trained by ", first, " and ", second);
+}
+
+/// The policy that one of this class could be like, because all others are: in spaces, and, where it has networks, in
+/// what these are and in the algorithm that trains them.
+absl::StatusOr<PolicySlot> Common(const PolicyTable& table, const PolicyClass& policy_class,
+                                  const config::ResolvedRun& run) {
+  const bool with_weights = policy_class.has_weights();
   std::optional<PolicySlot> first;
   for (size_t p = 0; p < table.num_slots(); ++p) {
     const PolicySlot slot(static_cast<int32_t>(p));
@@ -63,9 +80,10 @@ absl::StatusOr<PolicySlot> Common(const PolicyTable& table, bool with_weights) {
     const PolicySpec& other = table.Find(*first)->spec;
     const bool spaces_differ =
         entry->spec.observation_space != other.observation_space || entry->spec.action_space != other.action_space;
-    const std::string difference = with_weights    ? policy::FirstDifference(entry->spec, other)
-                                   : spaces_differ ? std::string("their spaces differ")
-                                                   : std::string();
+    std::string difference = with_weights    ? policy::FirstDifference(entry->spec, other)
+                             : spaces_differ ? std::string("their spaces differ")
+                                             : std::string();
+    if (difference.empty() && policy_class.trainable()) difference = AlgorithmDifference(run, other, entry->spec);
     if (difference.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat("policies \"", other.id.value(), "\" and \"", entry->spec.id.value(),
                                                    "\" are not of one form (", difference,
@@ -75,14 +93,15 @@ absl::StatusOr<PolicySlot> Common(const PolicyTable& table, bool with_weights) {
   return absl::InvalidArgumentError("no policy of the run has networks that the new one could be like");
 }
 
-absl::StatusOr<PolicySlot> BaseOf(const policy::AddPolicy& add, const PolicyTable& now, bool with_weights) {
+absl::StatusOr<PolicySlot> BaseOf(const policy::AddPolicy& add, const PolicyTable& now, const PolicyClass& policy_class,
+                                  const config::ResolvedRun& run) {
   if (!add.like.value().empty()) return now.SlotOf(add.like);
   if (!add.copy_of.value().empty()) return now.SlotOf(add.copy_of);
   if (add.replace) {
     TROUPE_ASSIGN_OR_RETURN(const PolicySlot replaced, now.SlotOf(add.id));
-    if (!with_weights || now.Find(replaced)->spec.policy_class.has_weights()) return replaced;
+    if (!policy_class.has_weights() || now.Find(replaced)->spec.policy_class.has_weights()) return replaced;
   }
-  return Common(now, with_weights);
+  return Common(now, policy_class, run);
 }
 
 absl::StatusOr<PolicySpec> SpecOf(const policy::AddPolicy& add, const PolicySpec& base, PolicyClass policy_class) {
@@ -128,7 +147,7 @@ absl::Status CheckSources(const policy::AddPolicy& add, const PolicySpec& spec) 
   return absl::InvalidArgumentError(
       absl::StrCat("policy \"", spec.id.value(), "\" of class ", base::LogSafe(spec.policy_class.ToString()),
                    copies && imports ? ": got a policy to copy and one to import, expected one of them"
-                                     : ": got a policy to start from, expected none, or class ppo"));
+                                     : ": got a policy to start from, expected none, or class trained"));
 }
 
 absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::AddPolicy& add, const PolicySpec& spec) {
@@ -151,8 +170,8 @@ absl::StatusOr<PolicyState> StateOf(const policy::AddPolicy& add, const PolicySp
     return *sources.imported;
   }
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads revisions over all seeds
-  // The trainer knows whether there is a value normalizer.
-  return sources.draw(spec, /*use_value_norm=*/false, sources.run->seed + kOdd * static_cast<uint64_t>(revision));
+  // The trainer knows what it is like.
+  return sources.draw(spec, policy::AlgorithmSpec(), sources.run->seed + kOdd * static_cast<uint64_t>(revision));
 }
 
 /// A policy that is to come, but for its state.
@@ -165,7 +184,7 @@ struct PlannedPolicy {
 absl::StatusOr<PlannedPolicy> Plan(const policy::AddPolicy& add, const PolicyTable& now, const PolicySources& sources) {
   TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(add.id.value()));
   TROUPE_ASSIGN_OR_RETURN(PolicyClass policy_class,
-                          policy::ParsePolicyClass(add.policy_class.empty() ? "ppo" : add.policy_class));
+                          policy::ParsePolicyClass(add.policy_class.empty() ? "trained" : add.policy_class));
   // Before what it is made of: who adds one twice, or replaces one that is not there, should hear of that.
   if (add.replace) {
     TROUPE_RETURN_IF_ERROR(now.SlotOf(add.id).status());
@@ -173,7 +192,7 @@ absl::StatusOr<PlannedPolicy> Plan(const policy::AddPolicy& add, const PolicyTab
     return absl::AlreadyExistsError(absl::StrCat("policy \"", add.id.value(), "\" is one of the run's already"));
   }
   PlannedPolicy planned;
-  TROUPE_ASSIGN_OR_RETURN(planned.base, BaseOf(add, now, policy_class.has_weights()));
+  TROUPE_ASSIGN_OR_RETURN(planned.base, BaseOf(add, now, policy_class, *sources.run));
   TROUPE_ASSIGN_OR_RETURN(planned.spec, SpecOf(add, now.Find(planned.base)->spec, std::move(policy_class)));
   const bool trains = add.trains && planned.spec.policy_class.trainable();
   TROUPE_ASSIGN_OR_RETURN(planned.table, add.replace ? now.Replace(planned.spec) : now.Add(planned.spec, trains));

@@ -10,6 +10,7 @@
 #include "lib/config/frozen_weights.h"
 #include "lib/config/resolved_run.h"
 #include "lib/learner/trainer.h"
+#include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
 
@@ -29,9 +30,10 @@ struct PolicyImport {
   config::PolicyPart part = config::PolicyPart::kWeights;
 };
 
-/// Draws the state that a policy begins with from `seed`. A port of the trainer's: training::InitialState.
-using DrawState =
-    std::function<policy::PolicyState(const policy::PolicySpec& spec, bool use_value_norm, uint64_t seed)>;
+/// Draws the state that a policy begins with from `seed`; without an algorithm's name what is its own is left to the
+/// trainer. A port of the trainer's: training::InitialState.
+using DrawState = std::function<absl::StatusOr<policy::PolicyState>(
+    const policy::PolicySpec& spec, const policy::AlgorithmSpec& algorithm, uint64_t seed)>;
 
 /// What states of new policies come from; borrowed.
 struct PolicySources {
@@ -50,7 +52,8 @@ absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::PolicyChange&
 /// asked for has been read meanwhile.
 ///
 /// A new policy has the spaces, networks, inputs and training options of `like`; without it those of `copy_of`, of the
-/// policy it replaces, or the ones that all policies (with networks, if it has them) have in common. Fresh weights are
+/// policy it replaces, or the ones that all policies (with networks, if it has them, and one algorithm, if it is
+/// trained) have in common. Fresh weights are
 /// drawn from (the run's seed, its id, the revision): the same run with the same changes begins the same.
 /// One that replaces another trains as that did, unless it is to be frozen.
 ///

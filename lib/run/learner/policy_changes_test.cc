@@ -41,15 +41,16 @@ void ExpectSameButId(policy::PolicyState a, const policy::PolicyState& b) {
 }
 
 /// Other parameters for another id or seed.
-policy::PolicyState Draw(const policy::PolicySpec& spec, bool /*use_value_norm*/, uint64_t seed) {
+policy::PolicyState Draw(const policy::PolicySpec& spec, const policy::AlgorithmSpec& /*algorithm*/, uint64_t seed) {
   policy::PolicyState state;
   state.id = spec.id;
-  state.parameters.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).size()));
+  std::vector<float> parameters(static_cast<size_t>(policy::ParameterLayout::For(spec).size()));
   uint64_t random = seed ^ std::hash<std::string>()(spec.id.value());
-  for (float& parameter : state.parameters) {
+  for (float& parameter : parameters) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     parameter = static_cast<float>(random >> 40) * 0x1p-24f;
   }
+  state.Set(policy::kParameters, std::move(parameters));
   return state;
 }
 
@@ -113,11 +114,27 @@ TEST_F(PolicyChangesTest, AFreshPolicyIsLikeTheOthersAndDrawnFromItsIdAndRevisio
   EXPECT_TRUE(table_->Find(PolicySlot(2))->trains);
   const auto other = Do(AddPolicy{.id = PolicyId("other"), .trains = false});
   EXPECT_FALSE(table_->Find(PolicySlot(3))->trains);
-  EXPECT_NE(added[0].state.parameters, other[0].state.parameters);
+  EXPECT_NE(added[0].state.parameters(), other[0].state.parameters());
   // Another of the same id begins with other weights.
   const auto again = Do(AddPolicy{.id = PolicyId("next"), .replace = true});
-  EXPECT_NE(added[0].state.parameters, again[0].state.parameters);
+  EXPECT_NE(added[0].state.parameters(), again[0].state.parameters());
   EXPECT_TRUE(table_->Find(PolicySlot(2))->replaced);
+}
+
+TEST_F(PolicyChangesTest, AmongPoliciesOfTwoAlgorithmsANewOneSaysWhichItIsLike) {
+  run_ = Resolve(R"(
+env: {name: rock_paper_scissors}
+algorithm: {name: ippo}
+multi_agent: {policies: {left: {}, right: {algorithm: {name: a2c}}}}
+)");
+  table_ = *policy::PolicyTable::Make(run_.policies, {true, true}, run_.mapping_rules, run_.agent_ids());
+  trainer_ = std::make_unique<learner::FakeTrainer>(run_.policies);
+  ExpectError(
+      AddPolicy{.id = PolicyId("next")}, absl::StatusCode::kInvalidArgument,
+      "policies \"left\" and \"right\" are not of one form (they are trained by ppo and a2c); say which one the "
+      "new policy is like");
+  EXPECT_EQ(Do(AddPolicy{.id = PolicyId("next"), .like = PolicyId("right")})[0].like, PolicySlot(1));
+  EXPECT_EQ(Do(AddPolicy{.id = PolicyId("dice"), .policy_class = "random"}).size(), 1u) << "nobody trains it";
 }
 
 TEST_F(PolicyChangesTest, ACopyHasTheWholeState) {
@@ -132,13 +149,13 @@ TEST_F(PolicyChangesTest, ClassesWithoutNetworksHaveNoWeights) {
   for (const char* policy_class : {"random", "scripted:always_same"}) {
     const auto added = Do(AddPolicy{.id = PolicyId(policy_class[0] == 'r' ? "r" : "s"), .policy_class = policy_class});
     ASSERT_EQ(added.size(), 1u);
-    EXPECT_TRUE(added[0].state.parameters.empty());
+    EXPECT_TRUE(added[0].state.parameters().empty());
     EXPECT_FALSE(table_->Find(added[0].slot)->trains);
   }
   ExpectError(AddPolicy{.id = PolicyId("x"), .policy_class = "scripted:nobody"}, absl::StatusCode::kNotFound, "nobody");
   ExpectError(AddPolicy{.id = PolicyId("x"), .policy_class = "randon"}, absl::StatusCode::kInvalidArgument, "random");
   ExpectError(AddPolicy{.id = PolicyId("x"), .policy_class = "random", .copy_of = PolicyId("main")},
-              absl::StatusCode::kInvalidArgument, "expected none, or class ppo");
+              absl::StatusCode::kInvalidArgument, "expected none, or class trained");
   ExpectError(AddPolicy{.id = PolicyId("x"), .like = PolicyId("dice")}, absl::StatusCode::kInvalidArgument,
               "which has no networks");
 }
@@ -229,7 +246,7 @@ class ImportTest : public PolicyChangesTest {
     if (back.ok()) {
       EXPECT_EQ(policy::ToJson(*back->table), policy::ToJson(*table));
       EXPECT_EQ(back->trained_as, state.trained_as);
-      EXPECT_TRUE(back->policies[1].parameters.empty());
+      EXPECT_TRUE(back->policies[1].parameters().empty());
       policy::ExpectSameBits(back->policies[2], state.policies[2]);
     }
     return options.directory;
@@ -252,8 +269,8 @@ TEST_F(ImportTest, APolicyAloneComesWithItsWholeState) {
     // Frozen for ever, without the optimizer.
     const auto frozen =
         Do(AddPolicy{.id = PolicyId(separately ? "old_s" : "old"), .policy_class = "checkpoint:" + folder + "#late"});
-    EXPECT_EQ(frozen[0].state.parameters, added[0].state.parameters);
-    EXPECT_TRUE(frozen[0].state.adam_exp_avg.empty());
+    EXPECT_EQ(frozen[0].state.parameters(), added[0].state.parameters());
+    EXPECT_TRUE(frozen[0].state.Floats("adam.exp_avg").empty());
   }
 }
 

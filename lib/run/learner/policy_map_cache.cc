@@ -66,7 +66,7 @@ absl::StatusOr<policy::PolicyState> PolicyMapCache::Fallback(policy::PolicySlot 
   if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
   if (entry->since > 0) return absl::NotFoundError("there is no checkpoint since the policy came");
   if (index < setup_.initial.size() && setup_.initial[index]) return *setup_.initial[index];
-  return draw_(run.policies[index], run.ppo[index].use_value_norm, run.seed);
+  return draw_(run.policies[index], run.algorithms[index], run.seed);
 }
 
 }  // namespace troupe::run

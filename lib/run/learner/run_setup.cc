@@ -66,6 +66,18 @@ absl::StatusOr<std::string> FindRun(const RunRequest& request) {
                                           "\" (a run has a config.yaml)"));
 }
 
+/// What a run is to go on as. Without a configuration file its own is the base.
+absl::StatusOr<config::RunConfig> ConfigOfResumed(const RunRequest& request, const std::string& directory,
+                                                  const std::vector<std::string>& overrides) {
+  if (!request.config_path.empty()) return config::RunConfig::FromFile(request.config_path, overrides);
+  const std::string own = directory + "/config.yaml";
+  if (request.start_over.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig started_with, config::RunConfig::FromFile(own));
+    TROUPE_RETURN_IF_ERROR(config::CheckAlgorithmStays(started_with, overrides));
+  }
+  return config::RunConfig::FromFile(own, overrides);
+}
+
 /// The run's folder is a program to whom it goes on for: says what it executes, before it does.
 void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old_config,
                       const config::RunConfig& config) {
@@ -186,9 +198,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
   config::RunConfig config;
   if (!request.resume.empty()) {
     TROUPE_ASSIGN_OR_RETURN(directory, FindRun(request));
-    // Without a configuration file the run's own is the base.
-    const std::string base = request.config_path.empty() ? directory + "/config.yaml" : request.config_path;
-    TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(base, overrides));
+    TROUPE_ASSIGN_OR_RETURN(config, ConfigOfResumed(request, directory, overrides));
   } else {
     TROUPE_ASSIGN_OR_RETURN(config, config::RunConfig::FromFile(request.config_path, overrides));
     const std::string named = config.experiment_directory() + "/" + request.name;

@@ -42,10 +42,11 @@ evaluation: {episodes: 3}
 stop: {env_steps: 400}
 )";
 
-policy::PolicyState Zeros(const policy::PolicySpec& spec, bool /*use_value_norm*/, uint64_t /*seed*/) {
+policy::PolicyState Zeros(const policy::PolicySpec& spec, const policy::AlgorithmSpec& /*algorithm*/,
+                          uint64_t /*seed*/) {
   policy::PolicyState state;
   state.id = spec.id;
-  state.parameters.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).size()));
+  state.Set(policy::kParameters, std::vector<float>(static_cast<size_t>(policy::ParameterLayout::For(spec).size())));
   return state;
 }
 

@@ -40,6 +40,7 @@ ColumnView Keep(Storage& storage, std::vector<std::byte> bytes, const ColumnForm
 
 struct BatchBuilder::Policy : PolicyColumnSet<Bytes> {
   PolicyRows rows;  ///< without its columns
+  std::vector<int32_t> final_env_rows;
 };
 
 BatchBuilder::BatchBuilder(const BatchSchema& schema) : schema_(schema) { policies_.resize(schema.policies.size()); }
@@ -80,15 +81,18 @@ int BatchBuilder::AddSegment(int policy, int episode, int32_t slot, int32_t vers
 void BatchBuilder::AddRow(int policy, int segment, int env_row, const RowValues& values) {
   Policy& columns = Rows(policy);
   AppendObs(columns.obs, schema_.policies[policy].observation_space.flat_dtype(), values.obs);
-  AppendAll(columns.actions, values.actions);
+  if (HasByteActions(schema_.policies[policy])) {
+    for (const space::ActionWord action : values.actions)
+      AppendValue(columns.actions, static_cast<uint8_t>(action.i32));
+  } else {
+    AppendAll(columns.actions, values.actions);
+  }
   AppendValue(columns.action_logp, values.action_logp);
   AppendValue(columns.rewards, values.reward);
-  AppendValue(columns.terminated, uint8_t{values.terminated});
-  AppendValue(columns.truncated, uint8_t{values.truncated});
   AppendAll(columns.action_mask, values.action_mask);
   AppendValue(columns.agent_mask, values.agent_mask);
-  AppendValue(columns.env_row, int32_t{env_row});
-  AppendValue(columns.segment, int32_t{segment});
+  AppendValue(columns.env_row, static_cast<Index>(env_row));
+  AppendValue(columns.segment, static_cast<Index>(segment));
   AppendAll(columns.state, values.state);
   ++columns.rows.rows;
   header_.num_agent_steps += schema_.has_agent_mask ? values.agent_mask : 1;
@@ -104,7 +108,7 @@ void BatchBuilder::EndSegment(int policy, int segment, SegmentEnd end, int final
   AppendObs(columns.final_obs, schema_.policies[policy].observation_space.flat_dtype(), final_values.obs);
   AppendAll(columns.final_action_mask, final_values.action_mask);
   AppendAll(columns.final_state, final_values.state);
-  AppendValue(columns.final_env_row, int32_t{final_env_row});
+  columns.final_env_rows.push_back(final_env_row);
 }
 
 void BatchBuilder::SetVersion(int policy, policy::WeightVersion version) { Rows(policy).rows.version = version; }
@@ -117,12 +121,12 @@ std::shared_ptr<MultiAgentBatch> BatchBuilder::Build() {
   StepColumnSet<Bytes> steps;
   for (const std::vector<StepRow>* part : {&steps_, &final_steps_}) {
     for (const StepRow& row : *part) {
-      AppendValue(steps.step_episode, row.episode);
+      AppendValue(steps.step_episode, static_cast<Index>(row.episode));
       AppendValue(steps.step_index, row.step);
       AppendAll(steps.state, row.state);
     }
   }
-  const EnvSizes sizes = schema_.sizes();
+  const EnvSizes sizes = schema_.sizes(batch->policies_revision);
   const StepForms step_forms = FormsOf(sizes);
   for (size_t c = 0; c < kNumStepColumns; ++c) {
     (*batch).*(StepColumns()[c].member) =
@@ -132,9 +136,9 @@ std::shared_ptr<MultiAgentBatch> BatchBuilder::Build() {
     if (policies_[p] == nullptr) continue;
     Policy& columns = *policies_[p];
     PolicyRows rows = columns.rows;
-    for (int64_t r = 0; r < rows.final_rows; ++r) {
-      int32_t& env_row = reinterpret_cast<int32_t*>(columns.final_env_row.data())[r];
-      if (env_row < 0) env_row = static_cast<int32_t>(batch->env_rows) - env_row - 1;
+    for (const int32_t env_row : columns.final_env_rows) {
+      AppendValue(columns.final_env_row,
+                  static_cast<Index>(env_row < 0 ? batch->env_rows - env_row - 1 : int64_t{env_row}));
     }
     const PolicyForms forms = FormsOf(sizes, schema_.policies[p]);
     for (size_t c = 0; c < kNumPolicyColumns; ++c) {

@@ -16,8 +16,6 @@ struct RowValues {
   std::vector<space::ActionWord> actions;
   float action_logp = 0;
   float reward = 0;
-  bool terminated = false;
-  bool truncated = false;
   std::vector<uint8_t> action_mask;
   uint8_t agent_mask = 1;
   std::vector<float> state;

@@ -19,8 +19,8 @@ policy::PolicySpec Spec(const char* id, space::Space observation, space::Space a
   spec.id = policy::PolicyId(id);
   spec.observation_space = std::move(observation);
   spec.action_space = std::move(action);
-  spec.model.actor_hidden_sizes = {8};
-  spec.model.critic_hidden_sizes = {8};
+  spec.actor.hidden_sizes = {8};
+  spec.mutable_critic()->hidden_sizes = {8};
   return spec;
 }
 
@@ -33,8 +33,7 @@ BatchSchema SimpleSchema(int32_t num_agents, int64_t observation_size) {
     schema.agent_observation_sizes.push_back(observation_size);
   }
   schema.policies.push_back(Spec("shared", *space::Space::Box(-1, 1, {observation_size}), *space::Space::Discrete(5)));
-  schema.policies[0].critic_input = policy::CriticInput::kJointObservation;
-  schema.policies[0].critic_state_size = num_agents * (observation_size + 1);
+  schema.policies[0].SetCriticInput(policy::NetworkInput::kJointObservation, num_agents * (observation_size + 1));
   schema.num_envs = 1000;
   return schema;
 }
@@ -65,11 +64,9 @@ BatchSchema RandomSchema(uint64_t seed) {
   for (policy::PolicySpec& spec : schema.policies) {
     const uint32_t kind = random.Below(3);
     if (kind == 0) {
-      spec.critic_input = policy::CriticInput::kJointObservation;
-      spec.critic_state_size = joint;
+      spec.SetCriticInput(policy::NetworkInput::kJointObservation, joint);
     } else if (kind == 1 && state > 0) {
-      spec.critic_input = policy::CriticInput::kGlobalState;
-      spec.critic_state_size = state;
+      spec.SetCriticInput(policy::NetworkInput::kState, state);
     }
   }
   return schema;
@@ -99,6 +96,7 @@ BatchSchema FullSchema() {
   schema.num_info_columns = 1;
   schema.policies.push_back(Spec("full", *space::Space::Box(-1, 1, {3}), *space::Space::Discrete(4)));
   schema.policies[0].has_action_mask = true;
+  schema.policies[0].SetCriticInput(policy::NetworkInput::kState, schema.env_state_size);
   return schema;
 }
 
@@ -114,7 +112,7 @@ std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64
   auto batch = std::make_shared<MultiAgentBatch>();
   batch->env_rows = 2 + random.Below(4);
   batch->final_env_rows = 1 + random.Below(4);
-  const EnvSizes sizes = schema.sizes();
+  const EnvSizes sizes = schema.sizes(batch->policies_revision);
   for (const auto& column : StepColumns()) {
     (*batch).*column.member = make(column.form(sizes), NumRows(*batch));
   }

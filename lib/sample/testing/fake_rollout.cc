@@ -287,8 +287,6 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     acted.insert(row.policy);
     RowValues values = Values(row.env_id, row.episode, row.slot, row.step, row.policy);
     values.reward = row.reward;
-    values.terminated = row.terminated;
-    values.truncated = row.truncated;
     builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), values);
     if (!row.terminated && !row.truncated && !alone && last_rows.at(trajectory) != &row) continue;
     const SegmentEnd end = row.terminated  ? SegmentEnd::kTerminated

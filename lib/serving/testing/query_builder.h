@@ -20,7 +20,7 @@ inline policy::PolicySpec MakeSpec(const std::string& id, space::Space obs, spac
   spec.id = policy::PolicyId(id);
   spec.observation_space = std::move(obs);
   spec.action_space = std::move(action);
-  spec.model.actor_hidden_sizes = {16, 16};
+  spec.actor.hidden_sizes = {16, 16};
   return spec;
 }
 
@@ -31,7 +31,7 @@ inline std::shared_ptr<policy::WeightSnapshot> MakeWeights(const policy::PolicyS
   auto weights = std::make_shared<policy::WeightSnapshot>();
   weights->id = spec.id;
   weights->version = {1, version};
-  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).actor_size()));
+  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()));
   for (float& weight : weights->actor) weight = static_cast<float>(0.5 * random.Normal());
   for (int64_t i = 0; spec.normalize_observations && i < spec.observation_size(); ++i) {
     weights->observation_mean.push_back(static_cast<float>(random.Uniform(-0.5, 0.5)));

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <new>
 
-#include "lib/training/torch_device.h"
+#include "lib/training/core/torch_device.h"
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/torch.h>

@@ -3,13 +3,13 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/training/ppo_backend.h"
+#include "lib/training/core/network_backend.h"
 
 namespace troupe::training {
 
 /// Networks that nobody asks to compute. Counts those that are alive in `alive`, which may be nullptr and outlives
 /// them.
-class IdleBackend final : public PpoBackend {
+class IdleBackend final : public NetworkBackend {
  public:
   explicit IdleBackend(int* alive = nullptr) : alive_(alive) {
     if (alive_ != nullptr) ++*alive_;
@@ -23,6 +23,7 @@ class IdleBackend final : public PpoBackend {
   absl::Status Step(int64_t, int64_t, const StepSettings&) override { return absl::OkStatus(); }
   absl::StatusOr<StepTotals> TakeTotals() override { return StepTotals(); }
   absl::Status End() override { return absl::OkStatus(); }
+  absl::Status Serves(BackendLevel) const override { return absl::UnimplementedError("it is idle"); }
   std::string_view name() const override { return "idle"; }
 
  private:

@@ -38,9 +38,9 @@ class RandomBatch : public learner::OwnedTrainBatch {
     if (inactive_rows) {
       for (int64_t row = 0; row < rows.rows; ++row) agent_mask.push_back(random_.Below(5) != 0);
     }
-    if (spec.critic_input != policy::CriticInput::kObservation) {
+    if (spec.critic_input() != policy::NetworkInput::kObservation) {
       rows.critic_rows = rows.rows / 2 + 1;
-      FillNormal(rows.critic_rows * spec.critic_state_size, &critic_state);
+      FillNormal(rows.critic_rows * spec.critic_state_size(), &critic_state);
       for (int64_t row = 0; row < rows.rows; ++row) critic_row.push_back(Index(rows.critic_rows));
       for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
     }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lib/learner/trainer.h"
-#include "lib/training/ppo_options.h"
+#include "lib/training/ppo/ppo_options.h"
 
 namespace troupe::training {
 

@@ -1,0 +1,168 @@
+#include "lib/config/resolve_algorithms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
+#include "lib/config/ingest_budget.h"
+#include "lib/config/overrides.h"
+#include "lib/config/schema.h"
+#include "lib/training/algorithm_options.h"
+#include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/reflection.h>
+
+namespace troupe::config {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using policy::AlgorithmSpec;
+
+constexpr char kMinibatchSize[] = "minibatch_size";
+constexpr char kNumMinibatches[] = "num_minibatches";
+
+/// Rows of policies in a batch where every agent acts at every step.
+struct BatchRows {
+  int64_t most = 0;  ///< of the one with the most; one that is drawn counts as often as is to be expected
+  /// Of the one with the fewest among those that always play; where all are drawn, the whole batch's, for chance may
+  /// give them all to one.
+  int64_t fewest = 0;
+};
+/// `only`: of this policy alone.
+BatchRows CountRows(const ResolvedRun& run, std::optional<size_t> only) {
+  const int64_t env_steps = EnvStepsOfBatch(run);
+  std::vector<double> agents(run.policies.size(), 0);
+  std::vector<int64_t> always(run.policies.size(), 0);
+  for (const std::vector<MappedPolicy>& policies : run.policies_of_agent) {
+    for (const MappedPolicy& mapped : policies)
+      agents[static_cast<size_t>(mapped.policy.value())] += mapped.probability;
+    if (policies.size() == 1) ++always[static_cast<size_t>(policies[0].policy.value())];
+  }
+  BatchRows rows;
+  rows.most =
+      static_cast<int64_t>(std::ceil(*std::max_element(agents.begin(), agents.end()) * static_cast<double>(env_steps)));
+  rows.fewest = static_cast<int64_t>(run.policies_of_agent.size()) * env_steps;
+  for (size_t p = 0; p < always.size(); ++p) {
+    if (always[p] > 0 && only.value_or(p) == p) rows.fewest = std::min(rows.fewest, always[p] * env_steps);
+  }
+  // Of one that plays nobody yet nothing is known.
+  if (only.has_value()) {
+    rows.most = agents[*only] == 0 ? rows.fewest
+                                   : static_cast<int64_t>(std::ceil(agents[*only] * static_cast<double>(env_steps)));
+  }
+  return rows;
+}
+
+/// An integer among an algorithm's options; nullopt: it has no such key, or the key is not set.
+std::optional<int64_t> IntegerOf(const Message& options, const char* name) {
+  const FieldDescriptor* const field = options.GetDescriptor()->FindFieldByName(name);
+  if (field == nullptr || !options.GetReflection()->HasField(options, field)) return std::nullopt;
+  return options.GetReflection()->GetInt64(options, field);
+}
+
+/// Rows of a minibatch; nullopt: the algorithm has no minibatches, or none unless it is told to.
+absl::StatusOr<std::optional<int64_t>> MinibatchSize(const ResolvedRun& run, const Message& options,
+                                                     const SettingsOf& of, size_t slot) {
+  // What the run says is counted on all policies, an override on its own.
+  const auto count = [&](const std::string& key) {
+    return CountRows(run, absl::StartsWith(key, "algorithm.") ? std::nullopt : std::optional<size_t>(slot));
+  };
+  const auto too_many = [&run](const std::string& key, int64_t got, int64_t rows) {
+    return run.config.KeyError(
+        key, absl::StrCat("got ", got, ", expected at most the ", rows, " rows that a policy has in a batch of ",
+                          BatchText(run), "; lower it, or raise algorithm.train_batch_size"));
+  };
+  const FieldDescriptor* const field = options.GetDescriptor()->FindFieldByName(kMinibatchSize);
+  if (field == nullptr) return std::nullopt;
+  const std::optional<int64_t> size = IntegerOf(options, kMinibatchSize);
+  if (const std::optional<int64_t> number = IntegerOf(options, kNumMinibatches); number.has_value()) {
+    const std::string key = AlgorithmKey(run.config, of, kNumMinibatches);
+    if (size.has_value()) {
+      return run.config.KeyError(key, "got a value besides algorithm.minibatch_size, expected one of the two");
+    }
+    const BatchRows rows = count(key);
+    if (*number > rows.most) return too_many(key, *number, rows.most);
+    return (rows.most + *number - 1) / *number;
+  }
+  const std::string key = AlgorithmKey(run.config, of, kMinibatchSize);
+  const BatchRows rows = count(key);
+  if (size.has_value() && *size > rows.fewest) return too_many(key, *size, rows.fewest);
+  if (size.has_value()) return size;
+  const int64_t most_rows = RuleOf(*field).auto_rows();
+  if (most_rows == 0) return std::nullopt;
+  return std::min({most_rows, rows.most, rows.fewest});
+}
+
+/// The value of a key that is set.
+policy::OptionValue ValueOf(const Message& options, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *options.GetReflection();
+  if (FormOf(field) == KeyForm::kSchedule) {
+    const auto& schedule = static_cast<const v1::Schedule&>(reflection.GetMessage(options, &field));
+    return policy::ScheduleValue{schedule.initial(), schedule.final(), schedule.env_steps()};
+  }
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(options, &field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return int64_t{reflection.GetInt32(options, &field)};
+    case FieldDescriptor::CPPTYPE_INT64:
+      return int64_t{reflection.GetInt64(options, &field)};
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection.GetDouble(options, &field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(options, &field);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumWord(*reflection.GetEnum(options, &field));
+    default:
+      TROUPE_CHECK(false);
+  }
+}
+
+absl::Status CheckStart(const ResolvedRun& run, const SettingsOf& of, const FieldDescriptor& field,
+                        const policy::OptionValue& value) {
+  const v1::KeyRule& rule = RuleOf(field);
+  const auto* const schedule = std::get_if<policy::ScheduleValue>(&value);
+  if (schedule == nullptr || !rule.starts_above_min() || schedule->initial > rule.min()) return absl::OkStatus();
+  return run.config.KeyError(AlgorithmKey(run.config, of, field.name()),
+                             absl::StrCat("got ", schedule->initial, " to begin with, expected a number > ", rule.min(),
+                                          rule.unset().empty() ? "" : " or ", rule.unset()));
+}
+
+absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
+  const FieldDescriptor& entry = OptionsOf(algorithm.name());
+  const Message& options = algorithm.GetReflection()->GetMessage(algorithm, &entry);
+  AlgorithmSpec spec;
+  spec.name = entry.name();
+  for (int i = 0; i < options.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *options.GetDescriptor()->field(i);
+    const bool is_set = options.GetReflection()->HasField(options, &field);
+    if (!is_set || field.name() == kMinibatchSize || field.name() == kNumMinibatches) continue;
+    policy::OptionValue value = ValueOf(options, field);
+    TROUPE_RETURN_IF_ERROR(CheckStart(run, of, field, value));
+    spec.options.emplace(field.name(), std::move(value));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::optional<int64_t> minibatch_size, MinibatchSize(run, options, of, slot));
+  if (minibatch_size.has_value()) spec.options.emplace(kMinibatchSize, *minibatch_size);
+  if (const absl::Status known = training::CheckAlgorithm(spec); !known.ok()) {
+    return run.config.KeyError(AlgorithmKey(run.config, of, "name"), std::string(known.message()));
+  }
+  return spec;
+}
+
+}  // namespace
+
+absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
+  for (size_t slot = 0; slot < settings.size(); ++slot) {
+    TROUPE_ASSIGN_OR_RETURN(run->algorithms.emplace_back(), SpecOf(*run, settings[slot], slot));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::config

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/types/span.h"
+#include "lib/learner/batch_source.h"
+#include "lib/sample/multi_agent_batch.h"
+
+namespace troupe::learner {
+
+/// A fragment that has these segments of `batch` and no other rows, as the assembler takes it. Rows and final rows are
+/// copied; env steps, episodes and counts of env steps stay those of the whole. Ranges are within the fragment, no
+/// segment is in two.
+sample::MultiAgentBatchPtr CutOut(const sample::MultiAgentBatchPtr& batch, absl::Span<const SegmentRange> ranges);
+
+/// The same fragment without what is counted once: its env steps and the episodes that ended in it.
+sample::MultiAgentBatchPtr CountedBefore(const sample::MultiAgentBatch& batch);
+
+}  // namespace troupe::learner

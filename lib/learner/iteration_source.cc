@@ -1,0 +1,35 @@
+#include "lib/learner/iteration_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::learner {
+
+std::vector<KeptFragmentPtr> IterationSource::Accept(KeptFragmentPtr fragment) {
+  const int64_t iteration = fragment->batch().iteration;
+  kept_[iteration].push_back(std::move(fragment));
+  return {};
+}
+
+Selection IterationSource::Select() {
+  Selection selection;
+  selection.iteration = next_++;
+  const auto found = kept_.find(selection.iteration);
+  if (found == kept_.end()) return selection;
+  for (KeptFragmentPtr& fragment : found->second) {
+    selection.picks.push_back({std::move(fragment), /*ranges=*/{}, /*last=*/true});
+  }
+  kept_.erase(found);
+  return selection;
+}
+
+bool IterationSource::AnyKept(absl::FunctionRef<bool(const KeptFragment&)> is_one) const {
+  for (const auto& [iteration, fragments] : kept_) {
+    for (const KeptFragmentPtr& fragment : fragments) {
+      if (is_one(*fragment)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace troupe::learner

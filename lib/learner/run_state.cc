@@ -1,0 +1,185 @@
+#include "lib/learner/run_state.h"
+
+#include <utility>
+
+#include "lib/base/line_quota.h"
+#include "lib/base/log.h"
+#include "lib/learner/grant_scheduler.h"
+#include "lib/learner/iteration_source.h"
+
+namespace troupe::learner {
+namespace {
+
+std::unique_ptr<SamplingPlan> MakePlan(const LearnerConfig& config, int64_t iteration,
+                                       const std::vector<LaneState>& lanes) {
+  GrantScheduler::Options options;
+  options.num_envs = config.options.num_envs;
+  options.train_batch_size = config.options.train_batch_size;
+  options.count_steps_by = config.options.count_steps_by;
+  options.num_agents = static_cast<int32_t>(config.schema.agent_ids.size());
+  options.max_policy_lag = config.options.max_policy_lag;
+  options.complete_episodes = config.options.complete_episodes;
+  options.num_workers = config.options.num_workers;
+  options.join_timeout = config.options.join_timeout;
+  options.grant_timeout = config.options.grant_timeout;
+  return std::make_unique<GrantScheduler>(options, config.learner_epoch, iteration, lanes);
+}
+
+}  // namespace
+
+void Outbox::Send() const {
+  for (const Notice& notice : expired) {
+    const ExpiredGrant& over = notice.expired;
+    notice.port->SendGrantOver(over.grant);
+    if (!base::MayTellOfPeer()) continue;
+    TROUPE_WARN(
+        "a grant was out for too long, its work is granted to others worker={} grant={} age_s={} limit_s={} "
+        "missing_env_steps={} expired_in_a_row={}{}",
+        sample::WorkerText(over.worker), over.grant.value(), absl::ToDoubleSeconds(over.age),
+        absl::ToDoubleSeconds(over.limit), over.missing_steps, over.misses,
+        over.misses < WorkerStandings::kMisses ? "" : ": it gets none while there are others");
+  }
+  for (const Mail& mail : grants) mail.port->SendGrant(mail.grant);
+}
+
+RunState::RunState(const LearnerConfig* config, base::Clock* clock, PolicyViewPtr view)
+    : config(*config),
+      clock(*clock),
+      view(std::move(view)),
+      accounting(static_cast<int32_t>(config->schema.policies.size())),
+      registry(config->learner_epoch),
+      env_health(config->options.max_failed_share) {
+  base::MutexLock lock(&mutex);
+  BeginAtLocked(0, {});
+}
+
+void RunState::BeginAtLocked(int64_t iteration, const std::vector<LaneState>& lanes) {
+  plan = MakePlan(config, iteration, lanes);
+  plan->SetRevision(view->table->revision());
+  std::vector<Feed> feeds(1);
+  feeds[kFeed].source = std::make_unique<IterationSource>(iteration);
+  ingest = std::make_unique<Ingest>(config.options.ingest_budget_bytes, plan.get(), &accounting, std::move(feeds));
+  batches = version = noted_batches_ = iteration;
+}
+
+Outbox RunState::ScheduleLocked() {
+  const absl::Duration now = clock.SteadyNow();
+  plan->Advance(now);
+  if (const int64_t known = batches + ingest->NumReady(kFeed); known != noted_batches_) {
+    noted_batches_ = known;
+    CloseIfEnoughLocked();
+    changed.NotifyAll();
+  }
+  Outbox outbox;
+  outbox.let_go = ingest->TakeLetGo();
+  std::vector<GrantOrder> orders = plan->Schedule(now);
+  if (!orders.empty() && !rate_since.has_value()) rate_since = now;
+  for (const ExpiredGrant& expired : plan->TakeExpired()) {
+    outbox.expired.push_back({registry.workers().at(expired.worker.value()).port, expired});
+  }
+  for (GrantOrder& order : orders) {
+    if (config.policies != nullptr && view->table->revision() > 0) order.grant.policies = view->table;
+    // Removing a worker from the registry removes it from the plan, so it is there.
+    outbox.grants.push_back({registry.workers().at(order.worker.value()).port, std::move(order.grant)});
+  }
+  return outbox;
+}
+
+void RunState::EndIfEnvsFailLocked() {
+  if (phase != Phase::kStarted) return;
+  std::optional<std::string> why = env_health.End(clock.SteadyNow());
+  if (!why.has_value()) return;
+  phase = Phase::kDraining;
+  envs_failed = true;
+  reason = *std::move(why);
+  plan->Close();
+  changed.NotifyAll();
+}
+
+void RunState::FailLocked(absl::Status status) {
+  phase = Phase::kFailed;
+  reason = std::string(status.message());
+  failure = std::move(status);
+  plan->Close();
+}
+
+void RunState::StopLocked(std::string why) {
+  if (phase != Phase::kMade && phase != Phase::kStarted && phase != Phase::kDraining) return;
+  phase = Phase::kStopped;
+  reason = std::move(why);
+  plan->Close();
+}
+
+void RunState::CloseIfEnoughLocked() {
+  // No iteration is open when another has become whole, so what has arrived is exactly the batches that will be trained
+  // on. Agent steps are left out: rows may still be dropped at assembly.
+  const RunCounts after{trained.env_steps + arrived_env_steps, 0, batches + ingest->NumReady(kFeed)};
+  if (StopByCounts(config.stop, after).has_value()) plan->Close();
+}
+
+absl::Duration RunState::WallClockLocked() const {
+  const absl::Duration earlier = absl::Seconds(earlier_wall_clock_s);
+  return sampling_since.has_value() ? earlier + (clock.SteadyNow() - *sampling_since) : earlier;
+}
+
+PolicyViewPtr RunState::View() const {
+  base::MutexLock lock(&mutex);
+  return view;
+}
+
+std::string RunState::StateWordsLocked() const {
+  switch (phase) {
+    case Phase::kMade:
+      return "waiting for workers";
+    case Phase::kStarted:
+      return updating ? "updating" : plan->started() ? "sampling" : "waiting for workers";
+    case Phase::kDraining:
+      return "draining";
+    case Phase::kStopped:
+      return "stopped";
+    case Phase::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+LearnerStatus RunState::Status() const {
+  base::MutexLock lock(&mutex);
+  LearnerStatus status;
+  status.state = StateWordsLocked();
+  status.reason = reason;
+  status.learner_epoch = config.learner_epoch;
+  status.progress = last;
+  status.books = accounting.Books();
+  status.progress.rows = status.books.totals;
+  status.progress.groups = status.books.groups;
+  status.progress.workers = registry.num_connected();
+  status.progress.env_counters = registry.env_counters();
+  status.progress.expired_grants = plan->expired_grants();
+  status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
+  status.fragments = accounting.fragments();
+  for (size_t p = 0; p < view->table->num_slots(); ++p) {
+    status.policy_rows.push_back(accounting.of_policy(static_cast<int32_t>(p)));
+  }
+  const absl::Duration now = clock.SteadyNow();
+  for (const auto& [id, worker] : registry.workers()) {
+    if (!worker.connected) continue;
+    WorkerStatus entry;
+    entry.id = worker.id;
+    entry.epoch = worker.epoch;
+    entry.lanes = plan->num_lanes_of(worker.id);
+    entry.outstanding_steps = plan->outstanding_steps_of(worker.id);
+    entry.accepted_rows = worker.accepted_rows;
+    entry.expired_grants = plan->expired_grants_of(worker.id);
+    entry.recent_episodes = worker.recent_episodes;
+    if (env_health.beyond(worker.id.value())) entry.gets_no_work = env_health.Words(worker.id.value());
+    if (worker.last_version_n >= 0) entry.policy_lag = static_cast<double>(version - worker.last_version_n);
+    entry.since_last_seen = now - worker.last_seen;
+    status.workers.push_back(entry);
+  }
+  status.queue_bytes = ingest->held_bytes();
+  status.queue_budget_bytes = ingest->budget_bytes();
+  return status;
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
+#include "lib/base/mutex.h"
+#include "lib/learner/accounting.h"
+#include "lib/learner/env_health.h"
+#include "lib/learner/ingest.h"
+#include "lib/learner/learner_config.h"
+#include "lib/learner/policy_view.h"
+#include "lib/learner/ports.h"
+#include "lib/learner/progress.h"
+#include "lib/learner/sampling_plan.h"
+#include "lib/learner/stop_conditions.h"
+#include "lib/learner/worker_registry.h"
+
+namespace troupe::learner {
+
+/// What follows from events for workers: sent after the lock.
+struct Outbox {
+  /// A grant and the port it goes to.
+  struct Mail {
+    std::shared_ptr<WorkerPort> port;
+    sample::Grant grant;
+  };
+  /// A grant that expired, and the port of the worker that had it.
+  struct Notice {
+    std::shared_ptr<WorkerPort> port;
+    ExpiredGrant expired;
+  };
+  std::vector<Notice> expired;  ///< sent before the grants
+  std::vector<Mail> grants;
+  std::vector<KeptFragmentPtr> let_go;  ///< destroyed with it
+
+  /// Sends it, and warns of what expired. Without the lock.
+  void Send() const;
+};
+
+/// What the two halves of a learner share: WorkerDesk brings in what workers say, UpdateCycle takes out what is trained
+/// on, and both tell workers what follows. Made and owned by Learner, before both.
+///
+/// Thread-safety: everything that changes is guarded by `mutex`, the one lock of a learner; what ends in Locked needs
+/// it. Under it nothing blocks, sends, logs, calls a port, publisher, trainer or listener, or destroys a fragment.
+///
+/// Invariants, whenever `mutex` is free: 1. CheckConservation holds for the books: a fragment's disposition, its place
+/// in the batch sources, its worker's watermark and the fate of its rows change together. 2. Every worker that the plan
+/// has is connected in the registry, and the other way round. 3. `view` is the policies of the plan's revision and of
+/// the books' groups. The update thread alone changes it: whoever checked a fragment by another checks it again.
+/// 4. What the plan gave under the lock is sent after it, so two grants may leave in another order than they were made;
+/// ids and ordinals do not depend on it. 5. `version` is out, or on its way out while `updating`; `batches` is how many
+/// were selected, in the one that is being trained on; trained.updates how many were trained on.
+///
+/// Three numbers: iterations are the sampling plan's, batches the sources', versions the weights'. Where whole
+/// iterations are trained on once, as today, a batch and a version follow from each iteration, and between updates all
+/// three are equal; nothing but what sets them says so.
+class RunState {
+ public:
+  enum class Phase {
+    kMade,      ///< not started
+    kStarted,   ///< granting and training
+    kDraining,  ///< trains what is complete, grants nothing
+    kStopped,   ///< a stop condition held
+    kFailed,    ///< see `failure`
+  };
+
+  /// `config` and `clock` outlive it; the config is checked.
+  RunState(const LearnerConfig* config, base::Clock* clock, PolicyViewPtr view);
+
+  /// Plan and sources begin anew at `iteration`, with the environments' `lanes`; batches and versions count on from it.
+  void BeginAtLocked(int64_t iteration, const std::vector<LaneState>& lanes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// What follows from the events so far: wakes the update thread, ends granting, gives what to send after the lock.
+  [[nodiscard]] Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// Ends the run where environments fail too often.
+  void EndIfEnvsFailLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// Ends the run if it has not ended otherwise.
+  void StopLocked(std::string why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  bool HasBatchLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return ingest->NumReady(kFeed) > 0; }
+  absl::Duration WallClockLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  PolicyViewPtr View() const;
+  LearnerStatus Status() const;
+
+  /// The one source that there is: of all groups.
+  static constexpr size_t kFeed = 0;
+
+  const LearnerConfig& config;
+  base::Clock& clock;
+
+  mutable base::Mutex mutex;
+  base::CondVar changed;  ///< a batch became ready, or the run is to end
+  Phase phase ABSL_GUARDED_BY(mutex) = Phase::kMade;
+  std::string reason ABSL_GUARDED_BY(mutex);  ///< why it drains, stopped or failed
+  absl::Status failure ABSL_GUARDED_BY(mutex);
+  bool updating ABSL_GUARDED_BY(mutex) = false;
+  bool drain_sent ABSL_GUARDED_BY(mutex) = false;
+  bool envs_failed ABSL_GUARDED_BY(mutex) = false;  ///< it drains for that
+
+  PolicyViewPtr view ABSL_GUARDED_BY(mutex);
+  Accounting accounting ABSL_GUARDED_BY(mutex);
+  WorkerRegistry registry ABSL_GUARDED_BY(mutex);
+  EnvHealth env_health ABSL_GUARDED_BY(mutex);
+  std::unique_ptr<SamplingPlan> plan ABSL_GUARDED_BY(mutex);
+  std::unique_ptr<Ingest> ingest ABSL_GUARDED_BY(mutex);
+
+  int64_t batches ABSL_GUARDED_BY(mutex) = 0;  ///< selected, of the whole run
+  int64_t version ABSL_GUARDED_BY(mutex) = 0;  ///< of every policy: (learner epoch, version) is out
+  RunCounts trained ABSL_GUARDED_BY(mutex);
+  int64_t first_updates ABSL_GUARDED_BY(mutex) = 0;      ///< of them, before this learner epoch
+  int64_t arrived_env_steps ABSL_GUARDED_BY(mutex) = 0;  ///< accepted and not yet trained on
+  int64_t episodes ABSL_GUARDED_BY(mutex) = 0;
+  ProgressRecord last ABSL_GUARDED_BY(mutex);
+  double earlier_wall_clock_s ABSL_GUARDED_BY(mutex) = 0;
+  /// When the first fragment of this epoch was accepted: until then workers start and environments are made.
+  std::optional<absl::Duration> sampling_since ABSL_GUARDED_BY(mutex);
+  /// Where the span of the next rate begins: at the update before it, of this epoch's first at the first grants, before
+  /// which nobody samples. nullopt: nothing is granted yet. Not at sampling_since: the fragment that begins that is of
+  /// the first update, and was sampled before.
+  std::optional<absl::Duration> rate_since ABSL_GUARDED_BY(mutex);
+
+ private:
+  /// Ends granting when what has arrived is all the run needs.
+  void CloseIfEnoughLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  std::string StateWordsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  int64_t noted_batches_ ABSL_GUARDED_BY(mutex) = 0;  ///< selected or ready, when that was last looked at
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lib/sample/batch_schema.h"
+#include "lib/sample/columns.h"
+#include "lib/sample/testing/batch_maker.h"
+
+/// What the assembler should make of fragments, by maps and with nothing shared with it: the reference of its tests.
+namespace troupe::learner {
+
+using StepKey = std::tuple<uint32_t, uint32_t, int32_t>;  // env, episode, step
+
+/// One row of a fragment, with everything it points at looked up.
+struct NaiveRow {
+  StepKey key;
+  std::vector<float> obs;
+  std::vector<int32_t> actions;
+  float logp = 0;
+  float reward = 0;
+  std::vector<uint8_t> mask;
+  uint8_t agent_mask = 1;
+  std::vector<float> agent_state;
+  std::vector<float> env_state;
+};
+struct NaiveSegment {
+  int32_t slot = 0;
+  std::vector<NaiveRow> rows;
+  bool has_final = false;
+  bool cut = false;
+  NaiveRow final_row;  ///< obs, mask and states only
+};
+/// By policy, then in the order of the train batch.
+using NaiveBatch = std::map<int32_t, std::vector<NaiveSegment>>;
+
+inline std::vector<float> Floats(const sample::ColumnView& column, int64_t row) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < column.row_elements; ++i) {
+    const int64_t at = row * column.row_elements + i;
+    values.push_back(column.dtype == tensor::DType::kUint8
+                         ? static_cast<float>(column.As<uint8_t>()[at]) * (1.0f / 255.0f)
+                         : column.As<float>()[at]);
+  }
+  return values;
+}
+
+/// The reference: everything by maps, nothing shared with the assembler.
+inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fragments, int64_t iteration,
+                              int64_t max_lag, const sample::BatchSchema& schema) {
+  NaiveBatch all;
+  for (const sample::MultiAgentBatchPtr& fragment : fragments) {
+    const auto key_of = [&](int32_t env_row) {
+      const sample::EpisodeEntry& e = fragment->episodes[fragment->step_episode.As<sample::Index>()[env_row]];
+      return StepKey{e.env_id, e.episode, fragment->step_index.As<int32_t>()[env_row]};
+    };
+    const auto env_state = [&](int32_t env_row) {
+      return fragment->state.present() ? Floats(fragment->state, env_row) : std::vector<float>{};
+    };
+    for (const sample::PolicyRows& rows : fragment->policies) {
+      for (int32_t s = 0; s < rows.num_segments; ++s) {
+        const int32_t* words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
+        if (iteration - rows.version.n + words[sample::kSegmentVersionLag] > max_lag) continue;
+        NaiveSegment segment;
+        segment.slot = words[sample::kSegmentSlot];
+        segment.cut = words[sample::kSegmentEnd] == static_cast<int32_t>(sample::SegmentEnd::kCut);
+        for (int64_t r = 0; r < rows.rows; ++r) {
+          if (rows.segment.As<sample::Index>()[r] != s) continue;
+          NaiveRow row;
+          const int32_t env_row = rows.env_row.As<sample::Index>()[r];
+          row.key = key_of(env_row);
+          row.obs = Floats(rows.obs, r);
+          for (int64_t w = 0; w < rows.actions.row_elements; ++w) {
+            row.actions.push_back(sample::ActionAt(rows.actions, r, w).i32);
+          }
+          row.logp = rows.action_logp.As<float>()[r];
+          row.reward = rows.rewards.As<float>()[r];
+          for (int64_t m = 0; m < rows.action_mask.row_elements; ++m) {
+            row.mask.push_back(rows.action_mask.As<uint8_t>()[r * rows.action_mask.row_elements + m]);
+          }
+          if (schema.has_agent_mask) row.agent_mask = rows.agent_mask.As<uint8_t>()[r];
+          if (rows.state.present()) row.agent_state = Floats(rows.state, r);
+          row.env_state = env_state(env_row);
+          segment.rows.push_back(std::move(row));
+        }
+        if (words[sample::kSegmentFinalRow] >= 0) {
+          const int32_t f = words[sample::kSegmentFinalRow];
+          const int32_t env_row = rows.final_env_row.As<sample::Index>()[f];
+          segment.has_final = true;
+          segment.final_row.key = key_of(env_row);
+          segment.final_row.obs = Floats(rows.final_obs, f);
+          if (rows.final_state.present()) segment.final_row.agent_state = Floats(rows.final_state, f);
+          segment.final_row.env_state = env_state(env_row);
+          for (int64_t m = 0; m < rows.final_action_mask.row_elements; ++m) {
+            segment.final_row.mask.push_back(
+                rows.final_action_mask.As<uint8_t>()[f * rows.final_action_mask.row_elements + m]);
+          }
+        }
+        all[rows.policy.value()].push_back(std::move(segment));
+      }
+    }
+  }
+  for (auto& [policy, segments] : all) {
+    std::sort(segments.begin(), segments.end(), [](const NaiveSegment& a, const NaiveSegment& b) {
+      const auto order = [](const NaiveSegment& s) {
+        const auto& [env, episode, step] = s.rows[0].key;
+        return std::make_tuple(env, episode, s.slot, step);
+      };
+      return order(a) < order(b);
+    });
+    // A cut is no cut where the rest of the trajectory is here.
+    std::vector<NaiveSegment> joined;
+    for (NaiveSegment& segment : segments) {
+      if (!joined.empty() && joined.back().cut && joined.back().slot == segment.slot &&
+          joined.back().final_row.key == segment.rows[0].key) {
+        NaiveSegment& to = joined.back();
+        to.rows.insert(to.rows.end(), segment.rows.begin(), segment.rows.end());
+        to.has_final = segment.has_final;
+        to.cut = segment.cut;
+        to.final_row = segment.final_row;
+      } else {
+        joined.push_back(std::move(segment));
+      }
+    }
+    segments = std::move(joined);
+  }
+  return all;
+}
+
+/// `schema` with one-hots of agent slots for some of its networks, as the seed has it.
+inline sample::BatchSchema WithAgentIds(sample::BatchSchema schema, uint64_t seed) {
+  for (size_t p = 0; p < schema.policies.size(); ++p) {
+    const uint64_t kind = (seed >> (2 * p)) % 4;
+    policy::PolicySpec& spec = schema.policies[p];
+    if (kind > 0) spec.agent_id_size = static_cast<int64_t>(schema.agent_ids.size());
+    spec.SetCriticAgentId(kind > 1);
+  }
+  return schema;
+}
+
+/// Fragments of two iterations on the same environments by two workers, as an assembly at `iteration` meets them.
+inline std::vector<sample::MultiAgentBatchPtr> RandomFragments(const sample::BatchSchema& schema, uint64_t seed,
+                                                               int64_t iteration) {
+  std::vector<sample::MultiAgentBatchPtr> fragments;
+  for (uint64_t worker = 0; worker < 2; ++worker) {
+    sample::FakeRollout rollout(schema, sample::RandomRolloutOptions(schema, seed));
+    sample::Grant grant;
+    for (uint32_t lane = 0; lane < 3; ++lane) {
+      grant.lanes.push_back({static_cast<uint32_t>(worker) * 3 + lane, 2, true, 13});
+    }
+    // An earlier iteration, so that episodes are under way and transitions pending.
+    rollout.Play(grant, policy::WeightVersion{1, iteration - 1});
+    for (sample::GrantLane& lane : grant.lanes) lane.fresh = false;
+    for (auto& fragment : rollout.Play(grant, policy::WeightVersion{1, iteration})) fragments.push_back(fragment);
+  }
+  return fragments;
+}
+
+}  // namespace troupe::learner

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/policy/algorithm_spec.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::training {
+
+// What a configuration asks about algorithms, without their code.
+
+/// "ppo", "a2c": those that there are, sorted.
+std::vector<std::string> AlgorithmNames();
+
+/// INVALID_ARGUMENT, with what, got and expected, for an algorithm that there is not, and for options that its parser
+/// refuses. The spec of a policy that is not trained (no name) is OK.
+absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
+
+/// Canonical text of the form of a policy's state: two policies can hold each other's states where these are equal
+/// (`multi_agent.policy_states_are_swappable`). It is policy::ShapeOf and what the algorithm keeps beside the networks
+/// (say, ` value_moments`). INVALID_ARGUMENT as CheckAlgorithm.
+absl::StatusOr<std::string> StateShape(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm);
+
+/// INVALID_ARGUMENT, naming the first two policies and in what they differ, unless the states of all that train have
+/// one form. By policy slot; one without an id is a free slot.
+absl::Status CheckSwappable(const std::vector<policy::PolicySpec>& policies,
+                            const std::vector<policy::AlgorithmSpec>& algorithms);
+
+}  // namespace troupe::training

@@ -1,0 +1,55 @@
+#include "lib/training/core/advantages.h"
+
+#include <cmath>
+#include <utility>
+
+#include "lib/policy/weight_snapshot.h"
+#include "lib/training/core/moments.h"
+
+namespace troupe::training {
+namespace {
+
+constexpr double kAdvantageEpsilon = 1e-8;
+
+}  // namespace
+
+Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
+                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma,
+                      double lambda) {
+  Advantages result;
+  result.advantages.assign(rewards.size(), 0.0f);
+  result.returns.assign(values.begin(), values.end());
+  for (const learner::TrainSegment& segment : segments) {
+    double next_value = segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
+    double advantage = 0.0;
+    for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
+      const double value = values[row];
+      advantage = rewards[row] + gamma * next_value - value + gamma * lambda * advantage;
+      result.advantages[row] = static_cast<float>(advantage);
+      result.returns[row] = static_cast<float>(advantage + value);
+      next_value = value;
+    }
+  }
+  return result;
+}
+
+std::vector<float> NormalizeAdvantages(std::vector<float> advantages, absl::Span<const int32_t> active) {
+  const policy::RunningMoments moments = MomentsOf(advantages, 1, active);
+  const double mean = moments.mean[0];
+  const double scale = 1.0 / (std::sqrt(moments.variance[0]) + kAdvantageEpsilon);
+  std::vector<float> normalized(advantages.size(), 0.0f);
+  for (const int32_t row : active) normalized[row] = static_cast<float>((advantages[row] - mean) * scale);
+  return normalized;
+}
+
+double ExplainedVariance(absl::Span<const float> returns, absl::Span<const float> values,
+                         absl::Span<const int32_t> active) {
+  std::vector<float> residuals(returns.size());
+  for (size_t row = 0; row < returns.size(); ++row) residuals[row] = returns[row] - values[row];
+  const auto moments = MomentsOfEach<2>({returns, residuals}, active);
+  const double total = moments[0].variance[0];
+  if (!(total > 0)) return 0.0;
+  return 1.0 - moments[1].variance[0] / total;
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/policy/algorithm_spec.h"
+#include "lib/policy/ids.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/training/core/state_form.h"
+
+namespace troupe::training {
+
+class GroupTrainer;
+
+/// Policies of one algorithm that may become one learn group, or several.
+struct GroupMember {
+  policy::PolicySlot slot;
+  const policy::PolicySpec* spec = nullptr;          ///< during the call
+  const policy::AlgorithmSpec* algorithm = nullptr;  ///< during the call
+};
+
+/// A learning algorithm: what its folder of lib/training registers (registry.inc). Stateless, lives for ever,
+/// thread-safe. What it says of an AlgorithmSpec is of its own name; only it knows what the options mean.
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+
+  /// AlgorithmSpec::name.
+  virtual std::string_view name() const = 0;
+  /// What a policy's state has for it beside networks and optimizer. INVALID_ARGUMENT, naming the option, what it is
+  /// and what is expected, for options that it cannot work with.
+  virtual absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const = 0;
+  /// Which of `members` (ascending, all of them that train so) form a learn group; each is in one. As it stands: each
+  /// is a group by itself, as for all algorithms whose policies learn without each other.
+  virtual std::vector<std::vector<policy::PolicySlot>> Groups(absl::Span<const GroupMember> members) const {
+    std::vector<std::vector<policy::PolicySlot>> groups;
+    for (const GroupMember& member : members) groups.push_back({member.slot});
+    return groups;
+  }
+  /// Its groups read learner::TrainBatch::joint.
+  virtual bool reads_joint_steps() const { return false; }
+  /// What trains a group of these members, with fresh state of its own where it keeps some, drawn from `seed`.
+  /// INVALID_ARGUMENT as FormOf, and for members that do not fit each other.
+  virtual absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
+                                                                  uint64_t seed) const = 0;
+};
+
+}  // namespace troupe::training

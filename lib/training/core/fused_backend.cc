@@ -1,0 +1,629 @@
+#include "lib/training/core/fused_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/core/adam.h"
+#include "lib/training/core/fused_kernels.h"
+#include "lib/training/core/fused_workspace.h"
+
+namespace troupe::training {
+namespace {
+
+using fused::Kernels;
+using fused::kPanelVectors;
+
+constexpr int64_t kMaxWidth = 1024;
+
+/// nullptr when the processor, or the build, has no such unit.
+const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {
+#if defined(TROUPE_KERNEL_X86_64_V4)
+  if (unit != VectorUnit::kAvx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return fused::Avx512Kernels();
+  }
+#endif
+#if defined(TROUPE_KERNEL_X86_64_V3)
+  if (unit != VectorUnit::kAvx512 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2")) {
+    return fused::Avx2Kernels();
+  }
+#endif
+  return nullptr;
+}
+
+absl::StatusOr<fused::Activation> FusedActivation(policy::Activation activation) {
+  switch (activation) {
+    case policy::Activation::kTanh:
+      return fused::Activation::kTanh;
+    case policy::Activation::kRelu:
+      return fused::Activation::kRelu;
+    case policy::Activation::kElu:
+      return fused::Activation::kElu;
+    case policy::Activation::kSigmoid:
+      return fused::Activation::kSigmoid;
+    case policy::Activation::kIdentity:
+      return fused::Activation::kIdentity;
+    case policy::Activation::kGelu:
+    case policy::Activation::kSilu:
+      break;
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("fused kernels have no activation \"", std::string(policy::ActivationName(activation)), "\""));
+}
+
+class FusedBackend final : public NetworkBackend {
+ public:
+  FusedBackend(std::shared_ptr<fused::Workspace> space, const Kernels& kernels, fused::Activation activation,
+               std::shared_ptr<ThreadTeam> team)
+      : kernels_(kernels),
+        panel_rows_(kPanelVectors * kernels.lanes),
+        activation_(activation),
+        team_(std::move(team)),
+        name_(absl::StrCat("fused/", kernels.name)),
+        space_(std::move(space)) {}
+
+  bool can_run_alone() const override { return true; }
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
+    batch_ = &batch;
+    parameters_ = parameters;
+    alone_ = thread;
+    totals_ = {};
+    for (fused::Worker* worker : Crew()) {
+      worker->gradient = is_alone() ? parameters->gradients().data()  // which spares adding up
+                                    : reinterpret_cast<float*>(worker->gradients.data());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<float>> Values() override {
+    const MatrixView& input = batch_->critic_input();
+    const fused::Network& critic = space_->critic;
+    std::vector<float> values(static_cast<size_t>(input.rows));
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      const auto [first, end] = Share(input.rows, thread);
+      for (int64_t row = first; row < end; row += panel_rows_) {
+        const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
+        const int vectors = Vectors(rows);
+        for (int r = 0; r < rows; ++r) worker.pointers[r] = input.data + (row + r) * input.stride;
+        Pad(rows, vectors, &worker);
+        kernels_.gather(worker.pointers.data(), critic.inputs(), vectors, worker.critic.at(0));
+        ForwardPanel(parameters_->values().data(), critic, &worker.critic, 0, vectors);
+        std::copy_n(worker.critic.at(critic.layers.size()), rows, values.data() + row);
+      }
+    });
+    return values;
+  }
+
+  absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
+    order_ = order;
+    return absl::OkStatus();
+  }
+
+  absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
+    TROUPE_RETURN_IF_ERROR(FindLoss(settings.loss));
+    const StepPlan plan = {order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+                           ActorLossFor(count, settings), CriticLossFor(count, settings)};
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      std::memset(worker.gradient, 0, static_cast<size_t>(parameters_->size()) * sizeof(float));
+      worker.sums = {};
+      const auto [begin, end] = Share(count, thread);
+      const absl::Span<const int32_t> rows =
+          plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      DifferentiateActor(rows, plan.actor, &worker);
+      DifferentiateCritic(rows, plan.critic, &worker);
+    });
+    RunCrew([&](int thread) { ReduceGradients(thread); });
+    const StepOutcome outcome = Outcome();
+    if (!outcome.finite) {
+      ++totals_.skipped_steps;
+      return absl::OkStatus();
+    }
+    RunCrew([&](int thread) { ApplyStep(thread, outcome, settings); });
+    ++parameters_->adam_steps;
+    ++totals_.steps;
+    totals_.rows += count;
+    totals_.policy_loss += outcome.sums.policy_loss;
+    totals_.value_loss += outcome.sums.value_loss;
+    totals_.entropy += outcome.sums.entropy;
+    for (int i = 0; i < fused::kLossStatistics; ++i) totals_.statistics[i] += outcome.sums.statistics[i];
+    totals_.actor_grad_norm += outcome.actor_norm;
+    totals_.critic_grad_norm += outcome.critic_norm;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepTotals> TakeTotals() override { return std::exchange(totals_, StepTotals{}); }
+  absl::Status End() override { return absl::OkStatus(); }
+  std::string_view name() const override { return name_; }
+
+  absl::Status Serves(BackendLevel /*level*/) const override { return absl::OkStatus(); }
+
+  absl::StatusOr<std::vector<float>> Forward(const NetworkCall& call) override {
+    TROUPE_ASSIGN_OR_RETURN(const fused::NetworkInUse used, Use(call));
+    const auto rows = static_cast<int64_t>(call.rows.size());
+    const int outputs = used.network->outputs();
+    std::vector<float> result(call.rows.size() * static_cast<size_t>(outputs));
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      fused::Activations& activations = worker.*used.activations;
+      const auto [first, end] = Share(rows, thread);
+      for (int64_t row = first; row < end; row += panel_rows_) {
+        const int count = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
+        ForwardRows(call, used, row, count, 0, &worker);
+        const float* const from = activations.at(used.network->layers.size());
+        for (int r = 0; r < count; ++r) {
+          for (int o = 0; o < outputs; ++o) result[(row + r) * outputs + o] = from[o * panel_rows_ + r];
+        }
+      }
+    });
+    return result;
+  }
+
+  absl::Status Backward(const NetworkCall& call, absl::Span<const float> output_gradients, absl::Span<float> gradients,
+                        absl::Span<float> input_gradients) override {
+    TROUPE_ASSIGN_OR_RETURN(const fused::NetworkInUse used, Use(call));
+    TROUPE_RETURN_IF_ERROR(CheckGradients(call, *used.network, output_gradients, gradients, input_gradients));
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      std::memset(reinterpret_cast<float*>(worker.gradients.data()) + used.first, 0,
+                  static_cast<size_t>(used.end - used.first) * sizeof(float));
+      const auto [first, end] = Share(static_cast<int64_t>(call.rows.size()), thread);
+      BackwardRows(call, used, first, end, output_gradients, input_gradients, &worker);
+    });
+    RunCrew([&](int thread) {
+      const auto [place, threads] = PlaceOf(thread);
+      const int64_t size = used.end - used.first;
+      for (int64_t i = used.first + size * place / threads; i < used.first + size * (place + 1) / threads; ++i) {
+        for (const fused::Worker* worker : Crew()) {
+          gradients[i] += reinterpret_cast<const float*>(worker->gradients.data())[i];
+        }
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  struct StepPlan {
+    absl::Span<const int32_t> rows;
+    fused::ActorLoss actor;
+    fused::CriticLoss critic;
+  };
+  struct StepOutcome {
+    fused::LossSums sums{};
+    double actor_norm = 0;
+    double critic_norm = 0;
+    bool finite = false;
+  };
+
+  bool is_alone() const { return alone_ != kWholeTeam; }
+  fused::Worker& Worker(int thread) const { return *space_->workers[static_cast<size_t>(thread)]; }
+  /// The workers of the threads that compute: one, or the team's.
+  absl::Span<fused::Worker* const> Crew() const {
+    const absl::Span<fused::Worker* const> all = space_->crew;
+    return is_alone() ? all.subspan(static_cast<size_t>(alone_), 1) : all;
+  }
+  template <typename Task>
+  void RunCrew(Task&& task) const {
+    if (is_alone()) {
+      task(alone_);
+    } else {
+      team_->Run(task);
+    }
+  }
+  /// (place of the thread in the crew, size of the crew).
+  std::pair<int64_t, int64_t> PlaceOf(int thread) const {
+    return is_alone() ? std::pair<int64_t, int64_t>(0, 1) : std::pair<int64_t, int64_t>(thread, team_->size());
+  }
+
+  int Vectors(int rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes; }
+
+  /// Thread `thread`'s part of `rows` rows: whole vectors.
+  std::pair<int64_t, int64_t> Share(int64_t rows, int thread) const {
+    const int64_t vectors = (rows + kernels_.lanes - 1) / kernels_.lanes;
+    const auto [place, threads] = PlaceOf(thread);
+    return {std::min(rows, vectors * place / threads * kernels_.lanes),
+            std::min(rows, vectors * (place + 1) / threads * kernels_.lanes)};
+  }
+  /// Thread `thread`'s part of the flat buffers.
+  std::pair<int64_t, int64_t> ParameterShare(int thread) const {
+    const int64_t grains = parameters_->size() / fused::kGrain;
+    const auto [place, threads] = PlaceOf(thread);
+    return {grains * place / threads * fused::kGrain, grains * (place + 1) / threads * fused::kGrain};
+  }
+  /// The rows of vectors beyond the last row read zeros.
+  void Pad(int rows, int vectors, fused::Worker* worker) const {
+    for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = space_->zero_row.data();
+  }
+
+  /// The loss's code for this vector unit and its columns of the batch, where they are not those of the last step.
+  absl::Status FindLoss(const RowLossCall& call) {
+    const RowLoss& loss = *call.loss;
+    loss_kernels_ = loss.kernels == nullptr ? nullptr : loss.kernels(kernels_.unit);
+    if (loss_kernels_ == nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("the loss of ", std::string(loss.name), " has no kernels for ", kernels_.name));
+    }
+    actor_columns_.clear();
+    critic_columns_.clear();
+    for (const RowColumn column : loss.actor_columns) actor_columns_.push_back(ColumnOf(*batch_, column).data());
+    for (const RowColumn column : loss.critic_columns) critic_columns_.push_back(ColumnOf(*batch_, column).data());
+    return absl::OkStatus();
+  }
+
+  fused::ActorLoss ActorLossFor(int64_t count, const StepSettings& settings) const {
+    const double rows = static_cast<double>(count);
+    fused::ActorLoss loss = {.parts = space_->parts.data(),
+                             .num_parts = static_cast<int>(space_->parts.size()),
+                             .outputs = space_->actor.outputs(),
+                             .log_std = parameters_->values().data() + space_->log_std,
+                             .numbers = {},
+                             .row_scale = static_cast<float>(1.0 / rows),
+                             .entropy_scale = static_cast<float>(settings.entropy_coeff / rows)};
+    for (int i = 0; i < kLossNumbers; ++i) loss.numbers[i] = static_cast<float>(settings.loss.numbers[i]);
+    return loss;
+  }
+  static fused::CriticLoss CriticLossFor(int64_t count, const StepSettings& settings) {
+    fused::CriticLoss loss = {.numbers = {},
+                              .huber_delta = static_cast<float>(settings.huber_delta),
+                              .row_scale = static_cast<float>(settings.value_loss_coeff / static_cast<double>(count))};
+    for (int i = 0; i < kLossNumbers; ++i) loss.numbers[i] = static_cast<float>(settings.loss.numbers[i]);
+    return loss;
+  }
+
+  /// The network that a call names, and the crew that is to compute.
+  absl::StatusOr<fused::NetworkInUse> Use(const NetworkCall& call) {
+    fused::NetworkInUse used;
+    if (call.network == "actor") {
+      used = {&space_->actor, &fused::Worker::actor};
+    } else if (call.network == "critic") {
+      used = {&space_->critic, &fused::Worker::critic};
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
+    }
+    if (call.inputs.columns != used.network->inputs()) {
+      return absl::InvalidArgumentError(absl::StrCat("inputs of the ", std::string(call.network), " have ",
+                                                     call.inputs.columns, " columns; expected ",
+                                                     used.network->inputs()));
+    }
+    if (static_cast<int64_t>(call.parameters.size()) != space_->parameters) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a block of ", call.parameters.size(), " parameters; expected ", space_->parameters));
+    }
+    used.first = used.network->layers.front().weight;
+    used.end = used.network->layers.back().bias + used.network->outputs();
+    alone_ = call.thread;
+    return used;
+  }
+
+  absl::Status CheckGradients(const NetworkCall& call, const fused::Network& network,
+                              absl::Span<const float> output_gradients, absl::Span<float> gradients,
+                              absl::Span<float> input_gradients) const {
+    const auto check = [&](const char* what, size_t got, size_t expected) {
+      if (got == expected) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " of the ", std::string(call.network), " are ", got, " numbers; expected ", expected));
+    };
+    const size_t rows = call.rows.size();
+    TROUPE_RETURN_IF_ERROR(
+        check("gradients of outputs", output_gradients.size(), rows * static_cast<size_t>(network.outputs())));
+    TROUPE_RETURN_IF_ERROR(check("gradients of parameters", gradients.size(), call.parameters.size()));
+    if (input_gradients.empty()) return absl::OkStatus();
+    return check("gradients of inputs", input_gradients.size(), rows * static_cast<size_t>(network.inputs()));
+  }
+
+  /// Rows [first, first + count) of the call through its network, into a panel of the worker's.
+  void ForwardRows(const NetworkCall& call, const fused::NetworkInUse& used, int64_t first, int count, int panel,
+                   fused::Worker* worker) const {
+    fused::Activations& activations = worker->*used.activations;
+    const int vectors = Vectors(count);
+    for (int r = 0; r < count; ++r) {
+      worker->pointers[r] = call.inputs.data + int64_t{call.rows[first + r]} * call.inputs.stride;
+    }
+    Pad(count, vectors, worker);
+    kernels_.gather(worker->pointers.data(), used.network->inputs(), vectors, activations.at(0, panel));
+    ForwardPanel(call.parameters.data(), *used.network, &activations, panel, vectors);
+  }
+
+  void BackwardRows(const NetworkCall& call, const fused::NetworkInUse& used, int64_t begin, int64_t end,
+                    absl::Span<const float> output_gradients, absl::Span<float> input_gradients,
+                    fused::Worker* worker) const {
+    fused::Activations& activations = worker->*used.activations;
+    const fused::Network& network = *used.network;
+    const int outputs = network.outputs();
+    const int inputs = network.inputs();
+    int64_t block_first = begin;
+    ForBlocks(
+        end - begin, activations.panels(),
+        [&](int64_t first, int count, int vectors, int panel) {
+          ForwardRows(call, used, begin + first, count, panel, worker);
+          float* const dy = activations.at(network.layers.size(), panel);
+          for (int o = 0; o < outputs; ++o) {
+            for (int r = 0; r < vectors * kernels_.lanes; ++r) {
+              dy[o * panel_rows_ + r] = r < count ? output_gradients[(begin + first + r) * outputs + o] : 0.0f;
+            }
+          }
+        },
+        [&](int vectors) {
+          BackwardBlock(call.parameters.data(), network, &activations, vectors,
+                        reinterpret_cast<float*>(worker->gradients.data()), !input_gradients.empty());
+          const int64_t rows = std::min<int64_t>(end - block_first, int64_t{activations.panels()} * panel_rows_);
+          for (int64_t r = 0; r < rows && !input_gradients.empty(); ++r) {
+            const float* const dx = activations.at(0, r / panel_rows_) + r % panel_rows_;
+            for (int i = 0; i < inputs; ++i) input_gradients[(block_first + r) * inputs + i] = dx[i * panel_rows_];
+          }
+          block_first += rows;
+        });
+  }
+
+  void ForwardPanel(const float* values, const fused::Network& network, fused::Activations* activations, int panel,
+                    int vectors) const {
+    for (size_t i = 0; i < network.layers.size(); ++i) {
+      const fused::Network::Layer& layer = network.layers[i];
+      const bool last = i + 1 == network.layers.size();
+      kernels_.forward(values + layer.weight, values + layer.bias, layer.out, layer.in, activations->at(i, panel),
+                       vectors, last ? fused::Activation::kIdentity : activation_, activations->at(i + 1, panel));
+    }
+  }
+
+  /// From the outputs' gradients of a block, which holds `vectors` vectors, to the weights', and with `to_inputs` to
+  /// the inputs'. The activations are overwritten.
+  void BackwardBlock(const float* values, const fused::Network& network, fused::Activations* activations, int vectors,
+                     float* gradient, bool to_inputs = false) const {
+    for (size_t i = network.layers.size(); i-- > 0;) {
+      const fused::Network::Layer& layer = network.layers[i];
+      kernels_.weight_gradient(activations->at(i + 1), activations->stride(i + 1), layer.out, activations->at(i),
+                               activations->stride(i), layer.in, vectors, gradient + layer.weight,
+                               gradient + layer.bias);
+      if (i == 0 && !to_inputs) break;
+      for (int panel = 0; panel * kPanelVectors < vectors; ++panel) {
+        kernels_.backward(values + layer.weight, layer.out, layer.in, activations->at(i + 1, panel),
+                          std::min<int>(kPanelVectors, vectors - panel * kPanelVectors),
+                          i == 0 ? fused::Activation::kIdentity : activation_, activations->at(i, panel));
+      }
+    }
+  }
+
+  /// Calls `panel(first row, number of rows, vectors, index of the panel)` for every panel of a block, and
+  /// `block(vectors)` after each block.
+  template <typename Panel, typename Block>
+  void ForBlocks(int64_t rows, int block_panels, Panel&& panel, Block&& block) const {
+    for (int64_t first = 0; first < rows; first += int64_t{block_panels} * panel_rows_) {
+      const int64_t here = std::min<int64_t>(rows - first, int64_t{block_panels} * panel_rows_);
+      int vectors_in_block = 0;
+      for (int64_t at = 0; at < here; at += panel_rows_) {
+        const int panel_size = static_cast<int>(std::min<int64_t>(panel_rows_, here - at));
+        const int vectors = Vectors(panel_size);
+        panel(first + at, panel_size, vectors, static_cast<int>(at / panel_rows_));
+        vectors_in_block += vectors;
+      }
+      block(vectors_in_block);
+    }
+  }
+
+  /// The rows of a minibatch lie anywhere in the batch: those of the next panel are asked for while this one is
+  /// computed.
+  absl::Span<const int32_t> NextPanel(absl::Span<const int32_t> rows, int64_t first) const {
+    return rows.subspan(static_cast<size_t>(first), static_cast<size_t>(panel_rows_));
+  }
+  static void Prefetch(const void* at) { __builtin_prefetch(at); }
+  static void PrefetchRow(const MatrixView& matrix, int64_t row) {
+    constexpr int64_t kLine = 64 / sizeof(float);
+    const float* const at = matrix.data + row * matrix.stride;
+    for (int64_t column = 0; column < matrix.columns; column += kLine) Prefetch(at + column);
+  }
+
+  void SetWeights(int rows, int vectors, fused::Worker* worker) const {
+    for (int r = 0; r < vectors * kernels_.lanes; ++r) worker->weight[r] = r < rows ? 1.0f : 0.0f;
+  }
+
+  void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, fused::Worker* worker) const {
+    const MatrixView& input = batch_->actor_input();
+    const fused::Network& actor = space_->actor;
+    fused::ActorPanel columns = {
+        worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
+    PointAtColumns(worker, columns.columns);
+    ForBlocks(
+        static_cast<int64_t>(rows.size()), worker->actor.panels(),
+        [&](int64_t first, int count, int vectors, int panel) {
+          const int32_t* index = rows.data() + first;
+          for (const int32_t row : NextPanel(rows, first + count)) {
+            PrefetchRow(input, row);
+            for (const float* const column : actor_columns_) Prefetch(column + row);
+            Prefetch(&batch_->actions[row * space_->words]);
+          }
+          for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + index[r] * input.stride;
+          Pad(count, vectors, worker);
+          kernels_.gather(worker->pointers.data(), actor.inputs(), vectors, worker->actor.at(0, panel));
+          ForwardPanel(parameters_->values().data(), actor, &worker->actor, panel, vectors);
+          GatherActorColumns(index, count, vectors, worker);
+          SetWeights(count, vectors, worker);
+          loss_kernels_->actor(loss, columns, vectors, worker->actor.at(actor.layers.size(), panel),
+                               worker->gradient + space_->log_std, worker->scratch.data(), &worker->sums);
+        },
+        [&](int vectors) {
+          BackwardBlock(parameters_->values().data(), actor, &worker->actor, vectors, worker->gradient);
+        });
+  }
+
+  static void PointAtColumns(fused::Worker* worker, const float** columns) {
+    for (int i = 0; i < fused::kMaxLossColumns; ++i) columns[i] = worker->columns[i].data();
+  }
+  static void GatherColumns(absl::Span<const float* const> columns, const int32_t* index, int count,
+                            fused::Worker* worker) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const float* const from = columns[i];
+      float* const to = worker->columns[i].data();
+      for (int r = 0; r < count; ++r) to[r] = from[index[r]];
+    }
+  }
+
+  void GatherActorColumns(const int32_t* index, int count, int vectors, fused::Worker* worker) const {
+    const int64_t words = space_->words;
+    const int64_t mask_size = space_->mask_size;
+    const int padded = vectors * kernels_.lanes;
+    GatherColumns(actor_columns_, index, count, worker);
+    for (int64_t w = 0; w < words; ++w) {
+      int32_t* to = worker->actions.data() + w * panel_rows_;
+      for (int r = 0; r < count; ++r) to[r] = batch_->actions[index[r] * words + w].i32;
+      // Padding rows have no weight, but nothing times NaN is NaN: another batch's actions must not stay there.
+      for (int r = count; r < padded; ++r) to[r] = 0;
+    }
+    for (int64_t m = 0; m < mask_size; ++m) {
+      float* to = worker->allowed.data() + m * panel_rows_;
+      for (int r = 0; r < count; ++r) to[r] = batch_->action_mask[index[r] * mask_size + m] != 0 ? 1.0f : 0.0f;
+    }
+  }
+
+  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, fused::Worker* worker) const {
+    const MatrixView& input = batch_->critic_input();
+    const fused::Network& critic = space_->critic;
+    const absl::Span<const int32_t> table = batch_->critic_index();
+    fused::CriticPanel columns = {{}, worker->weight.data()};
+    PointAtColumns(worker, columns.columns);
+    ForBlocks(
+        static_cast<int64_t>(rows.size()), worker->critic.panels(),
+        [&](int64_t first, int count, int vectors, int panel) {
+          const int32_t* index = rows.data() + first;
+          for (const int32_t row : NextPanel(rows, first + count)) {
+            PrefetchRow(input, table[row]);
+            for (const float* const column : critic_columns_) Prefetch(column + row);
+          }
+          for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + table[index[r]] * input.stride;
+          GatherColumns(critic_columns_, index, count, worker);
+          Pad(count, vectors, worker);
+          kernels_.gather(worker->pointers.data(), critic.inputs(), vectors, worker->critic.at(0, panel));
+          ForwardPanel(parameters_->values().data(), critic, &worker->critic, panel, vectors);
+          SetWeights(count, vectors, worker);
+          loss_kernels_->critic(loss, columns, vectors, worker->critic.at(critic.layers.size(), panel), &worker->sums);
+        },
+        [&](int vectors) {
+          BackwardBlock(parameters_->values().data(), critic, &worker->critic, vectors, worker->gradient);
+        });
+  }
+
+  /// Calls `part(first, end, is_actor)` for the actor's and the critic's piece of a thread's share.
+  template <typename Part>
+  void ForNetworks(int thread, Part&& part) const {
+    const auto [first, end] = ParameterShare(thread);
+    const int64_t split = parameters_->acting_size();
+    if (first < split) part(first, std::min(end, split), true);
+    if (end > split) part(std::max(first, split), end, false);
+  }
+
+  void ReduceGradients(int thread) {
+    fused::Worker& worker = Worker(thread);
+    const absl::Span<fused::Worker* const> crew = Crew();
+    worker.actor_squares = 0;
+    worker.critic_squares = 0;
+    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
+      for (size_t i = 0; i < crew.size(); ++i) worker.parts[i] = crew[i]->gradient + first;
+      const double squares = kernels_.reduce(worker.parts.data(), static_cast<int>(crew.size()), end - first,
+                                             parameters_->gradients().data() + first);
+      (is_actor ? worker.actor_squares : worker.critic_squares) += squares;
+    });
+  }
+
+  StepOutcome Outcome() const {
+    StepOutcome outcome;
+    double actor_squares = 0;
+    double critic_squares = 0;
+    for (const fused::Worker* worker : Crew()) {
+      outcome.sums.policy_loss += worker->sums.policy_loss;
+      outcome.sums.entropy += worker->sums.entropy;
+      for (int i = 0; i < fused::kLossStatistics; ++i) outcome.sums.statistics[i] += worker->sums.statistics[i];
+      outcome.sums.value_loss += worker->sums.value_loss;
+      actor_squares += worker->actor_squares;
+      critic_squares += worker->critic_squares;
+    }
+    outcome.actor_norm = std::sqrt(actor_squares);
+    outcome.critic_norm = std::sqrt(critic_squares);
+    // With the loss's own statistics (a KL, say): a ratio that overflowed makes autograd's gradient 0 x infinity, even
+    // where the clipped loss is finite.
+    double sum = outcome.sums.policy_loss + outcome.sums.entropy + outcome.sums.value_loss + outcome.actor_norm +
+                 outcome.critic_norm;
+    for (const double statistic : outcome.sums.statistics) sum += statistic;
+    outcome.finite = std::isfinite(sum);
+    return outcome;
+  }
+
+  void ApplyStep(int thread, const StepOutcome& outcome, const StepSettings& settings) {
+    const int64_t step = parameters_->adam_steps + 1;
+    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
+      const AdamStep adam = AdamStep::At(step, is_actor ? settings.learning_rate : settings.critic_learning_rate,
+                                         settings, is_actor ? outcome.actor_norm : outcome.critic_norm);
+      const fused::AdamNumbers numbers = {
+          adam.beta1,   adam.beta2,     adam.one_minus_beta1,         adam.one_minus_beta2,
+          adam.epsilon, adam.step_size, adam.inverse_sqrt_correction, adam.gradient_scale};
+      kernels_.adam(numbers, parameters_->gradients().data() + first, parameters_->values().data() + first,
+                    parameters_->exp_avg().data() + first, parameters_->exp_avg_sq().data() + first, end - first);
+    });
+  }
+
+  const Kernels& kernels_;
+  const int panel_rows_;
+  const fused::Activation activation_;
+  const std::shared_ptr<ThreadTeam> team_;
+  const std::string name_;
+  const std::shared_ptr<fused::Workspace> space_;
+
+  // From Begin to End.
+  const PreparedBatch* batch_ = nullptr;
+  FlatParameters* parameters_ = nullptr;
+  int alone_ = kWholeTeam;  // the thread that is
+  absl::Span<const int32_t> order_;
+  StepTotals totals_;
+  // Of a step.
+  const fused::LossKernels* loss_kernels_ = nullptr;
+  absl::InlinedVector<const float*, fused::kMaxLossColumns> actor_columns_;
+  absl::InlinedVector<const float*, fused::kMaxLossColumns> critic_columns_;
+};
+
+/// Why the kernels cannot serve the policy, or its activation.
+absl::StatusOr<fused::Activation> CheckServed(const policy::PolicySpec& spec) {
+  for (const std::vector<int64_t>& sizes : {spec.actor.hidden_sizes, spec.critic().hidden_sizes}) {
+    for (const int64_t size : sizes) {
+      if (size > kMaxWidth) {
+        return absl::UnimplementedError(
+            absl::StrCat("fused kernels serve layers up to ", kMaxWidth, " units; got ", size));
+      }
+    }
+  }
+  return FusedActivation(spec.actor.activation);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NetworkBackend>> FusedBackends::Make(const policy::PolicySpec& spec) {
+  const Kernels* kernels = FindKernels(vector_unit_);
+  if (kernels == nullptr) {
+    return absl::UnimplementedError(vector_unit_ == VectorUnit::kAvx512 ? "the processor has no AVX-512"
+                                                                        : "the processor has no AVX2 with FMA");
+  }
+  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, CheckServed(spec));
+  std::weak_ptr<fused::Workspace>& kept = workspaces_[policy::ShapeOf(spec)];
+  std::shared_ptr<fused::Workspace> space = kept.lock();
+  if (space == nullptr) {
+    space = std::make_shared<fused::Workspace>(spec, kPanelVectors * kernels->lanes, team_->size());
+    kept = space;
+  }
+  return std::unique_ptr<NetworkBackend>(std::make_unique<FusedBackend>(std::move(space), *kernels, activation, team_));
+}
+
+absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeFusedBackend(const policy::PolicySpec& spec,
+                                                                 std::shared_ptr<ThreadTeam> team,
+                                                                 VectorUnit vector_unit) {
+  return FusedBackends(std::move(team), vector_unit).Make(spec);
+}
+
+}  // namespace troupe::training

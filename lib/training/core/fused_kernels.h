@@ -1,0 +1,105 @@
+#pragma once
+
+#include <stdint.h>
+
+// Included by files compiled for other processors than the rest (troupe_kernel_sources): plain structs only, nothing
+// inline, or the linker might keep the copy of a function that an older processor cannot run.
+
+namespace troupe::training::fused {
+
+/// Rows are worked on in panels of kPanelVectors vectors: element (feature f, row r) of a panel is at f * panel_rows +
+/// r, with panel_rows = kPanelVectors * lanes. So the rows are the vector's lanes whatever a layer's width is.
+enum : int { kPanelVectors = 3 };
+
+enum class Activation : int { kIdentity = 0, kTanh = 1, kRelu = 2, kElu = 3, kSigmoid = 4 };
+
+/// A categorical or diagonal-Gaussian part of the action (action_head.h); the latter when categories is 0.
+struct HeadPart {
+  int output;
+  int categories;
+  int words;
+  int word;
+  int start;
+  int mask_offset;
+  int log_std;
+};
+
+/// What a loss of rows may have (RowLoss): columns that it reads, coefficients of its own, sums that it reports.
+enum : int { kMaxLossColumns = 4, kLossNumbers = 8, kLossStatistics = 4 };
+
+/// For which processor a file is compiled.
+enum class Unit : int { kAvx2 = 1, kAvx512 = 2 };
+
+/// The rows of one panel beside the networks' inputs; element (column c, row r) at c * panel_rows + r.
+struct ActorPanel {
+  const int32_t* actions;                 ///< words as they are, float bits where continuous
+  const float* allowed;                   ///< 1 or 0 by mask column, or nullptr
+  const float* columns[kMaxLossColumns];  ///< RowLoss::actor_columns
+  const float* weight;                    ///< 1 for a row, 0 for padding
+};
+struct CriticPanel {
+  const float* columns[kMaxLossColumns];  ///< RowLoss::critic_columns
+  const float* weight;
+};
+
+struct ActorLoss {
+  const HeadPart* parts;
+  int num_parts;
+  int outputs;  ///< of the actor
+  const float* log_std;
+  float numbers[kLossNumbers];  ///< RowLossCall::numbers
+  float row_scale;              ///< 1 / rows of the minibatch
+  float entropy_scale;          ///< entropy_coeff / rows of the minibatch
+};
+struct CriticLoss {
+  float numbers[kLossNumbers];
+  float huber_delta;  ///< 0: half the square
+  float row_scale;    ///< value_loss_coeff / rows of the minibatch
+};
+
+/// Sums over rows.
+struct LossSums {
+  double policy_loss, entropy, value_loss;
+  double statistics[kLossStatistics];
+};
+
+struct AdamNumbers {
+  float beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon, step_size, inverse_sqrt_correction, gradient_scale;
+};
+
+/// The vector code for one kind of processor. `vectors` is how many of a panel's vectors hold rows.
+struct Kernels {
+  const char* name;
+  Unit unit;
+  int lanes;
+  /// rows[r] points at row r's elements (readable up to a multiple of 8) -> panel; one pointer per lane of `vectors`.
+  void (*gather)(const float* const* rows, int columns, int vectors, float* panel);
+  /// y = activation(w x + b); w [out, in] row-major.
+  void (*forward)(const float* w, const float* b, int out, int in, const float* x, int vectors, Activation activation,
+                  float* y);
+  /// a = (w^T dy) * activation'(a), from the activation's value alone.
+  void (*backward)(const float* w, int out, int in, const float* dy, int vectors, Activation activation, float* a);
+  /// dw += dy x^T, db += sum of dy, over panels that start panel strides apart; `vectors` counts through all panels.
+  void (*weight_gradient)(const float* dy, int64_t dy_panel_stride, int out, const float* x, int64_t x_panel_stride,
+                          int in, int vectors, float* dw, float* db);
+  /// `count` is a multiple of 16, the pointers 64-byte aligned, here and below.
+  void (*adam)(const AdamNumbers& numbers, const float* gradient, float* value, float* exp_avg, float* exp_avg_sq,
+               int64_t count);
+  /// into = the sum of `num` buffers from[i]; returns the sum of its squares.
+  double (*reduce)(const float* const* from, int num, int64_t count, float* into);
+};
+
+/// A loss of rows (RowLoss) for one kind of processor: fused_losses.inc over what an algorithm's folder says of a row.
+struct LossKernels {
+  /// Turns the outputs of a panel into the gradient of the loss with respect to them. `scratch`: 2 * panel_rows floats
+  /// per output.
+  void (*actor)(const ActorLoss& loss, const ActorPanel& rows, int vectors, float* output, float* log_std_gradient,
+                float* scratch, LossSums* sums);
+  void (*critic)(const CriticLoss& loss, const CriticPanel& rows, int vectors, float* value, LossSums* sums);
+};
+
+/// nullptr where the build has none for this architecture. The caller asks the processor before it calls them.
+const Kernels* Avx2Kernels();
+const Kernels* Avx512Kernels();
+
+}  // namespace troupe::training::fused

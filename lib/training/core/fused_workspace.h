@@ -1,0 +1,168 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/tensor/buffer.h"
+#include "lib/training/core/action_head.h"
+#include "lib/training/core/fused_kernels.h"
+
+namespace troupe::training::fused {
+
+/// Activations of so many bytes are kept at a time: they stay in a core's second-level cache from forward to backward.
+constexpr int64_t kBlockBytes = 768 << 10;
+/// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
+constexpr int64_t kGrain = 16;
+
+/// A network inside the flat parameters.
+struct Network {
+  struct Layer {
+    int in = 0;
+    int out = 0;
+    int64_t weight = 0;  ///< offset in the flat buffer
+    int64_t bias = 0;
+  };
+  std::vector<Layer> layers;
+
+  int inputs() const { return layers.front().in; }
+  int outputs() const { return layers.back().out; }
+  /// Of all inputs of layers and the output together.
+  int64_t total_width() const {
+    int64_t width = inputs();
+    for (const Layer& layer : layers) width += layer.out;
+    return width;
+  }
+
+  static Network Find(const policy::ParameterLayout& layout, const char* name, size_t count) {
+    Network network;
+    for (size_t i = 0; i < count; ++i) {
+      const policy::ParameterEntry* weight = layout.Find(absl::StrCat(name, ".", i, ".weight"));
+      const policy::ParameterEntry* bias = layout.Find(absl::StrCat(name, ".", i, ".bias"));
+      network.layers.push_back(
+          {static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset, bias->offset});
+    }
+    return network;
+  }
+};
+
+/// The activations of a block of panels through one network, allocated once.
+class Activations {
+ public:
+  Activations(const Network& network, int panel_rows) {
+    const int64_t panel_bytes = network.total_width() * panel_rows * static_cast<int64_t>(sizeof(float));
+    panels_ = static_cast<int>(std::clamp<int64_t>(kBlockBytes / panel_bytes, 1, 64));
+    Add(network.inputs(), panel_rows);
+    for (const Network::Layer& layer : network.layers) Add(layer.out, panel_rows);
+    buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
+    std::memset(buffer_.data(), 0, buffer_.size());
+  }
+
+  int panels() const { return panels_; }
+  /// Elements from one panel to the next in the input of layer `level` (the output of the last at level = layers).
+  int64_t stride(size_t level) const { return strides_[level]; }
+  float* at(size_t level, int64_t panel = 0) {
+    return reinterpret_cast<float*>(buffer_.data()) + offsets_[level] + panel * strides_[level];
+  }
+
+ private:
+  void Add(int width, int panel_rows) {
+    offsets_.push_back(elements_);
+    // A cache line more than needed: panels at multiples of 4 KiB would all fall into the same cache sets.
+    strides_.push_back(int64_t{width} * panel_rows + kGrain);
+    elements_ += strides_.back() * panels_;
+  }
+
+  int panels_ = 0;
+  int64_t elements_ = 0;
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> strides_;
+  tensor::Buffer buffer_;
+};
+
+/// What one thread works with. Aligned so that threads do not share cache lines.
+struct alignas(64) Worker {
+  Worker(const Network& actor_network, const Network& critic_network, int panel_rows, int threads, int64_t parameters,
+         int64_t words, int64_t mask_size)
+      : actor(actor_network, panel_rows),
+        critic(critic_network, panel_rows),
+        pointers(static_cast<size_t>(panel_rows)),
+        actions(static_cast<size_t>(panel_rows * words)),
+        allowed(static_cast<size_t>(panel_rows * mask_size)),
+        weight(static_cast<size_t>(panel_rows)),
+        scratch(static_cast<size_t>(2 * panel_rows * actor_network.outputs())),
+        gradients(static_cast<size_t>(parameters) * sizeof(float)),
+        parts(static_cast<size_t>(threads)) {
+    for (std::vector<float>& column : columns) column.resize(static_cast<size_t>(panel_rows));
+  }
+
+  Activations actor;
+  Activations critic;
+  std::vector<const float*> pointers;
+  std::vector<int32_t> actions;
+  std::vector<float> allowed;
+  std::vector<float> columns[kMaxLossColumns];  // of the loss
+  std::vector<float> weight;
+  std::vector<float> scratch;
+  tensor::Buffer gradients;         // this thread's part where the team shares a minibatch
+  float* gradient = nullptr;        // where it adds to: the above, or the policy's own
+  std::vector<const float*> parts;  // every thread's gradients
+  LossSums sums{};
+  double actor_squares = 0;
+  double critic_squares = 0;
+};
+
+/// A network that a call uses: which of the workers' activations are its, and where its parameters lie.
+struct NetworkInUse {
+  const Network* network = nullptr;
+  Activations Worker::*activations = nullptr;
+  int64_t first = 0;
+  int64_t end = 0;
+};
+
+/// What policies of one shape compute in, one after another or each on a thread of its own: nothing of a policy stays
+/// in it, so a thousand policies need one.
+struct Workspace {
+  Workspace(const policy::PolicySpec& spec, int panel_rows, int threads);
+
+  Network actor;
+  Network critic;
+  int64_t parameters = 0;  // elements of the layout
+  int64_t words = 0;
+  int64_t mask_size = 0;
+  int64_t log_std = 0;  // offset; without a Gaussian part nothing is written there
+  std::vector<HeadPart> parts;
+  std::vector<float> zero_row;
+  std::vector<std::unique_ptr<Worker>> workers;  // by thread
+  std::vector<Worker*> crew;                     // all of them
+};
+
+inline Workspace::Workspace(const policy::PolicySpec& spec, int panel_rows, int threads)
+    : words(spec.action_words()), mask_size(spec.mask_size()) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  parameters = layout.size();
+  actor = Network::Find(layout, "actor", spec.actor.hidden_sizes.size() + 1);
+  critic = Network::Find(layout, "critic", spec.critic().hidden_sizes.size() + 1);
+  if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std = entry->offset;
+  const ActionHead head = ActionHead::For(spec);
+  for (const CategoricalPart& part : head.categorical) {
+    parts.push_back({static_cast<int>(part.output), static_cast<int>(part.categories), 1, static_cast<int>(part.word),
+                     part.start, static_cast<int>(part.mask_offset), 0});
+  }
+  for (const GaussianPart& part : head.gaussian) {
+    parts.push_back({static_cast<int>(part.output), 0, static_cast<int>(part.words), static_cast<int>(part.word), 0, 0,
+                     static_cast<int>(part.log_std)});
+  }
+  zero_row.assign(static_cast<size_t>(std::max(actor.inputs(), critic.inputs())) + kGrain, 0.0f);
+  for (int thread = 0; thread < threads; ++thread) {
+    workers.push_back(std::make_unique<Worker>(actor, critic, panel_rows, threads, layout.size(), words, mask_size));
+    crew.push_back(workers.back().get());
+  }
+}
+
+}  // namespace troupe::training::fused

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/training/core/parameters.h"
+#include "lib/training/core/prepared_batch.h"
+#include "lib/training/core/row_loss.h"
+
+namespace troupe::training {
+
+/// What one minibatch step needs beside its rows: an algorithm's options with the schedules evaluated.
+struct StepSettings {
+  double learning_rate = 0;
+  double critic_learning_rate = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-5;
+  double value_loss_coeff = 1;
+  double huber_delta = 0;
+  double entropy_coeff = 0;
+  double max_grad_norm = 0;  ///< per network; <= 0: off
+  RowLossCall loss;
+};
+
+/// Sums over the minibatch steps taken since the last TakeTotals. Steps that were skipped count in `skipped_steps`
+/// only.
+struct StepTotals {
+  int64_t steps = 0;
+  int64_t skipped_steps = 0;
+  int64_t rows = 0;
+  // Sums over rows.
+  double policy_loss = 0;  ///< without the entropy bonus
+  double value_loss = 0;   ///< without its coefficient
+  double entropy = 0;
+  std::array<double, kLossStatistics> statistics = {};  ///< the loss's own
+  // Sums over steps; norms before clipping.
+  double actor_grad_norm = 0;
+  double critic_grad_norm = 0;
+
+  StepTotals& operator+=(const StepTotals& other);
+};
+
+/// What a back end can be asked for (ADR 28).
+enum class BackendLevel : uint8_t {
+  kRowLoss = 1,          ///< Begin to End: losses of rows, clipping and the optimizer's step in one pass
+  kForwardBackward = 2,  ///< Forward and Backward on any network and any block of parameters
+};
+
+/// A network of a policy at work.
+struct NetworkCall {
+  std::string_view network;            ///< its section of the ParameterLayout: "actor", "critic"
+  absl::Span<const float> parameters;  ///< in the policy's layout: its own, or a target's
+  MatrixView inputs;                   ///< rows as PreparedBatch lays them
+  absl::Span<const int32_t> rows;      ///< of `inputs`: row i of outputs and gradients is of inputs[rows[i]]
+  int thread = -1;                     ///< as NetworkBackend::Begin has it
+};
+
+/// The arithmetic of one policy's networks. A back end is made for one PolicySpec; calls come from one thread and each
+/// may block as long as it computes. Errors: UNIMPLEMENTED for a level, or a loss, that it does not serve; INTERNAL
+/// when the library underneath fails (RESOURCE_EXHAUSTED: out of device memory).
+///
+/// Losses of rows: between Begin and End it is the only writer of the FlatParameters. Calls come in the order
+///   Begin, Values, (BeginEpoch, Step..., TakeTotals)..., End
+/// After an error the parameters are undefined until the owner restores them. The losses of a minibatch are means over
+/// its rows (RowLoss); then each network's gradient is clipped to max_grad_norm and Adam (Kingma & Ba 2015, as
+/// torch.optim.Adam) steps. When a loss or a gradient norm is not finite, neither parameters nor optimizer change and
+/// the step counts as skipped.
+///
+/// Forward and Backward know no loss and keep nothing from call to call; clipping and the optimizer's step are the
+/// caller's (StepBlock, adam.h).
+class NetworkBackend {
+ public:
+  /// Instead of a thread of the team: all of them share each minibatch.
+  static constexpr int kWholeTeam = -1;
+
+  virtual ~NetworkBackend() = default;
+
+  /// Whether one thread can do all of an update while others do those of other policies.
+  virtual bool can_run_alone() const { return false; }
+  /// `thread`: kWholeTeam, called from the update thread; or, where it can run alone, the team's thread that makes this
+  /// call and all others until End.
+  virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) = 0;
+  /// The critic's value for every row of critic_input(), in its own units.
+  virtual absl::StatusOr<std::vector<float>> Values() = 0;
+  /// `order`: the rows of the batch that minibatches are cut from, kept by the caller until the next BeginEpoch.
+  virtual absl::Status BeginEpoch(absl::Span<const int32_t> order) = 0;
+  /// One minibatch of order[first, first + count).
+  virtual absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) = 0;
+  virtual absl::StatusOr<StepTotals> TakeTotals() = 0;
+  /// After it the host's parameters, optimizer and gradients are current.
+  virtual absl::Status End() = 0;
+
+  /// OK, or UNIMPLEMENTED with the reason.
+  virtual absl::Status Serves(BackendLevel level) const = 0;
+  /// The network's outputs, [rows, outputs]. INVALID_ARGUMENT for a network that the policy does not have and for sizes
+  /// that do not fit it.
+  virtual absl::StatusOr<std::vector<float>> Forward(const NetworkCall& /*call*/) {
+    return Serves(BackendLevel::kForwardBackward);
+  }
+  /// From the loss's derivatives by the outputs, [rows, outputs], those by the parameters, which are added to
+  /// `gradients` (the layout of `parameters`), and, where `input_gradients` is not empty, those by the inputs, [rows,
+  /// columns], which are written there. The outputs are computed again. INVALID_ARGUMENT as above.
+  virtual absl::Status Backward(const NetworkCall& /*call*/, absl::Span<const float> /*output_gradients*/,
+                                absl::Span<float> /*gradients*/, absl::Span<float> /*input_gradients*/ = {}) {
+    return Serves(BackendLevel::kForwardBackward);
+  }
+
+  /// "fused", "libtorch" and the device, for the log.
+  virtual std::string_view name() const = 0;
+};
+
+}  // namespace troupe::training

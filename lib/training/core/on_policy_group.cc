@@ -1,0 +1,252 @@
+#include "lib/training/core/on_policy_group.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/philox.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/core/advantages.h"
+#include "lib/training/core/moments.h"
+
+namespace troupe::training {
+namespace {
+
+using learner::PolicyTrainBatch;
+using learner::PolicyUpdateReport;
+using learner::UpdateContext;
+
+// Old returns count for at most so many batches in the value moments: they must follow a policy that gets better.
+constexpr double kValueMomentBatches = 50;
+// Observations drift less; a long memory keeps the networks' inputs still.
+constexpr double kMaxObservationCount = 1e8;
+// So many refused updates in a row are an error that a person should look at.
+constexpr int64_t kSkipsForError = 5;
+
+/// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
+void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
+  const base::PhiloxKey key = base::PhiloxKey::Make(context.seed, base::RandomStream::kShuffle);
+  base::PhiloxSequence random(key, {.env_id = static_cast<uint32_t>(context.iteration),
+                                    .episode = static_cast<uint32_t>(epoch),
+                                    .slot = static_cast<uint32_t>(slot.value())});
+  for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
+}
+
+}  // namespace
+
+StepTotals& StepTotals::operator+=(const StepTotals& other) {
+  steps += other.steps;
+  skipped_steps += other.skipped_steps;
+  rows += other.rows;
+  policy_loss += other.policy_loss;
+  value_loss += other.value_loss;
+  entropy += other.entropy;
+  for (size_t i = 0; i < statistics.size(); ++i) statistics[i] += other.statistics[i];
+  actor_grad_norm += other.actor_grad_norm;
+  critic_grad_norm += other.critic_grad_norm;
+  return *this;
+}
+
+int64_t OnPolicyGroup::MinibatchRows(int64_t rows) const {
+  return plan_.minibatch_size > 0 ? std::min(plan_.minibatch_size, rows) : rows;
+}
+
+StepSettings OnPolicyGroup::SettingsAt(int64_t env_steps) const {
+  const OnPolicyOptions& options = plan_.options;
+  StepSettings settings;
+  settings.learning_rate = options.learning_rate.At(env_steps);
+  settings.critic_learning_rate =
+      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(env_steps) : settings.learning_rate;
+  settings.adam_beta1 = options.adam_beta1;
+  settings.adam_beta2 = options.adam_beta2;
+  settings.adam_epsilon = options.adam_epsilon;
+  settings.value_loss_coeff = options.value_loss_coeff;
+  settings.huber_delta = options.huber_delta;
+  settings.entropy_coeff = options.entropy_coeff.At(env_steps);
+  settings.max_grad_norm = options.max_grad_norm;
+  settings.loss = plan_.loss;
+  return settings;
+}
+
+absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) const {
+  const OnPolicyOptions& options = plan_.options;
+  policy::RunningMoments& value_moments = work.resident.value_moments;
+  PreparedBatch& prepared = work.prepared;
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, work.resident.backend->Values());
+  double mean = 0;
+  double deviation = 1;
+  const auto read_moments = [&] {
+    if (!options.use_value_norm) return;
+    mean = value_moments.mean[0];
+    deviation = StandardDeviation(value_moments.variance[0]);
+  };
+  const auto denormalized = [&](absl::Span<const int32_t> index) {
+    std::vector<float> values(index.size());
+    for (size_t row = 0; row < index.size(); ++row)
+      values[row] = static_cast<float>(table[index[row]] * deviation + mean);
+    return values;
+  };
+  const auto normalized = [&](const std::vector<float>& values) {
+    std::vector<float> result(values.size());
+    for (size_t row = 0; row < values.size(); ++row) result[row] = static_cast<float>((values[row] - mean) / deviation);
+    return result;
+  };
+
+  // The critic spoke in the units of the moments it was trained with; what it is trained on next is in the units of the
+  // new ones.
+  read_moments();
+  const std::vector<float> values = denormalized(prepared.critic_index());
+  const std::vector<float> final_values = denormalized(prepared.final_critic_index());
+  Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
+                                     options.use_gae ? options.gae_lambda : 1.0);
+  if (options.use_value_norm) {
+    const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.active());
+    policy::RunningMoments merged = Merge(value_moments, moments, kValueMomentBatches * moments.count);
+    if (IsFinite(merged)) value_moments = std::move(merged);
+    read_moments();
+  }
+  prepared.value_targets = normalized(advantages.returns);
+  prepared.old_values = normalized(values);
+  ValueReport report;
+  report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.active());
+  prepared.advantages = options.use_advnorm ? NormalizeAdvantages(std::move(advantages.advantages), prepared.active())
+                                            : std::move(advantages.advantages);
+  return report;
+}
+
+absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work& work,
+                                                                     const StepSettings& settings) const {
+  EpochsReport report;
+  std::vector<int32_t>& order = work.memory.order;
+  NetworkBackend& backend = *work.resident.backend;
+  const int64_t rows = static_cast<int64_t>(work.prepared.active().size());
+  const int64_t minibatch = MinibatchRows(rows);
+  while (report.epochs < plan_.num_epochs) {
+    order.assign(work.prepared.active().begin(), work.prepared.active().end());
+    Shuffle(work.context, report.epochs, work.batch.policy, &order);
+    TROUPE_RETURN_IF_ERROR(backend.BeginEpoch(order));
+    for (int64_t first = 0; first < rows; first += minibatch) {
+      TROUPE_RETURN_IF_ERROR(backend.Step(first, std::min(minibatch, rows - first), settings));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, backend.TakeTotals());
+    ++report.epochs;
+    report.totals += totals;
+    for (size_t i = 0; i < totals.statistics.size(); ++i) {
+      report.last_statistics[i] = totals.rows > 0 ? totals.statistics[i] / static_cast<double>(totals.rows) : 0;
+    }
+    if (plan_.stop_above > 0 && report.last_statistics[0] > plan_.stop_above) break;
+  }
+  return report;
+}
+
+void OnPolicyGroup::UpdateObservationMoments(const Work& work) const {
+  if (!work.spec.normalize_observations) return;
+  const policy::RunningMoments& moments = work.prepared.observed();
+  policy::RunningMoments merged = Merge(work.resident.observation_moments, moments, kMaxObservationCount);
+  if (IsFinite(merged)) work.resident.observation_moments = std::move(merged);
+}
+
+void OnPolicyGroup::BookSkips(const StepTotals& totals, const Work& work) {
+  // Logged when a count has doubled: a policy that is lost for good must not fill the log.
+  const auto is_power_of_two = [](int64_t count) { return (count & (count - 1)) == 0; };
+  if (totals.skipped_steps == 0 || totals.steps > 0) {
+    work.resident.consecutive_skips = 0;
+    if (totals.skipped_steps > 0 && is_power_of_two(++partly_skipped_updates_)) {
+      TROUPE_WARN(
+          "minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={} "
+          "updates_so_far={}",
+          work.spec.id.value(), totals.skipped_steps, totals.steps, partly_skipped_updates_);
+    }
+    return;
+  }
+  ++work.resident.skipped_updates;
+  const int64_t in_a_row = ++work.resident.consecutive_skips;
+  if (in_a_row == kSkipsForError || (in_a_row > kSkipsForError && is_power_of_two(in_a_row))) {
+    TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
+                 work.spec.id.value(), in_a_row);
+  } else if (in_a_row < kSkipsForError && is_power_of_two(in_a_row)) {
+    TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
+                work.spec.id.value(), in_a_row);
+  }
+}
+
+void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings,
+                               const Work& work, PolicyUpdateReport* report) const {
+  const StepTotals& totals = epochs.totals;
+  const double rows = static_cast<double>(std::max<int64_t>(totals.rows, 1));
+  const double steps = static_cast<double>(std::max<int64_t>(totals.steps, 1));
+  auto& metrics = report->metrics;
+  metrics = {{"Policy/Learning rate", settings.learning_rate},
+             {"Policy/Critic learning rate", settings.critic_learning_rate},
+             {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
+             {"Policy/Consecutive skips", static_cast<double>(work.resident.consecutive_skips)}};
+  if (totals.steps > 0) {
+    metrics.insert(metrics.end(), {{"Loss/Policy loss", totals.policy_loss / rows},
+                                   {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / rows},
+                                   {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows},
+                                   {"Policy/Entropy", totals.entropy / rows}});
+    for (size_t i = 0; i < plan_.statistics.size(); ++i) {
+      const OnPolicyPlan::Statistic& statistic = plan_.statistics[i];
+      metrics.emplace_back(statistic.tag,
+                           statistic.last_epoch ? epochs.last_statistics[i] : totals.statistics[i] / rows);
+    }
+    metrics.insert(metrics.end(), {{"Policy/Explained variance", values.explained_variance},
+                                   {"Policy/Gradient norm", totals.actor_grad_norm / steps},
+                                   {"Policy/Critic gradient norm", totals.critic_grad_norm / steps}});
+  }
+  const FlatParameters& parameters = work.resident.parameters;
+  if (const policy::ParameterEntry* log_std = parameters.layout().Find("actor.log_std")) {
+    double sum = 0;
+    for (const float value :
+         parameters.values().subspan(static_cast<size_t>(log_std->offset), static_cast<size_t>(log_std->count))) {
+      sum += std::exp(value);
+    }
+    metrics.emplace_back("Policy/Standard deviation", sum / static_cast<double>(log_std->count));
+  }
+}
+
+absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
+  ResidentPolicy& resident = work.resident;
+  PolicyUpdateReport report;
+  report.policy = work.batch.policy;
+  ThreadTeam* const team = work.thread == NetworkBackend::kWholeTeam ? work.memory.team() : nullptr;
+  TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team));
+  if (work.prepared.active().empty()) return report;
+
+  TROUPE_RETURN_IF_ERROR(resident.backend->Begin(work.prepared, &resident.parameters, work.thread));
+  TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(work));
+  const StepSettings settings = SettingsAt(work.context.env_steps);
+  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, settings));
+  TROUPE_RETURN_IF_ERROR(resident.backend->End());
+  // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
+  // be, too. The new moments are published with the new weights.
+  UpdateObservationMoments(work);
+  BookSkips(epochs.totals, work);
+
+  report.trained_rows = static_cast<int64_t>(work.prepared.active().size());
+  report.minibatch_steps = epochs.totals.steps;
+  report.epochs = epochs.epochs;
+  report.skipped_steps = epochs.totals.skipped_steps;
+  resident.trained_rows += report.trained_rows;
+  AddMetrics(epochs, values, settings, work, &report);
+  return report;
+}
+
+absl::StatusOr<std::vector<PolicyUpdateReport>> OnPolicyGroup::Update(const GroupUpdate& update) {
+  std::vector<PolicyUpdateReport> reports;
+  for (const PolicyTrainBatch* batch : update.batches) {
+    const MemberAtWork& member = update.MemberOf(*batch);
+    const absl::Duration begin = base::Clock::Real().SteadyNow();
+    TROUPE_ASSIGN_OR_RETURN(PolicyUpdateReport report,
+                            UpdateFrom({*batch, update.context, member.spec, member.resident, update.memory.prepared(),
+                                        update.memory, update.thread}));
+    report.train_time_s = absl::ToDoubleSeconds(base::Clock::Real().SteadyNow() - begin);
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/learner/trainer.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/training/core/group_trainer.h"
+#include "lib/training/core/network_backend.h"
+#include "lib/training/core/on_policy_options.h"
+#include "lib/training/core/policy_store.h"
+#include "lib/training/core/prepared_batch.h"
+
+namespace troupe::training {
+
+/// What one on-policy algorithm is beside OnPolicyOptions: its loss and how often it passes over a batch. Plain value.
+struct OnPolicyPlan {
+  OnPolicyOptions options;
+  int64_t num_epochs = 1;
+  int64_t minibatch_size = 0;  ///< rows of a policy; 0: all that it has in the batch
+  RowLossCall loss;
+
+  /// A metric that is the mean over rows of one of the loss's statistics (RowLoss).
+  struct Statistic {
+    std::string tag;          ///< docs/metrics.md
+    bool last_epoch = false;  ///< of the last epoch alone
+  };
+  std::vector<Statistic> statistics = {};  ///< in the loss's order
+  double stop_above = 0;  ///< > 0: no further epoch once the mean of the first statistic passes it in one
+};
+
+/// A learn group of one policy that is trained on-policy: values, advantages, epochs of shuffled minibatches, and the
+/// moments of returns and observations. An algorithm is a plan of it.
+class OnPolicyGroup final : public GroupTrainer {
+ public:
+  explicit OnPolicyGroup(OnPolicyPlan plan) : plan_(std::move(plan)) {}
+
+  int64_t MinibatchRows(int64_t rows) const override;
+  /// INVALID_ARGUMENT for a batch that does not fit the policy, before anything has changed. The report of a batch
+  /// without an active row says so.
+  absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) override;
+
+ private:
+  /// The policy's update from one of the batches.
+  struct Work {
+    const learner::PolicyTrainBatch& batch;
+    const learner::UpdateContext& context;
+    const policy::PolicySpec& spec;
+    ResidentPolicy& resident;
+    PreparedBatch& prepared;
+    TrainingMemory& memory;
+    int thread;
+  };
+  struct ValueReport {
+    double explained_variance = 0;
+  };
+  struct EpochsReport {
+    StepTotals totals;
+    double last_statistics[kLossStatistics] = {};  ///< means over the rows of the last epoch
+    int64_t epochs = 0;
+  };
+
+  absl::StatusOr<learner::PolicyUpdateReport> UpdateFrom(const Work& work);
+  StepSettings SettingsAt(int64_t env_steps) const;
+  absl::StatusOr<ValueReport> PrepareTargets(const Work& work) const;
+  absl::StatusOr<EpochsReport> RunEpochs(const Work& work, const StepSettings& settings) const;
+  void UpdateObservationMoments(const Work& work) const;
+  void BookSkips(const StepTotals& totals, const Work& work);
+  void AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings, const Work& work,
+                  learner::PolicyUpdateReport* report) const;
+
+  const OnPolicyPlan plan_;
+  int64_t partly_skipped_updates_ = 0;  // of this process, to log them ever more rarely
+};
+
+}  // namespace troupe::training

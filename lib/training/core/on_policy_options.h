@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "lib/training/core/option_reader.h"
+#include "lib/training/core/schedule.h"
+
+namespace troupe::training {
+
+/// What on-policy actor-critic algorithms have in common (OnPolicyGroup); each has them in its own options, by the
+/// same keys. An algorithm with other defaults sets them before it reads. Which critic input a policy
+/// has stands in its PolicySpec; what a batch is (its steps, lag, agents) is the run's. Plain value.
+struct OnPolicyOptions {
+  LinearSchedule learning_rate{3e-4, 3e-4, 0};   ///< `lr`
+  LinearSchedule critic_learning_rate{0, 0, 0};  ///< `critic_lr`; initial 0: as learning_rate
+  double adam_epsilon = 1e-5;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double gamma = 0.99;
+  double gae_lambda = 0.95;
+  bool use_gae = true;         ///< false: discounted returns minus values
+  bool use_advnorm = true;     ///< advantages to mean 0, deviation 1 over the policy's active rows of the batch
+  bool use_value_norm = true;  ///< running mean and variance of the returns; the critic predicts normalized values
+  double value_loss_coeff = 1.0;
+  double huber_delta = 0;  ///< > 0: Huber instead of squared error
+  LinearSchedule entropy_coeff{0.01, 0.01, 0};
+  double max_grad_norm = 0.5;  ///< per network (actor, critic); <= 0: off
+};
+
+/// Reads these keys. `critic_lr` that is absent is as `lr`.
+void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options);
+/// INVALID_ARGUMENT, naming the option, what it is and what is expected, for a value that the updater cannot work with.
+absl::Status CheckOnPolicyOptions(const OnPolicyOptions& options);
+/// The spec's options of these, for who has them as numbers (tests).
+void WriteOnPolicyOptions(const OnPolicyOptions& options, policy::AlgorithmSpec* spec);
+
+}  // namespace troupe::training

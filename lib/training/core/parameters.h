@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/tensor/buffer.h"
+
+namespace troupe::training {
+
+/// A named part of a policy's trained numbers, which one optimizer's step changes as a whole. Borrowed.
+struct ParameterBlock {
+  std::string_view name;  ///< "actor", "critic"
+  absl::Span<float> values;
+  absl::Span<float> gradients;
+  absl::Span<float> exp_avg;
+  absl::Span<float> exp_avg_sq;
+};
+
+/// A policy's trained numbers on the host: flat parameters, their gradient and Adam's moments, one 64-byte aligned
+/// buffer each, all with the same ParameterLayout. Owned by the trainer's update thread; movable. The gaps of the
+/// layout are zero and stay zero.
+class FlatParameters {
+ public:
+  explicit FlatParameters(policy::ParameterLayout layout);
+
+  const policy::ParameterLayout& layout() const { return layout_; }
+  int64_t size() const { return layout_.size(); }
+  int64_t acting_size() const { return layout_.acting_size(); }
+
+  absl::Span<float> values() { return Row(0); }
+  absl::Span<float> gradients() { return Row(1); }  ///< of the last minibatch, before clipping
+  absl::Span<float> exp_avg() { return Row(2); }
+  absl::Span<float> exp_avg_sq() { return Row(3); }
+  absl::Span<const float> values() const { return Row(0); }
+  absl::Span<const float> exp_avg() const { return Row(2); }
+  absl::Span<const float> exp_avg_sq() const { return Row(3); }
+
+  /// One of each trained section of the layout, in its order: each network's gradient is clipped by itself.
+  std::vector<ParameterBlock> blocks();
+
+  int64_t adam_steps = 0;  ///< optimizer steps taken
+
+ private:
+  absl::Span<float> Row(int row);
+  absl::Span<const float> Row(int row) const;
+
+  policy::ParameterLayout layout_;
+  size_t row_bytes_ = 0;
+  tensor::Buffer buffer_;
+};
+
+/// Fresh weights: every layer orthogonal (Saxe et al. 2014) with the activation's gain (tanh 5/3, relu sqrt 2, as
+/// torch.nn.init.calculate_gain), each network's last layer with NetworkSpec::output_gain; biases 0,
+/// log_std as PolicySpec::initial_log_std says. A pure function of the spec and `seed` (stream kInit, one counter space
+/// per policy id).
+FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed);
+
+}  // namespace troupe::training

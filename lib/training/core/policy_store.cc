@@ -1,0 +1,418 @@
+#include "lib/training/core/policy_store.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/check.h"
+#include "lib/base/clock.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/training/core/moments.h"
+#include "lib/training/core/prepared_batch.h"
+#include "lib/training/core/state_blocks.h"
+
+namespace troupe::training {
+namespace {
+
+using policy::PolicySlot;
+using policy::PolicySpec;
+using policy::PolicyState;
+using policy::PolicyTier;
+using Access = policy::PolicyMapCore::Access;
+
+policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::WeightVersion& version,
+                                       absl::Span<const float> parameters, const policy::RunningMoments& moments) {
+  auto snapshot = std::make_shared<policy::WeightSnapshot>();
+  snapshot->id = spec.id;
+  snapshot->version = version;
+  snapshot->actor = policy::ParameterLayout::For(spec).ActingPart(parameters);
+  snapshot->observation_mean = Mean(moments);
+  snapshot->observation_inverse_std = InverseStd(moments);
+  return snapshot;
+}
+
+/// Of what happened to a policy; every state with weights has them, wherever it lies.
+constexpr std::array<const char*, 3> kCounters = {kTrainedRows, kSkippedUpdates, kConsecutiveSkips};
+
+std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
+
+}  // namespace
+
+absl::Status CheckSwappable(const std::vector<PolicySpec>& specs, const std::vector<StateForm>& forms) {
+  std::vector<PolicySpec> taken;
+  std::vector<StateForm> form;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    // Others have no networks of their own to exchange.
+    if (specs[i].id.value().empty() || !specs[i].policy_class.trainable()) continue;
+    taken.push_back(specs[i]);
+    form.push_back(forms[i]);
+  }
+  TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(taken));
+  for (size_t i = 1; i < taken.size(); ++i) {
+    if (form[i] == form[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policies \"", taken[0].id.value(), "\" and \"", taken[i].id.value(),
+                                                   "\" differ in use_value_norm (",
+                                                   form[0].value_moments ? "true and false" : "false and true", ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec) {
+  if (!spec.policy_class.trainable()) return absl::OkStatus();
+  const auto error = [&spec](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": ", what));
+  };
+  if (spec.FindLearnerNetwork(policy::kCriticRole) == nullptr) return error("training needs a critic, got none");
+  if (spec.critic().activation == spec.actor.activation) return absl::OkStatus();
+  return error(absl::StrCat("actor and critic are trained with one activation, got ",
+                            std::string(policy::ActivationName(spec.actor.activation)), " and ",
+                            std::string(policy::ActivationName(spec.critic().activation))));
+}
+
+PolicyState InitialState(const PolicySpec& spec, const StateForm& form, uint64_t seed) {
+  PolicyState state;
+  state.id = spec.id;
+  if (!spec.policy_class.has_weights()) return state;
+  const FlatParameters parameters = InitialParameters(spec, seed);
+  state.Set(policy::kParameters, Copy(parameters.values()));
+  if (spec.policy_class.trainable()) {
+    state.Set(kAdamExpAvg, Copy(parameters.exp_avg()));
+    state.Set(kAdamExpAvgSq, Copy(parameters.exp_avg_sq()));
+    state.SetInteger(kAdamSteps, 0);
+  }
+  if (spec.normalize_observations) {
+    state.SetMoments(policy::kObservationMoments, InitialMoments(spec.observation_size()));
+  }
+  if (form.value_moments) state.SetMoments(kValueMoments, InitialMoments(1));
+  for (const char* name : kCounters) state.SetInteger(name, 0);
+  return state;
+}
+
+absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<PolicySpec> specs,
+                                                               std::vector<StateForm> forms, uint64_t seed,
+                                                               BackendFactory make_backend,
+                                                               const PolicyStoreOptions& options, Deps deps) {
+  for (const PolicySpec& spec : specs) {
+    if (spec.id.value().empty()) continue;
+    TROUPE_RETURN_IF_ERROR(spec.Validate());
+    TROUPE_RETURN_IF_ERROR(CheckNetworks(spec));
+  }
+  if (forms.size() != specs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got options for ", forms.size(), " policies; expected ", specs.size()));
+  }
+  if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(CheckSwappable(specs, forms));
+  auto store = std::unique_ptr<PolicyStore>(
+      new PolicyStore(std::move(specs), std::move(forms), seed, std::move(make_backend), options));
+  PolicyStore* const self = store.get();
+  policy::PolicyStateTier::Deps tier_deps;
+  tier_deps.blobs = deps.blobs;
+  tier_deps.form = self;
+  tier_deps.initial = [self](PolicySlot slot) -> absl::StatusOr<PolicyState> {
+    return InitialState(self->spec(slot), self->form(slot), self->seed_);
+  };
+  if (deps.fallback != nullptr) {
+    tier_deps.fallback = [self, fallback = std::move(deps.fallback)](PolicySlot slot) -> absl::StatusOr<PolicyState> {
+      TROUPE_ASSIGN_OR_RETURN(PolicyState state, fallback(slot));
+      TROUPE_RETURN_IF_ERROR(CheckBlocks(self->spec(slot), state));
+      self->book(slot).snapshot.reset();  // it was of the newer weights
+      return self->Completed(slot, std::move(state));
+    };
+  }
+  TROUPE_ASSIGN_OR_RETURN(
+      store->tier_, policy::PolicyStateTier::Make(&store->specs_, {options.host_budget_bytes}, std::move(tier_deps)));
+  policy::PolicyMapCore::Options map_options;
+  map_options.capacity = options.capacity;
+  map_options.max_slots = std::max(static_cast<int32_t>(policy::PolicyTable::kMaxPolicies),  // more may be added
+                                   static_cast<int32_t>(store->size()));
+  TROUPE_ASSIGN_OR_RETURN(
+      store->map_, policy::PolicyMap<ResidentPolicy>::Make(map_options, store->tier_.get(), &base::Clock::Real()));
+  store->reader_ = std::make_unique<policy::PolicyMap<ResidentPolicy>::Reader>(store->map_.get());
+  TROUPE_RETURN_IF_ERROR(store->MakeFirst());
+  return store;
+}
+
+PolicyStore::PolicyStore(std::vector<PolicySpec> specs, std::vector<StateForm> forms, uint64_t seed,
+                         BackendFactory make_backend, const PolicyStoreOptions& options)
+    : specs_(std::move(specs)),
+      forms_(std::move(forms)),
+      seed_(seed),
+      make_backend_(std::move(make_backend)),
+      options_(options),
+      books_(specs_.size()) {}
+
+PolicyStore::~PolicyStore() = default;
+
+absl::Status PolicyStore::MakeFirst() {
+  const bool all_fit = num_policies() <= options_.capacity;
+  std::set<std::string> shapes;
+  for (size_t i = 0; i < size(); ++i) {
+    const PolicySlot slot(static_cast<int32_t>(i));
+    if (!CheckSlot(slot).ok()) continue;
+    TROUPE_RETURN_IF_ERROR(map_->core().Add(slot));
+    if (all_fit) {
+      TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
+    } else if (spec(slot).policy_class.trainable() && shapes.insert(policy::ShapeOf(spec(slot))).second) {
+      TROUPE_RETURN_IF_ERROR(make_backend_(spec(slot)).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
+  const bool taken = slot.value() >= 0 && slot.value() < static_cast<int32_t>(size()) && !spec(slot).id.value().empty();
+  if (taken) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("policy slot ", slot.value(), "; there are ", num_policies(), " policies"));
+}
+
+std::vector<std::vector<size_t>> PolicyStore::InTurns(absl::Span<const std::vector<PolicySlot>> groups) const {
+  std::unordered_map<int32_t, size_t> group_of;  // by slot
+  std::vector<PolicySlot> slots;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (const PolicySlot slot : groups[i]) {
+      group_of[slot.value()] = i;
+      slots.push_back(slot);
+    }
+  }
+  std::vector<std::vector<size_t>> turns;
+  std::vector<bool> placed(groups.size(), false);
+  int64_t policies = 0;  // of the last turn
+  for (const std::vector<PolicySlot>& turn : map_->core().SplitInTurns(slots)) {
+    for (const PolicySlot slot : turn) {
+      const size_t group = group_of.at(slot.value());
+      if (placed[group]) continue;
+      placed[group] = true;
+      const auto size = static_cast<int64_t>(groups[group].size());
+      if (turns.empty() || policies + size > options_.capacity) {
+        turns.emplace_back();
+        policies = 0;
+      }
+      turns.back().push_back(group);
+      policies += size;
+    }
+  }
+  return turns;
+}
+
+absl::StatusOr<policy::PolicyMap<ResidentPolicy>::Batch> PolicyStore::Acquire(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  auto batch = reader_->Acquire({slot}, Access::kWrite);
+  // Who made room for it is written here, before it changes: a second one never waits.
+  while (map_->core().StepWriteBack()) {
+  }
+  if (batch.ok()) book(slot).snapshot.reset();
+  return batch;
+}
+
+int32_t PolicyStore::ShapeNumber(PolicySlot slot) {
+  int32_t& shape = book(slot).shape;
+  if (shape < 0)
+    shape = shapes_.emplace(policy::ShapeOf(spec(slot)), static_cast<int32_t>(shapes_.size())).first->second;
+  return shape;
+}
+
+std::unique_ptr<ResidentPolicy> PolicyStore::TakeShell(int32_t shape) {
+  // The one that was evicted last is the likeliest to be in the cache.
+  const auto found =
+      std::find_if(shells_.rbegin(), shells_.rend(), [shape](const Shell& s) { return s.shape == shape; });
+  if (found == shells_.rend()) return nullptr;
+  std::unique_ptr<ResidentPolicy> policy = std::move(found->policy);
+  shells_.erase(std::next(found).base());
+  return policy;
+}
+
+void PolicyStore::KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted) {
+  if (!options_.states_are_swappable) evicted->backend.reset();
+  if (num_spares() >= SparesOf(options_.capacity)) shells_.erase(shells_.begin());
+  shells_.push_back({shape, std::move(evicted)});
+}
+
+absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const PolicyState& state) {
+  const bool trainable = spec(slot).policy_class.trainable();
+  const int32_t shape = trainable ? ShapeNumber(slot) : -1;
+  std::unique_ptr<ResidentPolicy> policy = trainable ? TakeShell(shape) : nullptr;
+  if (policy == nullptr) {
+    FlatParameters parameters(policy::ParameterLayout::For(spec(slot)));
+    policy = std::make_unique<ResidentPolicy>(ResidentPolicy{.parameters = std::move(parameters), .backend = nullptr});
+  }
+  // It stays empty for a policy that is only kept.
+  if (trainable && policy->backend == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(policy->backend, make_backend_(spec(slot)));
+  }
+  Fill(state, policy.get());
+  const std::shared_ptr<ResidentPolicy> resident(policy.release(), [this, shape](ResidentPolicy* evicted) {
+    std::unique_ptr<ResidentPolicy> shell(evicted);
+    if (shape >= 0) KeepShell(shape, std::move(shell));
+  });
+  book(slot).resident = resident;
+  return PolicyTier::Value(resident);
+}
+
+PolicyState PolicyStore::ToState(PolicySlot slot, const PolicyTier::Value& value) {
+  const auto& policy = *static_cast<const ResidentPolicy*>(value.get());
+  Book& entry = book(slot);
+  if (entry.snapshot == nullptr) {
+    // It will be published, and is at hand now.
+    entry.snapshot = MakeSnapshot(spec(slot), entry.version, policy.parameters.values(), policy.observation_moments);
+  }
+  return StateOf(slot, policy);
+}
+
+int64_t PolicyStore::Bytes(const PolicyTier::Value& value) const {
+  const auto& policy = *static_cast<const ResidentPolicy*>(value.get());
+  // Parameters, gradients and the optimizer's two moments; a back end's own memory depends on the batch.
+  return 4 * policy.parameters.size() * static_cast<int64_t>(sizeof(float));
+}
+
+PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) const {
+  PolicyState state;
+  state.id = spec(slot).id;
+  state.version = books_[static_cast<size_t>(slot.value())].version;
+  if (!spec(slot).policy_class.has_weights()) return state;
+  constexpr size_t kMostBlocks = 13;
+  state.blocks.reserve(kMostBlocks);
+  state.Set(policy::kParameters, Copy(policy.parameters.values()));
+  if (spec(slot).policy_class.trainable()) {
+    state.Set(kAdamExpAvg, Copy(policy.parameters.exp_avg()));
+    state.Set(kAdamExpAvgSq, Copy(policy.parameters.exp_avg_sq()));
+    state.SetInteger(kAdamSteps, policy.parameters.adam_steps);
+  }
+  state.SetMoments(policy::kObservationMoments, policy.observation_moments);
+  state.SetMoments(kValueMoments, policy.value_moments);
+  state.SetInteger(kTrainedRows, policy.trained_rows);
+  state.SetInteger(kSkippedUpdates, policy.skipped_updates);
+  state.SetInteger(kConsecutiveSkips, policy.consecutive_skips);
+  return state;
+}
+
+absl::Status PolicyStore::CheckBlocks(const PolicySpec& spec, const PolicyState& state) {
+  using policy::BlockType;
+  const int64_t size = policy::ParameterLayout::For(spec).size();
+  std::vector<policy::BlockSpec> known = {{policy::kParameters, BlockType::kF32, {size}, size > 0},
+                                          {kAdamExpAvg, BlockType::kF32, {size}, false},
+                                          {kAdamExpAvgSq, BlockType::kF32, {size}, false}};
+  for (const char* name : {kAdamSteps, kTrainedRows, kSkippedUpdates, kConsecutiveSkips}) {
+    known.push_back({name, BlockType::kI64, {}, false});
+  }
+  policy::AddMomentSpecs(policy::kObservationMoments, spec.observation_size(), spec.normalize_observations, &known);
+  policy::AddMomentSpecs(kValueMoments, 1, state.Find(absl::StrCat(kValueMoments, ".mean")) != nullptr, &known);
+  const bool has_exp_avg = state.Find(kAdamExpAvg) != nullptr;
+  for (const size_t of_both : {1, 2}) known[of_both].required = has_exp_avg || state.Find(kAdamExpAvgSq) != nullptr;
+  return policy::CheckKnownBlocks(absl::StrCat("policy \"", spec.id.value(), "\""), state.blocks, known);
+}
+
+PolicyState PolicyStore::Completed(PolicySlot slot, PolicyState state) const {
+  const policy::PolicyClass& policy_class = spec(slot).policy_class;
+  if (!policy_class.trainable()) {
+    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq, kAdamSteps}) state.Remove(name);
+  } else if (state.Floats(kAdamExpAvg).empty() || state.Floats(kAdamExpAvgSq).empty()) {
+    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq}) {
+      state.Set(name, std::vector<float>(state.parameters().size(), 0.0f));
+    }
+    state.SetInteger(kAdamSteps, 0);
+  }
+  const bool value_norm = form(slot).value_moments && policy_class.has_weights();
+  if (!value_norm) {
+    state.SetMoments(kValueMoments, {});
+  } else if (state.Moments(kValueMoments).mean.empty()) {
+    state.SetMoments(kValueMoments, InitialMoments(1));
+  }
+  if (!policy_class.has_weights()) return state;
+  for (const char* name : kCounters) state.SetInteger(name, state.Integer(name));
+  return state;
+}
+
+void PolicyStore::Fill(const PolicyState& state, ResidentPolicy* policy) {
+  FlatParameters& parameters = policy->parameters;
+  const auto copy = [&state](const char* name, absl::Span<float> to) {
+    const std::vector<float>& values = state.Floats(name);
+    std::copy(values.begin(), values.end(), to.begin());
+  };
+  copy(policy::kParameters, parameters.values());
+  copy(kAdamExpAvg, parameters.exp_avg());
+  copy(kAdamExpAvgSq, parameters.exp_avg_sq());
+  parameters.adam_steps = state.Integer(kAdamSteps);
+  policy->observation_moments = state.Moments(policy::kObservationMoments);
+  policy->value_moments = state.Moments(kValueMoments);
+  policy->trained_rows = state.Integer(kTrainedRows);
+  policy->skipped_updates = state.Integer(kSkippedUpdates);
+  policy->consecutive_skips = state.Integer(kConsecutiveSkips);
+}
+
+absl::StatusOr<PolicyState> PolicyStore::Export(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  if (const std::shared_ptr<ResidentPolicy> resident = book(slot).resident.lock()) return StateOf(slot, *resident);
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyStateTier::StatePtr kept, tier_->Read(slot));
+  PolicyState state = *kept;
+  state.version = book(slot).version;
+  return state;
+}
+
+absl::Status PolicyStore::Import(PolicySlot slot, PolicyState state) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  TROUPE_RETURN_IF_ERROR(CheckBlocks(spec(slot), state));
+  const policy::WeightVersion version = state.version;
+  TROUPE_RETURN_IF_ERROR(Restore(slot, std::move(state)));
+  book(slot).version = version;
+  return absl::OkStatus();
+}
+
+absl::Status PolicyStore::Restore(PolicySlot slot, PolicyState state) {
+  state = Completed(slot, std::move(state));
+  if (!book(slot).resident.expired()) {
+    TROUPE_ASSIGN_OR_RETURN(const auto batch, Acquire(slot));
+    Fill(state, &batch[0]);
+  } else {
+    tier_->Put(slot, std::move(state));
+  }
+  book(slot).snapshot.reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<policy::WeightSnapshotPtr> PolicyStore::Snapshot(PolicySlot slot) {
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
+  Book& entry = book(slot);
+  if (entry.snapshot != nullptr && entry.snapshot->version == entry.version) return entry.snapshot;
+  policy::WeightSnapshotPtr made;
+  if (entry.snapshot != nullptr) {
+    auto again = std::make_shared<policy::WeightSnapshot>(*entry.snapshot);
+    again->version = entry.version;
+    made = std::move(again);
+  } else if (const std::shared_ptr<ResidentPolicy> resident = entry.resident.lock()) {
+    const FlatParameters& parameters = resident->parameters;
+    made = MakeSnapshot(spec(slot), entry.version, parameters.values(), resident->observation_moments);
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyStateTier::StatePtr kept, tier_->Read(slot));
+    made = MakeSnapshot(spec(slot), entry.version, kept->parameters(), kept->Moments(policy::kObservationMoments));
+  }
+  entry.snapshot = made;
+  return made;
+}
+
+void PolicyStore::SetVersions(const policy::WeightVersion& version) {
+  for (Book& entry : books_) entry.version = version;
+}
+
+std::vector<std::pair<std::string, double>> PolicyStore::Metrics() const {
+  if (num_policies() <= options_.capacity) return {};
+  const policy::PolicyMapStats map = map_stats();
+  const policy::PolicyStateTierStats tier = tier_stats();
+  const auto number = [](int64_t count) { return static_cast<double>(count); };
+  return {{"Policy map/Hits", number(map.hits)},
+          {"Policy map/Misses", number(map.misses)},
+          {"Policy map/Evictions", number(map.evictions)},
+          {"Policy map/Load time", absl::ToDoubleSeconds(map.load_time)},
+          {"Policy map/Write time", absl::ToDoubleSeconds(map.write_time)},
+          {"Policy map/Write failures", number(map.write_failures)},
+          {"Policy map/Resident", number(map.resident)},
+          {"Policy map/Resident bytes", number(map.resident_bytes)},
+          {"Policy map/Host bytes", number(tier.host_bytes)},
+          {"Policy map/On disk", number(tier.states_on_disk)},
+          {"Policy map/Lost", number(tier.lost)}};
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,289 @@
+#include "lib/training/core/prepared_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/core/action_head.h"
+#include "lib/training/core/moments.h"
+
+namespace troupe::training {
+namespace {
+
+constexpr float kObservationClip = 10.0f;
+
+/// Writes rows as networks read them: [observation, one-hot of the slot, zeros].
+struct RowWriter {
+  int64_t size = 0;     ///< of what is taken from the given row
+  int64_t one_hot = 0;  ///< columns; 0: none, or in the given row already
+  int64_t stride = 0;
+  std::vector<float> mean = {};  ///< empty: not normalized
+  std::vector<float> inverse_std = {};
+
+  void Normalize(const float* from, float* to) const {
+    for (size_t c = 0; c < mean.size(); ++c) {
+      to[c] = std::clamp((from[c] - mean[c]) * inverse_std[c], -kObservationClip, kObservationClip);
+    }
+  }
+  void Write(const float* from, const int32_t* slot, float* to) const {
+    std::memcpy(to, from, static_cast<size_t>(size) * sizeof(float));
+    Normalize(from, to);
+    std::memset(to + size, 0, static_cast<size_t>(stride - size) * sizeof(float));
+    if (one_hot > 0) to[size + *slot] = 1.0f;
+  }
+};
+
+/// Calls `rows(first, end)` for parts of `count` rows, on all threads of the team where there is one.
+template <typename Rows>
+void ForRows(ThreadTeam* team, int64_t count, Rows&& rows) {
+  if (team == nullptr || team->size() < 2) return rows(0, count);
+  team->Run([&](int part) { rows(count * part / team->size(), count * (part + 1) / team->size()); });
+}
+
+bool SameNumbers(const policy::RunningMoments& a, const policy::RunningMoments& b) {
+  return a.count == b.count && a.mean == b.mean && a.variance == b.variance;
+}
+
+/// Whether networks can read the batch's observations, of which the critic reads `finals` final ones, where they lie.
+bool CanStay(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, int64_t finals) {
+  const bool together = finals == 0 || batch.final_obs.data == batch.obs.row(batch.rows);
+  return together && batch.obs.padded() && batch.obs.columns == spec.actor_input_size() &&
+         (!spec.normalize_observations || batch.in_place != nullptr);
+}
+
+absl::Status CheckSize(const policy::PolicySpec& spec, const char* column, size_t got, int64_t expected) {
+  if (static_cast<int64_t>(got) == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": ", column, " has ",
+                                                 got, " elements; expected ", expected));
+}
+
+/// [rows, columns], or [rows, more_columns].
+absl::Status CheckMatrix(const policy::PolicySpec& spec, const char* column, const learner::RowMatrix& got,
+                         int64_t rows, int64_t columns, int64_t more_columns) {
+  const bool fits = got.columns == columns || got.columns == more_columns;
+  // Nothing is asked of a matrix without elements.
+  if (got.rows == rows && (rows == 0 || columns == 0 || (fits && got.stride >= got.columns))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("train batch of policy \"", spec.id.value(), "\": ", column, " is [", got.rows, ", ", got.columns,
+                   "], rows ", got.stride, " apart; expected [", rows, ", ", columns, "]",
+                   more_columns == columns ? "" : absl::StrCat(" or [", rows, ", ", more_columns, "]")));
+}
+
+absl::Status CheckRange(const policy::PolicySpec& spec, const char* column, absl::Span<const int32_t> values,
+                        int64_t limit) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || values[i] >= limit) {
+      return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": ", column, "[",
+                                                     i, "] is ", values[i], "; expected 0 to ", limit - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Discrete actions inside their space: a device would index with them.
+absl::Status CheckActions(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+  const int64_t words = spec.action_words();
+  for (const CategoricalPart& part : ActionHead::For(spec).categorical) {
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      const int64_t category = int64_t{batch.actions[row * words + part.word].i32} - part.start;
+      if (category < 0 || category >= part.categories) {
+        return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": action word ",
+                                                       part.word, " of row ", row, " is category ", category,
+                                                       "; expected 0 to ", part.categories - 1));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<float> InverseStd(const policy::RunningMoments& moments) {
+  std::vector<float> result(moments.variance.size());
+  for (size_t c = 0; c < result.size(); ++c)
+    result[c] = static_cast<float>(1.0 / StandardDeviation(moments.variance[c]));
+  return result;
+}
+
+std::vector<float> Mean(const policy::RunningMoments& moments) {
+  return std::vector<float>(moments.mean.begin(), moments.mean.end());
+}
+
+absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const {
+  const int64_t rows = batch.rows;
+  const int64_t final_rows = batch.final_rows;
+  const bool uses_slots = spec.agent_id_size > 0;
+  const bool uses_state = spec.critic_input() != policy::NetworkInput::kObservation;
+  const auto check_obs = [&](const char* column, const learner::RowMatrix& obs, int64_t obs_rows) {
+    return CheckMatrix(spec, column, obs, obs_rows, spec.observation_size(), spec.actor_input_size());
+  };
+  TROUPE_RETURN_IF_ERROR(check_obs("obs", batch.obs, rows));
+  TROUPE_RETURN_IF_ERROR(CheckSize(spec, "actions", batch.actions.size(), rows * spec.action_words()));
+  TROUPE_RETURN_IF_ERROR(CheckSize(spec, "action_logp", batch.action_logp.size(), rows));
+  TROUPE_RETURN_IF_ERROR(CheckSize(spec, "rewards", batch.rewards.size(), rows));
+  TROUPE_RETURN_IF_ERROR(CheckSize(spec, "action_mask", batch.action_mask.size(), rows * spec.mask_size()));
+  if (!batch.agent_mask.empty()) TROUPE_RETURN_IF_ERROR(CheckSize(spec, "agent_mask", batch.agent_mask.size(), rows));
+  if (uses_slots) {
+    TROUPE_RETURN_IF_ERROR(CheckSize(spec, "slot", batch.slot.size(), rows));
+    TROUPE_RETURN_IF_ERROR(CheckSize(spec, "final_slot", batch.final_slot.size(), final_rows));
+    TROUPE_RETURN_IF_ERROR(CheckRange(spec, "slot", batch.slot, spec.agent_id_size));
+    TROUPE_RETURN_IF_ERROR(CheckRange(spec, "final_slot", batch.final_slot, spec.agent_id_size));
+  }
+  if (uses_state) {
+    TROUPE_RETURN_IF_ERROR(CheckMatrix(spec, "critic_state", batch.critic_state, batch.critic_rows,
+                                       spec.critic_state_size(), spec.critic_input_size()));
+    TROUPE_RETURN_IF_ERROR(CheckSize(spec, "critic_row", batch.critic_row.size(), rows));
+    TROUPE_RETURN_IF_ERROR(CheckSize(spec, "final_critic_row", batch.final_critic_row.size(), final_rows));
+    TROUPE_RETURN_IF_ERROR(CheckRange(spec, "critic_row", batch.critic_row, batch.critic_rows));
+    TROUPE_RETURN_IF_ERROR(CheckRange(spec, "final_critic_row", batch.final_critic_row, batch.critic_rows));
+  } else {
+    TROUPE_RETURN_IF_ERROR(check_obs("final_obs", batch.final_obs, final_rows));
+  }
+  for (const learner::TrainSegment& segment : batch.segments) {
+    if (segment.first_row < 0 || segment.rows < 0 || segment.first_row + segment.rows > rows ||
+        segment.final_row >= final_rows) {
+      return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": segment of ",
+                                                     segment.rows, " rows from ", segment.first_row, ", final row ",
+                                                     segment.final_row, ", lies outside of ", rows, " rows and ",
+                                                     final_rows, " final rows"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+float* PreparedBatch::Resize(tensor::Buffer* buffer, int64_t rows, int64_t columns, MatrixView* view) {
+  const int64_t stride = learner::RowMatrix::PaddedStride(columns);
+  buffer->EnsureCapacity(static_cast<size_t>(std::max<int64_t>(rows * stride, 1)) * sizeof(float));
+  auto* const data = reinterpret_cast<float*>(buffer->data());
+  *view = MatrixView{data, rows, columns, stride};
+  return data;
+}
+
+absl::Status PreparedBatch::TakeObservations(const policy::PolicySpec& spec, const policy::RunningMoments& moments,
+                                             const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team) {
+  const int64_t all_rows = batch.rows + finals;
+  const bool stays = CanStay(spec, batch, finals);
+  learner::InPlaceObservations* const in_place = stays && spec.normalize_observations ? batch.in_place : nullptr;
+  observed_ = {};
+  if (in_place != nullptr && in_place->normalized) {
+    // By an update that failed afterwards: it is tried again.
+    if (!SameNumbers(in_place->with, moments)) {
+      return absl::FailedPreconditionError(absl::StrCat("train batch of policy \"", spec.id.value(),
+                                                        "\": its observations were normalized in place with other "
+                                                        "moments than the policy has"));
+    }
+    observed_ = in_place->observed;
+  } else if (spec.normalize_observations) {
+    observed_ = MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active_);
+  }
+  RowWriter writer;
+  if (spec.normalize_observations) {
+    writer.mean = Mean(moments);
+    writer.inverse_std = InverseStd(moments);
+  }
+  if (stays) {
+    observations_ = {batch.obs.data, all_rows, spec.actor_input_size(), batch.obs.stride};
+    if (in_place == nullptr || in_place->normalized) return absl::OkStatus();
+    ForRows(team, all_rows, [&](int64_t first, int64_t end) {
+      float* row = in_place->data + first * batch.obs.stride;
+      for (int64_t r = first; r < end; ++r, row += batch.obs.stride) writer.Normalize(row, row);
+    });
+    in_place->normalized = true;
+    in_place->with = moments;
+    in_place->observed = observed_;
+    return absl::OkStatus();
+  }
+  float* const to = Resize(&actor_buffer_, all_rows, spec.actor_input_size(), &observations_);
+  writer.size = spec.observation_size();
+  writer.one_hot = spec.agent_id_size;
+  writer.stride = observations_.stride;
+  ForRows(team, all_rows, [&](int64_t first, int64_t end) {
+    for (int64_t r = first; r < end; ++r) {
+      const bool is_final = r >= batch.rows;
+      const int64_t row = is_final ? r - batch.rows : r;
+      const absl::Span<const int32_t> slots = is_final ? batch.final_slot : batch.slot;
+      writer.Write((is_final ? batch.final_obs : batch.obs).row(row), slots.data() + row, to + r * writer.stride);
+    }
+  });
+  return absl::OkStatus();
+}
+
+void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                               ThreadTeam* team) {
+  const learner::RowMatrix& state = batch.critic_state;
+  const int64_t columns = spec.critic_input_size();
+  RowWriter writer;
+  if (state.columns == columns || batch.critic_rows == 0) {
+    critic_index_ = batch.critic_row;
+    final_critic_index_ = batch.final_critic_row;
+    if (state.padded()) {
+      critic_input_ = {state.data, state.rows, columns, state.stride};
+      return;
+    }
+    float* const to = Resize(&critic_buffer_, batch.critic_rows, columns, &critic_input_);
+    writer.size = columns;
+    writer.stride = critic_input_.stride;
+    ForRows(team, batch.critic_rows, [&](int64_t first, int64_t end) {
+      for (int64_t r = first; r < end; ++r) writer.Write(state.row(r), nullptr, to + r * writer.stride);
+    });
+    return;
+  }
+  // Agents that read one state see one-hots of their own behind it: an input per row, the final rows after the others.
+  IndexByRow(batch);
+  float* const to = Resize(&critic_buffer_, batch.rows + batch.final_rows, columns, &critic_input_);
+  writer.size = spec.critic_state_size();
+  writer.one_hot = spec.agent_id_size;
+  writer.stride = critic_input_.stride;
+  ForRows(team, batch.rows + batch.final_rows, [&](int64_t first, int64_t end) {
+    for (int64_t r = first; r < end; ++r) {
+      const bool is_final = r >= batch.rows;
+      const int64_t row = is_final ? r - batch.rows : r;
+      const int32_t from = (is_final ? batch.final_critic_row : batch.critic_row)[static_cast<size_t>(row)];
+      const absl::Span<const int32_t> slots = is_final ? batch.final_slot : batch.slot;
+      writer.Write(state.row(from), slots.data() + row, to + r * writer.stride);
+    }
+  });
+}
+
+void PreparedBatch::IndexByRow(const learner::PolicyTrainBatch& batch) {
+  const auto all = static_cast<size_t>(batch.rows + batch.final_rows);
+  const size_t known = ascending_.size();
+  if (known < all) {
+    ascending_.resize(all);
+    std::iota(ascending_.begin() + static_cast<ptrdiff_t>(known), ascending_.end(), static_cast<int32_t>(known));
+  }
+  const absl::Span<const int32_t> index(ascending_);
+  critic_index_ = index.subspan(0, static_cast<size_t>(batch.rows));
+  final_critic_index_ = index.subspan(static_cast<size_t>(batch.rows), static_cast<size_t>(batch.final_rows));
+}
+
+absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
+                                    const learner::PolicyTrainBatch& batch, ThreadTeam* team) {
+  TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
+  TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
+  active_.clear();
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    if (batch.agent_mask.empty() || batch.agent_mask[row] != 0) active_.push_back(static_cast<int32_t>(row));
+  }
+  const bool own_observation = spec.critic_input() == policy::NetworkInput::kObservation;
+  TROUPE_RETURN_IF_ERROR(
+      TakeObservations(spec, observation_moments, batch, own_observation ? batch.final_rows : 0, team));
+  actor_input_ = observations_;
+  actor_input_.rows = batch.rows;
+  if (own_observation) {
+    // The same rows; where the critic does not see the one-hot, it stops before it.
+    critic_input_ = observations_;
+    critic_input_.columns = spec.critic_input_size();
+    IndexByRow(batch);
+  } else {
+    TakeStates(spec, batch, team);
+  }
+  actions = batch.actions;
+  old_logp = batch.action_logp;
+  action_mask = batch.action_mask;
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "lib/learner/train_batch.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/tensor/buffer.h"
+#include "lib/training/core/thread_team.h"
+
+namespace troupe::training {
+
+/// A borrowed [rows, columns] float matrix whose rows start `stride` elements apart, each on a cache line. What lies
+/// between the columns and the stride may be read, but is no input: zeros, or a one-hot that this network does not see.
+struct MatrixView {
+  const float* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;
+};
+
+/// One policy's train batch in the form in which networks and losses read it. Reused from update to update; owned by
+/// the update thread.
+///
+/// The critic's inputs are a table of their own, because rows may share a joint observation or state: row r's is
+/// critic_input[critic_index[r]], final row f's is critic_input[final_critic_index[f]].
+///
+/// Inputs stay where the assembler laid them (padded, learner::RowMatrix): observations are normalized there, once,
+/// with the batch's leave (learner::InPlaceObservations). Actor and critic read the same rows where both read the
+/// agent's observation. What is copied, into memory of this: matrices of a batch that are not padded, or observations
+/// to be normalized without leave (batches written by hand); and states that several agents read, each with the one-hot
+/// of its own behind them (critic_agent_id).
+class PreparedBatch {
+ public:
+  /// `allocator` is for the inputs, which a back end may copy to a device; it must outlive this.
+  explicit PreparedBatch(tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable())
+      : actor_buffer_(kInitialBytes, allocator), critic_buffer_(kInitialBytes, allocator) {}
+
+  /// Makes the inputs of `batch`: observations normalized with `observation_moments` as the workers did, one-hots
+  /// appended. INVALID_ARGUMENT when a column of `batch` has a size that does not fit `spec`, or an index is out of
+  /// range: then nothing was written. FAILED_PRECONDITION when it was normalized in place before, with other moments.
+  /// `batch` must outlive the use of this. With `team`, its threads share the work.
+  absl::Status Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
+                       const learner::PolicyTrainBatch& batch, ThreadTeam* team = nullptr);
+
+  int64_t rows() const { return actor_input_.rows; }
+  const MatrixView& actor_input() const { return actor_input_; }
+  const MatrixView& critic_input() const { return critic_input_; }
+  absl::Span<const int32_t> critic_index() const { return critic_index_; }
+  absl::Span<const int32_t> final_critic_index() const { return final_critic_index_; }
+  /// Of the observations of active rows as the workers sent them; only where the policy normalizes.
+  const policy::RunningMoments& observed() const { return observed_; }
+  /// Rows that count in losses and statistics, ascending.
+  absl::Span<const int32_t> active() const { return active_; }
+
+  absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
+  absl::Span<const float> old_logp;             ///< [rows]
+  absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
+
+  // Set by the trainer after the critic has spoken; [rows] each.
+  std::vector<float> advantages;
+  std::vector<float> value_targets;  ///< in the critic's units
+  std::vector<float> old_values;     ///< in the critic's units
+
+ private:
+  static constexpr size_t kInitialBytes = 64;
+
+  absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const;
+  /// Observations of all rows and of `finals` final ones.
+  absl::Status TakeObservations(const policy::PolicySpec& spec, const policy::RunningMoments& moments,
+                                const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team);
+  void TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, ThreadTeam* team);
+  /// Row r's critic input is r, final row f's is rows + f.
+  void IndexByRow(const learner::PolicyTrainBatch& batch);
+  /// Grows `buffer` for a matrix and returns its rows.
+  static float* Resize(tensor::Buffer* buffer, int64_t rows, int64_t columns, MatrixView* view);
+
+  tensor::Buffer actor_buffer_;
+  tensor::Buffer critic_buffer_;
+  MatrixView observations_;  ///< the actor's rows, and the final rows of a critic that reads observations
+  MatrixView actor_input_;
+  MatrixView critic_input_;
+  absl::Span<const int32_t> critic_index_;
+  absl::Span<const int32_t> final_critic_index_;
+  std::vector<int32_t> ascending_;
+  policy::RunningMoments observed_;
+  std::vector<int32_t> active_;
+};
+
+/// The actor's view of an observation element: clip((value - mean) * inverse_std, -10, 10), with inverse_std as
+/// WeightSnapshot publishes it. One function for both, so that training and inference see the same numbers.
+std::vector<float> InverseStd(const policy::RunningMoments& moments);
+std::vector<float> Mean(const policy::RunningMoments& moments);
+
+}  // namespace troupe::training

@@ -1,0 +1,77 @@
+#include "lib/training/registry.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/core/policy_store.h"
+
+namespace troupe::training {
+
+#define TROUPE_ALGORITHM(Name) const Algorithm& Name##Algorithm();
+#include "lib/training/registry.inc"
+#undef TROUPE_ALGORITHM
+
+namespace {
+
+const std::vector<const Algorithm*>& Algorithms() {
+  static const auto& algorithms = *new std::vector<const Algorithm*>{
+#define TROUPE_ALGORITHM(Name) &Name##Algorithm(),
+#include "lib/training/registry.inc"
+#undef TROUPE_ALGORITHM
+  };
+  return algorithms;
+}
+
+/// The form of the state of a policy; that of one that is not trained has nothing of an algorithm's.
+absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) {
+  if (spec.name.empty()) return StateForm{};
+  TROUPE_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(spec.name));
+  return algorithm->FormOf(spec);
+}
+
+}  // namespace
+
+std::vector<std::string> AlgorithmNames() {
+  std::vector<std::string> names;
+  for (const Algorithm* algorithm : Algorithms()) names.emplace_back(algorithm->name());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
+  for (const Algorithm* algorithm : Algorithms()) {
+    if (algorithm->name() == name) return algorithm;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no algorithm \"", std::string(name), "\"; expected one of ",
+                                                 absl::StrJoin(AlgorithmNames(), ", ")));
+}
+
+absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec) { return FormOf(spec).status(); }
+
+absl::StatusOr<std::string> StateShape(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm) {
+  TROUPE_ASSIGN_OR_RETURN(const StateForm form, FormOf(algorithm));
+  return absl::StrCat(policy::ShapeOf(policy), form.ToString());
+}
+
+absl::Status CheckSwappable(const std::vector<policy::PolicySpec>& policies,
+                            const std::vector<policy::AlgorithmSpec>& algorithms) {
+  if (policies.size() != algorithms.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got algorithms of ", algorithms.size(), " policies; expected ", policies.size()));
+  }
+  std::vector<StateForm> forms;
+  for (const policy::AlgorithmSpec& algorithm : algorithms) {
+    TROUPE_ASSIGN_OR_RETURN(forms.emplace_back(), FormOf(algorithm));
+  }
+  return CheckSwappable(policies, forms);
+}
+
+absl::StatusOr<policy::PolicyState> InitialState(const policy::PolicySpec& policy,
+                                                 const policy::AlgorithmSpec& algorithm, uint64_t seed) {
+  TROUPE_ASSIGN_OR_RETURN(const StateForm form, FormOf(algorithm));
+  return InitialState(policy, form, seed);
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,84 @@
+#include "lib/training/registry.h"
+
+#include <string>
+
+#include "lib/policy/testing.h"
+#include "lib/training/core/state_blocks.h"
+#include "lib/training/ppo/ppo_options.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::training {
+namespace {
+
+policy::AlgorithmSpec Ppo(bool use_value_norm) {
+  PpoOptions options;
+  options.use_value_norm = use_value_norm;
+  return PpoSpec(options);
+}
+
+TEST(RegistryTest, FindsAlgorithmsByName) {
+  EXPECT_THAT(AlgorithmNames(), testing::ElementsAre("a2c", "ppo"));
+  for (const std::string& name : AlgorithmNames()) EXPECT_EQ((*FindAlgorithm(name))->name(), name);
+  EXPECT_EQ(FindAlgorithm("dqn").status(),
+            absl::InvalidArgumentError("there is no algorithm \"dqn\"; expected one of a2c, ppo"));
+}
+
+TEST(RegistryTest, ChecksOptions) {
+  EXPECT_TRUE(CheckAlgorithm({}).ok()) << "a policy that is not trained";
+  EXPECT_TRUE(CheckAlgorithm(Ppo(true)).ok());
+  EXPECT_TRUE(CheckAlgorithm({.name = "a2c"}).ok());
+  EXPECT_EQ(CheckAlgorithm({.name = "ppo"}).message(),
+            "algorithm.minibatch_size is absent; expected a value (algorithm \"ppo\")");
+}
+
+TEST(RegistryTest, StatesHaveWhatTheAlgorithmKeeps) {
+  const policy::PolicySpec spec = policy::SmallSpecForTesting();
+  EXPECT_EQ(InitialState(spec, Ppo(true), 1)->Moments(kValueMoments).mean.size(), 1u);
+  EXPECT_TRUE(InitialState(spec, Ppo(false), 1)->Moments(kValueMoments).mean.empty());
+  EXPECT_TRUE(InitialState(spec, policy::AlgorithmSpec{}, 1)->Moments(kValueMoments).mean.empty());
+  EXPECT_EQ(InitialState(spec, policy::AlgorithmSpec{}, 1)->parameters(),
+            InitialState(spec, Ppo(true), 1)->parameters());
+  EXPECT_FALSE(InitialState(spec, policy::AlgorithmSpec{.name = "x"}, 1).ok());
+
+  EXPECT_EQ(*StateShape(spec, Ppo(true)), policy::ShapeOf(spec) + " value_moments");
+  EXPECT_EQ(*StateShape(spec, Ppo(true)), *StateShape(spec, {.name = "a2c"}));
+  EXPECT_NE(*StateShape(spec, Ppo(true)), *StateShape(spec, Ppo(false)));
+}
+
+TEST(RegistryTest, SaysWhichPoliciesCannotSwapTheirStates) {
+  policy::PolicySpec first = policy::SmallSpecForTesting();
+  policy::PolicySpec second = first;
+  second.id = policy::PolicyId("q");
+  EXPECT_TRUE(CheckSwappable({first, second}, {Ppo(true), {.name = "a2c"}}).ok());
+  EXPECT_EQ(CheckSwappable({first, second}, {Ppo(true), Ppo(false)}).message(),
+            "policies \"p\" and \"q\" differ in use_value_norm (true and false)");
+  second.mutable_critic()->hidden_sizes = {7};
+  EXPECT_THAT(std::string(CheckSwappable({first, second}, {Ppo(true), Ppo(true)}).message()),
+              testing::HasSubstr("cannot swap their states"));
+}
+
+TEST(PpoOptionsTest, AreReadByTheirKeys) {
+  PpoOptions options;
+  options.critic_learning_rate = {1e-3, 1e-4, 10};
+  options.clip_param = 0.3;
+  options.use_value_clip = false;
+  options.target_kl = 0.5;
+  options.num_epochs = 4;
+  options.minibatch_size = 12;
+  options.max_grad_norm = 2;
+  const policy::AlgorithmSpec spec = PpoSpec(options);
+  const PpoOptions read = *ParsePpoOptions(spec);
+  EXPECT_EQ(PpoSpec(read), spec);
+  EXPECT_EQ(read.critic_learning_rate.At(10), 1e-4);
+  EXPECT_EQ(read.num_epochs, 4);
+  // Defaults where a key is absent; critic_lr is as lr then.
+  const PpoOptions few = *ParsePpoOptions({.name = "ppo", .options = {{"minibatch_size", int64_t{5}}}});
+  PpoOptions defaults;
+  defaults.minibatch_size = 5;
+  EXPECT_EQ(PpoSpec(few), PpoSpec(defaults));
+  EXPECT_EQ(few.critic_learning_rate.initial, 0);
+}
+
+}  // namespace
+}  // namespace troupe::training

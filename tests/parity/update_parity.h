@@ -1,0 +1,280 @@
+#pragma once
+
+// What the parity tests of algorithms share: the recorded cases that their references wrote, and every back end.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lib/base/testing/processor.h"
+#include "lib/learner/testing/owned_train_batch.h"
+#include "lib/training/core/fused_backend.h"
+#include "lib/training/core/on_policy_options.h"
+#include "lib/training/core/state_blocks.h"
+#include "lib/training/core/torch_backend.h"
+#include "lib/training/core/trainer_host.h"
+#include "lib/training/registry.h"
+#include "lib/training/testing/test_device.h"
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace troupe::training {
+
+using nlohmann::json;
+
+inline const policy::PolicySlot kSlot(0);
+
+/// The record of that name in tests/parity.
+inline json ReadRecord(const std::string& name) {
+  // Where the tests travel without the source tree they are told where the record is.
+  const char* const told = std::getenv("TROUPE_SOURCE_DIR");
+  std::ifstream file(std::string(told == nullptr ? TROUPE_SOURCE_DIR : told) + "/tests/parity/" + name);
+  return json::parse(file);
+}
+
+inline space::Space ActionSpace(const json& parts) {
+  std::vector<space::Space> spaces;
+  for (const json& part : parts) {
+    if (part.contains("discrete")) spaces.push_back(*space::Space::Discrete(part["discrete"].get<int64_t>()));
+    if (part.contains("multi_discrete")) {
+      spaces.push_back(*space::Space::MultiDiscrete(part["multi_discrete"].get<std::vector<int64_t>>()));
+    }
+    if (part.contains("box")) spaces.push_back(*space::Space::Box(-1, 1, {part["box"].get<int64_t>()}));
+  }
+  return spaces.size() == 1 ? spaces[0] : *space::Space::Tuple(spaces);
+}
+
+inline policy::PolicySpec Spec(const json& record) {
+  const json& from = record["spec"];
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId(record["name"].get<std::string>());
+  spec.observation_space = *space::Space::Box(-100, 100, {from["obs_size"].get<int64_t>()});
+  spec.action_space = ActionSpace(from["action"]);
+  spec.actor.hidden_sizes = from["actor_hidden_sizes"].get<std::vector<int64_t>>();
+  spec.mutable_critic()->hidden_sizes = from["critic_hidden_sizes"].get<std::vector<int64_t>>();
+  spec.SetActivation(*policy::ParseActivation(from["activation"].get<std::string>()));
+  const std::string input = from["critic_input"].get<std::string>();
+  spec.SetCriticInput(input == "observation"    ? policy::NetworkInput::kObservation
+                      : input == "global_state" ? policy::NetworkInput::kState
+                                                : policy::NetworkInput::kJointObservation,
+                      from["critic_state_size"].get<int64_t>());
+  spec.agent_id_size = from["agent_id_size"].get<int64_t>();
+  spec.SetCriticAgentId(from["critic_agent_id"].get<bool>());
+  spec.normalize_observations = from["normalize_observations"].get<bool>();
+  spec.has_action_mask = from["has_action_mask"].get<bool>();
+  return spec;
+}
+
+inline LinearSchedule Schedule(const json& from) {
+  return {from["initial"].get<double>(), from["final"].get<double>(), from["env_steps"].get<int64_t>()};
+}
+
+/// The options that on-policy algorithms share.
+inline void ReadOptions(const json& from, OnPolicyOptions* options) {
+  options->learning_rate = Schedule(from["learning_rate"]);
+  options->critic_learning_rate = Schedule(from["critic_learning_rate"]);
+  options->adam_epsilon = from["adam_epsilon"].get<double>();
+  options->gamma = from["gamma"].get<double>();
+  options->gae_lambda = from["gae_lambda"].get<double>();
+  options->use_gae = from["use_gae"].get<bool>();
+  options->use_advnorm = from["use_advnorm"].get<bool>();
+  options->use_value_norm = from["use_value_norm"].get<bool>();
+  options->value_loss_coeff = from["value_loss_coeff"].get<double>();
+  options->huber_delta = from["huber_delta"].get<double>();
+  options->entropy_coeff = Schedule(from["entropy_coeff"]);
+  options->max_grad_norm = from["max_grad_norm"].get<double>();
+}
+
+inline std::vector<float> Flat(const json& named, const policy::ParameterLayout& layout) {
+  std::vector<float> flat(static_cast<size_t>(layout.size()), 0.0f);
+  EXPECT_EQ(named.size(), layout.entries().size());
+  for (const policy::ParameterEntry& entry : layout.entries()) {
+    const std::vector<float> values = named.at(entry.name).get<std::vector<float>>();
+    EXPECT_EQ(static_cast<int64_t>(values.size()), entry.count) << entry.name;
+    std::copy(values.begin(), values.end(), flat.begin() + entry.offset);
+  }
+  return flat;
+}
+
+inline policy::RunningMoments Moments(const json& from) {
+  return {from["count"].get<double>(), from["mean"].get<std::vector<double>>(),
+          from["variance"].get<std::vector<double>>()};
+}
+
+/// A recorded batch.
+struct Batch : learner::OwnedTrainBatch {
+  explicit Batch(const json& record) {
+    const json& from = record["batch"];
+    obs = from["obs"].get<std::vector<float>>();
+    final_obs = from["final_obs"].get<std::vector<float>>();
+    logp = from["action_logp"].get<std::vector<float>>();
+    rewards = from["rewards"].get<std::vector<float>>();
+    action_mask = from["action_mask"].get<std::vector<uint8_t>>();
+    agent_mask = from["agent_mask"].get<std::vector<uint8_t>>();
+    slot = from["slot"].get<std::vector<int32_t>>();
+    final_slot = from["final_slot"].get<std::vector<int32_t>>();
+    critic_row = from["critic_row"].get<std::vector<int32_t>>();
+    final_critic_row = from["final_critic_row"].get<std::vector<int32_t>>();
+    critic_state = from["critic_state"].get<std::vector<float>>();
+    SetActions(Spec(record), from["actions"].get<std::vector<double>>());
+
+    learner::PolicyTrainBatch rows;
+    rows.policy = kSlot;
+    rows.rows = from["rows"].get<int64_t>();
+    rows.final_rows = from["final_rows"].get<int64_t>();
+    rows.critic_rows = from["critic_rows"].get<int64_t>();
+    for (const json& segment : from["segments"]) {
+      rows.segments.push_back({segment["first_row"].get<int64_t>(), segment["rows"].get<int64_t>(),
+                               segment["final_row"].get<int64_t>(), segment["env_id"].get<uint32_t>(),
+                               segment["episode"].get<uint32_t>(), segment["slot"].get<int32_t>()});
+    }
+    Add(std::move(rows));
+  }
+
+  void SetActions(const policy::PolicySpec& spec, const std::vector<double>& values) {
+    std::vector<bool> continuous(static_cast<size_t>(spec.action_words()), false);
+    for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
+      for (int64_t w = 0; w < leaf.words; ++w) {
+        continuous[leaf.word + w] = leaf.kind == space::ActionLeaf::Kind::kContinuous;
+      }
+    }
+    actions.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (continuous[i % continuous.size()]) {
+        actions[i].f32 = static_cast<float>(values[i]);
+      } else {
+        actions[i].i32 = static_cast<int32_t>(values[i]);
+      }
+    }
+  }
+};
+
+/// Compares entry by entry: the largest difference against the largest number of the entry.
+inline void ExpectClose(const policy::ParameterLayout& layout, const std::vector<float>& got,
+                        const std::vector<float>& expected, double tolerance, const std::string& what) {
+  for (const policy::ParameterEntry& entry : layout.entries()) {
+    double largest = 0;
+    double difference = 0;
+    for (int64_t i = entry.offset; i < entry.offset + entry.count; ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+      difference = std::max(difference, std::abs(static_cast<double>(got[i]) - expected[i]));
+    }
+    EXPECT_LE(difference, tolerance * std::max(largest, 1e-3)) << what << " " << entry.name;
+  }
+}
+
+inline constexpr char kDevice[] = "LibTorchDevice";
+
+struct BackendCase {
+  const char* name;
+  TrainerHost::BackendFactory make;
+  std::string backend_name;       ///< NetworkBackend::name
+  const char* missing = nullptr;  ///< what the processor lacks for it
+};
+
+inline std::vector<BackendCase> Backends() {
+  const auto on_host = [](int threads) -> TrainerHost::BackendFactory {
+    return [=](const policy::PolicySpec& spec) {
+      return MakeTorchBackend(spec, Device{}, TorchPath::kHost, std::make_shared<ThreadTeam>(threads));
+    };
+  };
+  const auto on_device = [](const policy::PolicySpec& spec) {
+    return MakeTorchBackend(spec, TestDevice(), TorchPath::kDevice, std::make_shared<ThreadTeam>(1));
+  };
+  const auto fused = [](VectorUnit unit, int threads) -> TrainerHost::BackendFactory {
+    return [=](const policy::PolicySpec& spec) {
+      return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(threads), unit);
+    };
+  };
+  const char* const no_avx2 = base::ProcessorHasAvx2() ? nullptr : base::kNoAvx2;
+  const char* const no_avx512 = base::ProcessorHasAvx512() ? nullptr : base::kNoAvx512;
+  return {{"LibTorch", on_host(1), "libtorch/cpu"},
+          {"LibTorchTwoThreads", on_host(2), "libtorch/cpu"},
+          {kDevice, on_device, "libtorch/" + TestDevice().ToString()},
+          {"FusedAvx2", fused(VectorUnit::kAvx2, 1), "fused/avx2", no_avx2},
+          {"FusedAvx2ThreeThreads", fused(VectorUnit::kAvx2, 3), "fused/avx2", no_avx2},
+          {"FusedAvx512", fused(VectorUnit::kAvx512, 1), "fused/avx512", no_avx512},
+          {"FusedAvx512ThreeThreads", fused(VectorUnit::kAvx512, 3), "fused/avx512", no_avx512}};
+}
+
+/// One update of a recorded case by a back end: (number of the case, number of the back end).
+class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t>> {
+ protected:
+  /// What the reference recorded.
+  virtual const json& Recorded() const = 0;
+
+  void SetUp() override {
+    const BackendCase backend = Backends()[std::get<1>(GetParam())];
+    if (backend.missing != nullptr) GTEST_SKIP() << backend.missing;
+    const auto made = backend.make(Spec(record()));
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_EQ((*made)->name(), backend.backend_name);
+  }
+
+  static double tolerance() {
+    const bool on_gpu = TestDevice().is_cuda() && Backends()[std::get<1>(GetParam())].name == std::string(kDevice);
+    return on_gpu ? 1e-4 : 1e-5;
+  }
+  const json& record() const { return Recorded()["cases"][std::get<0>(GetParam())]; }
+
+  /// Runs one update under `options` from the recorded state; returns the report and leaves the state in `after_`.
+  learner::PolicyUpdateReport Run(const policy::AlgorithmSpec& options) {
+    const BackendCase backend = Backends()[std::get<1>(GetParam())];
+    const policy::PolicySpec spec = Spec(record());
+    layout_ = policy::ParameterLayout::For(spec);
+    auto trainer = TrainerHost::Make({spec}, {options}, 1, &FindAlgorithm, backend.make);
+    EXPECT_TRUE(trainer.ok()) << trainer.status();
+    policy::PolicyState state = *(*trainer)->ExportState(kSlot);
+    state.Set(policy::kParameters, Flat(record()["parameters"], layout_));
+    if (record().contains("value_moments")) state.SetMoments(kValueMoments, Moments(record()["value_moments"]));
+    if (record().contains("observation_moments"))
+      state.SetMoments(policy::kObservationMoments, Moments(record()["observation_moments"]));
+    EXPECT_TRUE((*trainer)->ImportState(state, kSlot).ok());
+    const Batch batch(record());
+    const json& context = record()["context"];
+    auto reports = (*trainer)->Update(batch.batch, {.seed = context["seed"].get<uint64_t>(),
+                                                    .iteration = context["iteration"].get<int64_t>(),
+                                                    .env_steps = context["env_steps"].get<int64_t>(),
+                                                    .next_version = {1, 1}});
+    EXPECT_TRUE(reports.ok()) << reports.status();
+    after_ = *(*trainer)->ExportState(kSlot);
+    return reports->at(0);
+  }
+
+  void ExpectReport(const learner::PolicyUpdateReport& report, const json& expected) {
+    EXPECT_EQ(report.minibatch_steps, expected["minibatch_steps"].get<int64_t>());
+    EXPECT_EQ(report.epochs, expected["epochs"].get<int64_t>());
+    EXPECT_EQ(report.trained_rows, expected["trained_rows"].get<int64_t>());
+    EXPECT_EQ(report.skipped_steps, 0);
+    size_t compared = 0;
+    for (const auto& [tag, value] : report.metrics) {
+      if (!expected["metrics"].contains(tag)) continue;
+      const double number = expected["metrics"][tag].get<double>();
+      EXPECT_NEAR(value, number, tolerance() * std::max(1.0, std::abs(number))) << tag;
+      ++compared;
+    }
+    EXPECT_EQ(compared, expected["metrics"].size());
+    const policy::RunningMoments after = after_.Moments(kValueMoments);
+    if (!after.mean.empty()) {
+      const policy::RunningMoments moments = Moments(expected["value_moments"]);
+      EXPECT_NEAR(after.mean[0], moments.mean[0], tolerance());
+      EXPECT_NEAR(after.variance[0], moments.variance[0], tolerance() * moments.variance[0]);
+      EXPECT_EQ(after.count, moments.count);
+    }
+  }
+
+  policy::ParameterLayout layout_;
+  policy::PolicyState after_;
+};
+
+inline std::string BackendName(const testing::TestParamInfo<std::tuple<size_t, size_t>>& info) {
+  return Backends()[std::get<1>(info.param)].name;
+}
+
+}  // namespace troupe::training
