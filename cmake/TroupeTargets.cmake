@@ -80,8 +80,18 @@ function(troupe_kernel_sources target march)
   target_compile_definitions(${target} PRIVATE ${macro}=1)
 endfunction()
 
+# troupe_label_needs(unit planted_bugs): what './troupe test unit' builds, which is no test of another label. A label for which nobody says so has
+# everything built.
+function(troupe_label_needs label)
+  if(NOT TARGET tests_labelled_${label})
+    add_custom_target(tests_labelled_${label})
+  endif()
+  add_dependencies(tests_labelled_${label} ${ARGN})
+endfunction()
+
 # troupe_test(NAME status_test SRCS status_test.cc DEPS base LABELS unit [ARGS --x] [TIMEOUT 120] [NO_MAIN] [RUN_SERIAL] [TORCH] [BUNDLE])
-# A GoogleTest binary and one ctest entry. NO_MAIN: the sources bring their own main. The labels are what './troupe test LABEL' selects.
+# A GoogleTest binary and one ctest entry. NO_MAIN: the sources bring their own main. The labels are what './troupe test LABEL' selects: a unit
+# test of code that runs threads has the label threads, too, which the thread sanitizer's tests are.
 # BUNDLE: the bundle has it in tests/.
 function(troupe_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "NO_MAIN;RUN_SERIAL;TORCH;BUNDLE" "NAME;TIMEOUT" "SRCS;DEPS;LABELS;ARGS")
@@ -117,6 +127,11 @@ function(troupe_test)
     _troupe_use_torch_pch(${arg_NAME})
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${arg_ARGS})
+  foreach(label IN ITEMS unit threads)
+    if(label IN_LIST arg_LABELS)
+      troupe_label_needs(${label} ${arg_NAME})
+    endif()
+  endforeach()
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${timeout} ENVIRONMENT "${TROUPE_TEST_ENVIRONMENT}")
   if(arg_RUN_SERIAL)
     set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL TRUE)
@@ -146,6 +161,7 @@ function(troupe_fuzzer)
   endif()
   math(EXPR timeout "120 * ${TROUPE_TEST_SLOWDOWN}")
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} ${corpus})
+  troupe_label_needs(unit ${arg_NAME})
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "unit;fuzz" TIMEOUT ${timeout} ENVIRONMENT "${TROUPE_TEST_ENVIRONMENT}")
 endfunction()
 

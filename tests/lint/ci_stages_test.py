@@ -15,7 +15,7 @@ import unittest
 
 SOURCE = ""
 # What the script itself needs; docker and debootstrap are there only where a test puts them.
-TOOLS = ["bash", "cat", "dirname", "env", "grep", "mktemp", "rm", "sed", "tail", "tee"]
+TOOLS = ["bash", "cat", "dirname", "env", "grep", "mktemp", "rm", "sed", "sleep", "tail", "tee"]
 STAGES = ["release", "learns", "bundle", "bundle test", "asan+ubsan", "tsan", "clang thread safety", "compose", "newcomer"]
 # Notes the arguments of a stand-in, and what it is told to answer.
 NOTE = '#!/bin/bash\necho "$(basename "$0" .sh) $*" >> "$NOTES"\n'
@@ -72,7 +72,7 @@ class CiStages(unittest.TestCase):
         return tuple(int(number) for number in re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", text.splitlines()[-1]).groups())
 
     def why_skipped(self, text, stage):
-        found = re.search(rf"^=== {stage}: skipped: (.*)$", text, re.M)
+        found = re.search(rf"^=== {re.escape(stage)}: skipped: (.*)$", text, re.M)
         return found and found[1]
 
     def test_without_docker_and_debootstrap_both_are_skipped_by_name(self):
@@ -128,6 +128,18 @@ class CiStages(unittest.TestCase):
         status, text = self.run_ci(TROUPE_CI_MINUTES="1")
         self.assertRegex(self.why_skipped(text, "compose"), r"^it takes about \d+ minutes, and 0 of 1 are over")
         self.assertEqual(self.notes("compose_test"), [])
+
+    def test_on_a_slow_machine_what_would_not_end_is_skipped_and_counted(self):
+        # Release takes two seconds, and then the time is over.
+        self.stand_in("troupe", 'if [[ $1 == test ]]; then sleep 2; echo "100% tests passed, 0 tests failed out of 5"; fi\n')
+        status, text = self.run_ci(spent_s=60 * 60, TROUPE_CI_LIMIT="60")
+        self.assertEqual(status, 0, text)
+        for stage in ("asan+ubsan", "tsan", "clang thread safety"):
+            self.assertRegex(self.why_skipped(text, stage) or "", r"^it takes about 0 minutes here, and 60 of 60 are over", text)
+        self.assertEqual(self.counts(text), (5 + 3, 0, 5), text)
+        self.assertEqual(len(self.notes("troupe")), 2, self.notes("troupe"))  # the tests of release, and the bundle
+        status, text = self.run_ci(spent_s=60 * 60)
+        self.assertIsNone(self.why_skipped(text, "tsan"), text)
 
     def test_a_stage_that_takes_longer_than_thought_ends_with_the_time_and_counts_as_failed(self):
         self.with_docker()
