@@ -19,6 +19,7 @@
 #include "lib/config/yaml_writer.h"
 #include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::config {
@@ -28,6 +29,7 @@ using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using policy::OptionValue;
 using policy::ScheduleValue;
+using testing::StartsWith;
 
 /// Every key of every algorithm, with the entry it is of.
 std::vector<std::pair<const FieldDescriptor*, const FieldDescriptor*>> EveryOption() {
@@ -123,13 +125,12 @@ TEST(AlgorithmKeysTest, OneOfAnotherAlgorithmIsRefusedWithWhatThereIs) {
             absl::StrCat("--set algorithm.target_kl=1: algorithm.target_kl is of ppo, ippo and mappo, got "
                          "algorithm.name: a2c; ",
                          kA2cKeys));
-  EXPECT_EQ(
-      ErrorOf("algorithm: {name: a2c}\nmulti_agent: {policies: {b: {algorithm: {clip_param: 1}}}}").substr(0, 112),
-      "run.yaml:2:42: multi_agent.policies.b.algorithm.clip_param is of ppo, ippo and mappo, got algorithm.name: "
-      "a2c; ");
-  EXPECT_EQ(ErrorOf("multi_agent: {policies: {b: {algorithm: {clip_param: 1, name: ia2c}}}}").substr(0, 141),
-            "run.yaml:1:42: multi_agent.policies.b.algorithm.clip_param is of ppo, ippo and mappo, got "
-            "multi_agent.policies.b.algorithm.name: ia2c; ia2c has ");
+  EXPECT_THAT(ErrorOf("algorithm: {name: a2c}\nmulti_agent: {policies: {b: {algorithm: {clip_param: 1}}}}"),
+              StartsWith("run.yaml:2:42: multi_agent.policies.b.algorithm.clip_param is of ppo, ippo and mappo, got "
+                         "algorithm.name: a2c; a2c has "));
+  EXPECT_THAT(ErrorOf("multi_agent: {policies: {b: {algorithm: {clip_param: 1, name: ia2c}}}}"),
+              StartsWith("run.yaml:1:42: multi_agent.policies.b.algorithm.clip_param is of ppo, ippo and mappo, got "
+                         "multi_agent.policies.b.algorithm.name: ia2c; ia2c has "));
 }
 
 TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
@@ -141,7 +142,7 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c, clip_parm: 3}"),
             "run.yaml:1:24: unknown key \"algorithm.clip_parm\"; the nearest is \"algorithm.clip_param\" (of ppo, "
             "ippo, mappo)");
-  EXPECT_EQ(ErrorOf("algorithm: {ppo: {lr: 1}}").substr(0, 43), "run.yaml:1:13: unknown key \"algorithm.ppo\"; e")
+  EXPECT_THAT(ErrorOf("algorithm: {ppo: {lr: 1}}"), StartsWith("run.yaml:1:13: unknown key \"algorithm.ppo\"; "))
       << "an entry is no key";
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c, lr: -1}"),
             "run.yaml:1:28: algorithm.lr: got -1, expected a number in [0, 1000] or {initial, final, env_steps}; the "

@@ -35,8 +35,9 @@ struct ReturnsByName {
 };
 
 /// What a run tells of its policies, agents and learn groups by name: at most kMost of each in a line, those with most
-/// rows (agents: episodes), and least, mean and largest of the others (groups: their sum). All that is told by name comes from here, so that a run of a
-/// thousand policies floods nothing, and nothing is formatted before it is chosen. Confined to the update thread.
+/// rows (agents: episodes), and least, mean and largest of the others (groups: their sum). All that is told by name
+/// comes from here, so that a run of a thousand policies floods nothing, and nothing is formatted before it is chosen.
+/// Confined to the update thread.
 class NamedValues {
  public:
   static constexpr size_t kMost = 100;

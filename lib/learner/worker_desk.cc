@@ -168,10 +168,10 @@ absl::StatusOr<std::vector<std::string>> WorkerDesk::ReportLocked(WorkerRegistry
   std::vector<std::string> lines;
   for (const sample::EnvIncident& incident : news.first_of_their_kind) {
     const bool failed = incident.what == sample::EnvIncident::What::kFailure;
-    lines.push_back(absl::StrCat(failed ? "environment failed" : "observation outside its space",
-                                 " worker=", sample::WorkerText(worker.id), " name=", run_.env_health.name(worker.id.value()),
-                                 ", more of this kind are only counted: ",
-                                 base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
+    lines.push_back(absl::StrCat(
+        failed ? "environment failed" : "observation outside its space", " worker=", sample::WorkerText(worker.id),
+        " name=", run_.env_health.name(worker.id.value()), ", more of this kind are only counted: ",
+        base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
   }
   if (news.beyond) {
     run_.plan->ExcludeWorker(worker.id);
