@@ -238,7 +238,7 @@ class DataTest(harness.RunningTestCase):
                 ("word", lambda forged: policies(forged)[0].update({"class": CANARY}), lambda text: text),
                 ("space", lambda forged: policies(forged)[0].update(observation_space=CANARY), lambda text: text),
                 ("state", lambda forged: forged.update(state=CANARY), lambda text: text),
-                ("wide", lambda forged: policies(forged)[0]["model"].update(actor_hidden_sizes=[16384] * 8), lambda text: text)):
+                ("wide", lambda forged: policies(forged)[0]["actor"].update(hidden_sizes=[16384] * 8), lambda text: text)):
             with self.subTest(name):
                 run = forge(name, change, text)
                 code, output = self.bounded("policy", "import", "run", f"{run}#main", "guest")

@@ -187,9 +187,11 @@ TEST_F(TwoAlgorithmsTest, EachPolicyIsTrainedByItsOwn) {
   ASSERT_EQ(trainer_->reports.size(), 6u);
   for (const std::vector<learner::PolicyUpdateReport>& update : trainer_->reports) {
     ASSERT_GE(update.size(), 2u);
-    EXPECT_EQ(update[0].trained_rows, 512);
-    EXPECT_EQ(update[0].minibatch_steps, 3 * 512 / 64) << "PPO, as the run says";
-    EXPECT_EQ(update[1].trained_rows, 512);
+    // An agent whose pole has fallen waits for the other one's.
+    EXPECT_GT(update[0].trained_rows, 256);
+    EXPECT_LE(update[0].trained_rows, 512);
+    EXPECT_EQ(update[0].minibatch_steps, 3 * ((update[0].trained_rows + 63) / 64)) << "PPO, as the run says";
+    EXPECT_GT(update[1].trained_rows, 256);
     EXPECT_EQ(update[1].minibatch_steps, 1) << "A2C: the whole batch at once";
   }
   for (int32_t slot = 0; slot < 2; ++slot) {

@@ -60,7 +60,7 @@ TEST_F(WrappedEnvsTest, MixedActionsWithMasksFromDictsAreLearned) {
   Train("args: {dict: true, hybrid: true}", 16, ", name: mappo, use_global_state: true");
   EXPECT_EQ(run_->policies[0].mask_size(), 7);
   EXPECT_EQ(run_->policies[0].critic_state_size(), 2);
-  EXPECT_EQ(trained_->updates()[0].policies[0].obs[0].size(), 24u) << "neither mask nor state";
+  EXPECT_EQ(trained_->updates()[0].policies[0].obs[0].size(), 24u + 2u) << "neither mask nor state, but which agent";
   // 0.5 for the pick and, with aims around 0 that are clipped to [-1, 1], a little for the aim.
   EXPECT_LT(FirstReward(), 0.85);
   EXPECT_GT(LastReward(), 1.1);
