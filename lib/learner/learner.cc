@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
 Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view)
     : config_(std::move(config)),
       deps_(deps),
-      run_(&config_, deps_.clock, std::move(view)),
+      run_(&config_, &deps_, std::move(view)),
       desk_(&run_),
       cycle_(&deps_, &run_) {}
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "absl/status/status.h"
 #include "lib/base/clock.h"
 #include "lib/base/metric_sink.h"
+#include "lib/learner/batch_source.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/ports.h"
@@ -35,6 +38,9 @@ struct LearnerConfig {
   std::optional<Score> best_by;           ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
 };
 
+/// Makes what a run is trained from, whose first batch is of that iteration of the sampling plan, or of a later one.
+using SourceFactory = std::function<std::unique_ptr<BatchSource>(int64_t iteration)>;
+
 /// What a learner works with; everything must outlive it.
 struct LearnerDeps {
   Trainer* trainer = nullptr;
@@ -43,6 +49,7 @@ struct LearnerDeps {
   ProgressListener* progress = nullptr;  ///< may be nullptr; called on the update thread
   base::Clock* clock = &base::Clock::Real();
   tensor::TensorAllocator* allocator = &tensor::TensorAllocator::Pageable();  ///< of the training buffers
+  SourceFactory make_source = {};  ///< called under RunState's lock; empty: an IterationSource
 };
 
 /// What a Step did.

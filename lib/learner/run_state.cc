@@ -42,9 +42,10 @@ void Outbox::Send() const {
   for (const Mail& mail : grants) mail.port->SendGrant(mail.grant);
 }
 
-RunState::RunState(const LearnerConfig* config, base::Clock* clock, PolicyViewPtr view)
+RunState::RunState(const LearnerConfig* config, const LearnerDeps* deps, PolicyViewPtr view)
     : config(*config),
-      clock(*clock),
+      clock(*deps->clock),
+      make_source(deps->make_source),
       view(std::move(view)),
       accounting(static_cast<int32_t>(config->schema.policies.size())),
       registry(config->learner_epoch),
@@ -57,7 +58,7 @@ void RunState::BeginAtLocked(int64_t iteration, const std::vector<LaneState>& la
   plan = MakePlan(config, iteration, lanes);
   plan->SetRevision(view->table->revision());
   std::vector<Feed> feeds(1);
-  feeds[kFeed].source = std::make_unique<IterationSource>(iteration);
+  feeds[kFeed].source = make_source ? make_source(iteration) : std::make_unique<IterationSource>(iteration);
   ingest = std::make_unique<Ingest>(config.options.ingest_budget_bytes, plan.get(), &accounting, std::move(feeds));
   batches = version = noted_batches_ = iteration;
 }

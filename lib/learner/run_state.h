@@ -70,8 +70,8 @@ class RunState {
     kFailed,    ///< see `failure`
   };
 
-  /// `config` and `clock` outlive it; the config is checked.
-  RunState(const LearnerConfig* config, base::Clock* clock, PolicyViewPtr view);
+  /// `config` and `deps` outlive it; the config is checked, the deps are complete.
+  RunState(const LearnerConfig* config, const LearnerDeps* deps, PolicyViewPtr view);
 
   /// Plan and sources begin anew at `iteration`, with the environments' `lanes`; batches and versions count on from it.
   void BeginAtLocked(int64_t iteration, const std::vector<LaneState>& lanes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -92,6 +92,7 @@ class RunState {
 
   const LearnerConfig& config;
   base::Clock& clock;
+  const SourceFactory& make_source;
 
   mutable base::Mutex mutex;
   base::CondVar changed;  ///< a batch became ready, or the run is to end
