@@ -1,9 +1,7 @@
 // Compiled for x86-64-v4. See core/fused_kernels.h for what may not be included here.
 // The vector type comes first.
-// clang-format off
-#include "lib/training/core/fused_avx512.inc"
+#include "lib/tensor/vector_avx512.inc"
 #include "lib/training/a2c/a2c_row_loss.inc"
-// clang-format on
 
 namespace troupe::training::fused {
 
