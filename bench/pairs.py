@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How fast the main job trains in one source tree beside another, in turns: what a change costs.
+"""How fast one source tree is beside another, in turns: what a change costs.
 
     bench/pairs.py NEW OLD [--pairs 20] [--env-steps 600000] [--workers 2] [--set KEY=VALUE…] [--at-least 0.97] [--json FILE]
+    bench/pairs.py NEW OLD --program rollout [--pairs 10] …      a program of bench/figures.py instead of the main job, with all of its figures
 
-NEW and OLD are two checkouts that are built (./troupe build). Each pair runs bench/peers/troupe.yaml of this checkout once in each, who goes
-first changing from pair to pair. A rate is env steps/s from the first line of progress.jsonl to the last. Prints the pairs, their ratios
-NEW/OLD, and the mean ratio with its 95 % interval (of the mean of the logarithms, Student's t). Exit status 1 where the interval's lower
-end is below --at-least.
+NEW and OLD are two checkouts that are built (./troupe build, and ./troupe bench for --program). Each pair runs bench/peers/troupe.yaml of
+this checkout once in each, or the program, who goes first changing from pair to pair. The main job's rate is env steps/s from the first
+line of progress.jsonl to the last. Prints the pairs, their ratios NEW/OLD, OLD/NEW of a figure that is to be small, and the mean ratio
+with its 95 % interval (of the mean of the logarithms, Student's t). Exit status 1 where an interval's lower end is below --at-least.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from figures import PROGRAMS
 
 CONFIG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers", "troupe.yaml")
 # Student's t, two-sided 95 %, by degrees of freedom; the largest at hand that is not above the asked one is a little too wide.
@@ -46,10 +49,28 @@ def rate(build, env_steps, workers, sets=()):
     return (lines[-1]["env_steps"] - lines[0]["env_steps"]) / (lines[-1]["wall_clock_s"] - lines[0]["wall_clock_s"])
 
 
+def program_figures(program, build, rounds):
+    """What a program of a build folder prints of its figures: {what: value}."""
+    places = {"build": build, "python": sys.executable, "rounds": rounds}
+    command = [*(["taskset", "-c", "0"] if program.one_core else []), *(part.format(**places) for part in program.command)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = {figure.what: figure.measured(done.stdout) if done.stdout else None for figure in program.figures}
+    if None in found.values():
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}, without {[what for what, value in found.items() if value is None]}\n{done.stderr}")
+    return found
+
+
+def gain(figure, new, old):
+    """Above 1 where the new one is better."""
+    return old / new if figure is not None and figure.at_most is not None else new / old
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("new")
     parser.add_argument("old")
+    parser.add_argument("--program", choices=[program.name for program in PROGRAMS], metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=1, help="of a program in a turn, where it repeats itself")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--env-steps", type=int, default=600_000)
     parser.add_argument("--workers", type=int, default=2)
@@ -60,19 +81,30 @@ def main():
     if args.pairs < 2:
         parser.error("--pairs: expected at least 2")
     builds = {"new": os.path.join(args.new, "build", "release"), "old": os.path.join(args.old, "build", "release")}
-    rates = {"new": [], "old": []}
+    program = next((program for program in PROGRAMS if program.name == args.program), None)
+    figures = {figure.what: figure for figure in program.figures} if program else {"env steps/s": None}
+
+    def measure(build):
+        return program_figures(program, build, args.rounds) if program else {"env steps/s": rate(build, args.env_steps, args.workers, args.set)}
+
+    turns = {"new": [], "old": []}
     for pair in range(args.pairs):
         for which in ("new", "old") if pair % 2 == 0 else ("old", "new"):
-            rates[which].append(rate(builds[which], args.env_steps, args.workers, args.set))
-        new, old = rates["new"][-1], rates["old"][-1]
-        print(f"{pair + 1:2}  new {new:9,.0f}  old {old:9,.0f} env steps/s  ratio {new / old:.3f}", flush=True)
-    mean, low, high = interval([new / old for new, old in zip(rates["new"], rates["old"])])
-    print(f"medians: new {statistics.median(rates['new']):,.0f}, old {statistics.median(rates['old']):,.0f} env steps/s; "
-          f"ratio {mean:.3f}, 95 % interval {low:.3f} to {high:.3f}")
+            turns[which].append(measure(builds[which]))
+        for what, figure in figures.items():
+            new, old = turns["new"][-1][what], turns["old"][-1][what]
+            print(f"{pair + 1:2}  new {new:11,.6g}  old {old:11,.6g}  ratio {gain(figure, new, old):.3f}  {what}", flush=True)
+    found = {}
+    for what, figure in figures.items():
+        values = {which: [turn[what] for turn in turns[which]] for which in turns}
+        ratios = interval([gain(figure, new, old) for new, old in zip(values["new"], values["old"])])
+        found[what] = {"values": values, "ratio": ratios}
+        print(f"{what}: medians new {statistics.median(values['new']):,.6g}, old {statistics.median(values['old']):,.6g}; "
+              f"ratio {ratios[0]:.3f}, 95 % interval {ratios[1]:.3f} to {ratios[2]:.3f}")
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"pairs": args.pairs, "env_steps": args.env_steps, "rates": rates, "ratio": [mean, low, high]}, file, indent=1)
-    return 0 if low >= args.at_least else 1
+            json.dump({"pairs": args.pairs, "program": args.program or "main job", "figures": found}, file, indent=1)
+    return 0 if all(entry["ratio"][1] >= args.at_least for entry in found.values()) else 1
 
 
 if __name__ == "__main__":

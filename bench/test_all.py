@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import all as bench_all  # noqa: E402
 import figures  # noqa: E402
+import pairs  # noqa: E402
 
 
 def google(**entries):
@@ -212,6 +213,39 @@ class FiguresTest(unittest.TestCase):
     def test_targets(self):
         for at, value, met in ((dict(at_least=5), 5, True), (dict(at_least=5), 4.9, False), (dict(at_most=5), 5.1, False), ({}, 1, None)):
             self.assertEqual(figures.Figure("a figure", "", None, **at).met(value), met)
+
+
+class PairsTest(unittest.TestCase):
+    """A program of two builds, whose outputs are here."""
+
+    def pairs(self, *arguments, outputs):
+        """(exit status, what it printed): the new build's program and the old one's print `outputs` in turns."""
+        asked, out = [], io.StringIO()
+
+        def run(command, **_):
+            asked.append("new" if any("new/build" in part for part in command) else "old")
+            return mock.Mock(stdout=outputs[asked[-1]], stderr="", returncode=0)
+        with mock.patch.object(pairs.subprocess, "run", run), mock.patch.object(sys, "argv", ["pairs.py", "new", "old", "--pairs", "3", *arguments]), \
+                contextlib.redirect_stdout(out):
+            status = pairs.main()
+        self.assertEqual(asked, ["new", "old", "old", "new", "new", "old"], "who goes first changes")
+        return status, out.getvalue()
+
+    def test_a_ratio_above_one_is_better_whichever_way_the_figure_goes(self):
+        rollout = "rollout (everything)  {} 1 1\n500 policies: {} of it\n"
+        outputs = {"new": rollout.format(2000000, 0.3), "old": rollout.format(1000000, 0.3)}
+        status, out = self.pairs("--program", "rollout", outputs=outputs)
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"(?m)^ 3  new +2  old +1  ratio 2\.000  rollout, one core")
+        self.assertRegex(out, r"rollout over 500 policies.*: medians new 0\.3, old 0\.3; ratio 1\.000, 95 % interval 1\.000 to 1\.000")
+        forward = "many policies 10 us {} x\n"
+        status, out = self.pairs("--program", "stacked forward", outputs={"new": forward.format(2.0), "old": forward.format(1.0)})
+        self.assertEqual(status, 1, "twice as long is half as good")
+        self.assertRegex(out, r"ratio 0\.500, 95 % interval 0\.500 to 0\.500")
+
+    def test_what_a_program_does_not_print_ends_it(self):
+        with self.assertRaisesRegex(SystemExit, r"without \['forward of 256 rows"):
+            self.pairs("--program", "stacked forward", outputs={"new": "something else", "old": "something else"})
 
 
 class RunTest(unittest.TestCase):
