@@ -321,6 +321,18 @@ PROGRAMS = (
         ),
     ),
     Program(
+        "small fragments",
+        (sys.executable, "-B", str(BENCH / "small_fragments_bench.py"), "{build}", "--repetitions", "{rounds}"),
+        (
+            Figure(
+                "a fragment of 8 env steps, 64 workers: CPU of learner and worker together, with its grant and the weights for the next",
+                "ms",
+                text(r"a small fragment, CPU of learner and worker +median ([\d.]+)"),
+                at_most=0.3,
+            ),
+        ),
+    ),
+    Program(
         "many policies",
         (sys.executable, "-B", str(BENCH / "many_policies_bench.py"), "{build}"),
         tuple(

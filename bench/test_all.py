@@ -97,6 +97,12 @@ floor: troupe version                        median 0.010 s  min 0.010  max 0.01
 """,
         [(4.9, ""), (0.02, "0.01 as `troupe version` alone"), (0.18, "")],
     ),
+    "small fragments": (
+        """2 workers 1.97 ms, 64 workers 94.94 ms of CPU an update
+a small fragment, CPU of learner and worker  median 1.499 ms  (1.321 to 1.701)
+""",
+        [(1.499, "")],
+    ),
     "many policies": (
         """capacity 1000: 70088 env steps/s (70000 to 70100), ratio 1.000 (1.000 to 1.000), CPU 23.8 s a million env steps (23.8, 22.7)
   12 updates, 900 draws: chi-square 1.003 (p 0.430), memory 434.0 then 440.0 MiB, worker (hits, misses, evictions, waits) (1, 2, 3, 4)
