@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -220,6 +221,66 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
   }
   EXPECT_GT(dropped, 0);
   EXPECT_TRUE(joined);
+}
+
+/// What a train batch has of fragments' values.
+std::string BytesOf(const TrainBatch& batch) {
+  std::string bytes;
+  const auto append = [&bytes](const auto& values) {
+    if (!values.empty()) bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+  };
+  for (const PolicyTrainBatch& rows : batch.policies) {
+    for (const RowMatrix* matrix : {&rows.obs, &rows.final_obs, &rows.critic_state}) append(All(*matrix));
+    append(rows.actions);
+    append(rows.action_logp);
+    append(rows.rewards);
+    append(rows.action_mask);
+    append(rows.agent_mask);
+    append(rows.final_action_mask);
+  }
+  return bytes;
+}
+
+void ChangeFirst(const sample::ColumnView& column) {
+  ASSERT_GT(column.bytes(), 0u);
+  if (column.dtype == tensor::DType::kFloat32) {
+    sample::MutableColumn<float>(column)[0] += 1;
+  } else {
+    const_cast<std::byte&>(column.data[0]) ^= std::byte{1};
+  }
+}
+
+// A column that is only in the table fails here, until the assembler gathers it and BytesOf has it.
+TEST(AssemblerTest, EveryColumnOfTheTableIsInTheTrainBatch) {
+  BatchSchema agent_states = sample::FullSchema();
+  agent_states.env_state_size = 0;
+  agent_states.policies[0].SetCriticInput(NetworkInput::kState, agent_states.agent_state_size);
+  std::map<std::string, bool> is_in;
+  for (const BatchSchema& schema : {sample::FullSchema(), agent_states}) {
+    sample::FakeRolloutOptions options;
+    options.terminated_probability = 0;  // every segment has a final row
+    const auto fragment = [&] { return sample::MakeBatch(schema, options, 2, 6); };
+    Assembler assembler(schema, {});
+    const std::string plain = BytesOf(assembler.Assemble({fragment()}, 0).batch);
+    const auto change = [&](const std::string& name, sample::Contents contents, const auto& column_of) {
+      if (contents == sample::Contents::kIndices) return;  // which say where the others lie
+      bool& in = is_in[name];
+      const auto batch = fragment();
+      const sample::ColumnView column = column_of(*batch);
+      if (!column.present()) return;
+      ChangeFirst(column);
+      in = in || BytesOf(assembler.Assemble({batch}, 0).batch) != plain;
+    };
+    for (const auto& column : sample::StepColumns()) {
+      change(std::string("step ") + column.name, column.contents,
+             [&](const sample::MultiAgentBatch& batch) { return batch.*column.member; });
+    }
+    for (const auto& column : sample::PolicyColumns()) {
+      change(column.name, column.contents,
+             [&](const sample::MultiAgentBatch& batch) { return batch.policies[0].*column.member; });
+    }
+  }
+  for (const auto& [name, in] : is_in) EXPECT_TRUE(in) << name;
 }
 
 TEST(AssemblerTest, OrderOfArrivalDoesNotMatter) {
