@@ -34,6 +34,13 @@ def nash_conv(_troupe, run):
     return {"NashConv": kuhn.nash_conv(strategy(0, "first"), strategy(1, "second"))}
 
 
+def by_agent(troupe, run):
+    """The mean return of each agent in 100 fresh episodes, actions sampled."""
+    command = [troupe, "evaluate", run, "--checkpoint", "latest", "--episodes", "100", "--seed", "1000", "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return {agent: entry["mean"] for agent, entry in json.loads(done.stdout.splitlines()[-1])["agents"].items()}
+
+
 def alone(troupe, run):
     """Of the policies of many_policies.yaml: how long each balances a cartpole, in the mean of 50 episodes with one cartpole for each of them."""
     policies = sorted({name.split("/")[0] for name in networks.read_policies(newest(run))})
