@@ -62,8 +62,8 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"state_preprocessor", kSkrl, "algorithm.normalize_observations",
        "true or false; the critic's state stays as it is"},
       {"observation_preprocessor", kSkrl, "algorithm.normalize_observations", "true or false"},
-      {"use_centralized_V", kOnPolicy, "algorithm.name", "mappo and maa2c have one, ippo and ia2c not"},
-      {"use_centralized_critic", kSeveral, "algorithm.name", "mappo and maa2c have one, ippo and ia2c not"},
+      {"use_centralized_V", kOnPolicy, "algorithm.name", "mappo has one, ippo not"},
+      {"use_centralized_critic", kSeveral, "algorithm.name", "mappo has one, ippo not"},
       {"agent", kXuance, "algorithm.name", ""},
       {"learner_name", kXuance, "algorithm.name", ""},
       // The batch and its use.
