@@ -41,7 +41,8 @@ NaiveJoint Join(const NaiveBatch& batch) {
     int32_t final_row = 0;
     for (const NaiveSegment& segment : segments) {
       const StepKey* before = nullptr;
-      const auto add = [&](const NaiveRow& at, bool is_final, int32_t number) {
+      // clang 14 captures no structured binding by reference.
+      const auto add = [&, policy = policy](const NaiveRow& at, bool is_final, int32_t number) {
         NaiveStep& step = joint.steps[at.key];
         step.entries.insert({segment.slot, is_final, policy, number});
         if (!at.env_state.empty()) step.state = at.env_state;
