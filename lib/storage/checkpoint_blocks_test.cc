@@ -1,16 +1,13 @@
 #include "lib/storage/checkpoint_blocks.h"
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 
-#include "lib/base/crc32c.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/forge_manifest.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -24,20 +21,6 @@ using testing::HasSubstr;
 // Written by the last version before format 2: rock_paper_scissors, "main" trained for two updates against "dice",
 // which plays at random; hidden layers of 4, normalize_observations, seed 7.
 constexpr char kFormat1[] = TROUPE_SOURCE_DIR "/lib/storage/testing/format_1";
-
-/// Changes a manifest as anybody may who can compute a checksum.
-void ChangeManifest(const std::string& directory, const std::function<void(nlohmann::json&)>& change) {
-  const std::string path = directory + "/manifest.json";
-  nlohmann::json manifest = nlohmann::json::parse(*FileSystem::Posix().ReadFile(path, 8 << 20));
-  change(manifest);
-  manifest["manifest_crc32c"] = "00000000";
-  std::string text = manifest.dump(1);
-  char crc[9];
-  std::snprintf(crc, sizeof(crc), "%08x", base::Crc32c(text.data(), text.size()));
-  const std::string key = "\"manifest_crc32c\": \"";
-  text.replace(text.find(key) + key.size(), 8, crc);
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-}
 
 void CheckFormat1(const LearnerState& state) {
   EXPECT_EQ(state.env_steps, 128);
@@ -145,9 +128,9 @@ TEST_P(BlocksOfCheckpointTest, GroupsComeBackBesideThePolicies) {
   EXPECT_EQ(read->groups[2], counts_only);
   EXPECT_TRUE(VerifyCheckpoint(fs_, scratch_.path()).ok());
 
-  ChangeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["state"]["groups"].erase(1); });
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["state"]["groups"].erase(1); });
   EXPECT_THAT(std::string(Read().status().message()), HasSubstr("groups.safetensors holds 1 arrays of no group"));
-  ChangeManifest(scratch_.path(), [](nlohmann::json& manifest) {
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) {
     manifest["state"]["groups"].push_back(manifest["state"]["groups"][1]);
   });
   EXPECT_THAT(std::string(Read().status().message()), HasSubstr("names a group twice"));
@@ -164,20 +147,20 @@ TEST_P(BlocksOfCheckpointTest, AGroupThatNoneCanBeIsNotWritten) {
 
 TEST_P(BlocksOfCheckpointTest, ANewerFormatIsRefusedByName) {
   ASSERT_TRUE(Write().ok());
-  ChangeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["format_version"] = 3; });
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["format_version"] = 3; });
   const absl::Status newer = Read().status();
   EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(newer.message(), "checkpoint: got format 3, expected 1 or 2: written by a newer troupe");
-  ChangeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["format_version"] = 0; });
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["format_version"] = 0; });
   EXPECT_EQ(Read().status().message(), "checkpoint: got format 0, expected 1 or 2");
 }
 
 TEST_P(BlocksOfCheckpointTest, ABlockThatIsTwiceThereIsRefused) {
   ASSERT_TRUE(Write().ok());
-  ChangeManifest(scratch_.path(),
-                 [](nlohmann::json& manifest) { manifest["state"]["policies"][0]["integers"]["adam.exp_avg"] = 1; });
+  ForgeManifest(scratch_.path(),
+                [](nlohmann::json& manifest) { manifest["state"]["policies"][0]["integers"]["adam.exp_avg"] = 1; });
   EXPECT_THAT(std::string(Read().status().message()), HasSubstr("block \"adam.exp_avg\" is there twice"));
-  ChangeManifest(scratch_.path(), [](nlohmann::json& manifest) {
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) {
     manifest["state"]["policies"][0]["integers"] = {{"Bad name", 1}};
   });
   EXPECT_THAT(std::string(Read().status().message()), HasSubstr("has a bad name"));

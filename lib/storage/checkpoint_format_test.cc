@@ -1,18 +1,16 @@
 #include "lib/storage/checkpoint_format.h"
 
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/base/crc32c.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/forge_manifest.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -167,20 +165,6 @@ TEST_P(CheckpointFormatTest, MissingAndForeignFilesAreFound) {
   EXPECT_EQ(VerifyCheckpoint(fs, scratch_.path()).status().code(), absl::StatusCode::kDataLoss);
 }
 
-/// Changes the manifest as anybody may who can compute a checksum.
-void Forge(const std::string& directory, const std::function<void(nlohmann::json&)>& change) {
-  const std::string path = directory + "/manifest.json";
-  nlohmann::json manifest = nlohmann::json::parse(*FileSystem::Posix().ReadFile(path, 8 << 20));
-  change(manifest);
-  manifest["manifest_crc32c"] = "00000000";
-  std::string text = manifest.dump(1);
-  char crc[9];
-  std::snprintf(crc, sizeof(crc), "%08x", base::Crc32c(text.data(), text.size()));
-  const std::string key = "\"manifest_crc32c\": \"";
-  text.replace(text.find(key) + key.size(), 8, crc);
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-}
-
 // 200,000 entries of one file had it read 200,000 times.
 TEST_P(CheckpointFormatTest, AManifestNamesSoManyFilesAndEachOnce) {
   FileSystem& fs = FileSystem::Posix();
@@ -188,15 +172,15 @@ TEST_P(CheckpointFormatTest, AManifestNamesSoManyFilesAndEachOnce) {
   const auto verdict = [&](ManifestPart part) {
     return std::string(VerifyCheckpoint(fs, scratch_.path(), part).status().message());
   };
-  Forge(scratch_.path(), [](nlohmann::json&) {});
+  ForgeManifest(scratch_.path(), [](nlohmann::json&) {});
   EXPECT_EQ(verdict(ManifestPart::kAll), "") << "forged, and right";
   EXPECT_EQ(verdict(ManifestPart::kPolicies), "");
-  Forge(scratch_.path(), [](nlohmann::json& manifest) { manifest["files"].push_back(manifest["files"][0]); });
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) { manifest["files"].push_back(manifest["files"][0]); });
   for (const ManifestPart part : {ManifestPart::kAll, ManifestPart::kPolicies}) {
     EXPECT_NE(verdict(part).find("manifest.json names a file twice"), std::string::npos) << verdict(part);
   }
   const auto with_files = [&](size_t count) {
-    Forge(scratch_.path(), [&](nlohmann::json& manifest) {
+    ForgeManifest(scratch_.path(), [&](nlohmann::json& manifest) {
       nlohmann::json& files = manifest["files"];
       nlohmann::json one = files[0];
       files = nlohmann::json::array();
@@ -215,7 +199,7 @@ TEST_P(CheckpointFormatTest, AManifestNamesSoManyFilesAndEachOnce) {
 TEST_P(CheckpointFormatTest, OfSomebodyElsesManifestFewValuesAreRead) {
   FileSystem& fs = FileSystem::Posix();
   ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
-  Forge(scratch_.path(), [](nlohmann::json& manifest) {
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) {
     manifest["policy_map"] = nlohmann::json(std::vector<nlohmann::json>(1 << 19, nlohmann::json::array()));
     manifest["state"]["lanes"] = manifest["policy_map"];
   });
@@ -225,7 +209,7 @@ TEST_P(CheckpointFormatTest, OfSomebodyElsesManifestFewValuesAreRead) {
   EXPECT_EQ(left_out->state.iteration, StateForTesting(specs_[0], 400).iteration);
   EXPECT_EQ(left_out->state.lanes.size(), 0u);
 
-  Forge(scratch_.path(), [](nlohmann::json& manifest) {
+  ForgeManifest(scratch_.path(), [](nlohmann::json& manifest) {
     manifest.erase("policy_map");
     manifest["files"] = nlohmann::json(std::vector<nlohmann::json>(1 << 19, nlohmann::json::array()));
   });

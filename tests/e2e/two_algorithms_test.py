@@ -75,8 +75,9 @@ class TwoAlgorithms(harness.TroupeTestCase):
         """What Adam remembers of PPO's steps is not A2C's."""
         self.train("run", BATCH)
         refused = self.troupe("train", "--resume", "run", "--set", f"stop.env_steps={2 * BATCH}", "--set", "multi_agent.policies.ppo.algorithm.name=a2c", ok=False)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertRegex(refused.stdout + refused.stderr, r"algorithm")
+        self.assertEqual(refused.returncode, 78, refused.stderr)
+        self.assertRegex(refused.stderr, r"(?s)multi_agent\.policies: got ppo:\s+algorithm:\s+name: a2c.*but the run was started with ppo: \{\}")
+        self.assertEqual([line["env_steps"] for line in self.progress("run")], [BATCH], "nothing was trained")
 
 
 if __name__ == "__main__":
