@@ -39,6 +39,16 @@ constexpr std::array<std::pair<NetworkInput, std::string_view>, 7> kInputs = {{
     {NetworkInput::kPreviousReward, "previous_reward"},
 }};
 
+constexpr char kMlp[] = "mlp";  // the only kind there was when checkpoints and workers began to hash texts
+
+template <typename Table, typename Value>
+std::string NameOf(const Table& table, Value value) {
+  for (const auto& [known, name] : table) {
+    if (known == value) return name;
+  }
+  return "unknown";
+}
+
 absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
   const auto error = [&](auto&&... parts) {
     return absl::InvalidArgumentError(
@@ -54,8 +64,8 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
     }
   }
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
-  if (network.encoder != EncoderKind::kMlp) return error(" has an unknown encoder");
-  if (network.core != CoreKind::kNone) return error(" has an unknown core");
+  if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
+  if (NameOf(kCoreNames, network.core) == "unknown") return error(" has an unknown core");
   if (!std::isfinite(network.output_gain)) return error(" has an output gain that is not finite");
   return absl::OkStatus();
 }
@@ -114,6 +124,11 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
+}
+
+std::string KindName(const NetworkSpec& network) {
+  const std::string encoder = NameOf(kEncoderNames, network.encoder);
+  return network.core == CoreKind::kNone ? encoder : absl::StrCat(encoder, "+", NameOf(kCoreNames, network.core));
 }
 
 bool NetworkSpec::Reads(NetworkInput input) const {
@@ -326,6 +341,13 @@ std::string PolicySpec::ToString() const {
                     absl::StrJoin(network.hidden_sizes, ","), "]:", std::string(ActivationName(network.activation)),
                     ":", exact(network.output_gain));
   }
+  std::string kinds;
+  const auto add_kind = [&kinds](const NetworkSpec& network) {
+    const std::string kind = KindName(network);
+    if (kind != kMlp) absl::StrAppend(&kinds, " kind=", network.role, ":", kind);
+  };
+  add_kind(actor);
+  for (const NetworkSpec& network : learner_networks) add_kind(network);
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
       absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
@@ -336,7 +358,7 @@ std::string PolicySpec::ToString() const {
       " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling,
       // The first class there was; a run from before there were others resumes.
       policy_class.kind == PolicyClass::Kind::kTrained ? "" : absl::StrCat(" class=", policy_class.ToString()),
-      networks);
+      networks, kinds);
 }
 
 std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
@@ -368,6 +390,8 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
     return std::vector<Part>{
         {"the observation space", spec.observation_space.ToString(), "env"},
         {"the action space", spec.action_space.ToString(), "env"},
+        {"the actor's kind of network", KindName(spec.actor), "model"},
+        {"the critic's kind of network", KindName(spec.critic()), "model"},
         {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
         {"model.activation", std::string(ActivationName(spec.actor.activation)), "it"},

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +53,9 @@ enum class EncoderKind : uint8_t {
 enum class CoreKind : uint8_t {
   kNone = 1,  ///< "none"
 };
+/// All that there are, and their names in tables and texts. What is not listed is refused.
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 1> kEncoderNames = {{{EncoderKind::kMlp, "mlp"}}};
+inline constexpr std::array<std::pair<CoreKind, const char*>, 1> kCoreNames = {{{CoreKind::kNone, "none"}}};
 
 /// One network of a policy. Plain value.
 struct NetworkSpec {
@@ -65,6 +70,8 @@ struct NetworkSpec {
   bool Reads(NetworkInput input) const;
   bool operator==(const NetworkSpec& other) const = default;
 };
+/// The encoder's name, and the core's where there is one: "mlp", "mlp+NAME".
+std::string KindName(const NetworkSpec& network);
 /// The roles that there are.
 inline constexpr char kActorRole[] = "actor";
 inline constexpr char kCriticRole[] = "critic";

@@ -123,6 +123,23 @@ TEST(PolicySpecTest, TheTextOfAnActorAndACriticIsThatOfEveryVersion) {
   EXPECT_EQ(ShapeOf(other), ShapeOf(spec)) << "of first weights alone";
 }
 
+// Actors of one shape take over each other's memory, and back ends share theirs.
+TEST(PolicySpecTest, KindsOfNetworksAreToldApart) {
+  const PolicySpec spec = SmallSpecForTesting();
+  PolicySpec actor = spec;
+  actor.actor.encoder = EncoderKind(9);
+  EXPECT_EQ(actor.ToString(), spec.ToString() + " kind=actor:unknown");
+  EXPECT_EQ(FirstDifference(actor, spec), "the actor's kind of network is unknown, expected mlp; set model alike");
+  PolicySpec critic = spec;
+  critic.mutable_critic()->core = CoreKind(9);
+  EXPECT_EQ(critic.ToString(), spec.ToString() + " kind=critic:mlp+unknown");
+  EXPECT_EQ(FirstDifference(spec, critic),
+            "the critic's kind of network is mlp, expected mlp+unknown; set model alike");
+  EXPECT_NE(ShapeOf(actor), ShapeOf(spec));
+  EXPECT_NE(ShapeOf(critic), ShapeOf(spec));
+  EXPECT_EQ(FirstDifference(spec, spec), "");
+}
+
 TEST(PolicySpecTest, CriticsAreWhatTheirInputsSay) {
   PolicySpec spec = SmallSpecForTesting();
   spec.agent_id_size = 2;

@@ -33,8 +33,6 @@ constexpr std::array<std::pair<NetworkInput, const char*>, 3> kCriticInputs = {{
     {NetworkInput::kJointObservation, "joint_observation"},
     {NetworkInput::kState, "global_state"},
 }};
-constexpr std::array<std::pair<EncoderKind, const char*>, 1> kEncoders = {{{EncoderKind::kMlp, "mlp"}}};
-constexpr std::array<std::pair<CoreKind, const char*>, 1> kCores = {{{CoreKind::kNone, "none"}}};
 constexpr std::array<std::pair<ActionBoundMethod, const char*>, 3> kBoundMethods = {{
     {ActionBoundMethod::kNone, "none"},
     {ActionBoundMethod::kClip, "clip"},
@@ -54,8 +52,8 @@ Json NetworkToJson(const NetworkSpec& network) {
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
   return {{"role", network.role},
           {"inputs", std::move(inputs)},
-          {"encoder", NameOf(kEncoders, network.encoder)},
-          {"core", NameOf(kCores, network.core)},
+          {"encoder", NameOf(kEncoderNames, network.encoder)},
+          {"core", NameOf(kCoreNames, network.core)},
           {"hidden_sizes", network.hidden_sizes},
           {"activation", std::string(ActivationName(network.activation))},
           {"output_gain", network.output_gain}};
@@ -217,8 +215,8 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
     if (!parsed.ok()) return reader.Error("inputs", std::string(parsed.status().message()));
     network.inputs.push_back(*parsed);
   }
-  network.encoder = reader.Word("encoder", kEncoders);
-  network.core = reader.Word("core", kCores);
+  network.encoder = reader.Word("encoder", kEncoderNames);
+  network.core = reader.Word("core", kCoreNames);
   network.hidden_sizes = reader.Sizes("hidden_sizes");
   const std::string activation = reader.Text("activation");
   network.output_gain = reader.Number("output_gain");
