@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" is of class ",
                                                    spec.policy_class.ToString(), ", expected one with weights"));
   }
+  TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("the actor", spec.actor));
   TROUPE_ASSIGN_OR_RETURN(const KernelTable* kernels, FindKernels(backend));
   return std::unique_ptr<Actor>(new Actor(spec, seed, kernels));
 }

@@ -35,7 +35,8 @@ absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 class Actor final : public PolicyActor {
  public:
   /// `seed` is the run's; samples are drawn from its stream kAction. INVALID_ARGUMENT for an invalid spec
-  /// or a class without weights, UNIMPLEMENTED for a backend that is not there.
+  /// or a class without weights, UNIMPLEMENTED for a kind of network that it does not compute and a backend that is not
+  /// there.
   static absl::StatusOr<std::unique_ptr<Actor>> Create(const policy::PolicySpec& spec, uint64_t seed,
                                                        Backend backend = Backend::kAuto);
 

@@ -14,6 +14,19 @@ constexpr int64_t kEntryAlignment = 16;
 
 int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment; }
 
+/// The entries of a network. The switches have no default, so that a kind without entries does not compile.
+void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLayout::Builder* builder) {
+  switch (network.core) {
+    case CoreKind::kNone:
+      break;
+  }
+  switch (network.encoder) {
+    case EncoderKind::kMlp:
+      builder->Mlp(spec.InputSize(network), network.hidden_sizes, spec.OutputSize(network));
+      break;
+  }
+}
+
 }  // namespace
 
 ParameterLayout::Builder& ParameterLayout::Builder::Section(std::string role, bool trained, bool acting) {
@@ -62,11 +75,11 @@ ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
   Builder builder;
   if (!spec.policy_class.has_weights()) return builder.Build();
   builder.Section(kActorRole, /*trained=*/true, /*acting=*/true);
-  builder.Mlp(spec.actor_input_size(), spec.actor.hidden_sizes, spec.actor_output_size());
+  AddNetwork(spec, spec.actor, &builder);
   if (spec.log_std_size() > 0) builder.Entry("log_std", {spec.log_std_size()});
   for (const NetworkSpec& network : spec.learner_networks) {
     builder.Section(network.role, /*trained=*/true, /*acting=*/false);
-    builder.Mlp(spec.InputSize(network), network.hidden_sizes, spec.OutputSize(network));
+    AddNetwork(spec, network, &builder);
   }
   return builder.Build();
 }

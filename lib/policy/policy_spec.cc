@@ -131,6 +131,13 @@ std::string KindName(const NetworkSpec& network) {
   return network.core == CoreKind::kNone ? encoder : absl::StrCat(encoder, "+", NameOf(kCoreNames, network.core));
 }
 
+absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network) {
+  const std::string kind = KindName(network);
+  if (kind == kMlp) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(std::string(who), " computes networks of kind mlp, got ", kind,
+                                               " for the ", base::LogSafe(network.role, 32)));
+}
+
 bool NetworkSpec::Reads(NetworkInput input) const {
   return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
 }

@@ -72,6 +72,8 @@ struct NetworkSpec {
 };
 /// The encoder's name, and the core's where there is one: "mlp", "mlp+NAME".
 std::string KindName(const NetworkSpec& network);
+/// What `who`, which computes mlp alone, says of the network: OK, or UNIMPLEMENTED with kind and role.
+absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network);
 /// The roles that there are.
 inline constexpr char kActorRole[] = "actor";
 inline constexpr char kCriticRole[] = "critic";

@@ -591,6 +591,9 @@ class FusedBackend final : public NetworkBackend {
 
 /// Why the kernels cannot serve the policy, or its activation.
 absl::StatusOr<fused::Activation> CheckServed(const policy::PolicySpec& spec) {
+  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
+    TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("the fused back end", *network));
+  }
   for (const std::vector<int64_t>& sizes : {spec.actor.hidden_sizes, spec.critic().hidden_sizes}) {
     for (const int64_t size : sizes) {
       if (size > kMaxWidth) {

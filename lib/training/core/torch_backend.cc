@@ -578,6 +578,9 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
   if (device.is_cuda() && path == TorchPath::kHost) {
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
+  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
+    TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("LibTorch's back end", *network));
+  }
   return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
 }
 

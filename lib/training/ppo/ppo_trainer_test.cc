@@ -587,6 +587,10 @@ TEST(FusedBackendTest, SaysWhatItCannotServe) {
   spec.mutable_critic()->hidden_sizes = {2048};
   EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
             absl::UnimplementedError("fused kernels serve layers up to 1024 units; got 2048"));
+  spec = Spec();
+  spec.mutable_critic()->encoder = policy::EncoderKind(9);
+  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
+            absl::UnimplementedError("the fused back end computes networks of kind mlp, got unknown for the critic"));
 }
 
 }  // namespace

@@ -185,5 +185,13 @@ TEST(TorchBackendDeviceTest, CudaHasNoPathOverTheHostsMemory) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(TorchBackendDeviceTest, SaysWhichNetworksItCannotCompute) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.actor.core = policy::CoreKind(9);
+  EXPECT_EQ(
+      MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
+      absl::UnimplementedError("LibTorch's back end computes networks of kind mlp, got mlp+unknown for the actor"));
+}
+
 }  // namespace
 }  // namespace troupe::training
