@@ -89,6 +89,19 @@ bool IsPlainName(std::string_view name) {
          });
 }
 
+std::string NameOf(Statement::Kind kind) {
+  switch (kind) {
+    case Statement::Kind::kEnv:
+    case Statement::Kind::kPlugin:
+      return "environment";
+    case Statement::Kind::kMapping:
+      return "mapping function";
+    case Statement::Kind::kPolicy:
+      return "policy class";
+  }
+  return "code";
+}
+
 absl::Status Refuse(const Statement& asked) {
   const std::string name = base::LogSafe(asked.name, kMaxShown);
   if (asked.kind == Statement::Kind::kPlugin) {
@@ -98,10 +111,7 @@ absl::Status Refuse(const Statement& asked) {
                                 ", which this worker does not permit; to permit it start it with --config FILE, whose "
                                 "env names both"));
   }
-  const char* const what = asked.kind == Statement::Kind::kEnv       ? "environment"
-                           : asked.kind == Statement::Kind::kMapping ? "mapping function"
-                                                                     : "policy class";
-  return Refused(absl::StrCat("the learner asks for the ", what, " ", name,
+  return Refused(absl::StrCat("the learner asks for the ", NameOf(asked.kind), " ", name,
                               ", which this worker does not permit; to permit it start it with ",
                               IsPlainName(asked.name) ? absl::StrCat("--allow-python ", asked.name, " or ") : "",
                               "--config FILE, which names it"));

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/envhost/python_actor.h"
+#include "lib/envhost/python_function.h"
 #include "lib/envhost/python_policy_host.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/testing.h"
@@ -146,6 +147,12 @@ TEST_F(MappingTest, RestartsAreLimited) {
   const absl::Status over = Ask(*functions, "faulty", 0).status();
   EXPECT_EQ(over.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Text(over), AllOf(HasSubstr("expected at most 1"), HasSubstr("killed by signal 9")));
+}
+
+TEST_F(MappingTest, AKindOfFunctionThatPythonDoesNotKnowIsNoPolicy) {
+  const auto functions = PythonFunctions::Create(Options());
+  PythonFunction function(nlohmann::json{{"filter", "host_test_functions:tell"}}, 64);
+  EXPECT_THAT(Text(function.Make(*functions)), HasSubstr("filter: none of mapping, policy"));
 }
 
 TEST_F(MappingTest, AQuestionHasALimit) {

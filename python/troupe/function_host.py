@@ -120,7 +120,10 @@ class Function:
             if kind == shm.KIND_MAKE:
                 payload = self._block.view[shm.BLOCK_ERROR + shm.BLOCK_ERROR_CAPACITY :]
                 what = json.loads(bytes(payload[: header[shm.BLOCK_CALL_COUNT]]))
-                self._callee = (MappingFunction if "mapping" in what else Policy)(self._host, what, payload)
+                made = [callee for callee in CALLEES if callee.key in what]
+                if not made:
+                    raise RuntimeError(f"{', '.join(what)}: none of {', '.join(callee.key for callee in CALLEES)}")
+                self._callee = made[0](self._host, what, payload)
             elif kind == shm.KIND_CALL:
                 self._callee.call(header, header[shm.BLOCK_CALL_SEED_LOW] | header[shm.BLOCK_CALL_SEED_HIGH] << 32)
             else:
@@ -234,3 +237,6 @@ class Policy(Callee):
             except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
                 raise BadOutput(f"row {row}: action {actions[row]!r:.100}: {error}") from error
 
+
+# What a worker may want made; the key of one of them stands in its request.
+CALLEES = (MappingFunction, Policy)
