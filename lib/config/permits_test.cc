@@ -1,12 +1,16 @@
 #include "lib/config/permits.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "lib/base/exit_code.h"
+#include "lib/config/schema.h"
 #include "lib/config/worker_yaml.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gtest/gtest.h>
@@ -42,6 +46,47 @@ TEST(PermitsTest, WhatIsNativeNeedsNoPermission) {
         "joint_observation, policies: {a: {class: random}, b: {class: 'scripted:rock'}, c: {class: "
         "'checkpoint:runs/x'}}, policy_mapping: {'*': {function: round_robin}}}}"}) {
     EXPECT_TRUE(Admit("", asked).ok()) << asked;
+  }
+}
+
+/// The texts below a field, as paths of the schema.
+void AddTexts(const google::protobuf::FieldDescriptor& field, const std::string& path, std::set<std::string>* texts) {
+  if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) texts->insert(path);
+  if (field.message_type() == nullptr || field.message_type() == v1::Argument::descriptor()) return;
+  for (int i = 0; i < field.message_type()->field_count(); ++i) {
+    AddTexts(*field.message_type()->field(i), absl::StrCat(path, ".", field.message_type()->field(i)->name()), texts);
+  }
+}
+
+// A text that names code and is no statement would be run by every worker for any learner. Whoever adds one decides.
+TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
+  const std::map<std::string, std::string> code = {
+      {"env.name", "env: {name: 'python:mine:x'}"},
+      {"env.plugin", "env: {name: x, plugin: /mine.so}"},
+      {"multi_agent.policies.class", "multi_agent: {policies: {a: {class: 'python:mine:x'}}}"},
+      {"multi_agent.policy_mapping.rules.function",
+       "multi_agent: {policy_mapping: {'*': {function: 'python:mine:x'}}}"}};
+  // Names of agents, policies and spaces, keys of an environment's infos, functions that are looked up in a table.
+  const std::set<std::string> no_code = {};
+  std::set<std::string> texts;
+  for (const std::string& key : WorkerKeys()) {
+    const std::vector<std::string> parts = absl::StrSplit(key, '.');
+    const google::protobuf::Descriptor* section = v1::RunConfig::descriptor();
+    for (const std::string& part : parts) {
+      const std::vector<const google::protobuf::FieldDescriptor*> fields = FieldsOf(*section, part);
+      ASSERT_FALSE(fields.empty()) << key;
+      if (&part == &parts.back()) {
+        for (const google::protobuf::FieldDescriptor* const field : fields) AddTexts(*field, key, &texts);
+      }
+      section = fields[0]->message_type();
+    }
+  }
+  for (const std::string& text : texts) {
+    EXPECT_NE(code.count(text), no_code.count(text)) << text << " is in both lists, or in none";
+  }
+  EXPECT_EQ(texts.size(), code.size() + no_code.size()) << "a list names a text that there is not";
+  for (const auto& [text, asked] : code) {
+    EXPECT_EQ(Admit("", asked).status().code(), absl::StatusCode::kPermissionDenied) << text;
   }
 }
 
