@@ -153,7 +153,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_BINARY_DIR}/generated/bundle/R
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION . COMPONENT bundle PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/troupe DESTINATION python COMPONENT bundle PATTERN __pycache__ EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/lib/env/plugin_abi.h ${CMAKE_SOURCE_DIR}/lib/env/plugin_sdk.h DESTINATION include/troupe/lib/env COMPONENT bundle)
-install(FILES ${CMAKE_SOURCE_DIR}/tests/parity/a2c_reference.json ${CMAKE_SOURCE_DIR}/tests/parity/ppo_reference.json DESTINATION tests/parity COMPONENT bundle)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/tests/parity DESTINATION tests COMPONENT bundle FILES_MATCHING PATTERN "*_reference.json" PATTERN __pycache__ EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/bench/learning.py DESTINATION bench COMPONENT bundle)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/gpu DESTINATION bench USE_SOURCE_PERMISSIONS COMPONENT bundle
         PATTERN __pycache__ EXCLUDE PATTERN CMakeLists.txt EXCLUDE PATTERN *.cc EXCLUDE PATTERN test_*.py EXCLUDE PATTERN fake_*.py EXCLUDE)

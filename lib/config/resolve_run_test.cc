@@ -457,6 +457,7 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
        {"seed=2", "env.args.N=4", "env.name=state", "multi_agent.policies=[b]", "num_envs_per_worker=3",
         "model.activation=relu", "algorithm.lr=1", "batch_mode=complete_episodes"}) {
     EXPECT_EQ(resumed({change}).code(), absl::StatusCode::kFailedPrecondition) << change;
+    EXPECT_EQ(resumed({change}).message().find('\n'), absl::string_view::npos) << resumed({change});
   }
 }
 

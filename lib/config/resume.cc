@@ -7,6 +7,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
+#include <yaml-cpp/yaml.h>
 
 namespace troupe::config {
 namespace {
@@ -17,10 +18,20 @@ bool IsAmong(const std::string& key, const std::vector<std::string>& keys) {
   });
 }
 
+/// A section in braces, as an error has one line.
+std::string InOneLine(const std::string& yaml) {
+  if (!absl::StrContains(yaml, "\n")) return yaml;
+  YAML::Emitter out;
+  out.SetMapFormat(YAML::Flow);
+  out.SetSeqFormat(YAML::Flow);
+  out << YAML::Load(yaml);
+  return out.c_str();
+}
+
 absl::Status MayNotChange(const RunConfig& config, const std::string& key, const std::string& now,
                           const std::string& before, const std::string& hint) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(config.Where(key), ": ", key, ": got ", now, ", but the run was started with ", before, "; ", hint));
+  return absl::FailedPreconditionError(absl::StrCat(config.Where(key), ": ", key, ": got ", InOneLine(now),
+                                                    ", but the run was started with ", InOneLine(before), "; ", hint));
 }
 
 std::string WhatMayChange() { return absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")); }
