@@ -31,7 +31,7 @@ BARS = (
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
     {"config": "examples/cartpole_a2c.yaml", "env_steps": 500_000, "measure": measures.returns, "at_least": {"sampled": 700.0, "deterministic": 700.0}},
     {"config": "examples/cartpole_ppo_and_a2c.yaml", "env_steps": 400_000, "measure": measures.by_agent,
-     "at_least": {"agent_0": 400.0, "agent_1": 80.0}},
+     "at_least": {"agent_0": 400.0, "agent_1": 300.0}},
     {"config": "examples/kuhn_poker.yaml", "env_steps": 1_000_000, "measure": measures.nash_conv, "at_most": {"NashConv": 0.15}},
     {"config": "examples/simple_reference.yaml", "env_steps": 3_000_000, "measure": measures.words,
      "at_least": {"sampled": -32.0, "lost by shuffled words": 3.0}},
