@@ -209,7 +209,7 @@ bool Ingest::Holds(policy::PolicySlot policy) const {
     }
     // Returns are counted by them, and rules ask who played against whom.
     for (const sample::FinishedEpisode& episode : fragment.batch().finished) {
-      if (std::count(episode.policies.begin(), episode.policies.end(), policy.value()) > 0) return true;
+      if (std::count(episode.policies.begin(), episode.policies.end(), policy) > 0) return true;
     }
     for (const sample::EpisodeEntry& episode : fragment.batch().episodes) {
       for (const sample::AgentEntry& agent : episode.agents) {

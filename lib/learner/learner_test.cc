@@ -156,7 +156,7 @@ TEST(LearnerTest, MetricsHaveTheirTags) {
   EXPECT_FALSE(record.policies->empty());
   EXPECT_EQ(record.table->Find(policy::PolicySlot(1))->spec.id.value(), "eye");
   EXPECT_FALSE(record.window.agents[0].empty());
-  EXPECT_FALSE(record.window.policies[0].empty());
+  EXPECT_FALSE(record.window.policies[policy::PolicySlot(0)].empty());
 }
 
 TEST(LearnerTest, LagOneSamplesDuringTheUpdate) {

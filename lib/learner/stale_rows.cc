@@ -66,7 +66,7 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     for (const sample::AgentEntry& agent : episode.agents) any = any || is_gone(agent.policy);
   }
   for (const sample::FinishedEpisode& episode : batch->finished) {
-    for (const int32_t policy : episode.policies) any = any || (policy >= 0 && is_gone(PolicySlot(policy)));
+    for (const PolicySlot policy : episode.policies) any = any || is_gone(policy);
   }
   if (!any) {
     part.batch = std::move(batch);
@@ -94,8 +94,8 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     episode.agents.erase(gone, episode.agents.end());
   }
   for (sample::FinishedEpisode& episode : fresh->finished) {
-    for (int32_t& policy : episode.policies) {
-      if (policy >= 0 && is_gone(PolicySlot(policy))) policy = -1;
+    for (PolicySlot& policy : episode.policies) {
+      if (is_gone(policy)) policy = policy::kNoPolicy;
     }
   }
   part.batch = std::move(fresh);

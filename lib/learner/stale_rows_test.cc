@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +70,7 @@ TEST_F(StaleRowsTest, RowsOfAReplacedPolicyAreLeftOut) {
   EXPECT_EQ(part.batch->num_env_steps, batch->num_env_steps);
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
   ASSERT_FALSE(part.batch->finished.empty());
-  for (const auto& finished : part.batch->finished) EXPECT_EQ(finished.policies, (std::vector<int32_t>{0, -1}));
+  for (const auto& finished : part.batch->finished) EXPECT_EQ(finished.policies, policy::SlotsForTesting({0, -1}));
   for (const auto& episode : part.batch->episodes) EXPECT_EQ(episode.agents.size(), 1u);
 }
 
