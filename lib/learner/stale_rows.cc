@@ -85,7 +85,7 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     const PolicyEntry* const entry = table.Find(rows.policy);
     const bool is_its_own = entry != nullptr && entry->since <= revision;
     part.stale_rows.push_back(
-        {is_its_own ? rows.policy.value() : -1, std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy)});
+        {is_its_own ? rows.policy : policy::kNoPolicy, std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy)});
     fresh->num_agent_steps -= AgentSteps(rows, limits.max_rows_per_policy);
   }
   for (sample::EpisodeEntry& episode : fresh->episodes) {

@@ -64,7 +64,7 @@ TEST_F(StaleRowsTest, RowsOfAReplacedPolicyAreLeftOut) {
   ASSERT_EQ(part.batch->policies.size(), 1u);
   EXPECT_EQ(part.batch->policies[0].policy.value(), 0);
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, 1) << "it is still there, and they are booked as its";
+  EXPECT_EQ(part.stale_rows[0].policy, policy::PolicySlot(1)) << "it is still there, and they are booked as its";
   EXPECT_EQ(part.stale_rows[0].rows, rows);
   EXPECT_EQ(part.reason, "policy \"other\" was replaced in revision 1");
   EXPECT_EQ(part.batch->num_env_steps, batch->num_env_steps);
@@ -79,7 +79,7 @@ TEST_F(StaleRowsTest, SlotsThatAreFreeOrAnothersAreStaleAndNeverInvalid) {
   table_ = *table_->Release({policy::PolicySlot(1)});
   FreshPart part = LeaveOut(Fragment());
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, -1);
+  EXPECT_EQ(part.stale_rows[0].policy, policy::kNoPolicy);
   EXPECT_EQ(part.reason, "the policy of slot 1 was removed");
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
 
@@ -90,7 +90,7 @@ TEST_F(StaleRowsTest, SlotsThatAreFreeOrAnothersAreStaleAndNeverInvalid) {
   table_ = *table_->Add(next, true);
   part = LeaveOut(Fragment());
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, -1);
+  EXPECT_EQ(part.stale_rows[0].policy, policy::kNoPolicy);
   EXPECT_THAT(part.reason, HasSubstr("belongs to policy \"next\" since revision 4"));
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
   // A worker that knows it means it.
