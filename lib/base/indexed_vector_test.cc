@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lib/base/strong_id.h"
 #include <gtest/gtest.h>
@@ -26,11 +27,42 @@ TEST(IndexedVectorTest, IsIndexedByItsId) {
   EXPECT_TRUE((IndexedVector<RowId, int>().empty()));
 }
 
+TEST(IndexedVectorTest, GrowsAtItsEnd) {
+  IndexedVector<RowId, int> rows(2, 7);
+  EXPECT_EQ(rows.values(), (std::vector<int>{7, 7}));
+  rows.push_back(8);
+  EXPECT_EQ(rows[RowId(2)], 8);
+  rows.GrowTo(RowId(4), 9);
+  rows.GrowTo(RowId(1), 10);
+  EXPECT_EQ(rows.values(), (std::vector<int>{7, 7, 8, 9, 9})) << "who is there already stays";
+  rows.GrowTo(RowId(5));
+  EXPECT_EQ(rows[RowId(5)], 0);
+  rows.resize(7, 11);
+  EXPECT_EQ(rows[RowId(6)], 11);
+  rows.clear();
+  EXPECT_TRUE(rows.empty());
+}
+
+TEST(IndexedVectorTest, SaysItsIds) {
+  IndexedVector<RowId, int> rows(3, 1);
+  int sum = 0;
+  for (const RowId row : rows.ids()) {
+    if (row == RowId(0)) rows.push_back(100);  // what comes later is in no loop that goes on
+    rows[row] = row.value();
+    sum += rows[row];
+  }
+  EXPECT_EQ(sum, 0 + 1 + 2);
+  EXPECT_EQ(rows[RowId(3)], 100);
+  for (const RowId row : IndexedVector<RowId, int>().ids()) FAIL() << row;
+}
+
 TEST(IndexedVectorDeathTest, AnIndexOutOfRangeIsABrokenInvariant) {
   const IndexedVector<RowId, int> rows(std::vector<int>{1, 2});
   EXPECT_EQ(rows[RowId(1)], 2);
   EXPECT_DEATH(rows[RowId(2)], "Contains");
   EXPECT_DEATH(rows[RowId(-1)], "Contains");
+  EXPECT_DEATH((IndexedVector<RowId, int>().GrowTo(RowId(-1), 0)), "value");
+  EXPECT_DEATH((IndexedVector<RowId, int>().GrowTo(RowId(-1))), "value");
 }
 
 }  // namespace

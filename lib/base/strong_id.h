@@ -16,13 +16,13 @@ class StrongId {
   using ValueType = T;
 
   StrongId() = default;
-  explicit StrongId(T value) : value_(std::move(value)) {}
+  constexpr explicit StrongId(T value) : value_(std::move(value)) {}
 
-  [[nodiscard]] const T& value() const { return value_; }
+  [[nodiscard]] constexpr const T& value() const { return value_; }
 
-  friend bool operator==(const StrongId& a, const StrongId& b) { return a.value_ == b.value_; }
-  friend bool operator!=(const StrongId& a, const StrongId& b) { return !(a == b); }
-  friend bool operator<(const StrongId& a, const StrongId& b) { return a.value_ < b.value_; }
+  friend constexpr bool operator==(const StrongId& a, const StrongId& b) { return a.value_ == b.value_; }
+  friend constexpr bool operator!=(const StrongId& a, const StrongId& b) { return !(a == b); }
+  friend constexpr bool operator<(const StrongId& a, const StrongId& b) { return a.value_ < b.value_; }
   friend std::ostream& operator<<(std::ostream& os, const StrongId& id) { return os << id.value_; }
   template <typename H>
   friend H AbslHashValue(H h, const StrongId& id) {

@@ -19,7 +19,7 @@ void Accounting::ForEach(absl::Span<const PolicyRowCount> rows, Change change) {
   for (const PolicyRowCount& count : rows) {
     change(totals_, count.rows);
     // An invalid fragment may name a policy that there is not: it counts in the totals alone.
-    if (Has(count.policy)) change(per_policy_[count.policy], count.rows);
+    if (per_policy_.Contains(count.policy)) change(per_policy_[count.policy], count.rows);
   }
 }
 
@@ -30,13 +30,13 @@ void Accounting::Restore(const RowCounters& saved) {
   earlier_ = totals_;
 }
 
-const policy::GroupId* Accounting::FindGroup(int32_t policy) const {
-  if (!Has(policy)) return nullptr;
-  const std::optional<policy::GroupId>& id = group_of_[static_cast<size_t>(policy)];
+const policy::GroupId* Accounting::FindGroup(policy::PolicySlot policy) const {
+  if (!group_of_.Contains(policy)) return nullptr;
+  const std::optional<policy::GroupId>& id = group_of_[policy];
   return id.has_value() ? &*id : nullptr;
 }
 
-GroupRows& Accounting::GroupOf(int32_t policy) {
+GroupRows& Accounting::GroupOf(policy::PolicySlot policy) {
   const policy::GroupId* const id = FindGroup(policy);
   return id == nullptr ? groupless_ : groups_.at(*id);
 }
@@ -101,7 +101,7 @@ void Accounting::BookBatch(absl::Span<const BatchFate> fates) {
       counters.dropped += fate.aged + fate.evicted;
     };
     book(totals_);
-    if (Has(fate.policy)) book(per_policy_[static_cast<size_t>(fate.policy)]);
+    if (per_policy_.Contains(fate.policy)) book(per_policy_[fate.policy]);
     GroupRows& group = GroupOf(fate.policy);
     group.queued -= fate.trained + fate.aged + fate.evicted;
     group.trained += fate.trained;
@@ -125,16 +125,18 @@ void Accounting::BookEvicted(absl::Span<const PolicyRowCount> rows) {
   BookBatch(fates);
 }
 
-void Accounting::SetGroups(const std::vector<std::optional<policy::GroupId>>& group_of) {
+void Accounting::SetGroups(const policy::GroupOfSlot& group_of) {
   std::map<policy::GroupId, GroupRows> groups;
   for (const std::optional<policy::GroupId>& id : group_of) {
     if (!id.has_value() || groups.count(*id) > 0) continue;
     const auto found = groups_.find(*id);
     groups[*id] = found != groups_.end() ? found->second : GroupRows{*id};
   }
-  for (size_t p = 0; p < std::min(group_of.size(), group_of_.size()); ++p) {
-    const int64_t waiting = per_policy_[p].queued;
-    if (waiting == 0 || group_of[p] == group_of_[p]) continue;
+  for (const policy::PolicySlot slot : group_of.ids()) {
+    if (!group_of_.Contains(slot)) break;
+    const std::optional<policy::GroupId>& before = group_of_[slot];
+    const int64_t waiting = per_policy_[slot].queued;
+    if (waiting == 0 || group_of[slot] == before) continue;
     const auto move = [&](const std::optional<policy::GroupId>& id, std::map<policy::GroupId, GroupRows>& in,
                           int64_t rows) {
       GroupRows& group = id.has_value() ? in.at(*id) : groupless_;
@@ -142,9 +144,9 @@ void Accounting::SetGroups(const std::vector<std::optional<policy::GroupId>>& gr
       group.queued += rows;
     };
     // In whichever of the two maps a group will be looked at below.
-    const bool stays = group_of_[p].has_value() && groups.count(*group_of_[p]) > 0;
-    move(group_of_[p], stays ? groups : groups_, -waiting);
-    move(group_of[p], groups, waiting);
+    const bool stays = before.has_value() && groups.count(*before) > 0;
+    move(before, stays ? groups : groups_, -waiting);
+    move(group_of[slot], groups, waiting);
   }
   for (const auto& [id, gone] : groups_) {
     if (groups.count(id) > 0) continue;

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/learn_group.h"
 #include "lib/sample/grant.h"
 
@@ -15,7 +15,7 @@ namespace troupe::learner {
 
 /// Rows of one policy in a fragment or batch.
 struct PolicyRowCount {
-  int32_t policy = 0;  ///< policy slot; -1: of none that there is now
+  policy::PolicySlot policy;  ///< kNoPolicy: of none that there is now
   int64_t rows = 0;
 };
 
@@ -55,7 +55,7 @@ struct RowBooks {
 
 /// What a batch means for the rows of one policy.
 struct BatchFate {
-  int32_t policy = 0;
+  policy::PolicySlot policy;
   int64_t trained = 0;  ///< for the first time
   int64_t aged = 0;
   int64_t evicted = 0;
@@ -88,29 +88,28 @@ class Accounting {
   /// Slots from now on, and the group that each is in; nullopt: in none. Slots that are gone have no rows queued. What
   /// waits of a slot that is in another group than before is the new one's; a group that is gone is counted on among
   /// those of none.
-  void SetGroups(const std::vector<std::optional<policy::GroupId>>& group_of);
+  void SetGroups(const policy::GroupOfSlot& group_of);
   /// The slot is free: what is counted there next is of another policy. It has no rows queued.
-  void Forget(int32_t policy) { per_policy_[static_cast<size_t>(policy)] = {}; }
+  void Forget(policy::PolicySlot policy) { per_policy_[policy] = {}; }
 
   const RowCounters& totals() const { return totals_; }
-  /// Of this learner epoch alone. Policy slots are checked by the caller.
-  const RowCounters& of_policy(int32_t policy) const { return per_policy_[policy]; }
+  /// Of this learner epoch alone; of a slot that there is.
+  const RowCounters& of_policy(policy::PolicySlot policy) const { return per_policy_[policy]; }
   const FragmentCounters& fragments() const { return fragments_; }
   /// nullptr: none trains it, or there is no such slot.
-  const policy::GroupId* FindGroup(int32_t policy) const;
+  const policy::GroupId* FindGroup(policy::PolicySlot policy) const;
   RowBooks Books() const;
 
  private:
   template <typename Change>
   void ForEach(absl::Span<const PolicyRowCount> rows, Change change);
-  bool Has(int32_t policy) const { return policy >= 0 && static_cast<size_t>(policy) < per_policy_.size(); }
   /// The rows of who trains `policy`. Rows of a slot that there is not are of none.
-  GroupRows& GroupOf(int32_t policy);
+  GroupRows& GroupOf(policy::PolicySlot policy);
 
   RowCounters totals_;
   RowCounters earlier_;
-  std::vector<RowCounters> per_policy_;
-  std::vector<std::optional<policy::GroupId>> group_of_;  ///< by policy slot
+  policy::BySlot<RowCounters> per_policy_;
+  policy::GroupOfSlot group_of_;  ///< of the same slots
   std::map<policy::GroupId, GroupRows> groups_;
   GroupRows groupless_;
   FragmentCounters fragments_;

@@ -9,16 +9,18 @@
 namespace troupe::learner {
 namespace {
 
+using policy::GroupOfSlot;
+using policy::PolicySlot;
 using sample::Disposition;
 
 TEST(AccountingTest, EveryRowHasOneFate) {
   Accounting accounting(2);
-  accounting.BookArrival(Disposition::kAccepted, {{0, 10}, {1, 5}});
-  accounting.BookArrival(Disposition::kDuplicate, {{0, 10}, {1, 5}});
-  accounting.BookArrival(Disposition::kStale, {{1, 3}});
-  accounting.BookArrival(Disposition::kInvalid, {{0, 2}, {7, 4}});
+  accounting.BookArrival(Disposition::kAccepted, {{PolicySlot(0), 10}, {PolicySlot(1), 5}});
+  accounting.BookArrival(Disposition::kDuplicate, {{PolicySlot(0), 10}, {PolicySlot(1), 5}});
+  accounting.BookArrival(Disposition::kStale, {{PolicySlot(1), 3}});
+  accounting.BookArrival(Disposition::kInvalid, {{PolicySlot(0), 2}, {PolicySlot(7), 4}});
   accounting.BookUndecodable();
-  accounting.BookBatch({{.policy = 0, .trained = 8, .aged = 2, .uses = 8}});
+  accounting.BookBatch({{.policy = PolicySlot(0), .trained = 8, .aged = 2, .uses = 8}});
   const RowCounters& totals = accounting.totals();
   EXPECT_EQ(totals.received, 39);
   EXPECT_EQ(totals.accepted, 15);
@@ -29,10 +31,10 @@ TEST(AccountingTest, EveryRowHasOneFate) {
   EXPECT_EQ(totals.dropped, 2);
   EXPECT_EQ(totals.queued, 5);
   EXPECT_TRUE(CheckConservation(totals).ok());
-  EXPECT_EQ(accounting.of_policy(0).trained, 8);
-  EXPECT_EQ(accounting.of_policy(1).queued, 5);
-  EXPECT_TRUE(CheckConservation(accounting.of_policy(0)).ok());
-  EXPECT_TRUE(CheckConservation(accounting.of_policy(1)).ok());
+  EXPECT_EQ(accounting.of_policy(PolicySlot(0)).trained, 8);
+  EXPECT_EQ(accounting.of_policy(PolicySlot(1)).queued, 5);
+  EXPECT_TRUE(CheckConservation(accounting.of_policy(PolicySlot(0))).ok());
+  EXPECT_TRUE(CheckConservation(accounting.of_policy(PolicySlot(1))).ok());
   const FragmentCounters& fragments = accounting.fragments();
   EXPECT_EQ(fragments.received, 5);
   EXPECT_EQ(fragments.accepted + fragments.duplicate + fragments.stale + fragments.invalid, 5);
@@ -71,13 +73,16 @@ GroupRows RowsOfGroup(const Accounting& accounting, const std::string& id) {
 
 TEST(AccountingTest, GroupsShareTheFatesOfTheirRowsAndCountUsesApart) {
   Accounting accounting(4);
-  accounting.SetGroups({GroupNamed("team"), GroupNamed("team"), GroupNamed("solo"), std::nullopt});
-  accounting.BookArrival(Disposition::kAccepted, {{0, 10}, {1, 5}, {2, 7}, {3, 4}});
-  accounting.BookArrival(Disposition::kStale, {{0, 3}});
-  accounting.BookBatch({{.policy = 0, .trained = 6, .aged = 1, .uses = 6}, {.policy = 3, .trained = 4, .uses = 4}});
-  accounting.BookBatch({{.policy = 0, .trained = 1, .evicted = 2, .uses = 7}, {.policy = 1, .trained = 5, .uses = 5}});
-  accounting.BookEvicted({{2, 3}});
-  accounting.BookGivenUp({{.policy = 2, .trained = 2, .aged = 1, .uses = 9}});
+  accounting.SetGroups(GroupOfSlot({GroupNamed("team"), GroupNamed("team"), GroupNamed("solo"), std::nullopt}));
+  accounting.BookArrival(Disposition::kAccepted,
+                         {{PolicySlot(0), 10}, {PolicySlot(1), 5}, {PolicySlot(2), 7}, {PolicySlot(3), 4}});
+  accounting.BookArrival(Disposition::kStale, {{PolicySlot(0), 3}});
+  accounting.BookBatch({{.policy = PolicySlot(0), .trained = 6, .aged = 1, .uses = 6},
+                        {.policy = PolicySlot(3), .trained = 4, .uses = 4}});
+  accounting.BookBatch({{.policy = PolicySlot(0), .trained = 1, .evicted = 2, .uses = 7},
+                        {.policy = PolicySlot(1), .trained = 5, .uses = 5}});
+  accounting.BookEvicted({{PolicySlot(2), 3}});
+  accounting.BookGivenUp({{.policy = PolicySlot(2), .trained = 2, .aged = 1, .uses = 9}});
   EXPECT_EQ(RowsOfGroup(accounting, "team"), (GroupRows{policy::GroupId("team"), 15, 0, 12, 1, 2, 18}));
   EXPECT_EQ(RowsOfGroup(accounting, "solo"), (GroupRows{policy::GroupId("solo"), 7, 1, 0, 1, 5, 0}));
   EXPECT_EQ(RowsOfGroup(accounting, ""), (GroupRows{policy::GroupId(), 4, 0, 4, 0, 0, 4}));
@@ -89,19 +94,21 @@ TEST(AccountingTest, GroupsShareTheFatesOfTheirRowsAndCountUsesApart) {
 
 TEST(AccountingTest, WhatWaitsGoesAlongWhenGroupsChange) {
   Accounting accounting(2);
-  accounting.SetGroups({GroupNamed("a"), GroupNamed("b")});
-  accounting.BookArrival(Disposition::kAccepted, {{0, 10}, {1, 20}});
-  accounting.BookBatch({{.policy = 0, .trained = 4, .uses = 4}, {.policy = 1, .trained = 5, .uses = 5}});
+  accounting.SetGroups(GroupOfSlot({GroupNamed("a"), GroupNamed("b")}));
+  accounting.BookArrival(Disposition::kAccepted, {{PolicySlot(0), 10}, {PolicySlot(1), 20}});
+  accounting.BookBatch(
+      {{.policy = PolicySlot(0), .trained = 4, .uses = 4}, {.policy = PolicySlot(1), .trained = 5, .uses = 5}});
   // b is gone: its policy is a's now, and what was trained of it is nobody's.
-  accounting.SetGroups({GroupNamed("a"), GroupNamed("a")});
+  accounting.SetGroups(GroupOfSlot({GroupNamed("a"), GroupNamed("a")}));
   EXPECT_EQ(RowsOfGroup(accounting, "a"), (GroupRows{policy::GroupId("a"), 25, 21, 4, 0, 0, 4}));
   EXPECT_EQ(RowsOfGroup(accounting, ""), (GroupRows{policy::GroupId(), 5, 0, 5, 0, 0, 5}));
   // And neither is trained: the slots stay, and one is more.
-  accounting.SetGroups({std::nullopt, GroupNamed("a"), std::nullopt});
+  accounting.SetGroups(GroupOfSlot({std::nullopt, GroupNamed("a"), std::nullopt}));
   EXPECT_EQ(RowsOfGroup(accounting, "a").queued, 15);
   EXPECT_EQ(RowsOfGroup(accounting, "").queued, 6);
-  accounting.BookBatch({{.policy = 0, .trained = 6, .uses = 6}, {.policy = 1, .trained = 15, .uses = 15}});
-  accounting.BookArrival(Disposition::kAccepted, {{2, 1}});
+  accounting.BookBatch(
+      {{.policy = PolicySlot(0), .trained = 6, .uses = 6}, {.policy = PolicySlot(1), .trained = 15, .uses = 15}});
+  accounting.BookArrival(Disposition::kAccepted, {{PolicySlot(2), 1}});
   EXPECT_EQ(RowsOfGroup(accounting, "").queued, 1);
   EXPECT_EQ(RowsOfGroup(accounting, "a").queued, 0);
 }
@@ -114,8 +121,8 @@ TEST(AccountingTest, GroupsAddUpToTheTotalsAfterARestart) {
   saved.dropped = 10;
   saved.queued = 30;
   accounting.Restore(saved);
-  accounting.SetGroups({GroupNamed("a")});
-  accounting.BookArrival(Disposition::kAccepted, {{0, 7}});
+  accounting.SetGroups(GroupOfSlot({GroupNamed("a")}));
+  accounting.BookArrival(Disposition::kAccepted, {{PolicySlot(0), 7}});
   EXPECT_EQ(RowsOfGroup(accounting, "a").accepted, 7) << "of this learner epoch";
   EXPECT_EQ(accounting.totals().accepted, 107);
 }

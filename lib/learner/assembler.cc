@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -84,7 +83,7 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
 Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::TensorAllocator& allocator)
     : schema_(std::move(schema)),
       options_(std::move(options)),
-      trains_(options_.trains),
+      trains_(std::vector<uint8_t>(options_.trains.begin(), options_.trains.end())),
       allocator_(allocator),
       joint_(0, allocator),
       joint_steps_(allocator) {
@@ -94,7 +93,7 @@ Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::Tensor
   }
   joint_size_ += static_cast<int64_t>(schema_.agent_ids.size());
   FollowSchema();
-  std::vector<sample::PolicyOfRun> policies;
+  policy::BySlot<sample::PolicyOfRun> policies;
   for (const policy::PolicySpec& spec : schema_.policies) policies.push_back({spec.id});
   options_.rules.Bind(std::move(policies));
 }
@@ -125,18 +124,17 @@ Assembler::Gather Assembler::MakeGather() const {
 
 void Assembler::SetPolicies(const policy::PolicyTable& table) {
   schema_.policies = table.Specs();
-  trains_.assign(table.num_slots(), false);
-  replaced_.assign(table.num_slots(), false);
+  trains_ = policy::BySlot<uint8_t>(table.num_slots());
+  replaced_ = policy::BySlot<uint8_t>(table.num_slots());
   FollowSchema();
-  std::vector<sample::PolicyOfRun> policies(table.num_slots());
-  for (size_t p = 0; p < table.num_slots(); ++p) {
-    const std::optional<policy::PolicyEntry>& entry = table.entries()[p];
-    if (entry.has_value()) {
-      policies[p] = {entry->spec.id, entry->since, entry->active()};
-      trains_[p] = entry->trains;
-      replaced_[p] = entry->replaced;
+  policy::BySlot<sample::PolicyOfRun> policies(table.num_slots());
+  for (const policy::PolicySlot slot : policies.ids()) {
+    if (const policy::PolicyEntry* const entry = table.Find(slot)) {
+      policies[slot] = {entry->spec.id, entry->since, entry->active()};
+      trains_[slot] = static_cast<uint8_t>(entry->trains);
+      replaced_[slot] = static_cast<uint8_t>(entry->replaced);
     } else {
-      gathers_[p] = MakeGather();
+      gathers_[slot] = MakeGather();
     }
   }
   options_.rules.Bind(std::move(policies));
@@ -171,19 +169,20 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   CollectSegments(fragments, iteration);
   if (!options_.rules.empty()) IndexEpisodes(fragments);
   batch.policies.clear();
-  for (size_t p = 0; p < gathers_.size(); ++p) {
-    if (gathers_[p].segments.empty()) continue;
+  for (const policy::PolicySlot slot : gathers_.ids()) {
+    Gather& gather = gathers_[slot];
+    if (gather.segments.empty()) continue;
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
-    rows.policy = policy::PolicySlot(static_cast<int32_t>(p));
-    rows.train = schema_.policies[p].policy_class.trainable() && (trains_.empty() || trains_[p]);
-    LayOut(gathers_[p], rows);
-    CopyRows(gathers_[p], rows);
-    CopyFinalRows(gathers_[p], rows);
+    rows.policy = slot;
+    rows.train = schema_.policies[slot.value()].policy_class.trainable() && (trains_.empty() || trains_[slot] != 0);
+    LayOut(gather, rows);
+    CopyRows(gather, rows);
+    CopyFinalRows(gather, rows);
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
                              : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
-    if (rows.train && !options_.rules.empty()) LeaveOut(gathers_[p], rows);
+    if (rows.train && !options_.rules.empty()) LeaveOut(gather, rows);
   }
   if (options_.common_reward != CommonReward::kNone) ShareRewards();
   if (needs_joint_) {
@@ -191,7 +190,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     WriteJointRows();
   }
   for (PolicyTrainBatch& rows : batch.policies) {
-    Gather& gather = gathers_[rows.policy.value()];
+    Gather& gather = gathers_[rows.policy];
     switch (schema_.policies[rows.policy.value()].critic_input()) {
       case NetworkInput::kObservation:
         break;
@@ -217,7 +216,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
 void Assembler::BuildJointSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   std::vector<JointStepBuilder::Part> parts;
   for (PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy.value()];
+    const Gather& gather = gathers_[rows.policy];
     parts.push_back({&rows, gather.step, gather.final_step});
   }
   assembly_.batch.joint = &joint_steps_.Build(parts, global_steps_, fragments, schema_.env_state_size);
@@ -286,8 +285,8 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
   }
   assembly_.trained.clear();
   assembly_.dropped.clear();
-  std::vector<int64_t> dropped(gathers_.size());
-  std::vector<int64_t> kept(gathers_.size());
+  policy::BySlot<int64_t> dropped(gathers_.size());
+  policy::BySlot<int64_t> kept(gathers_.size());
   double lag_sum = 0;
   std::vector<int32_t> counts;
   std::vector<int32_t> first_rows;
@@ -295,11 +294,11 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     const MultiAgentBatch& fragment = *fragments[f];
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (const PolicyRows& rows : fragment.policies) {
-      if (!replaced_.empty() && replaced_[rows.policy.value()]) {
-        dropped[rows.policy.value()] += rows.rows;
+      if (!replaced_.empty() && replaced_[rows.policy] != 0) {
+        dropped[rows.policy] += rows.rows;
         continue;
       }
-      Gather& gather = gathers_[rows.policy.value()];
+      Gather& gather = gathers_[rows.policy];
       const auto source = static_cast<int32_t>(gather.sources.size());
       gather.sources.push_back(Source{static_cast<int32_t>(f), &rows, gather.cursor.size()});
       counts.assign(static_cast<size_t>(rows.num_segments), 0);
@@ -316,10 +315,10 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         gather.cursor.push_back(-1);
         gather.final_place.push_back(-1);
         if (lag > options_.max_policy_lag) {
-          dropped[rows.policy.value()] += counts[s];
+          dropped[rows.policy] += counts[s];
           continue;
         }
-        kept[rows.policy.value()] += counts[s];
+        kept[rows.policy] += counts[s];
         lag_sum += static_cast<double>(lag) * counts[s];
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
@@ -331,14 +330,14 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     }
   }
   int64_t rows = 0;
-  for (size_t p = 0; p < gathers_.size(); ++p) {
-    std::vector<SegmentRef>& segments = gathers_[p].segments;
+  for (const policy::PolicySlot slot : gathers_.ids()) {
+    std::vector<SegmentRef>& segments = gathers_[slot].segments;
     std::sort(segments.begin(), segments.end(), [](const SegmentRef& a, const SegmentRef& b) {
       return std::tie(a.env_id, a.episode, a.slot, a.first_step) < std::tie(b.env_id, b.episode, b.slot, b.first_step);
     });
-    if (kept[p] > 0) assembly_.trained.push_back(PolicyRowCount{static_cast<int32_t>(p), kept[p]});
-    if (dropped[p] > 0) assembly_.dropped.push_back(PolicyRowCount{static_cast<int32_t>(p), dropped[p]});
-    rows += kept[p];
+    if (kept[slot] > 0) assembly_.trained.push_back(PolicyRowCount{slot, kept[slot]});
+    if (dropped[slot] > 0) assembly_.dropped.push_back(PolicyRowCount{slot, dropped[slot]});
+    rows += kept[slot];
   }
   assembly_.mean_lag = rows == 0 ? 0 : lag_sum / static_cast<double>(rows);
 }
@@ -501,14 +500,14 @@ void Assembler::ShareRewards() {
   reward_sum_.assign(global_steps_.size(), 0.0);
   reward_count_.assign(global_steps_.size(), 0);
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const std::vector<int32_t>& step = gathers_[rows.policy.value()].step;
+    const std::vector<int32_t>& step = gathers_[rows.policy].step;
     for (int64_t r = 0; r < rows.rows; ++r) {
       reward_sum_[step[r]] += rows.rewards[r];
       ++reward_count_[step[r]];
     }
   }
   for (PolicyTrainBatch& rows : assembly_.batch.policies) {
-    Gather& gather = gathers_[rows.policy.value()];
+    Gather& gather = gathers_[rows.policy];
     const absl::Span<float> rewards = gather.rewards.As<float>(0, static_cast<size_t>(rows.rows));
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
@@ -522,7 +521,7 @@ void Assembler::NumberJointRows() {
   acting_row_.assign(global_steps_.size(), -1);
   final_row_.assign(global_steps_.size(), -1);
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy.value()];
+    const Gather& gather = gathers_[rows.policy];
     for (const int32_t step : gather.step) acting_row_[step] = 0;
     for (const int32_t step : gather.final_step) final_row_[step] = 0;
   }
@@ -546,7 +545,7 @@ void Assembler::WriteJointRows() {
     to[bits + slot] = 1.0f;
   };
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy.value()];
+    const Gather& gather = gathers_[rows.policy];
     const int64_t size = schema_.policies[rows.policy.value()].observation_size();
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
@@ -555,7 +554,7 @@ void Assembler::WriteJointRows() {
     }
   }
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy.value()];
+    const Gather& gather = gathers_[rows.policy];
     const int64_t size = schema_.policies[rows.policy.value()].observation_size();
     for (int64_t r = 0; r < rows.final_rows; ++r) {
       put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.row(r), size);

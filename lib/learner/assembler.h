@@ -144,15 +144,15 @@ class Assembler {
 
   sample::BatchSchema schema_;
   Options options_;
-  std::vector<bool> trains_;    ///< by policy slot; empty: all of a trainable class
-  std::vector<bool> replaced_;  ///< by policy slot; empty: none
+  policy::BySlot<uint8_t> trains_;    ///< empty: all of a trainable class
+  policy::BySlot<uint8_t> replaced_;  ///< empty: none
   tensor::TensorAllocator& allocator_;
   std::vector<int64_t> joint_offset_;  ///< by agent slot
   int64_t joint_size_ = 0;             ///< with presence bits
   bool needs_joint_ = false;
   bool needs_steps_ = false;  ///< rows of one env step have to find each other
 
-  std::vector<Gather> gathers_;  ///< by policy slot
+  policy::BySlot<Gather> gathers_;
   /// With rules: ascending (env id, episode), that with the most agents first.
   std::vector<EpisodeRef> episodes_;
   Assembly assembly_;

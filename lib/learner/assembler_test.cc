@@ -200,9 +200,9 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
       ExpectEqual(assembly.batch, expected, schema, common);
       EXPECT_EQ(assembly.batch.env_steps, 2 * 3 * 13);
       std::map<int32_t, int64_t> sum;
-      for (const PolicyRowCount& count : assembly.trained) sum[count.policy] += count.rows;
+      for (const PolicyRowCount& count : assembly.trained) sum[count.policy.value()] += count.rows;
       for (const PolicyRowCount& count : assembly.dropped) {
-        sum[count.policy] += count.rows;
+        sum[count.policy.value()] += count.rows;
         dropped += count.rows;
       }
       std::map<int32_t, int64_t> arrived;

@@ -93,9 +93,9 @@ class SourcesWorld {
     options.num_envs = 2;
     options.train_batch_size = 24;
     plan_ = std::make_unique<GrantScheduler>(options, 1, 0, std::vector<LaneState>{});
-    std::vector<std::optional<GroupId>> group_of(schema_.policies.size());
-    group_of[0] = GroupId("on");
-    group_of[1] = GroupId("off");
+    policy::GroupOfSlot group_of(schema_.policies.size());
+    group_of[policy::PolicySlot(0)] = GroupId("on");
+    group_of[policy::PolicySlot(1)] = GroupId("off");
     accounting_ = std::make_unique<Accounting>(static_cast<int32_t>(group_of.size()));
     accounting_->SetGroups(group_of);
     ingest_ = std::make_unique<Ingest>(int64_t{1} << 30, plan_.get(), accounting_.get(), std::move(feeds));

@@ -105,7 +105,7 @@ CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::Ba
   checked.status = sample::ValidateBatch(*batch, schema, limits);
   for (const PolicyRows& rows : batch->policies) {
     const int64_t count = std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy);
-    checked.rows.push_back(PolicyRowCount{rows.policy.value(), count});
+    checked.rows.push_back(PolicyRowCount{rows.policy, count});
   }
   if (checked.status.ok()) {
     checked.lanes = Cover(*batch);

@@ -19,7 +19,7 @@ std::optional<Score> EpisodeBook::BestBy() const {
 
 void EpisodeBook::Restore(const LearnerState& state, const policy::PolicyTable& table) {
   window_.Restore(state);
-  window_.KeepPolicies([&table](int32_t policy) { return table.Find(policy::PolicySlot(policy)) != nullptr; });
+  window_.KeepPolicies([&table](policy::PolicySlot policy) { return table.Find(policy) != nullptr; });
   rewards_differ_ = state.rewards_differ && config_.options.common_reward == CommonReward::kNone;
   // What was the best by another return is none by this one.
   const std::optional<Score> by = BestBy();

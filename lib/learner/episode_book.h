@@ -25,7 +25,7 @@ class EpisodeBook {
   /// Episodes that ended in one batch.
   void Add(std::vector<sample::FinishedEpisode> finished);
   /// The slot gets another policy: what was played there counts for none.
-  void ForgetPolicy(policy::PolicySlot slot) { window_.ForgetPolicy(slot.value()); }
+  void ForgetPolicy(policy::PolicySlot slot) { window_.ForgetPolicy(slot); }
   /// An evaluation of the present weights: decides `best` at the next Save.
   void ReportEvaluation(const EpisodeStats& evaluation) { evaluation_ = evaluation; }
 

@@ -20,14 +20,15 @@ std::optional<double> Spread::mean() const {
   return empty() ? std::nullopt : std::optional<double>(sum / static_cast<double>(count));
 }
 
-void EpisodeStats::Add(double length_of, absl::Span<const double> returns, absl::Span<const int32_t> played_by) {
+void EpisodeStats::Add(double length_of, absl::Span<const double> returns,
+                       absl::Span<const policy::PolicySlot> played_by) {
   double sum = 0;
   for (const double value : returns) sum += std::isnan(value) ? 0 : value;
   Add(sum, length_of, returns, played_by);
 }
 
 void EpisodeStats::Add(double sum, double length_of, absl::Span<const double> returns,
-                       absl::Span<const int32_t> played_by) {
+                       absl::Span<const policy::PolicySlot> played_by) {
   return_sum.Add(sum);
   if (!std::isnan(length_of)) length.Add(length_of);
   Spread of_agents;
@@ -35,10 +36,8 @@ void EpisodeStats::Add(double sum, double length_of, absl::Span<const double> re
     if (std::isnan(returns[slot])) continue;
     of_agents.Add(returns[slot]);
     if (slot < agents.size()) agents[slot].Add(returns[slot]);
-    const int64_t policy = slot < played_by.size() ? played_by[slot] : -1;
-    if (policy >= 0 && policy < static_cast<int64_t>(policies.size())) {
-      policies[static_cast<size_t>(policy)].Add(returns[slot]);
-    }
+    const policy::PolicySlot policy = slot < played_by.size() ? played_by[slot] : policy::kNoPolicy;
+    if (policies.Contains(policy)) policies[policy].Add(returns[slot]);
   }
   if (const std::optional<double> mean = of_agents.mean()) return_mean.Add(*mean);
 }

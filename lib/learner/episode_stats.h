@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lib/policy/ids.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
@@ -25,21 +26,23 @@ struct Spread {
 
 /// What some episodes came to: of all agents, and by agent and policy. Plain value.
 struct EpisodeStats {
-  Spread return_sum;             ///< of all agents of an episode together
-  Spread return_mean;            ///< over the agents that took part
-  Spread length;                 ///< env steps
-  std::vector<Spread> agents;    ///< by agent slot: its returns
-  std::vector<Spread> policies;  ///< by policy slot: the returns of the agents it played
+  Spread return_sum;           ///< of all agents of an episode together
+  Spread return_mean;          ///< over the agents that took part
+  Spread length;               ///< env steps
+  std::vector<Spread> agents;  ///< by agent slot: its returns
+  /// The returns of the agents that a policy played.
+  policy::BySlot<Spread> policies;
 
   int64_t episodes() const { return return_sum.count; }
   EpisodeStats() = default;
   EpisodeStats(size_t num_agents, size_t num_policies) : agents(num_agents), policies(num_policies) {}
 
-  /// An episode: returns by agent slot, NaN for who was not in it, and who played them, -1: nobody known. Agents and
-  /// policies beyond those it was made for are left out.
-  void Add(double length, absl::Span<const double> returns, absl::Span<const int32_t> policies);
+  /// An episode: returns by agent slot, NaN for who was not in it, and who played them, kNoPolicy: nobody known. Agents
+  /// and policies beyond those it was made for are left out.
+  void Add(double length, absl::Span<const double> returns, absl::Span<const policy::PolicySlot> policies);
   /// The same with a sum that is known better.
-  void Add(double return_sum, double length, absl::Span<const double> returns, absl::Span<const int32_t> policies);
+  void Add(double return_sum, double length, absl::Span<const double> returns,
+           absl::Span<const policy::PolicySlot> policies);
 };
 
 /// Whether two agents of an episode got different returns, by more than the rounding of a common reward.

@@ -51,14 +51,14 @@ void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished) {
   }
 }
 
-void EpisodeWindow::ForgetPolicy(int32_t policy) {
-  for (Episode& episode : episodes_) std::replace(episode.policies.begin(), episode.policies.end(), policy, -1);
+void EpisodeWindow::ForgetPolicy(policy::PolicySlot policy) {
+  KeepPolicies([policy](policy::PolicySlot other) { return other != policy; });
 }
 
-void EpisodeWindow::KeepPolicies(absl::FunctionRef<bool(int32_t)> is_there) {
+void EpisodeWindow::KeepPolicies(absl::FunctionRef<bool(policy::PolicySlot)> is_there) {
   for (Episode& episode : episodes_) {
-    for (int32_t& policy : episode.policies) {
-      if (policy >= 0 && !is_there(policy)) policy = -1;
+    for (policy::PolicySlot& policy : episode.policies) {
+      if (policy != policy::kNoPolicy && !is_there(policy)) policy = policy::kNoPolicy;
     }
   }
 }
@@ -75,7 +75,7 @@ void EpisodeWindow::Restore(const LearnerState& state) {
       episode.returns.push_back(known ? state.recent_agent_returns[slot][i] : kAbsent);
       const bool played = slot < static_cast<int32_t>(state.recent_agent_policies.size()) &&
                           i < state.recent_agent_policies[slot].size();
-      episode.policies.push_back(played ? state.recent_agent_policies[slot][i] : -1);
+      episode.policies.push_back(played ? policy::PolicySlot(state.recent_agent_policies[slot][i]) : policy::kNoPolicy);
     }
     episode.infos.assign(static_cast<size_t>(num_infos_), kAbsent);
     Push(std::move(episode));
@@ -92,7 +92,7 @@ void EpisodeWindow::Save(LearnerState& state) const {
     state.recent_lengths.push_back(episode.length);
     for (int32_t slot = 0; slot < num_agents_; ++slot) {
       state.recent_agent_returns[slot].push_back(episode.returns[slot]);
-      state.recent_agent_policies[slot].push_back(episode.policies[slot]);
+      state.recent_agent_policies[slot].push_back(episode.policies[slot].value());
     }
   }
 }

@@ -26,9 +26,9 @@ class EpisodeWindow {
   void Add(std::vector<sample::FinishedEpisode> finished);
 
   /// The slot gets another policy: what was played there counts for none.
-  void ForgetPolicy(int32_t policy);
+  void ForgetPolicy(policy::PolicySlot policy);
   /// The same of all slots but those that `is_there` says are.
-  void KeepPolicies(absl::FunctionRef<bool(int32_t)> is_there);
+  void KeepPolicies(absl::FunctionRef<bool(policy::PolicySlot)> is_there);
 
   void Restore(const LearnerState& state);
   /// Fills the state's recent_* fields.
@@ -45,9 +45,9 @@ class EpisodeWindow {
   struct Episode {
     double return_sum = 0;
     double length = 0;
-    std::vector<double> returns;    ///< by agent slot, NaN: not in it
-    std::vector<int32_t> policies;  ///< by agent slot, -1: not in it, or unknown
-    std::vector<double> infos;      ///< NaN: never set, or unknown
+    std::vector<double> returns;               ///< by agent slot, NaN: not in it
+    std::vector<policy::PolicySlot> policies;  ///< by agent slot, kNoPolicy: not in it, or unknown
+    std::vector<double> infos;                 ///< NaN: never set, or unknown
   };
   void Push(Episode episode);
 

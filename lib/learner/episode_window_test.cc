@@ -1,18 +1,22 @@
 #include "lib/learner/episode_window.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
+#include "lib/policy/testing.h"
 #include <gtest/gtest.h>
 
 namespace troupe::learner {
 namespace {
 
+using policy::PolicySlot;
+
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 sample::FinishedEpisode Episode(uint32_t env_id, uint32_t episode, std::vector<float> returns,
-                                std::vector<int32_t> policies, int32_t length = 10, float info = 0) {
-  return sample::FinishedEpisode{env_id, episode, length, std::move(returns), std::move(policies), {info}};
+                                std::initializer_list<int32_t> policies, int32_t length = 10, float info = 0) {
+  return {env_id, episode, length, std::move(returns), policy::SlotsForTesting(policies), {info}};
 }
 
 TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {
@@ -25,7 +29,7 @@ TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {
   ASSERT_EQ(stats.agents.size(), 2u);
   EXPECT_EQ(stats.agents[0].mean(), std::nullopt);
   ASSERT_EQ(stats.policies.size(), 1u);
-  EXPECT_EQ(stats.policies[0].mean(), std::nullopt);
+  EXPECT_EQ(stats.policies[PolicySlot(0)].mean(), std::nullopt);
   EXPECT_EQ(window.info(0), std::nullopt);
   EXPECT_FALSE(window.full());
 }
@@ -44,11 +48,11 @@ TEST(EpisodeWindowTest, MeansPerAgentAndPolicy) {
   EXPECT_DOUBLE_EQ(*stats.agents[0].mean(), 3);
   EXPECT_DOUBLE_EQ(*stats.agents[1].mean(), 2);
   EXPECT_EQ(stats.agents[1].count, 1);
-  EXPECT_TRUE(stats.policies[2].empty()) << "it has not played";
-  EXPECT_DOUBLE_EQ(*stats.policies[0].mean(), 1.5);
-  EXPECT_DOUBLE_EQ(*stats.policies[1].mean(), 5);
-  EXPECT_EQ(stats.policies[1].min, 3);
-  EXPECT_EQ(stats.policies[1].max, 7);
+  EXPECT_TRUE(stats.policies[PolicySlot(2)].empty()) << "it has not played";
+  EXPECT_DOUBLE_EQ(*stats.policies[PolicySlot(0)].mean(), 1.5);
+  EXPECT_DOUBLE_EQ(*stats.policies[PolicySlot(1)].mean(), 5);
+  EXPECT_EQ(stats.policies[PolicySlot(1)].min, 3);
+  EXPECT_EQ(stats.policies[PolicySlot(1)].max, 7);
   EXPECT_DOUBLE_EQ(*window.info(0), 4) << "NaN: never set";
 }
 
@@ -87,21 +91,21 @@ TEST(EpisodeWindowTest, SurvivesARestart) {
   EXPECT_EQ(after.return_mean.mean(), before.return_mean.mean());
   EXPECT_EQ(after.length.mean(), before.length.mean());
   EXPECT_EQ(after.agents[1].mean(), before.agents[1].mean());
-  EXPECT_EQ(after.policies[0].mean(), before.policies[0].mean());
+  EXPECT_EQ(after.policies[PolicySlot(0)].mean(), before.policies[PolicySlot(0)].mean());
   EXPECT_EQ(restored.size(), 2);
   state.recent_agent_policies.clear();  // a checkpoint of an earlier version
   restored.Restore(state);
-  EXPECT_TRUE(restored.Stats(2).policies[0].empty()) << "who played is not known";
+  EXPECT_TRUE(restored.Stats(2).policies[PolicySlot(0)].empty()) << "who played is not known";
   EXPECT_EQ(restored.Stats(2).agents[1].mean(), before.agents[1].mean());
 }
 
 TEST(EpisodeWindowTest, ASlotsNextPolicyHasPlayedNothing) {
   EpisodeWindow window(2, 1);
   window.Add({Episode(0, 0, {1, 2}, {0, 1})});
-  window.ForgetPolicy(1);
+  window.ForgetPolicy(PolicySlot(1));
   const EpisodeStats stats = window.Stats(2);
-  EXPECT_TRUE(stats.policies[1].empty());
-  EXPECT_DOUBLE_EQ(*stats.policies[0].mean(), 1);
+  EXPECT_TRUE(stats.policies[PolicySlot(1)].empty());
+  EXPECT_DOUBLE_EQ(*stats.policies[PolicySlot(0)].mean(), 1);
   EXPECT_DOUBLE_EQ(*stats.agents[1].mean(), 2);
 }
 
@@ -110,9 +114,9 @@ TEST(EpisodeWindowTest, APolicyThatIsNotThereHasPlayedNothing) {
   window.Add({Episode(0, 0, {1, 2, 3}, {0, 1, std::numeric_limits<int32_t>::max()})});
   EXPECT_EQ(window.Stats(2).policies.size(), 2u) << "whatever a worker says";
   EXPECT_DOUBLE_EQ(*window.Stats(2).agents[2].mean(), 3);
-  window.KeepPolicies([](int32_t policy) { return policy == 1; });
-  EXPECT_TRUE(window.Stats(2).policies[0].empty());
-  EXPECT_DOUBLE_EQ(*window.Stats(2).policies[1].mean(), 2);
+  window.KeepPolicies([](PolicySlot policy) { return policy == PolicySlot(1); });
+  EXPECT_TRUE(window.Stats(2).policies[PolicySlot(0)].empty());
+  EXPECT_DOUBLE_EQ(*window.Stats(2).policies[PolicySlot(1)].mean(), 2);
 }
 
 TEST(EpisodeStatsTest, RewardsOfAgentsDifferOrDoNot) {

@@ -126,7 +126,7 @@ void Ingest::LetGo(KeptFragment& fragment) {
 }
 
 bool Ingest::Feeds(size_t feed, policy::PolicySlot policy) const {
-  const policy::GroupId* const group = accounting_->FindGroup(policy.value());
+  const policy::GroupId* const group = accounting_->FindGroup(policy);
   if (group == nullptr) return false;
   if (feed > 0) return feeds_[feed].groups.count(*group) > 0;
   return std::none_of(feeds_.begin(), feeds_.end(), [group](const Feed& one) { return one.groups.count(*group) > 0; });
@@ -136,11 +136,11 @@ std::vector<PolicyRowCount> Ingest::TakeUnused(size_t feed, KeptFragment& fragme
   std::vector<PolicyRowCount> unused;
   for (size_t place = 0; place < fragment.batch().policies.size(); ++place) {
     const policy::PolicySlot slot = fragment.batch().policies[place].policy;
-    const bool groupless = accounting_->FindGroup(slot.value()) == nullptr;
+    const bool groupless = accounting_->FindGroup(slot) == nullptr;
     if (groupless ? fragment.holders_ > 0 : !Feeds(feed, slot)) continue;
     const int64_t rows = fragment.UnusedRows(place);
     if (rows == 0) continue;
-    unused.push_back({slot.value(), rows});
+    unused.push_back({slot, rows});
     fragment.of_policies_[place].used_rows += rows;
   }
   return unused;
@@ -158,14 +158,14 @@ Selection Ingest::Select(size_t feed) {
 
 std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection,
                                        absl::Span<const PolicyRowCount> dropped) {
-  std::map<int32_t, BatchFate> fates;
+  std::map<policy::PolicySlot, BatchFate> fates;
   for (const Pick& pick : selection.picks) {
     const auto mark = [&](const SegmentRange& range) {
       const policy::PolicySlot slot = pick.fragment->batch().policies[range.place].policy;
-      const bool groupless = accounting_->FindGroup(slot.value()) == nullptr;
+      const bool groupless = accounting_->FindGroup(slot) == nullptr;
       if (!groupless && !Feeds(feed, slot)) return;
       const KeptFragment::Marked marked = pick.fragment->Mark(range);
-      BatchFate& fate = fates[slot.value()];
+      BatchFate& fate = fates[slot];
       fate.uses += marked.rows;
       fate.trained += marked.first_time;
     };
@@ -205,11 +205,11 @@ std::vector<KeptFragmentPtr> Ingest::TakeLetGo() { return std::exchange(let_go_,
 bool Ingest::Holds(policy::PolicySlot policy) const {
   const auto names = [policy](const KeptFragment& fragment) {
     for (const PolicyRowCount& rows : fragment.checked().rows) {
-      if (rows.policy == policy.value()) return true;
+      if (rows.policy == policy) return true;
     }
     // Returns are counted by them, and rules ask who played against whom.
     for (const sample::FinishedEpisode& episode : fragment.batch().finished) {
-      if (std::count(episode.policies.begin(), episode.policies.end(), policy.value()) > 0) return true;
+      if (std::count(episode.policies.begin(), episode.policies.end(), policy) > 0) return true;
     }
     for (const sample::EpisodeEntry& episode : fragment.batch().episodes) {
       for (const sample::AgentEntry& agent : episode.agents) {

@@ -74,7 +74,7 @@ TEST_F(IngestTest, AcceptsOnceAndHoldsUntilTaken) {
   EXPECT_EQ(taken.iteration, 0);
   EXPECT_EQ(taken.picks.size(), 2u);
   EXPECT_GT(ingest_->held_bytes(), 0) << "charged until they are copied";
-  const std::vector<BatchFate> fates = ingest_->Release(0, taken, {{0, 3}});
+  const std::vector<BatchFate> fates = ingest_->Release(0, taken, {{policy::PolicySlot(0), 3}});
   EXPECT_EQ(ingest_->held_bytes(), 0);
   EXPECT_EQ(ingest_->NumReady(0), 0);
   EXPECT_EQ(accounting_->totals().queued, 40) << "until it has been trained on";

@@ -52,19 +52,18 @@ void JointStepBuilder::AddEntries(absl::Span<const Part> parts, size_t num_globa
 
 void JointStepBuilder::PointBack(absl::Span<const Part> parts) {
   places_.resize(parts.size());
-  std::vector<Places*> of_policy;
+  policy::BySlot<Places*> of_policy;
   for (size_t p = 0; p < parts.size(); ++p) {
     places_[p].rows.resize(parts[p].step.size());
     places_[p].final_rows.resize(parts[p].final_step.size());
-    const auto slot = static_cast<size_t>(parts[p].rows->policy.value());
-    of_policy.resize(slot + 1);
-    of_policy[slot] = &places_[p];
+    of_policy.GrowTo(parts[p].rows->policy);
+    of_policy[parts[p].rows->policy] = &places_[p];
   }
   for (size_t s = 0; s < joint_.steps.size(); ++s) {
     const JointStep& step = joint_.steps[s];
     for (int32_t e = step.first_entry; e < step.first_entry + step.num_entries; ++e) {
       const JointEntry& entry = joint_.entries[e];
-      Places& places = *of_policy[entry.policy.value()];
+      Places& places = *of_policy[entry.policy];
       (entry.row >= 0 ? places.rows[entry.row] : places.final_rows[entry.final_row]) =
           JointPlace{static_cast<int32_t>(s), e};
     }

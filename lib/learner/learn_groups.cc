@@ -31,12 +31,11 @@ std::vector<LearnGroup> GroupsOf(const Trainer& trainer, const policy::PolicyTab
   return groups;
 }
 
-std::vector<std::optional<GroupId>> GroupOfSlots(const std::vector<LearnGroup>& groups,
-                                                 const policy::PolicyTable& table) {
-  std::vector<std::optional<GroupId>> group_of(table.num_slots());
+policy::GroupOfSlot GroupOfSlots(const std::vector<LearnGroup>& groups, const policy::PolicyTable& table) {
+  policy::GroupOfSlot group_of(table.num_slots());
   for (const LearnGroup& group : groups) {
     for (const PolicySlot slot : group.members) {
-      if (table.Find(slot) != nullptr) group_of[static_cast<size_t>(slot.value())] = group.id;
+      if (table.Find(slot) != nullptr) group_of[slot] = group.id;
     }
   }
   return group_of;

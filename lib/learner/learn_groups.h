@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "lib/learner/trainer.h"
@@ -13,9 +12,8 @@ namespace troupe::learner {
 /// the policy's id. (Of two policies of one id, of which one was replaced, both are in the group.)
 std::vector<policy::LearnGroup> GroupsOf(const Trainer& trainer, const policy::PolicyTable& table);
 
-/// By policy slot of `table`: the group that it is in; nullopt: in none, or the slot is free.
-std::vector<std::optional<policy::GroupId>> GroupOfSlots(const std::vector<policy::LearnGroup>& groups,
-                                                         const policy::PolicyTable& table);
+/// Of each slot of `table` the group that its policy is in; nullopt: in none, or the slot is free.
+policy::GroupOfSlot GroupOfSlots(const std::vector<policy::LearnGroup>& groups, const policy::PolicyTable& table);
 
 /// Whether some group reads TrainBatch::joint.
 bool WantsJointSteps(const std::vector<policy::LearnGroup>& groups);

@@ -33,8 +33,8 @@ TEST(LearnGroupsTest, EachTrainedPolicyIsAGroupWhereTheTrainerNamesNone) {
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0], (LearnGroup{GroupId("a"), "", {PolicySlot(0)}}));
   EXPECT_EQ(groups[1], (LearnGroup{GroupId("d"), "", {PolicySlot(3)}}));
-  const std::vector<std::optional<GroupId>> of = GroupOfSlots(groups, *table);
-  EXPECT_EQ(of, (std::vector<std::optional<GroupId>>{GroupId("a"), std::nullopt, std::nullopt, GroupId("d")}));
+  const policy::GroupOfSlot of = GroupOfSlots(groups, *table);
+  EXPECT_EQ(of.values(), (std::vector<std::optional<GroupId>>{GroupId("a"), std::nullopt, std::nullopt, GroupId("d")}));
   EXPECT_FALSE(WantsJointSteps(groups));
 }
 
@@ -55,8 +55,9 @@ TEST(LearnGroupsTest, TheTrainersGroupsCountAndMayWantJointSteps) {
   const std::vector<LearnGroup> groups = GroupsOf(trainer, *table);
   ASSERT_EQ(groups.size(), 2u) << "and b, which the trainer could train";
   EXPECT_TRUE(WantsJointSteps(groups));
-  const std::vector<std::optional<GroupId>> of = GroupOfSlots(groups, *table);
-  EXPECT_EQ(of, (std::vector<std::optional<GroupId>>{GroupId("team"), GroupId("b"), std::nullopt, GroupId("team")}));
+  const policy::GroupOfSlot of = GroupOfSlots(groups, *table);
+  EXPECT_EQ(of.values(),
+            (std::vector<std::optional<GroupId>>{GroupId("team"), GroupId("b"), std::nullopt, GroupId("team")}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "lib/learner/learner.h"
 #include "lib/learner/testing/test_run.h"
+#include "lib/policy/testing.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ using Kind = StepOutcome::Kind;
 /// An evaluation of one episode, in which both agents together got as much, both played by the first policy.
 EpisodeStats Evaluation(double return_sum) {
   EpisodeStats evaluation(2, 1);
-  evaluation.Add(10, {return_sum - 1, 1}, {0, 0});
+  evaluation.Add(10, {return_sum - 1, 1}, policy::SlotsForTesting({0, 0}));
   return evaluation;
 }
 
@@ -102,7 +103,7 @@ TEST(LearnerBestTest, BestByAPolicyOrByAgents) {
     const ProgressRecord& record = run.listener_.records_.back();
     const auto saved = run.learner_->SnapshotState();
     EXPECT_TRUE(saved->is_best);
-    const Spread& of_policy = record.window.policies[0];
+    const Spread& of_policy = record.window.policies[policy::PolicySlot(0)];
     const std::optional<double> expected = std::string(by) == "mean"            ? record.window.return_mean.mean()
                                            : std::string(by) == "policy:shared" ? of_policy.mean()
                                                                                 : record.window.agents[1].mean();

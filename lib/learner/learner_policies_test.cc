@@ -131,13 +131,13 @@ TEST_F(LearnerPoliciesTest, ANewPolicyPlaysAndTrainsOnceItIsMapped) {
   }
   const LearnerStatus status = learner_->Status();
   ASSERT_EQ(status.policy_rows.size(), 3u);
-  EXPECT_EQ(status.policy_rows[2].trained, 40) << "one agent, from the second grant on";
+  EXPECT_EQ(status.policy_rows[PolicySlot(2)].trained, 40) << "one agent, from the second grant on";
   EXPECT_EQ(trainer_->ExportState(PolicySlot(2))->Integer("trained_rows"), 40);
   // Frozen, its rows still count, and it stays as it is.
   ASSERT_TRUE(Change(learner_->Policies()->SetTrains(PolicyId("new"), false)).ok());
   Work();
   ASSERT_EQ(Step(), Kind::kUpdated);
-  EXPECT_EQ(learner_->Status().policy_rows[2].trained, 80);
+  EXPECT_EQ(learner_->Status().policy_rows[PolicySlot(2)].trained, 80);
 }
 
 TEST_F(LearnerPoliciesTest, ARemovedPolicyGoesOnceNobodyPlaysIt) {
@@ -160,7 +160,7 @@ TEST_F(LearnerPoliciesTest, ARemovedPolicyGoesOnceNobodyPlaysIt) {
   NewPolicy fresh = Fresh(next, "next");
   fresh.like = PolicySlot(1);
   ASSERT_TRUE(Change(next, {fresh}).ok());
-  EXPECT_EQ(learner_->Status().policy_rows[0].trained, 0) << "it has trained on nothing yet";
+  EXPECT_EQ(learner_->Status().policy_rows[PolicySlot(0)].trained, 0) << "it has trained on nothing yet";
 }
 
 class LongEpisodesTest : public LearnerPoliciesTest {

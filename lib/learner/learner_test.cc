@@ -156,7 +156,7 @@ TEST(LearnerTest, MetricsHaveTheirTags) {
   EXPECT_FALSE(record.policies->empty());
   EXPECT_EQ(record.table->Find(policy::PolicySlot(1))->spec.id.value(), "eye");
   EXPECT_FALSE(record.window.agents[0].empty());
-  EXPECT_FALSE(record.window.policies[0].empty());
+  EXPECT_FALSE(record.window.policies[policy::PolicySlot(0)].empty());
 }
 
 TEST(LearnerTest, LagOneSamplesDuringTheUpdate) {
@@ -324,7 +324,7 @@ TEST(LearnerTest, EveryDispositionIsCounted) {
   ASSERT_EQ(status.workers.size(), 1u);
   EXPECT_EQ(status.workers[0].accepted_rows, 80);
   EXPECT_EQ(status.workers[0].lanes, 4);
-  EXPECT_EQ(status.policy_rows[0].accepted, 80);
+  EXPECT_EQ(status.policy_rows[policy::PolicySlot(0)].accepted, 80);
   EXPECT_GT(status.queue_bytes, 0);
   EXPECT_EQ(status.queue_budget_bytes, run.config_.options.ingest_budget_bytes);
 }

@@ -110,9 +110,9 @@ void AppendGroups(std::vector<GroupRows> groups, size_t most, std::vector<NamedV
 
 }  // namespace
 
-const NamedValues::PolicyRows& NamedValues::Rows(int32_t slot) const {
+const NamedValues::PolicyRows& NamedValues::Rows(policy::PolicySlot policy) const {
   static const PolicyRows kNone;
-  return static_cast<size_t>(slot) < rows_.size() ? rows_[static_cast<size_t>(slot)] : kNone;
+  return rows_.Contains(policy) ? rows_[policy] : kNone;
 }
 
 void NamedValues::Add(const ProgressRecord& record) {
@@ -121,7 +121,7 @@ void NamedValues::Add(const ProgressRecord& record) {
   for (const PolicyUpdateReport& report : *record.policies) {
     const policy::PolicyEntry* const entry = record.table->Find(report.policy);
     if (report.trained_rows == 0 || entry == nullptr) continue;
-    PolicyRows& rows = rows_[static_cast<size_t>(report.policy.value())];
+    PolicyRows& rows = rows_[report.policy];
     if (rows.since != entry->since) {
       rows = PolicyRows();
       rows.since = entry->since;
@@ -137,23 +137,23 @@ ReturnsByName NamedValues::Choose(const EpisodeStats& stats, const policy::Polic
                                   bool of_line) const {
   std::vector<int32_t> slots;
   for (size_t p = 0; p < table.num_slots(); ++p) {
-    const auto slot = static_cast<int32_t>(p);
-    const policy::PolicyEntry* const entry = table.Find(policy::PolicySlot(slot));
+    const policy::PolicySlot slot(static_cast<int32_t>(p));
+    const policy::PolicyEntry* const entry = table.Find(slot);
     // Of two policies of one id it is the one that episodes begin with.
     if (entry == nullptr || entry->replaced) continue;
-    const bool played = p < stats.policies.size() && !stats.policies[p].empty();
-    if (played || Rows(slot).in_line > 0) slots.push_back(slot);
+    const bool played = stats.policies.Contains(slot) && !stats.policies[slot].empty();
+    if (played || Rows(slot).in_line > 0) slots.push_back(slot.value());
   }
   const auto before = [&](int32_t a, int32_t b) {
-    const auto key = [&](int32_t slot) {
+    const auto key = [&](int32_t place) {
+      const policy::PolicySlot slot(place);
       const PolicyRows& rows = Rows(slot);
-      const auto p = static_cast<size_t>(slot);
       return std::make_tuple(of_line ? rows.in_line : rows.in_all, rows.in_all,
-                             p < stats.policies.size() ? stats.policies[p].count : 0, -slot);
+                             stats.policies.Contains(slot) ? stats.policies[slot].count : 0, -place);
     };
     return key(a) > key(b);
   };
-  return Split(std::move(slots), most, stats.policies, before,
+  return Split(std::move(slots), most, stats.policies.values(), before,
                [&table](int32_t slot) { return table.Find(policy::PolicySlot(slot))->spec.id.value(); });
 }
 
@@ -177,7 +177,7 @@ ReturnsByName NamedValues::Agents(const EpisodeStats& stats, size_t most) const 
 
 void NamedValues::AppendTraining(const ReturnsByName& policies, std::vector<NamedValue>* values) const {
   for (const NamedReturns& policy : policies.named) {
-    const PolicyRows& rows = Rows(policy.slot);
+    const PolicyRows& rows = Rows(policy::PolicySlot(policy.slot));
     if (rows.in_line == 0) continue;
     const std::string prefix = absl::StrCat("policy/", policy.name, "/");
     values->push_back({absl::StrCat(prefix, "rows"), "", static_cast<double>(rows.in_line)});
@@ -190,7 +190,7 @@ void NamedValues::AppendTraining(const ReturnsByName& policies, std::vector<Name
   }
   std::map<std::string, Spread> losses;
   for (const int32_t slot : policies.others) {
-    const PolicyRows& rows = Rows(slot);
+    const PolicyRows& rows = Rows(policy::PolicySlot(slot));
     if (rows.in_line == 0) continue;
     for (const auto& [tag, value] : rows.last->metrics) {
       if (absl::StartsWith(tag, "Loss/")) losses[tag].Add(value);

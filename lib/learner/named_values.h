@@ -9,6 +9,7 @@
 
 #include "lib/learner/episode_stats.h"
 #include "lib/learner/progress.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_table.h"
 
 namespace troupe::learner {
@@ -23,7 +24,7 @@ struct NamedValue {
 /// The returns of a policy or an agent.
 struct NamedReturns {
   std::string name;
-  int32_t slot = 0;
+  int32_t slot = 0;  ///< the policy's or the agent's
   Spread returns;
 };
 
@@ -56,7 +57,7 @@ class NamedValues {
   /// By name at most `most`: those with most rows since this was made.
   ReturnsByName Policies(const EpisodeStats& stats, const policy::PolicyTable& table, size_t most) const;
   /// Its last one since this was made; nullptr: none.
-  const PolicyUpdateReport* LastUpdateOf(int32_t slot) const { return Rows(slot).last; }
+  const PolicyUpdateReport* LastUpdateOf(policy::PolicySlot policy) const { return Rows(policy).last; }
   /// By name at most `most`: those with most episodes.
   ReturnsByName Agents(const EpisodeStats& stats, size_t most) const;
 
@@ -69,12 +70,12 @@ class NamedValues {
     std::shared_ptr<const std::vector<PolicyUpdateReport>> reports;  ///< holds `last`
   };
 
-  const PolicyRows& Rows(int32_t slot) const;
+  const PolicyRows& Rows(policy::PolicySlot policy) const;
   ReturnsByName Choose(const EpisodeStats& stats, const policy::PolicyTable& table, size_t most, bool of_line) const;
   void AppendTraining(const ReturnsByName& policies, std::vector<NamedValue>* values) const;
 
   const std::vector<std::string> agent_ids_;
-  std::vector<PolicyRows> rows_;  ///< by policy slot
+  policy::BySlot<PolicyRows> rows_;
 };
 
 }  // namespace troupe::learner

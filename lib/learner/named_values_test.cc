@@ -3,6 +3,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,8 +64,8 @@ std::map<std::string, double> Tags(const std::vector<NamedValue>& values) {
 TEST(NamedValuesTest, ReturnsByAgentAndPolicyAndLossesByPolicy) {
   NamedValues names({"x", "y"});
   ProgressRecord record = Record(Table(2), {Report(0, 10, 1.5), Report(1, 0, 0)});
-  record.window.Add(10, {1, 4}, {0, 1});
-  record.window.Add(10, {3, -4}, {0, 1});
+  record.window.Add(10, {1, 4}, policy::SlotsForTesting({0, 1}));
+  record.window.Add(10, {3, -4}, policy::SlotsForTesting({0, 1}));
   names.Add(record);
   const std::vector<NamedValue> values = names.TakeLine(record);
   EXPECT_THAT(Keys(values), UnorderedElementsAre(Pair("agent/x/return_mean", 2), Pair("agent/x/return_min", 1),
@@ -87,7 +88,7 @@ TEST(NamedValuesTest, ReturnsByAgentAndPolicyAndLossesByPolicy) {
 TEST(NamedValuesTest, OnePolicysLossesAreTheRunsOwn) {
   NamedValues names({"x", "y"});
   ProgressRecord record = Record(Table(1), {Report(0, 10, 1.5)});
-  record.window.Add(10, {1, 4}, {0, 0});
+  record.window.Add(10, {1, 4}, policy::SlotsForTesting({0, 0}));
   names.Add(record);
   EXPECT_EQ(Keys(names.TakeLine(record)).count("policy/p0/Loss/Policy loss"), 0u);
 }
@@ -112,7 +113,7 @@ TEST(NamedValuesTest, AThousandPoliciesDoNotFloodALine) {
   std::vector<PolicyUpdateReport> reports;
   for (int32_t p = 0; p < 1000; ++p) reports.push_back(Report(p, 1 + (p * 7) % 1000, p));
   ProgressRecord record = Record(Table(1000), reports);
-  for (int32_t p = 0; p < 1000; ++p) record.window.Add(1, {1.0 * p}, {p});
+  for (int32_t p = 0; p < 1000; ++p) record.window.Add(1, {1.0 * p}, policy::SlotsForTesting({p}));
   names.Add(record);
   const std::map<std::string, double> keys = Keys(names.TakeLine(record));
   size_t named = 0;
@@ -154,7 +155,7 @@ TEST(NamedValuesTest, AFewForPeopleAreThoseThatTrainedMost) {
   NamedValues names({"x", "y"});
   const policy::PolicyTablePtr table = Table(8);
   ProgressRecord record = Record(table, {Report(5, 100, 1), Report(2, 50, 1)});
-  for (int32_t p = 0; p < 8; ++p) record.window.Add(1, {1.0 * p}, {p});
+  for (int32_t p = 0; p < 8; ++p) record.window.Add(1, {1.0 * p}, policy::SlotsForTesting({p}));
   names.Add(record);
   names.TakeLine(record);
   const ReturnsByName few = names.Policies(record.window, *table, 3);
@@ -215,7 +216,7 @@ TEST(NamedValuesTest, AnEvaluationIsToldApart) {
   NamedValues names({"x", "y"});
   const policy::PolicyTablePtr table = Table(2);
   EpisodeStats evaluation(2, 2);
-  evaluation.Add(5, {1, -1}, {0, 1});
+  evaluation.Add(5, {1, -1}, policy::SlotsForTesting({0, 1}));
   const std::vector<NamedValue> values = names.OfEvaluation(evaluation, *table);
   EXPECT_EQ(Keys(values).at("evaluation/policy/p1/return_mean"), -1);
   EXPECT_EQ(Keys(values).at("evaluation/agent/x/return_max"), 1);

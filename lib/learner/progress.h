@@ -83,8 +83,8 @@ struct LearnerStatus {
   ProgressRecord progress;  ///< of the last update; with rows, workers, env counters and wall clock of now
   RowBooks books;           ///< its rows, by learn group
   FragmentCounters fragments;
-  std::vector<RowCounters> policy_rows;  ///< by policy slot, in this learner epoch
-  std::vector<WorkerStatus> workers;     ///< by id
+  policy::BySlot<RowCounters> policy_rows;  ///< in this learner epoch
+  std::vector<WorkerStatus> workers;        ///< by id
   int64_t queue_bytes = 0;
   int64_t queue_budget_bytes = 0;
 };

@@ -85,7 +85,7 @@ absl::Status RunPolicies::Restore(const LearnerState& state) {
   for (const policy::GroupState& group : state.groups) {
     TROUPE_RETURN_IF_ERROR(deps_.trainer->ImportGroup(group));
   }
-  if (state.trained_as.size() == trained_as_.size()) trained_as_ = state.trained_as;
+  if (state.trained_as.size() == trained_as_.size()) trained_as_ = policy::BySlot<policy::PolicyId>(state.trained_as);
   return absl::OkStatus();
 }
 
@@ -109,17 +109,16 @@ absl::StatusOr<policy::WeightSnapshotPtr> RunPolicies::VersionOf(policy::PolicyS
 absl::Status RunPolicies::PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports) {
   const PolicyTablePtr now = table();
   const bool stamp = reports == nullptr;
-  std::vector<bool> changed(now->num_slots(), stamp);
+  policy::BySlot<uint8_t> changed(now->num_slots(), stamp ? 1 : 0);
   if (!stamp) {
     // Also of removed policies: their episodes play on with what updates make of them.
     for (const PolicyUpdateReport& report : *reports) {
-      if (report.trained_rows > 0) changed[static_cast<size_t>(report.policy.value())] = true;
+      if (report.trained_rows > 0) changed[report.policy] = 1;
     }
   }
-  for (size_t p = 0; p < changed.size(); ++p) {
-    const policy::PolicySlot slot(static_cast<int32_t>(p));
+  for (const PolicySlot slot : changed.ids()) {
     const policy::PolicyEntry* const entry = now->Find(slot);
-    if (!changed[p] || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
+    if (changed[slot] == 0 || entry == nullptr || !entry->spec.policy_class.has_weights()) continue;
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, VersionOf(slot, n, stamp));
     deps_.publisher->Publish(slot, std::move(snapshot));
   }
@@ -177,7 +176,7 @@ absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, std::vector
   for (const NewPolicy& policy : added) order.push_back(policy.slot);
   trained_as_.resize(std::max(trained_as_.size(), next->num_slots()));
   for (const NewPolicy& policy : added) {
-    trained_as_[static_cast<size_t>(policy.slot.value())] = trained_as_[static_cast<size_t>(policy.like.value())];
+    trained_as_[policy.slot] = trained_as_[policy.like];
   }
   TROUPE_ASSIGN_OR_RETURN(std::vector<policy::WeightSnapshotPtr> weights,
                           AddToTrainer(*next, std::move(added), version));
@@ -225,12 +224,12 @@ void RunPolicies::ReleaseDrained() {
     // From here on their rows are STALE, so that nothing names them any more when they go below.
     view = run_.view = MakePolicyView(*std::move(released), run_.view->schema);
     run_.plan->SetRevision(view->table->revision());
-    for (const PolicySlot slot : drained) run_.accounting.Forget(slot.value());
+    for (const PolicySlot slot : drained) run_.accounting.Forget(slot);
     run_.accounting.SetGroups(GroupOfSlots(groups_, *view->table));
   }
   for (const PolicySlot slot : drained) {
     episodes_.ForgetPolicy(slot);
-    trained_as_[static_cast<size_t>(slot.value())] = {};
+    trained_as_[slot] = {};
     const absl::Status removed = deps_.trainer->RemovePolicy(slot);
     if (!removed.ok()) {
       TROUPE_ERROR("a removed policy stays in memory slot={} error=\"{}\"", slot.value(),
@@ -273,7 +272,7 @@ absl::Status RunPolicies::Save(LearnerState* state) {
     TROUPE_ASSIGN_OR_RETURN(state->table, now->Release(leaving));
   }
   state->policies.resize(state->table->num_slots());
-  state->trained_as = trained_as_;
+  state->trained_as = trained_as_.values();
   for (const PolicySlot slot : leaving) state->trained_as[static_cast<size_t>(slot.value())] = {};
   state->trained_as.resize(state->table->num_slots());
   return absl::OkStatus();

@@ -61,7 +61,7 @@ class RunPolicies {
   RunState& run_;
   Assembler& assembler_;
   EpisodeBook& episodes_;
-  std::vector<policy::PolicyId> trained_as_;  ///< by policy slot; see LearnerState
+  policy::BySlot<policy::PolicyId> trained_as_;  ///< see LearnerState
   std::vector<policy::LearnGroup> groups_;
 };
 

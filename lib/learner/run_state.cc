@@ -160,7 +160,7 @@ LearnerStatus RunState::Status() const {
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting.fragments();
   for (size_t p = 0; p < view->table->num_slots(); ++p) {
-    status.policy_rows.push_back(accounting.of_policy(static_cast<int32_t>(p)));
+    status.policy_rows.push_back(accounting.of_policy(policy::PolicySlot(static_cast<int32_t>(p))));
   }
   const absl::Duration now = clock.SteadyNow();
   for (const auto& [id, worker] : registry.workers()) {

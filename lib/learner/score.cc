@@ -45,8 +45,8 @@ std::optional<double> ScoreOf(const Score& score, const EpisodeStats& stats, con
       return stats.return_mean.mean();
     case Score::Kind::kPolicy: {
       const std::optional<policy::PolicySlot> slot = table.FindSlot(policy::PolicyId(score.name));
-      if (!slot.has_value() || static_cast<size_t>(slot->value()) >= stats.policies.size()) return std::nullopt;
-      return stats.policies[static_cast<size_t>(slot->value())].mean();
+      if (!slot.has_value() || !stats.policies.Contains(*slot)) return std::nullopt;
+      return stats.policies[*slot].mean();
     }
     case Score::Kind::kAgents: {
       double sum = 0;

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
@@ -28,8 +29,8 @@ TEST(ScoreTest, IsTheMeanOverTheEpisodes) {
   const policy::PolicyTablePtr table =
       *policy::PolicyTable::Make(specs, {true, true}, {{"*", {{specs[0].id}}}}, agents);
   EpisodeStats stats(3, 2);
-  stats.Add(10, {1, 2, -6}, {0, 0, 1});
-  stats.Add(10, {3, kNaN, 2}, {0, -1, 1});
+  stats.Add(10, {1, 2, -6}, policy::SlotsForTesting({0, 0, 1}));
+  stats.Add(10, {3, kNaN, 2}, policy::SlotsForTesting({0, -1, 1}));
   const auto score = [&](const std::string& text) { return ScoreOf(*ParseScore(text), stats, *table); };
   EXPECT_EQ(score("sum"), (-3.0 + 5.0) / 2);
   EXPECT_EQ(score("mean"), (-1.0 + 2.5) / 2);

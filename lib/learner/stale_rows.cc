@@ -66,7 +66,7 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     for (const sample::AgentEntry& agent : episode.agents) any = any || is_gone(agent.policy);
   }
   for (const sample::FinishedEpisode& episode : batch->finished) {
-    for (const int32_t policy : episode.policies) any = any || (policy >= 0 && is_gone(PolicySlot(policy)));
+    for (const PolicySlot policy : episode.policies) any = any || is_gone(policy);
   }
   if (!any) {
     part.batch = std::move(batch);
@@ -85,7 +85,7 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     const PolicyEntry* const entry = table.Find(rows.policy);
     const bool is_its_own = entry != nullptr && entry->since <= revision;
     part.stale_rows.push_back(
-        {is_its_own ? rows.policy.value() : -1, std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy)});
+        {is_its_own ? rows.policy : policy::kNoPolicy, std::clamp(rows.rows, int64_t{0}, limits.max_rows_per_policy)});
     fresh->num_agent_steps -= AgentSteps(rows, limits.max_rows_per_policy);
   }
   for (sample::EpisodeEntry& episode : fresh->episodes) {
@@ -94,8 +94,8 @@ FreshPart LeaveOutStale(sample::MultiAgentBatchPtr batch, const PolicyTable& tab
     episode.agents.erase(gone, episode.agents.end());
   }
   for (sample::FinishedEpisode& episode : fresh->finished) {
-    for (int32_t& policy : episode.policies) {
-      if (policy >= 0 && is_gone(PolicySlot(policy))) policy = -1;
+    for (PolicySlot& policy : episode.policies) {
+      if (is_gone(policy)) policy = policy::kNoPolicy;
     }
   }
   part.batch = std::move(fresh);

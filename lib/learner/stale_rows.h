@@ -15,7 +15,7 @@ namespace troupe::learner {
 /// A fragment without the rows that nobody will train on.
 struct FreshPart {
   sample::MultiAgentBatchPtr batch;        ///< the given one when nothing was left out
-  std::vector<PolicyRowCount> stale_rows;  ///< that were left out; policy -1 where the slot is another's by now
+  std::vector<PolicyRowCount> stale_rows;  ///< that were left out; kNoPolicy where the slot is another's by now
   std::string reason;                      ///< of the first of them
 };
 

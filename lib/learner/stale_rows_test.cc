@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,13 +64,13 @@ TEST_F(StaleRowsTest, RowsOfAReplacedPolicyAreLeftOut) {
   ASSERT_EQ(part.batch->policies.size(), 1u);
   EXPECT_EQ(part.batch->policies[0].policy.value(), 0);
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, 1) << "it is still there, and they are booked as its";
+  EXPECT_EQ(part.stale_rows[0].policy, policy::PolicySlot(1)) << "it is still there, and they are booked as its";
   EXPECT_EQ(part.stale_rows[0].rows, rows);
   EXPECT_EQ(part.reason, "policy \"other\" was replaced in revision 1");
   EXPECT_EQ(part.batch->num_env_steps, batch->num_env_steps);
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
   ASSERT_FALSE(part.batch->finished.empty());
-  for (const auto& finished : part.batch->finished) EXPECT_EQ(finished.policies, (std::vector<int32_t>{0, -1}));
+  for (const auto& finished : part.batch->finished) EXPECT_EQ(finished.policies, policy::SlotsForTesting({0, -1}));
   for (const auto& episode : part.batch->episodes) EXPECT_EQ(episode.agents.size(), 1u);
 }
 
@@ -78,7 +79,7 @@ TEST_F(StaleRowsTest, SlotsThatAreFreeOrAnothersAreStaleAndNeverInvalid) {
   table_ = *table_->Release({policy::PolicySlot(1)});
   FreshPart part = LeaveOut(Fragment());
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, -1);
+  EXPECT_EQ(part.stale_rows[0].policy, policy::kNoPolicy);
   EXPECT_EQ(part.reason, "the policy of slot 1 was removed");
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
 
@@ -89,7 +90,7 @@ TEST_F(StaleRowsTest, SlotsThatAreFreeOrAnothersAreStaleAndNeverInvalid) {
   table_ = *table_->Add(next, true);
   part = LeaveOut(Fragment());
   ASSERT_EQ(part.stale_rows.size(), 1u);
-  EXPECT_EQ(part.stale_rows[0].policy, -1);
+  EXPECT_EQ(part.stale_rows[0].policy, policy::kNoPolicy);
   EXPECT_THAT(part.reason, HasSubstr("belongs to policy \"next\" since revision 4"));
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
   // A worker that knows it means it.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 
@@ -33,9 +34,9 @@ TEST(StopConditionsTest, ReturnsStopOverAFullWindow) {
   options.wall_clock = absl::Seconds(1);
   options.episode_return = {{Score{}, 2.0}};
   EpisodeStats window(1, 1);
-  for (int i = 0; i < 99; ++i) window.Add(10, {2.5}, {0});
+  for (int i = 0; i < 99; ++i) window.Add(10, {2.5}, policy::SlotsForTesting({0}));
   EXPECT_EQ(StopByReturns(options, window, *table), std::nullopt) << "99 episodes say little";
-  window.Add(10, {2.5}, {0});
+  window.Add(10, {2.5}, policy::SlotsForTesting({0}));
   EXPECT_EQ(StopByReturns(options, window, *table), "stop.episode_return reached: 2.5 of 2");
   options.episode_return[0].at_least = 2.6;
   EXPECT_EQ(StopByReturns(options, window, *table), std::nullopt);

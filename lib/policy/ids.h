@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/status/status.h"
+#include "lib/base/indexed_vector.h"
 #include "lib/base/strong_id.h"
 
 namespace troupe::policy {
@@ -14,6 +15,11 @@ namespace troupe::policy {
 using PolicyId = base::StrongId<struct PolicyIdTag, std::string>;
 /// Dense index of a policy in the run's list of policies.
 using PolicySlot = base::StrongId<struct PolicySlotTag, int32_t>;
+/// Of no policy. No container has it.
+inline constexpr PolicySlot kNoPolicy(-1);
+/// One T for each policy of the run, by its slot.
+template <typename T>
+using BySlot = base::IndexedVector<PolicySlot, T>;
 
 /// INVALID_ARGUMENT unless `id` has the form above.
 absl::Status ValidatePolicyId(std::string_view id);

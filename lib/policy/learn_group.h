@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct LearnGroup {
 
   bool operator==(const LearnGroup& other) const = default;
 };
+
+/// Of each policy slot the group that it is in; nullopt: in none.
+using GroupOfSlot = BySlot<std::optional<GroupId>>;
 
 /// What a group keeps that belongs to none of its policies: a mixer, its target, a joint optimizer. Plain value.
 struct GroupState {

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
@@ -13,6 +18,13 @@ inline PolicySpec SmallSpecForTesting() {
   spec.actor.hidden_sizes = {4, 4};
   spec.mutable_critic()->hidden_sizes = {4};
   return spec;
+}
+
+/// Slots of policies by their numbers; -1: kNoPolicy.
+inline std::vector<PolicySlot> SlotsForTesting(std::initializer_list<int32_t> numbers) {
+  std::vector<PolicySlot> slots;
+  for (const int32_t number : numbers) slots.emplace_back(number);
+  return slots;
 }
 
 }  // namespace troupe::policy

@@ -7,19 +7,18 @@
 
 namespace troupe::rollout {
 
-ResidentActor& ActorMap::Insert(int32_t slot, std::unique_ptr<ResidentActor> actor) {
-  const auto place = static_cast<size_t>(slot);
-  if (place >= actors_.size()) actors_.resize(place + 1);
-  TROUPE_CHECK(actors_[place] == nullptr);
+ResidentActor& ActorMap::Insert(policy::PolicySlot slot, std::unique_ptr<ResidentActor> actor) {
+  actors_.GrowTo(slot);
+  TROUPE_CHECK(actors_[slot] == nullptr);
   actor->held_by = holding_;  // what is made is about to be used
-  actors_[place] = std::move(actor);
+  actors_[slot] = std::move(actor);
   resident_.push_back(slot);
-  return *actors_[place];
+  return *actors_[slot];
 }
 
-void ActorMap::Erase(int32_t slot) {
+void ActorMap::Erase(policy::PolicySlot slot) {
   if (Find(slot) == nullptr) return;
-  actors_[static_cast<size_t>(slot)].reset();
+  actors_[slot].reset();
   resident_.erase(std::find(resident_.begin(), resident_.end(), slot));
 }
 
@@ -36,10 +35,10 @@ std::unique_ptr<ResidentActor> ActorMap::TakeSpare(int32_t shape, const policy::
   return nullptr;
 }
 
-void ActorMap::Trim(std::vector<int32_t>& dropped) {
+void ActorMap::Trim(std::vector<policy::PolicySlot>& dropped) {
   if (resident_.size() <= capacity_) return;
   idle_.clear();
-  for (const int32_t slot : resident_) {
+  for (const policy::PolicySlot slot : resident_) {
     const ResidentActor& actor = *Find(slot);
     if (actor.held_by != holding_) idle_.emplace_back(actor.last_used, slot);
   }
@@ -47,7 +46,7 @@ void ActorMap::Trim(std::vector<int32_t>& dropped) {
   const auto leaving = static_cast<std::ptrdiff_t>(idle_.size() - capacity_);
   std::partial_sort(idle_.begin(), idle_.begin() + leaving, idle_.end());
   for (auto it = idle_.begin(); it != idle_.begin() + leaving; ++it) {
-    std::unique_ptr<ResidentActor> leaver = std::move(actors_[static_cast<size_t>(it->second)]);
+    std::unique_ptr<ResidentActor> leaver = std::move(actors_[it->second]);
     resident_.erase(std::find(resident_.begin(), resident_.end(), it->second));
     if (leaver->shape >= 0 && spares_.size() < kMaxSpares) spares_.push_back(std::move(leaver));
     dropped.push_back(it->second);

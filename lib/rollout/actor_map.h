@@ -8,6 +8,7 @@
 
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/policy_actor.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 
 namespace troupe::rollout {
@@ -40,32 +41,29 @@ class ActorMap {
   explicit ActorMap(int64_t capacity) : capacity_(static_cast<size_t>(capacity)) {}
 
   /// nullptr when it is not resident.
-  ResidentActor* Find(int32_t slot) {
-    const auto place = static_cast<size_t>(slot);
-    return place < actors_.size() ? actors_[place].get() : nullptr;
-  }
-  ResidentActor& Insert(int32_t slot, std::unique_ptr<ResidentActor> actor);
-  void Erase(int32_t slot);
+  ResidentActor* Find(policy::PolicySlot slot) { return actors_.Contains(slot) ? actors_[slot].get() : nullptr; }
+  ResidentActor& Insert(policy::PolicySlot slot, std::unique_ptr<ResidentActor> actor);
+  void Erase(policy::PolicySlot slot);
   /// One that was dropped, for a policy of this shape, with no weights; nullptr when there is none.
   std::unique_ptr<ResidentActor> TakeSpare(int32_t shape, const policy::PolicySpec& spec);
 
   /// Lets everybody go; then Hold those that are in use; then Trim.
   void BeginHolding() { ++holding_; }
-  void Hold(int32_t slot) {
+  void Hold(policy::PolicySlot slot) {
     if (ResidentActor* const actor = Find(slot)) actor->held_by = holding_;
   }
   /// Drops the least recently used of those that are not held, the lower slot first where two acted last in one round,
   /// until `capacity` of them are left. Adds their slots to `dropped`. Their actors become spares.
-  void Trim(std::vector<int32_t>& dropped);
+  void Trim(std::vector<policy::PolicySlot>& dropped);
 
-  const std::vector<int32_t>& resident() const { return resident_; }
+  const std::vector<policy::PolicySlot>& resident() const { return resident_; }
 
  private:
   const size_t capacity_;
-  std::vector<std::unique_ptr<ResidentActor>> actors_;  ///< by slot
-  std::vector<int32_t> resident_;
+  policy::BySlot<std::unique_ptr<ResidentActor>> actors_;
+  std::vector<policy::PolicySlot> resident_;
   std::vector<std::unique_ptr<ResidentActor>> spares_;
-  std::vector<std::pair<uint64_t, int32_t>> idle_;  ///< while trimming: when it was used, slot
+  std::vector<std::pair<uint64_t, policy::PolicySlot>> idle_;  ///< while trimming: when it was used, slot
   uint64_t holding_ = 0;
 };
 

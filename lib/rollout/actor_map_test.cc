@@ -12,6 +12,8 @@
 namespace troupe::rollout {
 namespace {
 
+using policy::PolicySlot;
+
 std::unique_ptr<ResidentActor> SomeActor() {
   return std::make_unique<ResidentActor>(
       ResidentActor{.actor = nullptr, .bounds = inference::ActionBounds(policy::SmallSpecForTesting())});
@@ -19,17 +21,17 @@ std::unique_ptr<ResidentActor> SomeActor() {
 
 TEST(ActorMapTest, WhatIsHeldStaysBeyondTheCapacity) {
   ActorMap map(1);
-  for (int32_t slot = 0; slot < 5; ++slot) map.Insert(slot, SomeActor());
-  std::vector<int32_t> dropped;
+  for (int32_t slot = 0; slot < 5; ++slot) map.Insert(PolicySlot(slot), SomeActor());
+  std::vector<PolicySlot> dropped;
   map.Trim(dropped);
   EXPECT_TRUE(dropped.empty()) << "what is made is about to be used";
   map.BeginHolding();
-  for (const int32_t slot : {1, 3, 4}) map.Hold(slot);
+  for (const int32_t slot : {1, 3, 4}) map.Hold(PolicySlot(slot));
   map.Trim(dropped);
-  EXPECT_EQ(dropped, std::vector<int32_t>({0})) << "of those used last at one time the lower slot is older";
-  EXPECT_EQ(map.Find(0), nullptr);
-  EXPECT_EQ(map.Find(-1), nullptr);
-  EXPECT_EQ(map.Find(99), nullptr);
+  EXPECT_EQ(dropped, policy::SlotsForTesting({0})) << "of those used last at one time the lower slot is older";
+  EXPECT_EQ(map.Find(PolicySlot(0)), nullptr);
+  EXPECT_EQ(map.Find(policy::kNoPolicy), nullptr);
+  EXPECT_EQ(map.Find(PolicySlot(99)), nullptr);
 }
 
 struct FakeActor final : inference::PolicyActor {
@@ -53,7 +55,7 @@ TEST(ActorMapTest, WhatIsDroppedIsUsedAgainForItsShape) {
     auto actor = std::make_unique<FakeActor>();
     actor->able = slot != 2;
     fakes[slot] = actor.get();
-    ResidentActor& resident = map.Insert(slot, SomeActor());
+    ResidentActor& resident = map.Insert(PolicySlot(slot), SomeActor());
     resident.actor = std::move(actor);
     resident.shape = slot == 3 ? -1 : slot / 2;
     resident.last_used = static_cast<uint64_t>(slot);
@@ -61,9 +63,9 @@ TEST(ActorMapTest, WhatIsDroppedIsUsedAgainForItsShape) {
   }
   EXPECT_EQ(map.TakeSpare(0, spec), nullptr) << "nothing was dropped yet";
   map.BeginHolding();
-  std::vector<int32_t> dropped;
+  std::vector<PolicySlot> dropped;
   map.Trim(dropped);
-  ASSERT_EQ(dropped, std::vector<int32_t>({0, 1, 2, 3}));
+  ASSERT_EQ(dropped, policy::SlotsForTesting({0, 1, 2, 3}));
   EXPECT_TRUE(map.resident().empty());
   const std::unique_ptr<ResidentActor> last = map.TakeSpare(0, spec);
   ASSERT_NE(last, nullptr);
@@ -83,12 +85,12 @@ TEST(ActorMapTest, KeepsSoManySparesAndNoMore) {
   ActorMap map(0);
   const auto count = static_cast<int32_t>(ActorMap::kMaxSpares) + 10;
   for (int32_t slot = 0; slot < count; ++slot) {
-    ResidentActor& resident = map.Insert(slot, SomeActor());
+    ResidentActor& resident = map.Insert(PolicySlot(slot), SomeActor());
     resident.actor = std::make_unique<FakeActor>();
     resident.shape = 0;
   }
   map.BeginHolding();
-  std::vector<int32_t> dropped;
+  std::vector<PolicySlot> dropped;
   map.Trim(dropped);
   EXPECT_EQ(dropped.size(), static_cast<size_t>(count));
   size_t spares = 0;
@@ -104,13 +106,13 @@ TEST(ActorMapTest, TheLeastRecentlyUsedOnesLeave) {
     const auto below = [&random](uint32_t bound) { return static_cast<int32_t>(random() % bound); };
     const int64_t capacity = 1 + below(5);
     ActorMap map(capacity);
-    std::vector<std::pair<uint64_t, int32_t>> model;  // when it was used, slot; resident ones
+    std::vector<std::pair<uint64_t, PolicySlot>> model;  // when it was used, slot; resident ones
     for (uint64_t round = 1; round < 100; ++round) {
-      std::set<int32_t> held;
-      for (int i = below(4); i >= 0; --i) held.insert(below(12));
+      std::set<PolicySlot> held;
+      for (int i = below(4); i >= 0; --i) held.emplace(below(12));
       map.BeginHolding();
-      for (const int32_t slot : held) map.Hold(slot);
-      std::vector<int32_t> dropped, expected;
+      for (const PolicySlot slot : held) map.Hold(slot);
+      std::vector<PolicySlot> dropped, expected;
       map.Trim(dropped);
       std::sort(model.begin(), model.end());
       int64_t idle =
@@ -125,7 +127,7 @@ TEST(ActorMapTest, TheLeastRecentlyUsedOnesLeave) {
         --idle;
       }
       ASSERT_EQ(dropped, expected);
-      for (const int32_t slot : held) {
+      for (const PolicySlot slot : held) {
         ResidentActor* actor = map.Find(slot);
         const auto known = std::find_if(model.begin(), model.end(), [slot](const auto& m) { return m.second == slot; });
         ASSERT_EQ(actor != nullptr, known != model.end());

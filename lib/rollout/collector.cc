@@ -42,7 +42,9 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      builder_(RolloutSchema{config_.env_spec, config_.policies, config_.options.always_sends_state}, config_.mapping,
+      builder_(RolloutSchema{config_.env_spec, policy::BySlot<policy::PolicySpec>(config_.policies),
+                             config_.options.always_sends_state},
+               config_.mapping,
                {.seed = config_.options.seed,
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,
@@ -440,7 +442,7 @@ absl::Status Collector::ActForAll() {
 }
 
 void Collector::FailToAct(size_t place, const absl::Status& status) {
-  const int32_t slot = builder_.PolicyAt(place);
+  const policy::PolicySlot slot = builder_.PolicyAt(place);
   const auto rows = static_cast<size_t>(builder_.OpenRows(place).rows);
   std::fill_n(builder_.OpenActions(place), rows * adopter_.ActorOf(slot).action_words, space::ActionWord());
   std::fill_n(builder_.OpenLogp(place), rows, 0.0f);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/mutex.h"
+#include "lib/policy/testing.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +56,7 @@ TEST(CollectorTest, WholeEpisodesWithTruncationAndACut) {
   ASSERT_EQ(batch.finished.size(), 1u);
   EXPECT_EQ(batch.finished[0].length, 3);
   EXPECT_THAT(batch.finished[0].returns, ElementsAre(7.0f, -7.0f));
-  EXPECT_THAT(batch.finished[0].policies, ElementsAre(0, 0));
+  EXPECT_EQ(batch.finished[0].policies, policy::SlotsForTesting({0, 0}));
   EXPECT_EQ(batch.policies[0].version.n, 5);
 }
 
@@ -109,7 +110,7 @@ TEST(CollectorTest, ARewardBeforeAnAgentsFirstActionCountsIntoItsReturn) {
   EXPECT_THAT(SegmentsOf(batch), ElementsAre("env 0 ep 0 agent 0: 0(+-1) terminated lag 0"));
   ASSERT_EQ(batch.finished.size(), 1u);
   EXPECT_THAT(batch.finished[0].returns, ElementsAre(-1.0f, 1.0f));
-  EXPECT_THAT(batch.finished[0].policies, ElementsAre(0, 1)) << "the return is a policy's";
+  EXPECT_EQ(batch.finished[0].policies, policy::SlotsForTesting({0, 1})) << "the return is a policy's";
 
   // What it gets before it acts is no part of its first row.
   const Script late = {{.observe = {0}},
@@ -241,7 +242,7 @@ TEST(CollectorTest, AgentsAppearAndLeave) {
   EXPECT_EQ(batch.final_env_rows, 0) << "others acted at the step that agent 1 saw last";
   ASSERT_EQ(batch.finished.size(), 1u);
   EXPECT_TRUE(std::isnan(batch.finished[0].returns[3])) << "agent 3 never appeared";
-  EXPECT_EQ(batch.finished[0].policies[3], -1);
+  EXPECT_EQ(batch.finished[0].policies[3], policy::kNoPolicy);
   EXPECT_EQ(batch.episodes[0].agents.size(), 3u);
 }
 

@@ -69,7 +69,7 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 struct Evaluator::Place {
   int64_t number = -1;  // of its episode; -1: idle
   int64_t step = 0;
-  std::vector<int32_t> policy;  // by agent slot; -1: not seen yet
+  std::vector<policy::PolicySlot> policy;  // by agent slot; kNoPolicy: not seen yet
   std::vector<double> returns;
   std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
   std::vector<const space::ActionWord*> actions;
@@ -89,7 +89,10 @@ struct Evaluator::Rows {
 };
 
 Evaluator::Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs)
-    : config_(std::move(config)), envs_(std::move(envs)), buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
+    : config_(std::move(config)),
+      policies_(config_.policies),
+      envs_(std::move(envs)),
+      buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
 
 Evaluator::~Evaluator() = default;
 
@@ -118,8 +121,8 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     place->actions.resize(num_agents);
     evaluator->places_.push_back(std::move(place));
   }
-  for (const policy::PolicySpec& spec : evaluator->config_.policies) {
-    evaluator->bounds_.emplace_back(spec);
+  for (const policy::PolicySpec& spec : evaluator->policies_) {
+    evaluator->bounds_.push_back(inference::ActionBounds(spec));
     auto rows = std::make_unique<Rows>();
     rows->obs_bytes =
         static_cast<size_t>(spec.observation_size()) * tensor::ElementBytes(spec.observation_space.flat_dtype());
@@ -138,7 +141,7 @@ absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed
 absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   Place& p = *places_[place];
   p.step = 0;
-  std::fill(p.policy.begin(), p.policy.end(), -1);
+  std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
   return envs_[place]->Reset({seed, EnvId(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
 }
@@ -149,19 +152,17 @@ absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
                                  config_.options.env_args};
   mapped_.clear();
   for (size_t other = 0; other < p.policy.size(); ++other) {
-    if (p.policy[other] < 0) continue;
-    mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(p.policy[other])});
+    if (p.policy[other] == policy::kNoPolicy) continue;
+    mapped_.push_back({static_cast<int32_t>(other), p.policy[other]});
   }
   episode.agents = mapped_;
   episode.host = config_.mapping_host.get();
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot mapped,
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot policy,
                           config_.mapping->Map(agent.id.value(), static_cast<int32_t>(slot), episode));
-  const int32_t policy = mapped.value();
-  if (policy < 0 || policy >= static_cast<int32_t>(config_.policies.size()) ||
-      config_.policies[static_cast<size_t>(policy)].observation_space != agent.observation_space ||
-      config_.policies[static_cast<size_t>(policy)].action_space != agent.action_space) {
-    return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ", policy,
-                                                   ", which does not fit its spaces"));
+  if (!policies_.Contains(policy) || policies_[policy].observation_space != agent.observation_space ||
+      policies_[policy].action_space != agent.action_space) {
+    return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",
+                                                   policy.value(), ", which does not fit its spaces"));
   }
   p.policy[slot] = policy;
   return absl::OkStatus();
@@ -177,13 +178,13 @@ absl::Status Evaluator::Gather(size_t place) {
     const auto index = static_cast<int32_t>(slot);
     if (!buffers_.ready(env, index)) continue;
     any_ready = true;
-    if (p.policy[slot] < 0) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
-    const auto policy = static_cast<size_t>(p.policy[slot]);
+    if (p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
+    const policy::PolicySlot policy = p.policy[slot];
     Rows& rows = *rows_[policy];
     p.row[slot] = rows.count++;
     const absl::Span<const std::byte> obs = buffers_.observation_bytes(env, index);
     rows.obs.insert(rows.obs.end(), obs.begin(), obs.end());
-    const auto mask_size = static_cast<size_t>(config_.policies[policy].mask_size());
+    const auto mask_size = static_cast<size_t>(policies_[policy].mask_size());
     const absl::Span<const uint8_t> mask = buffers_.action_mask(env, index);
     if (mask_size > 0 && mask.empty()) {
       rows.mask.insert(rows.mask.end(), mask_size, 1);
@@ -231,8 +232,8 @@ absl::Status Evaluator::BeginAgain(size_t place, absl::Status status, uint64_t s
   return status;
 }
 
-void Evaluator::FailToAct(int32_t policy, const absl::Status& status) {
-  Rows& rows = *rows_[static_cast<size_t>(policy)];
+void Evaluator::FailToAct(policy::PolicySlot policy, const absl::Status& status) {
+  Rows& rows = *rows_[policy];
   std::fill(rows.actions.begin(), rows.actions.end(), space::ActionWord());
   for (const auto& place : places_) {
     for (size_t slot = 0; slot < place->policy.size(); ++slot) {
@@ -245,8 +246,8 @@ void Evaluator::GatherActions(size_t place) {
   Place& p = *places_[place];
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     if (p.row[slot] < 0) continue;
-    const auto policy = static_cast<size_t>(p.policy[slot]);
-    const auto words = static_cast<size_t>(config_.policies[policy].action_words());
+    const policy::PolicySlot policy = p.policy[slot];
+    const auto words = static_cast<size_t>(policies_[policy].action_words());
     const absl::Span<space::ActionWord> action =
         absl::MakeSpan(rows_[policy]->actions).subspan(static_cast<size_t>(p.row[slot]) * words, words);
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
@@ -268,7 +269,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     const double reward = buffers_.reward(env, static_cast<int32_t>(slot));
     // Rewarded before it was ever observed.
-    if (reward != 0.0 && p.policy[slot] < 0) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
+    if (reward != 0.0 && p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
     p.returns[slot] += reward;
   }
   if (!buffers_.all_done(env)) return absl::OkStatus();
@@ -277,7 +278,8 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   episode.seed = env::EpisodeSeed{seed, EnvId(p.number), 0}.ResetSeed();
   episode.policies = p.policy;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
-    episode.returns.push_back(p.policy[slot] < 0 ? std::numeric_limits<double>::quiet_NaN() : p.returns[slot]);
+    episode.returns.push_back(p.policy[slot] == policy::kNoPolicy ? std::numeric_limits<double>::quiet_NaN()
+                                                                  : p.returns[slot]);
   }
   p.number = -1;
   return absl::OkStatus();
@@ -294,10 +296,12 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
   }
   first_episode_ = request.first_episode;
   const uint64_t seed = EvaluationSeed(request.seed);
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    TROUPE_ASSIGN_OR_RETURN(rows_[i]->actor, inference::MakePolicyActor(config_.policies[i], seed, config_.backend,
-                                                                        config_.actor_host.get()));
-    if (config_.policies[i].policy_class.has_weights()) TROUPE_RETURN_IF_ERROR(rows_[i]->actor->SetWeights(weights[i]));
+  for (const policy::PolicySlot slot : policies_.ids()) {
+    const policy::PolicySpec& spec = policies_[slot];
+    TROUPE_ASSIGN_OR_RETURN(rows_[slot]->actor,
+                            inference::MakePolicyActor(spec, seed, config_.backend, config_.actor_host.get()));
+    if (!spec.policy_class.has_weights()) continue;
+    TROUPE_RETURN_IF_ERROR(rows_[slot]->actor->SetWeights(weights[static_cast<size_t>(slot.value())]));
   }
   std::vector<EvaluatedEpisode> episodes(static_cast<size_t>(request.episodes));
   for (const auto& place : places_) place->number = -1;
@@ -320,20 +324,20 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       places_[place]->status = absl::OkStatus();
       TROUPE_RETURN_IF_ERROR(Gather(place));
     }
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      Rows& rows = *rows_[i];
-      rows.actions.resize(static_cast<size_t>(rows.count * config_.policies[i].action_words()));
+    for (const policy::PolicySlot slot : policies_.ids()) {
+      Rows& rows = *rows_[slot];
+      rows.actions.resize(static_cast<size_t>(rows.count * policies_[slot].action_words()));
       rows.logp.resize(static_cast<size_t>(rows.count));
       inference::ActInput input;
       input.rows = rows.count;
       input.obs = rows.obs.data();
-      input.action_mask = config_.policies[i].mask_size() > 0 ? rows.mask.data() : nullptr;
+      input.action_mask = policies_[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
       input.keys = rows.keys.data();
       input.deterministic = request.deterministic;
       const absl::Status acted = rows.actor->Act(input, rows.actions.data(), rows.logp.data());
       if (acted.ok()) continue;
       if (!rows.actor->runs_elsewhere() || absl::IsResourceExhausted(acted)) return acted;
-      FailToAct(static_cast<int32_t>(i), acted);
+      FailToAct(slot, acted);
     }
     TROUPE_RETURN_IF_ERROR(StepAll(episodes, seed));
   } while (running > 0);

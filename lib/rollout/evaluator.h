@@ -12,6 +12,7 @@
 #include "lib/env/slot_buffers.h"
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/make_policy_actor.h"
+#include "lib/policy/ids.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/incident_log.h"
 
@@ -31,10 +32,11 @@ struct MeanStd {
 };
 
 struct EvaluatedEpisode {
-  int64_t length = 0;             ///< env steps
-  std::vector<double> returns;    ///< by agent slot, undiscounted; NaN for agents that never appeared
-  std::vector<int32_t> policies;  ///< by agent slot, the policy slot that played it; -1 for agents that never appeared
-  uint64_t seed = 0;              ///< its env::EpisodeSeed::ResetSeed
+  int64_t length = 0;           ///< env steps
+  std::vector<double> returns;  ///< by agent slot, undiscounted; NaN for agents that never appeared
+  /// By agent slot: who played it; kNoPolicy for agents that never appeared.
+  std::vector<policy::PolicySlot> policies;
+  uint64_t seed = 0;  ///< its env::EpisodeSeed::ResetSeed
 
   /// Over the agents that appeared; 0 when none did.
   double return_sum() const;
@@ -85,7 +87,6 @@ class Evaluator {
  private:
   struct Place;  // of one environment
   struct Rows;   // of one policy, in one round
-
   Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs);
 
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
@@ -95,7 +96,7 @@ class Evaluator {
   /// in all. OK at once for an OK `status`.
   absl::Status BeginAgain(size_t place, absl::Status status, uint64_t seed);
   /// A policy that runs elsewhere could not act: the episodes that it plays in begin again.
-  void FailToAct(int32_t policy, const absl::Status& status);
+  void FailToAct(policy::PolicySlot policy, const absl::Status& status);
   void GatherActions(size_t place);
   absl::Status StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
   absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
@@ -106,14 +107,15 @@ class Evaluator {
   uint32_t EnvId(int64_t index) const { return static_cast<uint32_t>(first_episode_ + index); }
 
   const RolloutConfig config_;
+  const policy::BySlot<policy::PolicySpec> policies_;  // of config_
   int64_t first_episode_ = 0;
   IncidentLog incidents_;  ///< what was said of episodes that failed
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
   env::SlotBuffers buffers_;
   std::vector<policy::MappedAgent> mapped_;  // of the episode whose agent is being mapped
   std::vector<std::unique_ptr<Place>> places_;
-  std::vector<std::unique_ptr<Rows>> rows_;
-  std::vector<inference::ActionBounds> bounds_;
+  policy::BySlot<std::unique_ptr<Rows>> rows_;
+  policy::BySlot<inference::ActionBounds> bounds_;
 };
 
 }  // namespace troupe::rollout

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/env/testing/elsewhere_env.h"
+#include "lib/policy/testing.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -114,7 +115,7 @@ TEST(EvaluatorTest, ARewardBeforeAnAgentsFirstActionCountsIntoItsReturn) {
   const EvaluationResult result = Evaluate(config, 2, {.episodes = 3});
   EXPECT_EQ(result.return_sum.mean, 0.0);
   EXPECT_EQ(result.agents[1].episode_return.mean, 1.0);
-  EXPECT_THAT(result.each[0].policies, ElementsAre(0, 1));
+  EXPECT_EQ(result.each[0].policies, policy::SlotsForTesting({0, 1}));
 }
 
 TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
@@ -137,7 +138,7 @@ TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
   EXPECT_EQ(result.agents[0].episode_return.mean, 3);
   EXPECT_EQ(result.agents[1].episode_return.mean, 30);
   EXPECT_TRUE(std::isnan(result.agents[2].episode_return.mean));
-  EXPECT_EQ(result.each[0].policies, (std::vector<int32_t>{0, 0, -1}));
+  EXPECT_EQ(result.each[0].policies, policy::SlotsForTesting({0, 0, -1}));
 }
 
 TEST(EvaluatorTest, AnEpisodeIsToldWithTheSeedThatItsResetGot) {

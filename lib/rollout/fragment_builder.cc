@@ -28,7 +28,7 @@ FragmentBuilder::FragmentBuilder(const RolloutSchema& schema, std::shared_ptr<co
   writer_ = std::make_unique<Writer>(*this);
 }
 
-void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
+void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
                                   std::shared_ptr<const policy::PolicyMapping> mapping, int64_t revision) {
   TROUPE_CHECK(!begun());
   schema_.policies = std::move(policies);
@@ -61,10 +61,11 @@ void FragmentBuilder::SetPolicies(std::vector<policy::PolicySpec> policies,
   forms_.clear();
   for (const policy::PolicySpec& policy : schema_.policies) {
     const bool is_free = policy.id.value().empty();
-    forms_.push_back(is_free ? sample::PolicyForms() : sample::FormsOf(schema_.sizes(), policy));
-    row_bytes = std::max(row_bytes, sample::RowBytes(forms_.back(), sample::Extent::kRow));
-    final_bytes = std::max(final_bytes, sample::RowBytes(forms_.back(), sample::Extent::kFinalRow));
-    segment_bytes = std::max(segment_bytes, sample::RowBytes(forms_.back(), sample::Extent::kSegment));
+    const sample::PolicyForms forms = is_free ? sample::PolicyForms() : sample::FormsOf(schema_.sizes(), policy);
+    row_bytes = std::max(row_bytes, sample::RowBytes(forms, sample::Extent::kRow));
+    final_bytes = std::max(final_bytes, sample::RowBytes(forms, sample::Extent::kFinalRow));
+    segment_bytes = std::max(segment_bytes, sample::RowBytes(forms, sample::Extent::kSegment));
+    forms_.push_back(forms);
   }
   // Generous for the varints of the header; negative ones take ten bytes.
   episode_bytes_ = 48 + 16 * num_agents;
@@ -85,14 +86,14 @@ policy::EpisodeInfo FragmentBuilder::EpisodeOf(uint32_t env_id, uint32_t episode
 }
 
 void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
-                                 std::vector<int32_t>& policies) const {
+                                 std::vector<policy::PolicySlot>& policies) const {
   const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
   for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
     const auto agent = static_cast<int32_t>(slot);
-    absl::StatusOr<policy::PolicySlot> policy = policy::PolicySlot(-1);
+    absl::StatusOr<policy::PolicySlot> policy = policy::kNoPolicy;
     if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id.value(), agent, info);
-    policies.push_back(policy.ok() ? policy->value() : -1);
+    policies.push_back(policy.ok() ? *policy : policy::kNoPolicy);
   }
 }
 
@@ -138,8 +139,8 @@ int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continu
 void FragmentBuilder::FillEpisodeEntry(const Lane& lane) {
   sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
-    if (lane.agents[slot].policy < 0) continue;
-    entry.agents.push_back({static_cast<int32_t>(slot), policy::PolicySlot(lane.agents[slot].policy)});
+    if (lane.agents[slot].policy == policy::kNoPolicy) continue;
+    entry.agents.push_back({static_cast<int32_t>(slot), lane.agents[slot].policy});
   }
 }
 
@@ -160,7 +161,7 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
   entry.policies.clear();
   entry.infos.clear();
   for (const AgentState& agent : lane.agents) {
-    entry.returns.push_back(agent.policy < 0 ? kNan : static_cast<float>(agent.episode_return));
+    entry.returns.push_back(agent.policy == policy::kNoPolicy ? kNan : static_cast<float>(agent.episode_return));
     entry.policies.push_back(agent.policy);
   }
   for (size_t i = 0; i < lane.info_sum.size(); ++i) {
@@ -170,7 +171,7 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
   }
 }
 
-void FragmentBuilder::Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
+void FragmentBuilder::Begin(const sample::Grant& grant, const policy::BySlot<policy::WeightVersion>& versions,
                             absl::Span<Lane* const> lanes) {
   TROUPE_CHECK(!begun() && versions.size() >= schema_.policies.size());
   storage_ = pool_.TakeStorage(step_forms_);
@@ -178,7 +179,7 @@ void FragmentBuilder::Begin(const sample::Grant& grant, absl::Span<const policy:
   batch_->grant = grant.id;
   batch_->iteration = grant.iteration;
   batch_->policies_revision = revision_;
-  versions_ = versions;
+  versions_ = &versions;
   env_steps_ = 0;
   for (Lane* lane : lanes) {
     lane->unused_episode = -1;

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/inference/policy_actor.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/rollout/fragment_storage.h"
 #include "lib/rollout/lane.h"
@@ -34,26 +35,26 @@ class FragmentBuilder {
   FragmentBuilder& operator=(const FragmentBuilder&) = delete;
   ~FragmentBuilder();
 
-  /// The policies by slot (a free one has an empty id) and who plays them in episodes that start from now on, as of
+  /// The policies (a free slot's has an empty id) and who plays them in episodes that start from now on, as of
   /// `revision`. No fragment is begun.
-  void SetPolicies(std::vector<policy::PolicySpec> policies, std::shared_ptr<const policy::PolicyMapping> mapping,
+  void SetPolicies(policy::BySlot<policy::PolicySpec> policies, std::shared_ptr<const policy::PolicyMapping> mapping,
                    int64_t revision);
-  const std::vector<policy::PolicySpec>& policies() const { return schema_.policies; }
+  const policy::BySlot<policy::PolicySpec>& policies() const { return schema_.policies; }
   int64_t revision() const { return revision_; }
   /// What a mapping is told of an episode, but for the agents mapped so far.
   policy::EpisodeInfo EpisodeOf(uint32_t env_id, uint32_t episode) const;
-  /// The policies that play the agents of an episode, by agent slot; below 0 where the mapping does not know.
+  /// The policies that play the agents of an episode, by agent slot; kNoPolicy where the mapping does not know.
   void MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
-                  std::vector<int32_t>& policies) const;
+                  std::vector<policy::PolicySlot>& policies) const;
   const std::shared_ptr<const policy::PolicyMapping>& mapping() const { return mapping_; }
 
   /// Makes `lane` fit the schema.
   void InitLane(Lane& lane) const;
 
-  /// Starts an empty fragment. `versions` by policy slot: the weights that act, there until Finish or Abandon; those of
+  /// Starts an empty fragment. `versions`: the weights that act, there until Finish or Abandon; those of
   /// the policies that `lanes` play are set. `lanes` continue their episodes: first the decisions that wait for their
   /// outcome, then the observations that wait for a decision.
-  void Begin(const sample::Grant& grant, absl::Span<const policy::WeightVersion> versions,
+  void Begin(const sample::Grant& grant, const policy::BySlot<policy::WeightVersion>& versions,
              absl::Span<Lane* const> lanes);
   bool begun() const { return storage_ != nullptr; }
 
@@ -75,7 +76,7 @@ class FragmentBuilder {
   /// How many policies have had rows in this fragment. They are numbered from 0 in the order in which they came.
   size_t num_places() const { return storage_->policies.size(); }
   /// The slot of one of them, and how many rows of it wait for a decision.
-  int32_t PolicyAt(size_t place) const { return storage_->policies[place]->policy; }
+  policy::PolicySlot PolicyAt(size_t place) const { return storage_->policies[place]->policy; }
   int64_t OpenCount(size_t place) const {
     return storage_->policies[place]->rows - storage_->policies[place]->first_open;
   }
@@ -115,7 +116,7 @@ class FragmentBuilder {
  private:
   class Writer;
 
-  PolicyColumns& Columns(int32_t policy) { return storage_->Columns(policy, forms_[static_cast<size_t>(policy)]); }
+  PolicyColumns& Columns(policy::PolicySlot policy) { return storage_->Columns(policy, forms_[policy]); }
   PolicyColumns& Columns(const AgentState& agent) { return Columns(agent.policy); }
   int32_t AddEpisode(Lane& lane, int32_t first_step, bool continues);
   void FillEpisodeEntry(const Lane& lane);
@@ -147,8 +148,8 @@ class FragmentBuilder {
   const policy::EpisodeInfo run_;
   FragmentPool pool_;
   std::unique_ptr<Writer> writer_;
-  std::vector<uint8_t> fits_;               // [agents, policies]
-  std::vector<sample::PolicyForms> forms_;  // by policy slot
+  std::vector<uint8_t> fits_;  // [agents, policies]
+  policy::BySlot<sample::PolicyForms> forms_;
   sample::StepForms step_forms_;
   size_t widest_obs_ = 0;
   size_t widest_mask_ = 0;
@@ -160,8 +161,8 @@ class FragmentBuilder {
 
   std::unique_ptr<FragmentStorage> storage_;
   std::unique_ptr<sample::MultiAgentBatch> batch_;
-  absl::Span<const policy::WeightVersion> versions_;  // by policy slot, of the collector
-  std::vector<PolicyColumns*> by_slot_;               // while it is finished
+  const policy::BySlot<policy::WeightVersion>* versions_ = nullptr;  // of the collector
+  std::vector<PolicyColumns*> by_slot_;                              // while it is finished
   int64_t env_steps_ = 0;
   int64_t carried_rows_ = 0;
   int64_t dropped_rows_ = 0;

@@ -31,7 +31,7 @@ void FragmentBuilder::AttachPending(Lane& lane) {
     AgentState& agent = lane.agents[slot];
     CarriedAgent& carried = lane.carried[slot];
     if (agent.phase != AgentPhase::kPending || !carried.has_row) continue;
-    const policy::WeightVersion& now = versions_[static_cast<size_t>(agent.policy)];
+    const policy::WeightVersion& now = (*versions_)[agent.policy];
     carried.has_row = false;
     if (carried.version.learner_epoch != now.learner_epoch || carried.version.n > now.n) {
       ++dropped_rows_;  // rows of another learner epoch are stale wherever they arrive
@@ -137,7 +137,7 @@ void FragmentBuilder::CutLane(Lane& lane) {
     }
     const int32_t env_row = columns.env_row.As<sample::Index>()[agent.row];
     if (!agent.carried) {
-      carried.version = versions_[static_cast<size_t>(agent.policy)];
+      carried.version = (*versions_)[agent.policy];
     }
     carried.has_row = true;
     carried.env_step = storage_->steps.step_index.As<int32_t>()[env_row];

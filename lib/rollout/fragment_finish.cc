@@ -47,8 +47,8 @@ sample::MultiAgentBatchPtr FragmentBuilder::Finish(bool last_of_grant, int64_t o
     columns.Compact();
     if (columns.rows == 0) continue;
     sample::PolicyRows& rows = batch.policies.emplace_back();
-    rows.policy = policy::PolicySlot(columns.policy);
-    rows.version = versions_[static_cast<size_t>(columns.policy)];
+    rows.policy = columns.policy;
+    rows.version = (*versions_)[columns.policy];
     columns.View(batch.env_rows, rows);
     if (!columns.agent_mask.present()) {
       batch.num_agent_steps += columns.rows;

@@ -56,7 +56,7 @@ PolicyColumns::PolicyColumns(const sample::PolicyForms& forms)
 }
 
 void PolicyColumns::Clear() {
-  policy = -1;
+  policy = policy::kNoPolicy;
   keys.clear();
   rows = 0;
   first_open = 0;
@@ -225,7 +225,7 @@ FragmentStorage::FragmentStorage(const sample::StepForms& forms) : steps(forms),
 void FragmentStorage::Clear() {
   // The first one is taken first again: it finds memory that is as large as it was.
   for (auto columns = policies.rbegin(); columns != policies.rend(); ++columns) {
-    place_[static_cast<size_t>((*columns)->policy)] = -1;
+    place_[(*columns)->policy] = -1;
     (*columns)->Clear();
     spare_.push_back(std::move(*columns));
   }
@@ -234,9 +234,9 @@ void FragmentStorage::Clear() {
   final_steps.rows = 0;
 }
 
-PolicyColumns& FragmentStorage::AddColumns(int32_t slot, const sample::PolicyForms& forms) {
-  if (static_cast<size_t>(slot) >= place_.size()) place_.resize(static_cast<size_t>(slot) + 1, -1);
-  place_[static_cast<size_t>(slot)] = static_cast<int32_t>(policies.size());
+PolicyColumns& FragmentStorage::AddColumns(policy::PolicySlot slot, const sample::PolicyForms& forms) {
+  place_.GrowTo(slot, -1);
+  place_[slot] = static_cast<int32_t>(policies.size());
   const auto fits =
       std::find_if(spare_.rbegin(), spare_.rend(), [&forms](const auto& columns) { return columns->forms() == forms; });
   if (fits == spare_.rend()) {

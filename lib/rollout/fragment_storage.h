@@ -8,6 +8,7 @@
 #include "lib/base/mutex.h"
 #include "lib/env/env_spec.h"
 #include "lib/inference/policy_actor.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
@@ -15,18 +16,19 @@
 
 namespace troupe::rollout {
 
-/// What determines the columns of fragments: the environment's spec and the run's policies (by policy slot) as they are
-/// now.
+/// What determines the columns of fragments: the environment's spec and the run's policies as they are now.
 struct RolloutSchema {
   env::EnvSpec env;
-  std::vector<policy::PolicySpec> policies;
+  policy::BySlot<policy::PolicySpec> policies;
   bool always_sends_state = false;  ///< the global state, whether a critic reads it or not
 
   bool has_env_state() const { return env.state_kind == env::StateKind::kPerEnv; }
   bool has_agent_state() const { return env.state_kind == env::StateKind::kPerAgent; }
   int64_t state_size() const { return env.state_kind == env::StateKind::kNone ? 0 : env.state_space.flat_size(); }
   /// Whether fragments have the per-env state.
-  bool sends_env_state() const { return has_env_state() && (always_sends_state || sample::AnyReadsState(policies)); }
+  bool sends_env_state() const {
+    return has_env_state() && (always_sends_state || sample::AnyReadsState(policies.values()));
+  }
   /// What the forms of columns follow from, beside the policies.
   sample::EnvSizes sizes() const {
     return {sends_env_state() ? state_size() : 0, has_agent_state() ? state_size() : 0, env.has_agent_mask,
@@ -110,7 +112,7 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
            static_cast<int64_t>(segment_rows.size()) * segment_bytes_;
   }
 
-  int32_t policy = -1;  ///< slot whose rows these are
+  policy::PolicySlot policy = policy::kNoPolicy;  ///< whose rows these are
   int64_t rows = 0;
   int64_t first_open = 0;
   std::vector<inference::RowKey> keys;  ///< of the open rows
@@ -176,10 +178,9 @@ struct FragmentStorage {
   void Clear();
 
   /// The columns of the policy in `slot`, which have these forms; its first call in a fragment finds memory for them.
-  PolicyColumns& Columns(int32_t slot, const sample::PolicyForms& forms) {
-    const auto place = static_cast<size_t>(slot);
-    if (place >= place_.size() || place_[place] < 0) return AddColumns(slot, forms);
-    return *policies[static_cast<size_t>(place_[place])];
+  PolicyColumns& Columns(policy::PolicySlot slot, const sample::PolicyForms& forms) {
+    if (!place_.Contains(slot) || place_[slot] < 0) return AddColumns(slot, forms);
+    return *policies[static_cast<size_t>(place_[slot])];
   }
 
   std::vector<std::unique_ptr<PolicyColumns>> policies;  ///< those with columns, in the order in which they got them
@@ -189,9 +190,9 @@ struct FragmentStorage {
   std::vector<sample::FinishedEpisode> spare_finished;
 
  private:
-  PolicyColumns& AddColumns(int32_t slot, const sample::PolicyForms& forms);
+  PolicyColumns& AddColumns(policy::PolicySlot slot, const sample::PolicyForms& forms);
 
-  std::vector<int32_t> place_;                         ///< by slot, in `policies`; -1: none
+  policy::BySlot<int32_t> place_;                      ///< in `policies`; -1: none
   std::vector<std::unique_ptr<PolicyColumns>> spare_;  ///< empty
 };
 

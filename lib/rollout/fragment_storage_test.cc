@@ -27,7 +27,7 @@ RolloutSchema SmallSchema() {
 
 TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[policy::PolicySlot(0)]));
   std::vector<float*> rows;
   for (int i = 0; i < 1000; ++i) rows.push_back(reinterpret_cast<float*>(columns.obs.Row(columns.AddRow())));
   for (int i = 0; i < 1000; ++i) {
@@ -43,7 +43,7 @@ TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
 
 TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[policy::PolicySlot(0)]));
   for (int s = 0; s < 3; ++s) columns.AddSegment(0, s, 0);
   const int32_t segment_of[6] = {0, 1, 2, 0, 1, 2};
   for (int r = 0; r < 6; ++r) {
@@ -85,7 +85,7 @@ testing::AssertionResult IsStamped(const sample::ColumnView& view, int64_t row, 
 }
 
 TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompaction) {
-  policy::PolicySpec policy = SmallSchema().policies[0];
+  policy::PolicySpec policy = SmallSchema().policies[policy::PolicySlot(0)];
   policy.has_action_mask = true;
   const sample::PolicyForms forms = sample::FormsOf(sample::EnvSizes{2, 3, true, true}, policy);
   PolicyColumns columns(forms);
@@ -158,7 +158,7 @@ sample::StepForms SmallForms() { return sample::FormsOf(SmallSchema().sizes()); 
 
 TEST(PolicyColumnsTest, FinalStepsComeBehindTheActingOnes) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[policy::PolicySlot(0)]));
   columns.AddRow();
   for (const int32_t step : {2, ~0, ~3}) columns.AddFinalRow(0, step);
   sample::PolicyRows out;
@@ -168,7 +168,7 @@ TEST(PolicyColumnsTest, FinalStepsComeBehindTheActingOnes) {
 
 TEST(PolicyColumnsTest, DiscreteActionsBecomeBytesWhenTheRoundIsClosed) {
   const RolloutSchema schema = SmallSchema();
-  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[0]));
+  PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[policy::PolicySlot(0)]));
   ASSERT_TRUE(columns.has_byte_actions());
   for (const int32_t first : {0, 200}) {
     columns.first_open = columns.rows;

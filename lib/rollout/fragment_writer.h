@@ -31,7 +31,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   void* Observe(env::AgentSlot slot) override {
     const auto index = static_cast<size_t>(slot.value());
     AgentState& agent = lane_->agents[index];
-    if (agent.policy < 0 && !Map(index, agent)) return &scratch_obs_[index * builder_.widest_obs_];
+    if (agent.policy == policy::kNoPolicy && !Map(index, agent)) return &scratch_obs_[index * builder_.widest_obs_];
     PolicyColumns& columns = builder_.Columns(agent);
     agent.next_row = columns.AddRow();
     agent.observed = true;
@@ -46,7 +46,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   uint8_t* ActionMask(env::AgentSlot slot) override {
     const auto index = static_cast<size_t>(slot.value());
     const AgentState& agent = lane_->agents[index];
-    if (agent.policy >= 0 && builder_.Columns(agent).action_mask.present()) {
+    if (agent.policy != policy::kNoPolicy && builder_.Columns(agent).action_mask.present()) {
       return reinterpret_cast<uint8_t*>(builder_.Columns(agent).action_mask.Row(agent.next_row));
     }
     return &scratch_mask_[index * builder_.widest_mask_];  // the policy takes no mask
@@ -75,7 +75,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     const auto index = static_cast<size_t>(slot.value());
     AgentState& agent = lane_->agents[index];
     // Before its first observation it has no row that takes the reward; the return is its policy's all the same.
-    if (agent.policy < 0 && !Map(index, agent)) return;
+    if (agent.policy == policy::kNoPolicy && !Map(index, agent)) return;
     agent.episode_return += reward;
     if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;
   }
@@ -105,25 +105,25 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode);
     mapped_.clear();
     for (size_t other = 0; other < lane_->agents.size(); ++other) {
-      const int32_t policy = lane_->agents[other].policy;
-      if (policy >= 0) mapped_.push_back({static_cast<int32_t>(other), policy::PolicySlot(policy)});
+      const policy::PolicySlot policy = lane_->agents[other].policy;
+      if (policy != policy::kNoPolicy) mapped_.push_back({static_cast<int32_t>(other), policy});
     }
     episode.agents = mapped_;
     const auto agent_slot = static_cast<int32_t>(slot);
     const absl::StatusOr<policy::PolicySlot> answer = lane_->mapping->Map(spec.id.value(), agent_slot, episode);
-    const int32_t policy = answer.ok() ? answer->value() : -1;
+    const policy::PolicySlot policy = answer.ok() ? *answer : policy::kNoPolicy;
     const size_t num_policies = builder_.schema_.policies.size();
-    const bool known = policy >= 0 && static_cast<size_t>(policy) < num_policies;
-    if (known && builder_.fits_[slot * num_policies + static_cast<size_t>(policy)] != 0) {
+    const bool known = builder_.schema_.policies.Contains(policy);
+    if (known && builder_.fits_[slot * num_policies + static_cast<size_t>(policy.value())] != 0) {
       agent.policy = policy;
       return true;
     }
     absl::Status why = answer.status();
     if (why.ok()) {
       why = absl::InvalidArgumentError(
-          known ? absl::StrCat("got policy \"", builder_.schema_.policies[static_cast<size_t>(policy)].id.value(),
+          known ? absl::StrCat("got policy \"", builder_.schema_.policies[policy].id.value(),
                                "\", which has another observation or action space")
-                : absl::StrCat("got policy slot ", policy, ", expected 0 to ", num_policies - 1));
+                : absl::StrCat("got policy slot ", policy.value(), ", expected 0 to ", num_policies - 1));
     }
     const absl::Status status(
         why.code(), absl::StrCat("policy_mapping of agent \"", spec.id.value(), "\" in episode ", episode.episode,

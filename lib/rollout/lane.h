@@ -27,7 +27,7 @@ enum class AgentEnd : uint8_t { kNone, kTerminated, kTruncated };
 
 /// What a lane knows of one agent. Row and segment numbers are of the fragment being filled, -1: none.
 struct AgentState {
-  int32_t policy = -1;  ///< policy slot; -1 until the first observation or reward of the episode
+  policy::PolicySlot policy = policy::kNoPolicy;  ///< none until the first observation or reward of the episode
   AgentPhase phase = AgentPhase::kUnseen;
   AgentEnd end = AgentEnd::kNone;  ///< in the current call
   bool active = true;              ///< agent mask of its next decision
@@ -65,7 +65,7 @@ struct Lane {
   std::shared_ptr<const policy::PolicyMapping> mapping;  ///< what the episode's agents are mapped by
   int64_t revision = 0;                                  ///< ... and the revision of its table
   int64_t began = 0;                                     ///< since the last round: when, of those that did; else 0
-  std::vector<int32_t> upcoming;                         ///< policies of the next episode, by agent slot
+  std::vector<policy::PolicySlot> upcoming;              ///< policies of the next episode, by agent slot
   int32_t step = 0;                                      ///< env steps taken
   std::vector<AgentState> agents;
   std::vector<double> info_sum;  ///< by info column
@@ -94,7 +94,7 @@ struct Lane {
   std::vector<int32_t> observed;  ///< agent slots in the order of their rows
   int32_t final_env_row = -1;     ///< of the step just observed, when the episode ended with it
   /// Final rows written in the last call that point at env_row: (policy, final row).
-  std::vector<std::pair<int32_t, int32_t>> finals_at_env_row;
+  std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
 
   // Actions as the environment gets them, by agent slot.
   std::vector<const space::ActionWord*> actions;

@@ -31,9 +31,7 @@ PolicyAdopter::PolicyAdopter(const RolloutConfig& config, FragmentBuilder& build
 absl::Status PolicyAdopter::Start() {
   // A policy that cannot play is said at the start.
   for (const policy::PolicySpec& spec : config_.policies) TROUPE_RETURN_IF_ERROR(MakeActor(spec).status());
-  for (size_t slot = 0; slot < config_.policies.size(); ++slot) {
-    NumberShape(static_cast<int32_t>(slot), config_.policies[slot]);
-  }
+  for (const policy::PolicySlot slot : builder_.policies().ids()) NumberShape(slot, builder_.policies()[slot]);
   return absl::OkStatus();
 }
 
@@ -52,12 +50,11 @@ absl::StatusOr<std::unique_ptr<ResidentActor>> PolicyAdopter::MakeActor(const po
                                                        .has_weights = spec.policy_class.has_weights()});
 }
 
-void PolicyAdopter::NumberShape(int32_t slot, const policy::PolicySpec& spec) {
-  const auto place = static_cast<size_t>(slot);
-  if (place >= shape_.size()) shape_.resize(place + 1, -1);
-  shape_[place] = -1;
+void PolicyAdopter::NumberShape(policy::PolicySlot slot, const policy::PolicySpec& spec) {
+  shape_.GrowTo(slot, -1);
+  shape_[slot] = -1;
   if (!spec.policy_class.has_weights()) return;
-  shape_[place] = shapes_.try_emplace(policy::ShapeOf(spec), static_cast<int32_t>(shapes_.size())).first->second;
+  shape_[slot] = shapes_.try_emplace(policy::ShapeOf(spec), static_cast<int32_t>(shapes_.size())).first->second;
 }
 
 absl::Status PolicyAdopter::CheckTable(const sample::Grant& grant) const {
@@ -99,7 +96,7 @@ void PolicyAdopter::GiveUp(Lane& lane) {
   ++counters_.given_up;
 }
 
-void PolicyAdopter::GiveUpEpisodes(absl::Span<const int64_t> since, bool same_learner) {
+void PolicyAdopter::GiveUpEpisodes(const policy::BySlot<int64_t>& since, bool same_learner) {
   for (auto& [env_id, lane] : lanes_) {
     if (lane->in_episode && !(same_learner && MayGoOn(*lane, since))) GiveUp(*lane);
   }
@@ -109,20 +106,19 @@ void PolicyAdopter::GiveUpEpisodes(absl::Span<const int64_t> since, bool same_le
   }
 }
 
-void PolicyAdopter::Forget(size_t place, WeightSource& weights) {
-  const auto slot = static_cast<int32_t>(place);
+void PolicyAdopter::Forget(policy::PolicySlot slot, WeightSource& weights) {
   actors_.Erase(slot);
   // What is subscribed to in the slot is of another policy now; who needs it asks again.
-  if (!uses_[place].subscribed) return;
-  weights.Unsubscribe(policy::PolicySlot(slot));
-  uses_[place].subscribed = false;
+  if (!uses_[slot].subscribed) return;
+  weights.Unsubscribe(slot);
+  uses_[slot].subscribed = false;
   subscriptions_.erase(std::find(subscriptions_.begin(), subscriptions_.end(), slot));
 }
 
-bool PolicyAdopter::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const {
+bool PolicyAdopter::MayGoOn(const Lane& lane, const policy::BySlot<int64_t>& since) const {
   for (size_t agent = 0; agent < lane.agents.size(); ++agent) {
-    int32_t slot = lane.agents[agent].policy;
-    if (slot < 0) {
+    policy::PolicySlot slot = lane.agents[agent].policy;
+    if (slot == policy::kNoPolicy) {
       // It may still appear, and is mapped as the episode's others then.
       const auto agent_slot = static_cast<int32_t>(agent);
       if (!lane.mapping->KnownAhead(agent_slot)) return false;
@@ -130,10 +126,10 @@ bool PolicyAdopter::MayGoOn(const Lane& lane, absl::Span<const int64_t> since) c
       const absl::StatusOr<policy::PolicySlot> mapped =
           lane.mapping->Map(id, agent_slot, builder_.EpisodeOf(lane.env_id, lane.episode));
       if (!mapped.ok()) return false;
-      slot = mapped->value();
+      slot = *mapped;
     }
-    if (slot < 0 || static_cast<size_t>(slot) >= since.size()) return false;
-    const int64_t brought = since[static_cast<size_t>(slot)];
+    if (!since.Contains(slot)) return false;
+    const int64_t brought = since[slot];
     if (brought < 0 || brought > lane.revision) return false;
   }
   return true;
@@ -154,28 +150,28 @@ absl::StatusOr<bool> PolicyAdopter::AdoptTable(const sample::Grant& grant, Weigh
   if (unchanged) return false;
   if (grant.policies != nullptr) TROUPE_RETURN_IF_ERROR(CheckTable(grant));
 
-  std::vector<policy::PolicySpec> specs = grant.policies == nullptr ? config_.policies : grant.policies->Specs();
-  std::vector<int64_t> since(specs.size(), 0);
+  policy::BySlot<policy::PolicySpec> specs(grant.policies == nullptr ? config_.policies : grant.policies->Specs());
+  policy::BySlot<int64_t> since(specs.size(), 0);
   std::shared_ptr<const policy::PolicyMapping> mapping = config_.mapping;
   if (grant.policies != nullptr) {
-    for (size_t slot = 0; slot < specs.size(); ++slot) {
-      const policy::PolicyEntry* entry = grant.policies->Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+    for (const policy::PolicySlot slot : specs.ids()) {
+      const policy::PolicyEntry* entry = grant.policies->Find(slot);
       since[slot] = entry == nullptr ? -1 : entry->since;
     }
     mapping = std::shared_ptr<const policy::PolicyMapping>(grant.policies, &grant.policies->mapping());
   }
-  const auto changed = [&](size_t slot) {
-    return !same_learner || slot >= since.size() || slot >= since_.size() || since[slot] != since_[slot];
+  const auto changed = [&](policy::PolicySlot slot) {
+    return !same_learner || !since.Contains(slot) || !since_.Contains(slot) || since[slot] != since_[slot];
   };
-  for (size_t slot = 0; slot < specs.size(); ++slot) {
+  for (const policy::PolicySlot slot : specs.ids()) {
     if (changed(slot) && since[slot] >= 0) TROUPE_RETURN_IF_ERROR(MakeActor(specs[slot]).status());
   }
   GiveUpEpisodes(since, same_learner);
   const size_t slots = std::max(since.size(), since_.size());
-  for (size_t slot = 0; slot < specs.size(); ++slot) {
-    if (changed(slot) && since[slot] >= 0) NumberShape(static_cast<int32_t>(slot), specs[slot]);
+  for (const policy::PolicySlot slot : specs.ids()) {
+    if (changed(slot) && since[slot] >= 0) NumberShape(slot, specs[slot]);
   }
-  for (size_t slot = 0; slot < since_.size(); ++slot) {
+  for (const policy::PolicySlot slot : since_.ids()) {
     if (changed(slot)) Forget(slot, weights);
   }
   since_ = std::move(since);
@@ -185,50 +181,47 @@ absl::StatusOr<bool> PolicyAdopter::AdoptTable(const sample::Grant& grant, Weigh
   return true;
 }
 
-void PolicyAdopter::Subscribe(int32_t slot, WeightSource& weights) {
-  const auto place = static_cast<size_t>(slot);
-  if (place >= since_.size() || uses_[place].subscribed) return;  // what is out of range is an error later
-  if (since_[place] < 0 || !builder_.policies()[place].policy_class.has_weights()) return;
-  uses_[place].subscribed = true;
+void PolicyAdopter::Subscribe(policy::PolicySlot slot, WeightSource& weights) {
+  if (!since_.Contains(slot) || uses_[slot].subscribed) return;  // what is out of range is an error later
+  if (since_[slot] < 0 || !builder_.policies()[slot].policy_class.has_weights()) return;
+  uses_[slot].subscribed = true;
   subscriptions_.push_back(slot);
-  weights.Subscribe(policy::PolicySlot(slot));
+  weights.Subscribe(slot);
 }
 
 void PolicyAdopter::LookAhead(Lane& lane, WeightSource& weights) {
   builder_.MapEpisode(*builder_.mapping(), lane.env_id, lane.next_episode, lane.upcoming);
-  for (const int32_t slot : lane.upcoming) Subscribe(slot, weights);
+  for (const policy::PolicySlot slot : lane.upcoming) Subscribe(slot, weights);
 }
 
-absl::Status PolicyAdopter::Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout) {
-  const auto place = static_cast<size_t>(slot);
+absl::Status PolicyAdopter::Adopt(policy::PolicySlot slot, WeightSource& weights, absl::Duration timeout) {
   ResidentActor* actor = actors_.Find(slot);
   if (actor != nullptr && actor->adopted_in == grants_) return absl::OkStatus();
   // Of the tries that waited in vain, only the first one counts.
-  const bool first_try = actor == nullptr || uses_[place].sought_in != grants_;
-  uses_[place].sought_in = grants_;
+  const bool first_try = actor == nullptr || uses_[slot].sought_in != grants_;
+  uses_[slot].sought_in = grants_;
   if (actor == nullptr) {
     ++counters_.misses;
-    std::unique_ptr<ResidentActor> made = actors_.TakeSpare(shape_[place], builder_.policies()[place]);
+    std::unique_ptr<ResidentActor> made = actors_.TakeSpare(shape_[slot], builder_.policies()[slot]);
     if (made == nullptr) {
-      TROUPE_ASSIGN_OR_RETURN(made, MakeActor(builder_.policies()[place]));
-      made->shape = shape_[place];
+      TROUPE_ASSIGN_OR_RETURN(made, MakeActor(builder_.policies()[slot]));
+      made->shape = shape_[slot];
     }
     actor = &actors_.Insert(slot, std::move(made));
   } else if (first_try) {
     ++counters_.hits;
   }
-  const bool again = uses_[place].adopted_in == grants_;
-  const policy::PolicySpec& spec = builder_.policies()[place];
+  const bool again = uses_[slot].adopted_in == grants_;
+  const policy::PolicySpec& spec = builder_.policies()[slot];
   if (actor->has_weights) {
     Subscribe(slot, weights);
     // Weights that never change are published once.
     const bool changes = spec.policy_class.trainable();
     const policy::WeightVersion needed = changes ? min_version_ : policy::WeightVersion{};
-    absl::StatusOr<CurrentWeights> current =
-        weights.AwaitWeights(policy::PolicySlot(slot), needed, absl::ZeroDuration());
+    absl::StatusOr<CurrentWeights> current = weights.AwaitWeights(slot, needed, absl::ZeroDuration());
     if (absl::IsDeadlineExceeded(current.status())) {
       counters_.weight_waits += static_cast<int64_t>(first_try);
-      current = weights.AwaitWeights(policy::PolicySlot(slot), needed, timeout);
+      current = weights.AwaitWeights(slot, needed, timeout);
     }
     TROUPE_RETURN_IF_ERROR(current.status());
     if (current->snapshot == nullptr) {
@@ -241,12 +234,12 @@ absl::Status PolicyAdopter::Adopt(int32_t slot, WeightSource& weights, absl::Dur
     }
     TROUPE_RETURN_IF_ERROR(actor->actor->SetWeights(current->snapshot));
     if (changes && newest_ < current->version) newest_ = current->version;
-    if (!again) versions_[place] = current->version;
+    if (!again) versions_[slot] = current->version;
   }
   // What plays by weights that never change is as new as the newest that do.
-  if (!spec.policy_class.trainable() && !again) versions_[place] = newest_;
+  if (!spec.policy_class.trainable() && !again) versions_[slot] = newest_;
   actor->adopted_in = grants_;
-  uses_[place].adopted_in = grants_;
+  uses_[slot].adopted_in = grants_;
   return absl::OkStatus();
 }
 
@@ -259,7 +252,7 @@ absl::Status PolicyAdopter::AdoptFirst(absl::Span<Lane* const> granted, WeightSo
       continue;
     }
     for (const AgentState& agent : lane->agents) {
-      if (agent.policy >= 0) first_.push_back(agent.policy);
+      if (agent.policy != policy::kNoPolicy) first_.push_back(agent.policy);
     }
   }
   std::sort(first_.begin(), first_.end());
@@ -267,10 +260,9 @@ absl::Status PolicyAdopter::AdoptFirst(absl::Span<Lane* const> granted, WeightSo
   Trim(weights);
   // Those that train first: they say how new the others are.
   for (const bool trainable : {true, false}) {
-    for (const int32_t slot : first_) {
-      const auto place = static_cast<size_t>(slot);
-      if (place >= since_.size() || since_[place] < 0) continue;  // FragmentBuilder says what is wrong with it
-      if (builder_.policies()[place].policy_class.trainable() != trainable) continue;
+    for (const policy::PolicySlot slot : first_) {
+      if (!since_.Contains(slot) || since_[slot] < 0) continue;  // FragmentBuilder says what is wrong with it
+      if (builder_.policies()[slot].policy_class.trainable() != trainable) continue;
       TROUPE_RETURN_IF_ERROR(Adopt(slot, weights, timeout));
     }
   }
@@ -293,14 +285,14 @@ absl::Status PolicyAdopter::AdoptOpen(WeightSource& weights, const std::atomic<b
 void PolicyAdopter::Trim(WeightSource& weights) {
   ++trims_;
   actors_.BeginHolding();
-  const auto need = [this](int32_t slot) {
-    if (static_cast<size_t>(slot) < uses_.size()) uses_[static_cast<size_t>(slot)].needed_by = trims_;
+  const auto need = [this](policy::PolicySlot slot) {
+    if (uses_.Contains(slot)) uses_[slot].needed_by = trims_;
   };
   for (const auto& [env_id, lane] : lanes_) {
-    for (const int32_t slot : lane->upcoming) need(slot);
+    for (const policy::PolicySlot slot : lane->upcoming) need(slot);
     if (!lane->in_episode) continue;
     for (const AgentState& agent : lane->agents) {
-      if (agent.policy < 0) continue;
+      if (agent.policy == policy::kNoPolicy) continue;
       actors_.Hold(agent.policy);
       need(agent.policy);
     }
@@ -308,12 +300,11 @@ void PolicyAdopter::Trim(WeightSource& weights) {
   dropped_.clear();
   actors_.Trim(dropped_);
   counters_.evictions += static_cast<int64_t>(dropped_.size());
-  for (const int32_t slot : actors_.resident()) need(slot);
-  const auto unneeded = [&](int32_t slot) {
-    const auto place = static_cast<size_t>(slot);
-    if (uses_[place].needed_by == trims_) return false;
-    uses_[place].subscribed = false;
-    weights.Unsubscribe(policy::PolicySlot(slot));
+  for (const policy::PolicySlot slot : actors_.resident()) need(slot);
+  const auto unneeded = [&](policy::PolicySlot slot) {
+    if (uses_[slot].needed_by == trims_) return false;
+    uses_[slot].subscribed = false;
+    weights.Unsubscribe(slot);
     return true;
   };
   subscriptions_.erase(std::remove_if(subscriptions_.begin(), subscriptions_.end(), unneeded), subscriptions_.end());

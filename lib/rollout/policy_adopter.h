@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/rollout/actor_map.h"
@@ -75,9 +76,9 @@ class PolicyAdopter {
   void Trim(WeightSource& weights);
 
   /// Of a policy that was adopted in this grant.
-  ResidentActor& ActorOf(int32_t slot) { return *actors_.Find(slot); }
-  /// By slot: the weights that act in this grant.
-  const std::vector<policy::WeightVersion>& versions() const { return versions_; }
+  ResidentActor& ActorOf(policy::PolicySlot slot) { return *actors_.Find(slot); }
+  /// The weights that act in this grant.
+  const policy::BySlot<policy::WeightVersion>& versions() const { return versions_; }
   size_t num_resident() const { return actors_.resident().size(); }
   const Counters& counters() const { return counters_; }
 
@@ -92,37 +93,37 @@ class PolicyAdopter {
 
   absl::StatusOr<std::unique_ptr<ResidentActor>> MakeActor(const policy::PolicySpec& spec) const;
   /// The slot has a policy of this spec now.
-  void NumberShape(int32_t slot, const policy::PolicySpec& spec);
+  void NumberShape(policy::PolicySlot slot, const policy::PolicySpec& spec);
   /// INVALID_ARGUMENT: the table maps other agents than the environment has.
   absl::Status CheckTable(const sample::Grant& grant) const;
-  /// Whether the episode in progress may go on with the policies as they are now; `since` by slot, -1: free.
-  bool MayGoOn(const Lane& lane, absl::Span<const int64_t> since) const;
+  /// Whether the episode in progress may go on with the policies as they are now; `since`: as since_.
+  bool MayGoOn(const Lane& lane, const policy::BySlot<int64_t>& since) const;
   /// Before another table is adopted: the episodes that cannot go on by it, of the same learner or not.
-  void GiveUpEpisodes(absl::Span<const int64_t> since, bool same_learner);
+  void GiveUpEpisodes(const policy::BySlot<int64_t>& since, bool same_learner);
   void GiveUpOldTables();
   void GiveUp(Lane& lane);
   /// Another policy is in the slot, or none.
-  void Forget(size_t place, WeightSource& weights);
+  void Forget(policy::PolicySlot slot, WeightSource& weights);
   /// Makes the policy resident with weights for the grant in progress.
-  absl::Status Adopt(int32_t slot, WeightSource& weights, absl::Duration timeout);
-  void Subscribe(int32_t slot, WeightSource& weights);
+  absl::Status Adopt(policy::PolicySlot slot, WeightSource& weights, absl::Duration timeout);
+  void Subscribe(policy::PolicySlot slot, WeightSource& weights);
 
   const RolloutConfig& config_;
   FragmentBuilder& builder_;  ///< has the policies as they are now
   LaneMap& lanes_;
 
   ActorMap actors_;
-  std::vector<int64_t> since_;  ///< by slot: revision that brought the policy; -1: free
-  uint64_t learner_epoch_ = 0;  ///< whose table it is
-  std::vector<int32_t> shape_;  ///< by slot: number of the policy's shape; -1: actors of its class are made anew
-  std::map<std::string, int32_t> shapes_;        ///< policy::ShapeOf -> number
-  std::vector<policy::WeightVersion> versions_;  ///< by slot
-  std::vector<SlotUse> uses_;                    ///< by slot
-  std::vector<int32_t> subscriptions_;           ///< slots
+  policy::BySlot<int64_t> since_;          ///< revision that brought the policy; -1: free
+  uint64_t learner_epoch_ = 0;             ///< whose table it is
+  policy::BySlot<int32_t> shape_;          ///< number of the policy's shape; -1: actors of its class are made anew
+  std::map<std::string, int32_t> shapes_;  ///< policy::ShapeOf -> number
+  policy::BySlot<policy::WeightVersion> versions_;
+  policy::BySlot<SlotUse> uses_;
+  std::vector<policy::PolicySlot> subscriptions_;
   uint64_t trims_ = 0;
-  std::vector<int32_t> dropped_, first_;        ///< scratch
-  int64_t grants_ = 0;                          ///< counts them, to tell one from the next
-  policy::WeightVersion min_version_, newest_;  ///< of the grant in progress: what it asks for, the newest it has
+  std::vector<policy::PolicySlot> dropped_, first_;  ///< scratch
+  int64_t grants_ = 0;                               ///< counts them, to tell one from the next
+  policy::WeightVersion min_version_, newest_;       ///< of the grant in progress: what it asks for, the newest it has
   Counters counters_;
 };
 

@@ -159,7 +159,8 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
     const auto returns = table.returns().begin() + i * agents;
     episode.returns.assign(returns, returns + agents);
     const auto policies = table.policies().begin() + i * agents;
-    episode.policies.assign(policies, policies + agents);
+    episode.policies.clear();
+    for (auto policy = policies; policy != policies + agents; ++policy) episode.policies.emplace_back(*policy);
     const auto infos = table.infos().begin() + i * schema.num_info_columns;
     episode.infos.assign(infos, infos + schema.num_info_columns);
   }

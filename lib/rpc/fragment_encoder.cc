@@ -72,7 +72,7 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
       table->add_episode(episode.episode);
       table->add_length(episode.length);
       table->mutable_returns()->Add(episode.returns.begin(), episode.returns.end());
-      table->mutable_policies()->Add(episode.policies.begin(), episode.policies.end());
+      for (const policy::PolicySlot policy : episode.policies) table->add_policies(policy.value());
       table->mutable_infos()->Add(episode.infos.begin(), episode.infos.end());
     }
   }

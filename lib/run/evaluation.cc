@@ -28,9 +28,9 @@ Json ToJson(const rollout::EvaluationResult& result) {
 Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const EpisodeNames& names) {
   Json agents = Json::object();
   for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
-    if (episode.policies[slot] < 0) continue;
+    if (episode.policies[slot] == policy::kNoPolicy) continue;
     agents[names.agents[slot]] = {{"return", Number(episode.returns[slot])},
-                                  {"policy", names.policies[static_cast<size_t>(episode.policies[slot])]}};
+                                  {"policy", names.policies[episode.policies[slot]]}};
   }
   return {{"episode", number},
           {"seed", episode.seed},

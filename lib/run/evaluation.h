@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lib/learner/episode_stats.h"
+#include "lib/policy/ids.h"
 #include "lib/rollout/evaluator.h"
 
 namespace troupe::run {
@@ -13,8 +14,8 @@ inline constexpr size_t kMostEpisodesTold = 10'000;
 
 /// What an episode is told by, besides its place.
 struct EpisodeNames {
-  std::vector<std::string> agents;    ///< by agent slot
-  std::vector<std::string> policies;  ///< by policy slot
+  std::vector<std::string> agents;  ///< by agent slot
+  policy::BySlot<std::string> policies;
 };
 
 /// `result` as EvaluationJson has it, with "seed" (of the evaluation) and "per_episode", a list of kMostEpisodesTold at

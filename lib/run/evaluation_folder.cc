@@ -18,7 +18,7 @@ namespace {
 constexpr char kResults[] = "Test-Results/";
 
 std::string PolicyOf(const rollout::EvaluatedEpisode& episode, size_t slot, const EpisodeNames& names) {
-  return names.policies[static_cast<size_t>(episode.policies[slot])];
+  return names.policies[episode.policies[slot]];
 }
 
 void WriteEpisode(const rollout::EvaluatedEpisode& episode, int64_t number, int64_t env_steps,
@@ -32,7 +32,7 @@ void WriteEpisode(const rollout::EvaluatedEpisode& episode, int64_t number, int6
   events->Scalar(absl::StrCat(kResults, "Episode-Rewards"), episode.return_sum(), number);
   events->Scalar(absl::StrCat(kResults, "Episode-Length"), static_cast<double>(episode.length), number);
   for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
-    if (episode.policies[slot] < 0) continue;
+    if (episode.policies[slot] == policy::kNoPolicy) continue;
     const std::string& agent = names.agents[slot];
     fields.push_back({absl::StrCat("agent/", agent, "/return"), episode.returns[slot]});
     fields.push_back({absl::StrCat("agent/", agent, "/policy"), PolicyOf(episode, slot, names)});

@@ -134,10 +134,10 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
       return absl::InvalidArgumentError(
           absl::StrCat(where(), ": has ", entry.infos.size(), " infos, expected ", schema.num_info_columns));
     }
-    for (const int32_t policy : entry.policies) {
-      if (policy < -1 || policy >= num_policies) {
+    for (const policy::PolicySlot policy : entry.policies) {
+      if (policy < policy::kNoPolicy || policy.value() >= num_policies) {
         return absl::InvalidArgumentError(
-            absl::StrCat(where(), ": policy slot ", policy, ", expected -1 to ", num_policies - 1));
+            absl::StrCat(where(), ": policy slot ", policy.value(), ", expected -1 to ", num_policies - 1));
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,8 +99,8 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   builder.SetVersion(0, policy::WeightVersion{1, 5});
   builder.SetVersion(1, policy::WeightVersion{1, 5});
   builder.header().num_env_steps = 5;
-  builder.header().finished.push_back(FinishedEpisode{0, 3, 2, {1.0f, kNaN}, {0, -1}, {kNaN}});
-  builder.header().finished.push_back(FinishedEpisode{1, 4, 9, {2.0f, kNaN}, {0, -1}, {0.5f}});
+  builder.header().finished.push_back(FinishedEpisode{0, 3, 2, {1.0f, kNaN}, policy::SlotsForTesting({0, -1}), {kNaN}});
+  builder.header().finished.push_back(FinishedEpisode{1, 4, 9, {2.0f, kNaN}, policy::SlotsForTesting({0, -1}), {0.5f}});
   return builder.Build();
 }
 
@@ -179,7 +180,8 @@ void AddHeaders(std::vector<Hostile>& t) {
   t.push_back({"finished returns", [](auto& b) { b.finished[0].returns.pop_back(); }, "1 returns", true});
   t.push_back({"finished policies", [](auto& b) { b.finished[0].policies.pop_back(); }, "1 policies", true});
   t.push_back({"finished infos", [](auto& b) { b.finished[0].infos.clear(); }, "0 infos, expected 1", true});
-  t.push_back({"finished policy", [](auto& b) { b.finished[0].policies[0] = 2; }, "policy slot 2", true});
+  t.push_back(
+      {"finished policy", [](auto& b) { b.finished[0].policies[0] = policy::PolicySlot(2); }, "policy slot 2", true});
   t.push_back({"infinite return", [](auto& b) { b.finished[0].returns[0] = kInf; },
                "finished episode 3 of env 0: the return of agent slot 0 is inf, expected -1e+12 to 1e+12"});
   t.push_back({"return of minus infinity", [](auto& b) { b.finished[1].returns[0] = -kInf; },

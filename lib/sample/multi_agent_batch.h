@@ -56,10 +56,10 @@ struct EpisodeEntry {
 struct FinishedEpisode {
   uint32_t env_id = 0;
   uint32_t episode = 0;
-  int32_t length = 0;             ///< env steps
-  std::vector<float> returns;     ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
-  std::vector<int32_t> policies;  ///< by agent slot, PolicySlot value or -1
-  std::vector<float> infos;       ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
+  int32_t length = 0;          ///< env steps
+  std::vector<float> returns;  ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
+  std::vector<policy::PolicySlot> policies;  ///< by agent slot: who played it, kNoPolicy for those
+  std::vector<float> infos;  ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
 };
 
 /// Why a segment ends. In the segments column.

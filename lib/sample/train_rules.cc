@@ -10,13 +10,15 @@
 namespace troupe::sample {
 namespace {
 
-bool AgainstOthers(const Trajectory& trajectory, absl::Span<const PolicyOfRun> /*policies*/) {
+using policy::PolicySlot;
+
+bool AgainstOthers(const Trajectory& trajectory, const PoliciesOfRun& /*policies*/) {
   return std::any_of(trajectory.agents.begin(), trajectory.agents.end(), [&trajectory](const AgentEntry& agent) {
     return agent.slot != trajectory.slot && agent.policy != trajectory.policy;
   });
 }
 
-bool SelfPlay(const Trajectory& trajectory, absl::Span<const PolicyOfRun> policies) {
+bool SelfPlay(const Trajectory& trajectory, const PoliciesOfRun& policies) {
   return !AgainstOthers(trajectory, policies);
 }
 
@@ -52,27 +54,27 @@ absl::StatusOr<TrainRules> TrainRules::Make(std::vector<TrainRule> rules) {
   return made;
 }
 
-void TrainRules::Bind(std::vector<PolicyOfRun> policies) {
+void TrainRules::Bind(PoliciesOfRun policies) {
   policies_ = std::move(policies);
   for (size_t r = 0; r < rules_.size(); ++r) {
     const TrainRule& rule = rules_[r];
     Bound& bound = bound_[r];
-    bound.policies.assign(policies_.size(), 0);
-    bound.only_against.assign(policies_.size(), 0);
-    std::vector<size_t> newest;
-    for (size_t p = 0; p < policies_.size(); ++p) {
-      const PolicyOfRun& policy = policies_[p];
+    bound.policies = policy::BySlot<uint8_t>(policies_.size());
+    bound.only_against = bound.policies;
+    std::vector<PolicySlot> newest;
+    for (const PolicySlot slot : policies_.ids()) {
+      const PolicyOfRun& policy = policies_[slot];
       if (policy.id.value().empty()) continue;
-      bound.only_against[p] = NamesPolicy(rule.only_against, policy.id) ? 1 : 0;
+      bound.only_against[slot] = NamesPolicy(rule.only_against, policy.id) ? 1 : 0;
       if (!rule.policies.empty() && !NamesPolicy(rule.policies, policy.id)) continue;
       if (rule.only_newest == 0) {
-        bound.policies[p] = 1;
+        bound.policies[slot] = 1;
       } else if (policy.plays) {
-        newest.push_back(p);
+        newest.push_back(slot);
       }
     }
-    std::sort(newest.begin(), newest.end(), [this](size_t a, size_t b) {
-      return policies_[a].since != policies_[b].since ? policies_[a].since > policies_[b].since : a > b;
+    std::sort(newest.begin(), newest.end(), [this](PolicySlot a, PolicySlot b) {
+      return policies_[a].since != policies_[b].since ? policies_[a].since > policies_[b].since : b < a;
     });
     const size_t count = std::min(newest.size(), static_cast<size_t>(rule.only_newest));
     for (size_t i = 0; i < count; ++i) bound.policies[newest[i]] = 1;
@@ -81,11 +83,10 @@ void TrainRules::Bind(std::vector<PolicyOfRun> policies) {
 
 bool TrainRules::Holds(size_t rule, const Trajectory& trajectory) const {
   const Bound& bound = bound_[rule];
-  const auto place = static_cast<size_t>(trajectory.policy.value());
-  if (place >= bound.policies.size() || bound.policies[place] == 0) return false;
+  if (!bound.policies.Contains(trajectory.policy) || bound.policies[trajectory.policy] == 0) return false;
   const auto is_opponent = [&](const AgentEntry& agent) {
-    const auto other = static_cast<size_t>(agent.policy.value());
-    return agent.slot != trajectory.slot && other < bound.only_against.size() && bound.only_against[other] != 0;
+    return agent.slot != trajectory.slot && bound.only_against.Contains(agent.policy) &&
+           bound.only_against[agent.policy] != 0;
   };
   if (!rules_[rule].only_against.empty() &&
       std::none_of(trajectory.agents.begin(), trajectory.agents.end(), is_opponent)) {

@@ -20,6 +20,9 @@ struct PolicyOfRun {
   bool plays = true;    ///< false: removed, only episodes that are under way play it
 };
 
+/// All of them.
+using PoliciesOfRun = policy::BySlot<PolicyOfRun>;
+
 /// One agent's part in one episode, as far as it is in a batch. Borrowed for the call.
 struct Trajectory {
   policy::PolicySlot policy;
@@ -30,10 +33,10 @@ struct Trajectory {
 };
 
 /// Says whether a policy is trained on a trajectory: what `policies_to_train: {function: NAME}` names. Pure: the same
-/// answer for the same arguments, wherever and whenever it is asked. `policies` by slot.
+/// answer for the same arguments, wherever and whenever it is asked.
 struct TrajectoryPredicate {
   std::string_view name;
-  bool (*trains)(const Trajectory& trajectory, absl::Span<const PolicyOfRun> policies);
+  bool (*trains)(const Trajectory& trajectory, const PoliciesOfRun& policies);
 };
 
 /// A registered predicate; NOT_FOUND gives the nearest name, or all:
@@ -58,8 +61,8 @@ class TrainRules {
   /// NOT_FOUND for a function that is not registered.
   static absl::StatusOr<TrainRules> Make(std::vector<TrainRule> rules);
 
-  /// The policies of the run by slot, from now on.
-  void Bind(std::vector<PolicyOfRun> policies);
+  /// The policies of the run from now on.
+  void Bind(PoliciesOfRun policies);
 
   bool empty() const { return rules_.empty(); }
   /// Policies of slots that are not bound train on nothing.
@@ -67,15 +70,15 @@ class TrainRules {
 
  private:
   struct Bound {
-    std::vector<uint8_t> policies;      ///< by slot: the rule is for it
-    std::vector<uint8_t> only_against;  ///< by slot
+    policy::BySlot<uint8_t> policies;  ///< the rule is for it
+    policy::BySlot<uint8_t> only_against;
     const TrajectoryPredicate* predicate = nullptr;
   };
   bool Holds(size_t rule, const Trajectory& trajectory) const;
 
   std::vector<TrainRule> rules_;
   std::vector<Bound> bound_;  ///< by rule
-  std::vector<PolicyOfRun> policies_;
+  PoliciesOfRun policies_;
 };
 
 }  // namespace troupe::sample

@@ -9,11 +9,12 @@ using policy::PolicyId;
 using policy::PolicySlot;
 
 /// main, two exploiters (the second came later), an old copy.
-std::vector<PolicyOfRun> League() {
-  return {{PolicyId("main")}, {PolicyId("exploiter_a")}, {PolicyId("exploiter_b"), 3}, {PolicyId("old")}};
+PoliciesOfRun League() {
+  return PoliciesOfRun(
+      {{PolicyId("main")}, {PolicyId("exploiter_a")}, {PolicyId("exploiter_b"), 3}, {PolicyId("old")}});
 }
 
-TrainRules Make(std::vector<TrainRule> rules, std::vector<PolicyOfRun> policies = League()) {
+TrainRules Make(std::vector<TrainRule> rules, PoliciesOfRun policies = League()) {
   absl::StatusOr<TrainRules> made = TrainRules::Make(std::move(rules));
   EXPECT_TRUE(made.ok()) << made.status();
   made->Bind(std::move(policies));
@@ -65,12 +66,12 @@ TEST(TrainRulesTest, TheNewestAreTheLastToCome) {
   EXPECT_FALSE(Trains(named, 2, 0));
   // Bound again: a newer one came, and one left.
   TrainRules rules = Make({{.only_newest = 1}});
-  std::vector<PolicyOfRun> policies = League();
+  PoliciesOfRun policies = League();
   policies.push_back({PolicyId("latest"), 9});
   rules.Bind(policies);
   EXPECT_FALSE(Trains(rules, 2, 0));
   EXPECT_TRUE(Trains(rules, 4, 0));
-  policies[4].plays = false;
+  policies[PolicySlot(4)].plays = false;
   rules.Bind(policies);
   EXPECT_TRUE(Trains(rules, 2, 0));
   EXPECT_FALSE(Trains(rules, 4, 0));

@@ -90,7 +90,8 @@ absl::Status CheckFinished(const FinishedEpisode& entry, const BatchLimits& limi
   for (size_t slot = 0; slot < entry.returns.size(); ++slot) {
     const float value = entry.returns[slot];
     // NaN says "never appeared". A policy that is gone leaves the return of an agent that nobody plays.
-    if (std::abs(value) <= limits.max_abs_return || (std::isnan(value) && entry.policies[slot] < 0)) continue;
+    if (std::abs(value) <= limits.max_abs_return || (std::isnan(value) && entry.policies[slot] == policy::kNoPolicy))
+      continue;
     return absl::InvalidArgumentError(absl::StrCat(where(), ": the return of agent slot ", slot, " is ", value,
                                                    ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return,
                                                    " (env.max_abs_return)"));

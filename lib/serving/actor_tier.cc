@@ -1,6 +1,5 @@
 #include "lib/serving/actor_tier.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,10 +12,9 @@
 namespace troupe::serving {
 
 void ActorTier::SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy) {
-  const auto index = static_cast<size_t>(slot.value());
   base::MutexLock lock(&mutex_);
-  policies_.resize(std::max(policies_.size(), index + 1));
-  policies_[index] = policy;
+  policies_.GrowTo(slot);
+  policies_[slot] = policy;
 }
 
 absl::StatusOr<policy::WeightSnapshotPtr> ActorTier::WeightsOf(const ServedPolicy& policy) const {
@@ -33,7 +31,7 @@ absl::StatusOr<policy::PolicyTier::Value> ActorTier::Load(policy::PolicySlot slo
   const ServedPolicy* policy = nullptr;
   {
     base::MutexLock lock(&mutex_);
-    policy = policies_[static_cast<size_t>(slot.value())];
+    policy = policies_[slot];
   }
   auto resident = std::make_shared<ServingActor>();
   base::MutexLock lock(&resident->mutex);  // nobody else has it yet

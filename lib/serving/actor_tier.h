@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -11,6 +10,7 @@
 #include "lib/base/mutex.h"
 #include "lib/inference/actor.h"
 #include "lib/inference/actor_host.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_map.h"
 #include "lib/serving/served_policy.h"
 #include "lib/serving/weight_source.h"
@@ -47,7 +47,7 @@ class ActorTier final : public policy::PolicyTier {
   WeightSource* const source_;
   const std::shared_ptr<inference::ActorHost> actor_host_;
   base::Mutex mutex_;
-  std::vector<const ServedPolicy*> policies_ ABSL_GUARDED_BY(mutex_);  ///< by slot
+  policy::BySlot<const ServedPolicy*> policies_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::serving

@@ -42,20 +42,20 @@ struct EvaluateFlags {
 /// The return of each policy, a line each; empty where the agents of an episode share one return, or learned from one
 /// reward: their sum says all then.
 std::string ByPolicy(const rollout::EvaluationResult& result, const config::ResolvedRun& run,
-                     const std::vector<std::string>& policies) {
+                     const policy::BySlot<std::string>& policies) {
   const bool differ = std::any_of(result.each.begin(), result.each.end(), [](const rollout::EvaluatedEpisode& episode) {
     return learner::ReturnsDiffer(std::vector<float>(episode.returns.begin(), episode.returns.end()));
   });
   if (!differ || run.learner.common_reward != learner::CommonReward::kNone) return "";
   const learner::EpisodeStats stats = run::StatsOf(result, policies.size());
   learner::ReturnsByName returns;
-  for (size_t slot = 0; slot < policies.size(); ++slot) {
+  for (const policy::PolicySlot slot : policies.ids()) {
     const learner::Spread& played = stats.policies[slot];
     if (played.empty()) continue;
     if (returns.named.size() < run::kFewPolicies) {
-      returns.named.push_back({policies[slot], static_cast<int32_t>(slot), played});
+      returns.named.push_back({policies[slot], slot.value(), played});
     } else {
-      returns.others.push_back(static_cast<int32_t>(slot));
+      returns.others.push_back(slot.value());
       returns.rest.Add(*played.mean());
     }
   }

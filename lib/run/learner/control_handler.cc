@@ -36,8 +36,8 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
     policy.trains = entry->trains;
     // Since the last update the slot may have got another policy.
     const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
-    if (then == nullptr || then->since != entry->since || i >= progress.window.policies.size()) continue;
-    const learner::Spread& returns = progress.window.policies[i];
+    if (then == nullptr || then->since != entry->since || !progress.window.policies.Contains(slot)) continue;
+    const learner::Spread& returns = progress.window.policies[slot];
     if (returns.empty()) continue;
     policy.return_count = returns.count;
     policy.return_mean = *returns.mean();

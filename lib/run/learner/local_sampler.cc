@@ -90,9 +90,9 @@ void LocalSampler::SendDrain(const std::string& /*reason*/) {
 void LocalSampler::SetPolicies(policy::PolicyTablePtr policies) {
   std::vector<Weights> dropped;  // destroyed after the lock
   base::MutexLock lock(&mutex_);
-  for (size_t slot = 0; slot < std::max(weights_.size(), policies->num_slots()); ++slot) {
-    if (slot >= weights_.size()) weights_.emplace_back();
-    const policy::PolicyEntry* entry = policies->Find(policy::PolicySlot(static_cast<int32_t>(slot)));
+  weights_.resize(std::max(weights_.size(), policies->num_slots()));
+  for (const policy::PolicySlot slot : weights_.ids()) {
+    const policy::PolicyEntry* entry = policies->Find(slot);
     const int64_t since = entry == nullptr ? -1 : entry->since;
     if (since == weights_[slot].since) continue;
     dropped.push_back(std::exchange(weights_[slot], Weights{since, nullptr}));
@@ -101,7 +101,7 @@ void LocalSampler::SetPolicies(policy::PolicyTablePtr policies) {
 
 void LocalSampler::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
   base::MutexLock lock(&mutex_);
-  weights_[static_cast<size_t>(slot.value())].newest.swap(snapshot);  // the old one is destroyed after the lock
+  weights_[slot].newest.swap(snapshot);  // the old one is destroyed after the lock
   changed_.NotifyAll();
 }
 
@@ -160,13 +160,13 @@ absl::StatusOr<rollout::CurrentWeights> LocalSampler::AwaitWeights(policy::Polic
 
 std::optional<absl::StatusOr<rollout::CurrentWeights>> LocalSampler::TryWeightsLocked(
     policy::PolicySlot policy, policy::WeightVersion min_version) const {
-  const auto slot = static_cast<size_t>(policy.value());
   const policy::PolicyEntry* const entry = granted_ == nullptr ? nullptr : granted_->Find(policy);
-  if (entry != nullptr && slot < weights_.size() && weights_[slot].since != entry->since) {
-    return absl::AbortedError(absl::StrCat("the policy that slot ", slot, " had by the grant's policies is gone"));
+  if (entry != nullptr && weights_.Contains(policy) && weights_[policy].since != entry->since) {
+    return absl::AbortedError(
+        absl::StrCat("the policy that slot ", policy.value(), " had by the grant's policies is gone"));
   }
-  if (slot >= weights_.size() || weights_[slot].newest == nullptr) return std::nullopt;
-  const policy::WeightSnapshotPtr& newest = weights_[slot].newest;
+  if (!weights_.Contains(policy) || weights_[policy].newest == nullptr) return std::nullopt;
+  const policy::WeightSnapshotPtr& newest = weights_[policy].newest;
   const policy::WeightVersion version = newest->version < announced_ ? announced_ : newest->version;
   if (version < min_version) return std::nullopt;
   return rollout::CurrentWeights{newest, version};

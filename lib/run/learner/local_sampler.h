@@ -5,13 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/learner.h"
 #include "lib/learner/ports.h"
+#include "lib/policy/ids.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/ports.h"
 
@@ -80,7 +80,7 @@ class LocalSampler final : public learner::WorkerPort,
     int64_t since = 0;  ///< revision that brought the policy
     policy::WeightSnapshotPtr newest;
   };
-  std::vector<Weights> weights_ ABSL_GUARDED_BY(mutex_);  ///< by policy slot
+  policy::BySlot<Weights> weights_ ABSL_GUARDED_BY(mutex_);
   policy::WeightVersion announced_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr granted_ ABSL_GUARDED_BY(mutex_);  ///< of the grant that was taken last
   sample::GrantId over_ ABSL_GUARDED_BY(mutex_);            ///< the last that was out for too long, of those taken

@@ -263,7 +263,8 @@ telemetry::ProgressView RunReporter::View(const learner::ProgressRecord& record)
     const learner::ReturnsByName policies = names_.Policies(record.window, *record.table, kMostShown);
     view.policies = ShownReturns(policies);
     for (size_t i = 0; i < policies.named.size() && record.table->num_slots() > 1; ++i) {
-      if (const learner::PolicyUpdateReport* const update = names_.LastUpdateOf(policies.named[i].slot)) {
+      const policy::PolicySlot slot(policies.named[i].slot);
+      if (const learner::PolicyUpdateReport* const update = names_.LastUpdateOf(slot)) {
         view.policies[i].losses = ShownLosses(update->metrics);
       }
     }

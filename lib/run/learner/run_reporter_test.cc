@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -167,8 +168,8 @@ learner::ProgressRecord Rivals() {
   record.table =
       *policy::PolicyTable::Make(specs, {true, true}, {{"*", {{specs[0].id}}}}, {"agent_0", "agent_1", "agent_2"});
   record.window = learner::EpisodeStats(3, 2);
-  record.window.Add(25, {2, 4, -6}, {0, 0, 1});
-  record.window.Add(15, {1, -1, 0}, {0, 0, 1});
+  record.window.Add(25, {2, 4, -6}, policy::SlotsForTesting({0, 0, 1}));
+  record.window.Add(15, {1, -1, 0}, policy::SlotsForTesting({0, 0, 1}));
   record.return_sum = record.window.return_sum.mean();
   record.rewards_differ = true;
   std::vector<learner::PolicyUpdateReport> reports(1);
@@ -206,7 +207,7 @@ TEST_F(RunReporterTest, ALineHasReturnsAndLossesByName) {
   evaluation.each.resize(1);
   evaluation.each[0].length = 7;
   evaluation.each[0].returns = {1, 1, std::numeric_limits<double>::quiet_NaN()};
-  evaluation.each[0].policies = {0, 1, -1};
+  evaluation.each[0].policies = policy::SlotsForTesting({0, 1, -1});
   reporter_->OnEvaluation(evaluation, *record.table, 100);
   learner::ProgressRecord next = Rivals();
   next.env_steps = 200;

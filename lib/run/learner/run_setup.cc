@@ -151,7 +151,7 @@ absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::Resolved
   }
   learner::EpisodeWindow window(static_cast<int32_t>(run.agent_ids().size()), /*num_infos=*/0);
   window.Restore(state);
-  window.KeepPolicies([&table](int32_t policy) { return table->Find(policy::PolicySlot(policy)) != nullptr; });
+  window.KeepPolicies([&table](policy::PolicySlot policy) { return table->Find(policy) != nullptr; });
   return learner::StopByReturns(run.stop, window.Stats(table->num_slots()), *table);
 }
 

@@ -171,7 +171,7 @@ void FakeRollout::Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t versio
   for (const Agent& agent : lane.agents) {
     const bool appeared = agent.appears < agent.leaves;
     finished.returns.push_back(appeared ? agent.return_sum : std::numeric_limits<float>::quiet_NaN());
-    finished.policies.push_back(appeared ? agent.policy : -1);
+    finished.policies.push_back(appeared ? policy::PolicySlot(agent.policy) : policy::kNoPolicy);
   }
   for (int64_t i = 0; i < schema_.num_info_columns; ++i) finished.infos.push_back(static_cast<float>(lane.length + i));
   draft.finished.push_back(std::move(finished));
