@@ -12,7 +12,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 sample::FinishedEpisode Episode(uint32_t env_id, uint32_t episode, std::vector<float> returns,
                                 std::vector<int32_t> policies, int32_t length = 10, float info = 0) {
-  return sample::FinishedEpisode{env_id, episode, length, std::move(returns), std::move(policies), {info}};
+  return sample::FinishedEpisode{base::EnvId(env_id), episode, length, std::move(returns), std::move(policies), {info}};
 }
 
 TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {
