@@ -36,7 +36,7 @@ const std::vector<MultiAgentBatchPtr>& Fragments() {
       troupe::sample::FakeRollout rollout(Schema(), options);
       troupe::sample::Grant grant;
       for (uint32_t lane = 0; lane < kLanesPerWorker; ++lane) {
-        grant.lanes.push_back({worker * kLanesPerWorker + lane, 0, true, kStepsPerLane});
+        grant.lanes.push_back({troupe::base::EnvId(worker * kLanesPerWorker + lane), 0, true, kStepsPerLane});
       }
       for (auto& fragment : rollout.Play(grant, {})) made.push_back(std::move(fragment));
     }

@@ -45,7 +45,7 @@ struct Bench {
     const bool reset = episodes[i] == 0 || buffers->all_done(env);
     steps += reset ? 0 : 1;
     if (reset) {
-      return envs[i]->StartReset({1, static_cast<uint32_t>(i), episodes[i]++});
+      return envs[i]->StartReset({1, base::EnvId(static_cast<uint32_t>(i)), episodes[i]++});
     }
     std::vector<space::ActionWord>& words = words_;
     words.resize(spec.possible_agents.size());

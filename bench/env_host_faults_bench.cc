@@ -96,8 +96,9 @@ class Group {
     word.i32 = 1;
     const std::vector<const space::ActionWord*> rows(2, &word);
     started_.resize(envs_.size());
-    started_[i] =
-        (begin_[i] ? envs_[i]->StartReset({1, static_cast<uint32_t>(i), episode_++}) : envs_[i]->StartStep(rows)).ok();
+    started_[i] = (begin_[i] ? envs_[i]->StartReset({1, base::EnvId(static_cast<uint32_t>(i)), episode_++})
+                             : envs_[i]->StartStep(rows))
+                      .ok();
   }
 
   std::vector<std::unique_ptr<envhost::HostEnv>> envs_;

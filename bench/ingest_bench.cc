@@ -122,9 +122,9 @@ void RunWorker(const Workload& workload, const std::string& address) {
       fragment->grant = (*grant)->id;
       fragment->iteration = (*grant)->iteration;
       for (sample::EpisodeEntry& episode : fragment->episodes)
-        episode.episode = (*grant)->lanes[episode.env_id].next_episode;
+        episode.episode = (*grant)->lanes[episode.env_id.value()].next_episode;
       for (sample::FinishedEpisode& episode : fragment->finished)
-        episode.episode = (*grant)->lanes[episode.env_id].next_episode;
+        episode.episode = (*grant)->lanes[episode.env_id.value()].next_episode;
       fragment->policies[0].version = weights->snapshot->version;
       if (!client->Submit(fragment).ok()) _exit(0);
     }

@@ -81,6 +81,13 @@ struct Leg {
   }
 };
 
+env::EpisodeSeed SeedOf(uint32_t env, uint32_t episode) { return {1, base::EnvId(env), episode}; }
+
+inference::RowKey KeyOf(int64_t row, int64_t num_agents) {
+  return {base::EnvId(static_cast<uint32_t>(row / num_agents)), 0,
+          base::AgentSlot(static_cast<int32_t>(row % num_agents)), 0};
+}
+
 int Main(int argc, char** argv) {
   int repetitions = 9;
   int num_policies = 500;
@@ -145,7 +152,7 @@ int Main(int argc, char** argv) {
   Check(many_collector.status());
   const std::string many_name = absl::StrCat("rollout over ", num_policies, " policies");
   sample::Grant grant;
-  for (uint32_t e = 0; e < kNumEnvs; ++e) grant.lanes.push_back({e, 0, false, kGrantEnvSteps});
+  for (uint32_t e = 0; e < kNumEnvs; ++e) grant.lanes.push_back({base::EnvId(e), 0, false, kGrantEnvSteps});
   DroppingSink sink;
 
   // The environments, with fixed actions and rows that nobody reads.
@@ -162,14 +169,14 @@ int Main(int argc, char** argv) {
     auto env = factory();
     Check(env.status());
     envs.push_back(std::make_unique<env::CheckedEnv>(*std::move(env)));
-    Check(envs.back()->Reset({1, e, episode}, buffers.BeginStep(static_cast<int>(e))));
+    Check(envs.back()->Reset({1, base::EnvId(e), episode}, buffers.BeginStep(static_cast<int>(e))));
   }
   const auto step_envs = [&] {
     for (int s = 0; s < kGrantEnvSteps; ++s) {
       for (uint32_t e = 0; e < kNumEnvs; ++e) {
         const int index = static_cast<int>(e);
         Check(envs[e]->Step(actions, buffers.BeginStep(index)));
-        if (buffers.all_done(index)) Check(envs[e]->Reset({1, e, ++episode}, buffers.BeginAutoReset(index)));
+        if (buffers.all_done(index)) Check(envs[e]->Reset(SeedOf(e, ++episode), buffers.BeginAutoReset(index)));
       }
     }
   };
@@ -180,8 +187,7 @@ int Main(int argc, char** argv) {
   base::PhiloxSequence random(base::PhiloxKey::Make(2, base::RandomStream::kTest), {});
   for (float& x : obs) x = static_cast<float>(random.Uniform(-1.5, 1.5));
   std::vector<inference::RowKey> keys(static_cast<size_t>(rows));
-  for (int64_t r = 0; r < rows; ++r)
-    keys[static_cast<size_t>(r)] = {static_cast<uint32_t>(r / num_agents), 0, static_cast<int32_t>(r % num_agents), 0};
+  for (int64_t r = 0; r < rows; ++r) keys[static_cast<size_t>(r)] = KeyOf(r, num_agents);
   std::vector<space::ActionWord> sampled(static_cast<size_t>(rows));
   std::vector<float> logp(static_cast<size_t>(rows)), outputs(static_cast<size_t>(rows * spec.actor_output_size()));
   auto actor = inference::Actor::Create(spec, 1, back_end);

@@ -77,7 +77,7 @@ class SpreadRows {
       const int32_t agent = static_cast<int32_t>(trajectory % kAgents);
       const int64_t steps = std::min(kSteps, rows - static_cast<int64_t>(slot_.size()));
       all.segments.push_back(
-          {static_cast<int64_t>(slot_.size()), steps, trajectory, static_cast<uint32_t>(env), 0, agent});
+          {static_cast<int64_t>(slot_.size()), steps, trajectory, base::EnvId(static_cast<uint32_t>(env)), 0, agent});
       for (int64_t step = 0; step < steps; ++step) {
         slot_.push_back(agent);
         critic_row_.push_back(env * static_cast<int32_t>(kSteps) + static_cast<int32_t>(step));

@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
   base::PhiloxSequence random(base::PhiloxKey::Make(2, base::RandomStream::kTest), {});
   for (float& x : obs) x = static_cast<float>(random.Uniform(-1.5, 1.5));
   std::vector<RowKey> keys(static_cast<size_t>(rows));
-  for (size_t r = 0; r < keys.size(); ++r) keys[r] = {static_cast<uint32_t>(r), 0, 0, 0};
+  for (size_t r = 0; r < keys.size(); ++r) keys[r] = {base::EnvId(static_cast<uint32_t>(r))};
   std::vector<space::ActionWord> actions(keys.size());
   std::vector<float> logp(keys.size());
   const int64_t each = rows / policies;

@@ -118,7 +118,7 @@ TEST(AgentGroupsTest, MembersActAsOneInTheOrderOfTheGroup) {
 TEST(AgentGroupsTest, APartlyReadyGroupIsAnErrorOfItsEpisode) {
   Called env(Grouped(Play(SmallSpec(3), {{{0.1f, 0.2f, 0.3f}}, {{0.1f, 0.2f, kNone}}}), kPair));
   for (int episode = 0; episode < 2; ++episode) {
-    ASSERT_TRUE(env.Reset({.env_id = 4, .episode = 1}).ok());
+    ASSERT_TRUE(env.Reset({.env_id = base::EnvId(4), .episode = 1}).ok());
     const absl::Status status = env.Step();
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(status.message()),

@@ -588,7 +588,7 @@ absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
 
 std::string CheckedEnv::Where(int32_t slot) const {
   std::string where =
-      absl::StrCat("environment ", env_->spec().name, " (env ", seed_.env_id, ", episode ", seed_.episode, ")");
+      absl::StrCat("environment ", env_->spec().name, " (env ", seed_.env_id.value(), ", episode ", seed_.episode, ")");
   if (slot >= 0)
     absl::StrAppend(&where, ", agent ",
                     base::LogSafe(env_->spec().possible_agents[static_cast<size_t>(slot)].id.value()));

@@ -28,7 +28,9 @@ class Harness {
     rows_.resize(env_.spec().possible_agents.size());
   }
 
-  absl::Status Reset() { return env_.Reset({.seed = 1, .env_id = 5, .episode = 2}, buffers_.BeginStep(0)); }
+  absl::Status Reset() {
+    return env_.Reset({.seed = 1, .env_id = base::EnvId(5), .episode = 2}, buffers_.BeginStep(0));
+  }
   absl::Status Step() {
     for (size_t i = 0; i < rows_.size(); ++i)
       rows_[i] = buffers_.ready(0, static_cast<int32_t>(i)) ? &action_ : nullptr;

@@ -77,9 +77,10 @@ class Player {
   absl::Status Finish(absl::Status status) {
     const absl::Status guards = guard_.End();
     if (!status.ok() || guards.ok()) return status;
-    return WithEnvRule(absl::Status(guards.code(), absl::StrCat("env ", seed_.env_id, ", episode ", seed_.episode,
-                                                                ", step ", step_, ": ", guards.message())),
-                       EnvRuleOf(guards).value_or(EnvRule::kNoError));
+    return WithEnvRule(
+        absl::Status(guards.code(), absl::StrCat("env ", seed_.env_id.value(), ", episode ", seed_.episode, ", step ",
+                                                 step_, ": ", guards.message())),
+        EnvRuleOf(guards).value_or(EnvRule::kNoError));
   }
 
   CheckedEnv env_;
@@ -154,7 +155,7 @@ class Checker {
     report_.complete = true;
     for (int env = 0; env < options_.num_envs && GoesOn(); ++env) {
       for (int episode = 0; episode < options_.episodes && GoesOn(); ++episode) {
-        const EpisodeSeed seed{options_.seed, static_cast<uint32_t>(env), static_cast<uint32_t>(episode)};
+        const EpisodeSeed seed{options_.seed, base::EnvId(static_cast<uint32_t>(env)), static_cast<uint32_t>(episode)};
         report_.complete = PlayEpisode(one, two, seed) && report_.complete;
         if (options_.on_episode) options_.on_episode(report_);
       }
@@ -173,9 +174,9 @@ class Checker {
   /// Whether it came to its end with no rule broken.
   bool PlayEpisode(Player& one, Player& two, const EpisodeSeed& seed) {
     base::PhiloxSequence random(base::PhiloxKey::Make(options_.seed, base::RandomStream::kTest),
-                                {seed.env_id, seed.episode, 0, 0});
+                                {seed.env_id.value(), seed.episode, 0, 0});
     // The second instance is first sent some steps into another episode: nothing of it may remain.
-    const EpisodeSeed other{seed.seed + 1, seed.env_id + 7, seed.episode + 3};
+    const EpisodeSeed other{seed.seed + 1, base::EnvId(seed.env_id.value() + 7), seed.episode + 3};
     if (!Note(two.Reset(other))) return false;
     for (uint32_t i = random.Below(4); i > 0 && !two.buffers().all_done(0); --i) {
       two.SampleActions(random);
@@ -189,13 +190,13 @@ class Checker {
     while (true) {
       const std::string difference = Difference(one.buffers(), two.buffers());
       if (!difference.empty()) {
-        Break(EnvRule::kDeterminism, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
-                                                  ": two instances differ in ", difference));
+        Break(EnvRule::kDeterminism, absl::StrCat("env ", seed.env_id.value(), ", episode ", seed.episode, ", step ",
+                                                  steps, ": two instances differ in ", difference));
         return false;
       }
       if (one.buffers().all_done(0)) break;
       if (steps == max_env_steps_) {
-        Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode,
+        Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id.value(), ", episode ", seed.episode,
                                                  ": has not ended after ", steps, " env steps"));
         return false;
       }
@@ -209,8 +210,8 @@ class Checker {
     report_.env_steps += steps;
     if (one.env().missing_all_count() > missing_all_) {
       missing_all_ = one.env().missing_all_count();
-      Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id, ", episode ", seed.episode, ", step ", steps,
-                                               ": all agents are done without __all__"));
+      Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id.value(), ", episode ", seed.episode, ", step ",
+                                               steps, ": all agents are done without __all__"));
       return false;
     }
     return true;

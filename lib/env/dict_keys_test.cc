@@ -125,7 +125,7 @@ TEST(DictKeysTest, ImagesStayBytes) {
   ASSERT_TRUE(board.Reset().ok());
   EXPECT_THAT(board.Row(0), ElementsAre(1, 1));
   Called wrong(*WithDictKeys(DictRows(DictSpec(kImage), 256), {}));
-  const absl::Status status = wrong.Reset({.env_id = 2});
+  const absl::Status status = wrong.Reset({.env_id = base::EnvId(2)});
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("(env 2, episode 0), step 0: agent agent_0: observation element 0 is 256, expected a whole"));

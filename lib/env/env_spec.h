@@ -5,15 +5,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lib/base/strong_id.h"
+#include "lib/base/ids.h"
 #include "lib/space/space.h"
 
 namespace troupe::env {
 
-/// Name of an agent, as the environment gives it ("agent_0").
-using AgentId = base::StrongId<struct AgentIdTag, std::string>;
-/// Dense index of an agent: its place in EnvSpec::possible_agents.
-using AgentSlot = base::StrongId<struct AgentSlotTag, int32_t>;
+using base::AgentId;
+using base::AgentSlot;
 
 struct AgentSpec {
   AgentId id;

@@ -62,8 +62,8 @@ absl::Status EnvWrapper::Finish(StepWriter& out) {
 }
 
 absl::Status EnvWrapper::Broken(EnvRule rule, const std::string& what) const {
-  return WithEnvRule(absl::InternalError(absl::StrCat("environment ", spec_.name, " (env ", seed_.env_id, ", episode ",
-                                                      seed_.episode, "), step ", step_, ": ", what)),
+  return WithEnvRule(absl::InternalError(absl::StrCat("environment ", spec_.name, " (env ", seed_.env_id.value(),
+                                                      ", episode ", seed_.episode, "), step ", step_, ": ", what)),
                      rule);
 }
 

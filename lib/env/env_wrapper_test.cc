@@ -180,7 +180,7 @@ TEST(EnvWrapperTest, TheEnvironmentIsHeldToItsContractOnce) {
         return absl::OkStatus();
       })));
   SlotBuffers got(env->spec(), 1);
-  const absl::Status status = env->Reset({.env_id = 7}, got.BeginStep(0));
+  const absl::Status status = env->Reset({.env_id = base::EnvId(7)}, got.BeginStep(0));
   EXPECT_EQ(EnvRuleOf(status), EnvRule::kReward);
   EXPECT_EQ(status.message(),
             "environment test/scripted (env 7, episode 0), agent agent_1, step 0: got the reward 1 at Reset");

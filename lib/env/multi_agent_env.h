@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/base/philox.h"
 #include "lib/env/env_spec.h"
 #include "lib/space/space.h"
@@ -14,12 +15,12 @@ namespace troupe::env {
 /// Which episode this is: the learner hands these out, and all of an episode's randomness follows from them.
 struct EpisodeSeed {
   uint64_t seed = 0;     ///< the run's seed
-  uint32_t env_id = 0;   ///< global environment id
+  base::EnvId env_id;    ///< global environment id
   uint32_t episode = 0;  ///< ordinal of the episode in this environment
 
   /// Draws of one stream (kReset: initial state, kDynamics: inside the episode).
   base::PhiloxSequence Sequence(base::RandomStream stream) const {
-    return base::PhiloxSequence(base::PhiloxKey::Make(seed, stream), {env_id, episode, 0, 0});
+    return base::PhiloxSequence(base::PhiloxKey::Make(seed, stream), {env_id.value(), episode, 0, 0});
   }
   /// The one number that stands for it where an environment takes one: `reset(seed=…)` in Python. Below 2^63.
   uint64_t ResetSeed() const { return Sequence(base::RandomStream::kReset)() >> 1; }

@@ -92,7 +92,7 @@ class PluginEnv final : public MultiAgentEnv {
   const EnvSpec& spec() const override { return spec_; }
 
   absl::Status Reset(const EpisodeSeed& seed, StepWriter& out) override {
-    const TroupeEpisodeSeed plain = {.seed = seed.seed, .env_id = seed.env_id, .episode = seed.episode};
+    const TroupeEpisodeSeed plain = {.seed = seed.seed, .env_id = seed.env_id.value(), .episode = seed.episode};
     Begin(out);
     return End(table_->reset(env_, &plain, &writer_, &error_), "reset");
   }

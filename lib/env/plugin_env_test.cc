@@ -82,7 +82,7 @@ TEST(PluginEnvTest, EverythingThatItGivesArrives) {
             "agent b\\: observation Box(-8, 8, [3]), action Discrete(3), action mask\n"
             "state: per_env Box(-8, 8, [2])\nagent mask: yes\ninfo columns: [distance, steps]\nmax episode steps: 2\n");
   SlotBuffers buffers(env.spec(), 1);
-  ASSERT_TRUE(env.Reset({.seed = 5, .env_id = 1, .episode = 2}, buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(env.Reset({.seed = 5, .env_id = base::EnvId(1), .episode = 2}, buffers.BeginStep(0)).ok());
   EXPECT_EQ(buffers.observation(0, 0)[2], 6.0f) << "the text arrived byte by byte";
   EXPECT_TRUE(buffers.agent_mask(0, 1));
   const space::ActionWord two{.i32 = 2};

@@ -34,8 +34,9 @@ VectorEnv::VectorEnv(std::vector<std::unique_ptr<MultiAgentEnv>> envs, Options o
   buffers_ = std::make_unique<SlotBuffers>(spec(), num_envs());
   if (options_.keep_final) final_buffers_ = std::make_unique<SlotBuffers>(spec(), num_envs());
   for (size_t i = 0; i < envs_.size(); ++i) {
-    const uint32_t id =
-        options_.env_ids.empty() ? options_.first_env_id + static_cast<uint32_t>(i) : options_.env_ids[i];
+    const base::EnvId id = options_.env_ids.empty()
+                               ? base::EnvId(options_.first_env_id.value() + static_cast<uint32_t>(i))
+                               : options_.env_ids[i];
     lanes_.push_back(
         Lane{.seed = EpisodeSeed{options_.seed, id, options_.first_episode}, .returns = std::vector<double>(agents)});
   }
@@ -128,8 +129,8 @@ void VectorEnv::SampleActions(absl::Span<space::ActionWord> actions) const {
     const Lane& lane = lanes_[static_cast<size_t>(env)];
     // One sequence an environment step, shared by its agents; 2^12 blocks of four draws are more than an action row
     // takes.
-    base::PhiloxSequence random(key,
-                                {lane.seed.env_id, lane.seed.episode, 0, static_cast<uint32_t>(lane.length) << 12});
+    base::PhiloxSequence random(
+        key, {lane.seed.env_id.value(), lane.seed.episode, 0, static_cast<uint32_t>(lane.length) << 12});
     for (int32_t slot = 0; slot < agents; ++slot) {
       if (!buffers_->ready(env, slot)) continue;
       const space::Space& action_space = spec().possible_agents[static_cast<size_t>(slot)].action_space;

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/env/slot_buffers.h"
 
@@ -22,10 +23,10 @@ class VectorEnv {
  public:
   struct Options {
     uint64_t seed = 0;
-    uint32_t first_env_id = 0;      ///< global ids are first_env_id, first_env_id + 1, ...
-    std::vector<uint32_t> env_ids;  ///< or these, one an environment
-    uint32_t first_episode = 0;     ///< ordinal of every environment's first episode
-    bool keep_final = false;        ///< keep what an episode's last Step wrote
+    base::EnvId first_env_id;          ///< global ids are first_env_id, first_env_id + 1, ...
+    std::vector<base::EnvId> env_ids;  ///< or these, one an environment
+    uint32_t first_episode = 0;        ///< ordinal of every environment's first episode
+    bool keep_final = false;           ///< keep what an episode's last Step wrote
   };
 
   /// An episode that ended in the last Step.

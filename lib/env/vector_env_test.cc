@@ -40,8 +40,8 @@ std::vector<std::unique_ptr<MultiAgentEnv>> Counters(std::vector<int64_t> length
 }
 
 TEST(VectorEnvTest, ResetsByItself) {
-  auto envs =
-      *VectorEnv::Make(Counters({1, 3}), {.seed = 9, .first_env_id = 40, .first_episode = 2, .keep_final = true});
+  auto envs = *VectorEnv::Make(Counters({1, 3}),
+                               {.seed = 9, .first_env_id = base::EnvId(40), .first_episode = 2, .keep_final = true});
   EXPECT_EQ(envs->action_stride(), 1);
   ASSERT_EQ(envs->action_size(), 4u);
   const std::vector<space::ActionWord> actions = {{.i32 = 1}, {.i32 = 2}, {.i32 = 1}, {.i32 = 2}};
@@ -54,7 +54,7 @@ TEST(VectorEnvTest, ResetsByItself) {
   const VectorEnv::EpisodeEnd& end = envs->finished()[0];
   EXPECT_EQ(end.env, 0);
   EXPECT_EQ(end.seed.seed, 9u);
-  EXPECT_EQ(end.seed.env_id, 40u);
+  EXPECT_EQ(end.seed.env_id, base::EnvId(40));
   EXPECT_EQ(end.seed.episode, 2u);
   EXPECT_EQ(end.length, 1);
   EXPECT_TRUE(end.truncated);
@@ -82,7 +82,7 @@ TEST(VectorEnvTest, ResetsByItself) {
 
 TEST(VectorEnvTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(std::string(VectorEnv::Make({}, {}).status().message()), HasSubstr("no environments"));
-  EXPECT_THAT(std::string(VectorEnv::Make(Counters({1, 1}), {.env_ids = {1}}).status().message()),
+  EXPECT_THAT(std::string(VectorEnv::Make(Counters({1, 1}), {.env_ids = {base::EnvId(1)}}).status().message()),
               HasSubstr("1 env ids for 2"));
   auto mixed = Counters({1});
   mixed.push_back(
@@ -95,7 +95,9 @@ TEST(VectorEnvTest, RefusesWhatDoesNotFit) {
 
 /// The actions of an environment depend on its id and the seed alone, not on its neighbours.
 TEST(VectorEnvTest, RandomActionsDoNotDependOnTheBatch) {
-  const auto play = [](std::vector<uint32_t> ids, uint64_t seed) {
+  const auto play = [](const std::vector<uint32_t>& numbers, uint64_t seed) {
+    std::vector<base::EnvId> ids;
+    for (const uint32_t number : numbers) ids.emplace_back(number);
     auto envs = *VectorEnv::Make(Counters(std::vector<int64_t>(ids.size(), 5)), {.seed = seed, .env_ids = ids});
     std::vector<space::ActionWord> actions(envs->action_size());
     std::vector<std::vector<float>> rewards(ids.size());

@@ -130,12 +130,12 @@ TEST(HostFaultsTest, ACallerNeedNotWaitForARestart) {
     return calls;
   };
   ASSERT_TRUE(other.Reset().ok());
-  ASSERT_TRUE(env.Reset({1, 0, 0}, buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(env.Reset({1, base::EnvId(0), 0}, buffers.BeginStep(0)).ok());
   for (int step = 0; step < 2; ++step) ASSERT_TRUE(env.Step(rows, buffers.BeginStep(0)).ok());
   ASSERT_TRUE(env.StartStep(rows).ok());
   EXPECT_GT(play_other_until_settled(), 0);
   EXPECT_EQ(env.Finish(buffers.BeginStep(0)).code(), absl::StatusCode::kDeadlineExceeded);
-  ASSERT_TRUE(env.StartReset({1, 0, 1}).ok());
+  ASSERT_TRUE(env.StartReset({1, base::EnvId(0), 1}).ok());
   EXPECT_GT(play_other_until_settled(), 0) << "another process was started, which takes longer than a step";
   EXPECT_TRUE(env.Finish(buffers.BeginStep(0)).ok());
 }
@@ -199,8 +199,8 @@ TEST(HostFaultsTest, ProcessesDieWithTheWorker) {
     auto pool = MakePool("Faulty", Options(2), {{"faults", "hang"}, {"at_step", int64_t{1}}});
     auto first = (*pool)->MakeEnv(), second = (*pool)->MakeEnv();
     env::SlotBuffers buffers((*first)->spec(), 1);
-    if (!(*first)->Reset({1, 0, 0}, buffers.BeginStep(0)).ok()) _exit(1);
-    if (!(*second)->Reset({1, 1, 0}, buffers.BeginStep(0)).ok()) _exit(1);
+    if (!(*first)->Reset({1, base::EnvId(0), 0}, buffers.BeginStep(0)).ok()) _exit(1);
+    if (!(*second)->Reset({1, base::EnvId(1), 0}, buffers.BeginStep(0)).ok()) _exit(1);
     space::ActionWord word;
     word.i32 = 0;
     const std::vector<const space::ActionWord*> rows = {&word, &word};

@@ -76,7 +76,7 @@ TEST(HostPoolTest, CallsInHalvesRunSideBySide) {
   for (int i = 0; i < 8; ++i) envs.push_back(*(*pool)->MakeEnv());
   env::SlotBuffers buffers(envs[0]->spec(), 8);
   ASSERT_TRUE(envs[0]->runs_elsewhere());
-  for (uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(envs[i]->StartReset({1, i, 0}).ok());
+  for (uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(envs[i]->StartReset({1, base::EnvId(i), 0}).ok());
   for (int i = 7; i >= 0; --i) ASSERT_TRUE(envs[static_cast<size_t>(i)]->Finish(buffers.BeginStep(i)).ok());
   for (int round = 0; round < 50; ++round) {
     for (size_t i = 0; i < 8; ++i) {
@@ -91,7 +91,9 @@ TEST(HostPoolTest, CallsInHalvesRunSideBySide) {
       // The agent that was not asked gave no reward.
       EXPECT_EQ(buffers.reward(i, 1), round % 2 == 0 ? static_cast<float>(i % 5) : 0.0f);
       if (buffers.all_done(i)) {
-        ASSERT_TRUE(envs[static_cast<size_t>(i)]->Reset({1, static_cast<uint32_t>(i), 1}, buffers.BeginStep(i)).ok());
+        ASSERT_TRUE(envs[static_cast<size_t>(i)]
+                        ->Reset({1, base::EnvId(static_cast<uint32_t>(i)), 1}, buffers.BeginStep(i))
+                        .ok());
       }
     }
   }
@@ -214,9 +216,9 @@ TEST(HostPoolTest, AProcessHoldsAsManyEnvironmentsAsItMay) {
   for (int i = 0; i <= kMaxEnvsPerProcess; ++i) envs.push_back(*(*pool)->MakeEnv());
   env::SlotBuffers buffers(envs[0]->spec(), 1);
   for (int i = 0; i < kMaxEnvsPerProcess; ++i) {
-    ASSERT_TRUE(envs[static_cast<size_t>(i)]->StartReset({1, static_cast<uint32_t>(i), 0}).ok());
+    ASSERT_TRUE(envs[static_cast<size_t>(i)]->StartReset({1, base::EnvId(static_cast<uint32_t>(i)), 0}).ok());
   }
-  const absl::Status full = envs.back()->StartReset({1, 0, 0});
+  const absl::Status full = envs.back()->StartReset({1, base::EnvId(0), 0});
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr("1024 environments"), HasSubstr("env.python.processes")));
   for (int i = 0; i < kMaxEnvsPerProcess; ++i) {
@@ -224,7 +226,7 @@ TEST(HostPoolTest, AProcessHoldsAsManyEnvironmentsAsItMay) {
     ASSERT_TRUE(status.ok()) << status;
   }
   envs[7] = nullptr;  // its place is free
-  EXPECT_TRUE(envs.back()->Reset({1, 0, 0}, buffers.BeginStep(0)).ok());
+  EXPECT_TRUE(envs.back()->Reset({1, base::EnvId(0), 0}, buffers.BeginStep(0)).ok());
 }
 
 TEST(HostPoolTest, SpacesThatDifferBetweenProcessesAreAnError) {

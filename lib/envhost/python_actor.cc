@@ -99,9 +99,10 @@ absl::Status PythonActor::ActFor(const inference::ActInput& input, int64_t first
           const absl::Status status = spec_.action_space.ContainsAction(action);
           if (!status.ok()) {
             const inference::RowKey& key = input.keys[begin + row];
-            return absl::InternalError(absl::StrCat(
-                spec_.policy_class.ToString(), ", env ", key.env_id, ", episode ", key.episode, ", step ", key.env_step,
-                ", agent slot ", key.slot, ": made an action outside its space: ", std::string(status.message())));
+            return absl::InternalError(
+                absl::StrCat(spec_.policy_class.ToString(), ", env ", key.env_id.value(), ", episode ", key.episode,
+                             ", step ", key.env_step, ", agent slot ", key.slot.value(),
+                             ": made an action outside its space: ", std::string(status.message())));
           }
         }
         return absl::OkStatus();

@@ -25,7 +25,7 @@ std::string ToText(const policy::HostedQuestion& question) {
   nlohmann::json args = nlohmann::json::object();
   for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
   const nlohmann::json message = {{"agent_id", std::string(question.agent_id)},
-                                  {"env_id", episode.env_id},
+                                  {"env_id", episode.env_id.value()},
                                   {"episode", episode.episode},
                                   {"worker", episode.worker},
                                   {"env_args", std::move(args)},

@@ -53,7 +53,8 @@ class MappingTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::string> Ask(PythonFunctions& functions, const std::string& name, uint32_t episode = 0,
                                   int32_t worker = 2) {
-    policy::EpisodeInfo info = {.seed = 5, .env_id = 3, .episode = episode, .worker = worker, .env_args = args_};
+    policy::EpisodeInfo info = {
+        .seed = 5, .env_id = base::EnvId(3), .episode = episode, .worker = worker, .env_args = args_};
     const std::string function = absl::StrCat(kModule, name);
     const absl::StatusOr<policy::PolicyId> answer = functions.Ask(
         {.function = function, .agent_id = "left", .episode = info, .policies = policies_, .mapped = mapped_});
@@ -181,7 +182,10 @@ class PythonPolicyTest : public ::testing::Test {
     const auto rows = static_cast<int64_t>(obs.size()) / spec.observation_size();
     std::vector<inference::RowKey> keys;
     for (int64_t row = 0; row < rows; ++row) {
-      keys.push_back({.env_id = 4, .episode = episode, .slot = static_cast<int32_t>(row), .env_step = 6});
+      keys.push_back({.env_id = base::EnvId(4),
+                      .episode = episode,
+                      .slot = base::AgentSlot(static_cast<int32_t>(row)),
+                      .env_step = 6});
     }
     std::vector<space::ActionWord> actions(static_cast<size_t>(rows * spec.action_words()));
     std::vector<float> logp(static_cast<size_t>(rows), 1.0f);

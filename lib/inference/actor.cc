@@ -215,9 +215,10 @@ absl::Status Actor::RunMlp(const ActInput& input) {
     return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" has no weights yet"));
   }
   for (int64_t r = 0; spec_.agent_id_size > 0 && r < input.rows; ++r) {
-    if (input.keys[r].slot >= 0 && input.keys[r].slot < spec_.agent_id_size) continue;
+    const int32_t slot = input.keys[r].slot.value();
+    if (slot >= 0 && slot < spec_.agent_id_size) continue;
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": row ", r, " is of agent slot ",
-                                                   input.keys[r].slot, ", expected 0 to ", spec_.agent_id_size - 1));
+                                                   slot, ", expected 0 to ", spec_.agent_id_size - 1));
   }
   EnsureRows(input.rows);
   MlpCall call;
@@ -228,7 +229,7 @@ absl::Status Actor::RunMlp(const ActInput& input) {
   call.input_stride = obs_size_;
   call.rows = input.rows;
   if (spec_.agent_id_size > 0) {
-    call.bias_row = &input.keys[0].slot;
+    call.bias_row = &input.keys[0].slot.value();
     call.bias_row_stride = sizeof(RowKey) / sizeof(int32_t);
   }
   call.scratch[0] = Floats(scratch_[0]);

@@ -47,7 +47,7 @@ class ActorMaskTest : public BackendTest {
     for (float& element : obs_) element = static_cast<float>(random_.Uniform(-1, 1));
     for (uint8_t& allowed : mask_) allowed = random_.Below(2) == 0 ? 0 : 1;
     for (int64_t r = 0; r < kRows; ++r) {
-      keys_.push_back({static_cast<uint32_t>(r), 0, 0, 7});
+      keys_.push_back({base::EnvId(static_cast<uint32_t>(r)), 0, {}, 7});
       for (const space::ActionLeaf& leaf : leaves_) {
         if (leaf.kind != space::ActionLeaf::Kind::kCategorical) continue;
         MaskOf(r, leaf)[random_.Below(static_cast<uint32_t>(leaf.categories))] = 1;

@@ -64,8 +64,8 @@ std::unique_ptr<Actor> MakeActor(const PolicySpec& spec, Backend backend, double
 std::vector<RowKey> Keys(int64_t rows, int64_t slots) {
   std::vector<RowKey> keys;
   for (int64_t r = 0; r < rows; ++r) {
-    keys.push_back({static_cast<uint32_t>(r / 4), static_cast<uint32_t>(r % 3), static_cast<int32_t>(r % slots),
-                    static_cast<uint32_t>(r * 7)});
+    keys.push_back({base::EnvId(static_cast<uint32_t>(r / 4)), static_cast<uint32_t>(r % 3),
+                    base::AgentSlot(static_cast<int32_t>(r % slots)), static_cast<uint32_t>(r * 7)});
   }
   return keys;
 }
@@ -113,7 +113,7 @@ std::vector<double> ForwardInDouble(const PolicySpec& spec, const policy::Weight
       }
       x.push_back(value);
     }
-    for (int64_t s = 0; s < spec.agent_id_size; ++s) x.push_back(s == keys[r].slot ? 1 : 0);
+    for (int64_t s = 0; s < spec.agent_id_size; ++s) x.push_back(s == keys[r].slot.value() ? 1 : 0);
     const size_t num_layers = spec.actor.hidden_sizes.size() + 1;
     for (size_t l = 0; l < num_layers; ++l) {
       const policy::ParameterEntry& w = *layout.Find("actor." + std::to_string(l) + ".weight");
@@ -246,7 +246,7 @@ TEST_P(ActorTest, SamplesFollowTheMaskedSoftmax) {
   for (int64_t r = 0; r < rows; ++r) {
     for (const float x : {0.3f, -0.9f, 0.5f, 0.1f}) obs.push_back(x);
     for (int c = 0; c < 26; ++c) mask.push_back(c == 1 || c == 5 || c == 24 ? 0 : 1);
-    keys.push_back({static_cast<uint32_t>(r % 16), 0, 0, static_cast<uint32_t>(r / 16)});
+    keys.push_back({base::EnvId(static_cast<uint32_t>(r % 16)), 0, {}, static_cast<uint32_t>(r / 16)});
   }
   std::vector<float> logits(static_cast<size_t>(rows * 26));
   ASSERT_TRUE(actor->Forward({rows, obs.data(), mask.data(), keys.data()}, absl::MakeSpan(logits)).ok());
@@ -328,7 +328,7 @@ TEST_P(ActorTest, AMaskThatForbidsEverythingIsAnError) {
     const std::vector<float> obs = RandomRows(3 * 4, 1);
     std::vector<uint8_t> mask(static_cast<size_t>(3 * n), 1);
     std::fill(mask.begin() + 2 * n, mask.end(), 0);
-    const std::vector<RowKey> keys = {{0, 0, 0, 0}, {1, 0, 0, 0}, {12, 34, 5, 67}};
+    const std::vector<RowKey> keys = {{}, {base::EnvId(1)}, {base::EnvId(12), 34, base::AgentSlot(5), 67}};
     ActionWord actions[3];
     float logp[3];
     const absl::Status status = actor->Act({3, obs.data(), mask.data(), keys.data()}, actions, logp);
@@ -512,8 +512,8 @@ TEST_P(ActorTest, RandomNumbersAreThoseOfTheCounters) {
     for (int64_t r = 0; r < 53; ++r) {
       for (int64_t b = 0; b < blocks; ++b) {
         const RowKey& k = keys[static_cast<size_t>(r)];
-        const auto want = base::Philox4x32(
-            key, {k.env_id, k.episode, static_cast<uint32_t>(k.slot), static_cast<uint32_t>(k.env_step * blocks + b)});
+        const auto want = base::Philox4x32(key, {k.env_id.value(), k.episode, static_cast<uint32_t>(k.slot.value()),
+                                                 static_cast<uint32_t>(k.env_step * blocks + b)});
         for (size_t i = 0; i < 4; ++i) ASSERT_EQ(words[static_cast<size_t>((r * blocks + b) * 4) + i], want[i]);
       }
     }
@@ -533,9 +533,9 @@ TEST_P(ActorTest, RefusesWhatItCannotDo) {
   short_weights->actor.pop_back();
   EXPECT_EQ(actor->SetWeights(short_weights).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(actor->SetWeights(RandomWeights(spec)).ok());
-  key.slot = 2;
+  key.slot = base::AgentSlot(2);
   EXPECT_EQ(actor->Act({1, obs.data(), nullptr, &key}, &action, &logp).code(), absl::StatusCode::kInvalidArgument);
-  key.slot = 1;
+  key.slot = base::AgentSlot(1);
   const uint8_t mask[3] = {1, 1, 1};
   EXPECT_EQ(actor->Act({1, obs.data(), mask, &key}, &action, &logp).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(actor->Act({1, obs.data(), nullptr, &key}, &action, &logp).ok());

@@ -6,8 +6,8 @@ namespace troupe::inference {
 
 absl::Status EverythingForbidden(const policy::PolicySpec& spec, const RowKey& key) {
   return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": the action mask of env ",
-                                                 key.env_id, ", episode ", key.episode, ", agent slot ", key.slot,
-                                                 ", step ", key.env_step, " forbids every action"));
+                                                 key.env_id.value(), ", episode ", key.episode, ", agent slot ",
+                                                 key.slot.value(), ", step ", key.env_step, " forbids every action"));
 }
 
 absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "lib/base/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
@@ -10,9 +11,9 @@ namespace troupe::inference {
 
 /// Whose decision a row is: the counter of its random numbers, and the slot of its agent-id one-hot.
 struct RowKey {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
-  int32_t slot = 0;       ///< agent slot
+  base::AgentSlot slot;
   uint32_t env_step = 0;  ///< steps of the episode before this decision
 };
 static_assert(sizeof(RowKey) == 16);

@@ -57,9 +57,9 @@ absl::Status ScriptedActor::Act(const ActInput& input, space::ActionWord* action
   for (int64_t r = 0; r < input.rows; ++r) {
     const auto row = static_cast<size_t>(r);
     const RowKey& key = input.keys[r];
-    const base::PhiloxCounter counter = {.env_id = key.env_id,
+    const base::PhiloxCounter counter = {.env_id = key.env_id.value(),
                                          .episode = key.episode,
-                                         .slot = key.env_step * kMaxAgents + static_cast<uint32_t>(key.slot)};
+                                         .slot = key.env_step * kMaxAgents + static_cast<uint32_t>(key.slot.value())};
     ScriptedDecision decision = {.spec = spec_, .agent_slot = key.slot, .random = {key_, counter}};
     if (uint8_obs_) {
       decision.uint8_obs = {static_cast<const uint8_t*>(input.obs) + row * obs_size_, obs_size_};

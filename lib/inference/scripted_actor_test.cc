@@ -54,7 +54,9 @@ std::vector<ActionWord> Act(const PolicySpec& spec, const std::vector<RowKey>& k
 
 std::vector<RowKey> Keys(uint32_t rows) {
   std::vector<RowKey> keys;
-  for (uint32_t r = 0; r < rows; ++r) keys.push_back({r % 7, r / 7, static_cast<int32_t>(r % 2), r % 5});
+  for (uint32_t r = 0; r < rows; ++r) {
+    keys.push_back({base::EnvId(r % 7), r / 7, base::AgentSlot(static_cast<int32_t>(r % 2)), r % 5});
+  }
   return keys;
 }
 

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/base/philox.h"
 #include "lib/policy/policy_spec.h"
 
@@ -16,7 +17,7 @@ struct ScriptedDecision {
   absl::Span<const float> obs = {};            ///< [observation_size]; empty when observations are uint8
   absl::Span<const uint8_t> uint8_obs = {};    ///< [observation_size]; empty unless they are
   absl::Span<const uint8_t> action_mask = {};  ///< [mask_size]; allows something in every leaf; empty without a mask
-  int32_t agent_slot = 0;
+  base::AgentSlot agent_slot;
   base::PhiloxSequence
       random;  ///< the decision's own: a pure function of the seed, the episode, the agent and the step
 };

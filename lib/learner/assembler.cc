@@ -231,7 +231,7 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
     fragment_offset_.push_back(total);
     total += static_cast<size_t>(fragment->env_rows + fragment->final_env_rows);
     for (const sample::Index episode : fragment->step_episode.As<sample::Index>()) {
-      ++env_counts_[fragment->episodes[episode].env_id + 1];
+      ++env_counts_[fragment->episodes[episode].env_id.value() + 1];
     }
   }
   std::partial_sum(env_counts_.begin(), env_counts_.end(), env_counts_.begin());
@@ -243,7 +243,7 @@ void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
     for (size_t i = 0; i < step_episode.size(); ++i) {
       const sample::EpisodeEntry& episode = fragment.episodes[step_episode[i]];
       // After this loop env_counts_[e] is where environment e + 1 begins, so e's rows end there.
-      steps_[env_counts_[episode.env_id]++] =
+      steps_[env_counts_[episode.env_id.value()]++] =
           StepRef{episode.env_id,          episode.episode,         step_index[i],
                   static_cast<int32_t>(f), static_cast<int32_t>(i), static_cast<int64_t>(i) >= fragment.env_rows};
     }

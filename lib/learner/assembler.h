@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
@@ -80,7 +81,7 @@ class Assembler {
  private:
   /// A segment of a fragment.
   struct SegmentRef {
-    uint32_t env_id;
+    base::EnvId env_id;
     uint32_t episode;
     int32_t slot;
     int32_t first_step;
@@ -115,7 +116,7 @@ class Assembler {
   Gather MakeGather() const;
   /// The entry of an episode in the fragments' tables.
   struct EpisodeRef {
-    uint32_t env_id;
+    base::EnvId env_id;
     uint32_t episode;
     const std::vector<sample::AgentEntry>* agents;
   };

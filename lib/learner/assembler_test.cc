@@ -406,7 +406,7 @@ TEST(AssemblerTest, TheStateOfAStepComesFromTheFragmentThatHasIt) {
     sample::BatchBuilder builder(schema);
     builder.header().policies_revision = builder.header().oldest_revision = revision;
     builder.header().num_env_steps = 1;
-    builder.AddEpisode(0, 0, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(1)}});
+    builder.AddEpisode(base::EnvId(0), 0, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(1)}});
     const std::vector<float> state = revision == 0 ? std::vector<float>() : std::vector<float>{3, 4};
     const int row = builder.AddEnvRow(0, 0, state);
     const int final_row = builder.AddFinalEnvRow(0, 1, revision == 0 ? state : std::vector<float>{5, 6});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
@@ -13,7 +14,7 @@ namespace troupe::learner {
 
 /// What a fragment holds of one environment.
 struct LaneCoverage {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   int32_t env_steps = 0;       ///< at which agents acted
   uint32_t first_episode = 0;  ///< lowest and highest ordinal in the fragment
   uint32_t last_episode = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/base/ids.h"
 #include "lib/policy/learn_group.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
@@ -29,7 +30,7 @@ struct RowCounters {
 
 /// One environment's place in its sequence of episodes.
 struct LaneState {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t next_episode = 0;
 };
 

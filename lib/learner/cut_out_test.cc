@@ -23,7 +23,7 @@ struct AssembledRow {
   bool operator==(const AssembledRow& other) const = default;
 };
 using AssembledKey =
-    std::tuple<int32_t, uint32_t, uint32_t, int32_t, int64_t>;  ///< policy, env, episode, slot, row in it
+    std::tuple<int32_t, base::EnvId, uint32_t, int32_t, int64_t>;  ///< policy, env, episode, slot, row in it
 
 /// Of an assembly of these fragments alone: rows, and how segments end.
 std::map<AssembledKey, AssembledRow> AssembledRows(const sample::BatchSchema& schema,
@@ -56,7 +56,7 @@ TEST(CutOutTest, HasTheChosenSegmentsAndIsAValidFragment) {
     const MultiAgentBatchPtr whole = sample::RandomBatch(schema, seed);
     base::PhiloxSequence random(base::PhiloxKey::Make(seed, base::RandomStream::kTest), {});
     std::vector<SegmentRange> ranges;
-    std::set<std::tuple<int32_t, uint32_t, uint32_t, int32_t>> chosen;
+    std::set<std::tuple<int32_t, base::EnvId, uint32_t, int32_t>> chosen;
     int64_t rows = 0;
     for (size_t place = 0; place < whole->policies.size(); ++place) {
       const sample::PolicyRows& policy = whole->policies[place];

@@ -16,7 +16,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 sample::FinishedEpisode Episode(uint32_t env_id, uint32_t episode, std::vector<float> returns,
                                 std::initializer_list<int32_t> policies, int32_t length = 10, float info = 0) {
-  return {env_id, episode, length, std::move(returns), policy::SlotsForTesting(policies), {info}};
+  return {base::EnvId(env_id), episode, length, std::move(returns), policy::SlotsForTesting(policies), {info}};
 }
 
 TEST(EpisodeWindowTest, NothingBeforeTheFirstEpisode) {

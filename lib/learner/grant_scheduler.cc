@@ -32,9 +32,9 @@ GrantScheduler::GrantScheduler(const Options& options, uint64_t learner_epoch, i
       iteration_(first_iteration),
       limit_(options.grant_timeout) {
   for (const LaneState& lane : lanes) {
-    if (lane.env_id >= lanes_.size()) continue;
-    lanes_[lane.env_id].next_episode = lane.next_episode;
-    lanes_[lane.env_id].floor = lane.next_episode;
+    if (lane.env_id.value() >= lanes_.size()) continue;
+    LaneOf(lane.env_id).next_episode = lane.next_episode;
+    LaneOf(lane.env_id).floor = lane.next_episode;
   }
 }
 
@@ -111,11 +111,11 @@ Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) 
   for (const LaneCoverage& covered : fragment.lanes) {
     const GrantedLane* lane = FindLane(grant, covered.env_id);
     if (lane == nullptr) {
-      return Invalid(absl::StrCat("environment ", covered.env_id, " is not in grant ", batch.grant.value()));
+      return Invalid(absl::StrCat("environment ", covered.env_id.value(), " is not in grant ", batch.grant.value()));
     }
     if (covered.first_episode < lane->floor || covered.last_episode >= lane->limit) {
-      return Invalid(absl::StrCat("environment ", covered.env_id, " has episodes ", covered.first_episode, " to ",
-                                  covered.last_episode, ", granted were ", lane->floor, " to ",
+      return Invalid(absl::StrCat("environment ", covered.env_id.value(), " has episodes ", covered.first_episode,
+                                  " to ", covered.last_episode, ", granted were ", lane->floor, " to ",
                                   int64_t{lane->limit} - 1));
     }
   }
@@ -126,9 +126,9 @@ Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) 
   return {};
 }
 
-const GrantScheduler::GrantedLane* GrantScheduler::FindLane(const OpenGrant& grant, uint32_t env_id) const {
+const GrantScheduler::GrantedLane* GrantScheduler::FindLane(const OpenGrant& grant, base::EnvId env_id) const {
   const auto it = std::lower_bound(grant.lanes.begin(), grant.lanes.end(), env_id,
-                                   [](const GrantedLane& lane, uint32_t id) { return lane.env_id < id; });
+                                   [](const GrantedLane& lane, base::EnvId id) { return lane.env_id < id; });
   return it != grant.lanes.end() && it->env_id == env_id ? &*it : nullptr;
 }
 
@@ -140,7 +140,7 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
   outstanding_.at(worker.value()) += std::max<int64_t>(0, grant.granted - grant.delivered) - before;
   for (const LaneCoverage& covered : fragment.lanes) {
     const_cast<GrantedLane*>(FindLane(grant, covered.env_id))->seen += covered.env_steps;
-    Lane& lane = lanes_[covered.env_id];
+    Lane& lane = LaneOf(covered.env_id);
     lane.next_episode = std::max(lane.next_episode, covered.last_episode + 1);
     lane.floor = std::max(lane.floor, covered.last_episode);
     if (covered.last_episode > lane.newest) {
@@ -231,7 +231,7 @@ void GrantScheduler::ExpireOverdue() {
   for (const uint64_t id : overdue) {
     const OpenGrant grant = grants_.at(id);
     ExpireGrant(id);
-    for (const GrantedLane& lane : grant.lanes) lanes_[lane.env_id].owner = 0;
+    for (const GrantedLane& lane : grant.lanes) LaneOf(lane.env_id).owner = 0;
     TakeAwayIdle(grant.worker);
     ExpiredGrant& expired = expired_.emplace_back();
     expired.worker = WorkerId(grant.worker);
@@ -248,7 +248,7 @@ void GrantScheduler::TakeAwayIdle(uint64_t worker) {
   std::vector<bool> busy(lanes_.size());
   for (const auto& [id, grant] : grants_) {
     if (grant.worker != worker) continue;
-    for (const GrantedLane& lane : grant.lanes) busy[lane.env_id] = true;
+    for (const GrantedLane& lane : grant.lanes) busy[lane.env_id.value()] = true;
   }
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (lanes_[i].owner == worker && !busy[i]) TakeAway(lanes_[i]);
@@ -267,7 +267,7 @@ void GrantScheduler::ExpireGrant(uint64_t id) {
   const OpenGrant& grant = grants_.at(id);
   const std::vector<int32_t> remaining = RemainingSteps(grant);
   for (size_t i = 0; i < grant.lanes.size(); ++i) {
-    Lane& lane = lanes_[grant.lanes[i].env_id];
+    Lane& lane = LaneOf(grant.lanes[i].env_id);
     lane.ungranted = remaining[i];
     lane.fresh = true;
     // The owner may have begun this many episodes: none of them is begun again.
@@ -414,7 +414,7 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     const Lane& lane = lanes_[i];
     if (lane.ungranted == 0) continue;
     by_worker[lane.owner].grant.lanes.push_back(
-        GrantLane{static_cast<uint32_t>(i), lane.next_episode, lane.fresh, lane.ungranted});
+        GrantLane{base::EnvId(static_cast<uint32_t>(i)), lane.next_episode, lane.fresh, lane.ungranted});
   }
   for (auto& [worker, order] : by_worker) {
     order.worker = WorkerId(worker);
@@ -427,7 +427,7 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     OpenGrant& open = grants_[grant.id.value()];
     open.worker = worker;
     for (const GrantLane& granted : grant.lanes) {
-      Lane& lane = lanes_[granted.env_id];
+      Lane& lane = LaneOf(granted.env_id);
       if (lane.fresh) {
         lane.floor = lane.newest = lane.next_episode;
         lane.revision = revision_;
@@ -451,11 +451,12 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
 std::vector<LaneState> GrantScheduler::Lanes() const {
   std::vector<LaneState> lanes;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes.push_back(LaneState{static_cast<uint32_t>(i), lanes_[i].next_episode});
+    lanes.push_back(LaneState{base::EnvId(static_cast<uint32_t>(i)), lanes_[i].next_episode});
   }
   for (const auto& [id, grant] : grants_) {
     for (const GrantedLane& lane : grant.lanes) {
-      lanes[lane.env_id].next_episode = std::max(lanes[lane.env_id].next_episode, lane.limit);
+      uint32_t& next_episode = lanes[lane.env_id.value()].next_episode;
+      next_episode = std::max(next_episode, lane.limit);
     }
   }
   return lanes;

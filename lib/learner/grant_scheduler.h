@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lib/base/ids.h"
 #include "lib/learner/checked_fragment.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/grant_limit.h"
@@ -106,7 +107,7 @@ class GrantScheduler final : public SamplingPlan {
     int32_t ungranted = 0;  ///< steps of the open iteration to grant
   };
   struct GrantedLane {
-    uint32_t env_id = 0;
+    base::EnvId env_id;
     int32_t env_steps = 0;
     int32_t seen = 0;    ///< steps in accepted fragments at which agents acted
     uint32_t floor = 0;  ///< ordinals that may come: [floor, limit)
@@ -125,6 +126,7 @@ class GrantScheduler final : public SamplingPlan {
     absl::Duration due() const { return counts_from + limit; }
   };
 
+  Lane& LaneOf(base::EnvId env_id) { return lanes_[env_id.value()]; }
   /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
   static void TakeAway(Lane& lane);
   void Open();
@@ -145,7 +147,7 @@ class GrantScheduler final : public SamplingPlan {
   void SettleGrants(uint64_t worker, uint64_t watermark);
   void MaybeCompleteIteration();
   std::vector<int32_t> RemainingSteps(const OpenGrant& grant) const;
-  const GrantedLane* FindLane(const OpenGrant& grant, uint32_t env_id) const;
+  const GrantedLane* FindLane(const OpenGrant& grant, base::EnvId env_id) const;
 
   const Options options_;
   const uint64_t learner_epoch_;

@@ -119,7 +119,7 @@ TEST_F(GrantSchedulerTest, GrantsAddUpToTheBatchAndSayEverything) {
   ASSERT_EQ(orders.size(), 2u);
   EXPECT_EQ(Steps(orders), 42);
   EXPECT_NE(orders[0].grant.id, orders[1].grant.id);
-  std::map<uint32_t, int32_t> steps;
+  std::map<base::EnvId, int32_t> steps;
   for (const GrantOrder& order : orders) {
     EXPECT_EQ(order.grant.iteration, 0);
     EXPECT_EQ(order.grant.min_version, (policy::WeightVersion{kEpoch, 0}));
@@ -130,7 +130,8 @@ TEST_F(GrantSchedulerTest, GrantsAddUpToTheBatchAndSayEverything) {
       steps[lane.env_id] = lane.env_steps;
     }
   }
-  EXPECT_EQ(steps, (std::map<uint32_t, int32_t>{{0, 11}, {1, 11}, {2, 10}, {3, 10}}));
+  EXPECT_EQ(steps, (std::map<base::EnvId, int32_t>{
+                       {base::EnvId(0), 11}, {base::EnvId(1), 11}, {base::EnvId(2), 10}, {base::EnvId(3), 10}}));
   EXPECT_TRUE(Schedule().empty()) << "everything is granted once";
   EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(7)), 22);
   EXPECT_EQ(scheduler_->num_lanes_of(WorkerId(7)), 2);
@@ -292,7 +293,7 @@ TEST_F(GrantSchedulerTest, LanesMoveAsLittleAsTheyCan) {
   Join(2);
   auto orders = Schedule();
   PlayAndDeliver(orders, 0);
-  std::map<uint32_t, uint64_t> owner;
+  std::map<base::EnvId, uint64_t> owner;
   for (const GrantOrder& order : orders) {
     for (const auto& lane : order.grant.lanes) owner[lane.env_id] = order.worker.value();
   }
@@ -444,11 +445,11 @@ TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
   EXPECT_THAT(verdict.reason, HasSubstr("of 20"));
   verdict = judge([](auto& b) {
-    for (auto& episode : b.episodes) episode.env_id += 2;
+    for (auto& episode : b.episodes) episode.env_id = base::EnvId(episode.env_id.value() + 2);
   });
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
   EXPECT_THAT(verdict.reason, HasSubstr("is not in grant"));
-  verdict = judge([](auto& b) { b.finished[0].env_id = 9; });
+  verdict = judge([](auto& b) { b.finished[0].env_id = base::EnvId(9); });
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
   verdict = judge([](auto& b) { b.episodes[0].episode = 0; });
   EXPECT_EQ(verdict.disposition, Disposition::kInvalid);
@@ -485,7 +486,8 @@ TEST_F(GrantSchedulerTest, ClosedGrantsNothing) {
 TEST_F(GrantSchedulerTest, ContinuesTheOrdinalsOfARestoredRun) {
   options_.num_envs = 2;
   options_.train_batch_size = 20;
-  scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 5, std::vector<LaneState>{{0, 12}, {1, 30}, {8, 1}});
+  scheduler_ = std::make_unique<GrantScheduler>(
+      options_, kEpoch, 5, std::vector<LaneState>{{base::EnvId(0), 12}, {base::EnvId(1), 30}, {base::EnvId(8), 1}});
   Join(1);
   scheduler_->SetPublished(5);
   const auto orders = Schedule();

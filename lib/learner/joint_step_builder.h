@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/learner/train_batch.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/buffer.h"
@@ -12,7 +13,7 @@ namespace troupe::learner {
 
 /// An env row of a fragment, for sorting.
 struct StepRef {
-  uint32_t env_id;
+  base::EnvId env_id;
   uint32_t episode;
   int32_t step;
   int32_t fragment;

@@ -177,7 +177,8 @@ TEST(JointStepBuilderTest, EqualsTheNaiveReferenceOnRandomBatches) {
 TEST(JointStepBuilderTest, TurnsFollowEachOther) {
   const BatchSchema schema = sample::SimpleSchema(2, 3);
   sample::BatchBuilder builder(schema);
-  const int episode = builder.AddEpisode(5, 7, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(0)}});
+  const int episode =
+      builder.AddEpisode(base::EnvId(5), 7, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(0)}});
   const int segments[] = {builder.AddSegment(0, episode, 0), builder.AddSegment(0, episode, 1)};
   for (int32_t step = 0; step < 3; ++step) {
     sample::RowValues values;
@@ -192,7 +193,7 @@ TEST(JointStepBuilderTest, TurnsFollowEachOther) {
   const JointSteps& joint = *batch.joint;
   std::vector<int32_t> nexts, slots, rows;
   for (const JointStep& step : joint.steps) {
-    EXPECT_EQ(step.env_id, 5u);
+    EXPECT_EQ(step.env_id, base::EnvId(5));
     EXPECT_EQ(step.episode, 7u);
     ASSERT_EQ(step.num_entries, 1);
     nexts.push_back(step.next);
@@ -208,7 +209,7 @@ TEST(JointStepBuilderTest, TurnsFollowEachOther) {
 TEST(JointStepBuilderTest, AnAgentThatEndsAndBeginsHasTwoEntries) {
   const BatchSchema schema = sample::SimpleSchema(1, 3);
   sample::BatchBuilder builder(schema);
-  const int episode = builder.AddEpisode(0, 0, 0, false, {{0, policy::PolicySlot(0)}});
+  const int episode = builder.AddEpisode(base::EnvId(0), 0, 0, false, {{0, policy::PolicySlot(0)}});
   sample::RowValues values;
   values.obs = {0, 0, 0};
   values.actions.resize(1);

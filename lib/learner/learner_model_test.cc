@@ -136,7 +136,7 @@ class World {
     }
     EXPECT_GE(learner_->Status().progress.updates, target) << "the run is stuck";
     // An episode is begun once, by one worker, ever.
-    std::set<std::pair<uint32_t, uint32_t>> begun;
+    std::set<std::pair<base::EnvId, uint32_t>> begun;
     for (const sample::FakeRollout* sampler : samplers_) {
       for (const auto& [episode, times] : sampler->begun()) {
         EXPECT_EQ(times, 1);

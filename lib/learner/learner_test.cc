@@ -665,12 +665,12 @@ TEST(LearnerTest, ManyEnvironmentsLessAndTheirOrdinalsStay) {
   LearnerState state;
   state.learner_epoch = 1;
   state.policies = {*run.trainer_->ExportState(policy::PolicySlot(0))};
-  for (uint32_t env = 0; env < 6; ++env) state.lanes.push_back({env, 10 + env});
+  for (uint32_t env = 0; env < 6; ++env) state.lanes.push_back({base::EnvId(env), 10 + env});
   ASSERT_TRUE(run.learner_->Restore(state).ok());
   ASSERT_TRUE(run.learner_->Start().ok());
   const auto saved = run.learner_->SnapshotState();
   ASSERT_EQ(saved->state.lanes.size(), 6u);
-  EXPECT_EQ(saved->state.lanes[5].env_id, 5u);
+  EXPECT_EQ(saved->state.lanes[5].env_id, base::EnvId(5));
   EXPECT_EQ(saved->state.lanes[5].next_episode, 15u);
 }
 

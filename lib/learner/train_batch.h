@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/space/space.h"
@@ -56,7 +57,7 @@ struct JointEntry {
 
 /// A step of an episode at which the batch has a row or a final row of at least one agent.
 struct JointStep {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
   int32_t step = 0;
   /// The joint step that follows in the episode; -1: none does, or it is not known what was between: its step is not
@@ -88,7 +89,7 @@ struct TrainSegment {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t final_row = -1;  ///< row of final_obs to bootstrap from; -1: terminated, value 0
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
   int32_t slot = 0;
 };

@@ -44,7 +44,7 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
   episodes_.Restore(state, *table);
   retired_lanes_.clear();
   for (const LaneState& lane : state.lanes) {
-    if (static_cast<int64_t>(lane.env_id) >= config_.options.num_envs) retired_lanes_.push_back(lane);
+    if (static_cast<int64_t>(lane.env_id.value()) >= config_.options.num_envs) retired_lanes_.push_back(lane);
   }
   ProgressRecord last;
   episodes_.Tell(table, &last);

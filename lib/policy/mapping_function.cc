@@ -13,7 +13,7 @@ namespace {
 
 absl::StatusOr<PolicyId> RoundRobin(const MappingQuestion& question) {
   const uint64_t turn =
-      uint64_t{question.episode.env_id} + question.episode.episode + static_cast<uint64_t>(question.agent_slot);
+      uint64_t{question.episode.env_id.value()} + question.episode.episode + static_cast<uint64_t>(question.agent_slot);
   return question.policies[turn % question.policies.size()];
 }
 
@@ -21,7 +21,7 @@ absl::StatusOr<PolicyId> SelfPlay(const MappingQuestion& question) {
   // Without the agent in the counter all of the rule's draw the same; no agent's slot has the highest bit.
   constexpr uint32_t kRules = uint32_t{1} << 31;
   base::PhiloxSequence random(base::PhiloxKey::Make(question.episode.seed, base::RandomStream::kMapping),
-                              {.env_id = question.episode.env_id,
+                              {.env_id = question.episode.env_id.value(),
                                .episode = question.episode.episode,
                                .slot = kRules | static_cast<uint32_t>(question.rule)});
   return question.policies[random.Below(static_cast<uint32_t>(question.policies.size()))];
@@ -33,7 +33,7 @@ absl::StatusOr<PolicyId> ByWorker(const MappingQuestion& question) {
 
 // For tests: functions that fail in every other episode.
 constexpr char kTesting[] = "testing/";
-bool Fails(const EpisodeInfo& episode) { return (episode.env_id + episode.episode) % 2 != 0; }
+bool Fails(const EpisodeInfo& episode) { return (episode.env_id.value() + episode.episode) % 2 != 0; }
 
 absl::StatusOr<PolicyId> Raises(const MappingQuestion& question) {
   if (!Fails(question.episode)) return question.policies[0];

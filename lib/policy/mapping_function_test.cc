@@ -34,7 +34,7 @@ std::unique_ptr<PolicyMapping> Make(const std::string& function, std::vector<Wei
 EpisodeInfo Episode(uint32_t episode, int32_t worker = 0) {
   EpisodeInfo info;
   info.seed = 5;
-  info.env_id = 3;
+  info.env_id = base::EnvId(3);
   info.episode = episode;
   info.worker = worker;
   return info;

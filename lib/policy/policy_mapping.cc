@@ -62,7 +62,7 @@ class RuleMapping final : public PolicyMapping {
     if (policies.size() == 1) return policies[0];
     base::PhiloxSequence random(
         base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
-        {.env_id = episode.env_id, .episode = episode.episode, .slot = static_cast<uint32_t>(agent_slot)});
+        {.env_id = episode.env_id.value(), .episode = episode.episode, .slot = static_cast<uint32_t>(agent_slot)});
     const double drawn = random.Uniform() * choice.bounds.back();
     const auto place = std::upper_bound(choice.bounds.begin(), choice.bounds.end(), drawn);
     // Rounding may put the product at the last bound.

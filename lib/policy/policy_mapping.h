@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/mapping_host.h"
 
@@ -30,7 +31,7 @@ struct MappedAgent {
 /// for the call.
 struct EpisodeInfo {
   uint64_t seed = 0;  ///< the run's
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
   int32_t worker = 0;                           ///< index of the worker that plays it
   absl::Span<const EnvArgument> env_args = {};  ///< by name

@@ -74,7 +74,7 @@ TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {
   constexpr int kEpisodes = 20000;
   int hunters = 0, equal = 0;
   for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
-    const EpisodeInfo info = {7, 3, episode};
+    const EpisodeInfo info = {7, base::EnvId(3), episode};
     const PolicySlot first = *(*mapping)->Map("pred_0", 0, info);
     EXPECT_EQ(first, *(*mapping)->Map("pred_0", 0, info));
     hunters += first == PolicySlot(0) ? 1 : 0;
@@ -86,7 +86,8 @@ TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {
   EXPECT_NEAR(equal, 0.625 * kEpisodes, 4 * 68.5);
   int differ = 0;
   for (uint32_t env = 0; env < 100; ++env) {
-    differ += *(*mapping)->Map("pred_0", 0, {7, env, 0}) != *(*mapping)->Map("pred_0", 0, {8, env, 0}) ? 1 : 0;
+    const auto mapped = [&](uint64_t seed) { return *(*mapping)->Map("pred_0", 0, {seed, base::EnvId(env), 0}); };
+    differ += mapped(7) != mapped(8) ? 1 : 0;
   }
   EXPECT_GT(differ, 10) << "another seed draws others";
 }

@@ -134,7 +134,7 @@ TEST(PolicyTableTest, ReplaceGivesTheIdAnotherSlotAndKeepsItsPlace) {
   EXPECT_TRUE(table->Find(PolicySlot(1))->replaced);
   EXPECT_EQ(table->Find(PolicySlot(1))->removed, 1);
   for (uint32_t episode = 0; episode < 50; ++episode) {
-    const PolicySlot slot = *table->mapping().Map("agent_0", 0, EpisodeInfo{1, 0, episode});
+    const PolicySlot slot = *table->mapping().Map("agent_0", 0, EpisodeInfo{1, base::EnvId(0), episode});
     EXPECT_TRUE(slot == PolicySlot(0) || slot == PolicySlot(3)) << slot.value();
   }
   // One of a class that never trains ends the training of its id.
@@ -220,8 +220,8 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
     EXPECT_EQ((*back)->Find(slot)->trains, table->Find(slot)->trains);
   }
   for (uint32_t episode = 0; episode < 100; ++episode) {
-    EXPECT_EQ(*(*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}),
-              *table->mapping().Map("agent_1", 1, EpisodeInfo{3, 1, episode}));
+    EXPECT_EQ(*(*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}),
+              *table->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}));
   }
 }
 

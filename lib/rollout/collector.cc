@@ -79,7 +79,7 @@ RolloutStats Collector::stats() const {
   return stats;
 }
 
-absl::StatusOr<Lane*> Collector::FindLane(uint32_t env_id) {
+absl::StatusOr<Lane*> Collector::FindLane(base::EnvId env_id) {
   std::unique_ptr<Lane>& place = lanes_[env_id];
   if (place == nullptr) {
     place = std::make_unique<Lane>();
@@ -91,8 +91,9 @@ absl::StatusOr<Lane*> Collector::FindLane(uint32_t env_id) {
     if (!made.ok()) return EndsGrant(made.status());
     std::unique_ptr<env::MultiAgentEnv> env = *std::move(made);
     if (env->spec().ToString() != config_.env_spec.ToString()) {
-      return absl::InvalidArgumentError(absl::StrCat("the environment of env ", env_id, " is ", env->spec().ToString(),
-                                                     ", expected ", config_.env_spec.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat("the environment of env ", env_id.value(), " is ",
+                                                     env->spec().ToString(), ", expected ",
+                                                     config_.env_spec.ToString()));
     }
     place->env = std::make_unique<env::CheckedEnv>(
         std::move(env), env::CheckedEnv::Options{.count_outside_space = config_.options.count_outside_space});
@@ -104,12 +105,13 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
   granted_.clear();
   for (size_t i = 0; i < grant.lanes.size(); ++i) {
     const sample::GrantLane& order = grant.lanes[i];
-    if (i > 0 && order.env_id <= grant.lanes[i - 1].env_id) {
-      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id, " after env ",
-                                                     grant.lanes[i - 1].env_id, ", expected ascending ids"));
+    if (i > 0 && order.env_id.value() <= grant.lanes[i - 1].env_id.value()) {
+      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id.value(),
+                                                     " after env ", grant.lanes[i - 1].env_id.value(),
+                                                     ", expected ascending ids"));
     }
-    if (order.env_id >= config_.options.num_envs) {
-      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id,
+    if (order.env_id.value() >= config_.options.num_envs) {
+      return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id.value(), ": env ", order.env_id.value(),
                                                      ", expected less than ", config_.options.num_envs,
                                                      ", the run's environments"));
     }
@@ -363,7 +365,7 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
                                            " episodes failed, the last: ", std::string(status.message())));
   }
   if (++lane.consecutive_errors < kMaxConsecutiveErrors) {
-    TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id, lane.episode,
+    TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id.value(), lane.episode,
                  base::LogSafe(status.ToString(), kMaxErrorChars));
     return absl::OkStatus();
   }

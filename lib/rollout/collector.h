@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/rollout/fragment_builder.h"
 #include "lib/rollout/incident_log.h"
 #include "lib/rollout/policy_adopter.h"
@@ -95,7 +96,7 @@ class Collector {
   explicit Collector(RolloutConfig config);
 
   absl::Status PrepareLanes(const sample::Grant& grant);
-  absl::StatusOr<Lane*> FindLane(uint32_t env_id);
+  absl::StatusOr<Lane*> FindLane(base::EnvId env_id);
   absl::Status CheckRoundFits() const;
 
   /// Takes the grant's policy table, if it is another one, and asks for what the lanes will need by it.

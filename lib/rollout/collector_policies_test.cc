@@ -308,7 +308,7 @@ TEST_F(LiveChangesTest, EpisodesGoByAFewTablesAtMost) {
     // One environment more each time, whose first episode goes on.
     sample::Grant grant = ScriptedGrant(1, 1);
     grant.id = sample::GrantId(i + 1);
-    grant.lanes[0].env_id = static_cast<uint32_t>(i);
+    grant.lanes[0].env_id = base::EnvId(static_cast<uint32_t>(i));
     grant.min_version.learner_epoch = 1;
     grant.policies = table;
     FixedWeights weights(WeightsOf(table->Specs()));

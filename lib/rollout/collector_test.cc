@@ -86,10 +86,10 @@ TEST(CollectorTest, EveryEpisodeOfALaneBeginsAtNothing) {
   Rig rig(ScriptedConfig(options, [=] { return std::make_unique<Numbered>(MakeScriptedEnv(options, script)); }));
   // Three whole episodes of two steps on two lanes, the second in two grants.
   for (const int32_t steps : {3, 3}) ASSERT_TRUE(rig.Run(ScriptedGrant(2, steps)).ok());
-  std::map<std::pair<uint32_t, uint32_t>, int> seen;
+  std::map<std::pair<base::EnvId, uint32_t>, int> seen;
   for (const auto& fragment : rig.sink.fragments) {
     for (const sample::FinishedEpisode& episode : fragment->finished) {
-      SCOPED_TRACE(absl::StrCat("env ", episode.env_id, " episode ", episode.episode));
+      SCOPED_TRACE(absl::StrCat("env ", episode.env_id.value(), " episode ", episode.episode));
       ++seen[{episode.env_id, episode.episode}];
       EXPECT_EQ(episode.length, 2);
       EXPECT_THAT(episode.returns, ElementsAre(2.5f, -3.25f));
@@ -516,7 +516,7 @@ TEST(CollectorTest, RefusesEnvironmentsThatTheRunDoesNotHave) {
   Rig rig(std::move(config));
   EXPECT_TRUE(rig.Run(ScriptedGrant(2, 1)).ok());
   sample::Grant grant = ScriptedGrant(2, 1);
-  grant.lanes[1].env_id = 2;
+  grant.lanes[1].env_id = base::EnvId(2);
   const absl::Status refused = rig.Run(grant);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("env 2, expected less than 2, the run's environments"), std::string::npos)

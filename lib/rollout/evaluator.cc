@@ -143,12 +143,12 @@ absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
-  return envs_[place]->Reset({seed, EnvId(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
+  return envs_[place]->Reset({seed, EnvIdOf(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
 }
 
 absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
   const env::AgentSpec& agent = config_.env_spec.possible_agents[slot];
-  policy::EpisodeInfo episode = {config_.options.seed, EnvId(p.number), 0, config_.options.worker,
+  policy::EpisodeInfo episode = {config_.options.seed, EnvIdOf(p.number), 0, config_.options.worker,
                                  config_.options.env_args};
   mapped_.clear();
   for (size_t other = 0; other < p.policy.size(); ++other) {
@@ -191,7 +191,7 @@ absl::Status Evaluator::Gather(size_t place) {
     } else if (mask_size > 0) {
       rows.mask.insert(rows.mask.end(), mask.begin(), mask.end());
     }
-    rows.keys.push_back({EnvId(p.number), 0, index, static_cast<uint32_t>(p.step)});
+    rows.keys.push_back({EnvIdOf(p.number), 0, base::AgentSlot(index), static_cast<uint32_t>(p.step)});
   }
   if (any_ready) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("environment ", config_.env_spec.name, ", evaluation episode ", p.number,
@@ -275,7 +275,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   if (!buffers_.all_done(env)) return absl::OkStatus();
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
   episode.length = p.step;
-  episode.seed = env::EpisodeSeed{seed, EnvId(p.number), 0}.ResetSeed();
+  episode.seed = env::EpisodeSeed{seed, EnvIdOf(p.number), 0}.ResetSeed();
   episode.policies = p.policy;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     episode.returns.push_back(p.policy[slot] == policy::kNoPolicy ? std::numeric_limits<double>::quiet_NaN()

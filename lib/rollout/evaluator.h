@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/inference/action_bounds.h"
@@ -104,7 +105,7 @@ class Evaluator {
   absl::Status MapAgent(Place& place, size_t slot);
 
   /// The env id that stands for the `index`-th episode of this Run.
-  uint32_t EnvId(int64_t index) const { return static_cast<uint32_t>(first_episode_ + index); }
+  base::EnvId EnvIdOf(int64_t index) const { return base::EnvId(static_cast<uint32_t>(first_episode_ + index)); }
 
   const RolloutConfig config_;
   const policy::BySlot<policy::PolicySpec> policies_;  // of config_

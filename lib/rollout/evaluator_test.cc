@@ -66,7 +66,7 @@ TEST(EvaluatorTest, SharesJoinedAreTheWhole) {
 
 // What a policy is judged by are not the episodes that it was trained on, though a user gives both the same seed.
 TEST(EvaluatorTest, ItsEpisodesAreNotThoseOfTheTraining) {
-  using Seeds = std::set<std::tuple<uint64_t, uint32_t, uint32_t>>;
+  using Seeds = std::set<std::tuple<uint64_t, base::EnvId, uint32_t>>;
   class Listening final : public env::MultiAgentEnv {
    public:
     Listening(std::unique_ptr<env::MultiAgentEnv> inner, Seeds* seeds) : inner_(std::move(inner)), seeds_(seeds) {}
@@ -156,7 +156,7 @@ TEST(EvaluatorTest, AnEpisodeIsToldWithTheSeedThatItsResetGot) {
             std::vector<uint64_t>(all.begin() + 7, all.end()));
   EXPECT_NE(seeds(2, {.episodes = 9, .seed = 6}), all);
   // Of the evaluation's stream, as env::EpisodeSeed says it, and of no episode of training.
-  EXPECT_NE(all[0], (env::EpisodeSeed{5, 0, 0}.ResetSeed()));
+  EXPECT_NE(all[0], (env::EpisodeSeed{5, base::EnvId(0), 0}.ResetSeed()));
 }
 
 TEST(EvaluatorTest, AggregatesByTheirDefinition) {

@@ -78,14 +78,14 @@ void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
                        (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
 }
 
-policy::EpisodeInfo FragmentBuilder::EpisodeOf(uint32_t env_id, uint32_t episode) const {
+policy::EpisodeInfo FragmentBuilder::EpisodeOf(base::EnvId env_id, uint32_t episode) const {
   policy::EpisodeInfo info = run_;
   info.env_id = env_id;
   info.episode = episode;
   return info;
 }
 
-void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
+void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, base::EnvId env_id, uint32_t episode,
                                  std::vector<policy::PolicySlot>& policies) const {
   const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
@@ -226,8 +226,8 @@ absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   for (const int32_t slot : lane.observed) Columns(lane.agents[static_cast<size_t>(slot)]).Settle();
   const auto goes_on = [&lane](int32_t slot) { return lane.agents[static_cast<size_t>(slot)].end == AgentEnd::kNone; };
   if (!ended && std::none_of(lane.observed.begin(), lane.observed.end(), goes_on)) {
-    return absl::InternalError(absl::StrCat("environment ", schema_.env.name, ", env ", lane.env_id, ", episode ",
-                                            lane.episode, ", step ", lane.step + (lane.stepping ? 1 : 0),
+    return absl::InternalError(absl::StrCat("environment ", schema_.env.name, ", env ", lane.env_id.value(),
+                                            ", episode ", lane.episode, ", step ", lane.step + (lane.stepping ? 1 : 0),
                                             ": no agent is ready, but the episode goes on"));
   }
   if (lane.stepping) {
@@ -382,7 +382,7 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
       columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
-          lane->env_id, lane->episode, static_cast<int32_t>(slot), static_cast<uint32_t>(lane->step)};
+          lane->env_id, lane->episode, base::AgentSlot(static_cast<int32_t>(slot)), static_cast<uint32_t>(lane->step)};
       agent.phase = AgentPhase::kPending;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/ids.h"
@@ -42,9 +43,9 @@ class FragmentBuilder {
   const policy::BySlot<policy::PolicySpec>& policies() const { return schema_.policies; }
   int64_t revision() const { return revision_; }
   /// What a mapping is told of an episode, but for the agents mapped so far.
-  policy::EpisodeInfo EpisodeOf(uint32_t env_id, uint32_t episode) const;
+  policy::EpisodeInfo EpisodeOf(base::EnvId env_id, uint32_t episode) const;
   /// The policies that play the agents of an episode, by agent slot; kNoPolicy where the mapping does not know.
-  void MapEpisode(const policy::PolicyMapping& mapping, uint32_t env_id, uint32_t episode,
+  void MapEpisode(const policy::PolicyMapping& mapping, base::EnvId env_id, uint32_t episode,
                   std::vector<policy::PolicySlot>& policies) const;
   const std::shared_ptr<const policy::PolicyMapping>& mapping() const { return mapping_; }
 

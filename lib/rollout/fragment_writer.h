@@ -125,9 +125,9 @@ class FragmentBuilder::Writer final : public env::StepWriter {
                                "\", which has another observation or action space")
                 : absl::StrCat("got policy slot ", policy.value(), ", expected 0 to ", num_policies - 1));
     }
-    const absl::Status status(
-        why.code(), absl::StrCat("policy_mapping of agent \"", spec.id.value(), "\" in episode ", episode.episode,
-                                 " of env ", episode.env_id, " of ", builder_.schema_.env.name, ": ", why.message()));
+    const absl::Status status(why.code(), absl::StrCat("policy_mapping of agent \"", spec.id.value(), "\" in episode ",
+                                                       episode.episode, " of env ", episode.env_id.value(), " of ",
+                                                       builder_.schema_.env.name, ": ", why.message()));
     call_status_ = base::WithTraceback(status, base::TracebackOf(why));
     return false;
   }

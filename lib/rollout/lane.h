@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/base/ids.h"
 #include "lib/env/checked_env.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
@@ -54,7 +55,7 @@ struct CarriedAgent {
 
 /// One environment of a worker, with its episode in progress. Owned and used by the collector's thread.
 struct Lane {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t next_episode = 0;  ///< ordinal of the next episode
   bool known = false;         ///< next_episode is ours, not only the grant's
   std::unique_ptr<env::CheckedEnv> env;

@@ -33,7 +33,7 @@ TEST(MappingFunctionRolloutTest, AFailureCostsItsEpisodeAndNothingElse) {
     Rig rig(WithFunction(function));
     ASSERT_TRUE(rig.Run(ScriptedGrant(3, 40)).ok());
     int64_t steps = 0;
-    std::set<std::pair<uint32_t, uint32_t>> episodes;
+    std::set<std::pair<base::EnvId, uint32_t>> episodes;
     for (const auto& fragment : rig.sink.fragments) {
       steps += fragment->num_env_steps;
       for (const sample::FinishedEpisode& episode : fragment->finished)
@@ -42,7 +42,7 @@ TEST(MappingFunctionRolloutTest, AFailureCostsItsEpisodeAndNothingElse) {
     EXPECT_EQ(steps, 3 * 40) << "the grant is full";
     EXPECT_GT(episodes.size(), 3u);
     for (const auto& [env_id, episode] : episodes) {
-      EXPECT_EQ((env_id + episode) % 2, 0u) << "the function fails in the others";
+      EXPECT_EQ((env_id.value() + episode) % 2, 0u) << "the function fails in the others";
     }
     EXPECT_GT(rig.collector->stats().env_errors, 3) << "counted as episodes that failed";
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
@@ -25,7 +26,7 @@
 namespace troupe::rollout {
 
 /// By global env id.
-using LaneMap = std::map<uint32_t, std::unique_ptr<Lane>>;
+using LaneMap = std::map<base::EnvId, std::unique_ptr<Lane>>;
 
 /// Which policies a Collector's lanes play, and with which weights.
 ///

@@ -174,7 +174,8 @@ class FakeHost final : public inference::ActorHost {
       absl::Status Act(const inference::ActInput& input, space::ActionWord* actions, float* logp) override {
         for (int64_t row = 0; row < input.rows; ++row) {
           const inference::RowKey& key = input.keys[row];
-          if ((key.env_id + key.episode) % 2 == 1 && key.env_step >= 1 && host_.failures_-- > 0) return host_.failure_;
+          if ((key.env_id.value() + key.episode) % 2 == 1 && key.env_step >= 1 && host_.failures_-- > 0)
+            return host_.failure_;
         }
         std::fill_n(actions, input.rows * words_, space::ActionWord{.i32 = 1});
         std::fill_n(logp, input.rows, 0.0f);

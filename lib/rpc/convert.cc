@@ -27,7 +27,7 @@ v1::Grant ToProto(const sample::Grant& grant) {
   proto.set_complete_episodes(grant.complete_episodes);
   for (const sample::GrantLane& lane : grant.lanes) {
     v1::Lane* out = proto.add_lanes();
-    out->set_env_id(lane.env_id);
+    out->set_env_id(lane.env_id.value());
     out->set_next_episode(lane.next_episode);
     out->set_fresh(lane.fresh);
     out->set_env_steps(lane.env_steps);
@@ -46,11 +46,11 @@ absl::StatusOr<sample::Grant> FromProto(const v1::Grant& grant) {
       return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id(), ": environment ", lane.env_id(), " has ",
                                                      lane.env_steps(), " steps, expected >= 1"));
     }
-    if (!out.lanes.empty() && out.lanes.back().env_id >= lane.env_id()) {
+    if (!out.lanes.empty() && out.lanes.back().env_id.value() >= lane.env_id()) {
       return absl::InvalidArgumentError(absl::StrCat("grant ", grant.id(), ": environment ", lane.env_id(), " after ",
-                                                     out.lanes.back().env_id, ", expected ascending ids"));
+                                                     out.lanes.back().env_id.value(), ", expected ascending ids"));
     }
-    out.lanes.push_back({.env_id = lane.env_id(),
+    out.lanes.push_back({.env_id = base::EnvId(lane.env_id()),
                          .next_episode = lane.next_episode(),
                          .fresh = lane.fresh(),
                          .env_steps = lane.env_steps()});

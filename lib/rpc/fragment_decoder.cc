@@ -122,7 +122,7 @@ absl::Status ReadEpisodes(const v1::Episodes& table, const sample::BatchLimits& 
   int next_agent = 0;
   for (int i = 0; i < episodes; ++i) {
     sample::EpisodeEntry& episode = batch->episodes[static_cast<size_t>(i)];
-    episode.env_id = table.env_id(i);
+    episode.env_id = base::EnvId(table.env_id(i));
     episode.episode = table.episode(i);
     episode.first_step = table.first_step(i);
     episode.continues = table.continues(i);
@@ -153,7 +153,7 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
   batch->finished.resize(static_cast<size_t>(episodes));
   for (int i = 0; i < episodes; ++i) {
     sample::FinishedEpisode& episode = batch->finished[static_cast<size_t>(i)];
-    episode.env_id = table.env_id(i);
+    episode.env_id = base::EnvId(table.env_id(i));
     episode.episode = table.episode(i);
     episode.length = table.length(i);
     const auto returns = table.returns().begin() + i * agents;

@@ -54,7 +54,7 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
   if (!batch.episodes.empty()) {
     v1::Episodes* table = header->mutable_episodes();
     for (const sample::EpisodeEntry& episode : batch.episodes) {
-      table->add_env_id(episode.env_id);
+      table->add_env_id(episode.env_id.value());
       table->add_episode(episode.episode);
       table->add_first_step(episode.first_step);
       table->add_continues(episode.continues);
@@ -68,7 +68,7 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
   if (!batch.finished.empty()) {
     v1::FinishedEpisodes* table = header->mutable_finished();
     for (const sample::FinishedEpisode& episode : batch.finished) {
-      table->add_env_id(episode.env_id);
+      table->add_env_id(episode.env_id.value());
       table->add_episode(episode.episode);
       table->add_length(episode.length);
       table->mutable_returns()->Add(episode.returns.begin(), episode.returns.end());

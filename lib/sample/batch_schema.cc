@@ -96,8 +96,8 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
   const auto num_agents = static_cast<int32_t>(schema.agent_ids.size());
   const int32_t num_policies = schema.NumSlots();
   for (const EpisodeEntry& entry : batch.episodes) {
-    const auto where = [&entry] { return absl::StrCat("episode ", entry.episode, " of env ", entry.env_id); };
-    if (entry.env_id >= schema.num_envs) {
+    const auto where = [&entry] { return absl::StrCat("episode ", entry.episode, " of env ", entry.env_id.value()); };
+    if (entry.env_id.value() >= schema.num_envs) {
       return absl::InvalidArgumentError(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
     }
     if (entry.first_step < 0) {
@@ -118,8 +118,10 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
     }
   }
   for (const FinishedEpisode& entry : batch.finished) {
-    const auto where = [&entry] { return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id); };
-    if (entry.env_id >= schema.num_envs) {
+    const auto where = [&entry] {
+      return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id.value());
+    };
+    if (entry.env_id.value() >= schema.num_envs) {
       return absl::InvalidArgumentError(absl::StrCat(where(), ": expected an env id below ", schema.num_envs));
     }
     if (entry.length < 0) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_table.h"
 #include "lib/sample/ids.h"
@@ -12,7 +13,7 @@ namespace troupe::sample {
 
 /// One environment in a grant.
 struct GrantLane {
-  uint32_t env_id = 0;        ///< global environment id
+  base::EnvId env_id;         ///< global environment id
   uint32_t next_episode = 0;  ///< ordinal for the next episode the worker begins in it
   bool fresh = false;  ///< true: drop an episode in progress (the lane comes from another worker, or the run restarts)
   int32_t env_steps = 0;  ///< steps to take; with complete_episodes: at least so many, to an episode's end

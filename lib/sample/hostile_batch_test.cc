@@ -70,9 +70,9 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   BatchBuilder builder(schema);
   const AgentEntry a{0, policy::PolicySlot(0)};
   const AgentEntry b{1, policy::PolicySlot(1)};
-  builder.AddEpisode(0, 3, 0, false, {a});
-  builder.AddEpisode(1, 4, 7, true, {a});
-  builder.AddEpisode(2, 0, 0, false, {a, b});
+  builder.AddEpisode(base::EnvId(0), 3, 0, false, {a});
+  builder.AddEpisode(base::EnvId(1), 4, 7, true, {a});
+  builder.AddEpisode(base::EnvId(2), 0, 0, false, {a, b});
   const int e0 = builder.AddEnvRow(0, 0, {0.1f, 0.2f});
   const int e1 = builder.AddEnvRow(1, 7, {0.3f, 0.4f});
   const int e2 = builder.AddEnvRow(0, 1, {0.5f, 0.6f});
@@ -99,8 +99,10 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   builder.SetVersion(0, policy::WeightVersion{1, 5});
   builder.SetVersion(1, policy::WeightVersion{1, 5});
   builder.header().num_env_steps = 5;
-  builder.header().finished.push_back(FinishedEpisode{0, 3, 2, {1.0f, kNaN}, policy::SlotsForTesting({0, -1}), {kNaN}});
-  builder.header().finished.push_back(FinishedEpisode{1, 4, 9, {2.0f, kNaN}, policy::SlotsForTesting({0, -1}), {0.5f}});
+  builder.header().finished.push_back(
+      FinishedEpisode{base::EnvId(0), 3, 2, {1.0f, kNaN}, policy::SlotsForTesting({0, -1}), {kNaN}});
+  builder.header().finished.push_back(
+      FinishedEpisode{base::EnvId(1), 4, 9, {2.0f, kNaN}, policy::SlotsForTesting({0, -1}), {0.5f}});
   return builder.Build();
 }
 
@@ -167,15 +169,16 @@ void AddHeaders(std::vector<Hostile>& t) {
   t.push_back({"elements whose product overflows", [](auto& b) { RowsA(b).obs.row_elements = kHuge; }, "obs", true});
 
   // Episodes.
-  t.push_back({"env id too high", [](auto& b) { b.episodes[0].env_id = 4; }, "env id below 4", true});
+  t.push_back({"env id too high", [](auto& b) { b.episodes[0].env_id = base::EnvId(4); }, "env id below 4", true});
   t.push_back({"negative first step", [](auto& b) { b.episodes[0].first_step = -1; }, "first_step is -1", true});
   t.push_back({"agent slot too high", [](auto& b) { b.episodes[0].agents[0].slot = 2; }, "agent slot 2", true});
   t.push_back({"negative agent slot", [](auto& b) { b.episodes[0].agents[0].slot = -2; }, "agent slot -2", true});
   t.push_back({"agent twice", [](auto& b) { b.episodes[2].agents[1].slot = 0; }, "ascending slots", true});
   t.push_back({"agent of unknown policy", [](auto& b) { b.episodes[0].agents[0].policy = policy::PolicySlot(9); },
                "has policy slot 9", true});
-  t.push_back({"episode twice", [](auto& b) { b.episodes[1].env_id = 0, b.episodes[1].episode = 3; }, "twice"});
-  t.push_back({"finished env id", [](auto& b) { b.finished[0].env_id = 99; }, "env id below 4", true});
+  t.push_back(
+      {"episode twice", [](auto& b) { b.episodes[1].env_id = base::EnvId(0), b.episodes[1].episode = 3; }, "twice"});
+  t.push_back({"finished env id", [](auto& b) { b.finished[0].env_id = base::EnvId(99); }, "env id below 4", true});
   t.push_back({"finished length", [](auto& b) { b.finished[0].length = -1; }, "length is -1", true});
   t.push_back({"finished returns", [](auto& b) { b.finished[0].returns.pop_back(); }, "1 returns", true});
   t.push_back({"finished policies", [](auto& b) { b.finished[0].policies.pop_back(); }, "1 policies", true});

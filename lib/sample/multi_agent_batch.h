@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "lib/base/check.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/sample/ids.h"
 #include "lib/tensor/dtype.h"
@@ -45,7 +46,7 @@ struct AgentEntry {
 
 /// A part of one episode inside a fragment.
 struct EpisodeEntry {
-  uint32_t env_id = 0;             ///< global environment id
+  base::EnvId env_id;              ///< global environment id
   uint32_t episode = 0;            ///< ordinal in that environment
   int32_t first_step = 0;          ///< env_step of the first row here
   bool continues = false;          ///< it began in an earlier fragment
@@ -54,7 +55,7 @@ struct EpisodeEntry {
 
 /// An episode that ended in this fragment, for metrics.
 struct FinishedEpisode {
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
   int32_t length = 0;          ///< env steps
   std::vector<float> returns;  ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared

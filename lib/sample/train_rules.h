@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/sample/multi_agent_batch.h"
 
@@ -27,7 +28,7 @@ using PoliciesOfRun = policy::BySlot<PolicyOfRun>;
 struct Trajectory {
   policy::PolicySlot policy;
   int32_t slot = 0;  ///< agent slot
-  uint32_t env_id = 0;
+  base::EnvId env_id;
   uint32_t episode = 0;
   absl::Span<const AgentEntry> agents = {};  ///< of the episode so far, with this one, ascending slot
 };

@@ -86,7 +86,9 @@ absl::Status CheckContents(const std::string& where, const char* name, const Col
 
 /// Returns and infos that can be believed.
 absl::Status CheckFinished(const FinishedEpisode& entry, const BatchLimits& limits) {
-  const auto where = [&entry] { return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id); };
+  const auto where = [&entry] {
+    return absl::StrCat("finished episode ", entry.episode, " of env ", entry.env_id.value());
+  };
   for (size_t slot = 0; slot < entry.returns.size(); ++slot) {
     const float value = entry.returns[slot];
     // NaN says "never appeared". A policy that is gone leaves the return of an agent that nobody plays.
@@ -105,14 +107,14 @@ absl::Status CheckFinished(const FinishedEpisode& entry, const BatchLimits& limi
 
 /// Episodes differ, the step tables point into them.
 absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits) {
-  std::vector<std::pair<uint32_t, uint32_t>> keys;
+  std::vector<std::pair<base::EnvId, uint32_t>> keys;
   keys.reserve(batch.episodes.size());
   for (const EpisodeEntry& entry : batch.episodes) keys.emplace_back(entry.env_id, entry.episode);
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("episode ", twice->second, " of env ", twice->first, " is in the episode table twice"));
+        absl::StrCat("episode ", twice->second, " of env ", twice->first.value(), " is in the episode table twice"));
   }
   const std::string where = "env-step table";
   for (const auto& column : StepColumns()) {

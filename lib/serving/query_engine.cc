@@ -253,8 +253,8 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const
   answer.logp.resize(static_cast<size_t>(rows.rows));
   std::vector<inference::RowKey> keys(static_cast<size_t>(rows.rows));
   for (size_t row = 0; row < keys.size(); ++row) {
-    keys[row] = {static_cast<uint32_t>(request >> 32), static_cast<uint32_t>(request),
-                 rows.agent_slots.empty() ? 0 : rows.agent_slots[row],
+    keys[row] = {base::EnvId(static_cast<uint32_t>(request >> 32)), static_cast<uint32_t>(request),
+                 base::AgentSlot(rows.agent_slots.empty() ? 0 : rows.agent_slots[row]),
                  static_cast<uint32_t>(first_row) + static_cast<uint32_t>(row)};
   }
   std::vector<uint8_t> all_allowed;

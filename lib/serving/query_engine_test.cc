@@ -62,7 +62,7 @@ void ExpectActorsAnswer(const PolicySpec& spec, bool deterministic) {
   ASSERT_EQ((*actor)->SetWeights(MakeWeights(spec, 1)), absl::OkStatus());
   std::vector<inference::RowKey> keys;
   for (uint32_t row = 0; row < 33; ++row) {
-    keys.push_back({7, 3, spec.agent_id_size > 0 ? rows.agent_slots[row] : 0, row});
+    keys.push_back({base::EnvId(7), 3, base::AgentSlot(spec.agent_id_size > 0 ? rows.agent_slots[row] : 0), row});
   }
   inference::ActInput input;
   input.rows = 33;

@@ -111,7 +111,7 @@ Json StateToJson(const LearnerState& state) {
                   {"stale", rows.stale},       {"invalid", rows.invalid},   {"trained", rows.trained},
                   {"queued", rows.queued},     {"dropped", rows.dropped},   {"rolled_back", rows.rolled_back}};
   json["lanes"] = Json::array();
-  for (const learner::LaneState& lane : state.lanes) json["lanes"].push_back({lane.env_id, lane.next_episode});
+  for (const learner::LaneState& lane : state.lanes) json["lanes"].push_back({lane.env_id.value(), lane.next_episode});
   json["watermarks"] = Json::array();
   for (const auto& [worker, watermark] : state.watermarks) json["watermarks"].push_back({worker, watermark});
   json["recent_return_sums"] = Numbers(state.recent_return_sums);
@@ -156,8 +156,8 @@ LearnerState StateFromJson(const Json& json) {
                 base::JsonInteger(rows.at("queued")),     base::JsonInteger(rows.at("dropped")),
                 base::JsonInteger(rows.at("rolled_back"))};
   for (const Json& lane : json.at("lanes")) {
-    state.lanes.push_back(
-        {static_cast<uint32_t>(base::JsonInteger(lane.at(0))), static_cast<uint32_t>(base::JsonInteger(lane.at(1)))});
+    state.lanes.push_back({base::EnvId(static_cast<uint32_t>(base::JsonInteger(lane.at(0)))),
+                           static_cast<uint32_t>(base::JsonInteger(lane.at(1)))});
   }
   for (const Json& entry : json.at("watermarks")) {
     state.watermarks[static_cast<uint64_t>(base::JsonInteger(entry.at(0)))] =

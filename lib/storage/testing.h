@@ -108,7 +108,7 @@ inline learner::LearnerState StateForTesting(const policy::PolicySpec& spec, int
   state.wall_clock_s = 1.25;
   state.learner_epoch = 1;
   state.rows = {10, 9, 1, 0, 0, 8, 1, 0, 0};
-  state.lanes = {{0, 4}, {1, 5}};
+  state.lanes = {{base::EnvId(0), 4}, {base::EnvId(1), 5}};
   state.watermarks = {{1, 17}};
   state.recent_return_sums = {-1.5, 2.25};
   state.recent_lengths = {25, 25};

@@ -90,7 +90,7 @@ TEST(CartpoleParityTest, ResetsInTheSameRange) {
   env::SlotBuffers buffers(env.spec(), 1);
   double least = 1, most = -1;
   for (uint32_t episode = 0; episode < 300; ++episode) {
-    ASSERT_TRUE(env.Reset({.seed = 5, .env_id = 1, .episode = episode}, buffers.BeginStep(0)).ok());
+    ASSERT_TRUE(env.Reset({.seed = 5, .env_id = base::EnvId(1), .episode = episode}, buffers.BeginStep(0)).ok());
     for (const Cartpole::CartState& state : env.states()) {
       for (const double element : state) {
         least = std::min(least, element);

@@ -54,7 +54,8 @@ class Group {
     const std::vector<const space::ActionWord*> rows(2, &word);
     for (size_t i = 0; i < envs_.size(); ++i) {
       const uint32_t id = static_cast<uint32_t>(i);
-      Check(i, reset_[i] ? envs_[i]->StartReset({1, id, episode_++}) : envs_[i]->StartStep(rows), /*start=*/true);
+      Check(i, reset_[i] ? envs_[i]->StartReset({1, base::EnvId(id), episode_++}) : envs_[i]->StartStep(rows),
+            /*start=*/true);
     }
   }
   void FinishAll() {

@@ -53,7 +53,7 @@ sample::MultiAgentBatchPtr PlaySpread(const std::vector<std::string>& overrides)
   sample::Grant grant;
   grant.id = sample::GrantId(1);
   grant.min_version = {1, 0};
-  for (uint32_t env = 0; env < 40; ++env) grant.lanes.push_back({env, 0, true, 50});
+  for (uint32_t env = 0; env < 40; ++env) grant.lanes.push_back({base::EnvId(env), 0, true, 50});
   Kept sink;
   TROUPE_CHECK((*collector)->RunGrant(grant, fixed, sink).ok());
   TROUPE_CHECK(sink.fragments.size() == 1);

@@ -137,7 +137,11 @@ std::vector<Spoiler> Spoilers() {
        {},
        v1::DISPOSITION_INVALID,
        "segment"},
-      {"environment of nobody", [](auto& b) { b.episodes[0].env_id = 999; }, {}, v1::DISPOSITION_INVALID, ""},
+      {"environment of nobody",
+       [](auto& b) { b.episodes[0].env_id = base::EnvId(999); },
+       {},
+       v1::DISPOSITION_INVALID,
+       ""},
       {"return beyond belief",
        [](auto& b) {
          b.finished.push_back({b.episodes[0].env_id, b.episodes[0].episode, 9, {1e38f, 0, 0}, {0, 0, 0}, {}});

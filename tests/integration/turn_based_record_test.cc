@@ -47,7 +47,7 @@ std::vector<std::string> RowsOf(const sample::MultiAgentBatch& batch) {
       const bool terminated = is_last && end == sample::SegmentEnd::kTerminated;
       const bool truncated = is_last && end == sample::SegmentEnd::kTruncated;
       std::string line =
-          absl::StrCat(batch.episodes[batch.step_episode.As<sample::Index>()[step]].env_id, " ",
+          absl::StrCat(batch.episodes[batch.step_episode.As<sample::Index>()[step]].env_id.value(), " ",
                        agents[segment[sample::kSegmentSlot]], "@", batch.step_index.As<int32_t>()[step], " ",
                        Numbers(rows.obs.As<float>().subspan(r * width, width)), " plays ",
                        sample::ActionAt(rows.actions, static_cast<int64_t>(r), 0).i32, " gets ",
@@ -81,7 +81,7 @@ multi_agent:
   rollout::FixedWeights none({});
   Kept kept;
   sample::Grant grant;
-  grant.lanes = {{.env_id = 1, .env_steps = 5}, {.env_id = 2, .env_steps = 6}};
+  grant.lanes = {{.env_id = base::EnvId(1), .env_steps = 5}, {.env_id = base::EnvId(2), .env_steps = 6}};
   ASSERT_TRUE((*collector)->RunGrant(grant, none, kept).ok());
   ASSERT_EQ(kept.fragments.size(), 1u);
   const sample::MultiAgentBatch& batch = *kept.fragments[0];

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "lib/base/ids.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/envhost/host_pool.h"
@@ -61,7 +62,7 @@ class Player {
  private:
   env::CheckedEnv env_;
   env::SlotBuffers buffers_;
-  const uint32_t env_id_;
+  const base::EnvId env_id_;
   uint32_t episode_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/ids.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/plugin_env.h"
@@ -81,8 +82,8 @@ struct TroupeArrayEnv final : public troupe::env::StepWriter {
 
   absl::Status Reset(const TroupeEpisodeSeed& seed) {
     Begin();
-    TROUPE_RETURN_IF_ERROR(
-        Failed(env_.Reset({.seed = seed.seed, .env_id = seed.env_id, .episode = seed.episode}, *this)));
+    TROUPE_RETURN_IF_ERROR(Failed(
+        env_.Reset({.seed = seed.seed, .env_id = troupe::base::EnvId(seed.env_id), .episode = seed.episode}, *this)));
     End();
     return absl::OkStatus();
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/ids.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/env/plugin_abi.h"
@@ -72,7 +73,8 @@ const char* Spec(TroupeEnv* env) { return Of(env)->spec.c_str(); }
 int32_t Reset(TroupeEnv* env, const TroupeEpisodeSeed* seed, const TroupeStepWriter* out, TroupeEnvError* error) {
   return AtBorder(error, [&] {
     CallerWriter writer(*out);
-    return Of(env)->env->Reset({.seed = seed->seed, .env_id = seed->env_id, .episode = seed->episode}, writer);
+    return Of(env)->env->Reset({.seed = seed->seed, .env_id = base::EnvId(seed->env_id), .episode = seed->episode},
+                               writer);
   });
 }
 

@@ -79,7 +79,7 @@ absl::Status Cartpole::Reset(const env::EpisodeSeed& seed, env::StepWriter& out)
   const base::PhiloxKey key = base::PhiloxKey::Make(seed.seed, base::RandomStream::kReset);
   for (size_t i = 0; i < states_.size(); ++i) {
     // A sequence an agent: a cart starts the same however many others there are.
-    base::PhiloxSequence random(key, {seed.env_id, seed.episode, static_cast<uint32_t>(i), 0});
+    base::PhiloxSequence random(key, {seed.env_id.value(), seed.episode, static_cast<uint32_t>(i), 0});
     for (double& element : states_[i]) element = random.Uniform(-0.05, 0.05);
   }
   Start(out);

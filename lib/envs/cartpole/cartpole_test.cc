@@ -79,7 +79,7 @@ TEST(CartpoleTest, AnAgentsStartDoesNotDependOnTheOthers) {
   const auto second = [](int agents) {
     Cartpole env({.num_agents = agents});
     env::SlotBuffers buffers(env.spec(), 1);
-    EXPECT_TRUE(env.Reset({3, 1, 4}, buffers.BeginStep(0)).ok());
+    EXPECT_TRUE(env.Reset({3, base::EnvId(1), 4}, buffers.BeginStep(0)).ok());
     return env.states()[1];
   };
   EXPECT_EQ(second(2), second(7));

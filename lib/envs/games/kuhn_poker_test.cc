@@ -80,16 +80,16 @@ TEST(KuhnPokerTest, EverySeedDealsAndAllDealsAreEquallyLikely) {
   std::map<std::string, int> deals;
   constexpr int kEpisodes = 6000;
   for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
-    game.Reset({.seed = 7, .env_id = 3, .episode = episode});
+    game.Reset({.seed = 7, .env_id = base::EnvId(3), .episode = episode});
     const std::string first = game.Row(0).substr(2, 3);
     game.Play({kPass, std::nullopt});
     ++deals[first + game.Row(1).substr(2, 3)];
   }
   ASSERT_EQ(deals.size(), 6u) << "never the same card twice";
   for (const auto& [deal, count] : deals) EXPECT_NEAR(count, kEpisodes / 6, 150) << deal;  // five deviations
-  game.Reset({.seed = 7, .env_id = 3, .episode = 0});
+  game.Reset({.seed = 7, .env_id = base::EnvId(3), .episode = 0});
   const std::string row = game.Row(0);
-  game.Reset({.seed = 7, .env_id = 3, .episode = 0});
+  game.Reset({.seed = 7, .env_id = base::EnvId(3), .episode = 0});
   EXPECT_EQ(game.Row(0), row);
 }
 

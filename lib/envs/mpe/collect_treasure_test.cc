@@ -100,7 +100,7 @@ TEST(CollectTreasureTest, RespawnsFollowTheSeed) {
   const Args args = {{"num_collectors", int64_t{40}}, {"num_treasures", int64_t{40}}, {"num_deposits", int64_t{2}}};
   Play play("mpe/collect_treasure", args);
   const auto play_two = [&](uint32_t episode) {
-    play.Reset({5, 0, episode});
+    play.Reset({5, base::EnvId(0), episode});
     EXPECT_TRUE(play.Step().ok());
     EXPECT_TRUE(play.Step().ok());
     const absl::Span<const float> state = play.buffers->state(0, 0);
@@ -130,7 +130,7 @@ TEST(CollectTreasureTest, RespawnsAreUniform) {
   int respawns = 0, ones = 0;
   double sum = 0, squares = 0, most = 0;
   for (uint32_t episode = 0; respawns < 600 && episode < 2000000; ++episode) {
-    play.Reset({8, 0, episode});
+    play.Reset({8, base::EnvId(0), episode});
     const absl::Span<const float> before = play.obs(0);
     const size_t place = before.size() - 4;
     if (std::hypot(before[place], before[place + 1]) >= 0.074) continue;  // not touched

@@ -144,11 +144,11 @@ TEST(ScenariosTest, ResetsFollowTheSeedAlone) {
       const absl::Span<const float> state = play.buffers->state(0, 0);
       return std::vector<float>(state.begin(), state.end());
     };
-    const std::vector<float> one = first({1, 2, 3});
+    const std::vector<float> one = first({1, base::EnvId(2), 3});
     ASSERT_TRUE(play.Step().ok());
-    EXPECT_NE(first({1, 2, 4}), one) << name;
-    EXPECT_NE(first({1, 3, 3}), one) << name;
-    EXPECT_EQ(first({1, 2, 3}), one) << name;
+    EXPECT_NE(first({1, base::EnvId(2), 4}), one) << name;
+    EXPECT_NE(first({1, base::EnvId(3), 3}), one) << name;
+    EXPECT_EQ(first({1, base::EnvId(2), 3}), one) << name;
   }
 }
 
@@ -177,7 +177,7 @@ TEST(ScenariosTest, GoalsAreDrawnUniformly) {
     Play play(part.env);
     std::map<std::string, int> counts;
     for (uint32_t episode = 0; episode < 3000; ++episode) {
-      play.Reset({9, 0, episode});
+      play.Reset({9, base::EnvId(0), episode});
       ++counts[absl::StrJoin(play.obs(part.slot).subspan(part.first, part.count), " ")];
     }
     SCOPED_TRACE(part.env);
@@ -186,7 +186,7 @@ TEST(ScenariosTest, GoalsAreDrawnUniformly) {
   Play play("mpe/simple_adversary", {{"N", int64_t{3}}});
   std::map<std::string, int> counts;
   for (uint32_t episode = 0; episode < 3000; ++episode) {
-    play.Reset({9, 0, episode});
+    play.Reset({9, base::EnvId(0), episode});
     const absl::Span<const float> row = play.obs(1);  // the goal, three landmarks, three agents
     for (size_t l = 0; l < 3; ++l) {
       if (row[0] == row[2 + 2 * l] && row[1] == row[3 + 2 * l]) ++counts[absl::StrCat(l)];
@@ -210,7 +210,7 @@ TEST(ScenariosTest, ResetsKeepToTheirBounds) {
     Play play(b.env);
     double own = 0, landmark = 0;
     for (uint32_t episode = 0; episode < 2000; ++episode) {
-      play.Reset({4, 0, episode});
+      play.Reset({4, base::EnvId(0), episode});
       const absl::Span<const float> row = play.obs(0);
       for (size_t axis = 0; axis < 2; ++axis) {
         const double x = row[b.own + axis];
@@ -229,7 +229,7 @@ TEST(ScenariosTest, LinesHaveTheirLengthInEveryDirection) {
   Play play("mpe/simple_line", {{"N", int64_t{2}}});
   std::array<int, 4> quadrants{};
   for (uint32_t episode = 0; episode < 1000; ++episode) {
-    play.Reset({4, 0, episode});
+    play.Reset({4, base::EnvId(0), episode});
     const absl::Span<const float> row = play.obs(0);
     const double dx = row[6] - row[4];
     const double dy = row[7] - row[5];
@@ -243,7 +243,7 @@ TEST(ScenariosTest, LinesHaveTheirLengthInEveryDirection) {
 
 TEST(ScenariosTest, AnActionMovesAndSpeaks) {
   Play play("mpe/simple_reference");
-  play.Reset({1, 1, 1});
+  play.Reset({1, base::EnvId(1), 1});
   ASSERT_TRUE(play.Step({5 * 7 + 2, 5 * 9 + 3}).ok());  // right and word 7; down and word 9
   EXPECT_FLOAT_EQ(play.obs(0)[0], 0.5f);
   EXPECT_EQ(play.obs(0)[1], 0);
@@ -257,7 +257,7 @@ TEST(ScenariosTest, AnActionMovesAndSpeaks) {
   EXPECT_THAT(std::string(play.Step({0, -1}).message()), HasSubstr("agent_1: action is -1"));
 
   Play real("mpe/simple_world_comm", {{"continuous_actions", true}});
-  real.Reset({1, 1, 1});
+  real.Reset({1, base::EnvId(1), 1});
   std::vector<std::vector<float>> actions(6, std::vector<float>(5, 0.0f));
   actions[0] = {0, 0, 2, 0.5, 0.25, 0.125, -1, 7, 0.5};  // clipped to [0, 1]
   ASSERT_TRUE(real.StepContinuous(actions).ok());
@@ -269,7 +269,7 @@ TEST(ScenariosTest, AnActionMovesAndSpeaks) {
 TEST(ScenariosTest, EveryEnvironmentIsTruncated) {
   for (const std::string name : kNames) {
     Play play("mpe/" + name, {{"max_cycles", int64_t{2}}});
-    play.Reset({1, 1, 1});
+    play.Reset({1, base::EnvId(1), 1});
     ASSERT_TRUE(play.Step().ok());
     EXPECT_FALSE(play.buffers->all_done(0));
     ASSERT_TRUE(play.Step().ok());
@@ -280,7 +280,7 @@ TEST(ScenariosTest, EveryEnvironmentIsTruncated) {
 
 TEST(ScenariosTest, GoodAgentsReachTheSpeedOfTheirStage) {
   const auto speed = [](Play& play) {
-    play.Reset({1, 1, 1});
+    play.Reset({1, base::EnvId(1), 1});
     for (int i = 0; i < 12; ++i) EXPECT_TRUE(play.Step({2}).ok());
     return play.obs(0)[0];
   };

@@ -80,14 +80,14 @@ TEST(SimpleSpreadTest, ResetsAreUniformAndFollowTheSeed) {
     play.Reset(seed);
     return std::vector<float>(play.obs(0).begin(), play.obs(0).end());
   };
-  EXPECT_EQ(first({1, 2, 3}), first({1, 2, 3}));
-  EXPECT_NE(first({1, 2, 3}), first({2, 2, 3}));
-  EXPECT_NE(first({1, 2, 3}), first({1, 3, 3}));
-  EXPECT_NE(first({1, 2, 3}), first({1, 2, 4}));
+  EXPECT_EQ(first({1, base::EnvId(2), 3}), first({1, base::EnvId(2), 3}));
+  EXPECT_NE(first({1, base::EnvId(2), 3}), first({2, base::EnvId(2), 3}));
+  EXPECT_NE(first({1, base::EnvId(2), 3}), first({1, base::EnvId(3), 3}));
+  EXPECT_NE(first({1, base::EnvId(2), 3}), first({1, base::EnvId(2), 4}));
   double sum = 0, squares = 0, most = 0;
   constexpr int kEpisodes = 4000;
   for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
-    const float x = first({7, 0, episode})[2];
+    const float x = first({7, base::EnvId(0), episode})[2];
     sum += x;
     squares += x * x;
     most = std::max<double>(most, std::abs(x));

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<TurnBased>> TurnBased::Make(env::EnvArgs args) {
 }
 
 absl::Status TurnBased::Reset(const env::EpisodeSeed& seed, env::StepWriter& out) {
-  x_ = static_cast<uint64_t>(seed.env_id) + seed.episode;
+  x_ = static_cast<uint64_t>(seed.env_id.value()) + seed.episode;
   length_ = fixed_length_ > 0 ? fixed_length_ : 4 + static_cast<int64_t>(x_ % 3);
   t_ = 0;
   last_action_ = {-1, -1, -1};

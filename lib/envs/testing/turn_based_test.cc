@@ -24,7 +24,7 @@ constexpr int32_t kCarol = TurnBased::kCarol;
 
 class TurnBasedTest : public ::testing::Test {
  protected:
-  void Start(env::StateKind kind, uint32_t env_id, uint32_t episode) {
+  void Start(env::StateKind kind, base::EnvId env_id, uint32_t episode) {
     env_ = std::make_unique<TurnBased>(kind, -1);
     buffers_ = std::make_unique<env::SlotBuffers>(env_->spec(), 1);
     ASSERT_TRUE(env_->Reset({0, env_id, episode}, buffers_->BeginStep(0)).ok());
@@ -53,7 +53,7 @@ class TurnBasedTest : public ::testing::Test {
 };
 
 TEST_F(TurnBasedTest, AnEpisodeOfFiveStepsThatIsTruncated) {
-  Start(env::StateKind::kPerEnv, 1, 0);  // x = 1: L = 5, carol is truncated
+  Start(env::StateKind::kPerEnv, base::EnvId(1), 0);  // x = 1: L = 5, carol is truncated
   EXPECT_THAT(Observed(), ElementsAre(true, false, false));
   EXPECT_THAT(buffers_->observation(0, kAlice), ElementsAre(0, 0, -1, 5));
   EXPECT_THAT(buffers_->action_mask(0, kAlice), ElementsAre(0, 1, 1));
@@ -97,7 +97,7 @@ TEST_F(TurnBasedTest, AnEpisodeOfFiveStepsThatIsTruncated) {
 }
 
 TEST_F(TurnBasedTest, AnEpisodeOfFourStepsThatTerminates) {
-  Start(env::StateKind::kNone, 2, 1);  // x = 3: L = 4
+  Start(env::StateKind::kNone, base::EnvId(2), 1);  // x = 3: L = 4
   ASSERT_TRUE(Step(1, -1, -1).ok());
   ASSERT_TRUE(Step(-1, 0, -1).ok());
   ASSERT_TRUE(Step(0, -1, 0).ok());
@@ -109,7 +109,7 @@ TEST_F(TurnBasedTest, AnEpisodeOfFourStepsThatTerminates) {
 }
 
 TEST_F(TurnBasedTest, CarolIsTerminatedInEvenEpisodes) {
-  Start(env::StateKind::kPerAgent, 0, 2);  // x = 2: L = 6
+  Start(env::StateKind::kPerAgent, base::EnvId(0), 2);  // x = 2: L = 6
   EXPECT_THAT(buffers_->state(0, kAlice), ElementsAre(0, 0));
   ASSERT_TRUE(Step(1, -1, -1).ok());
   EXPECT_THAT(buffers_->state(0, kBob), ElementsAre(1, 1));
@@ -125,7 +125,7 @@ TEST_F(TurnBasedTest, CarolIsTerminatedInEvenEpisodes) {
 }
 
 TEST_F(TurnBasedTest, RefusesWhatTheMaskForbidsAndBadArguments) {
-  Start(env::StateKind::kPerEnv, 0, 0);
+  Start(env::StateKind::kPerEnv, base::EnvId(0), 0);
   EXPECT_THAT(std::string(Step(0, -1, -1).message()), HasSubstr("action 0 was forbidden by the mask in step 1"));
   const auto error = [](std::map<std::string, env::ArgValue> args) {
     return std::string(TurnBased::Make(env::EnvArgs(std::move(args))).status().message());

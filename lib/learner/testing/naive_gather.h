@@ -14,7 +14,7 @@
 /// What the assembler should make of fragments, by maps and with nothing shared with it: the reference of its tests.
 namespace troupe::learner {
 
-using StepKey = std::tuple<uint32_t, uint32_t, int32_t>;  // env, episode, step
+using StepKey = std::tuple<base::EnvId, uint32_t, int32_t>;  // env, episode, step
 
 /// One row of a fragment, with everything it points at looked up.
 struct NaiveRow {
@@ -150,7 +150,7 @@ inline std::vector<sample::MultiAgentBatchPtr> RandomFragments(const sample::Bat
     sample::FakeRollout rollout(schema, sample::RandomRolloutOptions(schema, seed));
     sample::Grant grant;
     for (uint32_t lane = 0; lane < 3; ++lane) {
-      grant.lanes.push_back({static_cast<uint32_t>(worker) * 3 + lane, 2, true, 13});
+      grant.lanes.push_back({base::EnvId(static_cast<uint32_t>(worker) * 3 + lane), 2, true, 13});
     }
     // An earlier iteration, so that episodes are under way and transitions pending.
     rollout.Play(grant, policy::WeightVersion{1, iteration - 1});

@@ -80,7 +80,7 @@ class LoggingEnv : public env::MultiAgentEnv {
       out.TruncateAll();
     }
     for (const auto& [slot, row] : rows) {
-      const float values[4] = {static_cast<float>(seed_.env_id), static_cast<float>(seed_.episode),
+      const float values[4] = {static_cast<float>(seed_.env_id.value()), static_cast<float>(seed_.episode),
                                static_cast<float>(step_), static_cast<float>(slot)};
       for (int i = 0; i < 4; ++i) {
         if (options_.uint8_obs) {
@@ -103,7 +103,7 @@ class LoggingEnv : public env::MultiAgentEnv {
   }
 
   void Log(Kind kind, int slot, float value) {
-    if (log_ != nullptr) log_->events.push_back({kind, seed_.env_id, seed_.episode, step_, slot, value});
+    if (log_ != nullptr) log_->events.push_back({kind, seed_.env_id.value(), seed_.episode, step_, slot, value});
   }
 
   const ScriptedOptions options_;
@@ -131,7 +131,7 @@ class RandomEnv final : public LoggingEnv {
  private:
   ScriptedCall Next() override {
     base::PhiloxSequence random(base::PhiloxKey::Make(seed_.seed, base::RandomStream::kDynamics),
-                                {seed_.env_id, seed_.episode, 0, static_cast<uint32_t>(step_) * 1000});
+                                {seed_.env_id.value(), seed_.episode, 0, static_cast<uint32_t>(step_) * 1000});
     if (step_ == 0) {
       ready_.clear();
       acted_.clear();
@@ -289,7 +289,7 @@ sample::Grant ScriptedGrant(uint32_t envs, int32_t env_steps, uint32_t first) {
   sample::Grant grant;
   grant.id = sample::GrantId(7);
   grant.iteration = 3;
-  for (uint32_t e = first; e < first + envs; ++e) grant.lanes.push_back({e, 0, false, env_steps});
+  for (uint32_t e = first; e < first + envs; ++e) grant.lanes.push_back({base::EnvId(e), 0, false, env_steps});
   return grant;
 }
 
@@ -326,7 +326,7 @@ std::vector<SeenRow> RowsOf(const std::vector<sample::MultiAgentBatchPtr>& fragm
         const int32_t* words = &segments[segment * sample::kSegmentFields];
         const sample::EpisodeEntry& episode = batch->episodes[words[sample::kSegmentEpisode]];
         SeenRow row;
-        row.env_id = episode.env_id;
+        row.env_id = episode.env_id.value();
         row.episode = episode.episode;
         row.slot = words[sample::kSegmentSlot];
         row.step = step_index[env_row];
@@ -365,7 +365,7 @@ std::vector<SeenRow> RowsOf(const std::vector<sample::MultiAgentBatchPtr>& fragm
         if (f < 0) continue;
         const sample::EpisodeEntry& episode = batch->episodes[words[sample::kSegmentEpisode]];
         const std::vector<float> obs = ObsOf(rows.final_obs, f);
-        EXPECT_EQ(obs[0], episode.env_id);
+        EXPECT_EQ(obs[0], episode.env_id.value());
         EXPECT_EQ(obs[1], episode.episode);
         EXPECT_EQ(obs[3], words[sample::kSegmentSlot]);
         const int32_t env_row = rows.final_env_row.As<sample::Index>()[f];
@@ -393,8 +393,8 @@ std::vector<std::string> SegmentsOf(const sample::MultiAgentBatch& batch) {
     for (int64_t s = 0; s < rows.num_segments; ++s) {
       const int32_t* words = &rows.segments.As<int32_t>()[s * sample::kSegmentFields];
       const sample::EpisodeEntry& episode = batch.episodes[words[sample::kSegmentEpisode]];
-      std::string text =
-          absl::StrCat("env ", episode.env_id, " ep ", episode.episode, " agent ", words[sample::kSegmentSlot], ":");
+      std::string text = absl::StrCat("env ", episode.env_id.value(), " ep ", episode.episode, " agent ",
+                                      words[sample::kSegmentSlot], ":");
       for (int64_t r = 0; r < rows.rows; ++r) {
         if (rows.segment.As<sample::Index>()[r] != s) continue;
         absl::StrAppend(&text, " ", batch.step_index.As<int32_t>()[rows.env_row.As<sample::Index>()[r]], "(+",

@@ -55,7 +55,7 @@ BatchBuilder::Policy& BatchBuilder::Rows(int policy) {
   return *policies_[policy];
 }
 
-int BatchBuilder::AddEpisode(uint32_t env_id, uint32_t episode, int32_t first_step, bool continues,
+int BatchBuilder::AddEpisode(base::EnvId env_id, uint32_t episode, int32_t first_step, bool continues,
                              std::vector<AgentEntry> agents) {
   header_.episodes.push_back(EpisodeEntry{env_id, episode, first_step, continues, std::move(agents)});
   return static_cast<int>(header_.episodes.size()) - 1;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lib/base/ids.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
 
@@ -33,7 +34,8 @@ class BatchBuilder {
   /// The part that is no column: ids, counts, episodes, finished.
   MultiAgentBatch& header() { return header_; }
 
-  int AddEpisode(uint32_t env_id, uint32_t episode, int32_t first_step, bool continues, std::vector<AgentEntry> agents);
+  int AddEpisode(base::EnvId env_id, uint32_t episode, int32_t first_step, bool continues,
+                 std::vector<AgentEntry> agents);
   /// A step at which agents acted; its index in the env-step table.
   int AddEnvRow(int episode, int32_t step, std::vector<float> state = {});
   /// A step only looked at; a reference for AddFinalRow (negative until Build puts it after the acting ones).

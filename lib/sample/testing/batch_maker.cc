@@ -138,7 +138,7 @@ Grant MakeGrant(int32_t num_lanes, int32_t env_steps, policy::WeightVersion vers
   grant.iteration = version.n;
   grant.min_version = version;
   for (int32_t i = 0; i < num_lanes; ++i) {
-    grant.lanes.push_back(GrantLane{static_cast<uint32_t>(i), 0, true, env_steps});
+    grant.lanes.push_back(GrantLane{base::EnvId(static_cast<uint32_t>(i)), 0, true, env_steps});
   }
   return grant;
 }

@@ -31,7 +31,7 @@ enum Draws : uint32_t {
 /// A transition that is complete.
 struct FakeRollout::DoneRow {
   int64_t tick;  ///< when it was decided, -1: before this fragment
-  uint32_t env_id;
+  base::EnvId env_id;
   uint32_t episode;
   int32_t step;
   int32_t slot;
@@ -47,7 +47,7 @@ struct FakeRollout::DoneRow {
 struct FakeRollout::Draft {
   std::vector<DoneRow> rows;
   std::vector<FinishedEpisode> finished;
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<bool, std::vector<AgentEntry>>> episodes;  ///< continues, agents
+  std::map<std::pair<base::EnvId, uint32_t>, std::pair<bool, std::vector<AgentEntry>>> episodes;  ///< continues, agents
   int64_t env_steps = 0;
 };
 
@@ -68,7 +68,7 @@ void FakeRollout::Adopt(policy::PolicyTablePtr table) {
   }
 }
 
-int32_t FakeRollout::PolicyOf(int32_t slot, uint32_t env_id, uint32_t episode) const {
+int32_t FakeRollout::PolicyOf(int32_t slot, base::EnvId env_id, uint32_t episode) const {
   if (table_ != nullptr) {
     return table_->mapping().Map(schema_.agent_ids[slot], slot, {options_.seed, env_id, episode})->value();
   }
@@ -88,20 +88,20 @@ int32_t FakeRollout::PolicyOf(int32_t slot, uint32_t env_id, uint32_t episode) c
   return candidates[static_cast<size_t>(draw * static_cast<double>(candidates.size()))];
 }
 
-double FakeRollout::Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const {
+double FakeRollout::Draw(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const {
   const base::PhiloxKey key = base::PhiloxKey::Make(options_.seed, base::RandomStream::kTest);
-  const auto words = base::Philox4x32(key, base::PhiloxCounter{env_id, episode, static_cast<uint32_t>(slot),
+  const auto words = base::Philox4x32(key, base::PhiloxCounter{env_id.value(), episode, static_cast<uint32_t>(slot),
                                                                static_cast<uint32_t>(step) * 4096 + what});
   return base::ToUniformDouble(words[0], words[1]);
 }
 
-bool FakeRollout::Ready(const Lane& lane, uint32_t env_id, int32_t slot) const {
+bool FakeRollout::Ready(const Lane& lane, base::EnvId env_id, int32_t slot) const {
   const Agent& agent = lane.agents[slot];
   if (lane.step < agent.appears || lane.step >= agent.leaves) return false;
   return lane.step == agent.appears || Draw(env_id, lane.episode, slot, lane.step, kReady) < options_.ready_probability;
 }
 
-void FakeRollout::Begin(Lane& lane, uint32_t env_id) {
+void FakeRollout::Begin(Lane& lane, base::EnvId env_id) {
   lane.running = true;
   lane.carried = false;
   lane.revision = revision();
@@ -127,7 +127,8 @@ void FakeRollout::Begin(Lane& lane, uint32_t env_id) {
   }
 }
 
-void FakeRollout::Complete(Lane& lane, uint32_t env_id, int32_t slot, bool terminated, bool truncated, Draft& draft) {
+void FakeRollout::Complete(Lane& lane, base::EnvId env_id, int32_t slot, bool terminated, bool truncated,
+                           Draft& draft) {
   Agent& agent = lane.agents[slot];
   draft.rows.push_back(DoneRow{agent.pending_tick, env_id, lane.episode, agent.pending_step, slot, agent.policy,
                                agent.pending_version, agent.pending_reward, terminated, truncated, lane.step});
@@ -135,7 +136,7 @@ void FakeRollout::Complete(Lane& lane, uint32_t env_id, int32_t slot, bool termi
   agent.pending = false;
 }
 
-void FakeRollout::Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t version, Draft& draft) {
+void FakeRollout::Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t version, Draft& draft) {
   if (!lane.running) Begin(lane, env_id);
   auto& [continues, entries] = draft.episodes[{env_id, lane.episode}];
   continues = lane.carried;
@@ -178,7 +179,7 @@ void FakeRollout::Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t versio
   lane.running = false;
 }
 
-std::vector<float> FakeRollout::EnvState(uint32_t env_id, uint32_t episode, int32_t step) const {
+std::vector<float> FakeRollout::EnvState(base::EnvId env_id, uint32_t episode, int32_t step) const {
   std::vector<float> state;
   for (int64_t i = 0; i < schema_.env_state_size; ++i) {
     state.push_back(static_cast<float>(Draw(env_id, episode, 1000, step, kValues + static_cast<uint32_t>(i))));
@@ -186,11 +187,11 @@ std::vector<float> FakeRollout::EnvState(uint32_t env_id, uint32_t episode, int3
   return state;
 }
 
-RowValues FakeRollout::Values(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const {
+RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const {
   const policy::PolicySpec& spec = schema_.policies[policy];
   const base::PhiloxKey key = base::PhiloxKey::Make(options_.seed + 1, base::RandomStream::kTest);
-  base::PhiloxSequence random(
-      key, base::PhiloxCounter{env_id, episode, static_cast<uint32_t>(slot), static_cast<uint32_t>(step) * 65536});
+  base::PhiloxSequence random(key, base::PhiloxCounter{env_id.value(), episode, static_cast<uint32_t>(slot),
+                                                       static_cast<uint32_t>(step) * 65536});
   RowValues values;
   const bool bytes = spec.observation_space.flat_dtype() == tensor::DType::kUint8;
   for (int64_t i = 0; i < spec.observation_size(); ++i) {
@@ -250,18 +251,18 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     if (lane.running) header.oldest_revision = std::min(header.oldest_revision, lane.revision);
   }
   header.finished = std::move(draft.finished);
-  std::map<std::pair<uint32_t, uint32_t>, int32_t> first_steps;
+  std::map<std::pair<base::EnvId, uint32_t>, int32_t> first_steps;
   for (const DoneRow& row : draft.rows) {
     const auto [it, inserted] = first_steps.try_emplace({row.env_id, row.episode}, row.step);
     if (!inserted) it->second = std::min(it->second, row.step);
   }
-  std::map<std::pair<uint32_t, uint32_t>, int> episodes;
+  std::map<std::pair<base::EnvId, uint32_t>, int> episodes;
   for (const auto& [key, entry] : draft.episodes) {
     const auto first = first_steps.find(key);
     if (first == first_steps.end()) continue;  // every row of it is still pending
     episodes[key] = builder.AddEpisode(key.first, key.second, first->second, entry.first, entry.second);
   }
-  using StepKey = std::tuple<uint32_t, uint32_t, int32_t>;
+  using StepKey = std::tuple<base::EnvId, uint32_t, int32_t>;
   std::map<StepKey, int> env_rows;
   std::map<StepKey, int> final_env_rows;
   for (const DoneRow& row : draft.rows) {
@@ -270,14 +271,14 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     env_rows[key] = builder.AddEnvRow(episodes.at({row.env_id, row.episode}), row.step,
                                       EnvState(row.env_id, row.episode, row.step));
   }
-  std::map<std::tuple<uint32_t, uint32_t, int32_t>, int> open;  // (env, episode, slot) -> segment
+  std::map<std::tuple<base::EnvId, uint32_t, int32_t>, int> open;  // (env, episode, slot) -> segment
   // What follows the last row of a trajectory is pending or not yet done: the segment is cut there.
-  std::map<std::tuple<uint32_t, uint32_t, int32_t>, const DoneRow*> last_rows;
+  std::map<std::tuple<base::EnvId, uint32_t, int32_t>, const DoneRow*> last_rows;
   for (const DoneRow& row : draft.rows) last_rows[{row.env_id, row.episode, row.slot}] = &row;
   std::set<int32_t> acted;
   for (const DoneRow& row : draft.rows) {
     const int episode = episodes.at({row.env_id, row.episode});
-    const std::tuple<uint32_t, uint32_t, int32_t> trajectory{row.env_id, row.episode, row.slot};
+    const std::tuple<base::EnvId, uint32_t, int32_t> trajectory{row.env_id, row.episode, row.slot};
     const bool alone = row.tick < 0;  // carried: a segment of its own
     auto segment = open.find(trajectory);
     if (segment == open.end()) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lib/base/ids.h"
 #include "lib/base/philox.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/grant.h"
@@ -38,7 +39,7 @@ class FakeRollout {
   /// Samples the grant with weights of `version`.
   std::vector<std::shared_ptr<MultiAgentBatch>> Play(const Grant& grant, policy::WeightVersion version);
   /// How often each (env id, episode) was begun here.
-  const std::map<std::pair<uint32_t, uint32_t>, int>& begun() const { return begun_; }
+  const std::map<std::pair<base::EnvId, uint32_t>, int>& begun() const { return begun_; }
 
  private:
   struct Agent {
@@ -65,23 +66,23 @@ class FakeRollout {
   struct DoneRow;
   struct Draft;
 
-  double Draw(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const;
-  bool Ready(const Lane& lane, uint32_t env_id, int32_t slot) const;
+  double Draw(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const;
+  bool Ready(const Lane& lane, base::EnvId env_id, int32_t slot) const;
   int64_t revision() const { return table_ == nullptr ? 0 : table_->revision(); }
   void Adopt(policy::PolicyTablePtr table);
-  int32_t PolicyOf(int32_t slot, uint32_t env_id, uint32_t episode) const;
-  void Begin(Lane& lane, uint32_t env_id);
-  void Step(Lane& lane, uint32_t env_id, int64_t tick, int64_t version, Draft& draft);
-  void Complete(Lane& lane, uint32_t env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
+  int32_t PolicyOf(int32_t slot, base::EnvId env_id, uint32_t episode) const;
+  void Begin(Lane& lane, base::EnvId env_id);
+  void Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t version, Draft& draft);
+  void Complete(Lane& lane, base::EnvId env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
   std::shared_ptr<MultiAgentBatch> Cut(const Grant& grant, policy::WeightVersion version, bool last, Draft& draft);
-  RowValues Values(uint32_t env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
-  std::vector<float> EnvState(uint32_t env_id, uint32_t episode, int32_t step) const;
+  RowValues Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
+  std::vector<float> EnvState(base::EnvId env_id, uint32_t episode, int32_t step) const;
 
   BatchSchema schema_;  ///< with the policies of table_
   policy::PolicyTablePtr table_;
   const FakeRolloutOptions options_;
-  std::map<uint32_t, Lane> lanes_;
-  std::map<std::pair<uint32_t, uint32_t>, int> begun_;
+  std::map<base::EnvId, Lane> lanes_;
+  std::map<std::pair<base::EnvId, uint32_t>, int> begun_;
 };
 
 }  // namespace troupe::sample
