@@ -24,7 +24,7 @@ TrainRules Make(std::vector<TrainRule> rules, PoliciesOfRun policies = League())
 /// Whether agent 0 is trained, played by `own` against `other` in agent 1.
 bool Trains(const TrainRules& rules, int32_t own, int32_t other) {
   const std::vector<AgentEntry> agents = {{0, PolicySlot(own)}, {1, PolicySlot(other)}};
-  return rules.Trains({PolicySlot(own), 0, 7, 9, agents});
+  return rules.Trains({PolicySlot(own), 0, base::EnvId(7), 9, agents});
 }
 
 TEST(TrainRulesTest, WithoutRulesEverythingTrains) {
@@ -51,7 +51,7 @@ TEST(TrainRulesTest, OnlyAgainstMeansAnotherAgent) {
   EXPECT_TRUE(Trains(rules, 1, 3));
   // Alone in the episode, so far.
   const std::vector<AgentEntry> alone = {{0, PolicySlot(0)}};
-  EXPECT_FALSE(rules.Trains({PolicySlot(0), 0, 0, 0, alone}));
+  EXPECT_FALSE(rules.Trains({PolicySlot(0), 0, base::EnvId(0), 0, alone}));
 }
 
 TEST(TrainRulesTest, TheNewestAreTheLastToCome) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "lib/policy/testing.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
@@ -144,7 +145,8 @@ std::vector<Spoiler> Spoilers() {
        ""},
       {"return beyond belief",
        [](auto& b) {
-         b.finished.push_back({b.episodes[0].env_id, b.episodes[0].episode, 9, {1e38f, 0, 0}, {0, 0, 0}, {}});
+         b.finished.push_back(
+             {b.episodes[0].env_id, b.episodes[0].episode, 9, {1e38f, 0, 0}, policy::SlotsForTesting({0, 0, 0}), {}});
        },
        {},
        v1::DISPOSITION_INVALID,
