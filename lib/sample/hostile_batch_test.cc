@@ -185,6 +185,8 @@ void AddHeaders(std::vector<Hostile>& t) {
   t.push_back({"finished infos", [](auto& b) { b.finished[0].infos.clear(); }, "0 infos, expected 1", true});
   t.push_back(
       {"finished policy", [](auto& b) { b.finished[0].policies[0] = policy::PolicySlot(2); }, "policy slot 2", true});
+  t.push_back({"finished policy below none", [](auto& b) { b.finished[0].policies[0] = policy::PolicySlot(-2); },
+               "policy slot -2, expected -1 to 1", true});
   t.push_back({"infinite return", [](auto& b) { b.finished[0].returns[0] = kInf; },
                "finished episode 3 of env 0: the return of agent slot 0 is inf, expected -1e+12 to 1e+12"});
   t.push_back({"return of minus infinity", [](auto& b) { b.finished[1].returns[0] = -kInf; },
