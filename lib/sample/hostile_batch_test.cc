@@ -178,6 +178,16 @@ void AddHeaders(std::vector<Hostile>& t) {
                "has policy slot 9", true});
   t.push_back(
       {"episode twice", [](auto& b) { b.episodes[1].env_id = base::EnvId(0), b.episodes[1].episode = 3; }, "twice"});
+  t.push_back(
+      {"rows without an env step", [](auto& b) { b.num_env_steps = 0; },
+       "num_env_steps is 0, but there are 6 rows of policies, expected at most 0: one an agent (2) in each step",
+       true});
+  t.push_back({"more rows than the env steps can have", [](auto& b) { b.num_env_steps = 2; },
+               "num_env_steps is 2, but there are 6 rows of policies, expected at most 4", true});
+}
+
+/// Episodes that ended.
+void AddFinished(std::vector<Hostile>& t) {
   t.push_back({"finished env id", [](auto& b) { b.finished[0].env_id = base::EnvId(99); }, "env id below 4", true});
   t.push_back({"finished length", [](auto& b) { b.finished[0].length = -1; }, "length is -1", true});
   t.push_back({"finished returns", [](auto& b) { b.finished[0].returns.pop_back(); }, "1 returns", true});
@@ -200,12 +210,6 @@ void AddHeaders(std::vector<Hostile>& t) {
   t.push_back({"return beyond belief of an agent that nobody plays any more",
                [](auto& b) { b.finished[0].returns[1] = 1e38f; }, "the return of agent slot 1 is 1e+38"});
   t.push_back({"infinite info", [](auto& b) { b.finished[1].infos[0] = -kInf; }, "an info is infinite"});
-  t.push_back(
-      {"rows without an env step", [](auto& b) { b.num_env_steps = 0; },
-       "num_env_steps is 0, but there are 6 rows of policies, expected at most 0: one an agent (2) in each step",
-       true});
-  t.push_back({"more rows than the env steps can have", [](auto& b) { b.num_env_steps = 2; },
-               "num_env_steps is 2, but there are 6 rows of policies, expected at most 4", true});
 }
 
 /// Indices inside columns.
@@ -276,6 +280,7 @@ void AddValues(std::vector<Hostile>& t) {
 std::vector<Hostile> Table() {
   std::vector<Hostile> table;
   AddHeaders(table);
+  AddFinished(table);
   AddIndices(table);
   AddValues(table);
   return table;

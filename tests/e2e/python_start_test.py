@@ -118,14 +118,14 @@ class PythonStartTest(harness.TroupeTestCase):
         self.fails("envs", "check", "python:mine/walk.py:Walk", env=activated, saying=words)
 
     def test_without_an_activated_one_the_python_beside_the_program_is_the_default(self):
-        os.makedirs(self.path("installed"))
-        program = shutil.copy(self.program, self.path("installed", "troupe"))
-        os.symlink(self.bare_venv() + "/bin/python", self.path("installed", "python3"))
+        # As in a virtual environment of its own, so that it has no numpy on a machine whose own Python has.
+        beside = self.bare_venv() + "/bin"
+        program = shutil.copy(self.program, beside + "/troupe")
         environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
         environment["TROUPE_PYTHON"] = os.path.join(self.source, "python")
         done = subprocess.run([program, "envs", "check", "python:mine/walk.py:Walk"], cwd=self.folder, env=environment, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=60, check=False)
-        self.assertIn(f"{self.path('installed', 'python3')} has no numpy", done.stderr)
+        self.assertIn(f"{beside}/python3 has no numpy", done.stderr)
 
     def test_what_is_missing_is_said_without_a_traceback(self):
         python = ["--python", PYTHON]
