@@ -14,16 +14,16 @@ namespace {
 constexpr uint64_t kRetryBatches = 256;
 
 /// The distinct slots, ascending.
-std::vector<PolicySlot> Distinct(absl::Span<const PolicySlot> slots) {
-  std::vector<PolicySlot> distinct(slots.begin(), slots.end());
+std::vector<int32_t> Distinct(absl::Span<const PolicySlot> slots) {
+  std::vector<int32_t> distinct;
+  distinct.reserve(slots.size());
+  for (const PolicySlot slot : slots) distinct.push_back(slot.value());
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   return distinct;
 }
 
-absl::Status Unknown(PolicySlot slot) {
-  return absl::NotFoundError(absl::StrCat("policy map: no policy in slot ", slot.value()));
-}
+absl::Status Unknown(int32_t slot) { return absl::NotFoundError(absl::StrCat("policy map: no policy in slot ", slot)); }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ PolicyMapCore::PolicyMapCore(const Options& options, PolicyTier* tier, base::Clo
     : options_(options),
       tier_(tier),
       clock_(clock),
-      entries_(static_cast<size_t>(options.max_slots)),
+      entries_(new Entry[static_cast<size_t>(options.max_slots)]),
       retired_last_used_(static_cast<size_t>(options.max_slots)) {}
 
 absl::StatusOr<std::unique_ptr<PolicyMapCore>> PolicyMapCore::Make(const Options& options, PolicyTier* tier,
@@ -65,7 +65,7 @@ PolicyMapCore::Reader::~Reader() {
   base::MutexLock lock(&map_->mutex_);
   const auto found = std::find_if(map_->lanes_.begin(), map_->lanes_.end(),
                                   [this](const std::unique_ptr<Lane>& lane) { return lane.get() == lane_; });
-  for (const PolicySlot slot : lane_->pins.ids()) {
+  for (size_t slot = 0; slot < lane_->pins.size(); ++slot) {
     TROUPE_CHECK(lane_->pins[slot].load(std::memory_order_relaxed) == 0);
     uint64_t& last = map_->retired_last_used_[slot];
     last = std::max(last, lane_->last_used[slot].load(std::memory_order_relaxed));
@@ -93,13 +93,13 @@ void PolicyMapCore::Batch::Release() {
   map_ = nullptr;
 }
 
-void PolicyMapCore::Pin(Lane& lane, PolicySlot slot) {
-  std::atomic<int32_t>& pins = lane.pins[slot];
+void PolicyMapCore::Pin(Lane& lane, int32_t slot) {
+  std::atomic<int32_t>& pins = lane.pins[static_cast<size_t>(slot)];
   pins.store(pins.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
 }
 
-void PolicyMapCore::Unpin(Lane& lane, PolicySlot slot) {
-  std::atomic<int32_t>& pins = lane.pins[slot];
+void PolicyMapCore::Unpin(Lane& lane, int32_t slot) {
+  std::atomic<int32_t>& pins = lane.pins[static_cast<size_t>(slot)];
   pins.store(pins.load(std::memory_order_relaxed) - 1, std::memory_order_release);
 }
 
@@ -132,31 +132,32 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::Acquire(Lane& lane, absl::Sp
   batch.entries_.reserve(slots.size());
   bool all = true;
   for (const PolicySlot slot : slots) {
-    Pin(lane, slot);
-    void* const value = entries_[slot].visible.load(std::memory_order_seq_cst);
-    batch.entries_.push_back({slot, value});
-    lane.last_used[slot].store(tick, std::memory_order_relaxed);
+    const auto index = static_cast<size_t>(slot.value());
+    Pin(lane, slot.value());
+    void* const value = entries_[index].visible.load(std::memory_order_seq_cst);
+    batch.entries_.push_back({slot.value(), value});
+    lane.last_used[index].store(tick, std::memory_order_relaxed);
     all = all && value != nullptr;
   }
   if (!all) return AcquireSlowly(lane, slots, access, tick, std::move(batch));
   if (access == Access::kWrite) {
-    for (const PolicySlot slot : slots) entries_[slot].changed.store(true, std::memory_order_relaxed);
+    for (const PolicySlot slot : slots) entries_[slot.value()].changed.store(true, std::memory_order_relaxed);
   }
   lane.hits.store(lane.hits.load(std::memory_order_relaxed) + static_cast<int64_t>(slots.size()),
                   std::memory_order_relaxed);
   return batch;
 }
 
-bool PolicyMapCore::PinnedLocked(PolicySlot slot) const {
+bool PolicyMapCore::PinnedLocked(int32_t slot) const {
   return std::any_of(lanes_.begin(), lanes_.end(), [slot](const std::unique_ptr<Lane>& lane) {
-    return lane->pins[slot].load(std::memory_order_seq_cst) > 0;
+    return lane->pins[static_cast<size_t>(slot)].load(std::memory_order_seq_cst) > 0;
   });
 }
 
-uint64_t PolicyMapCore::LastUsedLocked(PolicySlot slot) const {
-  uint64_t last = retired_last_used_[slot];
+uint64_t PolicyMapCore::LastUsedLocked(int32_t slot) const {
+  uint64_t last = retired_last_used_[static_cast<size_t>(slot)];
   for (const std::unique_ptr<Lane>& lane : lanes_) {
-    last = std::max(last, lane->last_used[slot].load(std::memory_order_relaxed));
+    last = std::max(last, lane->last_used[static_cast<size_t>(slot)].load(std::memory_order_relaxed));
   }
   return last;
 }
@@ -164,10 +165,10 @@ uint64_t PolicyMapCore::LastUsedLocked(PolicySlot slot) const {
 bool PolicyMapCore::MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Value>* dropped) {
   int64_t surplus = static_cast<int64_t>(resident_.size()) + loading_ + needed - options_.capacity;
   if (surplus <= 0) return true;
-  std::vector<std::pair<uint64_t, PolicySlot>> oldest;
+  std::vector<std::pair<uint64_t, int32_t>> oldest;
   oldest.reserve(resident_.size());
   int64_t cannot_leave = 0;
-  for (const PolicySlot slot : resident_) {
+  for (const int32_t slot : resident_) {
     if (PinnedLocked(slot)) continue;
     if (entries_[slot].retry_tick > tick) {
       ++cannot_leave;
@@ -181,7 +182,7 @@ bool PolicyMapCore::MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Va
   if (static_cast<int64_t>(oldest.size()) < surplus) return false;
   std::sort(oldest.begin(), oldest.end());
   // Readers may pin until they cannot see the slot any more: hide, then look.
-  std::vector<PolicySlot> victims;
+  std::vector<int32_t> victims;
   int64_t changed = 0;
   const int64_t leaving = static_cast<int64_t>(leaving_.size()) + being_written_;
   for (const auto& [last_used, slot] : oldest) {
@@ -200,12 +201,12 @@ bool PolicyMapCore::MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Va
     victims.push_back(slot);
   }
   if (static_cast<int64_t>(victims.size()) < surplus) {
-    for (const PolicySlot slot : victims) {
+    for (const int32_t slot : victims) {
       entries_[slot].visible.store(entries_[slot].value.get(), std::memory_order_seq_cst);
     }
     return false;
   }
-  for (const PolicySlot slot : victims) {
+  for (const int32_t slot : victims) {
     Entry& entry = entries_[slot];
     resident_.erase(std::find(resident_.begin(), resident_.end(), slot));
     ++stats_.evictions;
@@ -222,7 +223,7 @@ bool PolicyMapCore::MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Va
   return true;
 }
 
-void PolicyMapCore::AdmitLocked(PolicySlot slot, Value value, int64_t bytes) {
+void PolicyMapCore::AdmitLocked(int32_t slot, Value value, int64_t bytes) {
   Entry& entry = entries_[slot];
   entry.value = std::move(value);
   entry.bytes = bytes;
@@ -235,13 +236,13 @@ void PolicyMapCore::AdmitLocked(PolicySlot slot, Value value, int64_t bytes) {
 
 absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, absl::Span<const PolicySlot> slots,
                                                                   Access access, uint64_t tick, Batch batch) {
-  const std::vector<PolicySlot> distinct = Distinct(slots);
+  const std::vector<int32_t> distinct = Distinct(slots);
   if (static_cast<int64_t>(distinct.size()) > options_.capacity) {
     return absl::ResourceExhaustedError(absl::StrCat("policy map: a batch of ", distinct.size(),
                                                      " policies, expected at most policy_map_capacity, ",
                                                      options_.capacity));
   }
-  std::vector<PolicySlot> ours;  // to be loaded by this call
+  std::vector<int32_t> ours;  // to be loaded by this call
   std::vector<Value> dropped;
   bool counted = false;
   bool waited = false;
@@ -253,7 +254,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
       // The batch's pins are held here (from Acquire, or from below), and nobody can evict: the lock is ours.
       ours.clear();
       bool others = false;
-      for (const PolicySlot slot : distinct) {
+      for (const int32_t slot : distinct) {
         const State state = entries_[slot].state;
         if (state == State::kUnknown) status = Unknown(slot);
         if (state == State::kAbsent) ours.push_back(slot);
@@ -261,7 +262,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
       }
       if (!counted) {
         for (const PolicySlot slot : slots) {
-          (entries_[slot].state == State::kResident ? stats_.hits : stats_.misses) += 1;
+          (entries_[slot.value()].state == State::kResident ? stats_.hits : stats_.misses) += 1;
         }
         counted = true;
       }
@@ -273,23 +274,23 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
         continue;
       }
       // Wait with empty hands. Only the pins made before the lock was ours can have been in somebody's way.
-      for (const PolicySlot slot : slots) Unpin(lane, slot);
+      for (const PolicySlot slot : slots) Unpin(lane, slot.value());
       if (!waited) changed_.NotifyAll();
       waited = true;
       changed_.Wait(&mutex_);
-      for (const PolicySlot slot : slots) Pin(lane, slot);
+      for (const PolicySlot slot : slots) Pin(lane, slot.value());
     }
     if (announced) waiting_.fetch_sub(1, std::memory_order_seq_cst);
     if (!status.ok()) return status;
-    for (const PolicySlot slot : ours) entries_[slot].state = State::kLoading;
+    for (const int32_t slot : ours) entries_[slot].state = State::kLoading;
     loading_ += static_cast<int64_t>(ours.size());
   }
   dropped.clear();
 
   absl::Status failed;
-  for (const PolicySlot slot : ours) {
+  for (const int32_t slot : ours) {
     const absl::Duration begin = clock_->SteadyNow();
-    absl::StatusOr<Value> loaded = failed.ok() ? tier_->Load(slot) : absl::StatusOr<Value>(failed);
+    absl::StatusOr<Value> loaded = failed.ok() ? tier_->Load(PolicySlot(slot)) : absl::StatusOr<Value>(failed);
     const absl::Duration took = clock_->SteadyNow() - begin;
     const int64_t bytes = loaded.ok() ? tier_->Bytes(*loaded) : 0;
     base::MutexLock lock(&mutex_);
@@ -317,7 +318,7 @@ absl::StatusOr<PolicyMapCore::Batch> PolicyMapCore::AcquireSlowly(Lane& lane, ab
 absl::Status PolicyMapCore::Add(PolicySlot slot) {
   TROUPE_RETURN_IF_ERROR(CheckRange(slot));
   base::MutexLock lock(&mutex_);
-  Entry& entry = entries_[slot];
+  Entry& entry = entries_[slot.value()];
   if (entry.state != State::kUnknown) {
     return absl::AlreadyExistsError(absl::StrCat("policy map: slot ", slot.value(), " is taken"));
   }
@@ -330,7 +331,7 @@ absl::Status PolicyMapCore::Insert(PolicySlot slot, Value value) {
   const int64_t bytes = tier_->Bytes(value);
   std::vector<Value> dropped;
   base::MutexLock lock(&mutex_);
-  Entry& entry = entries_[slot];
+  Entry& entry = entries_[slot.value()];
   if (entry.state != State::kUnknown) {
     return absl::AlreadyExistsError(absl::StrCat("policy map: slot ", slot.value(), " is taken"));
   }
@@ -339,9 +340,9 @@ absl::Status PolicyMapCore::Insert(PolicySlot slot, Value value) {
   entry.state = State::kLoading;
   while (!MakeRoomLocked(1, tick, &dropped)) changed_.Wait(&mutex_);
   waiting_.fetch_sub(1, std::memory_order_seq_cst);
-  retired_last_used_[slot] = tick;
+  retired_last_used_[static_cast<size_t>(slot.value())] = tick;
   entry.changed.store(true, std::memory_order_relaxed);
-  AdmitLocked(slot, std::move(value), bytes);
+  AdmitLocked(slot.value(), std::move(value), bytes);
   changed_.NotifyAll();
   return absl::OkStatus();
 }
@@ -350,20 +351,20 @@ absl::StatusOr<PolicyMapCore::Value> PolicyMapCore::Take(PolicySlot slot) {
   TROUPE_RETURN_IF_ERROR(CheckRange(slot));
   Value taken;
   base::MutexLock lock(&mutex_);
-  Entry& entry = entries_[slot];
-  if (entry.state == State::kUnknown) return Unknown(slot);
+  Entry& entry = entries_[slot.value()];
+  if (entry.state == State::kUnknown) return Unknown(slot.value());
   // Who pinned it under the lock counts on seeing it; whoever pins from here on and does not see it takes the lock.
-  bool in_use = entry.state == State::kLoading || entry.state == State::kLeaving || PinnedLocked(slot);
+  bool in_use = entry.state == State::kLoading || entry.state == State::kLeaving || PinnedLocked(slot.value());
   if (!in_use) {
     entry.visible.exchange(nullptr, std::memory_order_seq_cst);
-    in_use = PinnedLocked(slot);
+    in_use = PinnedLocked(slot.value());
     if (in_use && entry.state == State::kResident) {
       entry.visible.store(entry.value.get(), std::memory_order_seq_cst);
     }
   }
   if (in_use) return absl::FailedPreconditionError(absl::StrCat("policy map: slot ", slot.value(), " is in use"));
   if (entry.state == State::kResident) {
-    resident_.erase(std::find(resident_.begin(), resident_.end(), slot));
+    resident_.erase(std::find(resident_.begin(), resident_.end(), slot.value()));
     stats_.resident_bytes -= entry.bytes;
     taken = std::move(entry.value);
   }
@@ -373,23 +374,23 @@ absl::StatusOr<PolicyMapCore::Value> PolicyMapCore::Take(PolicySlot slot) {
 }
 
 std::vector<std::vector<PolicySlot>> PolicyMapCore::SplitInTurns(absl::Span<const PolicySlot> slots) const {
-  std::vector<PolicySlot> distinct = Distinct(slots);
+  std::vector<int32_t> distinct = Distinct(slots);
   {
     base::MutexLock lock(&mutex_);
-    std::stable_partition(distinct.begin(), distinct.end(), [this](PolicySlot slot) {
-      return entries_.Contains(slot) && entries_[slot].state == State::kResident;
+    std::stable_partition(distinct.begin(), distinct.end(), [this](int32_t slot) {
+      return slot >= 0 && slot < options_.max_slots && entries_[slot].state == State::kResident;
     });
   }
   std::vector<std::vector<PolicySlot>> turns;
-  for (const PolicySlot slot : distinct) {
+  for (const int32_t slot : distinct) {
     if (turns.empty() || static_cast<int64_t>(turns.back().size()) == options_.capacity) turns.emplace_back();
-    turns.back().push_back(slot);
+    turns.back().emplace_back(slot);
   }
   return turns;
 }
 
 bool PolicyMapCore::StepWriteBack() {
-  PolicySlot slot;
+  int32_t slot = 0;
   Value value;
   std::vector<Value> dropped;
   {
@@ -404,7 +405,7 @@ bool PolicyMapCore::StepWriteBack() {
     value = entries_[slot].value;
   }
   const absl::Duration begin = clock_->SteadyNow();
-  const absl::Status written = tier_->Store(slot, value);
+  const absl::Status written = tier_->Store(PolicySlot(slot), value);
   const absl::Duration took = clock_->SteadyNow() - begin;
   base::MutexLock lock(&mutex_);
   Entry& entry = entries_[slot];
@@ -447,7 +448,7 @@ PolicyMapStats PolicyMapCore::Stats() const {
 
 bool PolicyMapCore::ResidentForTesting(PolicySlot slot) const {
   base::MutexLock lock(&mutex_);
-  return entries_[slot].state == State::kResident;
+  return entries_[slot.value()].state == State::kResident;
 }
 
 }  // namespace troupe::policy

@@ -88,14 +88,14 @@ class PolicyMapCore {
     Batch& operator=(Batch&& other) noexcept;
     ~Batch() { Release(); }
     size_t size() const { return entries_.size(); }
-    PolicySlot slot(size_t i) const { return entries_[i].slot; }
+    PolicySlot slot(size_t i) const { return PolicySlot(entries_[i].slot); }
     void* value(size_t i) const { return entries_[i].value; }
     void Release();
 
    private:
     friend class PolicyMapCore;
     struct Pinned {
-      PolicySlot slot;
+      int32_t slot;
       void* value;
     };
     PolicyMapCore* map_ = nullptr;
@@ -168,8 +168,8 @@ class PolicyMapCore {
   struct Lane {
     explicit Lane(int32_t max_slots)
         : pins(static_cast<size_t>(max_slots)), last_used(static_cast<size_t>(max_slots)) {}
-    BySlot<std::atomic<int32_t>> pins;
-    BySlot<std::atomic<uint64_t>> last_used;  ///< number of the batch
+    std::vector<std::atomic<int32_t>> pins;        ///< by slot
+    std::vector<std::atomic<uint64_t>> last_used;  ///< by slot: number of the batch
     std::atomic<int64_t> hits{0};
     std::atomic<int> barrier{0};  ///< see NotifyIfAwaited
   };
@@ -180,30 +180,29 @@ class PolicyMapCore {
   absl::StatusOr<Batch> AcquireSlowly(Lane& lane, absl::Span<const PolicySlot> slots, Access access, uint64_t tick,
                                       Batch batch);
   absl::Status CheckRange(PolicySlot slot) const;
-  void Pin(Lane& lane, PolicySlot slot);
-  void Unpin(Lane& lane, PolicySlot slot);
+  void Pin(Lane& lane, int32_t slot);
+  void Unpin(Lane& lane, int32_t slot);
   void NotifyIfAwaited(Lane& lane);
-  bool PinnedLocked(PolicySlot slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t LastUsedLocked(PolicySlot slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool PinnedLocked(int32_t slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LastUsedLocked(int32_t slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Makes `needed` frames free, or changes nothing and returns false. What was dropped comes back in `dropped`, to be
   /// destroyed outside the lock.
   bool MakeRoomLocked(int64_t needed, uint64_t tick, std::vector<Value>* dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AdmitLocked(PolicySlot slot, Value value, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdmitLocked(int32_t slot, Value value, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   PolicyTier* const tier_;
   base::Clock* const clock_;
-  BySlot<Entry> entries_;
+  std::unique_ptr<Entry[]> entries_;
   std::atomic<uint64_t> ticks_{0};
   std::atomic<int64_t> waiting_{0};  ///< threads that wait, or are about to, for pins or frames
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<std::unique_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mutex_);
-  /// Of lanes that are gone.
-  BySlot<uint64_t> retired_last_used_ ABSL_GUARDED_BY(mutex_);
-  std::vector<PolicySlot> resident_ ABSL_GUARDED_BY(mutex_);
-  std::deque<PolicySlot> leaving_ ABSL_GUARDED_BY(mutex_);  ///< to be written, oldest first
+  std::vector<uint64_t> retired_last_used_ ABSL_GUARDED_BY(mutex_);  ///< by slot, of lanes that are gone
+  std::vector<int32_t> resident_ ABSL_GUARDED_BY(mutex_);
+  std::deque<int32_t> leaving_ ABSL_GUARDED_BY(mutex_);  ///< to be written, oldest first
   int64_t loading_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t being_written_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
