@@ -11,7 +11,7 @@ Usage: tests/e2e/newcomer_test.sh [options] [-- arguments of ./troupe train]
   --work DIR      where the machine is built (default: a temporary folder in /var/tmp)
   --ca PATH       extra CA certificates: a file, or a folder of *.crt
   --config FILE   what to train, inside the clone (default examples/simple_spread_mappo.yaml)
-  --until PHASE   stop after setup, train or test (default test), or ci: the tests and all else that a landing runs, by .ci/run
+  --until PHASE   stop after setup, train or test (default test)
   --env N=V       pass an environment variable on (repeat), such as https_proxy
   --keep          leave the machine there for a look
 Example: sudo tests/e2e/newcomer_test.sh --ca /usr/local/share/ca-certificates -- --set stop.env_steps=1000000
@@ -130,9 +130,5 @@ phase "./troupe train $config ${train_arguments[*]}" in_clone ./troupe train "$c
 tail -n 1 "$machine/root/troupe/runs/newcomer/progress.jsonl"
 cat "$machine/root/troupe/runs/newcomer/summary.json"
 if [[ $until == train ]]; then finish; fi
-if [[ $until == ci ]]; then
-  phase "bash .ci/run" in_clone bash .ci/run
-else
-  phase "./troupe test" in_clone ./troupe test
-fi
+phase "./troupe test" in_clone ./troupe test
 finish
