@@ -94,6 +94,15 @@ struct TrainSegment {
   int32_t slot = 0;
 };
 
+/// Consecutive rows of one segment that networks with a core read one after another, and are differentiated through.
+/// One begins at each segment's first row and at each decision of an episode that is a multiple of
+/// PolicySpec::sequence_length: how fragments were cut within the batch, and by how many workers, changes none.
+struct TrainSequence {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t decision = 0;  ///< of the first row: how many its agent made before in the episode
+};
+
 /// The rows of one policy, gathered so that every segment is contiguous and in time order; segments ascend by (env id,
 /// episode, slot). Spans are borrowed from the assembler's buffers and valid until it assembles again.
 ///
@@ -130,6 +139,8 @@ struct PolicyTrainBatch {
   absl::Span<const JointPlace> joint_place;        ///< [rows], where the row stands in TrainBatch::joint; or empty
   absl::Span<const JointPlace> final_joint_place;  ///< [final_rows], or empty
   std::vector<TrainSegment> segments;
+  std::vector<TrainSequence> sequences;  ///< of a policy with a core: all rows, ascending
+  RowMatrix memory;  ///< [sequences, actor_state_size], padded: what the actor remembered before each; or empty
 };
 
 /// What one update trains on.

@@ -16,15 +16,23 @@ int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kE
 
 /// The entries of a network. The switches have no default, so that a kind without entries does not compile.
 void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLayout::Builder* builder) {
-  switch (network.core) {
-    case CoreKind::kNone:
-      break;
-  }
+  int64_t width = spec.InputSize(network);
   switch (network.encoder) {
     case EncoderKind::kMlp:
-      builder->Mlp(spec.InputSize(network), network.hidden_sizes, spec.OutputSize(network));
+      width = builder->Layers(0, width, network.hidden_sizes);
       break;
   }
+  switch (network.core.kind) {
+    case CoreKind::kNone:
+      break;
+    case CoreKind::kGru:
+    case CoreKind::kLstm:
+      width = builder->Core(width, network.core);
+      break;
+  }
+  std::vector<int64_t> head = network.head_hidden_sizes;
+  head.push_back(spec.OutputSize(network));
+  builder->Layers(network.hidden_sizes.size(), width, head);
 }
 
 }  // namespace
@@ -50,16 +58,29 @@ ParameterLayout::Builder& ParameterLayout::Builder::Entry(std::string_view name,
 
 ParameterLayout::Builder& ParameterLayout::Builder::Mlp(int64_t input, const std::vector<int64_t>& hidden,
                                                         int64_t output) {
-  int64_t layer = 0;
-  const auto add_layer = [&](int64_t out) {
-    Entry(absl::StrCat(layer, ".weight"), {out, input});
-    Entry(absl::StrCat(layer, ".bias"), {out});
-    input = out;
-    ++layer;
-  };
-  for (const int64_t size : hidden) add_layer(size);
-  add_layer(output);
+  Layers(hidden.size(), Layers(0, input, hidden), {output});
   return *this;
+}
+
+int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes) {
+  for (const int64_t size : sizes) {
+    Entry(absl::StrCat(first, ".weight"), {size, input});
+    Entry(absl::StrCat(first, ".bias"), {size});
+    input = size;
+    ++first;
+  }
+  return input;
+}
+
+int64_t ParameterLayout::Builder::Core(int64_t input, const CoreSpec& core) {
+  const int64_t rows = core.gates() * core.size;
+  for (int64_t layer = 0; layer < core.layers; ++layer) {
+    Entry(absl::StrCat("core.weight_ih_l", layer), {rows, layer == 0 ? input : core.size});
+    Entry(absl::StrCat("core.weight_hh_l", layer), {rows, core.size});
+    Entry(absl::StrCat("core.bias_ih_l", layer), {rows});
+    Entry(absl::StrCat("core.bias_hh_l", layer), {rows});
+  }
+  return core.size;
 }
 
 ParameterLayout ParameterLayout::Builder::Build() {

@@ -16,6 +16,9 @@ namespace {
 
 constexpr size_t kMaxHiddenLayers = 8;
 constexpr int64_t kMaxLayerSize = 16384;
+constexpr int64_t kMaxCoreLayers = 4;
+constexpr int64_t kMaxCoreSize = 4096;
+constexpr int64_t kMaxSequenceLength = 65536;
 // Each takes some 100 bytes wherever actions are made, and a text of twenty characters may mean 16 million.
 constexpr int64_t kMaxActionNumbers = int64_t{1} << 16;
 
@@ -54,18 +57,32 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
   };
-  const std::vector<int64_t>& sizes = network.hidden_sizes;
-  if (sizes.empty() || sizes.size() > kMaxHiddenLayers) {
-    return error("_hidden_sizes has ", sizes.size(), " layers; expected 1 to ", kMaxHiddenLayers);
-  }
-  for (const int64_t size : sizes) {
-    if (size < 1 || size > kMaxLayerSize) {
-      return error("_hidden_sizes holds a layer of ", size, " units; expected 1 to ", kMaxLayerSize);
+  const auto check_sizes = [&](const char* key, const std::vector<int64_t>& sizes, size_t fewest, size_t most) {
+    if (sizes.size() < fewest || sizes.size() > most) {
+      return error(key, " has ", sizes.size(), " layers; expected ", fewest, " to ", most);
     }
-  }
+    for (const int64_t size : sizes) {
+      if (size < 1 || size > kMaxLayerSize) {
+        return error(key, " holds a layer of ", size, " units; expected 1 to ", kMaxLayerSize);
+      }
+    }
+    return absl::OkStatus();
+  };
+  const CoreSpec& core = network.core;
+  const bool remembers = core.remembers();
+  TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes, remembers ? 0 : 1, kMaxHiddenLayers));
+  TROUPE_RETURN_IF_ERROR(
+      check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
-  if (NameOf(kCoreNames, network.core) == "unknown") return error(" has an unknown core");
+  if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
+  if (!remembers && core != CoreSpec()) {
+    return error(" has no core, but core layers: ", core.layers, " of ", core.size, " units; expected 0 of 0");
+  }
+  if (remembers && (core.size < 1 || core.size > kMaxCoreSize || core.layers < 1 || core.layers > kMaxCoreLayers)) {
+    return error(" has a core of ", core.layers, " layers of ", core.size, " units; expected 1 to ", kMaxCoreLayers,
+                 " of 1 to ", kMaxCoreSize);
+  }
   if (!std::isfinite(network.output_gain)) return error(" has an output gain that is not finite");
   return absl::OkStatus();
 }
@@ -128,7 +145,14 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
 
 std::string KindName(const NetworkSpec& network) {
   const std::string encoder = NameOf(kEncoderNames, network.encoder);
-  return network.core == CoreKind::kNone ? encoder : absl::StrCat(encoder, "+", NameOf(kCoreNames, network.core));
+  return network.core.remembers() ? absl::StrCat(encoder, "+", NameOf(kCoreNames, network.core.kind)) : encoder;
+}
+
+std::string CoreText(const NetworkSpec& network) {
+  const CoreSpec& core = network.core;
+  if (!core.remembers()) return NameOf(kCoreNames, core.kind);
+  return absl::StrCat(NameOf(kCoreNames, core.kind), " of ", core.layers, " x ", core.size, ", then [",
+                      absl::StrJoin(network.head_hidden_sizes, ", "), "]");
 }
 
 absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network) {
@@ -188,6 +212,11 @@ int64_t PolicySpec::OutputSize(const NetworkSpec& network) const {
 bool PolicySpec::Reads(NetworkInput input) const {
   return actor.Reads(input) || std::any_of(learner_networks.begin(), learner_networks.end(),
                                            [input](const NetworkSpec& network) { return network.Reads(input); });
+}
+
+bool PolicySpec::remembers() const {
+  return actor.core.remembers() || std::any_of(learner_networks.begin(), learner_networks.end(),
+                                               [](const NetworkSpec& network) { return network.core.remembers(); });
 }
 
 const NetworkSpec* PolicySpec::FindLearnerNetwork(std::string_view role) const {
@@ -328,6 +357,10 @@ absl::Status PolicySpec::ValidateNetworks() const {
     reads_joint = reads_joint || first == NetworkInput::kJointObservation;
     reads_state = reads_state || first == NetworkInput::kState;
   }
+  if (sequence_length < (remembers() ? 1 : 0) || sequence_length > (remembers() ? kMaxSequenceLength : 0)) {
+    return remembers() ? error("sequence_length is ", sequence_length, "; expected 1 to ", kMaxSequenceLength)
+                       : error("sequence_length is ", sequence_length, " without a core; expected 0");
+  }
   const auto fits = [](bool reads, int64_t size) { return reads ? size > 0 : size == 0; };
   if (fits(reads_joint, joint_observation_size) && fits(reads_state, state_size)) return absl::OkStatus();
   return error("critic_state_size is ", std::max(joint_observation_size, state_size),
@@ -352,9 +385,11 @@ std::string PolicySpec::ToString() const {
   const auto add_kind = [&kinds](const NetworkSpec& network) {
     const std::string kind = KindName(network);
     if (kind != kMlp) absl::StrAppend(&kinds, " kind=", network.role, ":", kind);
+    if (network.core.remembers()) absl::StrAppend(&kinds, "(", CoreText(network), ")");
   };
   add_kind(actor);
   for (const NetworkSpec& network : learner_networks) add_kind(network);
+  if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
       absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
@@ -401,6 +436,9 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the critic's kind of network", KindName(spec.critic()), "model"},
         {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
+        {"the actor's core", CoreText(spec.actor), "model"},
+        {"the critic's core", CoreText(spec.critic()), "model"},
+        {"model.max_seq_len", absl::StrCat(spec.sequence_length), "it"},
         {"model.activation", std::string(ActivationName(spec.actor.activation)), "it"},
         {"the critic's input", input(spec.critic_input()), "algorithm.name and algorithm.use_global_state"},
         {"the size of the critic's state", absl::StrCat(spec.critic_state_size()), "env"},
@@ -429,6 +467,7 @@ void DropNetworks(PolicySpec* spec) {
   spec->initial_log_std = 0;
   spec->joint_observation_size = 0;
   spec->state_size = 0;
+  spec->sequence_length = 0;
   spec->agent_id_size = 0;
   spec->normalize_observations = false;
   spec->action_bound_method = ActionBoundMethod::kNone;

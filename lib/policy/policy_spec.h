@@ -49,29 +49,53 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 enum class EncoderKind : uint8_t {
   kMlp = 1,  ///< "mlp": fully connected layers
 };
-/// What it remembers from step to step.
+/// What it remembers from decision to decision.
 enum class CoreKind : uint8_t {
   kNone = 1,  ///< "none"
+  kGru = 2,   ///< "gru": gated recurrent units (Cho et al. 2014), as torch.nn.GRU
+  kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
 inline constexpr std::array<std::pair<EncoderKind, const char*>, 1> kEncoderNames = {{{EncoderKind::kMlp, "mlp"}}};
-inline constexpr std::array<std::pair<CoreKind, const char*>, 1> kCoreNames = {{{CoreKind::kNone, "none"}}};
+inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
+    {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
 
-/// One network of a policy. Plain value.
+/// The recurrent part of a network, between its encoder and its head. Plain value.
+struct CoreSpec {
+  CoreKind kind = CoreKind::kNone;
+  int64_t size = 0;    ///< units of a layer; 0 without a core, as layers
+  int64_t layers = 0;  ///< one reads the other
+
+  bool remembers() const { return kind != CoreKind::kNone; }
+  /// Rows of a layer's weights for each of its units: 3 of a GRU (reset, update, new), 4 of an LSTM (input, forget,
+  /// cell, output), in torch.nn's order.
+  int64_t gates() const { return kind == CoreKind::kGru ? 3 : kind == CoreKind::kLstm ? 4 : 0; }
+  /// Elements of what it remembers: by layer the output, of an LSTM followed by the cell.
+  int64_t state_size() const { return size * layers * (kind == CoreKind::kLstm ? 2 : 1); }
+  bool operator==(const CoreSpec& other) const = default;
+};
+
+/// One network of a policy: its inputs, the encoder's layers, the core, the head's hidden layers, and a last layer.
+/// Plain value.
 struct NetworkSpec {
   std::string role = {};  ///< "actor", "critic"; unique within a policy, and what its parameters' names begin with
   std::vector<NetworkInput> inputs = {NetworkInput::kObservation};
   EncoderKind encoder = EncoderKind::kMlp;
-  CoreKind core = CoreKind::kNone;
-  std::vector<int64_t> hidden_sizes = {64, 64};
-  Activation activation = Activation::kTanh;  ///< after each layer but the last
-  double output_gain = 1.0;                   ///< of the orthogonal initialization of the last layer
+  std::vector<int64_t> hidden_sizes = {64, 64};  ///< of the encoder; empty only where a core reads the inputs
+  CoreSpec core = {};
+  std::vector<int64_t> head_hidden_sizes = {};  ///< behind the core; empty without one
+  Activation activation = Activation::kTanh;    ///< after each layer of encoder and head but the last
+  double output_gain = 1.0;                     ///< of the orthogonal initialization of the last layer
 
   bool Reads(NetworkInput input) const;
+  /// Fully connected layers in all, the last one included; their parameters are numbered from 0.
+  size_t num_layers() const { return hidden_sizes.size() + head_hidden_sizes.size() + 1; }
   bool operator==(const NetworkSpec& other) const = default;
 };
 /// The encoder's name, and the core's where there is one: "mlp", "mlp+NAME".
 std::string KindName(const NetworkSpec& network);
+/// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
+std::string CoreText(const NetworkSpec& network);
 /// What `who`, which computes mlp alone, says of the network: OK, or UNIMPLEMENTED with kind and role.
 absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network);
 /// The roles that there are.
@@ -107,6 +131,9 @@ struct PolicySpec {
   bool has_action_mask = false;
   ActionBoundMethod action_bound_method = ActionBoundMethod::kClip;
   bool action_scaling = false;  ///< maps [-1, 1] to the Box's range
+  /// Decisions of an agent that a network with a core is differentiated through at a time: sequences begin at every
+  /// sequence_length-th decision of an episode. 0 exactly where no network has a core.
+  int64_t sequence_length = 0;
 
   int64_t observation_size() const { return observation_space.flat_size(); }
   /// Elements that the network reads for each row.
@@ -114,6 +141,10 @@ struct PolicySpec {
   /// Elements of its last layer: actor_output_size() of the actor, 1 of a critic.
   int64_t OutputSize(const NetworkSpec& network) const;
   int64_t actor_input_size() const { return InputSize(actor); }
+  /// Elements of what the actor remembers of an agent; 0: nothing.
+  int64_t actor_state_size() const { return actor.core.state_size(); }
+  /// Whether any of its networks has a core.
+  bool remembers() const;
 
   /// Whether any of its networks reads it.
   bool Reads(NetworkInput input) const;
@@ -146,8 +177,9 @@ struct PolicySpec {
   int64_t log_std_size() const;
 
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
-  /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384), a normalizer for a
-  /// class without weights, roles that are twice there or unknown, inputs that their network cannot have.
+  /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384; with a core 0..8
+  /// before and behind it, its layers 1..4 of 1..4096 units, sequences of 1..65536 decisions), a normalizer for a class
+  /// without weights, roles that are twice there or unknown, inputs that their network cannot have.
   absl::Status Validate() const;
   /// The part of Validate that is of networks and their inputs.
   absl::Status ValidateNetworks() const;

@@ -50,13 +50,19 @@ const char* NameOf(const Table& table, Value value) {
 Json NetworkToJson(const NetworkSpec& network) {
   Json inputs = Json::array();
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
-  return {{"role", network.role},
-          {"inputs", std::move(inputs)},
-          {"encoder", NameOf(kEncoderNames, network.encoder)},
-          {"core", NameOf(kCoreNames, network.core)},
-          {"hidden_sizes", network.hidden_sizes},
-          {"activation", std::string(ActivationName(network.activation))},
-          {"output_gain", network.output_gain}};
+  Json json = {{"role", network.role},
+               {"inputs", std::move(inputs)},
+               {"encoder", NameOf(kEncoderNames, network.encoder)},
+               {"core", NameOf(kCoreNames, network.core.kind)},
+               {"hidden_sizes", network.hidden_sizes},
+               {"activation", std::string(ActivationName(network.activation))},
+               {"output_gain", network.output_gain}};
+  if (network.core.remembers()) {
+    json["core_size"] = network.core.size;
+    json["core_layers"] = network.core.layers;
+    json["head_hidden_sizes"] = network.head_hidden_sizes;
+  }
+  return json;
 }
 
 Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
@@ -64,25 +70,27 @@ Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
   const PolicyClass told = reader == TableReader::kWorker ? spec.policy_class.ForWorkers() : spec.policy_class;
   Json learner_networks = Json::array();
   for (const NetworkSpec& network : spec.learner_networks) learner_networks.push_back(NetworkToJson(network));
-  return {{"slot", slot},
-          {"id", spec.id.value()},
-          {"since", entry.since},
-          {"removed", entry.removed},
-          {"replaced", entry.replaced},
-          {"trains", entry.trains},
-          {"class", told.ToString()},
-          {"observation_space", spec.observation_space.ToString()},
-          {"action_space", spec.action_space.ToString()},
-          {"actor", NetworkToJson(spec.actor)},
-          {"learner_networks", std::move(learner_networks)},
-          {"initial_log_std", spec.initial_log_std},
-          {"joint_observation_size", spec.joint_observation_size},
-          {"state_size", spec.state_size},
-          {"agent_id_size", spec.agent_id_size},
-          {"normalize_observations", spec.normalize_observations},
-          {"has_action_mask", spec.has_action_mask},
-          {"action_bound_method", NameOf(kBoundMethods, spec.action_bound_method)},
-          {"action_scaling", spec.action_scaling}};
+  Json json = {{"slot", slot},
+               {"id", spec.id.value()},
+               {"since", entry.since},
+               {"removed", entry.removed},
+               {"replaced", entry.replaced},
+               {"trains", entry.trains},
+               {"class", told.ToString()},
+               {"observation_space", spec.observation_space.ToString()},
+               {"action_space", spec.action_space.ToString()},
+               {"actor", NetworkToJson(spec.actor)},
+               {"learner_networks", std::move(learner_networks)},
+               {"initial_log_std", spec.initial_log_std},
+               {"joint_observation_size", spec.joint_observation_size},
+               {"state_size", spec.state_size},
+               {"agent_id_size", spec.agent_id_size},
+               {"normalize_observations", spec.normalize_observations},
+               {"has_action_mask", spec.has_action_mask},
+               {"action_bound_method", NameOf(kBoundMethods, spec.action_bound_method)},
+               {"action_scaling", spec.action_scaling}};
+  if (spec.sequence_length > 0) json["sequence_length"] = spec.sequence_length;
+  return json;
 }
 
 /// Reads the members of one object; the first error stays.
@@ -216,7 +224,12 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
     network.inputs.push_back(*parsed);
   }
   network.encoder = reader.Word("encoder", kEncoderNames);
-  network.core = reader.Word("core", kCoreNames);
+  network.core.kind = reader.Word("core", kCoreNames);
+  if (network.core.remembers()) {
+    network.core.size = reader.Integer("core_size", INT32_MAX);
+    network.core.layers = reader.Integer("core_layers", INT32_MAX);
+    network.head_hidden_sizes = reader.Sizes("head_hidden_sizes");
+  }
   network.hidden_sizes = reader.Sizes("hidden_sizes");
   const std::string activation = reader.Text("activation");
   network.output_gain = reader.Number("output_gain");
@@ -239,7 +252,8 @@ absl::Status NetworksFromJson(const Json& entry, PolicySpec* spec) {
     TROUPE_ASSIGN_OR_RETURN(spec->learner_networks.emplace_back(),
                             NetworkFromJson(network, "policies[].learner_networks[]"));
   }
-  return absl::OkStatus();
+  if (spec->remembers()) spec->sequence_length = reader.Integer("sequence_length", INT32_MAX);
+  return reader.status();
 }
 
 absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t format, int64_t revision, int64_t* slot) {

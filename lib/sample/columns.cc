@@ -50,6 +50,12 @@ ColumnForm AgentState(const EnvSizes& env, const policy::PolicySpec& policy) {
 ColumnForm Segments(const EnvSizes&, const policy::PolicySpec&) { return {DType::kInt32, kSegmentFields}; }
 ColumnForm Float(const EnvSizes&, const policy::PolicySpec&) { return {DType::kFloat32, 1}; }
 ColumnForm RowIndex(const EnvSizes&, const policy::PolicySpec&) { return kIndex; }
+ColumnForm Memory(const EnvSizes&, const policy::PolicySpec& policy) {
+  return Optional(DType::kFloat32, policy.actor_state_size());
+}
+ColumnForm MemoryAt(const EnvSizes&, const policy::PolicySpec& policy) {
+  return Optional(DType::kInt32, policy.remembers() ? kMemoryFields : 0);
+}
 
 ColumnForm StepEpisode(const EnvSizes&) { return kIndex; }
 ColumnForm StepIndex(const EnvSizes&) { return {DType::kInt32, 1}; }

@@ -27,6 +27,7 @@ enum class Extent : uint8_t {
   kRow,       ///< a decision of an agent: PolicyRows::rows
   kSegment,   ///< PolicyRows::num_segments
   kFinalRow,  ///< what an agent saw last: PolicyRows::final_rows
+  kMemory,    ///< a state of a core that is sent: PolicyRows::num_memories
   kEnvStep,   ///< MultiAgentBatch::env_rows + final_env_rows
 };
 
@@ -92,6 +93,8 @@ ColumnForm AgentState(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm Segments(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm Float(const EnvSizes& env, const policy::PolicySpec& policy);
 ColumnForm RowIndex(const EnvSizes& env, const policy::PolicySpec& policy);
+ColumnForm Memory(const EnvSizes& env, const policy::PolicySpec& policy);
+ColumnForm MemoryAt(const EnvSizes& env, const policy::PolicySpec& policy);
 
 ColumnForm StepEpisode(const EnvSizes& env);
 ColumnForm StepIndex(const EnvSizes& env);
@@ -121,6 +124,8 @@ inline constexpr std::array<PolicyColumn<T>, kNumPolicyColumns> kPolicyColumns =
      Contents::kBits},
     {"final_env_row", &PolicyColumnSet<T>::final_env_row, Extent::kFinalRow, column_form::RowIndex, Contents::kIndices},
     {"final_state", &PolicyColumnSet<T>::final_state, Extent::kFinalRow, column_form::AgentState, Contents::kFinite},
+    {"memory", &PolicyColumnSet<T>::memory, Extent::kMemory, column_form::Memory, Contents::kFinite},
+    {"memory_at", &PolicyColumnSet<T>::memory_at, Extent::kMemory, column_form::MemoryAt, Contents::kIndices},
 }};
 
 /// The same of the env-step tables.
@@ -167,7 +172,19 @@ int64_t RowBytes(const StepForms& forms);
 /// How many rows a column of `extent` has, as the counts beside the columns say. `extent` is one of a policy's columns.
 inline int64_t NumRows(const PolicyRows& rows, Extent extent) {
   TROUPE_CHECK(extent != Extent::kEnvStep);
-  return extent == Extent::kRow ? rows.rows : extent == Extent::kSegment ? rows.num_segments : rows.final_rows;
+  switch (extent) {
+    case Extent::kRow:
+      return rows.rows;
+    case Extent::kSegment:
+      return rows.num_segments;
+    case Extent::kFinalRow:
+      return rows.final_rows;
+    case Extent::kMemory:
+      return rows.num_memories;
+    case Extent::kEnvStep:
+      break;
+  }
+  return 0;
 }
 /// The same of the env-step tables.
 inline int64_t NumRows(const MultiAgentBatch& batch) { return batch.env_rows + batch.final_env_rows; }

@@ -81,6 +81,13 @@ enum SegmentField : int {
   kSegmentFields = 5,
 };
 
+/// Words of one row of PolicyRows::memory_at (int32).
+enum MemoryField : int {
+  kMemoryRow = 0,       ///< the row before whose decision it was remembered
+  kMemoryDecision = 1,  ///< which decision of the agent in its episode that is, from 0
+  kMemoryFields = 2,
+};
+
 /// One T for each column of a policy's rows: its view where a fragment is read, its memory where one is made. The table
 /// of these columns is PolicyColumns() in columns.h; a member that is not in it does not compile.
 template <typename T>
@@ -102,6 +109,9 @@ struct PolicyColumnSet {
   T final_action_mask;  ///< [final_rows, mask_size] uint8
   T final_env_row;      ///< [final_rows, 1] Index into the env-step tables
   T final_state;        ///< [final_rows, state_size] float32; as state
+
+  T memory;     ///< [num_memories, actor_state_size] float32: what the policy remembered; only of actors with a core
+  T memory_at;  ///< [num_memories, kMemoryFields] int32: when; only of policies with a core
 };
 
 /// The same for the env-step tables; their table is StepColumns().
@@ -117,13 +127,16 @@ struct StepColumnSet {
 ///
 /// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time
 /// order; a segment has a final row exactly when it was cut or truncated. That an agent's trajectory ended, and how, is
-/// said by the end of its segment alone.
+/// said by the end of its segment alone. A policy with a core has a memory for each segment's first row and for each
+/// row whose decision is a multiple of PolicySpec::sequence_length, and no others, ascending by row: wherever a
+/// fragment was cut, the sequences that a learner trains on begin at one.
 struct PolicyRows : PolicyColumnSet<ColumnView> {
   policy::PolicySlot policy;
   policy::WeightVersion version;  ///< weights that acted (all rows but those of segments with a version lag)
   int64_t rows = 0;
   int64_t num_segments = 0;
   int64_t final_rows = 0;
+  int64_t num_memories = 0;
 };
 
 /// One fragment: what a worker sampled for one grant (or a part of it, at most 4 MiB on the wire). Columns are borrowed

@@ -95,10 +95,12 @@ FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed) 
   for (const policy::ParameterEntry& entry : layout.entries()) {
     base::PhiloxSequence random(key, {.env_id = policy_hash, .episode = number++});
     float* out = parameters.values().data() + entry.offset;
-    if (absl::EndsWith(entry.name, ".weight")) {
+    if (absl::StrContains(entry.name, ".core.weight_")) {
+      FillOrthogonal(entry.shape[0], entry.shape[1], 1.0, &random, out);
+    } else if (absl::EndsWith(entry.name, ".weight")) {
       const std::string& role = layout.sections()[entry.section].role;
       const policy::NetworkSpec& network = role == spec.actor.role ? spec.actor : *spec.FindLearnerNetwork(role);
-      const std::string last = role + "." + std::to_string(network.hidden_sizes.size()) + ".weight";
+      const std::string last = role + "." + std::to_string(network.num_layers() - 1) + ".weight";
       const double gain = entry.name == last ? network.output_gain : ActivationGain(network.activation);
       FillOrthogonal(entry.shape[0], entry.shape[1], gain, &random, out);
     } else if (absl::EndsWith(entry.name, ".log_std")) {
