@@ -137,6 +137,12 @@ std::string FirstShapeDifference(const PolicySpec& got, const PolicySpec& expect
                           ", expected ", shape(theirs.Find(entry.name)));
     }
   }
+  // A layer before a core and one behind it may be alike in both.
+  for (size_t i = 0; i < ours.entries().size(); ++i) {
+    if (ours.entries()[i].name == theirs.entries()[i].name) continue;
+    return absl::StrCat("tensor \"", got.id.value(), "/", ours.entries()[i].name, "\" stands where ",
+                        theirs.entries()[i].name, " is expected");
+  }
   return "";
 }
 

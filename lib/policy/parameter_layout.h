@@ -82,7 +82,8 @@ class ParameterLayout {
 };
 
 /// The first tensor that policies of the two specs do not share: `tensor "ID/actor.0.weight" has shape [64, 21],
-/// expected [64, 18]`, ID that of `got`; empty: their weights have the same shapes.
+/// expected [64, 18]`, ID that of `got`, or `... stands where actor.core.weight_ih_l0 is expected`; empty: their
+/// weights have the same shapes in the same order.
 std::string FirstShapeDifference(const PolicySpec& got, const PolicySpec& expected);
 
 }  // namespace troupe::policy

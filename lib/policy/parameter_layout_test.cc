@@ -1,5 +1,9 @@
 #include "lib/policy/parameter_layout.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "lib/policy/testing.h"
 #include <gtest/gtest.h>
 
@@ -42,6 +46,58 @@ TEST(ParameterLayoutTest, InputsAndHeadsFollowTheSpec) {
   EXPECT_EQ(layout.Find("actor.2.bias")->shape, (std::vector<int64_t>{3 + 2}));
   EXPECT_EQ(layout.Find("actor.log_std")->shape, (std::vector<int64_t>{2}));
   EXPECT_EQ(layout.Find("critic.0.weight")->shape, (std::vector<int64_t>{4, 11 + 5}));
+}
+
+std::vector<std::pair<std::string, std::vector<int64_t>>> NamesAndShapes(const ParameterLayout& layout) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> entries;
+  for (const ParameterEntry& entry : layout.entries()) entries.emplace_back(entry.name, entry.shape);
+  return entries;
+}
+
+// The names, shapes and order of torch.nn.GRU and torch.nn.LSTM; fully connected layers are numbered through.
+TEST(ParameterLayoutTest, ACoreStandsBetweenEncoderAndHead) {
+  const ParameterLayout layout = ParameterLayout::For(SmallSpecWithCoresForTesting(CoreKind::kGru, CoreKind::kLstm));
+  EXPECT_EQ(NamesAndShapes(layout), (std::vector<std::pair<std::string, std::vector<int64_t>>>{
+                                        {"actor.0.weight", {4, 3}},
+                                        {"actor.0.bias", {4}},
+                                        {"actor.core.weight_ih_l0", {15, 4}},
+                                        {"actor.core.weight_hh_l0", {15, 5}},
+                                        {"actor.core.bias_ih_l0", {15}},
+                                        {"actor.core.bias_hh_l0", {15}},
+                                        {"actor.1.weight", {6, 5}},
+                                        {"actor.1.bias", {6}},
+                                        {"actor.2.weight", {2, 6}},
+                                        {"actor.2.bias", {2}},
+                                        // No encoder: the core reads the observation.
+                                        {"critic.core.weight_ih_l0", {12, 3}},
+                                        {"critic.core.weight_hh_l0", {12, 3}},
+                                        {"critic.core.bias_ih_l0", {12}},
+                                        {"critic.core.bias_hh_l0", {12}},
+                                        {"critic.core.weight_ih_l1", {12, 3}},
+                                        {"critic.core.weight_hh_l1", {12, 3}},
+                                        {"critic.core.bias_ih_l1", {12}},
+                                        {"critic.core.bias_hh_l1", {12}},
+                                        {"critic.0.weight", {1, 3}},
+                                        {"critic.0.bias", {1}},
+                                    }));
+  const ParameterSection* const actor = layout.FindSection("actor");
+  EXPECT_EQ(layout.acting_size(), actor->size) << "workers get the actor's core";
+  EXPECT_EQ(layout.Find("critic.core.weight_ih_l0")->offset, actor->size);
+}
+
+// All names and shapes are the same, and yet the networks are not.
+TEST(ParameterLayoutTest, ALayerOnTheOtherSideOfTheCoreIsADifference) {
+  PolicySpec before = SmallSpecWithCoresForTesting(CoreKind::kGru, CoreKind::kGru);
+  before.actor.hidden_sizes = {5, 5};
+  before.actor.head_hidden_sizes = {};
+  PolicySpec behind = before;
+  behind.actor.hidden_sizes = {5};
+  behind.actor.head_hidden_sizes = {5};
+  EXPECT_EQ(FirstShapeDifference(before, before), "");
+  EXPECT_EQ(FirstShapeDifference(before, behind),
+            "tensor \"p/actor.1.weight\" stands where actor.core.weight_ih_l0 is expected");
+  EXPECT_EQ(FirstShapeDifference(behind, before),
+            "tensor \"p/actor.core.weight_ih_l0\" stands where actor.1.weight is expected");
 }
 
 TEST(ParameterLayoutTest, SectionsAreTheNetworks) {

@@ -155,11 +155,11 @@ std::string CoreText(const NetworkSpec& network) {
                       absl::StrJoin(network.head_hidden_sizes, ", "), "]");
 }
 
-absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network) {
-  const std::string kind = KindName(network);
-  if (kind == kMlp) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(std::string(who), " computes networks of kind mlp, got ", kind,
-                                               " for the ", base::LogSafe(network.role, 32)));
+absl::Status CheckEncoderIsMlp(std::string_view who, const NetworkSpec& network) {
+  if (network.encoder == EncoderKind::kMlp) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(std::string(who), " computes encoders of kind mlp, got ",
+                                               NameOf(kEncoderNames, network.encoder), " for the ",
+                                               base::LogSafe(network.role, 32)));
 }
 
 bool NetworkSpec::Reads(NetworkInput input) const {

@@ -96,8 +96,8 @@ struct NetworkSpec {
 std::string KindName(const NetworkSpec& network);
 /// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
 std::string CoreText(const NetworkSpec& network);
-/// What `who`, which computes mlp alone, says of the network: OK, or UNIMPLEMENTED with kind and role.
-absl::Status CheckIsMlp(std::string_view who, const NetworkSpec& network);
+/// What `who`, which computes the encoder mlp alone, says of the network: OK, or UNIMPLEMENTED with encoder and role.
+absl::Status CheckEncoderIsMlp(std::string_view who, const NetworkSpec& network);
 /// The roles that there are.
 inline constexpr char kActorRole[] = "actor";
 inline constexpr char kCriticRole[] = "critic";

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "lib/policy/testing.h"
 #include <gtest/gtest.h>
 
@@ -25,6 +26,8 @@ struct BadSpec {
   std::function<void(PolicySpec&)> spoil;
   const char* expected;
 };
+
+PolicySpec WithCores() { return SmallSpecWithCoresForTesting(CoreKind::kGru, CoreKind::kLstm); }
 
 class BadSpecTest : public ::testing::TestWithParam<BadSpec> {};
 
@@ -61,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "the critic reads joint_action; expected observation, joint_observation or state"},
         BadSpec{"no_inputs", [](PolicySpec& s) { s.mutable_critic()->inputs = {}; }, "the critic reads nothing"},
         BadSpec{"encoder", [](PolicySpec& s) { s.actor.encoder = EncoderKind(9); }, "actor has an unknown encoder"},
-        BadSpec{"core", [](PolicySpec& s) { s.mutable_critic()->core = CoreKind(9); }, "critic has an unknown core"},
+        BadSpec{"core", [](PolicySpec& s) { s.mutable_critic()->core.kind = CoreKind(9); },
+                "critic has an unknown core"},
         BadSpec{"gain", [](PolicySpec& s) { s.actor.output_gain = std::numeric_limits<double>::infinity(); }, "gain"},
         BadSpec{"critic_id", [](PolicySpec& s) { s.SetCriticAgentId(true); }, "agent_id_size"},
         BadSpec{"mask",
@@ -79,6 +83,94 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 "bounded Box"}),
     [](const auto& info) { return info.param.name; });
+
+// Of a policy that is valid with its cores.
+class BadCoreTest : public ::testing::TestWithParam<BadSpec> {};
+
+TEST_P(BadCoreTest, IsRefusedInWords) {
+  PolicySpec spec = WithCores();
+  ASSERT_TRUE(spec.Validate().ok()) << spec.Validate();
+  GetParam().spoil(spec);
+  const absl::Status status = spec.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(absl::StrCat("policy \"p\": ", GetParam().expected)), absl::string_view::npos)
+      << status;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadCoreTest,
+    ::testing::Values(
+        BadSpec{"no_units", [](PolicySpec& s) { s.actor.core.size = 0; },
+                "actor has a core of 1 layers of 0 units; expected 1 to 4 of 1 to 4096"},
+        BadSpec{"wide", [](PolicySpec& s) { s.actor.core.size = 4097; }, "actor has a core of 1 layers of 4097 units"},
+        BadSpec{"no_layers", [](PolicySpec& s) { s.mutable_critic()->core.layers = 0; },
+                "critic has a core of 0 layers of 3 units"},
+        BadSpec{"deep", [](PolicySpec& s) { s.mutable_critic()->core.layers = 5; },
+                "critic has a core of 5 layers of 3 units"},
+        BadSpec{"negative", [](PolicySpec& s) { s.actor.core.layers = -1; }, "actor has a core of -1 layers"},
+        BadSpec{"unknown", [](PolicySpec& s) { s.actor.core.kind = CoreKind(9); }, "actor has an unknown core"},
+        BadSpec{"nine_before", [](PolicySpec& s) { s.actor.hidden_sizes.assign(9, 4); },
+                "actor_hidden_sizes has 9 layers; expected 0 to 8"},
+        BadSpec{"nine_behind", [](PolicySpec& s) { s.mutable_critic()->head_hidden_sizes.assign(9, 4); },
+                "critic_head_hidden_sizes has 9 layers; expected 0 to 8"},
+        BadSpec{"wide_head",
+                [](PolicySpec& s) {
+                  s.actor.head_hidden_sizes = {4, 16385};
+                },
+                "actor_head_hidden_sizes holds a layer of 16385 units; expected 1 to 16384"},
+        BadSpec{"no_sequence", [](PolicySpec& s) { s.sequence_length = 0; },
+                "sequence_length is 0; expected 1 to 65536"},
+        BadSpec{"long_sequence", [](PolicySpec& s) { s.sequence_length = 65537; },
+                "sequence_length is 65537; expected 1 to 65536"},
+        // What belongs to a core is refused without one.
+        BadSpec{"head_alone",
+                [](PolicySpec& s) {
+                  s.actor.core = {};
+                  s.actor.head_hidden_sizes = {6};
+                },
+                "actor_head_hidden_sizes has 1 layers; expected 0 to 0"},
+        BadSpec{"nothing_at_all", [](PolicySpec& s) { s.mutable_critic()->core = {}; },
+                "critic_hidden_sizes has 0 layers; expected 1 to 8"},
+        BadSpec{"numbers_alone", [](PolicySpec& s) { s.actor = SmallSpecForTesting().actor, s.actor.core.size = 5; },
+                "actor has no core, but core layers: 0 of 5 units; expected 0 of 0"},
+        BadSpec{"sequence_alone",
+                [](PolicySpec& s) {
+                  s = SmallSpecForTesting();
+                  s.sequence_length = 20;
+                },
+                "sequence_length is 20 without a core; expected 0"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(PolicySpecTest, CoresHaveTheirSizes) {
+  PolicySpec spec = WithCores();
+  EXPECT_TRUE(spec.remembers());
+  EXPECT_EQ(spec.actor.core.gates(), 3);
+  EXPECT_EQ(spec.actor_state_size(), 5);
+  EXPECT_EQ(spec.actor.num_layers(), 3u);
+  EXPECT_EQ(spec.critic().core.gates(), 4);
+  EXPECT_EQ(spec.critic().core.state_size(), 2 * 2 * 3) << "output and cell of two layers";
+  EXPECT_EQ(spec.critic().num_layers(), 1u);
+  EXPECT_EQ(KindName(spec.actor), "mlp+gru");
+  EXPECT_TRUE(CheckEncoderIsMlp("the test", spec.critic()).ok());
+  spec.mutable_critic()->encoder = EncoderKind(9);
+  EXPECT_EQ(CheckEncoderIsMlp("the test", spec.critic()),
+            absl::UnimplementedError("the test computes encoders of kind mlp, got unknown for the critic"));
+  spec.mutable_critic()->encoder = EncoderKind::kMlp;
+  spec.actor = SmallSpecForTesting().actor;
+  EXPECT_TRUE(spec.Validate().ok()) << spec.Validate();
+  EXPECT_TRUE(spec.remembers()) << "the critic does";
+  EXPECT_EQ(spec.actor_state_size(), 0) << "which workers need not know";
+  EXPECT_FALSE(SmallSpecForTesting().remembers());
+}
+
+TEST(PolicySpecTest, APolicyWithoutNetworksRemembersNothing) {
+  PolicySpec spec = WithCores();
+  spec.policy_class = *ParsePolicyClass("random");
+  DropNetworks(&spec);
+  EXPECT_FALSE(spec.remembers());
+  EXPECT_EQ(spec.sequence_length, 0);
+  EXPECT_TRUE(spec.Validate().ok()) << spec.Validate();
+}
 
 TEST(ActivationTest, NamesRoundTrip) {
   for (int i = 1; i <= 7; ++i) {
@@ -131,12 +223,48 @@ TEST(PolicySpecTest, KindsOfNetworksAreToldApart) {
   EXPECT_EQ(actor.ToString(), spec.ToString() + " kind=actor:unknown");
   EXPECT_EQ(FirstDifference(actor, spec), "the actor's kind of network is unknown, expected mlp; set model alike");
   PolicySpec critic = spec;
-  critic.mutable_critic()->core = CoreKind(9);
-  EXPECT_EQ(critic.ToString(), spec.ToString() + " kind=critic:mlp+unknown");
+  critic.mutable_critic()->core.kind = CoreKind(9);
+  EXPECT_EQ(critic.ToString(), spec.ToString() + " kind=critic:mlp+unknown(unknown of 0 x 0, then [])");
   EXPECT_EQ(FirstDifference(spec, critic),
             "the critic's kind of network is mlp, expected mlp+unknown; set model alike");
   EXPECT_NE(ShapeOf(actor), ShapeOf(spec));
   EXPECT_NE(ShapeOf(critic), ShapeOf(spec));
+  EXPECT_EQ(FirstDifference(spec, spec), "");
+}
+
+TEST(PolicySpecTest, TextAndShapeHaveEveryNumberOfACore) {
+  const PolicySpec spec = WithCores();
+  EXPECT_EQ(CoreText(spec.actor), "gru of 1 x 5, then [6]");
+  EXPECT_EQ(CoreText(spec.critic()), "lstm of 2 x 3, then []");
+  EXPECT_EQ(CoreText(SmallSpecForTesting().actor), "none");
+  EXPECT_EQ(spec.ToString(),
+            "policy p obs=Box(-1, 1, [3]) act=Discrete(2) actor=[4] critic=[] activation=tanh gain=0.01 log_std=0 "
+            "critic_input=1 critic_state=0 agent_id=0 critic_agent_id=0 normalize=0 mask=0 bound=2 scaling=0"
+            " kind=actor:mlp+gru(gru of 1 x 5, then [6]) kind=critic:mlp+lstm(lstm of 2 x 3, then []) sequence=7");
+  const struct {
+    std::function<void(PolicySpec*)> change;
+    const char* difference;
+  } kChanges[] = {
+      {[](PolicySpec* s) { s->actor.core.kind = CoreKind::kLstm; },
+       "the actor's kind of network is mlp+lstm, expected mlp+gru; set model alike"},
+      {[](PolicySpec* s) { s->mutable_critic()->core.kind = CoreKind::kGru; },
+       "the critic's kind of network is mlp+gru, expected mlp+lstm; set model alike"},
+      {[](PolicySpec* s) { s->actor.core.size = 8; },
+       "the actor's core is gru of 1 x 8, then [6], expected gru of 1 x 5, then [6]; set model alike"},
+      {[](PolicySpec* s) { s->mutable_critic()->core.layers = 1; },
+       "the critic's core is lstm of 1 x 3, then [], expected lstm of 2 x 3, then []; set model alike"},
+      {[](PolicySpec* s) { s->actor.head_hidden_sizes = {}; },
+       "the actor's core is gru of 1 x 5, then [], expected gru of 1 x 5, then [6]; set model alike"},
+      {[](PolicySpec* s) { s->sequence_length = 8; }, "model.max_seq_len is 8, expected 7; set it alike"},
+  };
+  for (const auto& [change, difference] : kChanges) {
+    PolicySpec other = spec;
+    change(&other);
+    EXPECT_TRUE(other.Validate().ok()) << other.Validate();
+    EXPECT_NE(other.ToString(), spec.ToString()) << difference;
+    EXPECT_NE(ShapeOf(other), ShapeOf(spec)) << difference;
+    EXPECT_EQ(FirstDifference(other, spec), difference);
+  }
   EXPECT_EQ(FirstDifference(spec, spec), "");
 }
 

@@ -1,5 +1,6 @@
 #include "lib/policy/policy_table.h"
 
+#include <array>
 #include <limits>
 #include <map>
 #include <string>
@@ -276,6 +277,69 @@ TEST(PolicyTableJsonTest, NetworksOfTheirOwnComeBack) {
   EXPECT_TRUE(back->entries()[4]->spec.learner_networks.empty());
 }
 
+PolicyTablePtr WithCores() {
+  PolicySpec spec = SmallSpecWithCoresForTesting(CoreKind::kGru, CoreKind::kLstm);
+  spec.id = PolicyId("d");
+  return *ThreePolicies()->Add(spec, true);
+}
+
+TEST(PolicyTableJsonTest, CoresComeBack) {
+  const PolicyTablePtr table = WithCores();
+  const std::string text = ToJson(*table, TableReader::kWorker);
+  const PolicyTablePtr back = ReadTable(text);
+  ASSERT_NE(back, nullptr);
+  EXPECT_EQ(ToJson(*back, TableReader::kWorker), text);
+  const PolicySpec& got = back->entries()[3]->spec;
+  const PolicySpec& sent = table->entries()[3]->spec;
+  EXPECT_EQ(got.actor, sent.actor);
+  EXPECT_EQ(got.critic(), sent.critic());
+  EXPECT_EQ(got.sequence_length, 7);
+  EXPECT_EQ(got.ToString(), sent.ToString());
+  // Who has no core is written as by versions that knew none.
+  EXPECT_EQ(back->entries()[0]->spec.sequence_length, 0);
+  for (const char* key : {"core_size", "core_layers", "head_hidden_sizes", "sequence_length"}) {
+    EXPECT_NE(text.find(absl::StrCat("\"", key, "\":")), std::string::npos) << key;
+    EXPECT_EQ(ToJson(*ThreePolicies()).find(key), std::string::npos) << key;
+  }
+}
+
+TEST(PolicyTableJsonTest, CoresThatAreNone) {
+  const std::string good = ToJson(*WithCores());
+  const auto error = [&good](const std::string& from, const std::string& to) {
+    const size_t place = good.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    std::string text = good;
+    const absl::StatusOr<PolicyTablePtr> table = PolicyTableFromJson(text.replace(place, from.size(), to));
+    EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument) << to;
+    return std::string(table.status().message());
+  };
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"\"core\":\"gru\"", "\"core\":\"tree\"",
+       "policies[].actor.core is \"tree\", which is unknown; expected one of none, gru, lstm"},
+      {"\"core\":\"gru\"", "\"core\":3", "policies[].actor.core is number, expected a text"},
+      {"\"core_size\":5,", "", "policies[].actor.core_size is missing, expected an integer in [0, 2147483647]"},
+      {"\"core_layers\":1,", "", "policies[].actor.core_layers is missing"},
+      {"\"core_layers\":2,", "", "policies[].learner_networks[].core_layers is missing"},
+      {"\"head_hidden_sizes\":[6],", "", "policies[].actor.head_hidden_sizes is missing, expected a list"},
+      {"\"sequence_length\":7,", "", "policies[].sequence_length is missing"},
+      {"\"core_size\":5", "\"core_size\":\"5\"", "core_size is string, expected an integer"},
+      {"\"core_size\":5", "\"core_size\":5.5", "core_size is number, expected an integer"},
+      {"\"core_size\":5", "\"core_size\":-5", "core_size is number, expected an integer"},
+      {"\"core_layers\":1", "\"core_layers\":null", "core_layers is null, expected an integer"},
+      {"\"head_hidden_sizes\":[6]", "\"head_hidden_sizes\":6", "head_hidden_sizes is number, expected a list"},
+      {"\"head_hidden_sizes\":[6]", "\"head_hidden_sizes\":[\"6\"]", "is string, expected sizes of layers"},
+      {"\"sequence_length\":7", "\"sequence_length\":[7]", "sequence_length is array, expected an integer"},
+      // Of the right type, but no spec.
+      {"\"core_size\":5", "\"core_size\":2147483647", "actor has a core of 1 layers of 2147483647 units; expected"},
+      {"\"core_layers\":2", "\"core_layers\":5", "critic has a core of 5 layers of 3 units"},
+      {"\"sequence_length\":7", "\"sequence_length\":0", "sequence_length is 0; expected 1 to 65536"},
+      {"\"core\":\"lstm\"", "\"core\":\"none\"", "critic_hidden_sizes has 0 layers; expected 1 to 8"},
+  };
+  for (const auto& [from, to, expected] : cases) {
+    EXPECT_NE(error(from, to).find(expected), std::string::npos) << error(from, to) << "\nexpected " << expected;
+  }
+}
+
 std::string Many(const std::string& piece, size_t count) {
   std::string many = piece;
   for (size_t i = 1; i < count; ++i) absl::StrAppend(&many, ",", piece);
@@ -319,7 +383,8 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"inputs\":[\"observation\"]", "\"inputs\":[\"all\"]"), "the network input \"all\", which is unknown"},
       {with("\"inputs\":[\"observation\"]", "\"inputs\":[7]"), "what is no text"},
       {with("\"encoder\":\"mlp\"", "\"encoder\":\"cnn\""), "encoder is \"cnn\", which is unknown; expected one of mlp"},
-      {with("\"core\":\"none\"", "\"core\":\"lstm\""), "core is \"lstm\", which is unknown; expected one of none"},
+      {with("\"core\":\"none\"", "\"core\":\"tree\""), "core is \"tree\", which is unknown; expected one of none"},
+      {with("\"core\":\"none\"", "\"core\":\"lstm\""), "core_size is missing"},
       {with("\"role\":\"critic\"", "\"role\":\"mixer\""), "role \"mixer\"; expected critic"},
       {with("\"format\":2", "\"format\":3"), "got format 3, expected 1 or 2: written by a newer troupe"},
       {with("\"format\":2", "\"format\":\"2\""), "format is string"},

@@ -20,6 +20,18 @@ inline PolicySpec SmallSpecForTesting() {
   return spec;
 }
 
+/// The same with a core of each kind: actor [4] -> 1 x 5 -> [6], critic [] -> 2 x 3 -> [], sequences of 7.
+inline PolicySpec SmallSpecWithCoresForTesting(CoreKind actor, CoreKind critic) {
+  PolicySpec spec = SmallSpecForTesting();
+  spec.actor.hidden_sizes = {4};
+  spec.actor.core = {.kind = actor, .size = 5, .layers = 1};
+  spec.actor.head_hidden_sizes = {6};
+  spec.mutable_critic()->hidden_sizes = {};
+  spec.mutable_critic()->core = {.kind = critic, .size = 3, .layers = 2};
+  spec.sequence_length = 7;
+  return spec;
+}
+
 /// Slots of policies by their numbers; -1: kNoPolicy.
 inline std::vector<PolicySlot> SlotsForTesting(std::initializer_list<int32_t> numbers) {
   std::vector<PolicySlot> slots;

@@ -40,6 +40,18 @@ void ExpectOrthogonal(const FlatParameters& parameters, const std::string& name,
   }
 }
 
+void ExpectBiasesZero(const FlatParameters& parameters) {
+  int biases = 0;
+  for (const policy::ParameterEntry& entry : parameters.layout().entries()) {
+    if (entry.name.find("bias") == std::string::npos) continue;
+    ++biases;
+    for (int64_t i = entry.offset; i < entry.offset + entry.count; ++i) {
+      EXPECT_EQ(parameters.values()[static_cast<size_t>(i)], 0.0f) << entry.name;
+    }
+  }
+  EXPECT_EQ(biases, 3 + 2 + 1 + 4) << "layers and cores of actor and critic";
+}
+
 TEST(ParametersTest, LayersAreOrthogonalWithTheirGains) {
   const policy::PolicySpec spec = Spec();
   const FlatParameters parameters = InitialParameters(spec, 7);
@@ -54,6 +66,24 @@ TEST(ParametersTest, ReluGain) {
   policy::PolicySpec spec = Spec();
   spec.SetActivation(policy::Activation::kRelu);
   ExpectOrthogonal(InitialParameters(spec, 7), "actor.0.weight", std::sqrt(2.0));
+}
+
+// As MAPPO's authors: all gates' rows of a matrix together, with gain 1.
+TEST(ParametersTest, MatricesOfACoreAreOrthogonal) {
+  policy::PolicySpec spec = policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kLstm);
+  spec.actor.output_gain = 0.25;
+  spec.mutable_critic()->output_gain = 0.5;
+  const FlatParameters parameters = InitialParameters(spec, 7);
+  ExpectOrthogonal(parameters, "actor.0.weight", 5.0 / 3.0);
+  ExpectOrthogonal(parameters, "actor.core.weight_ih_l0", 1.0);
+  ExpectOrthogonal(parameters, "actor.core.weight_hh_l0", 1.0);
+  ExpectOrthogonal(parameters, "actor.1.weight", 5.0 / 3.0);
+  ExpectOrthogonal(parameters, "actor.2.weight", 0.25);
+  for (const char* name : {"weight_ih_l0", "weight_hh_l0", "weight_ih_l1", "weight_hh_l1"}) {
+    ExpectOrthogonal(parameters, std::string("critic.core.") + name, 1.0);
+  }
+  ExpectOrthogonal(parameters, "critic.0.weight", 0.5);
+  ExpectBiasesZero(parameters);
 }
 
 TEST(ParametersTest, BiasesGapsAndLogStd) {
