@@ -2,6 +2,7 @@
 
 #include "lib/envs/cartpole/cartpole.h"
 #include "lib/envs/games/register.h"
+#include "lib/envs/memory/recall.h"
 #include "lib/envs/mpe/register.h"
 #include "lib/envs/testing/register.h"
 
@@ -11,6 +12,7 @@ void RegisterAllEnvs(env::EnvRegistry& registry) {
   RegisterMpe(registry);
   RegisterCartpole(registry);
   RegisterGames(registry);
+  RegisterMemory(registry);
   RegisterTesting(registry);
 }
 

@@ -44,8 +44,11 @@ bool HasFallen(const Cartpole::CartState& state) {
 
 env::EnvSpec MakeSpec(const Cartpole::Options& options) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const space::Space observation = *space::Space::Box({-2 * kMaxPosition, -kInfinity, -2 * kMaxAngle, -kInfinity},
-                                                      {2 * kMaxPosition, kInfinity, 2 * kMaxAngle, kInfinity}, {4});
+  const space::Space observation =
+      options.velocities
+          ? *space::Space::Box({-2 * kMaxPosition, -kInfinity, -2 * kMaxAngle, -kInfinity},
+                               {2 * kMaxPosition, kInfinity, 2 * kMaxAngle, kInfinity}, {4})
+          : *space::Space::Box({-2 * kMaxPosition, -2 * kMaxAngle}, {2 * kMaxPosition, 2 * kMaxAngle}, {2});
   env::EnvSpec spec;
   spec.name = "cartpole";
   for (int i = 0; i < options.num_agents; ++i) {
@@ -71,6 +74,7 @@ absl::StatusOr<std::unique_ptr<Cartpole>> Cartpole::Make(env::EnvArgs args) {
   options.num_agents = static_cast<int>(num_agents);
   TROUPE_ASSIGN_OR_RETURN(options.max_episode_steps, args.GetInt("max_episode_steps", 500, 1, 1'000'000'000));
   TROUPE_ASSIGN_OR_RETURN(options.sutton_barto_reward, args.GetBool("sutton_barto_reward", false));
+  TROUPE_ASSIGN_OR_RETURN(options.velocities, args.GetBool("velocities", true));
   TROUPE_RETURN_IF_ERROR(args.CheckAllKnown("cartpole"));
   return std::make_unique<Cartpole>(options);
 }
@@ -137,7 +141,9 @@ absl::Status Cartpole::Step(env::ActionRows actions, env::StepWriter& out) {
 
 void Cartpole::WriteObservation(int32_t agent, env::StepWriter& out) const {
   float* row = out.ObserveFloat(AgentSlot(agent));
-  for (const double element : states_[static_cast<size_t>(agent)]) *row++ = static_cast<float>(element);
+  const CartState& state = states_[static_cast<size_t>(agent)];
+  const size_t stride = options_.velocities ? 1 : 2;  // each velocity stands behind what it changes
+  for (size_t i = 0; i < state.size(); i += stride) *row++ = static_cast<float>(state[i]);
 }
 
 void RegisterCartpole(env::EnvRegistry& registry) {

@@ -21,7 +21,8 @@ namespace troupe::envs {
 /// and gets a last observation, the others go on, and the episode ends when nobody is left. At max_episode_steps those
 /// left are truncated.
 ///
-/// Observation, float32: position, velocity, angle (radians), angular velocity. Actions: Discrete(2) = push left, push
+/// Observation, float32: position, velocity, angle (radians), angular velocity; with `velocities: false` position and
+/// angle alone, of which a policy has to remember the last ones. Actions: Discrete(2) = push left, push
 /// right. Reward 1 a step, also for the one in which the pole falls (with sutton_barto_reward: 0, and -1 for that
 /// step). No global state.
 ///
@@ -32,12 +33,13 @@ class Cartpole final : public env::MultiAgentEnv {
     int num_agents = 2;
     int64_t max_episode_steps = 500;
     bool sutton_barto_reward = false;
+    bool velocities = true;
   };
   /// Position, velocity, angle, angular velocity.
   using CartState = std::array<double, 4>;
 
   explicit Cartpole(const Options& options);
-  /// Arguments num_agents, max_episode_steps, sutton_barto_reward. INVALID_ARGUMENT names the bad one.
+  /// Arguments num_agents, max_episode_steps, sutton_barto_reward, velocities. INVALID_ARGUMENT names the bad one.
   static absl::StatusOr<std::unique_ptr<Cartpole>> Make(env::EnvArgs args);
 
   const env::EnvSpec& spec() const override { return spec_; }

@@ -75,6 +75,34 @@ TEST(CartpoleTest, SuttonBartoReward) {
   EXPECT_EQ(buffers.reward(0, 0), -1.0f);
 }
 
+TEST(CartpoleTest, WithoutVelocitiesOnlyPositionAndAngleAreSeen) {
+  Cartpole hidden({.num_agents = 2, .velocities = false});
+  Cartpole seen({.num_agents = 2});
+  EXPECT_EQ(hidden.spec().possible_agents[1].observation_space.flat_size(), 2);
+  EXPECT_EQ(seen.spec().possible_agents[1].observation_space.flat_size(), 4);
+  env::SlotBuffers hidden_buffers(hidden.spec(), 1);
+  env::SlotBuffers seen_buffers(seen.spec(), 1);
+  const std::array<Cartpole::CartState, 2> states = {Cartpole::CartState{0.1, 0.2, 0.03, 0.4},
+                                                     Cartpole::CartState{-0.5, -0.6, -0.07, -0.8}};
+  ASSERT_TRUE(hidden.ResetTo(states, hidden_buffers.BeginStep(0)).ok());
+  ASSERT_TRUE(seen.ResetTo(states, seen_buffers.BeginStep(0)).ok());
+  for (int step = 0; step < 3; ++step) {
+    for (int32_t slot = 0; slot < 2; ++slot) {
+      const absl::Span<const float> two = hidden_buffers.observation(0, slot);
+      const absl::Span<const float> four = seen_buffers.observation(0, slot);
+      ASSERT_EQ(two.size(), 2u);
+      EXPECT_EQ(two[0], four[0]);
+      EXPECT_EQ(two[1], four[2]);
+    }
+    if (step == 0) {
+      EXPECT_EQ(hidden_buffers.observation(0, 1)[1], -0.07f);
+    }
+    ASSERT_TRUE(StepAll(hidden, hidden_buffers, step % 2).ok());
+    ASSERT_TRUE(StepAll(seen, seen_buffers, step % 2).ok());
+    EXPECT_EQ(hidden.states()[0], seen.states()[0]) << "the dynamics are the same";
+  }
+}
+
 TEST(CartpoleTest, AnAgentsStartDoesNotDependOnTheOthers) {
   const auto second = [](int agents) {
     Cartpole env({.num_agents = agents});
@@ -91,6 +119,7 @@ TEST(CartpoleTest, RefusesBadArgumentsAndActions) {
   };
   EXPECT_THAT(error({{"num_agents", int64_t{0}}}), HasSubstr("argument num_agents is 0"));
   EXPECT_THAT(error({{"max_episode_steps", 1.5}}), HasSubstr("argument max_episode_steps is 1.5"));
+  EXPECT_THAT(error({{"velocities", int64_t{1}}}), HasSubstr("argument velocities is 1"));
   EXPECT_THAT(error({{"num_agent", int64_t{2}}}), HasSubstr("did you mean 'num_agents'?"));
   Cartpole env(Cartpole::Options{.num_agents = 1});
   env::SlotBuffers buffers(env.spec(), 1);
