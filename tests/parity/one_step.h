@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/training/core/critic_values.h"
 #include "lib/training/core/prepared_batch.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/testing/ppo_host.h"
@@ -17,7 +18,7 @@ namespace troupe::training {
 
 /// What a back end makes of one minibatch from fresh weights.
 struct OneStep {
-  std::vector<float> values;     ///< the critic's, of each row of its input
+  std::vector<float> values;     ///< the critic's, of each row of its input; with a core of rows and final rows
   std::vector<float> gradients;  ///< flat, before clipping
   std::vector<std::pair<std::string, double>> metrics;
 };
@@ -38,9 +39,17 @@ inline OneStep TakeOneStep(const ParityCase& test, const TrainerHost::BackendFac
   EXPECT_TRUE(prepared.Prepare(test.spec, {}, batch.rows()).ok());
   const auto backend = *make(test.spec);
   EXPECT_TRUE(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam).ok());
-  const absl::StatusOr<std::vector<float>> values = backend->Values();
-  EXPECT_TRUE(values.ok()) << values.status();
-  step.values = *values;
+  if (test.spec.critic().core.remembers()) {
+    CriticCarry carry;
+    const auto values = ValuesOf(test.spec, batch.rows(), backend.get(), &prepared, &carry);
+    EXPECT_TRUE(values.ok()) << values.status();
+    step.values = values->rows;
+    step.values.insert(step.values.end(), values->finals.begin(), values->finals.end());
+  } else {
+    const absl::StatusOr<std::vector<float>> values = backend->Values();
+    EXPECT_TRUE(values.ok()) << values.status();
+    step.values = *values;
+  }
   EXPECT_TRUE(backend->End().ok());
 
   const auto trainer = *MakePpoHost({test.spec}, {options}, kSeed, make, nullptr, allocator);

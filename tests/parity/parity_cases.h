@@ -31,6 +31,47 @@ inline policy::PolicySpec ParitySpec(int64_t observation_size, std::vector<int64
   return spec;
 }
 
+/// Networks with a core: sequences of many lengths, more than a panel has lanes, and few; states, layers, heads.
+inline std::vector<ParityCase> CoreParityCases() {
+  using policy::CoreKind;
+  std::vector<ParityCase> cases;
+  {
+    ParityCase spread{"SpreadGru", ParitySpec(18, {64}, {64}), {}, std::vector<int64_t>(70, 25)};
+    spread.spec.agent_id_size = 3;
+    spread.spec.SetCriticInput(policy::NetworkInput::kJointObservation, 57);
+    spread.spec.actor.core = {CoreKind::kGru, 64, 1};
+    spread.spec.mutable_critic()->core = {CoreKind::kGru, 64, 1};
+    spread.spec.sequence_length = 25;
+    spread.options.huber_delta = 10;
+    cases.push_back(spread);
+  }
+  {
+    ParityCase deep{"LstmOfTwoLayersWithAHead", ParitySpec(7, {13}, {9, 5}), {}, {}, /*inactive_rows=*/true};
+    for (int64_t rows = 1; rows < 60; ++rows) deep.segments.push_back(rows);
+    deep.spec.actor.core = {CoreKind::kLstm, 11, 2};
+    deep.spec.actor.head_hidden_sizes = {6, 10};
+    deep.spec.mutable_critic()->core = {CoreKind::kLstm, 7, 2};
+    deep.spec.sequence_length = 9;
+    cases.push_back(deep);
+  }
+  {
+    ParityCase bare{"GruWithoutAnEncoder", ParitySpec(5, {}, {8}), {}, {30, 2, 17}};
+    bare.spec.SetActivation(policy::Activation::kRelu);
+    bare.spec.action_space = *space::Space::Box(-1, 1, {2});
+    bare.spec.actor.core = {CoreKind::kGru, 3, 2};
+    bare.spec.sequence_length = 13;
+    cases.push_back(bare);
+  }
+  {
+    ParityCase critic{"PlainActorAndGruCritic", ParitySpec(6, {8}, {}), {}, {1, 40, 8}, /*inactive_rows=*/true};
+    critic.spec.mutable_critic()->core = {CoreKind::kGru, 17, 1};
+    critic.spec.mutable_critic()->head_hidden_sizes = {12};
+    critic.spec.sequence_length = 100;
+    cases.push_back(critic);
+  }
+  return cases;
+}
+
 /// The models, heads and sizes that the fused kernels serve, too; sizes meet every remainder of their tiles, panels and
 /// blocks.
 inline std::vector<ParityCase> FusedParityCases() {
@@ -69,6 +110,7 @@ inline std::vector<ParityCase> FusedParityCases() {
   for (const int64_t rows : {1, 7, 8, 9, 16, 17, 24, 25, 48, 49, 97}) {
     cases.push_back({"Rows" + std::to_string(rows), ParitySpec(5, {8}, {8}), {}, {rows}});
   }
+  for (ParityCase& with_core : CoreParityCases()) cases.push_back(std::move(with_core));
   return cases;
 }
 

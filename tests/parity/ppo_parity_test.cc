@@ -1,7 +1,7 @@
 // One PPO update of every back end against numbers that plain PyTorch computed in double precision (ppo_reference.py
-// made ppo_reference.json). Tolerance 1e-5, relative to the largest number of a tensor: what float32 leaves over a few
-// optimizer steps; 1e-4 on a GPU, whose sums have an order of their own. The path for devices runs on
-// $TROUPE_TEST_DEVICE, by default on the CPU.
+// made ppo_reference.json; recurrent_reference.py that of networks with a core). Tolerance 1e-5, relative to the
+// largest number of a tensor: what float32 leaves over a few optimizer steps; 1e-4 on a GPU, whose sums have an order
+// of their own. The path for devices runs on $TROUPE_TEST_DEVICE, by default on the CPU.
 
 #include <string>
 #include <tuple>
@@ -31,39 +31,63 @@ PpoOptions Options(const json& from) {
   return options;
 }
 
-class PpoParityTest : public UpdateParityTest {
+const json& RecurrentRecord() {
+  static const json& recorded = *new json(ReadRecord("recurrent_reference.json"));
+  return recorded;
+}
+
+/// What is asked of every record of PPO.
+class PpoUpdates : public UpdateParityTest {
  protected:
+  void LossesAndGradientsOfOneMinibatch() {
+    PpoOptions options = Options(record()["options"]);
+    options.num_epochs = 1;
+    options.minibatch_size = record()["batch"]["rows"].get<int64_t>();
+    const json& expected = record()["one_step"];
+    ExpectReport(Run(PpoSpec(options)), expected);
+    // After one step Adam's first moment is (1 - beta1) times the (clipped) gradient.
+    std::vector<float> gradients = after_.Floats(kAdamExpAvg);
+    for (float& value : gradients) value = static_cast<float>(value / (1.0 - options.adam_beta1));
+    ExpectClose(layout_, gradients, Flat(expected["gradients"], layout_), tolerance(), "gradient of");
+  }
+
+  void AWholeUpdate() {
+    const json& expected = record()["update"];
+    ExpectReport(Run(PpoSpec(Options(record()["options"]))), expected);
+    ExpectClose(layout_, after_.parameters(), Flat(expected["parameters"], layout_), tolerance(), "parameter");
+    ExpectClose(layout_, after_.Floats(kAdamExpAvg), Flat(expected["exp_avg"], layout_), tolerance(), "exp_avg of");
+    ExpectClose(layout_, after_.Floats(kAdamExpAvgSq), Flat(expected["exp_avg_sq"], layout_), tolerance(),
+                "exp_avg_sq of");
+    EXPECT_EQ(after_.Integer(kAdamSteps), expected["minibatch_steps"].get<int64_t>());
+  }
+};
+
+std::string CaseName(const json& recorded, const testing::TestParamInfo<PpoUpdates::ParamType>& info) {
+  return recorded["cases"][std::get<0>(info.param)]["name"].get<std::string>() + "_" + BackendName(info);
+}
+
+class PpoParityTest : public PpoUpdates {
   const json& Recorded() const override { return PpoRecord(); }
 };
 
-TEST_P(PpoParityTest, LossesAndGradientsOfOneMinibatch) {
-  PpoOptions options = Options(record()["options"]);
-  options.num_epochs = 1;
-  options.minibatch_size = record()["batch"]["rows"].get<int64_t>();
-  const json& expected = record()["one_step"];
-  ExpectReport(Run(PpoSpec(options)), expected);
-  // After one step Adam's first moment is (1 - beta1) times the (clipped) gradient.
-  std::vector<float> gradients = after_.Floats(kAdamExpAvg);
-  for (float& value : gradients) value = static_cast<float>(value / (1.0 - options.adam_beta1));
-  ExpectClose(layout_, gradients, Flat(expected["gradients"], layout_), tolerance(), "gradient of");
-}
-
-TEST_P(PpoParityTest, AWholeUpdate) {
-  const json& expected = record()["update"];
-  ExpectReport(Run(PpoSpec(Options(record()["options"]))), expected);
-  ExpectClose(layout_, after_.parameters(), Flat(expected["parameters"], layout_), tolerance(), "parameter");
-  ExpectClose(layout_, after_.Floats(kAdamExpAvg), Flat(expected["exp_avg"], layout_), tolerance(), "exp_avg of");
-  ExpectClose(layout_, after_.Floats(kAdamExpAvgSq), Flat(expected["exp_avg_sq"], layout_), tolerance(),
-              "exp_avg_sq of");
-  EXPECT_EQ(after_.Integer(kAdamSteps), expected["minibatch_steps"].get<int64_t>());
-}
+TEST_P(PpoParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(PpoParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, PpoParityTest,
                          testing::Combine(testing::Range<size_t>(0, 3), testing::Range<size_t>(0, 7)),
-                         [](const testing::TestParamInfo<PpoParityTest::ParamType>& info) {
-                           return PpoRecord()["cases"][std::get<0>(info.param)]["name"].get<std::string>() + "_" +
-                                  BackendName(info);
-                         });
+                         [](const auto& info) { return CaseName(PpoRecord(), info); });
+
+/// Networks with a core.
+class RecurrentParityTest : public PpoUpdates {
+  const json& Recorded() const override { return RecurrentRecord(); }
+};
+
+TEST_P(RecurrentParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(RecurrentParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, RecurrentParityTest,
+                         testing::Combine(testing::Range<size_t>(0, 4), testing::Range<size_t>(0, 7)),
+                         [](const auto& info) { return CaseName(RecurrentRecord(), info); });
 
 }  // namespace
 }  // namespace troupe::training

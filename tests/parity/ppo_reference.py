@@ -119,9 +119,8 @@ class Policy(nn.Module):
     def actor_parameters(self):
         return list(self.actor.parameters()) + ([self.log_std] if self.continuous else [])
 
-    def distribution(self, x, actions, mask):
-        """Log-probability and entropy per row. Logits of all discrete leaves come first, then the means."""
-        out = self.actor(x)
+    def distribution(self, out, actions, mask):
+        """Log-probability and entropy per row of the actor's outputs. Logits of all discrete leaves come first, then the means."""
         logp, entropy = 0.0, 0.0
         at, mask_at = 0, 0
         words = []
@@ -217,6 +216,19 @@ class Update:
         self.mask = torch.from_numpy(batch["action_mask"]) if spec["has_action_mask"] else None
         self.active = np.flatnonzero(batch["agent_mask"])
 
+    def values(self):
+        """The critic's, in its own units, of rows and of final rows."""
+        return self.policy.critic(self.critic_in).squeeze(1), self.policy.critic(self.final_in).squeeze(1)
+
+    def minibatches(self, epoch):
+        c = self.case["context"]
+        order = shuffled(self.active, c["seed"], c["iteration"], epoch, 0)
+        return [torch.tensor(order[first:first + self.o["minibatch_size"]]) for first in range(0, len(order), self.o["minibatch_size"])]
+
+    def forward(self, minibatch):
+        """Rows that count, the actor's outputs and the critic's values of each."""
+        return minibatch, self.policy.actor(self.actor_in[minibatch]), self.policy.critic(self.critic_in[minibatch]).squeeze(1)
+
     def targets(self):
         o, b = self.o, self.batch
         mean, variance, count = 0.0, 1.0, 0.0
@@ -224,8 +236,7 @@ class Update:
             m = self.case["value_moments"]
             mean, variance, count = m["mean"][0], m["variance"][0], m["count"]
         with torch.no_grad():
-            value = self.policy.critic(self.critic_in).squeeze(1).numpy() * np.sqrt(variance) + mean
-            final = self.policy.critic(self.final_in).squeeze(1).numpy() * np.sqrt(variance) + mean
+            value, final = (v.numpy() * np.sqrt(variance) + mean for v in self.values())
         lam = o["gae_lambda"] if o["use_gae"] else 1.0
         adv = np.zeros(b["rows"])
         for s in b["segments"]:
@@ -263,15 +274,13 @@ class Update:
         old_logp = torch.from_numpy(self.batch["action_logp"])
         sums, rows, norms, steps, epochs = np.zeros(5), 0, np.zeros(2), 0, 0
         for epoch in range(o["num_epochs"]):
-            order = shuffled(self.active, c["seed"], c["iteration"], epoch, 0)
             epoch_kl = 0.0
-            for first in range(0, len(order), o["minibatch_size"]):
-                i = torch.tensor(order[first:first + o["minibatch_size"]])
-                logp, entropy = p.distribution(self.actor_in[i], self.actions[i], None if self.mask is None else self.mask[i])
+            for minibatch in self.minibatches(epoch):
+                i, out, v = self.forward(minibatch)
+                logp, entropy = p.distribution(out, self.actions[i], None if self.mask is None else self.mask[i])
                 log_ratio = logp - old_logp[i]
                 ratio, adv = log_ratio.exp(), self.advantage[i]
                 surrogate = -torch.min(ratio * adv, ratio.clamp(1 - o["clip_param"], 1 + o["clip_param"]) * adv)
-                v = p.critic(self.critic_in[i]).squeeze(1)
                 if o["huber_delta"]:
                     f = lambda x: nn.functional.huber_loss(x, self.target[i], delta=o["huber_delta"], reduction="none")
                 else:
@@ -292,12 +301,12 @@ class Update:
                     epoch_kl += float(kl)
                 rows, steps = rows + len(i), steps + 1
             epochs += 1
-            if o["target_kl"] and epoch_kl / len(order) > o["target_kl"]:
+            if o["target_kl"] and epoch_kl / len(self.active) > o["target_kl"]:
                 break
         sums /= rows
         return dict(
             metrics={"Loss/Policy loss": sums[0], "Loss/Value loss": o["value_loss_coeff"] * sums[1], "Loss/Entropy loss": -entropy_coeff * sums[2],
-                     "Policy/Entropy": sums[2], "Policy/KL": epoch_kl / len(order), "Policy/Clip fraction": sums[4],
+                     "Policy/Entropy": sums[2], "Policy/KL": epoch_kl / len(self.active), "Policy/Clip fraction": sums[4],
                      "Policy/Explained variance": self.explained_variance, "Policy/Gradient norm": norms[0] / steps,
                      "Policy/Critic gradient norm": norms[1] / steps, "Policy/Learning rate": lr, "Policy/Critic learning rate": critic_lr},
             minibatch_steps=steps, epochs=epochs, trained_rows=len(self.active), value_moments=self.value_moments,
@@ -349,28 +358,39 @@ def plain(value):
     return value
 
 
+def record(case, policy, batch, rng, make_update):
+    """The case with its batch, what acted a little different from the policy, and the two updates."""
+    initial = {k: v.clone() for k, v in policy.state_dict().items()}
+    probe = make_update(case, dict(case["options"], minibatch_size=1 << 30), policy, batch)
+    with torch.no_grad():  # so that ratios spread and some are clipped
+        logp = np.zeros(batch["rows"])
+        probe.active = np.arange(batch["rows"])
+        i, out, _ = probe.forward(probe.minibatches(0)[0])
+        logp[i.numpy()] = policy.distribution(out, probe.actions[i], None if probe.mask is None else probe.mask[i])[0].numpy()
+    batch["action_logp"] = single(logp + rng.normal(size=batch["rows"]) * 0.15)
+    recorded = dict(case, batch=batch, parameters=policy.named(lambda t: t))
+    for name, options in (("one_step", dict(case["options"], num_epochs=1, minibatch_size=batch["rows"])), ("update", case["options"])):
+        policy.load_state_dict(initial)
+        recorded[name] = make_update(case, options, policy, batch).run()
+    recorded["one_step"].pop("exp_avg_sq")
+    recorded["one_step"].pop("parameters")
+    print(case["name"], recorded["update"]["epochs"], "epochs,", recorded["update"]["minibatch_steps"], "steps", recorded["update"]["metrics"],
+          file=sys.stderr)
+    return recorded
+
+
+def write(records):
+    json.dump(plain(dict(torch=torch.__version__, cases=records)), sys.stdout, separators=(",", ":"))
+    print()
+
+
 def main():
-    recorded = []
+    records = []
     for case in CASES:
         rng = np.random.default_rng(case["numbers_seed"])
         policy = Policy(case, rng)
-        initial = {k: v.clone() for k, v in policy.state_dict().items()}
-        batch = make_batch(case, policy, rng)
-        probe = Update(case, case["options"], policy, batch)
-        with torch.no_grad():  # what acted was a little different, so that ratios spread and some are clipped
-            logp, _ = policy.distribution(probe.actor_in, probe.actions, probe.mask)
-        batch["action_logp"] = single(logp.numpy() + rng.normal(size=batch["rows"]) * 0.15)
-        record = dict(case, batch=batch, parameters=policy.named(lambda t: t))
-        for name, options in (("one_step", dict(case["options"], num_epochs=1, minibatch_size=batch["rows"])), ("update", case["options"])):
-            policy.load_state_dict(initial)
-            record[name] = Update(case, options, policy, batch).run()
-        record["one_step"].pop("exp_avg_sq")
-        record["one_step"].pop("parameters")
-        recorded.append(record)
-        print(case["name"], record["update"]["epochs"], "epochs,", record["update"]["minibatch_steps"], "steps", record["update"]["metrics"],
-              file=sys.stderr)
-    json.dump(plain(dict(torch=torch.__version__, cases=recorded)), sys.stdout, separators=(",", ":"))
-    print()
+        records.append(record(case, policy, make_batch(case, policy, rng), rng, Update))
+    write(records)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,16 @@ inline policy::PolicySpec Spec(const json& record) {
   spec.SetCriticAgentId(from["critic_agent_id"].get<bool>());
   spec.normalize_observations = from["normalize_observations"].get<bool>();
   spec.has_action_mask = from["has_action_mask"].get<bool>();
+  if (!from.contains("actor_core")) return spec;
+  spec.sequence_length = from["sequence_length"].get<int64_t>();
+  for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
+    const std::string kind = from[network->role + "_core"].get<std::string>();
+    if (kind == "none") continue;
+    network->core.kind = kind == "gru" ? policy::CoreKind::kGru : policy::CoreKind::kLstm;
+    network->core.size = from["core_size"].get<int64_t>();
+    network->core.layers = from["core_layers"].get<int64_t>();
+    network->head_hidden_sizes = from[network->role + "_head_hidden_sizes"].get<std::vector<int64_t>>();
+  }
   return spec;
 }
 
@@ -133,6 +143,13 @@ struct Batch : learner::OwnedTrainBatch {
       rows.segments.push_back({segment["first_row"].get<int64_t>(), segment["rows"].get<int64_t>(),
                                segment["final_row"].get<int64_t>(), base::EnvId(segment["env_id"].get<uint32_t>()),
                                segment["episode"].get<uint32_t>(), segment["slot"].get<int32_t>()});
+    }
+    if (from.contains("sequences")) {
+      memory = from["memory"].get<std::vector<float>>();
+      for (const json& sequence : from["sequences"]) {
+        rows.sequences.push_back({sequence["first_row"].get<int64_t>(), sequence["rows"].get<int64_t>(),
+                                  sequence["decision"].get<int64_t>()});
+      }
     }
     Add(std::move(rows));
   }

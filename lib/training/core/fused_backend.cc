@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/core/adam.h"
 #include "lib/training/core/fused_kernels.h"
+#include "lib/training/core/fused_support.h"
 #include "lib/training/core/fused_workspace.h"
 
 namespace troupe::training {
@@ -19,45 +20,6 @@ namespace {
 
 using fused::Kernels;
 using fused::kPanelVectors;
-
-constexpr int64_t kMaxWidth = 1024;
-
-/// nullptr when the processor, or the build, has no such unit.
-const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {
-#if defined(TROUPE_KERNEL_X86_64_V4)
-  if (unit != VectorUnit::kAvx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return fused::Avx512Kernels();
-  }
-#endif
-#if defined(TROUPE_KERNEL_X86_64_V3)
-  if (unit != VectorUnit::kAvx512 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
-    return fused::Avx2Kernels();
-  }
-#endif
-  return nullptr;
-}
-
-absl::StatusOr<fused::Activation> FusedActivation(policy::Activation activation) {
-  switch (activation) {
-    case policy::Activation::kTanh:
-      return fused::Activation::kTanh;
-    case policy::Activation::kRelu:
-      return fused::Activation::kRelu;
-    case policy::Activation::kElu:
-      return fused::Activation::kElu;
-    case policy::Activation::kSigmoid:
-      return fused::Activation::kSigmoid;
-    case policy::Activation::kIdentity:
-      return fused::Activation::kIdentity;
-    case policy::Activation::kGelu:
-    case policy::Activation::kSilu:
-      break;
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("fused kernels have no activation \"", std::string(policy::ActivationName(activation)), "\""));
-}
 
 class FusedBackend final : public NetworkBackend {
  public:
@@ -104,6 +66,40 @@ class FusedBackend final : public NetworkBackend {
     return values;
   }
 
+  absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& call) override {
+    const MatrixView& input = batch_->critic_input();
+    const auto state_size = static_cast<size_t>(space_->critic.state_size());
+    SequenceOutputs outputs;
+    outputs.values.resize(call.rows.size());
+    outputs.states.resize(call.states.size());
+    std::vector<fused::Piece> pieces;
+    int64_t row = 0;
+    for (const int32_t length : call.lengths) {
+      pieces.push_back(
+          {row, length, call.states.data() + pieces.size() * state_size, static_cast<int32_t>(pieces.size())});
+      row += length;
+    }
+    fused::LongestFirst(&pieces);
+    RunCrew([&](int thread) {
+      fused::Worker& worker = Worker(thread);
+      fused::SequencePanel& panel = *worker.critic_sequences;
+      ForSequencePanels(pieces, thread, &panel, [&](absl::Span<const fused::Piece> here) {
+        for (int step = 0; step < panel.steps(); ++step) {
+          for (int r = 0; r < panel.Alive(step); ++r) {
+            worker.pointers[r] = input.data + int64_t{call.rows[here[r].first + step]} * input.stride;
+          }
+          panel.Forward(parameters_->values().data(), step, &worker.pointers);
+          for (int r = 0; r < panel.Alive(step); ++r) outputs.values[here[r].first + step] = panel.output(step)[r];
+        }
+        for (size_t r = 0; r < here.size(); ++r) {
+          panel.StateAfter(static_cast<int>(r),
+                           outputs.states.data() + static_cast<size_t>(here[r].number) * state_size);
+        }
+      });
+    });
+    return outputs;
+  }
+
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
     order_ = order;
     return absl::OkStatus();
@@ -111,17 +107,27 @@ class FusedBackend final : public NetworkBackend {
 
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     TROUPE_RETURN_IF_ERROR(FindLoss(settings.loss));
-    const StepPlan plan = {order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-                           ActorLossFor(count, settings), CriticLossFor(count, settings)};
+    absl::Span<const int32_t> rows = order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    if (!batch_->sequences().empty()) rows = TakeSequences(rows);
+    count = static_cast<int64_t>(rows.size());
+    const StepPlan plan = {rows, ActorLossFor(count, settings), CriticLossFor(count, settings)};
     RunCrew([&](int thread) {
       fused::Worker& worker = Worker(thread);
       std::memset(worker.gradient, 0, static_cast<size_t>(parameters_->size()) * sizeof(float));
       worker.sums = {};
       const auto [begin, end] = Share(count, thread);
-      const absl::Span<const int32_t> rows =
+      const absl::Span<const int32_t> mine =
           plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-      DifferentiateActor(rows, plan.actor, &worker);
-      DifferentiateCritic(rows, plan.critic, &worker);
+      if (space_->actor.remembers()) {
+        DifferentiateActorSequences(plan.actor, thread, &worker);
+      } else {
+        DifferentiateActor(mine, plan.actor, &worker);
+      }
+      if (space_->critic.remembers()) {
+        DifferentiateCriticSequences(plan.critic, thread, &worker);
+      } else {
+        DifferentiateCritic(mine, plan.critic, &worker);
+      }
     });
     RunCrew([&](int thread) { ReduceGradients(thread); });
     const StepOutcome outcome = Outcome();
@@ -291,6 +297,10 @@ class FusedBackend final : public NetworkBackend {
       return absl::InvalidArgumentError(
           absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
     }
+    if (used.network->remembers()) {
+      return absl::UnimplementedError(absl::StrCat("rows alone do not say what the ", std::string(call.network),
+                                                   ", a network with a core, remembers"));
+    }
     if (call.inputs.columns != used.network->inputs()) {
       return absl::InvalidArgumentError(absl::StrCat("inputs of the ", std::string(call.network), " have ",
                                                      call.inputs.columns, " columns; expected ",
@@ -383,7 +393,7 @@ class FusedBackend final : public NetworkBackend {
     for (size_t i = network.layers.size(); i-- > 0;) {
       const fused::Network::Layer& layer = network.layers[i];
       kernels_.weight_gradient(activations->at(i + 1), activations->stride(i + 1), layer.out, activations->at(i),
-                               activations->stride(i), layer.in, vectors, gradient + layer.weight,
+                               activations->stride(i), layer.in, vectors, kPanelVectors, gradient + layer.weight,
                                gradient + layer.bias);
       if (i == 0 && !to_inputs) break;
       for (int panel = 0; panel * kPanelVectors < vectors; ++panel) {
@@ -454,6 +464,108 @@ class FusedBackend final : public NetworkBackend {
         [&](int vectors) {
           BackwardBlock(parameters_->values().data(), actor, &worker->actor, vectors, worker->gradient);
         });
+  }
+
+  /// The sequences of a minibatch become sequences_; returns their rows that count.
+  absl::Span<const int32_t> TakeSequences(absl::Span<const int32_t> units) {
+    sequences_.clear();
+    active_rows_.clear();
+    for (const int32_t unit : units) {
+      const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
+      sequences_.push_back({sequence.first_row, static_cast<int32_t>(sequence.rows), nullptr, unit});
+      for (int64_t row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
+        if (batch_->is_active(row)) active_rows_.push_back(static_cast<int32_t>(row));
+      }
+    }
+    fused::LongestFirst(&sequences_);
+    return active_rows_;
+  }
+
+  /// Calls `run(pieces)` for each panel of the thread's part of `pieces`, which are the longest first: each takes every
+  /// so-manieth, so that all have as much to do.
+  template <typename Run>
+  void ForSequencePanels(absl::Span<const fused::Piece> pieces, int thread, fused::SequencePanel* panel,
+                         Run&& run) const {
+    const auto [place, threads] = PlaceOf(thread);
+    std::vector<fused::Piece> mine;
+    for (auto i = static_cast<size_t>(place); i < pieces.size();) {
+      mine.clear();
+      for (; i < pieces.size() && static_cast<int>(mine.size()) < panel->lanes(); i += static_cast<size_t>(threads)) {
+        mine.push_back(pieces[i]);
+      }
+      panel->Begin(mine);
+      run(absl::MakeConstSpan(mine));
+    }
+  }
+
+  /// The batch's rows at a step of a panel.
+  static void TakeRows(absl::Span<const fused::Piece> pieces, int step, int alive, fused::Worker* worker) {
+    for (int r = 0; r < alive; ++r) worker->rows[r] = static_cast<int32_t>(pieces[r].first + step);
+  }
+  void SetSequenceWeights(int alive, int vectors, fused::Worker* worker) const {
+    for (int r = 0; r < vectors * kernels_.lanes; ++r) {
+      worker->weight[r] = r < alive && batch_->is_active(worker->rows[r]) ? 1.0f : 0.0f;
+    }
+  }
+
+  void DifferentiateActorSequences(const fused::ActorLoss& loss, int thread, fused::Worker* worker) const {
+    const MatrixView& input = batch_->actor_input();
+    const MatrixView& memory = batch_->actor_memory();
+    const float* const values = parameters_->values().data();
+    fused::SequencePanel& panel = *worker->actor_sequences;
+    fused::ActorPanel columns = {
+        worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
+    PointAtColumns(worker, columns.columns);
+    const auto state_of = [&](int32_t sequence) { return memory.data + sequence * memory.stride; };
+    ForSequencePanels(WithStates(state_of, worker), thread, &panel, [&](absl::Span<const fused::Piece> pieces) {
+      for (int step = 0; step < panel.steps(); ++step) {
+        const int alive = panel.Alive(step);
+        const int vectors = panel.Vectors(step);
+        TakeRows(pieces, step, alive, worker);
+        for (int r = 0; r < alive; ++r) worker->pointers[r] = input.data + worker->rows[r] * input.stride;
+        panel.Forward(values, step, &worker->pointers);
+        GatherActorColumns(worker->rows.data(), alive, vectors, worker);
+        SetSequenceWeights(alive, vectors, worker);
+        loss_kernels_->actor(loss, columns, vectors, panel.output(step), worker->gradient + space_->log_std,
+                             worker->scratch.data(), &worker->sums);
+      }
+      panel.Backward(values, worker->gradient);
+    });
+  }
+
+  void DifferentiateCriticSequences(const fused::CriticLoss& loss, int thread, fused::Worker* worker) const {
+    const MatrixView& input = batch_->critic_input();
+    const absl::Span<const int32_t> table = batch_->critic_index();
+    const float* const values = parameters_->values().data();
+    fused::SequencePanel& panel = *worker->critic_sequences;
+    fused::CriticPanel columns = {{}, worker->weight.data()};
+    PointAtColumns(worker, columns.columns);
+    const auto state_of = [&](int32_t sequence) {
+      return batch_->critic_memory.data() + int64_t{sequence} * space_->critic.state_size();
+    };
+    ForSequencePanels(WithStates(state_of, worker), thread, &panel, [&](absl::Span<const fused::Piece> pieces) {
+      for (int step = 0; step < panel.steps(); ++step) {
+        const int alive = panel.Alive(step);
+        const int vectors = panel.Vectors(step);
+        TakeRows(pieces, step, alive, worker);
+        for (int r = 0; r < alive; ++r) {
+          worker->pointers[r] = input.data + int64_t{table[worker->rows[r]]} * input.stride;
+        }
+        panel.Forward(values, step, &worker->pointers);
+        GatherColumns(critic_columns_, worker->rows.data(), alive, worker);
+        SetSequenceWeights(alive, vectors, worker);
+        loss_kernels_->critic(loss, columns, vectors, panel.output(step), &worker->sums);
+      }
+      panel.Backward(values, worker->gradient);
+    });
+  }
+
+  /// The minibatch's sequences with the states that one of the networks begins them with.
+  template <typename StateOf>
+  absl::Span<const fused::Piece> WithStates(StateOf&& state_of, fused::Worker* worker) const {
+    worker->pieces = sequences_;
+    for (fused::Piece& piece : worker->pieces) piece.state = state_of(piece.number);
+    return worker->pieces;
   }
 
   static void PointAtColumns(fused::Worker* worker, const float** columns) {
@@ -587,37 +699,23 @@ class FusedBackend final : public NetworkBackend {
   const fused::LossKernels* loss_kernels_ = nullptr;
   absl::InlinedVector<const float*, fused::kMaxLossColumns> actor_columns_;
   absl::InlinedVector<const float*, fused::kMaxLossColumns> critic_columns_;
+  std::vector<fused::Piece> sequences_;  // the longest first; without states
+  std::vector<int32_t> active_rows_;
 };
-
-/// Why the kernels cannot serve the policy, or its activation.
-absl::StatusOr<fused::Activation> CheckServed(const policy::PolicySpec& spec) {
-  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
-    TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("the fused back end", *network));
-  }
-  for (const std::vector<int64_t>& sizes : {spec.actor.hidden_sizes, spec.critic().hidden_sizes}) {
-    for (const int64_t size : sizes) {
-      if (size > kMaxWidth) {
-        return absl::UnimplementedError(
-            absl::StrCat("fused kernels serve layers up to ", kMaxWidth, " units; got ", size));
-      }
-    }
-  }
-  return FusedActivation(spec.actor.activation);
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NetworkBackend>> FusedBackends::Make(const policy::PolicySpec& spec) {
-  const Kernels* kernels = FindKernels(vector_unit_);
+  const Kernels* kernels = fused::FindKernels(vector_unit_);
   if (kernels == nullptr) {
     return absl::UnimplementedError(vector_unit_ == VectorUnit::kAvx512 ? "the processor has no AVX-512"
                                                                         : "the processor has no AVX2 with FMA");
   }
-  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, CheckServed(spec));
+  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, fused::CheckServed(spec, *kernels));
   std::weak_ptr<fused::Workspace>& kept = workspaces_[policy::ShapeOf(spec)];
   std::shared_ptr<fused::Workspace> space = kept.lock();
   if (space == nullptr) {
-    space = std::make_shared<fused::Workspace>(spec, kPanelVectors * kernels->lanes, team_->size());
+    space = std::make_shared<fused::Workspace>(spec, *kernels, activation, team_->size());
     kept = space;
   }
   return std::unique_ptr<NetworkBackend>(std::make_unique<FusedBackend>(std::move(space), *kernels, activation, team_));

@@ -23,9 +23,10 @@ namespace fused {
 struct Workspace;
 }
 
-/// Multi-layer perceptrons in hand-written vector code (AVX2 with FMA, or AVX-512): forward, losses of rows, backward
-/// and Adam in one pass over the rows. The rows are split over `team` in fixed parts, so that a thread count always
-/// gives the same bits; or a thread does all of a policy alone, beside others, without ever waiting for them.
+/// Multi-layer perceptrons, and cores between them, in hand-written vector code (AVX2 with FMA, or AVX-512): forward,
+/// losses of rows, backward and Adam in one pass over the rows. The rows are split over `team` in fixed parts, so that
+/// a thread count always gives the same bits; or a thread does all of a policy alone, beside others, without ever
+/// waiting for them.
 ///
 /// Makes the back ends of a trainer's policies; those of one shape share the memory they compute in. Used by the update
 /// thread.
@@ -35,8 +36,8 @@ class FusedBackends {
       : team_(std::move(team)), vector_unit_(vector_unit) {}
 
   /// UNIMPLEMENTED, with the reason, when the processor lacks the vector unit or the policy needs what these kernels do
-  /// not have: another kind of network than mlp, an activation whose derivative does not follow from its value (gelu,
-  /// silu), or layers wider than 1024, where LibTorch's matrix products win.
+  /// not have: an activation whose derivative does not follow from its value (gelu, silu), layers wider than 1024,
+  /// where LibTorch's matrix products win, or sequences of which a panel's activations take more than 64 MiB.
   absl::StatusOr<std::unique_ptr<NetworkBackend>> Make(const policy::PolicySpec& spec);
 
  private:

@@ -79,14 +79,30 @@ struct Kernels {
                   float* y);
   /// a = (w^T dy) * activation'(a), from the activation's value alone.
   void (*backward)(const float* w, int out, int in, const float* dy, int vectors, Activation activation, float* a);
-  /// dw += dy x^T, db += sum of dy, over panels that start panel strides apart; `vectors` counts through all panels.
+  /// dw += dy x^T, db += sum of dy, over panels that start panel strides apart, of which each but the last has
+  /// `panel_vectors` vectors; `vectors` counts through all panels.
   void (*weight_gradient)(const float* dy, int64_t dy_panel_stride, int out, const float* x, int64_t x_panel_stride,
-                          int in, int vectors, float* dw, float* db);
+                          int in, int vectors, int panel_vectors, float* dw, float* db);
   /// `count` is a multiple of 16, the pointers 64-byte aligned, here and below.
   void (*adam)(const AdamNumbers& numbers, const float* gradient, float* value, float* exp_avg, float* exp_avg_sq,
                int64_t count);
   /// into = the sum of `num` buffers from[i]; returns the sum of its squares.
   double (*reduce)(const float* const* from, int num, int64_t count, float* into);
+
+  // Cells: what a layer of a core does with its products, element by element (torch.nn.GRU and LSTM).
+  /// gates [3 size]: W_ih x + b_ih before, reset, update and new gate after. hidden [3 size]: W_hh h + b_hh.
+  void (*gru)(int size, int vectors, float* gates, const float* hidden, const float* before, float* after);
+  /// From the loss's derivatives by `after` (the sum of `above`, `product` if not nullptr, and `direct`) to those by
+  /// the two products, which replace them in gates and hidden, and by `before`, but for what comes through W_hh, which
+  /// replaces `direct`.
+  void (*gru_backward)(int size, int vectors, float* gates, float* hidden, const float* before, const float* above,
+                       const float* product, float* direct);
+  /// gates [4 size]: W_ih x + b_ih before, input, forget, cell and output gate after. hidden [4 size]: W_hh h + b_hh.
+  void (*lstm)(int size, int vectors, float* gates, const float* hidden, const float* cell_before, float* cell_after,
+               float* after);
+  /// The same; `cell` are derivatives by the cell, after -> before. Both products have those in gates.
+  void (*lstm_backward)(int size, int vectors, float* gates, const float* cell_before, const float* cell_after,
+                        const float* above, const float* product, float* cell);
 };
 
 /// A loss of rows (RowLoss) for one kind of processor: fused_losses.inc over what an algorithm's folder says of a row.

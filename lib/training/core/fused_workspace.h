@@ -6,50 +6,18 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/tensor/buffer.h"
 #include "lib/training/core/action_head.h"
 #include "lib/training/core/fused_kernels.h"
+#include "lib/training/core/fused_network.h"
+#include "lib/training/core/fused_sequences.h"
 
 namespace troupe::training::fused {
 
 /// Activations of so many bytes are kept at a time: they stay in a core's second-level cache from forward to backward.
 constexpr int64_t kBlockBytes = 768 << 10;
-/// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
-constexpr int64_t kGrain = 16;
-
-/// A network inside the flat parameters.
-struct Network {
-  struct Layer {
-    int in = 0;
-    int out = 0;
-    int64_t weight = 0;  ///< offset in the flat buffer
-    int64_t bias = 0;
-  };
-  std::vector<Layer> layers;
-
-  int inputs() const { return layers.front().in; }
-  int outputs() const { return layers.back().out; }
-  /// Of all inputs of layers and the output together.
-  int64_t total_width() const {
-    int64_t width = inputs();
-    for (const Layer& layer : layers) width += layer.out;
-    return width;
-  }
-
-  static Network Find(const policy::ParameterLayout& layout, const char* name, size_t count) {
-    Network network;
-    for (size_t i = 0; i < count; ++i) {
-      const policy::ParameterEntry* weight = layout.Find(absl::StrCat(name, ".", i, ".weight"));
-      const policy::ParameterEntry* bias = layout.Find(absl::StrCat(name, ".", i, ".bias"));
-      network.layers.push_back(
-          {static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset, bias->offset});
-    }
-    return network;
-  }
-};
 
 /// The activations of a block of panels through one network, allocated once.
 class Activations {
@@ -92,6 +60,7 @@ struct alignas(64) Worker {
       : actor(actor_network, panel_rows),
         critic(critic_network, panel_rows),
         pointers(static_cast<size_t>(panel_rows)),
+        rows(static_cast<size_t>(panel_rows)),
         actions(static_cast<size_t>(panel_rows * words)),
         allowed(static_cast<size_t>(panel_rows * mask_size)),
         weight(static_cast<size_t>(panel_rows)),
@@ -103,7 +72,11 @@ struct alignas(64) Worker {
 
   Activations actor;
   Activations critic;
+  std::unique_ptr<SequencePanel> actor_sequences;  // where it has a core
+  std::unique_ptr<SequencePanel> critic_sequences;
+  std::vector<Piece> pieces;
   std::vector<const float*> pointers;
+  std::vector<int32_t> rows;
   std::vector<int32_t> actions;
   std::vector<float> allowed;
   std::vector<float> columns[kMaxLossColumns];  // of the loss
@@ -128,7 +101,7 @@ struct NetworkInUse {
 /// What policies of one shape compute in, one after another or each on a thread of its own: nothing of a policy stays
 /// in it, so a thousand policies need one.
 struct Workspace {
-  Workspace(const policy::PolicySpec& spec, int panel_rows, int threads);
+  Workspace(const policy::PolicySpec& spec, const Kernels& kernels, Activation activation, int threads);
 
   Network actor;
   Network critic;
@@ -142,12 +115,13 @@ struct Workspace {
   std::vector<Worker*> crew;                     // all of them
 };
 
-inline Workspace::Workspace(const policy::PolicySpec& spec, int panel_rows, int threads)
+inline Workspace::Workspace(const policy::PolicySpec& spec, const Kernels& kernels, Activation activation, int threads)
     : words(spec.action_words()), mask_size(spec.mask_size()) {
+  const int panel_rows = kPanelVectors * kernels.lanes;
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
   parameters = layout.size();
-  actor = Network::Find(layout, "actor", spec.actor.hidden_sizes.size() + 1);
-  critic = Network::Find(layout, "critic", spec.critic().hidden_sizes.size() + 1);
+  actor = Network::Find(layout, spec.actor, static_cast<int>(spec.actor_input_size()));
+  critic = Network::Find(layout, spec.critic(), static_cast<int>(spec.critic_input_size()));
   if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std = entry->offset;
   const ActionHead head = ActionHead::For(spec);
   for (const CategoricalPart& part : head.categorical) {
@@ -161,6 +135,12 @@ inline Workspace::Workspace(const policy::PolicySpec& spec, int panel_rows, int 
   zero_row.assign(static_cast<size_t>(std::max(actor.inputs(), critic.inputs())) + kGrain, 0.0f);
   for (int thread = 0; thread < threads; ++thread) {
     workers.push_back(std::make_unique<Worker>(actor, critic, panel_rows, threads, layout.size(), words, mask_size));
+    const auto panel_of = [&](const Network& network) -> std::unique_ptr<SequencePanel> {
+      if (!network.remembers()) return nullptr;
+      return std::make_unique<SequencePanel>(network, kernels, activation, static_cast<int>(spec.sequence_length));
+    };
+    workers.back()->actor_sequences = panel_of(actor);
+    workers.back()->critic_sequences = panel_of(critic);
     crew.push_back(workers.back().get());
   }
 }

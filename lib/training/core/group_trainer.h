@@ -41,7 +41,8 @@ struct GroupUpdate {
 
 /// What an algorithm's folder implements: the update of one learn group, and what of it belongs to no policy. Made by
 /// Algorithm::MakeGroup, owned by the TrainerHost; used by one thread at a time. What lives on is in the members'
-/// ResidentPolicy and in Export: nothing else may be remembered from update to update.
+/// ResidentPolicy and in Export. Nothing else may be remembered from update to update but what belongs to episodes in
+/// progress, which a restart begins anew (critic states, ADR 32), and that only from Commit on.
 class GroupTrainer {
  public:
   virtual ~GroupTrainer() = default;
@@ -51,6 +52,9 @@ class GroupTrainer {
   /// Trains from the batches; one report for each of them, in their order. INVALID_ARGUMENT for a batch that does not
   /// fit its policy; else what a back end says. After an error the host restores members and group as they were.
   virtual absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) = 0;
+
+  /// The update that Update was a part of has succeeded as a whole: what it made for the next one holds.
+  virtual void Commit() {}
 
   /// What the group keeps beside its policies (a mixer, its target, a joint optimizer); empty: nothing. And back:
   /// INVALID_ARGUMENT, with nothing changed, for blocks that do not fit.

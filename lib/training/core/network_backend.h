@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "lib/training/core/parameters.h"
 #include "lib/training/core/prepared_batch.h"
@@ -52,6 +54,17 @@ enum class BackendLevel : uint8_t {
   kForwardBackward = 2,  ///< Forward and Backward on any network and any block of parameters
 };
 
+/// Rows that the critic, a network with a core, is run through: sequences side by side, each in its order.
+struct SequenceCall {
+  absl::Span<const int32_t> rows;     ///< of PreparedBatch::critic_input(), sequence after sequence
+  absl::Span<const int32_t> lengths;  ///< of each; at least 1
+  absl::Span<const float> states;     ///< [sequences, state size], what was remembered before each
+};
+struct SequenceOutputs {
+  std::vector<float> values;  ///< of each row, in the critic's own units
+  std::vector<float> states;  ///< [sequences, state size], what is remembered after each
+};
+
 /// A network of a policy at work.
 struct NetworkCall {
   std::string_view network;            ///< its section of the ParameterLayout: "actor", "critic"
@@ -66,11 +79,12 @@ struct NetworkCall {
 /// when the library underneath fails (RESOURCE_EXHAUSTED: out of device memory).
 ///
 /// Losses of rows: between Begin and End it is the only writer of the FlatParameters. Calls come in the order
-///   Begin, Values, (BeginEpoch, Step..., TakeTotals)..., End
-/// After an error the parameters are undefined until the owner restores them. The losses of a minibatch are means over
-/// its rows (RowLoss); then each network's gradient is clipped to max_grad_norm and Adam (Kingma & Ba 2015, as
-/// torch.optim.Adam) steps. When a loss or a gradient norm is not finite, neither parameters nor optimizer change and
-/// the step counts as skipped.
+///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
+/// Networks with a core are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
+/// whose rows are all run and of which active ones count. After an error the parameters are undefined until the owner
+/// restores them. The losses of a minibatch are means over its rows (RowLoss); then each network's gradient is clipped
+/// to max_grad_norm and Adam (Kingma & Ba 2015, as torch.optim.Adam) steps. When a loss or a gradient norm is not
+/// finite, neither parameters nor optimizer change and the step counts as skipped.
 ///
 /// Forward and Backward know no loss and keep nothing from call to call; clipping and the optimizer's step are the
 /// caller's (StepBlock, adam.h).
@@ -86,9 +100,14 @@ class NetworkBackend {
   /// `thread`: kWholeTeam, called from the update thread; or, where it can run alone, the team's thread that makes this
   /// call and all others until End.
   virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) = 0;
-  /// The critic's value for every row of critic_input(), in its own units.
+  /// The critic's value for every row of critic_input(), in its own units. Not for a critic with a core.
   virtual absl::StatusOr<std::vector<float>> Values() = 0;
-  /// `order`: the rows of the batch that minibatches are cut from, kept by the caller until the next BeginEpoch.
+  /// For a critic with a core alone.
+  virtual absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& /*call*/) {
+    return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks with a core"));
+  }
+  /// `order`: the rows of the batch that minibatches are cut from, or of a policy with a core the numbers of its
+  /// sequences; kept by the caller until the next BeginEpoch.
   virtual absl::Status BeginEpoch(absl::Span<const int32_t> order) = 0;
   /// One minibatch of order[first, first + count).
   virtual absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) = 0;

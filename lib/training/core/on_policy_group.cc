@@ -71,11 +71,12 @@ StepSettings OnPolicyGroup::SettingsAt(int64_t env_steps) const {
   return settings;
 }
 
-absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) const {
+absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) {
   const OnPolicyOptions& options = plan_.options;
   policy::RunningMoments& value_moments = work.resident.value_moments;
   PreparedBatch& prepared = work.prepared;
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, work.resident.backend->Values());
+  TROUPE_ASSIGN_OR_RETURN(const CriticValues spoken,
+                          ValuesOf(work.spec, work.batch, work.resident.backend.get(), &prepared, &carry_));
   double mean = 0;
   double deviation = 1;
   const auto read_moments = [&] {
@@ -83,11 +84,10 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
     mean = value_moments.mean[0];
     deviation = StandardDeviation(value_moments.variance[0]);
   };
-  const auto denormalized = [&](absl::Span<const int32_t> index) {
-    std::vector<float> values(index.size());
-    for (size_t row = 0; row < index.size(); ++row)
-      values[row] = static_cast<float>(table[index[row]] * deviation + mean);
-    return values;
+  const auto denormalized = [&](const std::vector<float>& values) {
+    std::vector<float> result(values.size());
+    for (size_t row = 0; row < values.size(); ++row) result[row] = static_cast<float>(values[row] * deviation + mean);
+    return result;
   };
   const auto normalized = [&](const std::vector<float>& values) {
     std::vector<float> result(values.size());
@@ -98,8 +98,8 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   // The critic spoke in the units of the moments it was trained with; what it is trained on next is in the units of the
   // new ones.
   read_moments();
-  const std::vector<float> values = denormalized(prepared.critic_index());
-  const std::vector<float> final_values = denormalized(prepared.final_critic_index());
+  const std::vector<float> values = denormalized(spoken.rows);
+  const std::vector<float> final_values = denormalized(spoken.finals);
   Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
                                      options.use_gae ? options.gae_lambda : 1.0);
   if (options.use_value_norm) {
@@ -111,10 +111,40 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   prepared.value_targets = normalized(advantages.returns);
   prepared.old_values = normalized(values);
   ValueReport report;
+  report.broken_streams = spoken.broken_streams;
   report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.active());
   prepared.advantages = options.use_advnorm ? NormalizeAdvantages(std::move(advantages.advantages), prepared.active())
                                             : std::move(advantages.advantages);
   return report;
+}
+
+void OnPolicyGroup::TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units) {
+  if (prepared.sequences().empty()) {
+    units->assign(prepared.active().begin(), prepared.active().end());
+    return;
+  }
+  units->clear();
+  size_t active = 0;
+  for (size_t s = 0; s < prepared.sequences().size(); ++s) {
+    const learner::TrainSequence& sequence = prepared.sequences()[s];
+    const size_t before = active;
+    while (active < prepared.active().size() && prepared.active()[active] < sequence.first_row + sequence.rows) {
+      ++active;
+    }
+    if (active > before) units->push_back(static_cast<int32_t>(s));
+  }
+}
+
+int64_t OnPolicyGroup::MinibatchEnd(const PreparedBatch& prepared, absl::Span<const int32_t> units, int64_t first,
+                                    int64_t minibatch) {
+  const auto count = static_cast<int64_t>(units.size());
+  if (prepared.sequences().empty()) return std::min(first + minibatch, count);
+  int64_t end = first;
+  for (int64_t rows = 0; end < count && rows < minibatch; ++end) {
+    const learner::TrainSequence& sequence = prepared.sequences()[static_cast<size_t>(units[end])];
+    for (int64_t r = 0; r < sequence.rows; ++r) rows += prepared.is_active(sequence.first_row + r) ? 1 : 0;
+  }
+  return end;
 }
 
 absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work& work,
@@ -122,14 +152,14 @@ absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work&
   EpochsReport report;
   std::vector<int32_t>& order = work.memory.order;
   NetworkBackend& backend = *work.resident.backend;
-  const int64_t rows = static_cast<int64_t>(work.prepared.active().size());
-  const int64_t minibatch = MinibatchRows(rows);
+  const int64_t minibatch = MinibatchRows(static_cast<int64_t>(work.prepared.active().size()));
   while (report.epochs < plan_.num_epochs) {
-    order.assign(work.prepared.active().begin(), work.prepared.active().end());
+    TakeUnits(work.prepared, &order);
     Shuffle(work.context, report.epochs, work.batch.policy, &order);
     TROUPE_RETURN_IF_ERROR(backend.BeginEpoch(order));
-    for (int64_t first = 0; first < rows; first += minibatch) {
-      TROUPE_RETURN_IF_ERROR(backend.Step(first, std::min(minibatch, rows - first), settings));
+    for (int64_t first = 0, end = 0; first < static_cast<int64_t>(order.size()); first = end) {
+      end = MinibatchEnd(work.prepared, order, first, minibatch);
+      TROUPE_RETURN_IF_ERROR(backend.Step(first, end - first, settings));
     }
     TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, backend.TakeTotals());
     ++report.epochs;
@@ -183,6 +213,9 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
              {"Policy/Critic learning rate", settings.critic_learning_rate},
              {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
              {"Policy/Consecutive skips", static_cast<double>(work.resident.consecutive_skips)}};
+  if (work.spec.critic().core.remembers()) {
+    metrics.emplace_back("Policy/Broken critic streams", static_cast<double>(values.broken_streams));
+  }
   if (totals.steps > 0) {
     metrics.insert(metrics.end(), {{"Loss/Policy loss", totals.policy_loss / rows},
                                    {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / rows},
@@ -214,9 +247,16 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   report.policy = work.batch.policy;
   ThreadTeam* const team = work.thread == NetworkBackend::kWholeTeam ? work.memory.team() : nullptr;
   TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team));
-  if (work.prepared.active().empty()) return report;
+  // Trajectories of which no row counts go on all the same in what a critic remembers.
+  const bool remembers = work.spec.critic().core.remembers() && work.batch.rows > 0;
+  if (work.prepared.active().empty() && !remembers) return report;
 
   TROUPE_RETURN_IF_ERROR(resident.backend->Begin(work.prepared, &resident.parameters, work.thread));
+  if (work.prepared.active().empty()) {
+    TROUPE_RETURN_IF_ERROR(ValuesOf(work.spec, work.batch, resident.backend.get(), &work.prepared, &carry_).status());
+    TROUPE_RETURN_IF_ERROR(resident.backend->End());
+    return report;
+  }
   TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(work));
   const StepSettings settings = SettingsAt(work.context.env_steps);
   TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, settings));
@@ -236,6 +276,7 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
 }
 
 absl::StatusOr<std::vector<PolicyUpdateReport>> OnPolicyGroup::Update(const GroupUpdate& update) {
+  carry_.Rollback();
   std::vector<PolicyUpdateReport> reports;
   for (const PolicyTrainBatch* batch : update.batches) {
     const MemberAtWork& member = update.MemberOf(*batch);

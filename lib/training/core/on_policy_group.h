@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/core/critic_values.h"
 #include "lib/training/core/group_trainer.h"
 #include "lib/training/core/network_backend.h"
 #include "lib/training/core/on_policy_options.h"
@@ -41,6 +42,7 @@ class OnPolicyGroup final : public GroupTrainer {
   /// INVALID_ARGUMENT for a batch that does not fit the policy, before anything has changed. The report of a batch
   /// without an active row says so.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) override;
+  void Commit() override { carry_.Commit(); }
 
  private:
   /// The policy's update from one of the batches.
@@ -55,6 +57,7 @@ class OnPolicyGroup final : public GroupTrainer {
   };
   struct ValueReport {
     double explained_variance = 0;
+    int64_t broken_streams = 0;
   };
   struct EpochsReport {
     StepTotals totals;
@@ -64,7 +67,13 @@ class OnPolicyGroup final : public GroupTrainer {
 
   absl::StatusOr<learner::PolicyUpdateReport> UpdateFrom(const Work& work);
   StepSettings SettingsAt(int64_t env_steps) const;
-  absl::StatusOr<ValueReport> PrepareTargets(const Work& work) const;
+  absl::StatusOr<ValueReport> PrepareTargets(const Work& work);
+  /// The units of minibatches that have an active row: the rows themselves, or of a policy with a core sequences.
+  static void TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units);
+  /// Where the minibatch ends that begins at `first` of `units`: with its `minibatch`-th active row, or the first
+  /// sequence that reaches it.
+  static int64_t MinibatchEnd(const PreparedBatch& prepared, absl::Span<const int32_t> units, int64_t first,
+                              int64_t minibatch);
   absl::StatusOr<EpochsReport> RunEpochs(const Work& work, const StepSettings& settings) const;
   void UpdateObservationMoments(const Work& work) const;
   void BookSkips(const StepTotals& totals, const Work& work);
@@ -72,6 +81,7 @@ class OnPolicyGroup final : public GroupTrainer {
                   learner::PolicyUpdateReport* report) const;
 
   const OnPolicyPlan plan_;
+  CriticCarry carry_;
   int64_t partly_skipped_updates_ = 0;  // of this process, to log them ever more rarely
 };
 

@@ -141,16 +141,45 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
   } else {
     TROUPE_RETURN_IF_ERROR(check_obs("final_obs", batch.final_obs, final_rows));
   }
+  TROUPE_RETURN_IF_ERROR(CheckSegments(spec, batch));
+  return CheckSequences(spec, batch);
+}
+
+absl::Status PreparedBatch::CheckSegments(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
   for (const learner::TrainSegment& segment : batch.segments) {
-    if (segment.first_row < 0 || segment.rows < 0 || segment.first_row + segment.rows > rows ||
-        segment.final_row >= final_rows) {
+    if (segment.first_row < 0 || segment.rows < 0 || segment.first_row + segment.rows > batch.rows ||
+        segment.final_row >= batch.final_rows) {
       return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": segment of ",
                                                      segment.rows, " rows from ", segment.first_row, ", final row ",
-                                                     segment.final_row, ", lies outside of ", rows, " rows and ",
-                                                     final_rows, " final rows"));
+                                                     segment.final_row, ", lies outside of ", batch.rows, " rows and ",
+                                                     batch.final_rows, " final rows"));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status PreparedBatch::CheckSequences(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+  const auto count = static_cast<int64_t>(batch.sequences.size());
+  const int64_t state_size = spec.actor_state_size();
+  if (!spec.remembers()) return CheckSize(spec, "sequences", batch.sequences.size(), 0);
+  TROUPE_RETURN_IF_ERROR(
+      CheckMatrix(spec, "memory", batch.memory, state_size > 0 ? count : batch.memory.rows, state_size, state_size));
+  size_t next = 0;
+  for (const learner::TrainSegment& segment : batch.segments) {
+    int64_t row = segment.first_row;
+    const int64_t end = segment.first_row + segment.rows;
+    for (; row < end && next < batch.sequences.size(); ++next) {
+      const learner::TrainSequence& sequence = batch.sequences[next];
+      if (sequence.first_row != row || sequence.rows < 1 || row + sequence.rows > end || sequence.decision < 0) break;
+      row += sequence.rows;
+    }
+    if (row == end) continue;
+    return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": sequence ", next,
+                                                   " of ", count, " does not go on at row ", row, " of the segment of ",
+                                                   segment.rows, " rows from ", segment.first_row,
+                                                   "; expected sequences that cover each segment"));
+  }
+  return CheckSize(spec, "sequences", batch.sequences.size(), static_cast<int64_t>(next));
 }
 
 float* PreparedBatch::Resize(tensor::Buffer* buffer, int64_t rows, int64_t columns, MatrixView* view) {
@@ -263,10 +292,13 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
                                     const learner::PolicyTrainBatch& batch, ThreadTeam* team) {
   TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
+  agent_mask_ = batch.agent_mask;
   active_.clear();
   for (int64_t row = 0; row < batch.rows; ++row) {
-    if (batch.agent_mask.empty() || batch.agent_mask[row] != 0) active_.push_back(static_cast<int32_t>(row));
+    if (is_active(row)) active_.push_back(static_cast<int32_t>(row));
   }
+  sequences_ = batch.sequences;
+  actor_memory_ = {batch.memory.data, batch.memory.rows, spec.actor_state_size(), batch.memory.stride};
   const bool own_observation = spec.critic_input() == policy::NetworkInput::kObservation;
   TROUPE_RETURN_IF_ERROR(
       TakeObservations(spec, observation_moments, batch, own_observation ? batch.final_rows : 0, team));

@@ -55,6 +55,12 @@ class PreparedBatch {
   const policy::RunningMoments& observed() const { return observed_; }
   /// Rows that count in losses and statistics, ascending.
   absl::Span<const int32_t> active() const { return active_; }
+  /// Whether a row is one of them.
+  bool is_active(int64_t row) const { return agent_mask_.empty() || agent_mask_[static_cast<size_t>(row)] != 0; }
+  /// Of a policy with a core, else empty: what its networks are run through. Cover all rows, ascending.
+  absl::Span<const learner::TrainSequence> sequences() const { return sequences_; }
+  /// [sequences, actor_state_size], what the actor remembered before each; without a core no columns.
+  const MatrixView& actor_memory() const { return actor_memory_; }
 
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
   absl::Span<const float> old_logp;             ///< [rows]
@@ -64,11 +70,14 @@ class PreparedBatch {
   std::vector<float> advantages;
   std::vector<float> value_targets;  ///< in the critic's units
   std::vector<float> old_values;     ///< in the critic's units
+  std::vector<float> critic_memory;  ///< [sequences, the critic's state size] instead: what it remembered before each
 
  private:
   static constexpr size_t kInitialBytes = 64;
 
   absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const;
+  static absl::Status CheckSegments(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
+  static absl::Status CheckSequences(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   /// Observations of all rows and of `finals` final ones.
   absl::Status TakeObservations(const policy::PolicySpec& spec, const policy::RunningMoments& moments,
                                 const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team);
@@ -88,6 +97,9 @@ class PreparedBatch {
   std::vector<int32_t> ascending_;
   policy::RunningMoments observed_;
   std::vector<int32_t> active_;
+  absl::Span<const uint8_t> agent_mask_;
+  absl::Span<const learner::TrainSequence> sequences_;
+  MatrixView actor_memory_;
 };
 
 /// The actor's view of an observation element: clip((value - mean) * inverse_std, -10, 10), with inverse_std as

@@ -15,11 +15,13 @@
 #include "lib/learner/assembler.h"
 #include "lib/learner/testing/naive_gather.h"
 #include "lib/learner/testing/owned_train_batch.h"
+#include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/testing/ppo_host.h"
+#include "lib/training/testing/random_batch.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -300,6 +302,44 @@ TEST(PreparedBatchTest, ABatchThatIsRefusedStaysAsItWas) {
   EXPECT_EQ(prepared.Prepare(schema.policies[0], SomeMoments(5, 0), rows).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(rows.in_place->normalized);
   EXPECT_EQ(Copied(rows, schema.policies[0]).obs, before.obs);
+}
+
+/// Sequences that do not cover their segments would leave rows out, or run over an episode's end.
+TEST(PreparedBatchTest, RefusesSequencesThatDoNotCoverTheirSegments) {
+  PolicySpec spec = policy::SmallSpecForTesting();
+  spec.actor.core = {policy::CoreKind::kLstm, 3, 1};
+  spec.sequence_length = 4;
+  using Sequences = std::vector<learner::TrainSequence>;
+  struct Bad {
+    const char* what;
+    void (*spoil)(Sequences& sequences);
+    const char* says;
+  };
+  // Segments of 5 and 3 rows, so sequences {0..3}, {4}, {5..7}.
+  const std::vector<Bad> bad = {
+      {"a row left out", [](Sequences& s) { s[0].rows = 3; }, "sequence 1 of 3 does not go on at row 3"},
+      {"over a segment's end", [](Sequences& s) { s[1].rows = 2; }, "sequence 1 of 3 does not go on at row 4"},
+      {"empty", [](Sequences& s) { s[1].rows = 0; }, "sequence 1 of 3 does not go on at row 4"},
+      {"too few", [](Sequences& s) { s.pop_back(); }, "memory is [3, 6]"},
+      {"before the episode", [](Sequences& s) { s[0].decision = -1; }, "sequence 0 of 3 does not go on at row 0"},
+  };
+  RandomBatch good(spec, {5, 3}, 1);
+  ASSERT_EQ(good.rows().sequences.size(), 3u);
+  PreparedBatch prepared;
+  ASSERT_EQ(prepared.Prepare(spec, {}, good.rows()), absl::OkStatus());
+  EXPECT_EQ(prepared.sequences().size(), 3u);
+  EXPECT_EQ(prepared.actor_memory().columns, 6);
+  for (const Bad& test : bad) {
+    RandomBatch batch(spec, {5, 3}, 1);
+    test.spoil(batch.rows().sequences);
+    const absl::Status status = prepared.Prepare(spec, {}, batch.rows());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << test.what;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(test.says)) << test.what;
+  }
+  RandomBatch plain(policy::SmallSpecForTesting(), {5, 3}, 1);
+  plain.rows().sequences = good.rows().sequences;
+  EXPECT_THAT(std::string(prepared.Prepare(policy::SmallSpecForTesting(), {}, plain.rows()).message()),
+              testing::HasSubstr("sequences has 3 elements; expected 0"));
 }
 
 /// Fails the first minibatch step that it is asked for.

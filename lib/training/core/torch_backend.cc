@@ -1,5 +1,6 @@
 #include "lib/training/core/torch_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "lib/training/core/adam.h"
 #include "lib/training/core/torch_device.h"
 #include "lib/training/core/torch_loss.h"
+#include "lib/training/core/torch_networks.h"
 #include "lib/training/core/torch_status.h"
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
@@ -32,33 +34,13 @@ const double kHalfLog2Pi = 0.5 * std::log(2.0 * M_PI);
 struct Modules {
   Tensor values;
   Tensor gradients;
-  std::vector<std::pair<Tensor, Tensor>> actor;  ///< weight and bias by layer
-  std::vector<std::pair<Tensor, Tensor>> critic;
+  Module actor;
+  Module critic;
   Tensor log_std;  ///< undefined without a Gaussian head
 };
 
-Tensor Activate(policy::Activation activation, const Tensor& x) {
-  switch (activation) {
-    case policy::Activation::kTanh:
-      return torch::tanh(x);
-    case policy::Activation::kRelu:
-      return torch::relu(x);
-    case policy::Activation::kElu:
-      return torch::elu(x);
-    case policy::Activation::kGelu:
-      return torch::gelu(x);
-    case policy::Activation::kSigmoid:
-      return torch::sigmoid(x);
-    case policy::Activation::kSilu:
-      return torch::silu(x);
-    case policy::Activation::kIdentity:
-      return x;
-  }
-  return x;
-}
-
-Modules MakeModules(const policy::ParameterLayout& layout, const Tensor& values, const Tensor& gradients,
-                    size_t actor_layers, size_t critic_layers) {
+Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Tensor& values,
+                    const Tensor& gradients) {
   Modules modules{.values = values, .gradients = gradients};
   const auto leaf = [&](const std::string& name) {
     const policy::ParameterEntry* entry = layout.Find(name);
@@ -66,15 +48,8 @@ Modules MakeModules(const policy::ParameterLayout& layout, const Tensor& values,
     parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
     return parameter;
   };
-  const auto layers = [&](const char* network, size_t count) {
-    std::vector<std::pair<Tensor, Tensor>> result;
-    for (size_t i = 0; i < count; ++i) {
-      result.emplace_back(leaf(absl::StrCat(network, ".", i, ".weight")), leaf(absl::StrCat(network, ".", i, ".bias")));
-    }
-    return result;
-  };
-  modules.actor = layers("actor", actor_layers);
-  modules.critic = layers("critic", critic_layers);
+  modules.actor = MakeModule(spec.actor, leaf);
+  modules.critic = MakeModule(spec.critic(), leaf);
   if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
   return modules;
 }
@@ -83,6 +58,16 @@ Modules MakeModules(const policy::ParameterLayout& layout, const Tensor& values,
 struct Loss {
   Tensor mean;  ///< what is differentiated
   Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
+};
+
+/// What a step reads of the batch.
+struct Minibatch {
+  Tensor rows;  ///< [rows that count], int64, of the batch
+  // Of a policy with a core:
+  Tensor run;        ///< [rows that are run], packed
+  Tensor sequences;  ///< [sequences], int64, of the batch
+  Tensor batch_sizes;
+  Tensor kept;  ///< places in `run` of `rows`; undefined: all count
 };
 
 class TorchBackend final : public NetworkBackend {
@@ -108,6 +93,7 @@ class TorchBackend final : public NetworkBackend {
       actor_input_ = Load(batch.actor_input());
       critic_input_ = Load(batch.critic_input());
       critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
+      if (batch.actor_memory().columns > 0) actor_memory_ = Load(batch.actor_memory()).contiguous();
       const int64_t words = spec_.action_words();
       actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
       old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
@@ -125,7 +111,7 @@ class TorchBackend final : public NetworkBackend {
       std::vector<Tensor> parts;
       for (int64_t first = 0; first < rows; first += kValueRows) {
         const Tensor part = critic_input_.narrow(0, first, std::min(kValueRows, rows - first));
-        parts.push_back(ToHost(Forward(modules_.critic, part).squeeze(1)));
+        parts.push_back(ToHost(RunNetwork(spec_.critic().activation, modules_.critic, part).squeeze(1)));
       }
       AwaitDevice();
       values.reserve(static_cast<size_t>(rows));
@@ -138,6 +124,29 @@ class TorchBackend final : public NetworkBackend {
     return values;
   }
 
+  absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& call) override {
+    SequenceOutputs outputs;
+    const absl::Status status = Guarded("computing values in sequence", [&] {
+      const torch::NoGradGuard no_grad;
+      outputs.values.resize(call.rows.size());
+      outputs.states.resize(call.states.size());
+      int64_t row = 0;
+      for (size_t first = 0; first < call.lengths.size();) {
+        std::vector<std::pair<int64_t, int64_t>> pieces;
+        const size_t begin = first;
+        for (int64_t taken = 0; first < call.lengths.size() && (taken == 0 || taken < kValueRows); ++first) {
+          pieces.emplace_back(row, call.lengths[first]);
+          row += call.lengths[first];
+          taken += call.lengths[first];
+        }
+        RunPieces(call, pieces, begin, &outputs);
+      }
+      return absl::OkStatus();
+    });
+    TROUPE_RETURN_IF_ERROR(status);
+    return outputs;
+  }
+
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
     return Guarded("beginning an epoch", [&] {
       if (!targets_loaded_) {
@@ -145,8 +154,13 @@ class TorchBackend final : public NetworkBackend {
         advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
         value_targets_ = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
         old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
+        if (const int64_t size = spec_.critic().core.state_size(); size > 0) {
+          const auto sequences = static_cast<int64_t>(batch_->sequences().size());
+          critic_memory_ = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
+        }
         targets_loaded_ = true;
       }
+      units_ = order;
       order_ = Load(order.data(), {static_cast<int64_t>(order.size())}, torch::kInt32).to(torch::kInt64);
       return absl::OkStatus();
     });
@@ -155,29 +169,30 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
-      const Tensor rows = order_.narrow(0, first, count);
+      const Minibatch minibatch = TakeMinibatch(first, count);
+      const int64_t rows = minibatch.rows.size(0);
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       modules_.gradients.zero_();
       if (!on_host_) {
         // Differentiated together: autograd is handed over to the device's thread once.
-        const Loss actor = ActorLoss(rows, settings);
-        const Loss critic = CriticLoss(rows, settings);
+        const Loss actor = ActorLoss(minibatch, settings);
+        const Loss critic = CriticLoss(minibatch, settings);
         torch::autograd::backward({actor.mean, critic.mean}, {});
-        StepOnDevice(count, actor, critic, settings);
+        StepOnDevice(rows, actor, critic, settings);
         return absl::OkStatus();
       }
       Loss actor;
       Loss critic;
       TROUPE_RETURN_IF_ERROR(BothNetworks(
           [&] {
-            actor = ActorLoss(rows, settings);
+            actor = ActorLoss(minibatch, settings);
             torch::autograd::backward({actor.mean}, {});
           },
           [&] {
-            critic = CriticLoss(rows, settings);
+            critic = CriticLoss(minibatch, settings);
             torch::autograd::backward({critic.mean}, {});
           }));
-      StepOnHost(count, actor, critic, settings);
+      StepOnHost(rows, actor, critic, settings);
       return absl::OkStatus();
     });
   }
@@ -229,8 +244,8 @@ class TorchBackend final : public NetworkBackend {
     std::vector<float> outputs;
     TROUPE_RETURN_IF_ERROR(CatchTorch("computing outputs", [&]() -> absl::Status {
       const torch::NoGradGuard no_grad;
-      TROUPE_ASSIGN_OR_RETURN(const Layers layers, LayersOf(call));
-      const Tensor result = Forward(layers, RowsOf(call)).contiguous();
+      TROUPE_ASSIGN_OR_RETURN(const Module module, ModuleOf(call));
+      const Tensor result = RunNetwork(spec_.actor.activation, module, RowsOf(call)).contiguous();
       outputs.assign(result.data_ptr<float>(), result.data_ptr<float>() + result.numel());
       return absl::OkStatus();
     }));
@@ -241,15 +256,18 @@ class TorchBackend final : public NetworkBackend {
                         absl::Span<float> input_gradients) override {
     TROUPE_RETURN_IF_ERROR(Serves(BackendLevel::kForwardBackward));
     return CatchTorch("differentiating outputs", [&]() -> absl::Status {
-      TROUPE_ASSIGN_OR_RETURN(Layers layers, LayersOf(call));
+      TROUPE_ASSIGN_OR_RETURN(const Module module, ModuleOf(call));
       std::vector<Tensor> leaves;
-      for (auto& [weight, bias] : layers) {
-        leaves.push_back(weight.requires_grad_(true));
-        leaves.push_back(bias.requires_grad_(true));
+      for (const Layers* const layers : {&module.encoder, &module.head}) {
+        for (const auto& [weight, bias] : *layers) {
+          leaves.push_back(weight.requires_grad_(true));
+          leaves.push_back(bias.requires_grad_(true));
+        }
       }
+      const size_t num_parameters = leaves.size();
       const Tensor inputs = RowsOf(call);
       if (!input_gradients.empty()) leaves.push_back(inputs.requires_grad_(true));
-      const Tensor outputs = Forward(layers, inputs);
+      const Tensor outputs = RunNetwork(spec_.actor.activation, module, inputs);
       if (static_cast<int64_t>(output_gradients.size()) != outputs.numel() ||
           gradients.size() != call.parameters.size() ||
           (!input_gradients.empty() && static_cast<int64_t>(input_gradients.size()) != inputs.numel())) {
@@ -261,7 +279,7 @@ class TorchBackend final : public NetworkBackend {
       const Tensor from = torch::from_blob(const_cast<float*>(output_gradients.data()), outputs.sizes());
       const std::vector<Tensor> found = torch::autograd::grad({outputs}, leaves, {from});
       const policy::ParameterLayout layout = policy::ParameterLayout::For(spec_);
-      for (size_t i = 0; i < 2 * layers.size(); ++i) {
+      for (size_t i = 0; i < num_parameters; ++i) {
         const std::string name = absl::StrCat(std::string(call.network), ".", i / 2, i % 2 == 0 ? ".weight" : ".bias");
         const Tensor gradient = found[i].contiguous();
         const float* const values = gradient.data_ptr<float>();
@@ -276,33 +294,31 @@ class TorchBackend final : public NetworkBackend {
   }
 
  private:
-  using Layers = std::vector<std::pair<Tensor, Tensor>>;  // weight and bias
-
-  /// The layers that a call names, as views of its parameters.
-  absl::StatusOr<Layers> LayersOf(const NetworkCall& call) const {
+  /// The network that a call names, as views of its parameters.
+  absl::StatusOr<Module> ModuleOf(const NetworkCall& call) const {
     const policy::ParameterLayout layout = policy::ParameterLayout::For(spec_);
-    const auto view = [&](const std::string& name) {
-      const policy::ParameterEntry* const entry = layout.Find(name);
-      return torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
-    };
-    Layers layers;
-    const std::string network(call.network);
     if (static_cast<int64_t>(call.parameters.size()) != layout.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("a block of ", call.parameters.size(), " parameters; expected ", layout.size()));
     }
-    for (size_t i = 0; layout.Find(absl::StrCat(network, ".", i, ".weight")) != nullptr; ++i) {
-      layers.emplace_back(view(absl::StrCat(network, ".", i, ".weight")), view(absl::StrCat(network, ".", i, ".bias")));
-    }
-    if (layers.empty()) {
+    const policy::NetworkSpec* const network =
+        call.network == policy::kActorRole ? &spec_.actor : spec_.FindLearnerNetwork(call.network);
+    if (network == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the policy has no network \"", network, "\"; expected actor or critic"));
+          absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
     }
-    if (call.inputs.columns != layers.front().first.size(1)) {
-      return absl::InvalidArgumentError(absl::StrCat("inputs of the ", network, " have ", call.inputs.columns,
-                                                     " columns; expected ", layers.front().first.size(1)));
+    if (network->core.remembers()) {
+      return absl::UnimplementedError(
+          absl::StrCat("rows alone do not say what the ", network->role, ", a network with a core, remembers"));
     }
-    return layers;
+    if (const int64_t columns = spec_.InputSize(*network); call.inputs.columns != columns) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("inputs of the ", network->role, " have ", call.inputs.columns, " columns; expected ", columns));
+    }
+    return MakeModule(*network, [&](const std::string& name) {
+      const policy::ParameterEntry* const entry = layout.Find(name);
+      return torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
+    });
   }
   /// [rows, columns], a copy.
   static Tensor RowsOf(const NetworkCall& call) {
@@ -328,9 +344,9 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
-    for (Tensor* tensor :
-         {&actor_input_, &critic_input_, &critic_index_, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_,
-          &old_values_, &order_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
+    for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &actor_memory_, &critic_memory_, &actions_,
+                           &old_logp_, &mask_, &advantages_, &value_targets_, &old_values_, &order_, &exp_avg_,
+                           &exp_avg_sq_, &device_steps_, &device_totals_}) {
       tensor->reset();
     }
   }
@@ -360,8 +376,7 @@ class TorchBackend final : public NetworkBackend {
   void LoadParameters() {
     const Tensor values = Load(parameters_->values());
     const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
-    modules_ = MakeModules(parameters_->layout(), values, gradients, spec_.actor.hidden_sizes.size() + 1,
-                           spec_.critic().hidden_sizes.size() + 1);
+    modules_ = MakeModules(spec_, parameters_->layout(), values, gradients);
     totals_ = {};
     if (on_host_) return;
     exp_avg_ = Load(parameters_->exp_avg());
@@ -405,12 +420,79 @@ class TorchBackend final : public NetworkBackend {
     return statuses[1];
   }
 
-  Tensor Forward(const std::vector<std::pair<Tensor, Tensor>>& layers, Tensor x) const {
-    for (size_t i = 0; i < layers.size(); ++i) {
-      x = torch::linear(x, layers[i].first, layers[i].second);
-      if (i + 1 < layers.size()) x = Activate(spec_.actor.activation, x);
+  /// A host's numbers where the networks are.
+  Tensor Indices(const std::vector<int64_t>& numbers) const {
+    const Tensor host = torch::tensor(numbers, torch::kInt64);
+    return on_host_ ? host : host.to(device_);
+  }
+
+  Minibatch TakeMinibatch(int64_t first, int64_t count) const {
+    Minibatch minibatch;
+    if (batch_->sequences().empty()) {
+      minibatch.rows = order_.narrow(0, first, count);
+      return minibatch;
     }
-    return x;
+    std::vector<std::pair<int64_t, int64_t>> pieces;
+    for (const int32_t unit : units_.subspan(static_cast<size_t>(first), static_cast<size_t>(count))) {
+      const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
+      pieces.emplace_back(sequence.first_row, sequence.rows);
+    }
+    const Packed packed = Pack(pieces);
+    std::vector<int64_t> kept;
+    for (size_t i = 0; i < packed.rows.size(); ++i) {
+      if (batch_->is_active(packed.rows[i])) kept.push_back(static_cast<int64_t>(i));
+    }
+    minibatch.run = Indices(packed.rows);
+    minibatch.sequences = order_.narrow(0, first, count).index_select(0, Indices(packed.sequences));
+    minibatch.batch_sizes = packed.batch_sizes;
+    minibatch.rows = minibatch.run;
+    if (kept.size() < packed.rows.size()) {
+      minibatch.kept = Indices(kept);
+      minibatch.rows = minibatch.run.index_select(0, minibatch.kept);
+    }
+    return minibatch;
+  }
+
+  /// The outputs of minibatch.rows. `inputs` has a row for each place of `index`, or where that is undefined for each
+  /// of the batch's.
+  Tensor Outputs(const policy::NetworkSpec& network, const Module& module, const Tensor& inputs, const Tensor& index,
+                 const Tensor& memory, const Minibatch& minibatch) const {
+    const auto of_rows = [&](const Tensor& rows) {
+      return inputs.index_select(0, index.defined() ? index.index_select(0, rows) : rows);
+    };
+    if (!network.core.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
+    Tensor output = RunCore(network.core, module.core, Encode(network.activation, module, of_rows(minibatch.run)),
+                            minibatch.batch_sizes, memory.index_select(0, minibatch.sequences))
+                        .first;
+    if (minibatch.kept.defined()) output = output.index_select(0, minibatch.kept);
+    return Decode(network.activation, module, output);
+  }
+
+  /// Sequences from number `begin` on, whose rows stand in call.rows at `pieces`.
+  void RunPieces(const SequenceCall& call, const std::vector<std::pair<int64_t, int64_t>>& pieces, size_t begin,
+                 SequenceOutputs* outputs) const {
+    const policy::CoreSpec& core = spec_.critic().core;
+    const int64_t size = core.state_size();
+    const Packed packed = Pack(pieces);
+    std::vector<int64_t> inputs;
+    for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
+    const auto states_at = static_cast<int64_t>(begin) * size;
+    const auto count = static_cast<int64_t>(pieces.size());
+    const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
+    const auto [output, after] =
+        RunCore(core, modules_.critic.core,
+                Encode(spec_.critic().activation, modules_.critic, critic_input_.index_select(0, Indices(inputs))),
+                packed.batch_sizes, states.index_select(0, Indices(packed.sequences)));
+    const Tensor values = ToHost(Decode(spec_.critic().activation, modules_.critic, output).squeeze(1));
+    const Tensor states_after = ToHost(after);
+    AwaitDevice();
+    for (size_t i = 0; i < packed.rows.size(); ++i) {
+      outputs->values[static_cast<size_t>(packed.rows[i])] = values.data_ptr<float>()[i];
+    }
+    for (size_t i = 0; i < packed.sequences.size(); ++i) {
+      std::copy_n(states_after.data_ptr<float>() + static_cast<int64_t>(i) * size, size,
+                  outputs->states.data() + states_at + packed.sequences[i] * size);
+    }
   }
 
   /// Log-probability and entropy of each row, [n] each.
@@ -469,8 +551,9 @@ class TorchBackend final : public NetworkBackend {
     };
   }
 
-  Loss ActorLoss(const Tensor& rows, const StepSettings& settings) const {
-    const Tensor output = Forward(modules_.actor, actor_input_.index_select(0, rows));
+  Loss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
+    const Tensor& rows = minibatch.rows;
+    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), actor_memory_, minibatch);
     const auto [logp, entropy] = Distribution(output, rows);
     const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
     const Tensor loss = terms.loss.mean() - settings.entropy_coeff * entropy.mean();
@@ -480,10 +563,10 @@ class TorchBackend final : public NetworkBackend {
     return {loss, torch::stack(sums).detach()};
   }
 
-  Loss CriticLoss(const Tensor& rows, const StepSettings& settings) const {
+  Loss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value =
-        Forward(modules_.critic, critic_input_.index_select(0, critic_index_.index_select(0, rows))).squeeze(1);
-    const Tensor loss = loss_->OfCritic(value, ColumnsOf(rows), settings.loss.numbers, settings.huber_delta);
+        Outputs(spec_.critic(), modules_.critic, critic_input_, critic_index_, critic_memory_, minibatch).squeeze(1);
+    const Tensor loss = loss_->OfCritic(value, ColumnsOf(minibatch.rows), settings.loss.numbers, settings.huber_delta);
     const Tensor mean = settings.value_loss_coeff * loss.mean();
     const torch::NoGradGuard no_grad;
     return {mean, loss.sum().reshape({1})};
@@ -558,7 +641,8 @@ class TorchBackend final : public NetworkBackend {
   bool alone_ = false;
   Modules modules_;
   Tensor exp_avg_, exp_avg_sq_;  // on the device's path
-  Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;
+  Tensor actor_input_, critic_input_, critic_index_, actor_memory_, critic_memory_, actions_, old_logp_, mask_;
+  absl::Span<const int32_t> units_;  // order_, on the host
   Tensor advantages_, value_targets_, old_values_, order_;
   bool targets_loaded_ = false;
 
@@ -579,7 +663,7 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
   for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
-    TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("LibTorch's back end", *network));
+    TROUPE_RETURN_IF_ERROR(policy::CheckEncoderIsMlp("LibTorch's back end", *network));
   }
   return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
 }

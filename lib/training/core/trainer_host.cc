@@ -188,6 +188,9 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TrainerHost::Update(const learne
     for (auto& [_, part] : parts) Restore(&part);
     return trained;
   }
+  for (auto& [_, part] : parts) {
+    if (!part.former.empty()) part.group->trainer->Commit();
+  }
   policies_->SetVersions(context.next_version);
   return reports;
 }

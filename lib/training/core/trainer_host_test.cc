@@ -25,6 +25,7 @@ using policy::PolicySlot;
 struct Script {
   std::vector<std::vector<int32_t>> updates;  ///< the members that were resident
   int64_t fail_at = -1;                       ///< the update that fails after it has changed everything
+  int64_t commits = 0;
 };
 Script script;
 
@@ -46,6 +47,7 @@ class FakePair final : public GroupTrainer {
     }
     return reports;
   }
+  void Commit() override { ++script.commits; }
   std::vector<policy::StateBlock> Export() const override {
     return {{"mixer.weight", {1}, std::vector<double>{mixer_}}};
   }
@@ -184,7 +186,14 @@ TEST_F(TrainerHostTest, AFailedUpdateLeavesPoliciesAndGroupsAsTheyWere) {
       policy::ExpectSameBits(*host->ExportState(PolicySlot(slot)), before[static_cast<size_t>(slot)]);
     }
     for (size_t group = 0; group < 3; ++group) EXPECT_EQ(Mixer(*host, group), 0.5);
+    EXPECT_EQ(script.commits, 0);  // nor of the groups that had succeeded
   }
+}
+
+TEST_F(TrainerHostTest, CommitsTheGroupsOfAnUpdateThatSucceeded) {
+  const auto host = *Make(6);
+  ASSERT_TRUE(host->Update(Batch({0, 1, 4}).all, Context(0)).ok());
+  EXPECT_EQ(script.commits, 2);
 }
 
 TEST_F(TrainerHostTest, WhatBelongsToNoPolicyIsExportedAndImported) {

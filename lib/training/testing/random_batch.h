@@ -44,6 +44,7 @@ class RandomBatch : public learner::OwnedTrainBatch {
       for (int64_t row = 0; row < rows.rows; ++row) critic_row.push_back(Index(rows.critic_rows));
       for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
     }
+    if (spec.remembers()) AddSequences(spec, &rows);
     batch.env_steps = rows.rows;
     batch.agent_steps = rows.rows;
     Add(std::move(rows));
@@ -53,6 +54,22 @@ class RandomBatch : public learner::OwnedTrainBatch {
 
  private:
   int32_t Index(int64_t limit) { return static_cast<int32_t>(random_.Below(static_cast<uint32_t>(limit))); }
+
+  /// Segments cut go on in an episode, from its seventh decision.
+  void AddSequences(const policy::PolicySpec& spec, learner::PolicyTrainBatch* rows) {
+    for (size_t i = 0; i < rows->segments.size(); ++i) {
+      const learner::TrainSegment& segment = rows->segments[i];
+      const int64_t begin = i % 3 == 1 ? 7 : 0;
+      for (int64_t row = 0; row < segment.rows; ++row) {
+        const int64_t decision = begin + row;
+        if (row == 0 || decision % spec.sequence_length == 0) {
+          rows->sequences.push_back({segment.first_row + row, 0, decision});
+        }
+        ++rows->sequences.back().rows;
+      }
+    }
+    FillNormal(static_cast<int64_t>(rows->sequences.size()) * spec.actor_state_size(), &memory);
+  }
 
   void FillNormal(int64_t size, std::vector<float>* values) {
     values->resize(static_cast<size_t>(size));

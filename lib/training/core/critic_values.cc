@@ -1,0 +1,171 @@
+#include "lib/training/core/critic_values.h"
+
+#include <algorithm>
+
+#include "lib/base/status_macros.h"
+
+namespace troupe::training {
+namespace {
+
+std::vector<float> Gather(const std::vector<float>& table, absl::Span<const int32_t> index) {
+  std::vector<float> values(index.size());
+  for (size_t i = 0; i < index.size(); ++i) values[i] = table[static_cast<size_t>(index[i])];
+  return values;
+}
+
+/// The trajectories of a batch on their way through a critic with a core: in each round the next sequence of every
+/// segment that has one, side by side.
+class StreamRun {
+ public:
+  StreamRun(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, NetworkBackend* backend,
+            PreparedBatch* prepared)
+      : batch_(batch),
+        backend_(*backend),
+        prepared_(*prepared),
+        state_size_(static_cast<size_t>(spec.critic().core.state_size())),
+        states_(batch.segments.size() * state_size_) {
+    values_.rows.resize(static_cast<size_t>(batch.rows));
+    values_.finals.resize(static_cast<size_t>(batch.final_rows));
+    prepared->critic_memory.resize(batch.sequences.size() * state_size_);
+    size_t sequence = 0;
+    for (const learner::TrainSegment& segment : batch.segments) {
+      first_sequence_.push_back(sequence);
+      const int64_t end = segment.first_row + segment.rows;
+      while (sequence < batch.sequences.size() && batch.sequences[sequence].first_row < end) ++sequence;
+    }
+    first_sequence_.push_back(sequence);
+  }
+
+  absl::StatusOr<CriticValues> Run(CriticCarry* carry) {
+    for (size_t s = 0; s < batch_.segments.size(); ++s) {
+      if (first_sequence_[s] == first_sequence_[s + 1]) continue;
+      const learner::TrainSequence& first = batch_.sequences[first_sequence_[s]];
+      if (!carry->Load(batch_.segments[s], first.decision, StateOf(s))) ++values_.broken_streams;
+    }
+    for (size_t round = 0; TakeRound(round); ++round) TROUPE_RETURN_IF_ERROR(RunRound());
+    for (size_t s = 0; s < batch_.segments.size(); ++s) {
+      if (first_sequence_[s] == first_sequence_[s + 1]) continue;
+      const learner::TrainSequence& last = batch_.sequences[first_sequence_[s + 1] - 1];
+      carry->Store(batch_.segments[s], last.decision + last.rows, StateOf(s));
+    }
+    TakeFinals();
+    TROUPE_RETURN_IF_ERROR(RunFinals());
+    return std::move(values_);
+  }
+
+ private:
+  absl::Span<float> StateOf(size_t segment) {
+    return absl::MakeSpan(states_).subspan(segment * state_size_, state_size_);
+  }
+  void Clear() {
+    segments_.clear();
+    rows_.clear();
+    lengths_.clear();
+    before_.clear();
+  }
+  void Add(size_t segment, absl::Span<const int32_t> rows) {
+    segments_.push_back(segment);
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
+    lengths_.push_back(static_cast<int32_t>(rows.size()));
+    const absl::Span<const float> state = StateOf(segment);
+    before_.insert(before_.end(), state.begin(), state.end());
+  }
+
+  /// The segments' sequences number `round`; false when no segment has one.
+  bool TakeRound(size_t round) {
+    Clear();
+    sequences_.clear();
+    for (size_t s = 0; s < batch_.segments.size(); ++s) {
+      const size_t number = first_sequence_[s] + round;
+      if (number >= first_sequence_[s + 1]) continue;
+      const learner::TrainSequence& sequence = batch_.sequences[number];
+      Add(s, prepared_.critic_index().subspan(static_cast<size_t>(sequence.first_row),
+                                              static_cast<size_t>(sequence.rows)));
+      sequences_.push_back(number);
+    }
+    return !segments_.empty();
+  }
+
+  absl::Status RunRound() {
+    TROUPE_ASSIGN_OR_RETURN(const SequenceOutputs outputs, backend_.SequenceValues({rows_, lengths_, before_}));
+    const float* value = outputs.values.data();
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      const learner::TrainSequence& sequence = batch_.sequences[sequences_[i]];
+      std::copy_n(value, sequence.rows, values_.rows.data() + sequence.first_row);
+      value += sequence.rows;
+      std::copy_n(before_.data() + i * state_size_, state_size_,
+                  prepared_.critic_memory.data() + sequences_[i] * state_size_);
+      std::copy_n(outputs.states.data() + i * state_size_, state_size_, StateOf(segments_[i]).data());
+    }
+    return absl::OkStatus();
+  }
+
+  /// What segments are bootstrapped from: a step more, after which nobody asks for the state.
+  void TakeFinals() {
+    Clear();
+    for (size_t s = 0; s < batch_.segments.size(); ++s) {
+      const int64_t final_row = batch_.segments[s].final_row;
+      if (final_row >= 0) Add(s, prepared_.final_critic_index().subspan(static_cast<size_t>(final_row), 1));
+    }
+  }
+
+  absl::Status RunFinals() {
+    if (segments_.empty()) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const SequenceOutputs outputs, backend_.SequenceValues({rows_, lengths_, before_}));
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      values_.finals[static_cast<size_t>(batch_.segments[segments_[i]].final_row)] = outputs.values[i];
+    }
+    return absl::OkStatus();
+  }
+
+  const learner::PolicyTrainBatch& batch_;
+  NetworkBackend& backend_;
+  PreparedBatch& prepared_;
+  const size_t state_size_;
+  std::vector<float> states_;           // [segments, state size], where each has come to
+  std::vector<size_t> first_sequence_;  // by segment, and the end
+  CriticValues values_;
+  // Of a round.
+  std::vector<size_t> segments_, sequences_;
+  std::vector<int32_t> rows_, lengths_;
+  std::vector<float> before_;
+};
+
+}  // namespace
+
+CriticCarry::Key CriticCarry::KeyOf(const learner::TrainSegment& segment) {
+  return static_cast<uint64_t>(segment.env_id.value()) << 32 | static_cast<uint32_t>(segment.slot);
+}
+
+bool CriticCarry::Load(const learner::TrainSegment& segment, int64_t decision, absl::Span<float> state) const {
+  std::fill(state.begin(), state.end(), 0.0f);
+  if (decision == 0) return true;
+  const auto found = states_.find(KeyOf(segment));
+  if (found == states_.end()) return false;
+  const Entry& entry = found->second;
+  if (entry.episode != segment.episode || entry.decision > decision || entry.state.size() != state.size()) return false;
+  std::copy(entry.state.begin(), entry.state.end(), state.begin());
+  return entry.decision == decision;
+}
+
+void CriticCarry::Store(const learner::TrainSegment& segment, int64_t decision, absl::Span<const float> state) {
+  stored_.emplace_back(KeyOf(segment),
+                       Entry{segment.episode, decision, std::vector<float>(state.begin(), state.end())});
+}
+
+void CriticCarry::Commit() {
+  for (auto& [key, entry] : stored_) states_.insert_or_assign(key, std::move(entry));
+  stored_.clear();
+}
+
+absl::StatusOr<CriticValues> ValuesOf(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                                      NetworkBackend* backend, PreparedBatch* prepared, CriticCarry* carry) {
+  if (spec.critic().core.remembers()) return StreamRun(spec, batch, backend, prepared).Run(carry);
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, backend->Values());
+  CriticValues values;
+  values.rows = Gather(table, prepared->critic_index());
+  values.finals = Gather(table, prepared->final_critic_index());
+  return values;
+}
+
+}  // namespace troupe::training

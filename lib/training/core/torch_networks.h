@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/policy/policy_spec.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+
+using Layers = std::vector<std::pair<torch::Tensor, torch::Tensor>>;  // weight and bias
+
+/// The parameters of a network.
+struct Module {
+  Layers encoder;                   ///< each with an activation behind it
+  std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
+  Layers head;                      ///< the last one without an activation
+};
+/// `find` makes a tensor of a parameter's name.
+Module MakeModule(const policy::NetworkSpec& network, const std::function<torch::Tensor(const std::string&)>& find);
+
+/// What stands before the core, and behind it; a network without a core is both.
+torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);
+torch::Tensor Decode(policy::Activation activation, const Module& module, torch::Tensor x);
+torch::Tensor RunNetwork(policy::Activation activation, const Module& module, const torch::Tensor& x);
+
+/// Sequences side by side as torch's packed ones: the first rows of all, the second rows of those that have one, and so
+/// on, the longest sequence first.
+struct Packed {
+  std::vector<int64_t> rows;       ///< where each row stands among the given ones
+  std::vector<int64_t> sequences;  ///< number of each sequence among the given ones
+  torch::Tensor batch_sizes;       ///< [longest], int64 on the host: sequences that have such a row
+};
+/// `pieces`: first row and number of rows of each sequence; there is one.
+Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces);
+
+/// The output of each row, and what is remembered after each sequence, [sequences, state size]; `states` before it.
+std::pair<torch::Tensor, torch::Tensor> RunCore(const policy::CoreSpec& core,
+                                                const std::vector<torch::Tensor>& parameters, const torch::Tensor& x,
+                                                const torch::Tensor& batch_sizes, const torch::Tensor& states);
+
+}  // namespace troupe::training
