@@ -21,6 +21,8 @@ constexpr std::string_view kStableBaselines = "Stable-Baselines3";
 constexpr std::string_view kCleanRl = "CleanRL";
 constexpr std::string_view kSeveral = "several libraries";
 
+constexpr std::string_view kCoreNote = "gru or lstm; the critic's: model.critic_core";
+
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 std::string LastPart(const std::string& key) { return key.substr(key.rfind('.') + 1); }
@@ -155,6 +157,23 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"fcnet_activation", kRllib, "model.activation", ""},
       {"activation_fn", kSeveral, "model.activation", ""},
       {"gain", kOnPolicy, "model.actor_output_gain", ""},
+      {"use_lstm", kRllib, "model.actor_core", kCoreNote},
+      {"lstm_cell_size", kRllib, "model.core_size", ""},
+      {"use_rnn", kXuance, "model.actor_core", kCoreNote},
+      {"rnn", kXuance, "model.actor_core", kCoreNote},
+      {"fc_hidden_sizes", kXuance, "model.actor_hidden_sizes", "of the layers before the core"},
+      {"recurrent_hidden_size", kXuance, "model.core_size", ""},
+      {"N_recurrent_layers", kXuance, "model.core_layers", ""},
+      {"recurrent_layer_N", kXuance, "model.core_layers", ""},
+      {"use_recurrent_policy", kOnPolicy, "model.actor_core", kCoreNote},
+      {"use_naive_recurrent_policy", kOnPolicy, "model.actor_core",
+       "gru or lstm, with model.max_seq_len as long as an episode; the critic's: model.critic_core"},
+      {"recurrent_N", kOnPolicy, "model.core_layers", ""},
+      {"data_chunk_length", kOnPolicy, "model.max_seq_len", ""},
+      {"sequence_length", kSkrl, "model.max_seq_len", ""},
+      {"lstm_hidden_size", kStableBaselines, "model.core_size", ""},
+      {"n_lstm_layers", kStableBaselines, "model.core_layers", ""},
+      {"enable_critic_lstm", kStableBaselines, "model.critic_core", "gru or lstm"},
       // Workers and environments.
       {"num_rollout_workers", kRllib, "num_workers", ""},
       {"num_env_runners", kRllib, "num_workers", ""},
@@ -208,11 +227,13 @@ const std::vector<ForeignKey>& ForeignKeys() {
       {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
       {"use_wandb", kOnPolicy, "experiment.wandb", ""},
       // What Troupe does in one way only, or not.
-      {"use_rnn", kXuance, "", "models are multi-layer perceptrons"},
-      {"use_lstm", kRllib, "", "models are multi-layer perceptrons"},
-      {"conv_filters", kRllib, "", "models are multi-layer perceptrons, images are flattened"},
-      {"use_cnn", kXuance, "", "models are multi-layer perceptrons, images are flattened"},
-      {"use_attention", kRllib, "", "models are multi-layer perceptrons"},
+      {"lstm_use_prev_action", kRllib, "", "networks read what the environment lets an agent observe"},
+      {"lstm_use_prev_reward", kRllib, "", "networks read what the environment lets an agent observe"},
+      {"shared_lstm", kStableBaselines, "", "actor and critic share no layers"},
+      {"dropout", kXuance, "", "layers have no dropout"},
+      {"conv_filters", kRllib, "", "layers are fully connected or recurrent, images are flattened"},
+      {"use_cnn", kXuance, "", "layers are fully connected or recurrent, images are flattened"},
+      {"use_attention", kRllib, "", "layers are fully connected or recurrent"},
       {"render", kXuance, "", "environments are not rendered"},
       {"render_mode", kSeveral, "", "environments are not rendered; one in Python may take it in env.args"},
       {"fps", kXuance, "", "environments are not rendered"},

@@ -43,8 +43,9 @@ class FrozenWeightsTest : public testing::Test {
   }
 
   /// A run folder with checkpoints after `env_steps`, the weights coloured by the steps.
-  std::string MakeRun(const std::string& name, const std::vector<int64_t>& env_steps, bool separately = false) {
-    const ResolvedRun source = Resolve(kSource);
+  std::string MakeRun(const std::string& name, const std::vector<int64_t>& env_steps, bool separately = false,
+                      const std::vector<std::string>& overrides = {}) {
+    const ResolvedRun source = Resolve(kSource, overrides);
     storage::RunFolder::Options options;
     options.directory = scratch_.path() + "/" + name;
     options.checkpoint.spec_hash = source.schema.Hash();
@@ -155,10 +156,55 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
                         "\"main/actor.0.weight\" has shape [8, 7], expected [9, 7])"));
   EXPECT_THAT(warm_start({"model.actor_hidden_sizes=[8, 8]"}),
               HasSubstr("tensor \"main/actor.1.weight\" has shape [3, 8], expected [8, 8]"));
+  EXPECT_THAT(warm_start({"model.actor_core=gru"}),
+              HasSubstr("the actor's kind of network is mlp, expected mlp+gru; set model alike (policies.safetensors: "
+                        "tensor \"main/actor.1.weight\" has shape [3, 8], expected [3, 64])"));
   EXPECT_THAT(
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +
                 "/checkpoints/100 is not there, expected one of main, dice; call the run's policy so, too"));
+}
+
+TEST_F(FrozenWeightsTest, NetworksWithACoreAreTakenOnlyWhereTheyFit) {
+  const std::vector<std::string> core = {"model.actor_core=gru", "model.core_size=8"};
+  const std::string run = MakeRun("run", {100}, false, core);
+  const auto difference = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), core.begin(), core.end());
+    const auto states = Load("checkpoint:" + run + "#main", more);
+    return states.ok() ? "OK" : std::string(states.status().message());
+  };
+  EXPECT_EQ(difference({}), "OK");
+  EXPECT_THAT(difference({"model.actor_core=none"}), HasSubstr("kind of network is mlp+gru, expected mlp; set model"));
+  EXPECT_THAT(difference({"model.actor_core=lstm"}), HasSubstr("is mlp+gru, expected mlp+lstm; set model alike"));
+  EXPECT_THAT(difference({"model.core_size=9"}),
+              HasSubstr("the actor's core is gru of 1 x 8, then [], expected gru of 1 x 9, then []; set model alike"));
+  EXPECT_THAT(difference({"model.core_layers=2"}), HasSubstr("expected gru of 2 x 8, then []"));
+  EXPECT_THAT(difference({"model.actor_head_hidden_sizes=[5]"}), HasSubstr("expected gru of 1 x 8, then [5]"));
+  EXPECT_THAT(difference({"model.critic_core=gru"}),
+              HasSubstr("the critic's kind of network is mlp, expected mlp+gru; set model alike"));
+
+  const auto warm_start = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), core.begin(), core.end());
+    more.push_back("multi_agent.policies.old.class=random");
+    const ResolvedRun to = Resolve(kRun, more);
+    std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+    const absl::Status loaded = LoadWarmStart(run, to, &states);
+    return loaded.ok() ? "OK" : std::string(loaded.message());
+  };
+  EXPECT_EQ(warm_start({}), "OK");
+  EXPECT_EQ(warm_start({"model.max_seq_len=5"}), "OK") << "of training alone";
+  EXPECT_THAT(warm_start({"model.core_size=9"}),
+              HasSubstr("set model alike (policies.safetensors: tensor \"main/actor.core.weight_ih_l0\" has shape [24, "
+                        "8], expected [27, 8])"));
+  // Tensors of the same names and shapes, of which one would stand on the other side of the core.
+  const std::string wide =
+      MakeRun("wide", {100}, false, {"model.actor_core=gru", "model.core_size=8", "model.actor_hidden_sizes=[8, 8]"});
+  const ResolvedRun to = Resolve(kRun, {"model.actor_core=gru", "model.core_size=8",
+                                        "model.actor_head_hidden_sizes=[8]", "multi_agent.policies.old.class=random"});
+  std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+  EXPECT_THAT(std::string(LoadWarmStart(wide, to, &states).message()),
+              HasSubstr("model.actor_hidden_sizes is [8, 8], expected [8]; set it alike (policies.safetensors: tensor "
+                        "\"main/actor.1.weight\" stands where actor.core.weight_ih_l0 is expected)"));
 }
 
 TEST_F(FrozenWeightsTest, TheConfigurationOfTheOtherRunIsNotRead) {

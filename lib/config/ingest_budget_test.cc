@@ -36,6 +36,19 @@ TEST_F(IngestBudgetTest, AutoIsEnoughForTheBatches) {
   EXPECT_EQ(NumberAfter(less, "expected at least "), budget) << "no more than it takes";
 }
 
+// Each row may begin a segment, with what was remembered before it: two layers of 256 units, output and cell.
+TEST_F(IngestBudgetTest, WhatActorsRememberCounts) {
+  const auto budget = [this](const std::string& core) {
+    return Resolve("env: {name: team}\nalgorithm: {train_batch_size: 1000000}\nmodel: {core_size: 256, core_layers: 2}",
+                   {"model." + core})
+        .learner.ingest_budget_bytes;
+  };
+  EXPECT_GE(budget("actor_core=lstm"), int64_t{1000000} * 3 * 2 * 2 * 256 * 4);
+  EXPECT_GE(budget("actor_core=gru"), int64_t{1000000} * 3 * 2 * 256 * 4);
+  EXPECT_LT(budget("actor_core=gru"), budget("actor_core=lstm"));
+  EXPECT_LT(budget("critic_core=lstm"), 2 * kLeastAutoIngestBudgetBytes) << "a critic's memory is the learner's";
+}
+
 TEST_F(IngestBudgetTest, OneThatIsTooSmallNamesTheBatchThatFits) {
   for (const char* const more : {"seed=1", "algorithm.max_policy_lag=1", "multi_agent.count_steps_by=agent_steps"}) {
     const std::vector<std::string> overrides = {"algorithm.train_batch_size=800000",

@@ -236,4 +236,18 @@ std::string AlgorithmKey(const RunConfig& config, const SettingsOf& of, const st
   return JoinKey(is_runs ? "algorithm" : layers.back().name_section, name);
 }
 
+std::string ModelKey(const RunConfig& config, const SettingsOf& of, const std::string& name) {
+  if (!of.own_agent.empty()) {
+    const v1::AgentConfig& agent = *FindAgentConfig(config, of.own_agent);
+    if (HasField(agent.model(), name)) {
+      return JoinKey(JoinKey(kAgents, base::LogSafe(agent.agents(), 160)), JoinKey("model", name));
+    }
+  }
+  const v1::PolicyConfig* const policy = FindPolicyConfig(config, of.policy);
+  if (policy != nullptr && HasField(policy->model(), name)) {
+    return JoinKey(JoinKey("multi_agent.policies", of.policy.value()), JoinKey("model", name));
+  }
+  return JoinKey("model", name);
+}
+
 }  // namespace troupe::config

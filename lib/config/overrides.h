@@ -33,6 +33,8 @@ v1::AlgorithmConfig AlgorithmOf(const RunConfig& config, const SettingsOf& of);
 v1::ModelConfig ModelOf(const RunConfig& config, const SettingsOf& of);
 /// The key that gives the policy its algorithm.<name>: where an error points to.
 std::string AlgorithmKey(const RunConfig& config, const SettingsOf& of, const std::string& name);
+/// The same of model.<name>.
+std::string ModelKey(const RunConfig& config, const SettingsOf& of, const std::string& name);
 /// What multi_agent.policies says of a policy; nullptr: nothing.
 const v1::PolicyConfig* FindPolicyConfig(const RunConfig& config, const policy::PolicyId& id);
 

@@ -31,6 +31,9 @@ using policy::PolicySpec;
 // The schema's enums have our values, so that they are cast; v1's UNSPECIFIED never gets past the loader.
 static_assert(static_cast<int>(policy::Activation::kIdentity) == v1::ACTIVATION_IDENTITY);
 static_assert(static_cast<int>(policy::Activation::kTanh) == v1::ACTIVATION_TANH);
+static_assert(static_cast<int>(policy::CoreKind::kNone) == v1::CORE_KIND_NONE);
+static_assert(static_cast<int>(policy::CoreKind::kGru) == v1::CORE_KIND_GRU);
+static_assert(static_cast<int>(policy::CoreKind::kLstm) == v1::CORE_KIND_LSTM);
 static_assert(static_cast<int>(policy::ActionBoundMethod::kNone) == v1::ACTION_BOUND_METHOD_NONE);
 static_assert(static_cast<int>(policy::ActionBoundMethod::kTanh) == v1::ACTION_BOUND_METHOD_TANH);
 
@@ -315,12 +318,44 @@ absl::Status CompletePlayed(const RunConfig& config, const env::EnvSpec& env, co
 
 policy::Activation ToActivation(v1::Activation activation) { return static_cast<policy::Activation>(activation); }
 
+void SetSizes(const v1::IntegerList& list, std::vector<int64_t>* sizes) {
+  sizes->assign(list.values().begin(), list.values().end());
+}
+
 void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
-  spec->actor.hidden_sizes.assign(model.actor_hidden_sizes().begin(), model.actor_hidden_sizes().end());
-  spec->mutable_critic()->hidden_sizes.assign(model.critic_hidden_sizes().begin(), model.critic_hidden_sizes().end());
+  const auto core = [&model](v1::CoreKind kind) {
+    return kind == v1::CORE_KIND_NONE ? policy::CoreSpec{}
+                                      : policy::CoreSpec{.kind = static_cast<policy::CoreKind>(kind),
+                                                         .size = model.core_size(),
+                                                         .layers = model.core_layers()};
+  };
+  policy::NetworkSpec* const critic = spec->mutable_critic();
+  SetSizes(model.actor_hidden_sizes(), &spec->actor.hidden_sizes);
+  SetSizes(model.critic_hidden_sizes(), &critic->hidden_sizes);
+  spec->actor.core = core(model.actor_core());
+  critic->core = core(model.critic_core());
+  SetSizes(model.actor_head_hidden_sizes(), &spec->actor.head_hidden_sizes);
+  SetSizes(model.critic_head_hidden_sizes(), &critic->head_hidden_sizes);
+  if (spec->remembers()) spec->sequence_length = model.max_seq_len();
   spec->SetActivation(ToActivation(model.activation()));
   spec->actor.output_gain = model.actor_output_gain();
   spec->initial_log_std = model.initial_log_std();
+}
+
+/// Layers that a network has only with a core, or lacks without one. The schema has the sizes' bounds.
+absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const policy::NetworkSpec& network) {
+  if (network.core.remembers()) return absl::OkStatus();
+  const std::string core = absl::StrCat("model.", network.role, "_core: gru or lstm");
+  if (!network.head_hidden_sizes.empty()) {
+    return config.KeyError(ModelKey(config, of, network.role + "_head_hidden_sizes"),
+                           absl::StrCat("got [", absl::StrJoin(network.head_hidden_sizes, ", "), "], but the ",
+                                        network.role, " of policy \"", of.policy.value(),
+                                        "\" has no core that they could stand behind; expected [], or ", core));
+  }
+  if (!network.hidden_sizes.empty()) return absl::OkStatus();
+  return config.KeyError(ModelKey(config, of, network.role + "_hidden_sizes"),
+                         absl::StrCat("got [], but the ", network.role, " of policy \"", of.policy.value(),
+                                      "\" has no core that could read its inputs; expected 1 to 8 layers, or ", core));
 }
 
 /// A space with a part that no action distribution fits, or nothing.
@@ -430,6 +465,8 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
 
 /// What networks need: inputs, normalizer, action bounding.
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
+  TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
+  TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   spec->action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());

@@ -117,6 +117,14 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
       {"multi_agent: {policy_mapping_fn: x}", "multi_agent.policy_mapping"},
       {"discount_factor: 0.9", "algorithm.gamma"},
       {"eps_clip: 0.9", "algorithm.clip_param"},
+      {"model: {use_lstm: true}", "model.actor_core"},
+      {"model: {lstm_cell_size: 64}", "model.core_size"},
+      {"model: {recurrent_hidden_size: 64}", "model.core_size"},
+      {"model: {N_recurrent_layers: 1}", "model.core_layers"},
+      {"recurrent_N: 1", "model.core_layers"},
+      {"use_recurrent_policy: true", "model.actor_core"},
+      {"data_chunk_length: 10", "model.max_seq_len"},
+      {"sequence_length: 10", "model.max_seq_len"},
   };
   for (const auto& [yaml, ours] : cases) {
     EXPECT_NE(ErrorOf(yaml).find("): here it is \"" + ours + "\""), std::string::npos) << ErrorOf(yaml);
@@ -124,8 +132,11 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
   EXPECT_EQ(ErrorOf("algorithm:\n  n_epochs: 3\n"),
             "run.yaml:2:3: unknown key \"algorithm.n_epochs\" (XuanCe): here it is \"algorithm.num_epochs\"");
   EXPECT_EQ(ErrorOf("algorithm: {use_rnn: true}"),
-            "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): there is no such choice here: models are "
-            "multi-layer perceptrons; leave it out");
+            "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): here it is \"model.actor_core\", gru or lstm; "
+            "the critic's: model.critic_core");
+  EXPECT_EQ(ErrorOf("model: {use_cnn: true}"),
+            "run.yaml:1:9: unknown key \"model.use_cnn\" (XuanCe): there is no such choice here: layers are fully "
+            "connected or recurrent, images are flattened; leave it out");
 }
 
 TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
@@ -187,10 +198,51 @@ TEST(RunConfigTest, OutOfRangeSaysTheRange) {
             "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]; the default is 2");
   EXPECT_EQ(
       ErrorOf("model: {actor_hidden_sizes: [64, 0]}"),
-      "run.yaml:1:34: model.actor_hidden_sizes: got 0, expected a list of 1 to 8 integers in [1, 16384]; write [0]");
-  EXPECT_EQ(ErrorOf("model: {actor_hidden_sizes: []}"),
-            "run.yaml:1:29: model.actor_hidden_sizes: got a list, expected a list of 1 to 8 integers in [1, 16384]; "
-            "the default is [64, 64]");
+      "run.yaml:1:34: model.actor_hidden_sizes: got 0, expected a list of 0 to 8 integers in [1, 16384]; write [0]");
+  EXPECT_EQ(ErrorOf("model: {critic_head_hidden_sizes: [1, 2, 3, 4, 5, 6, 7, 8, 9]}"),
+            "run.yaml:1:35: model.critic_head_hidden_sizes: got a list, expected a list of 0 to 8 integers in [1, "
+            "16384]; the default is []");
+}
+
+TEST(RunConfigTest, CoresAreReadAndTheirNumbersHaveRanges) {
+  const RunConfig config = Parse(
+      "model: {actor_core: gru, critic_core: lstm, core_size: 32, core_layers: 2, actor_hidden_sizes: [], "
+      "critic_head_hidden_sizes: [16], max_seq_len: 10}\n"
+      "multi_agent: {policies: {a: {model: {critic_head_hidden_sizes: [], actor_core: none}}}}");
+  const v1::ModelConfig& model = config.proto().model();
+  EXPECT_EQ(model.actor_core(), v1::CORE_KIND_GRU);
+  EXPECT_EQ(model.critic_core(), v1::CORE_KIND_LSTM);
+  EXPECT_EQ(model.core_size(), 32);
+  EXPECT_EQ(model.core_layers(), 2);
+  EXPECT_EQ(model.max_seq_len(), 10);
+  EXPECT_EQ(model.actor_hidden_sizes().values_size(), 0);
+  EXPECT_EQ(model.critic_head_hidden_sizes().values(0), 16);
+  const v1::ModelConfig& own = config.proto().multi_agent().policies(0).model();
+  EXPECT_TRUE(own.has_critic_head_hidden_sizes()) << "an empty list is something said";
+  EXPECT_FALSE(own.has_actor_hidden_sizes());
+  EXPECT_EQ(Parse(config.ToYaml()), config) << config.ToYaml();
+  const v1::ModelConfig& defaults = RunConfig().proto().model();
+  EXPECT_EQ(defaults.actor_core(), v1::CORE_KIND_NONE);
+  EXPECT_EQ(defaults.critic_core(), v1::CORE_KIND_NONE);
+  EXPECT_EQ(defaults.core_size(), 64);
+  EXPECT_EQ(defaults.max_seq_len(), 20);
+
+  EXPECT_EQ(ErrorOf("model: {actor_core: rnn}"),
+            "run.yaml:1:21: model.actor_core: got \"rnn\", expected one of none, gru, lstm; the default is none");
+  EXPECT_EQ(ErrorOf("model: {critic_core: LSTM}"),
+            "run.yaml:1:22: model.critic_core: got \"LSTM\", expected one of none, gru, lstm; write lstm");
+  EXPECT_EQ(ErrorOf("model: {actor_core: true}"),
+            "run.yaml:1:21: model.actor_core: got true, expected one of none, gru, lstm; write gru");
+  for (const auto& [key, range] :
+       std::vector<std::pair<std::string, std::string>>{{"core_size: 0", "[1, 4096]; the default is 64"},
+                                                        {"core_size: 4097", "[1, 4096]; the default is 64"},
+                                                        {"core_layers: 0", "[1, 4]; the default is 1"},
+                                                        {"core_layers: 5", "[1, 4]; the default is 1"},
+                                                        {"max_seq_len: 0", "[1, 65536]; the default is 20"},
+                                                        {"max_seq_len: 65537", "[1, 65536]; the default is 20"}}) {
+    EXPECT_NE(ErrorOf("model: {" + key + "}").find("expected an integer in " + range), std::string::npos)
+        << ErrorOf("model: {" + key + "}");
+  }
 }
 
 TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
@@ -340,8 +392,8 @@ TEST(RunConfigTest, OverridesGoTheSameWay) {
   EXPECT_EQ(config.proto().env().args(0).int_value(), 1);
   EXPECT_EQ(config.proto().env().args(1).int_value(), 4);
   EXPECT_EQ(config.proto().algorithm().ppo().lr().env_steps(), 9);
-  EXPECT_EQ(config.proto().model().actor_hidden_sizes_size(), 2);
-  EXPECT_EQ(config.proto().model().actor_hidden_sizes(0), 8);
+  EXPECT_EQ(config.proto().model().actor_hidden_sizes().values_size(), 2);
+  EXPECT_EQ(config.proto().model().actor_hidden_sizes().values(0), 8);
   EXPECT_EQ(config.proto().stop().env_steps(), 2000000);
   EXPECT_EQ(config.proto().multi_agent().policies(0).model().activation(), v1::ACTIVATION_RELU);
   EXPECT_EQ(config.proto().experiment().experiment_name(), "a=b");

@@ -92,10 +92,9 @@ void CollectKeys(const Descriptor& section, const std::string& prefix, std::vect
 }  // namespace
 
 KeyForm FormOf(const FieldDescriptor& field) {
-  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-    return field.is_repeated() ? KeyForm::kIntegerList : KeyForm::kScalar;
-  }
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return KeyForm::kScalar;
   const Descriptor* type = field.message_type();
+  if (type == v1::IntegerList::descriptor()) return KeyForm::kIntegerList;
   if (type == v1::Schedule::descriptor()) return KeyForm::kSchedule;
   if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
@@ -144,7 +143,7 @@ std::string Expectation(const FieldDescriptor& field) {
       text = ScalarExpectation(field);
       break;
     case KeyForm::kIntegerList:
-      text = absl::StrCat("a list of 1 to ", rule.max_items(), " integers", Range(rule));
+      text = absl::StrCat("a list of 0 to ", rule.max_items(), " integers", Range(rule));
       break;
     case KeyForm::kSchedule:
       text = absl::StrCat("a number", Range(rule), " or {initial, final, env_steps}");

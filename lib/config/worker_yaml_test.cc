@@ -58,7 +58,7 @@ env:
   frame_stack: 2
 multi_agent:
   policies:
-    a: {model: {actor_hidden_sizes: [8]}, algorithm: {lr: 0.1, use_agent_id: false}}
+    a: {model: {actor_hidden_sizes: [8], actor_head_hidden_sizes: []}, algorithm: {lr: 0.1, use_agent_id: false}}
     b: {algorithm: {gamma: 0.5}}
     c: {class: random}
     d: {class: "checkpoint:/learners/other#x"}
@@ -68,7 +68,8 @@ multi_agent:
   policy_map_cache: /learners/own
   count_steps_by: agent_steps
 algorithm: {name: ippo, train_batch_size: 9000, minibatch_size: 50, max_policy_lag: 1, lr: 0.001}
-model: {actor_hidden_sizes: [16], activation: relu}
+model: {actor_hidden_sizes: [16], activation: relu, actor_core: gru, critic_core: lstm, core_size: 12, core_layers: 2,
+        actor_head_hidden_sizes: [5], critic_head_hidden_sizes: [6], critic_hidden_sizes: [], max_seq_len: 11}
 num_workers: 3
 num_envs: 7
 rollout_fragment_length: 40
@@ -119,6 +120,7 @@ TEST(WorkerYamlTest, SaysWhatTheConfigurationSaysAndNothingOfTheLearners) {
   EXPECT_FALSE(sent.proto().multi_agent().policies(0).algorithm().ppo().has_lr()) << "an override of the learner's";
   EXPECT_TRUE(sent.proto().multi_agent().policies(0).algorithm().has_use_agent_id());
   EXPECT_FALSE(sent.proto().multi_agent().policies(1).has_algorithm());
+  EXPECT_TRUE(sent.proto().multi_agent().policies(0).model().has_actor_head_hidden_sizes()) << "[] is said, too";
   for (const std::string text : {kCanary, "wandb", "experiment", "/learners", "secret-plan", "cuda"}) {
     EXPECT_EQ(WelcomeYaml(config).find(text), std::string::npos) << text;
     if (text == "/learners") continue;  // below
@@ -170,7 +172,7 @@ TEST(WorkerYamlTest, KeepsAnEmptyWordAndAListThatIsNoDefault) {
   const RunConfig config = Parse("{env: {state_key: ''}, model: {critic_hidden_sizes: [3]}}");
   const RunConfig sent = Parse(WelcomeYaml(config));
   EXPECT_EQ(sent.proto().env().state_key(), "");
-  EXPECT_EQ(sent.proto().model().critic_hidden_sizes_size(), 1);
+  EXPECT_EQ(sent.proto().model().critic_hidden_sizes().values_size(), 1);
 }
 
 }  // namespace

@@ -200,15 +200,14 @@ absl::Status YamlLoader::LoadScalar(const YAML::Node& node, const std::string& k
 absl::Status YamlLoader::LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field,
                                          Message* message) {
   const v1::KeyRule& rule = RuleOf(field);
-  if (!node.IsSequence() || node.size() < 1 || node.size() > static_cast<size_t>(rule.max_items())) {
-    return WrongValue(node, key, field);
-  }
-  message->GetReflection()->ClearField(message, &field);
+  if (!node.IsSequence() || node.size() > static_cast<size_t>(rule.max_items())) return WrongValue(node, key, field);
+  v1::IntegerList list;
   for (const YAML::Node& item : node) {
     const std::optional<int64_t> value = ParseInteger(item);
     if (!value || !InRange(rule, static_cast<double>(*value))) return WrongValue(item, key, field);
-    message->GetReflection()->AddInt64(message, &field, *value);
+    list.add_values(*value);
   }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(list);
   return absl::OkStatus();
 }
 

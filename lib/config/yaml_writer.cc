@@ -180,8 +180,10 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
   switch (FormOf(field)) {
     case KeyForm::kScalar:
       return ScalarText(message, field);
-    case KeyForm::kIntegerList:
-      return absl::StrCat("[", absl::StrJoin(reflection.GetRepeatedFieldRef<int64_t>(message, &field), ", "), "]");
+    case KeyForm::kIntegerList: {
+      const auto& list = static_cast<const v1::IntegerList&>(reflection.GetMessage(message, &field));
+      return absl::StrCat("[", absl::StrJoin(list.values(), ", "), "]");
+    }
     case KeyForm::kSchedule:
       return ScheduleText(static_cast<const v1::Schedule&>(reflection.GetMessage(message, &field)));
     case KeyForm::kArguments:

@@ -50,9 +50,18 @@ class DocumentTest(harness.TroupeTestCase):
 class CheckpointsTest(DocumentTest):
     def test_the_networks_in_numpy_act_as_the_server_does(self):
         """docs/checkpoints.md"""
+        self.compare_with_numpy(CONFIG)
+
+    def test_cores_in_numpy_act_as_the_server_does(self):
+        """The same of policies that remember: GRU with layers behind it, LSTM of two layers that reads the observation."""
+        models = ("{left: {model: {actor_core: gru, actor_hidden_sizes: [16], actor_head_hidden_sizes: [8], core_size: 12}}, "
+                  "right: {model: {actor_core: lstm, actor_hidden_sizes: [], core_size: 9, core_layers: 2}}}")
+        self.compare_with_numpy(CONFIG.replace("[left, right]", models))
+
+    def compare_with_numpy(self, config):
         script, = self.blocks("python", "docs", "checkpoints.md")
         self.write("act.py", script)
-        self.troupe("train", self.write("cartpole.yaml", CONFIG), "--name", "run")
+        self.troupe("train", self.write("cartpole.yaml", config), "--name", "run")
         observations = json.dumps([[x / 10, -x / 5, (x % 5) / 50, 0.3 - x / 30] for x in range(-20, 20)])
         address = self.serve("run")
         for policy in ("left", "right"):

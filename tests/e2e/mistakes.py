@@ -63,8 +63,8 @@ UNKNOWN_KEYS = [
     unknown("lambda_", '"algorithm.gae_lambda"', "RLlib", section="algorithm"),
     unknown("num_env_runners", '"num_workers"', "RLlib"),
     unknown("fcnet_hiddens", '"model.actor_hidden_sizes"', "RLlib", section="model", value="[64]"),
-    unknown("conv_filters", "multi-layer perceptrons", "RLlib", hint="leave it out", section="model", value="[[16, [8, 8], 4]]"),
-    unknown("use_lstm", "multi-layer perceptrons", "RLlib", hint="leave it out", section="model", value="true"),
+    unknown("conv_filters", "fully connected or recurrent", "RLlib", hint="leave it out", section="model", value="[[16, [8, 8], 4]]"),
+    unknown("use_lstm", '"model.actor_core"', "RLlib", section="model", value="true"),
     unknown("framework", "LibTorch", "RLlib", hint="leave it out", value="torch"),
     unknown("training_iteration", '"stop.updates"', "RLlib", section="stop"),
     unknown("policy_mapping_fn", '"multi_agent.policy_mapping"', "RLlib", section="multi_agent", value="f"),
@@ -83,11 +83,12 @@ UNKNOWN_KEYS = [
     unknown("ent_coef", '"algorithm.entropy_coeff"', "XuanCe", section="algorithm"),
     unknown("representation_hidden_size", '"model.actor_hidden_sizes"', "XuanCe", section="model"),
     unknown("running_steps", '"stop.env_steps"', "XuanCe"),
-    unknown("use_cnn", "multi-layer perceptrons", "XuanCe", hint="leave it out", value="true"),
+    unknown("use_cnn", "fully connected or recurrent", "XuanCe", hint="leave it out", value="true"),
     unknown("render", "are not rendered", "XuanCe", hint="leave it out", value="true"),
     # skrl, Tianshou, on-policy MAPPO
     unknown("rollouts", '"algorithm.train_batch_size"', "skrl", section="algorithm"),
     unknown("step_per_collect", '"algorithm.train_batch_size"', "Tianshou", section="algorithm"),
+    unknown("data_chunk_length", '"model.max_seq_len"', "on-policy MAPPO", section="model"),
     unknown("n_rollout_threads", '"num_envs_per_worker"', "on-policy MAPPO"),
 ]
 
@@ -104,6 +105,7 @@ VALUES = [
     value("algorithm.name=qmix", 'got "qmix"', "one of ppo, ippo, mappo, a2c, ia2c, maa2c", "the default is"),
     value("algorithm=PPO", 'got "PPO"', "a section", "write algorithm.name=ppo"),
     value("model.activation=swish", 'got "swish"', "one of tanh, relu", "the default is"),
+    value("model.actor_core=GRU", 'got "GRU"', "one of none, gru, lstm", "write gru"),
     value("batch_mode=complete", 'got "complete"', "one of truncate_episodes", "the default is"),
     value("model.actor_hidden_sizes=64,64", 'got "64,64"', "a list", "write [64, 64]"),
     value("algorithm.lr=[[0, 1e-3], [1000000, 1e-5]]", "got a list", "or {initial, final, env_steps}",
