@@ -153,6 +153,9 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_segments"), rows.num_segments, 1,
                                     std::min(rows.rows, limits.max_segments_per_policy)));
   TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": final_rows"), rows.final_rows, 0, rows.num_segments));
+  const bool remembers = spec.remembers();
+  TROUPE_RETURN_IF_ERROR(CheckCount(absl::StrCat(where, ": num_memories"), rows.num_memories,
+                                    remembers ? rows.num_segments : 0, remembers ? rows.rows : 0));
   if (rows.version.n < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": weights version is ", rows.version.n, ", expected at least 0"));

@@ -32,6 +32,16 @@ TEST(BatchSchemaTest, HashTellsEveryFieldApart) {
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.has_agent_mask = !s.has_agent_mask; }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.num_info_columns += 1; }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.num_envs += 1; }));
+  EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s = WithCores(s, 1); }));
+  const BatchSchema remembers = WithCores(schema, 1);
+  const auto rewritten = [&remembers](auto change) {
+    BatchSchema other = remembers;
+    change(other.policies[0]);
+    return other.WorkerHash();
+  };
+  EXPECT_NE(remembers.WorkerHash(), rewritten([](policy::PolicySpec& p) { p.sequence_length += 1; }));
+  EXPECT_NE(remembers.WorkerHash(), rewritten([](policy::PolicySpec& p) { p.actor.core.size += 1; }));
+  EXPECT_NE(remembers.WorkerHash(), rewritten([](policy::PolicySpec& p) { p.actor.head_hidden_sizes = {9}; }));
 }
 
 TEST(BatchSchemaTest, WhetherTheStateIsSentIsKnownToWorkersAndNoMatterOfCheckpoints) {
@@ -116,9 +126,11 @@ TEST(AllFiniteTest, FindsOneBadFloatAnywhere) {
 
 TEST(ValidateBatchTest, AcceptsEveryMadeBatch) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const BatchSchema schema = RandomSchema(seed);
-    const auto batch = RandomBatch(schema, seed);
-    EXPECT_TRUE(ValidateBatch(*batch, schema, {}).ok()) << "seed " << seed << ": " << ValidateBatch(*batch, schema, {});
+    for (const BatchSchema& schema : {RandomSchema(seed), WithCores(RandomSchema(seed), seed)}) {
+      const auto batch = RandomBatch(schema, seed);
+      EXPECT_TRUE(ValidateBatch(*batch, schema, {}).ok())
+          << "seed " << seed << ": " << ValidateBatch(*batch, schema, {});
+    }
   }
 }
 

@@ -144,7 +144,8 @@ TEST(ColumnsTest, WhatTheRunDoesNotHaveIsRefusedByName) {
   }
   EXPECT_THAT(optional, testing::ElementsAre("env-step table state", "policy 'shared' action_mask",
                                              "policy 'shared' agent_mask", "policy 'shared' state",
-                                             "policy 'shared' final_action_mask", "policy 'shared' final_state"));
+                                             "policy 'shared' final_action_mask", "policy 'shared' final_state",
+                                             "policy 'shared' memory", "policy 'shared' memory_at"));
 }
 
 TEST(ColumnsTest, AValueBeyondReasonIsRefusedInEach) {
@@ -218,16 +219,32 @@ TEST(ColumnsTest, AWordOfAnActionIsReadWhateverItsWidth) {
   EXPECT_EQ(ActionAt(wide, 1, 1).f32, -2.0f);
 }
 
+TEST(ColumnsTest, WhatIsRememberedIsSentWhereTheActorHasACoreAndWhenWhereAnyNetworkHas) {
+  const policy::CoreSpec gru = {policy::CoreKind::kGru, 3, 2};
+  const policy::CoreSpec lstm = {policy::CoreKind::kLstm, 3, 2};
+  for (const policy::CoreSpec& actor : {policy::CoreSpec(), gru, lstm}) {
+    for (const policy::CoreSpec& critic : {policy::CoreSpec(), gru, lstm}) {
+      policy::PolicySpec spec = SimpleSchema().policies[0];
+      spec.actor.core = actor;
+      spec.mutable_critic()->core = critic;
+      const ColumnForm memory = column_form::Memory({}, spec);
+      const ColumnForm at = column_form::MemoryAt({}, spec);
+      EXPECT_EQ(memory, actor.remembers() ? (ColumnForm{DType::kFloat32, actor == gru ? 6 : 12}) : ColumnForm{});
+      EXPECT_EQ(at, actor.remembers() || critic.remembers() ? (ColumnForm{DType::kInt32, 2}) : ColumnForm{});
+    }
+  }
+}
+
 TEST(ColumnsTest, BytesAreTheRowsTimesTheirForms) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    const BatchSchema schema = RandomSchema(seed);
+    const BatchSchema schema = seed % 2 == 0 ? RandomSchema(seed) : WithCores(RandomSchema(seed), seed);
     const auto batch = RandomBatch(schema, seed);
     const EnvSizes sizes = schema.sizes(batch->policies_revision);
     int64_t bytes = NumRows(*batch) * RowBytes(FormsOf(sizes));
     for (const PolicyRows& rows : batch->policies) {
       const PolicyForms forms = FormsOf(sizes, schema.policies[static_cast<size_t>(rows.policy.value())]);
-      for (const Extent extent : {Extent::kRow, Extent::kSegment, Extent::kFinalRow}) {
+      for (const Extent extent : {Extent::kRow, Extent::kSegment, Extent::kFinalRow, Extent::kMemory}) {
         bytes += NumRows(rows, extent) * RowBytes(forms, extent);
       }
     }

@@ -23,8 +23,8 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
-/// Two agents: "a" with a float observation, a masked Discrete(3) and a cut, a terminated and a truncated segment; "b"
-/// with bytes and a continuous action. Env state, agent mask, one info.
+/// Two agents: "a" with a float observation, a masked Discrete(3), a core and a cut, a terminated and a truncated
+/// segment; "b" with bytes and a continuous action. Env state, agent mask, one info.
 BatchSchema Schema() {
   BatchSchema schema;
   schema.agent_ids = {"a", "b"};
@@ -39,14 +39,18 @@ BatchSchema Schema() {
   schema.policies[0].action_space = *space::Space::Discrete(3, 1);
   schema.policies[0].has_action_mask = true;
   schema.policies[0].SetCriticInput(policy::NetworkInput::kState, 2);
+  schema.policies[0].actor.core = {policy::CoreKind::kGru, 2, 1};
+  schema.policies[0].sequence_length = 2;
   schema.policies[1].id = policy::PolicyId("pb");
   schema.policies[1].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
   schema.policies[1].action_space = *space::Space::Box(-1, 1, {2});
   return schema;
 }
 
-RowValues A(float x) {
+RowValues A(float x, int32_t decision = 0) {
   RowValues values;
+  values.decision = decision;
+  values.memory = {x, 1};
   values.obs = {x, -x};
   values.actions.resize(1);
   values.actions[0].i32 = 2;
@@ -64,7 +68,8 @@ RowValues B(float x) {
   return values;
 }
 
-/// Policy 0: segment 0 (env 0, rows 0 and 2, terminated), 1 (env 1, row 1 and 3, truncated), 2 (env 2, row 4, cut).
+/// Policy 0: segment 0 (env 0, rows 0 and 2, terminated), 1 (env 1, row 1 and 3, truncated), 2 (env 2, row 4, cut); the
+/// decisions of their first rows are 0, 7 and 0, so that memories are of the rows 0, 1, 3 and 4.
 /// Policy 1: segment 0 (env 2, row 0, cut).
 std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   BatchBuilder builder(schema);
@@ -84,9 +89,9 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   const int s1 = builder.AddSegment(0, 1, 0, 1);
   const int s2 = builder.AddSegment(0, 2, 0);
   builder.AddRow(0, s0, e0, A(0.1f));
-  builder.AddRow(0, s1, e1, A(0.2f));
-  builder.AddRow(0, s0, e2, A(0.3f));
-  RowValues last = A(0.4f);
+  builder.AddRow(0, s1, e1, A(0.2f, 7));
+  builder.AddRow(0, s0, e2, A(0.3f, 1));
+  RowValues last = A(0.4f, 8);
   last.agent_mask = 0;
   builder.AddRow(0, s1, e3, last);
   builder.AddRow(0, s2, e4, A(0.5f));
@@ -256,6 +261,59 @@ void AddIndices(std::vector<Hostile>& t) {
   t.push_back({"final before the last row", [](auto& b) { Set<int32_t>(b.step_index, 5, 8); }, "expected one after 8"});
 }
 
+/// What a policy remembered.
+void AddMemories(std::vector<Hostile>& t) {
+  const auto at = [](MultiAgentBatch& b, int memory, MemoryField field, int32_t value) {
+    Set<int32_t>(RowsA(b).memory_at, memory * kMemoryFields + field, value);
+  };
+  t.push_back({"memories of a policy without a core", [](auto& b) { RowsB(b).num_memories = 1; },
+               "policy 'pb': num_memories is 1, expected 0 to 0", true});
+  t.push_back({"fewer memories than segments", [](auto& b) { RowsA(b).num_memories = 2; },
+               "policy 'pa': num_memories is 2, expected 3 to 5", true});
+  t.push_back({"more memories than rows", [](auto& b) { RowsA(b).num_memories = 6; }, "num_memories is 6", true});
+  t.push_back({"negative memories", [](auto& b) { RowsA(b).num_memories = -1; }, "num_memories is -1", true});
+  t.push_back({"absurd memories", [](auto& b) { RowsA(b).num_memories = kHuge; }, "num_memories", true});
+  t.push_back({"memory that this policy has not",
+               [](auto& b) {
+                 RowsB(b).memory = ColumnView{RowsA(b).obs.data, DType::kFloat32, 1, 2};
+               },
+               "policy 'pb': column 'memory' is float32[1, 2], expected none", true});
+  t.push_back({"memory of another width", [](auto& b) { RowsA(b).memory.row_elements = 1; },
+               "column 'memory' is float32[4, 1], expected float32[4, 2]", true});
+  t.push_back({"no word of when", [](auto& b) { RowsA(b).memory_at = ColumnView{}; },
+               "column 'memory_at' is absent, expected int32[4, 2]", true});
+  t.push_back(
+      {"NaN memory", [](auto& b) { Set(RowsA(b).memory, 3, kNaN); }, "column 'memory' has nan at row 1, element 1"});
+  t.push_back({"infinite memory", [](auto& b) { Set(RowsA(b).memory, 6, -kInf); }, "column 'memory' has -inf"});
+  t.push_back({"memory of no row", [=](auto& b) { at(b, 3, kMemoryRow, 5); },
+               "memory 3 is of row 5, expected row 4, the first of segment 2"});
+  t.push_back({"memory of a negative row", [=](auto& b) { at(b, 0, kMemoryRow, -1); },
+               "memory 0 is of row -1, expected row 0, the first of segment 0"});
+  t.push_back({"memory of a row in the middle of a sequence", [=](auto& b) { at(b, 1, kMemoryRow, 2); },
+               "memory 1 is of row 2, expected row 1, the first of segment 1"});
+  t.push_back({"a sequence without a memory", [=](auto& b) { at(b, 2, kMemoryRow, 4); },
+               "memory 2 is of row 4, expected row 3, which is decision 8 of its agent, a multiple of 2"});
+  t.push_back({"memories out of order",
+               [=](auto& b) {
+                 at(b, 0, kMemoryRow, 1);
+                 at(b, 1, kMemoryRow, 0);
+               },
+               "memory 0 is of row 1, expected row 0"});
+  t.push_back({"negative decision", [=](auto& b) { at(b, 1, kMemoryDecision, -1); },
+               "memory 1 is of decision -1, expected 0 to 2147483647"});
+  t.push_back({"decisions with a gap", [=](auto& b) { at(b, 2, kMemoryDecision, 10); },
+               "memory 2 is of decision 10, expected 8: row 3 comes so far behind the first of segment 1"});
+  t.push_back({"decisions that stand still", [=](auto& b) { at(b, 2, kMemoryDecision, 7); },
+               "memory 2 is of decision 7, expected 8"});
+  t.push_back({"more decisions than can be counted",
+               [=](auto& b) { at(b, 1, kMemoryDecision, std::numeric_limits<int32_t>::max()); },
+               "row 3 of segment 1 is decision 2147483648 of its agent, expected at most 2147483647"});
+  t.push_back({"a row on the grid without a memory", [=](auto& b) { at(b, 0, kMemoryDecision, 1); },
+               "memory 2 is of row 3, expected row 2, which is decision 2 of its agent"});
+  t.push_back({"a memory of a row that is not on the grid", [=](auto& b) { at(b, 1, kMemoryDecision, 6); },
+               "memory 2 is of row 3, expected row 4, the first of segment 2"});
+}
+
 void AddValues(std::vector<Hostile>& t) {
   t.push_back({"NaN observation", [](auto& b) { Set(RowsA(b).obs, 3, kNaN); }, "'obs' has nan at row 1, element 1"});
   t.push_back({"infinite observation", [](auto& b) { Set(RowsA(b).obs, 0, kInf); }, "'obs' has inf"});
@@ -282,6 +340,7 @@ std::vector<Hostile> Table() {
   AddHeaders(table);
   AddFinished(table);
   AddIndices(table);
+  AddMemories(table);
   AddValues(table);
   return table;
 }
@@ -290,7 +349,7 @@ TEST(HostileBatchTest, EveryCorruptionHasItsError) {
   const BatchSchema schema = Schema();
   ASSERT_TRUE(ValidateBatch(*Valid(schema), schema, {}).ok()) << ValidateBatch(*Valid(schema), schema, {});
   const std::vector<Hostile> table = Table();
-  EXPECT_GE(table.size(), 95u);
+  EXPECT_GE(table.size(), 115u);
   for (size_t i = 0; i < table.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("row ", i, ": ", table[i].name));
     const auto batch = Valid(schema);
@@ -333,6 +392,54 @@ TEST(HostileBatchTest, WhatIsBelievedOfARewardIsTheSameLimit) {
     EXPECT_THAT(message, testing::HasSubstr(absl::StrCat("column 'rewards' has ", refused, " at row ", last,
                                                          ", expected -1000 to 1000 (env.max_abs_return)")));
   }
+}
+
+/// One segment of two rows, of which the first is made by `decision`, with sequences of two.
+std::shared_ptr<MultiAgentBatch> TwoRows(const BatchSchema& schema, int32_t decision) {
+  BatchBuilder builder(schema);
+  builder.AddEpisode(base::EnvId(0), 0, 5, true, {{0, policy::PolicySlot(0)}});
+  const int segment = builder.AddSegment(0, 0, 0);
+  for (int32_t i = 0; i < 2; ++i) {
+    builder.AddRow(0, segment, builder.AddEnvRow(0, 5 + i, {0, 0}), A(0.1f, decision + i));
+  }
+  builder.EndSegment(0, segment, SegmentEnd::kTerminated);
+  builder.header().num_env_steps = 2;
+  return builder.Build();
+}
+
+TEST(HostileBatchTest, MemoriesBehindTheLastThatIsDue) {
+  const BatchSchema schema = Schema();
+  const auto batch = TwoRows(schema, 1);
+  ASSERT_EQ(batch->policies[0].num_memories, 2);
+  ASSERT_TRUE(ValidateBatch(*batch, schema, {}).ok()) << ValidateBatch(*batch, schema, {});
+  Set<int32_t>(batch->policies[0].memory_at, kMemoryDecision, 2);
+  EXPECT_THAT(std::string(ValidateBatch(*batch, schema, {}).message()),
+              testing::HasSubstr("policy 'pa': memory 1 is of row 1, expected no more than 1 memories"));
+}
+
+TEST(HostileBatchTest, FewerMemoriesThanAreDue) {
+  const BatchSchema schema = Schema();
+  const auto batch = TwoRows(schema, 2);
+  ASSERT_EQ(batch->policies[0].num_memories, 1);
+  ASSERT_TRUE(ValidateBatch(*batch, schema, {}).ok()) << ValidateBatch(*batch, schema, {});
+  Set<int32_t>(batch->policies[0].memory_at, kMemoryDecision, 1);
+  EXPECT_THAT(std::string(ValidateBatch(*batch, schema, {}).message()),
+              testing::HasSubstr("policy 'pa': has 1 memories, expected one more, of row 1, which is decision 2 of its "
+                                 "agent, a multiple of 2"));
+}
+
+// A critic with a core has no memory on the wire, but the same places.
+TEST(HostileBatchTest, MemoriesOfACriticAlone) {
+  BatchSchema schema = Schema();
+  schema.policies[0].actor.core = {};
+  schema.policies[0].mutable_critic()->core = {policy::CoreKind::kLstm, 2, 1};
+  const auto batch = TwoRows(schema, 1);
+  EXPECT_FALSE(batch->policies[0].memory.present());
+  ASSERT_EQ(batch->policies[0].num_memories, 2);
+  ASSERT_TRUE(ValidateBatch(*batch, schema, {}).ok()) << ValidateBatch(*batch, schema, {});
+  Set<int32_t>(batch->policies[0].memory_at, kMemoryFields + kMemoryDecision, 4);
+  EXPECT_THAT(std::string(ValidateBatch(*batch, schema, {}).message()),
+              testing::HasSubstr("memory 1 is of decision 4, expected 2"));
 }
 
 /// Final columns must hold what segments point at: a final row that no segment owns is refused, too.

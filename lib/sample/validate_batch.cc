@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
@@ -77,7 +78,7 @@ absl::Status CheckContents(const std::string& where, const char* name, const Col
       return CheckBits(where, name, column);
     case Contents::kRewards:
       return CheckRewards(where, name, column, limits);
-    case Contents::kIndices:  // WalkRows, CheckSegment, CheckTables
+    case Contents::kIndices:  // WalkRows, CheckSegment, CheckMemories, CheckTables
     case Contents::kActions:  // CheckActions, when the mask is known to be one
       return absl::OkStatus();
   }
@@ -258,6 +259,56 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   return absl::OkStatus();
 }
 
+/// What a policy remembered is there for the rows that PolicyRows names, and tells decisions that follow each other.
+absl::Status CheckMemories(const std::string& where, const PolicyRows& rows, const policy::PolicySpec& spec) {
+  if (!spec.remembers()) return absl::OkStatus();
+  constexpr int64_t kMaxDecision = std::numeric_limits<int32_t>::max();
+  const absl::Span<const Index> segment = rows.segment.As<Index>();
+  const absl::Span<const int32_t> at = rows.memory_at.As<int32_t>();
+  std::vector<int64_t> next_decision(static_cast<size_t>(rows.num_segments), -1);  // -1: no row of the segment yet
+  int64_t memory = 0;
+  for (int64_t r = 0; r < rows.rows; ++r) {
+    int64_t& decision = next_decision[segment[r]];
+    if (decision > kMaxDecision) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": row ", r, " of segment ", segment[r], " is decision ",
+                                                     decision, " of its agent, expected at most ", kMaxDecision));
+    }
+    const bool is_first = decision < 0;
+    if (!is_first && decision % spec.sequence_length != 0) {
+      ++decision;
+      continue;
+    }
+    const auto why = [&] {
+      if (is_first) return absl::StrCat("the first of segment ", segment[r]);
+      return absl::StrCat("which is decision ", decision, " of its agent, a multiple of ", spec.sequence_length);
+    };
+    if (memory == rows.num_memories) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": has ", memory, " memories, expected one more, of row ", r, ", ", why()));
+    }
+    const int32_t* const words = at.data() + memory * kMemoryFields;
+    if (words[kMemoryRow] != r) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": memory ", memory, " is of row ", words[kMemoryRow],
+                                                     ", expected row ", r, ", ", why()));
+    }
+    if (is_first && words[kMemoryDecision] < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": memory ", memory, " is of decision ",
+                                                     words[kMemoryDecision], ", expected 0 to ", kMaxDecision));
+    }
+    if (!is_first && words[kMemoryDecision] != decision) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": memory ", memory, " is of decision ",
+                                                     words[kMemoryDecision], ", expected ", decision, ": row ", r,
+                                                     " comes so far behind the first of segment ", segment[r]));
+    }
+    decision = int64_t{words[kMemoryDecision]} + 1;
+    ++memory;
+  }
+  if (memory == rows.num_memories) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(where, ": memory ", memory, " is of row ",
+                                                 at[static_cast<size_t>(memory * kMemoryFields + kMemoryRow)],
+                                                 ", expected no more than ", memory, " memories"));
+}
+
 absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema,
                          const BatchLimits& limits) {
   const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
@@ -292,6 +343,7 @@ absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, c
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": has ", rows.final_rows, " final rows, but ", finals, " segments with one"));
   }
+  TROUPE_RETURN_IF_ERROR(CheckMemories(where, rows, spec));
   return CheckActions(where, rows, spec);
 }
 

@@ -41,6 +41,7 @@ ColumnView Keep(Storage& storage, std::vector<std::byte> bytes, const ColumnForm
 struct BatchBuilder::Policy : PolicyColumnSet<Bytes> {
   PolicyRows rows;  ///< without its columns
   std::vector<int32_t> final_env_rows;
+  std::vector<bool> has_rows;  ///< by segment
 };
 
 BatchBuilder::BatchBuilder(const BatchSchema& schema) : schema_(schema) { policies_.resize(schema.policies.size()); }
@@ -75,6 +76,7 @@ int BatchBuilder::AddSegment(int policy, int episode, int32_t slot, int32_t vers
   Policy& columns = Rows(policy);
   const int32_t words[kSegmentFields] = {episode, slot, static_cast<int32_t>(SegmentEnd::kCut), -1, version_lag};
   Append(columns.segments, words, sizeof(words));
+  columns.has_rows.push_back(false);
   return static_cast<int>(columns.rows.num_segments++);
 }
 
@@ -94,6 +96,17 @@ void BatchBuilder::AddRow(int policy, int segment, int env_row, const RowValues&
   AppendValue(columns.env_row, static_cast<Index>(env_row));
   AppendValue(columns.segment, static_cast<Index>(segment));
   AppendAll(columns.state, values.state);
+  const policy::PolicySpec& spec = schema_.policies[policy];
+  const bool begins = !columns.has_rows[segment];
+  columns.has_rows[segment] = true;
+  if (spec.remembers() && (begins || values.decision % spec.sequence_length == 0)) {
+    AppendValue(columns.memory_at, static_cast<int32_t>(columns.rows.rows));
+    AppendValue(columns.memory_at, values.decision);
+    std::vector<float> memory = values.memory;
+    memory.resize(static_cast<size_t>(spec.actor_state_size()));
+    AppendAll(columns.memory, memory);
+    ++columns.rows.num_memories;
+  }
   ++columns.rows.rows;
   header_.num_agent_steps += schema_.has_agent_mask ? values.agent_mask : 1;
 }

@@ -20,6 +20,8 @@ struct RowValues {
   std::vector<uint8_t> action_mask;
   uint8_t agent_mask = 1;
   std::vector<float> state;
+  int32_t decision = 0;       ///< which one of its agent in its episode; looked at where the policy has a core
+  std::vector<float> memory;  ///< of before it; where the actor has one
 };
 
 /// Puts a fragment together row by row, for tests: slow, obvious and without checks, so that it also makes bad ones.
@@ -41,6 +43,7 @@ class BatchBuilder {
   /// A step only looked at; a reference for AddFinalRow (negative until Build puts it after the acting ones).
   int AddFinalEnvRow(int episode, int32_t step, std::vector<float> state = {});
   int AddSegment(int policy, int episode, int32_t slot, int32_t version_lag = 0);
+  /// Of a policy with a core also what it remembered, where PolicyRows asks for it.
   void AddRow(int policy, int segment, int env_row, const RowValues& values);
   /// Says how a segment ends; `final_values` (obs, action_mask, state) only for a cut or truncated one.
   void EndSegment(int policy, int segment, SegmentEnd end, int final_env_row = 0, const RowValues& final_values = {});

@@ -97,6 +97,26 @@ BatchSchema FullSchema() {
   schema.policies.push_back(Spec("full", *space::Space::Box(-1, 1, {3}), *space::Space::Discrete(4)));
   schema.policies[0].has_action_mask = true;
   schema.policies[0].SetCriticInput(policy::NetworkInput::kState, schema.env_state_size);
+  schema.policies[0].actor.core = {policy::CoreKind::kGru, 3, 1};
+  schema.policies[0].sequence_length = 2;
+  return schema;
+}
+
+BatchSchema WithCores(BatchSchema schema, uint64_t seed) {
+  base::PhiloxSequence random = Random(seed, 5);
+  const auto core = [&random](uint32_t kind) {
+    const int64_t size = 1 + random.Below(5);
+    const int64_t layers = 1 + random.Below(2);
+    if (kind == 0) return policy::CoreSpec();
+    return policy::CoreSpec{kind == 1 ? policy::CoreKind::kGru : policy::CoreKind::kLstm, size, layers};
+  };
+  for (size_t p = 0; p < schema.policies.size(); ++p) {
+    policy::PolicySpec& spec = schema.policies[p];
+    spec.actor.core = core(p == 0 ? 1 : random.Below(3));
+    spec.mutable_critic()->core = core(random.Below(3));
+    const int64_t length = 1 + random.Below(6);
+    spec.sequence_length = spec.remembers() ? length : 0;
+  }
   return schema;
 }
 
@@ -122,6 +142,9 @@ std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64
     rows.rows = 4 + random.Below(8);
     rows.num_segments = 2 + random.Below(3);
     rows.final_rows = 1 + random.Below(2);
+    if (schema.policies[slot].remembers()) {
+      rows.num_memories = rows.num_segments + random.Below(static_cast<uint32_t>(rows.rows - rows.num_segments) + 1);
+    }
     for (const auto& column : PolicyColumns()) {
       rows.*column.member = make(column.form(sizes, schema.policies[slot]), NumRows(rows, column.extent));
     }

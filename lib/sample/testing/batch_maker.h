@@ -21,8 +21,13 @@ BatchSchema RandomSchema(uint64_t seed);
 /// Options of a FakeRollout that reach every kind of segment in batches of RandomSchema(seed).
 FakeRolloutOptions RandomRolloutOptions(const BatchSchema& schema, uint64_t seed);
 
-/// A schema whose runs have every column of the table: an action mask, an agent mask, and states per environment and
-/// per agent, of which an environment has one. Policy "full": Box(-1, 1, [3]), Discrete(4).
+/// The schema with cores in its policies' networks: the first policy has a GRU in its actor and sequences of 1 to 6
+/// decisions; actors and critics of the others a GRU, an LSTM or none, as follows from the seed.
+BatchSchema WithCores(BatchSchema schema, uint64_t seed);
+
+/// A schema whose runs have every column of the table: an action mask, an agent mask, a core, and states per
+/// environment and per agent, of which an environment has one. Policy "full": Box(-1, 1, [3]), Discrete(4), an actor
+/// with a GRU of 3 units and sequences of 2 decisions.
 BatchSchema FullSchema();
 /// A fragment with every column that runs of `schema` have, of random bytes: shapes are right, contents mean nothing.
 std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64_t seed);

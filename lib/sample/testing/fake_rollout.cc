@@ -41,6 +41,7 @@ struct FakeRollout::DoneRow {
   bool terminated;
   bool truncated;
   int32_t next_step;  ///< step of the next observation
+  int32_t decision;
 };
 
 /// What the fragment in the making holds.
@@ -131,7 +132,8 @@ void FakeRollout::Complete(Lane& lane, base::EnvId env_id, int32_t slot, bool te
                            Draft& draft) {
   Agent& agent = lane.agents[slot];
   draft.rows.push_back(DoneRow{agent.pending_tick, env_id, lane.episode, agent.pending_step, slot, agent.policy,
-                               agent.pending_version, agent.pending_reward, terminated, truncated, lane.step});
+                               agent.pending_version, agent.pending_reward, terminated, truncated, lane.step,
+                               agent.decisions - 1});
   agent.return_sum += agent.pending_reward;
   agent.pending = false;
 }
@@ -145,6 +147,7 @@ void FakeRollout::Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t ver
     if (!Ready(lane, env_id, slot)) continue;
     if (agent.pending) Complete(lane, env_id, slot, false, false, draft);
     agent.pending = true;
+    ++agent.decisions;
     agent.pending_step = lane.step;
     agent.pending_tick = tick;
     agent.pending_version = version;
@@ -214,6 +217,9 @@ RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot
   values.agent_mask = Draw(env_id, episode, slot, step, kAgentMask) < options_.agent_mask_probability ? 1 : 0;
   for (int64_t i = 0; i < schema_.agent_state_size; ++i) {
     values.state.push_back(static_cast<float>(random.Uniform(-1, 1)));
+  }
+  for (int64_t i = 0; i < spec.actor_state_size(); ++i) {
+    values.memory.push_back(static_cast<float>(random.Uniform(-1, 1)));
   }
   return values;
 }
@@ -288,6 +294,8 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     acted.insert(row.policy);
     RowValues values = Values(row.env_id, row.episode, row.slot, row.step, row.policy);
     values.reward = row.reward;
+    values.decision = row.decision;
+    if (row.decision == 0) std::fill(values.memory.begin(), values.memory.end(), 0.0f);
     builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), values);
     if (!row.terminated && !row.truncated && !alone && last_rows.at(trajectory) != &row) continue;
     const SegmentEnd end = row.terminated  ? SegmentEnd::kTerminated

@@ -50,6 +50,7 @@ class FakeRollout {
     int32_t pending_step = 0;
     int64_t pending_tick = 0;  ///< -1: acted in an earlier fragment
     int64_t pending_version = 0;
+    int32_t decisions = 0;  ///< the pending one included
     float pending_reward = 0;
     float return_sum = 0;
   };
