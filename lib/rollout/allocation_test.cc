@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/malloc_counter.h"
 #include "lib/rollout/testing/scripted_env.h"
@@ -74,15 +75,26 @@ TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
   struct Case {
     bool continuous;
     const char* other_class;  // of the second policy
+    policy::CoreSpec core = {};
   };
-  for (const Case& c : std::vector<Case>{
-           {false, "ppo"}, {true, "ppo"}, {false, "random"}, {true, "random"}, {false, "scripted:always_same"}}) {
-    SCOPED_TRACE(c.other_class);
+  for (const Case& c : std::vector<Case>{{false, "ppo"},
+                                         {true, "ppo"},
+                                         {false, "random"},
+                                         {true, "random"},
+                                         {false, "scripted:always_same"},
+                                         {false, "ppo", {policy::CoreKind::kGru, 16, 1}},
+                                         {true, "random", {policy::CoreKind::kLstm, 16, 2}}}) {
+    SCOPED_TRACE(absl::StrCat(c.other_class, ", core of ", c.core.state_size()));
     const ScriptedOptions options = {
         .agents = 3, .state_kind = env::StateKind::kPerEnv, .action_mask = !c.continuous, .continuous = c.continuous};
     RolloutConfig config = ScriptedConfig(
         options, [=] { return std::make_unique<SteadyEnv>(options); }, 2);
     config.policies[1].policy_class = *policy::ParsePolicyClass(c.other_class);
+    for (policy::PolicySpec& spec : config.policies) {
+      if (!c.core.remembers() || !spec.policy_class.has_weights()) continue;
+      spec.actor.core = c.core;
+      spec.sequence_length = 4;
+    }
     auto collector = *Collector::Create(config);
     FixedWeights weights(ScriptedWeights(config, 1));
     DroppingSink sink;

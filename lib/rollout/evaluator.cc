@@ -73,8 +73,9 @@ struct Evaluator::Place {
   std::vector<double> returns;
   std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
   std::vector<const space::ActionWord*> actions;
-  int tries = 0;        // of its episode that failed
-  absl::Status status;  // of what was started in this round
+  std::vector<float> memory;  // [agents, memory_size_], before an agent's next decision
+  int tries = 0;              // of its episode that failed
+  absl::Status status;        // of what was started in this round
 };
 
 struct Evaluator::Rows {
@@ -84,6 +85,8 @@ struct Evaluator::Rows {
   std::vector<std::byte> obs;
   std::vector<uint8_t> mask;
   std::vector<inference::RowKey> keys;
+  std::vector<float> memory;  // [count, memory_size]: before they decide, then after it
+  size_t memory_size = 0;
   std::vector<space::ActionWord> actions;
   std::vector<float> logp;
 };
@@ -113,12 +116,16 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
   }
   auto evaluator = std::unique_ptr<Evaluator>(new Evaluator(std::move(config), std::move(envs)));
   const size_t num_agents = evaluator->config_.env_spec.possible_agents.size();
+  for (const policy::PolicySpec& spec : evaluator->policies_) {
+    evaluator->memory_size_ = std::max(evaluator->memory_size_, static_cast<size_t>(spec.actor_state_size()));
+  }
   for (int i = 0; i < num_envs; ++i) {
     auto place = std::make_unique<Place>();
     place->policy.resize(num_agents);
     place->returns.resize(num_agents);
     place->row.resize(num_agents);
     place->actions.resize(num_agents);
+    place->memory.resize(num_agents * evaluator->memory_size_);
     evaluator->places_.push_back(std::move(place));
   }
   for (const policy::PolicySpec& spec : evaluator->policies_) {
@@ -126,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     auto rows = std::make_unique<Rows>();
     rows->obs_bytes =
         static_cast<size_t>(spec.observation_size()) * tensor::ElementBytes(spec.observation_space.flat_dtype());
+    rows->memory_size = static_cast<size_t>(spec.actor_state_size());
     evaluator->rows_.push_back(std::move(rows));
   }
   return evaluator;
@@ -143,6 +151,7 @@ absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
+  std::fill(p.memory.begin(), p.memory.end(), 0.0f);
   return envs_[place]->Reset({seed, EnvIdOf(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
 }
 
@@ -190,6 +199,10 @@ absl::Status Evaluator::Gather(size_t place) {
       rows.mask.insert(rows.mask.end(), mask_size, 1);
     } else if (mask_size > 0) {
       rows.mask.insert(rows.mask.end(), mask.begin(), mask.end());
+    }
+    if (rows.memory_size > 0) {
+      const float* const memory = &p.memory[slot * memory_size_];
+      rows.memory.insert(rows.memory.end(), memory, memory + rows.memory_size);
     }
     rows.keys.push_back({EnvIdOf(p.number), 0, base::AgentSlot(index), static_cast<uint32_t>(p.step)});
   }
@@ -250,6 +263,9 @@ void Evaluator::GatherActions(size_t place) {
     const auto words = static_cast<size_t>(policies_[policy].action_words());
     const absl::Span<space::ActionWord> action =
         absl::MakeSpan(rows_[policy]->actions).subspan(static_cast<size_t>(p.row[slot]) * words, words);
+    const Rows& rows = *rows_[policy];
+    std::copy_n(rows.memory.begin() + p.row[slot] * static_cast<int64_t>(rows.memory_size), rows.memory_size,
+                p.memory.begin() + static_cast<int64_t>(slot * memory_size_));
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
     p.actions[slot] = action.data();
   }
@@ -314,6 +330,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       rows->obs.clear();
       rows->mask.clear();
       rows->keys.clear();
+      rows->memory.clear();
     }
     for (size_t place = 0; place < places_.size(); ++place) {
       if (places_[place]->number < 0) {
@@ -333,6 +350,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       input.obs = rows.obs.data();
       input.action_mask = policies_[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
       input.keys = rows.keys.data();
+      if (rows.memory_size > 0) input.state_in = input.state_out = rows.memory.data();
       input.deterministic = request.deterministic;
       const absl::Status acted = rows.actor->Act(input, rows.actions.data(), rows.logp.data());
       if (acted.ok()) continue;

@@ -67,7 +67,8 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 ///
 /// Episode i has the random numbers of (seed, env id i, ordinal 0) whatever is played beside it, and every episode that
 /// is begun is finished and counted: exactly `episodes` of them, without a bias to short ones. The numbers of parallel
-/// environments and their order change nothing but the speed.
+/// environments and their order change nothing but the speed. What policies with a core remember of its agents begins
+/// at zero with each episode.
 ///
 /// Made and used by one thread; blocks as long as the environments do.
 class Evaluator {
@@ -98,6 +99,7 @@ class Evaluator {
   absl::Status BeginAgain(size_t place, absl::Status status, uint64_t seed);
   /// A policy that runs elsewhere could not act: the episodes that it plays in begin again.
   void FailToAct(policy::PolicySlot policy, const absl::Status& status);
+  /// What the ready agents of the environment do, and what their policies remember from now on.
   void GatherActions(size_t place);
   absl::Status StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
   absl::Status StepPlace(size_t place, std::vector<EvaluatedEpisode>& episodes, uint64_t seed);
@@ -117,6 +119,7 @@ class Evaluator {
   std::vector<std::unique_ptr<Place>> places_;
   policy::BySlot<std::unique_ptr<Rows>> rows_;
   policy::BySlot<inference::ActionBounds> bounds_;
+  size_t memory_size_ = 0;  ///< of the widest policy
 };
 
 }  // namespace troupe::rollout

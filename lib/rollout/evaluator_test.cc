@@ -1,13 +1,17 @@
 #include "lib/rollout/evaluator.h"
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "lib/env/slot_buffers.h"
 #include "lib/env/testing/elsewhere_env.h"
 #include "lib/policy/testing.h"
+#include "lib/rollout/testing/counting_host.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -226,6 +230,106 @@ TEST(EvaluatorTest, WhatFailsOnceIsPlayedAgain) {
     EXPECT_EQ(result.return_sum.std, 0);
     EXPECT_EQ(calls.out_of_order, 0);
     EXPECT_EQ(calls.most_in_flight, elsewhere ? 3 : 0);
+  }
+}
+
+/// What agents did, by env id, step and slot.
+using Actions = std::map<std::tuple<uint32_t, int, int>, float>;
+Actions ActionsOf(const ScriptedLog& log) {
+  Actions actions;
+  for (const ScriptedLog::Event& event : log.events) {
+    if (event.kind == ScriptedLog::Event::Kind::kAction) {
+      actions[{event.env_id, event.step, event.slot}] = event.value;
+    }
+  }
+  return actions;
+}
+
+/// The same episodes, one after the other and one agent at a time.
+Actions PlayByHand(const RolloutConfig& config, const ScriptedOptions& options, int64_t episodes, uint64_t seed) {
+  const base::PhiloxKey key = base::PhiloxKey::Make(seed, base::RandomStream::kEvaluation);
+  const uint64_t episode_seed = (static_cast<uint64_t>(key.k1) << 32) | key.k0;
+  std::vector<std::unique_ptr<inference::PolicyActor>> actors;
+  const std::vector<policy::WeightSnapshotPtr> weights = ScriptedWeights(config, 3);
+  for (size_t p = 0; p < config.policies.size(); ++p) {
+    actors.push_back(*inference::MakePolicyActor(config.policies[p], episode_seed));
+    EXPECT_TRUE(actors.back()->SetWeights(weights[p]).ok());
+  }
+  ScriptedLog log;
+  const std::unique_ptr<env::MultiAgentEnv> env = MakeRandomEnv(options, &log);
+  env::SlotBuffers buffers(config.env_spec, 1);
+  for (uint32_t episode = 0; episode < episodes; ++episode) {
+    std::map<int32_t, std::vector<float>> memory;  // by slot
+    uint32_t step = 0;
+    EXPECT_TRUE(env->Reset({episode_seed, base::EnvId(episode), 0}, buffers.BeginStep(0)).ok());
+    while (!buffers.all_done(0)) {
+      std::vector<space::ActionWord> words(static_cast<size_t>(options.agents));
+      std::vector<const space::ActionWord*> actions(words.size());
+      for (int32_t slot = 0; slot < options.agents; ++slot) {
+        if (!buffers.ready(0, slot)) continue;
+        const size_t policy = static_cast<size_t>(slot) % actors.size();
+        memory[slot].resize(static_cast<size_t>(config.policies[policy].actor_state_size()));
+        const inference::RowKey row = {base::EnvId(episode), 0, base::AgentSlot(slot), step};
+        std::vector<float> after(memory[slot].size());
+        inference::ActInput input;
+        input.rows = 1;
+        input.obs = buffers.observation_bytes(0, slot).data();
+        input.action_mask = buffers.action_mask(0, slot).data();
+        input.keys = &row;
+        if (!after.empty()) {
+          input.state_in = memory[slot].data();
+          input.state_out = after.data();
+        }
+        float logp = 0;
+        EXPECT_TRUE(actors[policy]->Act(input, &words[static_cast<size_t>(slot)], &logp).ok());
+        memory[slot] = after;
+        actions[static_cast<size_t>(slot)] = &words[static_cast<size_t>(slot)];
+      }
+      EXPECT_TRUE(env->Step(actions, buffers.BeginStep(0)).ok());
+      ++step;
+    }
+  }
+  return ActionsOf(log);
+}
+
+TEST(EvaluatorTest, PoliciesThatRememberPlayAsWhenEachAgentIsPlayedByHand) {
+  const ScriptedOptions options = {.agents = 4, .action_mask = true};
+  for (const policy::CoreKind kind : {policy::CoreKind::kGru, policy::CoreKind::kLstm}) {
+    ScriptedLog log;
+    RolloutConfig config = ScriptedConfig(
+        options, [&] { return MakeRandomEnv(options, &log); }, 3);
+    config.policies[0].actor.core = {kind, 5, 1};
+    config.policies[2].actor.core = {kind, 3, 2};
+    config.policies[0].sequence_length = config.policies[2].sequence_length = 4;
+    const Actions by_hand = PlayByHand(config, options, 40, 5);
+    EXPECT_GT(by_hand.size(), 400u);
+    for (const int num_envs : {1, 7}) {
+      auto evaluator = *Evaluator::Create(config, num_envs);
+      // Twice, so that something is left over.
+      for (int run = 0; run < 2; ++run) {
+        log.events.clear();
+        ASSERT_TRUE(evaluator->Run({.episodes = 40, .seed = 5}, ScriptedWeights(config, 3)).ok());
+        EXPECT_EQ(ActionsOf(log), by_hand) << num_envs;
+      }
+    }
+  }
+}
+
+TEST(EvaluatorTest, AnEpisodeThatIsPlayedAgainBeginsWithNothingInMind) {
+  const ScriptedOptions options = {.agents = 2};
+  Script script(5, ScriptedCall{.observe = {0, 1}});
+  script.push_back({.observe = {0, 1}, .truncate_all = true});
+  RolloutConfig config = ScriptedConfig(options, [&] { return MakeScriptedEnv(options, script); });
+  MakeCounting(config.policies[0], {policy::CoreKind::kGru, 4, 1}, 3);
+  const auto host = std::make_shared<CountingHost>();
+  config.actor_host = host;
+  host->failures = 2;
+  auto evaluator = *Evaluator::Create(config, 3);
+  const std::vector<policy::WeightSnapshotPtr> no_weights(1);
+  ASSERT_TRUE(evaluator->Run({.episodes = 10}, no_weights).ok());
+  EXPECT_GT(host->decisions.size(), 10u * 5 * 2) << "some of them twice";
+  for (const CountingHost::Decision& decision : host->decisions) {
+    EXPECT_EQ(decision.number, static_cast<int64_t>(decision.key.env_step)) << "agents act at every step";
   }
 }
 

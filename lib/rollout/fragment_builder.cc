@@ -1,6 +1,7 @@
 #include "lib/rollout/fragment_builder.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -58,13 +59,19 @@ void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
   int64_t row_bytes = 0;
   int64_t final_bytes = 0;
   int64_t segment_bytes = 0;
+  int64_t memory_bytes = 0;
+  int64_t policy_bytes = 0;
   forms_.clear();
+  memory_size_ = 0;
   for (const policy::PolicySpec& policy : schema_.policies) {
     const bool is_free = policy.id.value().empty();
     const sample::PolicyForms forms = is_free ? sample::PolicyForms() : sample::FormsOf(schema_.sizes(), policy);
     row_bytes = std::max(row_bytes, sample::RowBytes(forms, sample::Extent::kRow));
     final_bytes = std::max(final_bytes, sample::RowBytes(forms, sample::Extent::kFinalRow));
     segment_bytes = std::max(segment_bytes, sample::RowBytes(forms, sample::Extent::kSegment));
+    memory_bytes = std::max(memory_bytes, sample::RowBytes(forms, sample::Extent::kMemory));
+    policy_bytes = std::max(policy_bytes, PolicyBytes(forms));
+    if (!is_free) memory_size_ = std::max(memory_size_, static_cast<size_t>(policy.actor_state_size()));
     forms_.push_back(forms);
   }
   // Generous for the varints of the header; negative ones take ten bytes.
@@ -72,10 +79,10 @@ void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
   finished_bytes_ = 48 + 18 * num_agents + 4 * static_cast<int64_t>(schema_.env.info_columns.size());
   step_forms_ = sample::FormsOf(schema_.sizes());
   const int64_t env_row_bytes = sample::RowBytes(step_forms_);
-  // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows and
-  // segments; a policy that had no rows here. Carried decisions may be of as many different env steps.
-  round_bytes_bound_ = num_agents * (2 * row_bytes + 2 * final_bytes + 2 * segment_bytes + kPolicyBytes) +
-                       (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
+  // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows,
+  // segments and memories; a policy that had no rows here. Carried decisions may be of as many different env steps.
+  const int64_t agent_bytes = 2 * (row_bytes + final_bytes + segment_bytes + memory_bytes) + policy_bytes;
+  round_bytes_bound_ = num_agents * agent_bytes + (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
 }
 
 policy::EpisodeInfo FragmentBuilder::EpisodeOf(base::EnvId env_id, uint32_t episode) const {
@@ -113,6 +120,20 @@ void FragmentBuilder::InitLane(Lane& lane) const {
   lane.carried_mask.resize(num_agents * widest_mask_);
   lane.carried_state.resize((num_agents + 1) * state_size_);
   lane.carried_actions.resize(num_agents * most_words_);
+  FitMemory(lane);
+}
+
+void FragmentBuilder::FitMemory(Lane& lane) const {
+  if (lane.memory_size == memory_size_) return;
+  std::vector<float> fitting(lane.agents.size() * 2 * memory_size_);
+  // Where it becomes narrower, no policy of the lane's episode had the rest: its table is one of those that count.
+  const size_t kept = std::min(lane.memory_size, memory_size_);
+  for (size_t i = 0; i < lane.agents.size() * 2; ++i) {
+    std::copy_n(lane.memory.begin() + static_cast<std::ptrdiff_t>(i * lane.memory_size), kept,
+                fitting.begin() + static_cast<std::ptrdiff_t>(i * memory_size_));
+  }
+  lane.memory = std::move(fitting);
+  lane.memory_size = memory_size_;
 }
 
 int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continues) {
@@ -182,6 +203,7 @@ void FragmentBuilder::Begin(const sample::Grant& grant, const policy::BySlot<pol
   versions_ = &versions;
   env_steps_ = 0;
   for (Lane* lane : lanes) {
+    FitMemory(*lane);
     lane->unused_episode = -1;
     if (!lane->in_episode) continue;
     lane->episode_index = AddEpisode(*lane, lane->step, /*continues=*/true);
@@ -366,6 +388,7 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
     PolicyColumns& columns = *place;
     const auto open = static_cast<size_t>(columns.rows - columns.first_open);
     columns.keys.resize(open);
+    if (columns.remembers()) columns.open_decisions.resize(open);
     if (open == 0) continue;
     std::memset(columns.rewards.Row(columns.first_open), 0, open * columns.rewards.row_bytes());
   }
@@ -375,7 +398,8 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       agent.acts = agent.phase == AgentPhase::kReady;
       if (!agent.acts) continue;
       PolicyColumns& columns = Columns(agent);
-      if (agent.segment < 0) agent.segment = columns.AddSegment(lane->episode_index, static_cast<int32_t>(slot), 0);
+      const bool begins_segment = agent.segment < 0;
+      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, static_cast<int32_t>(slot), 0);
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
       columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
       columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);
@@ -383,13 +407,29 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
       columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
           lane->env_id, lane->episode, base::AgentSlot(static_cast<int32_t>(slot)), static_cast<uint32_t>(lane->step)};
+      if (columns.remembers()) OpenDecisionOf(*lane, slot, begins_segment, columns);
+      ++agent.decisions;
       agent.phase = AgentPhase::kPending;
     }
   }
+  for (const auto& place : storage_->policies) {
+    if (place->remembers()) place->GatherMemory();
+  }
+}
+
+void FragmentBuilder::OpenDecisionOf(Lane& lane, size_t slot, bool begins_segment, PolicyColumns& columns) {
+  const AgentState& agent = lane.agents[slot];
+  float* const before = MemoryOf(lane, slot, agent.decisions);
+  if (agent.decisions == 0) std::fill_n(before, columns.memory.row_bytes() / sizeof(float), 0.0f);
+  columns.open_decisions[static_cast<size_t>(agent.row - columns.first_open)] = {
+      .before = before,
+      .after = MemoryOf(lane, slot, agent.decisions + 1),
+      .number = agent.decisions,
+      .is_sent = begins_segment || agent.decisions % schema_.policies[agent.policy].sequence_length == 0};
 }
 
 inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
-  const PolicyColumns& columns = *storage_->policies[place];
+  PolicyColumns& columns = *storage_->policies[place];
   inference::ActInput input;
   input.rows = columns.rows - columns.first_open;
   if (input.rows == 0) return input;
@@ -398,6 +438,10 @@ inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
     input.action_mask = reinterpret_cast<const uint8_t*>(columns.action_mask.Row(columns.first_open));
   }
   input.keys = columns.keys.data();
+  if (columns.memory.present()) {
+    input.state_in = columns.open_memory.data();
+    input.state_out = columns.open_memory.data();
+  }
   return input;
 }
 
@@ -411,6 +455,7 @@ float* FragmentBuilder::OpenLogp(size_t place) {
 void FragmentBuilder::CloseRound() {
   for (const auto& columns : storage_->policies) {
     columns->CloseActions();
+    if (columns->remembers()) columns->ScatterMemory();
     columns->first_open = columns->rows;
   }
 }

@@ -49,12 +49,13 @@ class FragmentBuilder {
                   std::vector<policy::PolicySlot>& policies) const;
   const std::shared_ptr<const policy::PolicyMapping>& mapping() const { return mapping_; }
 
-  /// Makes `lane` fit the schema.
+  /// Makes `lane`, which is new, fit the schema.
   void InitLane(Lane& lane) const;
 
   /// Starts an empty fragment. `versions`: the weights that act, there until Finish or Abandon; those of
   /// the policies that `lanes` play are set. `lanes` continue their episodes: first the decisions that wait for their
-  /// outcome, then the observations that wait for a decision.
+  /// outcome, then the observations that wait for a decision. What their policies remember stays, also where others
+  /// have come or gone since.
   void Begin(const sample::Grant& grant, const policy::BySlot<policy::WeightVersion>& versions,
              absl::Span<Lane* const> lanes);
   bool begun() const { return storage_ != nullptr; }
@@ -81,11 +82,12 @@ class FragmentBuilder {
   int64_t OpenCount(size_t place) const {
     return storage_->policies[place]->rows - storage_->policies[place]->first_open;
   }
-  /// The rows that Decide opened, for Actor::Act; `rows` may be 0.
+  /// The rows that Decide opened, for Actor::Act; `rows` may be 0. What an actor with a core remembers is there to be
+  /// changed in its place.
   inference::ActInput OpenRows(size_t place) const;
   space::ActionWord* OpenActions(size_t place);
   float* OpenLogp(size_t place);
-  /// After every policy has acted.
+  /// After every policy has acted: what they remember now is the lanes'.
   void CloseRound();
   /// The action row of a pending agent that acted in this round: where it stays, or in `scratch`, which has room for
   /// it.
@@ -140,6 +142,14 @@ class FragmentBuilder {
   void TakeOutPending(const Lane& lane, AgentState& agent, sample::SegmentEnd end);
   void SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
   void LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
+  /// Makes the lane's memory as wide as the widest policy's; what is in it stays.
+  void FitMemory(Lane& lane) const;
+  /// What the policy of the agent in `slot` remembered before its decision of that number.
+  float* MemoryOf(Lane& lane, size_t slot, int32_t decision) const {
+    return lane.memory.data() + (slot * 2 + static_cast<size_t>(decision % 2)) * lane.memory_size;
+  }
+  /// The agent makes its next decision, by a policy with a core.
+  void OpenDecisionOf(Lane& lane, size_t slot, bool begins_segment, PolicyColumns& columns);
   /// Where the state of the step that the lane's ready agents see is kept while no fragment has it.
   float* EnvStateOf(Lane& lane) const { return &lane.carried_state[lane.agents.size() * state_size_]; }
 
@@ -156,6 +166,7 @@ class FragmentBuilder {
   size_t widest_mask_ = 0;
   size_t most_words_ = 0;
   size_t state_size_ = 0;
+  size_t memory_size_ = 0;  // of the widest policy
   int64_t round_bytes_bound_ = 0;
   int64_t episode_bytes_ = 0;
   int64_t finished_bytes_ = 0;

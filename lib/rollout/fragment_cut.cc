@@ -64,6 +64,9 @@ void FragmentBuilder::AttachPending(Lane& lane) {
                                                static_cast<int32_t>(now.n - carried.version.n));
     columns.segment.As<sample::Index>()[row] = static_cast<sample::Index>(segment);
     columns.segment_rows[static_cast<size_t>(segment)] = 1;
+    if (columns.remembers()) {
+      columns.AddMemory(row, agent.decisions - 1, MemoryOf(lane, slot, agent.decisions - 1));
+    }
     agent.row = row;
     agent.segment = segment;
     agent.last_row = -1;

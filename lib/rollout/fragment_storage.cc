@@ -31,6 +31,15 @@ sample::ColumnForm FormOfActions(const sample::PolicyForms& forms) {
 
 }  // namespace
 
+int64_t PolicyBytes(const sample::PolicyForms& forms) {
+  constexpr int64_t kColumnBytes = 96;
+  int64_t bytes = 0;
+  for (size_t c = 0; c < forms.size(); ++c) {
+    if (sample::PolicyColumns()[c].extent != Extent::kMemory || forms[c].present()) bytes += kColumnBytes;
+  }
+  return bytes;
+}
+
 tensor::Buffer Column::Grow(int64_t used, int64_t capacity) {
   if (row_bytes_ == 0) return {};
   tensor::Buffer larger(static_cast<size_t>(capacity) * row_bytes_);
@@ -45,9 +54,11 @@ sample::ColumnView Column::View(const sample::ColumnForm& form, int64_t rows) co
 }
 
 PolicyColumns::PolicyColumns(const sample::PolicyForms& forms)
-    : row_bytes_(sample::RowBytes(forms, Extent::kRow)),
+    : policy_bytes_(PolicyBytes(forms)),
+      row_bytes_(sample::RowBytes(forms, Extent::kRow)),
       segment_bytes_(sample::RowBytes(forms, Extent::kSegment)),
       final_bytes_(sample::RowBytes(forms, Extent::kFinalRow)),
+      memory_bytes_(sample::RowBytes(forms, Extent::kMemory)),
       forms_(forms),
       has_byte_actions_(FormOfActions(forms).dtype == tensor::DType::kUint8) {
   for (size_t c = 0; c < forms.size(); ++c) {
@@ -62,6 +73,8 @@ void PolicyColumns::Clear() {
   first_open = 0;
   final_rows = 0;
   final_steps.clear();
+  num_memories = 0;
+  open_decisions.clear();
   segment_rows.clear();
   holes.clear();
   retired_.clear();
@@ -132,27 +145,78 @@ void PolicyColumns::CloseActions() {
   for (size_t i = 0; i < words; ++i) to[i] = static_cast<std::byte>(open_actions_[i].i32);
 }
 
+void PolicyColumns::AddMemory(int64_t row, int32_t decision, const float* before) {
+  if (num_memories == memory_capacity_) {
+    memory_capacity_ = std::max(kFirstCapacity, memory_capacity_ * 2);
+    Grow(Extent::kMemory, num_memories, memory_capacity_);
+  }
+  int32_t* const at = memory_at.As<int32_t>() + num_memories * sample::kMemoryFields;
+  at[sample::kMemoryRow] = static_cast<int32_t>(row);
+  at[sample::kMemoryDecision] = decision;
+  if (memory.present()) memory.CopyRow(num_memories, before);
+  ++num_memories;
+}
+
+void PolicyColumns::GatherMemory() {
+  const size_t size = memory.row_bytes() / sizeof(float);
+  if (open_memory.size() < open_decisions.size() * size) open_memory.resize(open_decisions.size() * size);
+  for (size_t i = 0; i < open_decisions.size(); ++i) {
+    const OpenDecision& open = open_decisions[i];
+    if (size > 0) std::memcpy(&open_memory[i * size], open.before, memory.row_bytes());
+    if (open.is_sent) AddMemory(first_open + static_cast<int64_t>(i), open.number, open.before);
+  }
+}
+
+void PolicyColumns::ScatterMemory() {
+  const size_t size = memory.row_bytes() / sizeof(float);
+  for (size_t i = 0; size > 0 && i < open_decisions.size(); ++i) {
+    std::memcpy(open_decisions[i].after, &open_memory[i * size], memory.row_bytes());
+  }
+}
+
 void PolicyColumns::MoveObservation(int64_t from, int64_t to) {
   for (Column* column : {&obs, &action_mask, &state}) {
     if (column->present()) column->CopyRow(to, column->Row(from));
   }
 }
 
+void PolicyColumns::CompactRows() {
+  for (const auto& entry : sample::PolicyColumns<Column>()) {
+    Column& column = this->*entry.member;
+    if (entry.extent != Extent::kRow || !column.present()) continue;
+    int64_t to = holes.front();
+    for (size_t h = 0; h < holes.size(); ++h) {
+      const int64_t first = holes[h] + 1;
+      const int64_t last = h + 1 < holes.size() ? holes[h + 1] : rows;
+      std::memmove(column.Row(to), column.Row(first), static_cast<size_t>(last - first) * column.row_bytes());
+      to += last - first;
+    }
+  }
+  rows -= static_cast<int64_t>(holes.size());
+}
+
+void PolicyColumns::CompactMemories() {
+  int32_t* const at = memory_at.As<int32_t>();
+  int64_t kept = 0;
+  size_t hole = 0;  // so many are below the memory's row
+  for (int64_t m = 0; m < num_memories; ++m) {
+    const int32_t row = at[m * sample::kMemoryFields + sample::kMemoryRow];
+    while (hole < holes.size() && holes[hole] < row) ++hole;
+    if (hole < holes.size() && holes[hole] == row) continue;
+    at[kept * sample::kMemoryFields + sample::kMemoryRow] = row - static_cast<int32_t>(hole);
+    at[kept * sample::kMemoryFields + sample::kMemoryDecision] =
+        at[m * sample::kMemoryFields + sample::kMemoryDecision];
+    if (memory.present() && kept < m) memory.CopyRow(kept, memory.Row(m));
+    ++kept;
+  }
+  num_memories = kept;
+}
+
 void PolicyColumns::Compact() {
   if (!holes.empty()) {
     std::sort(holes.begin(), holes.end());
-    for (const auto& entry : sample::PolicyColumns<Column>()) {
-      Column& column = this->*entry.member;
-      if (entry.extent != Extent::kRow || !column.present()) continue;
-      int64_t to = holes.front();
-      for (size_t h = 0; h < holes.size(); ++h) {
-        const int64_t first = holes[h] + 1;
-        const int64_t last = h + 1 < holes.size() ? holes[h + 1] : rows;
-        std::memmove(column.Row(to), column.Row(first), static_cast<size_t>(last - first) * column.row_bytes());
-        to += last - first;
-      }
-    }
-    rows -= static_cast<int64_t>(holes.size());
+    CompactRows();
+    if (remembers()) CompactMemories();
     holes.clear();
   }
   if (std::find(segment_rows.begin(), segment_rows.end(), 0) == segment_rows.end()) return;
@@ -176,6 +240,7 @@ void PolicyColumns::View(int64_t env_rows, sample::PolicyRows& out) {
   out.rows = rows;
   out.num_segments = static_cast<int64_t>(segment_rows.size());
   out.final_rows = final_rows;
+  out.num_memories = num_memories;
   for (size_t c = 0; c < forms_.size(); ++c) {
     const auto& entry = sample::PolicyColumns<Column>()[c];
     out.*sample::PolicyColumns()[c].member = (this->*entry.member).View(forms_[c], sample::NumRows(out, entry.extent));

@@ -64,11 +64,21 @@ class Column {
   tensor::Buffer buffer_;
 };
 
-/// Bytes of a policy's rows on the wire that are there however few they are: the columns' padding and descriptions.
-inline constexpr int64_t kPolicyBytes = static_cast<int64_t>(96 * sample::kNumPolicyColumns);
+/// Bytes of a policy's rows on the wire that are there however few they are: padding and descriptions of all columns,
+/// but of those for cores only where it has them.
+int64_t PolicyBytes(const sample::PolicyForms& forms);
+
+/// A decision that a policy with a core is about to make.
+struct OpenDecision {
+  const float* before = nullptr;  ///< what the policy remembers of its agent
+  float* after = nullptr;         ///< where that goes when it has decided
+  int32_t number = 0;             ///< of the agent's decisions in its episode
+  bool is_sent = false;           ///< `before` becomes a memory of the fragment
+};
 
 /// The rows of one policy while a fragment is being filled: the memory of each column of the table, by its name. Rows
-/// are appended by AddRow; what stands in [first_open, rows) is observed and waits for its action.
+/// are appended by AddRow; what stands in [first_open, rows) is observed and waits for its action. Memories come in the
+/// order of their rows.
 class PolicyColumns : public sample::PolicyColumnSet<Column> {
  public:
   explicit PolicyColumns(const sample::PolicyForms& forms);
@@ -76,6 +86,8 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   PolicyColumns& operator=(const PolicyColumns&) = delete;
 
   const sample::PolicyForms& forms() const { return forms_; }
+  /// Whether a network of the policy has a core.
+  bool remembers() const { return memory_at.present(); }
   /// Whether actions are one byte a word: actors write them to open_actions.
   bool has_byte_actions() const { return has_byte_actions_; }
 
@@ -98,9 +110,16 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   /// Where actors write the actions of the open rows; CloseActions brings them into their column.
   space::ActionWord* OpenActions();
   void CloseActions();
+  /// What the policy remembered before the decision of `row`, which is above those of all other memories. [state size],
+  /// not read where the actor has no core.
+  void AddMemory(int64_t row, int32_t decision, const float* before);
+  /// Brings what open_decisions say into open_memory and into the fragment. Only of a policy that remembers.
+  void GatherMemory();
+  /// Brings open_memory, as the actor has left it, to where open_decisions say.
+  void ScatterMemory();
   /// `to` becomes a copy of what the agent saw in row `from`.
   void MoveObservation(int64_t from, int64_t to);
-  /// Takes the rows listed in `holes` out, and the segments that have none left.
+  /// Takes the rows listed in `holes` out with their memories, and the segments that have none left.
   void Compact();
   /// Sets the counts of `out` and its views of all columns, which are valid until the next change here. `env_rows`: so
   /// many come before the final steps.
@@ -108,8 +127,8 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
 
   /// Bytes of all columns with `open` more final rows, as they go on the wire.
   int64_t Bytes(int64_t open) const {
-    return kPolicyBytes + rows * row_bytes_ + (final_rows + open) * final_bytes_ +
-           static_cast<int64_t>(segment_rows.size()) * segment_bytes_;
+    return policy_bytes_ + rows * row_bytes_ + (final_rows + open) * final_bytes_ +
+           static_cast<int64_t>(segment_rows.size()) * segment_bytes_ + num_memories * memory_bytes_;
   }
 
   policy::PolicySlot policy = policy::kNoPolicy;  ///< whose rows these are
@@ -122,6 +141,9 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   int64_t final_rows = 0;
   /// By final row, in place of its column until View: an env row, or below 0 ~index into the fragment's final steps.
   std::vector<int32_t> final_steps;
+  int64_t num_memories = 0;
+  std::vector<OpenDecision> open_decisions;  ///< of the open rows, where the policy remembers
+  std::vector<float> open_memory;            ///< [open rows, state size] at least, for ActInput
 
  private:
   struct Retired {
@@ -132,15 +154,20 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
 
   void GrowRows();
   void CopyRetired();
+  void CompactRows();
+  void CompactMemories();
   /// Room for `capacity` rows of `extent`, the first `used` kept.
   void Grow(sample::Extent extent, int64_t used, int64_t capacity);
 
+  const int64_t policy_bytes_;
   const int64_t row_bytes_;
   const int64_t segment_bytes_;
   const int64_t final_bytes_;
+  const int64_t memory_bytes_;
   int64_t capacity_ = 0;
   int64_t segment_capacity_ = 0;
   int64_t final_capacity_ = 0;
+  int64_t memory_capacity_ = 0;
   std::vector<Retired> retired_;
   std::vector<space::ActionWord> open_actions_;  ///< with has_byte_actions
   const sample::PolicyForms forms_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,6 +72,98 @@ TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   EXPECT_EQ(columns.Segment(1)[sample::kSegmentSlot], 2);
 }
 
+/// Forms of SmallSchema's policy with a core.
+sample::PolicyForms FormsWithCore(const policy::CoreSpec& actor, const policy::CoreSpec& critic = {}) {
+  policy::PolicySpec spec = SmallSchema().policies[policy::PolicySlot(0)];
+  spec.actor.core = actor;
+  spec.mutable_critic()->core = critic;
+  return sample::FormsOf(SmallSchema().sizes(), spec);
+}
+
+/// Rows, decisions and first numbers of the memories.
+std::vector<std::vector<float>> Memories(PolicyColumns& columns) {
+  std::vector<std::vector<float>> memories;
+  for (int64_t m = 0; m < columns.num_memories; ++m) {
+    const int32_t* const at = columns.memory_at.As<int32_t>() + m * sample::kMemoryFields;
+    memories.push_back({static_cast<float>(at[0]), static_cast<float>(at[1])});
+    if (columns.memory.present()) memories.back().push_back(*reinterpret_cast<const float*>(columns.memory.Row(m)));
+  }
+  return memories;
+}
+
+TEST(PolicyColumnsTest, CompactTakesMemoriesOfHolesOutAndRenumbersTheOthers) {
+  PolicyColumns columns(FormsWithCore({policy::CoreKind::kGru, 2, 1}));
+  columns.AddSegment(0, 0, 0);
+  for (int r = 0; r < 10; ++r) columns.AddRow();
+  columns.segment_rows[0] = 6;
+  for (int r = 0; r < 10; ++r) columns.segment.As<sample::Index>()[r] = 0;
+  for (const int row : {0, 3, 4, 7, 9}) {
+    const float before[2] = {static_cast<float>(row) / 2, -1};
+    columns.AddMemory(row, 100 + row, before);
+  }
+  columns.holes = {9, 4, 1, 2};
+  columns.Compact();
+  EXPECT_EQ(columns.rows, 6);
+  using testing::ElementsAre;
+  EXPECT_THAT(Memories(columns),
+              ElementsAre(ElementsAre(0, 100, 0), ElementsAre(1, 103, 1.5f), ElementsAre(4, 107, 3.5f)));
+  sample::PolicyRows out;
+  columns.View(0, out);
+  EXPECT_EQ(out.num_memories, 3);
+  EXPECT_EQ(out.memory.rows, 3);
+  EXPECT_EQ(out.memory_at.rows, 3);
+}
+
+TEST(PolicyColumnsTest, WhatIsRememberedGoesThereAndBack) {
+  const policy::CoreSpec gru = {policy::CoreKind::kGru, 2, 1};
+  for (const bool actor : {true, false}) {
+    PolicyColumns columns(actor ? FormsWithCore(gru) : FormsWithCore({}, gru));
+    EXPECT_TRUE(columns.remembers());
+    for (int r = 0; r < 5; ++r) columns.AddRow();
+    columns.first_open = 2;
+    float before[3][2] = {{1, 2}, {3, 4}, {5, 6}};
+    float after[3][2] = {};
+    columns.open_decisions.resize(3);
+    for (size_t i = 0; i < 3; ++i) {
+      columns.open_decisions[i] = {before[i], after[i], static_cast<int32_t>(10 * i), i != 1};
+    }
+    columns.GatherMemory();
+    if (!actor) {
+      EXPECT_FALSE(columns.memory.present());
+      EXPECT_EQ(Memories(columns), (std::vector<std::vector<float>>{{2, 0}, {4, 20}}));
+      columns.ScatterMemory();
+      EXPECT_EQ(after[0][0], 0);
+      continue;
+    }
+    EXPECT_EQ(Memories(columns), (std::vector<std::vector<float>>{{2, 0, 1}, {4, 20, 5}}));
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(columns.open_memory[i], static_cast<float>(i + 1));
+      columns.open_memory[i] = -static_cast<float>(i);
+    }
+    columns.ScatterMemory();
+    for (size_t i = 0; i < 6; ++i) EXPECT_EQ(after[i / 2][i % 2], -static_cast<float>(i));
+    EXPECT_EQ(before[2][1], 6) << "a decision that is carried needs it";
+  }
+}
+
+TEST(PolicyColumnsTest, BytesCountMemoriesAndTheirColumnsWhereThereAreSome) {
+  const policy::CoreSpec lstm = {policy::CoreKind::kLstm, 8, 2};
+  PolicyColumns without(FormsWithCore({}));
+  PolicyColumns critic(FormsWithCore({}, lstm));
+  PolicyColumns both(FormsWithCore(lstm));
+  EXPECT_FALSE(without.remembers());
+  EXPECT_EQ(critic.Bytes(0) - without.Bytes(0), 96);
+  EXPECT_EQ(both.Bytes(0) - without.Bytes(0), 2 * 96);
+  const float before[32] = {};
+  const int64_t empty = both.Bytes(0);
+  both.AddRow();
+  const int64_t with_row = both.Bytes(0);
+  both.AddMemory(0, 0, before);
+  EXPECT_EQ(both.Bytes(0) - with_row, 4 * 32 + 2 * 4);
+  both.Clear();
+  EXPECT_EQ(both.Bytes(0), empty);
+}
+
 /// What a test writes into all bytes of a row.
 uint8_t Stamp(size_t column, int64_t row) { return static_cast<uint8_t>(31 * column + static_cast<size_t>(row)); }
 
@@ -87,13 +180,14 @@ testing::AssertionResult IsStamped(const sample::ColumnView& view, int64_t row, 
 TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompaction) {
   policy::PolicySpec policy = SmallSchema().policies[policy::PolicySlot(0)];
   policy.has_action_mask = true;
+  policy.actor.core = {policy::CoreKind::kGru, 3, 1};
   const sample::PolicyForms forms = sample::FormsOf(sample::EnvSizes{2, 3, true, true}, policy);
   PolicyColumns columns(forms);
   const auto stamp = [&columns](sample::Extent extent, int64_t row) {
     for (size_t c = 0; c < sample::kNumPolicyColumns; ++c) {
       const auto& entry = sample::PolicyColumns<Column>()[c];
       Column& column = columns.*entry.member;
-      if (entry.extent != extent) continue;
+      if (entry.extent != extent || &column == &columns.memory_at) continue;  // which Compact reads
       std::memset(column.Row(row), Stamp(c, row), column.row_bytes());
       // The one column that View fills.
       if (&column == &columns.final_env_row) columns.final_steps.back() = 0x101 * Stamp(c, row);
@@ -108,6 +202,9 @@ TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompact
     columns.AddSegment(0, 0, 0);
     columns.segment_rows.back() = 2;  // none is empty, whatever the stamps say
     stamp(sample::Extent::kSegment, r);
+    const float before[3] = {};
+    columns.AddMemory(r, static_cast<int32_t>(2 * r), before);
+    stamp(sample::Extent::kMemory, r);
   }
   constexpr int64_t kHole = 7;
   columns.holes.push_back(kHole);
@@ -123,7 +220,14 @@ TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompact
     EXPECT_EQ(view.row_elements, forms[c].row_elements);
     ASSERT_EQ(view.rows, sample::NumRows(out, entry.extent));
     for (int64_t r = 0; r < view.rows; ++r) {
-      const bool moved = entry.extent == sample::Extent::kRow && r >= kHole;
+      const bool of_rows = entry.extent == sample::Extent::kRow || entry.extent == sample::Extent::kMemory;
+      const bool moved = of_rows && r >= kHole;
+      if (entry.member == &sample::PolicyRows::memory_at) {
+        const int32_t* const at = view.As<int32_t>().data() + r * sample::kMemoryFields;
+        EXPECT_EQ(at[sample::kMemoryRow], r);
+        EXPECT_EQ(at[sample::kMemoryDecision], 2 * (moved ? r + 1 : r));
+        continue;
+      }
       ASSERT_TRUE(IsStamped(view, r, Stamp(c, moved ? r + 1 : r)));
     }
   }

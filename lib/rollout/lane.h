@@ -39,6 +39,7 @@ struct AgentState {
   int64_t next_row = -1;  ///< the row of its observation in the current call
   int64_t last_row = -1;  ///< its last complete row in the segment
   int32_t segment = -1;
+  int32_t decisions = 0;  ///< that it has made in its episode
   double episode_return = 0;
 };
 
@@ -96,6 +97,12 @@ struct Lane {
   int32_t final_env_row = -1;     ///< of the step just observed, when the episode ended with it
   /// Final rows written in the last call that point at env_row: (policy, final row).
   std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
+
+  /// [agents, 2, memory_size]: what policies with a core remember. That of before an agent's decision d is at d % 2, so
+  /// that a decision which waits for its outcome keeps what it was made from; nothing is there of what comes before d =
+  /// 0 until it is made.
+  std::vector<float> memory;
+  size_t memory_size = 0;  ///< of the widest policy
 
   // Actions as the environment gets them, by agent slot.
   std::vector<const space::ActionWord*> actions;
