@@ -116,7 +116,7 @@ Assembler::Gather Assembler::MakeGather() const {
   for (tensor::Buffer* buffer :
        {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
         &gather.slot, &gather.critic_row, &gather.final_action_mask, &gather.final_slot, &gather.final_critic_row,
-        &gather.critic_state}) {
+        &gather.critic_state, &gather.memory}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
   return gather;
@@ -179,6 +179,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     LayOut(gather, rows);
     CopyRows(gather, rows);
     CopyFinalRows(gather, rows);
+    if (schema_.policies[slot.value()].remembers()) GatherMemories(gather, rows);
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
                              : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
@@ -290,6 +291,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
   double lag_sum = 0;
   std::vector<int32_t> counts;
   std::vector<int32_t> first_rows;
+  std::vector<int32_t> decisions;
   for (size_t f = 0; f < fragments.size(); ++f) {
     const MultiAgentBatch& fragment = *fragments[f];
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
@@ -307,6 +309,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
       for (int64_t r = 0; r < rows.rows; ++r) {
         if (counts[segment[r]]++ == 0) first_rows[segment[r]] = static_cast<int32_t>(r);
       }
+      FindFirstDecisions(rows, first_rows, &decisions);
       const absl::Span<const sample::Index> env_row = rows.env_row.As<sample::Index>();
       const absl::Span<const sample::Index> final_env_row = rows.final_env_row.As<sample::Index>();
       for (int64_t s = 0; s < rows.num_segments; ++s) {
@@ -325,7 +328,8 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         gather.segments.push_back(
             SegmentRef{episode.env_id, episode.episode, words[sample::kSegmentSlot], step_index[env_row[first_rows[s]]],
                        final_row < 0 ? -1 : step_index[final_env_row[final_row]], source, static_cast<int32_t>(s),
-                       counts[s], final_row, static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
+                       counts[s], final_row, decisions[static_cast<size_t>(s)],
+                       static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
       }
     }
   }
@@ -350,7 +354,8 @@ void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
     const SegmentRef* const previous = i > 0 ? &gather.segments[i - 1] : nullptr;
     const bool joins = previous != nullptr && previous->cut && previous->env_id == ref.env_id &&
                        previous->episode == ref.episode && previous->slot == ref.slot &&
-                       previous->final_step == ref.first_step;
+                       previous->final_step == ref.first_step &&
+                       (ref.decision < 0 || int64_t{previous->decision} + previous->rows == ref.decision);
     if (joins) {
       // The cut one's final observation is this one's first: nothing to bootstrap from between them.
       TrainSegment& segment = batch.segments.back();
@@ -453,6 +458,30 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
   }
   batch.final_action_mask = mask;
   batch.final_slot = slot;
+}
+
+void Assembler::GatherMemories(Gather& gather, PolicyTrainBatch& batch) {
+  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  const int64_t size = spec.actor_state_size();
+  gather.memories.clear();
+  absl::Span<const int32_t> place = gather.place;
+  for (const Source& source : gather.sources) {
+    const int32_t* at = source.rows->memory_at.As<int32_t>().data();
+    const float* const states = source.rows->memory.As<float>().data();
+    for (int64_t m = 0; m < source.rows->num_memories; ++m, at += sample::kMemoryFields) {
+      const int32_t row = place[at[sample::kMemoryRow]];
+      if (row >= 0) gather.memories.push_back({row, at[sample::kMemoryDecision], states + m * size});
+    }
+    place.remove_prefix(static_cast<size_t>(source.rows->rows));
+  }
+  batch.sequences = CutSequences(batch.segments, spec.sequence_length, &gather.memories);
+  if (size == 0) return;
+  batch.memory = ReserveMatrix(gather.memory, static_cast<int64_t>(batch.sequences.size()), size);
+  float* to = Writable(batch.memory);
+  for (const MemoryRef& memory : gather.memories) {
+    CopyPadded(memory.state, size, batch.memory.stride, to);
+    to += batch.memory.stride;
+  }
 }
 
 void Assembler::IndexEpisodes(absl::Span<const MultiAgentBatchPtr> fragments) {

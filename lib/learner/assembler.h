@@ -8,6 +8,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/sequences.h"
 #include "lib/learner/train_batch.h"
 #include "lib/policy/policy_table.h"
 #include "lib/sample/batch_schema.h"
@@ -32,6 +33,8 @@ struct Assembly {
 /// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
 /// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
 /// then. Rows made with weights older than iteration - max_policy_lag (carried over a cut) are left out and counted.
+/// Segments of a policy with a core are joined only where the agent's decisions go on, too, as an honest worker's do:
+/// so no sequence is longer than sequence_length.
 ///
 /// Critic rows. Joint observations: one row for each env step at which agents acted, in order, holding the observations
 /// of those that acted; then one for each env step that segments bootstrap from, which holds the final observations as
@@ -90,6 +93,7 @@ class Assembler {
     int32_t segment;
     int32_t rows;
     int32_t final_row;  ///< in the source
+    int32_t decision;   ///< of the first row; -1: the policy has no core
     bool cut;
   };
   /// The rows of one policy in one fragment.
@@ -107,8 +111,9 @@ class Assembler {
     std::vector<int64_t> final_place;  ///< by source and segment: final row in the batch, -1: none
     std::vector<int32_t> step;         ///< by row: global step (with needs_steps_)
     std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
+    std::vector<MemoryRef> memories;   ///< by sequence
     tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_action_mask,
-        final_slot, final_critic_row, critic_state;  ///< obs: final rows behind the others
+        final_slot, final_critic_row, critic_state, memory;  ///< obs: final rows behind the others
     InPlaceObservations in_place;
   };
   /// What follows from schema_.policies.
@@ -133,6 +138,8 @@ class Assembler {
   absl::Span<const int32_t> PlaceRows(const Source& source, Gather& gather);
   void CopyRows(Gather& gather, PolicyTrainBatch& batch);
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
+  /// Of a policy with a core: its sequences, and what it remembered before each.
+  void GatherMemories(Gather& gather, PolicyTrainBatch& batch);
   void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void LeaveOut(Gather& gather, PolicyTrainBatch& batch);
   void ShareRewards();

@@ -223,24 +223,6 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
   EXPECT_TRUE(joined);
 }
 
-/// What a train batch has of fragments' values.
-std::string BytesOf(const TrainBatch& batch) {
-  std::string bytes;
-  const auto append = [&bytes](const auto& values) {
-    if (!values.empty()) bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
-  };
-  for (const PolicyTrainBatch& rows : batch.policies) {
-    for (const RowMatrix* matrix : {&rows.obs, &rows.final_obs, &rows.critic_state}) append(All(*matrix));
-    append(rows.actions);
-    append(rows.action_logp);
-    append(rows.rewards);
-    append(rows.action_mask);
-    append(rows.agent_mask);
-    append(rows.final_action_mask);
-  }
-  return bytes;
-}
-
 void ChangeFirst(const sample::ColumnView& column) {
   ASSERT_GT(column.bytes(), 0u);
   if (column.dtype == tensor::DType::kFloat32) {
@@ -250,7 +232,7 @@ void ChangeFirst(const sample::ColumnView& column) {
   }
 }
 
-// A column that is only in the table fails here, until the assembler gathers it and BytesOf has it.
+// A column that is only in the table fails here, until the assembler gathers it and BytesOf (naive_gather.h) has it.
 TEST(AssemblerTest, EveryColumnOfTheTableIsInTheTrainBatch) {
   BatchSchema agent_states = sample::FullSchema();
   agent_states.env_state_size = 0;
@@ -286,7 +268,8 @@ TEST(AssemblerTest, EveryColumnOfTheTableIsInTheTrainBatch) {
 TEST(AssemblerTest, OrderOfArrivalDoesNotMatter) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
-    const BatchSchema schema = sample::RandomSchema(seed);
+    const BatchSchema plain = sample::RandomSchema(seed);
+    const BatchSchema schema = seed % 2 == 0 ? plain : sample::WithCores(plain, seed);
     auto fragments = RandomFragments(schema, seed, 1);
     Assembler assembler(schema, {CommonReward::kSum, 1});
     Assembler other(schema, {CommonReward::kSum, 1});
@@ -304,6 +287,8 @@ TEST(AssemblerTest, OrderOfArrivalDoesNotMatter) {
       EXPECT_EQ(All(x.critic_state), All(y.critic_state));
       EXPECT_EQ(x.critic_row, y.critic_row);
       EXPECT_EQ(x.final_critic_row, y.final_critic_row);
+      EXPECT_EQ(x.sequences, y.sequences);
+      EXPECT_EQ(All(x.memory), All(y.memory));
     }
   }
 }

@@ -84,10 +84,11 @@ MaxBytes MaxBytesOf(const sample::BatchSchema& schema) {
   const sample::EnvSizes sizes = schema.MaxSizes();
   for (const policy::PolicySpec& spec : schema.policies) {
     const sample::PolicyForms forms = sample::FormsOf(sizes, spec);
-    // In the worst case every row is a segment of its own, and has a final row.
+    // In the worst case every row is a segment of its own, and has a final row and a memory.
     bytes.row = std::max(bytes.row, sample::RowBytes(forms, sample::Extent::kRow) +
                                         sample::RowBytes(forms, sample::Extent::kSegment) +
-                                        sample::RowBytes(forms, sample::Extent::kFinalRow));
+                                        sample::RowBytes(forms, sample::Extent::kFinalRow) +
+                                        sample::RowBytes(forms, sample::Extent::kMemory));
   }
   // Step tables for an acting and a final row; in the worst case every step is an episode of its own.
   const int64_t step_bytes = 2 * sample::RowBytes(sample::FormsOf(sizes));

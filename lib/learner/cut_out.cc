@@ -1,5 +1,6 @@
 #include "lib/learner/cut_out.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,9 +30,22 @@ struct Kept {
   std::vector<int32_t> rows;
   std::vector<int32_t> segments;
   std::vector<int32_t> final_rows;
+  std::vector<int32_t> memories;
 
   const std::vector<int32_t>& Of(Extent extent) const {
-    return extent == Extent::kRow ? rows : extent == Extent::kSegment ? segments : final_rows;
+    TROUPE_CHECK(extent != Extent::kEnvStep);
+    switch (extent) {
+      case Extent::kRow:
+        return rows;
+      case Extent::kSegment:
+        return segments;
+      case Extent::kFinalRow:
+        return final_rows;
+      case Extent::kMemory:
+      case Extent::kEnvStep:
+        break;
+    }
+    return memories;
   }
 };
 
@@ -64,16 +78,22 @@ PolicyRows CutRows(const PolicyRows& whole, const std::vector<bool>& chosen, Cut
   for (size_t r = 0; r < segment_of.size(); ++r) {
     if (chosen[segment_of[r]]) kept.rows.push_back(static_cast<int32_t>(r));
   }
+  const absl::Span<const int32_t> memory_at = whole.memory_at.As<int32_t>();
+  for (int64_t m = 0; m < whole.num_memories; ++m) {
+    const int32_t row = memory_at[static_cast<size_t>(m * sample::kMemoryFields + sample::kMemoryRow)];
+    if (chosen[segment_of[static_cast<size_t>(row)]]) kept.memories.push_back(static_cast<int32_t>(m));
+  }
 
   PolicyRows cut = whole;
   cut.rows = static_cast<int64_t>(kept.rows.size());
   cut.num_segments = static_cast<int64_t>(kept.segments.size());
   cut.final_rows = static_cast<int64_t>(kept.final_rows.size());
+  cut.num_memories = static_cast<int64_t>(kept.memories.size());
   for (const auto& column : sample::PolicyColumns()) {
     ColumnView& view = cut.*column.member;
     if (!view.present()) continue;
     std::byte* const data = CopyPlaces(kept.Of(column.extent), &view, storage);
-    // Segments are told by their places, which have changed.
+    // Segments and rows are told by their places, which have changed.
     if (column.member == &PolicyRows::segment) {
       auto* const segments = reinterpret_cast<sample::Index*>(data);
       for (int64_t r = 0; r < cut.rows; ++r) segments[r] = new_segment[segments[r]];
@@ -83,6 +103,12 @@ PolicyRows CutRows(const PolicyRows& whole, const std::vector<bool>& chosen, Cut
       for (int64_t s = 0; s < cut.num_segments; ++s) {
         int32_t& final_row = fields[s * sample::kSegmentFields + sample::kSegmentFinalRow];
         if (final_row >= 0) final_row = next_final_row++;
+      }
+    } else if (column.member == &PolicyRows::memory_at) {
+      auto* const fields = reinterpret_cast<int32_t*>(data);
+      for (int64_t m = 0; m < cut.num_memories; ++m) {
+        int32_t& row = fields[m * sample::kMemoryFields + sample::kMemoryRow];
+        row = static_cast<int32_t>(std::lower_bound(kept.rows.begin(), kept.rows.end(), row) - kept.rows.begin());
       }
     }
   }

@@ -184,15 +184,16 @@ class Fleet {
   int64_t ticks_ = 0;
 };
 
-using Kind = Fleet::Kind;
+using WorkerKind = Fleet::Kind;
 
 TEST(GrantAgeTest, AWorkerThatDeliversNothingDoesNotStopTheRun) {
-  for (const Kind kind : {Kind::kSilent, Kind::kWrongGrant, Kind::kNeverLast, Kind::kShort, Kind::kInvalid}) {
+  for (const WorkerKind kind : {WorkerKind::kSilent, WorkerKind::kWrongGrant, WorkerKind::kNeverLast,
+                                WorkerKind::kShort, WorkerKind::kInvalid}) {
     SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind));
     Fleet fleet;
     fleet.Start();
     fleet.Join(kind);
-    const Fleet::Worker& honest = fleet.Join(Kind::kHonest);
+    const Fleet::Worker& honest = fleet.Join(WorkerKind::kHonest);
     fleet.RunUntil(100, absl::Hours(1));
     const LearnerStatus status = fleet.Status();
     EXPECT_GE(status.progress.expired_grants, 1);
@@ -208,7 +209,7 @@ template <typename Add>
 double Ratio(absl::Duration time, Add add) {
   Fleet alone;
   alone.Start();
-  alone.Join(2, Kind::kHonest);
+  alone.Join(2, WorkerKind::kHonest);
   const int64_t expected = alone.Run(time);
   Fleet fleet;
   fleet.Start();
@@ -224,8 +225,8 @@ constexpr absl::Duration kHorizon = absl::Hours(2);
 TEST(GrantAgeTest, ThreeHundredSilentWorkersBesideTwoHonestOnes) {
   EXPECT_GE(Ratio(kHorizon,
                   [](Fleet& fleet) {
-                    fleet.Join(2, Kind::kHonest);
-                    fleet.Join(300, Kind::kSilent);
+                    fleet.Join(2, WorkerKind::kHonest);
+                    fleet.Join(300, WorkerKind::kSilent);
                     return fleet.Run(kHorizon);
                   }),
             0.8);
@@ -234,9 +235,9 @@ TEST(GrantAgeTest, ThreeHundredSilentWorkersBesideTwoHonestOnes) {
 TEST(GrantAgeTest, ThreeHundredSilentWorkersThatComeLater) {
   EXPECT_GE(Ratio(kHorizon,
                   [](Fleet& fleet) {
-                    fleet.Join(2, Kind::kHonest);
+                    fleet.Join(2, WorkerKind::kHonest);
                     const int64_t before = fleet.Run(absl::Minutes(1));
-                    fleet.Join(300, Kind::kSilent);
+                    fleet.Join(300, WorkerKind::kSilent);
                     return before + fleet.Run(kHorizon - absl::Minutes(1));
                   }),
             0.8);
@@ -246,8 +247,8 @@ TEST(GrantAgeTest, ThreeHundredSilentWorkersThatComeLater) {
 TEST(GrantAgeTest, ThreeHundredSilentWorkersThatCameFirst) {
   EXPECT_GE(Ratio(4 * kHorizon,
                   [](Fleet& fleet) {
-                    fleet.Join(300, Kind::kSilent);
-                    fleet.Join(2, Kind::kHonest);
+                    fleet.Join(300, WorkerKind::kSilent);
+                    fleet.Join(2, WorkerKind::kHonest);
                     return fleet.Run(4 * kHorizon);
                   }),
             0.8);
@@ -258,10 +259,10 @@ TEST(GrantAgeTest, SilentWorkersThatComeAgainAndAgainUnderNewNames) {
     SCOPED_TRACE(life);
     EXPECT_GE(Ratio(kHorizon,
                     [life](Fleet& fleet) {
-                      fleet.Join(2, Kind::kHonest);
+                      fleet.Join(2, WorkerKind::kHonest);
                       int64_t steps = 0;
                       for (absl::Duration t; t < kHorizon; t += life) {
-                        fleet.Join(10, Kind::kSilent);
+                        fleet.Join(10, WorkerKind::kSilent);
                         steps += fleet.Run(life);
                         for (int i = 0; i < 10; ++i) fleet.Leave();
                       }
@@ -277,7 +278,7 @@ TEST(GrantAgeTest, AFleetThatIsSlowAsAWholeGoesOn) {
     Fleet fleet;
     fleet.Start();
     // 160 env steps of 25 s: more than an hour's work for one, a quarter of that for each of four.
-    for (int i = 0; i < workers; ++i) fleet.Join(Kind::kHonest, absl::Seconds(25));
+    for (int i = 0; i < workers; ++i) fleet.Join(WorkerKind::kHonest, absl::Seconds(25));
     const absl::Duration alone = absl::Seconds(25 * 160 / workers);
     // What expired before the limit was long enough was shorter than twice the work, all together.
     EXPECT_LE(fleet.RunUntil(1, absl::Hours(100)), 3 * alone + absl::Minutes(1));
@@ -295,7 +296,7 @@ TEST(GrantAgeTest, AFleetThatIsSlowAndFinishesWhatIsOverGoesOn) {
     SCOPED_TRACE(testing::Message() << workers << " workers");
     Fleet fleet;
     fleet.Start();
-    for (int i = 0; i < workers; ++i) fleet.Join(Kind::kDeaf, absl::Seconds(25));
+    for (int i = 0; i < workers; ++i) fleet.Join(WorkerKind::kDeaf, absl::Seconds(25));
     fleet.RunUntil(10, absl::Hours(100));
   }
 }
@@ -304,8 +305,8 @@ TEST(GrantAgeTest, AGivenLimitThatIsTooShortOnlySlowsAFleetDown) {
   Fleet fleet;
   fleet.options().grant_timeout.fixed = absl::Seconds(1);
   fleet.Start();
-  fleet.Join(Kind::kHonest, absl::Seconds(1));
-  fleet.Join(Kind::kHonest, absl::Seconds(1));
+  fleet.Join(WorkerKind::kHonest, absl::Seconds(1));
+  fleet.Join(WorkerKind::kHonest, absl::Seconds(1));
   const absl::Duration took = fleet.RunUntil(20, absl::Hours(10));
   EXPECT_LE(took, absl::Seconds(20 * 160)) << "as one of them alone";
 }
@@ -315,8 +316,8 @@ TEST(GrantAgeTest, AStoppedLearnerLetsNothingExpire) {
   fleet.options().grant_timeout.fixed = absl::Seconds(10);
   fleet.options().worker_timeout = absl::Hours(10);
   fleet.Start();
-  fleet.Join(Kind::kHonest);
-  fleet.Join(Kind::kHonest);
+  fleet.Join(WorkerKind::kHonest);
+  fleet.Join(WorkerKind::kHonest);
   fleet.Run(absl::Seconds(10.4));
   fleet.clock().Advance(absl::Hours(1));  // SIGSTOP, SIGCONT
   fleet.learner().Tick();
@@ -328,13 +329,13 @@ TEST(GrantAgeTest, AStoppedLearnerLetsNothingExpire) {
 TEST(GrantAgeTest, AWorkerThatWasAwayComesBackIn) {
   Fleet fleet;
   fleet.Start();
-  fleet.Join(Kind::kHonest);
-  Fleet::Worker& away = fleet.Join(Kind::kHonest);
+  fleet.Join(WorkerKind::kHonest);
+  Fleet::Worker& away = fleet.Join(WorkerKind::kHonest);
   fleet.Run(absl::Minutes(1));
-  away.kind = Kind::kSilent;
+  away.kind = WorkerKind::kSilent;
   fleet.Run(absl::Minutes(5));
   EXPECT_EQ(fleet.Status().workers[1].lanes, 0);
-  away.kind = Kind::kHonest;
+  away.kind = WorkerKind::kHonest;
   const int64_t accepted = away.accepted;
   fleet.Run(absl::Minutes(20));
   EXPECT_GT(away.accepted, accepted + 100);

@@ -101,6 +101,8 @@ struct TrainSequence {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t decision = 0;  ///< of the first row: how many its agent made before in the episode
+
+  bool operator==(const TrainSequence& other) const = default;
 };
 
 /// The rows of one policy, gathered so that every segment is contiguous and in time order; segments ascend by (env id,

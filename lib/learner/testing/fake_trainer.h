@@ -84,6 +84,12 @@ class FakeTrainer final : public Trainer {
       MixAll(rows.final_slot);
       MixAll(rows.final_critic_row);
       MixMatrix(rows.critic_state);
+      MixMatrix(rows.memory);
+      for (const TrainSequence& sequence : rows.sequences) {
+        Mix(sequence.first_row);
+        Mix(sequence.rows);
+        Mix(sequence.decision);
+      }
       for (const TrainSegment& segment : rows.segments) {
         Mix(segment.first_row);
         Mix(segment.rows);

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "lib/learner/train_batch.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
@@ -27,6 +30,8 @@ struct NaiveRow {
   uint8_t agent_mask = 1;
   std::vector<float> agent_state;
   std::vector<float> env_state;
+  int32_t decision = -1;  ///< -1: the fragment has no memory of it
+  std::vector<float> memory;
 };
 struct NaiveSegment {
   int32_t slot = 0;
@@ -85,6 +90,12 @@ inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fra
           if (schema.has_agent_mask) row.agent_mask = rows.agent_mask.As<uint8_t>()[r];
           if (rows.state.present()) row.agent_state = Floats(rows.state, r);
           row.env_state = env_state(env_row);
+          for (int64_t m = 0; m < rows.num_memories; ++m) {
+            const int32_t* const at = rows.memory_at.As<int32_t>().data() + m * sample::kMemoryFields;
+            if (at[sample::kMemoryRow] != r) continue;
+            row.decision = at[sample::kMemoryDecision];
+            if (rows.memory.present()) row.memory = Floats(rows.memory, m);
+          }
           segment.rows.push_back(std::move(row));
         }
         if (words[sample::kSegmentFinalRow] >= 0) {
@@ -131,6 +142,28 @@ inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fra
   return all;
 }
 
+/// A sequence of a policy with a core.
+struct NaiveSequence {
+  TrainSequence sequence;
+  std::vector<float> memory;
+};
+/// Those that the policy's joined segments make.
+inline std::vector<NaiveSequence> NaiveSequences(const std::vector<NaiveSegment>& segments, int64_t sequence_length) {
+  std::vector<NaiveSequence> sequences;
+  int64_t first_row = 0;
+  for (const NaiveSegment& segment : segments) {
+    for (size_t r = 0; r < segment.rows.size(); ++r) {
+      const int64_t decision = segment.rows[0].decision + static_cast<int64_t>(r);
+      if (r == 0 || decision % sequence_length == 0) {
+        sequences.push_back({{first_row, 0, decision}, segment.rows[r].memory});
+      }
+      ++sequences.back().sequence.rows;
+      ++first_row;
+    }
+  }
+  return sequences;
+}
+
 /// `schema` with one-hots of agent slots for some of its networks, as the seed has it.
 inline sample::BatchSchema WithAgentIds(sample::BatchSchema schema, uint64_t seed) {
   for (size_t p = 0; p < schema.policies.size(); ++p) {
@@ -140,6 +173,26 @@ inline sample::BatchSchema WithAgentIds(sample::BatchSchema schema, uint64_t see
     spec.SetCriticAgentId(kind > 1);
   }
   return schema;
+}
+
+/// What a train batch has of fragments' values.
+inline std::string BytesOf(const TrainBatch& batch) {
+  std::string bytes;
+  const auto append = [&bytes](const auto& values) {
+    if (!values.empty()) bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+  };
+  for (const PolicyTrainBatch& rows : batch.policies) {
+    for (const RowMatrix* matrix : {&rows.obs, &rows.final_obs, &rows.critic_state, &rows.memory}) {
+      append(absl::MakeConstSpan(matrix->data, static_cast<size_t>(matrix->rows * matrix->stride)));
+    }
+    append(rows.actions);
+    append(rows.action_logp);
+    append(rows.rewards);
+    append(rows.action_mask);
+    append(rows.agent_mask);
+    append(rows.final_action_mask);
+  }
+  return bytes;
 }
 
 /// Fragments of two iterations on the same environments by two workers, as an assembly at `iteration` meets them.

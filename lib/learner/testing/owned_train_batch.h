@@ -15,8 +15,8 @@ struct OwnedTrainBatch {
   OwnedTrainBatch(const OwnedTrainBatch&) = delete;
   OwnedTrainBatch& operator=(const OwnedTrainBatch&) = delete;
 
-  /// `rows` has its counts and segments; its spans become the columns below, which stay as they are from here on. They
-  /// are dense matrices, which trainers copy.
+  /// `rows` has its counts, segments and sequences; its spans become the columns below, which stay as they are from
+  /// here on. They are dense matrices, which trainers copy.
   void Add(PolicyTrainBatch rows) {
     rows.obs = Dense(obs, rows.rows);
     rows.actions = actions;
@@ -30,10 +30,11 @@ struct OwnedTrainBatch {
     rows.final_slot = final_slot;
     rows.final_critic_row = final_critic_row;
     rows.critic_state = Dense(critic_state, rows.critic_rows);
+    rows.memory = Dense(memory, static_cast<int64_t>(rows.sequences.size()));
     batch.policies.push_back(std::move(rows));
   }
 
-  std::vector<float> obs, final_obs, rewards, logp, critic_state;
+  std::vector<float> obs, final_obs, rewards, logp, critic_state, memory;
   std::vector<space::ActionWord> actions;
   std::vector<uint8_t> action_mask, agent_mask;
   std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
