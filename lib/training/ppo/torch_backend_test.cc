@@ -187,10 +187,9 @@ TEST(TorchBackendDeviceTest, CudaHasNoPathOverTheHostsMemory) {
 
 TEST(TorchBackendDeviceTest, SaysWhichNetworksItCannotCompute) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
-  spec.actor.core = policy::CoreKind(9);
-  EXPECT_EQ(
-      MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
-      absl::UnimplementedError("LibTorch's back end computes networks of kind mlp, got mlp+unknown for the actor"));
+  spec.actor.encoder = policy::EncoderKind(9);
+  EXPECT_EQ(MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
+            absl::UnimplementedError("LibTorch's back end computes encoders of kind mlp, got unknown for the actor"));
 }
 
 }  // namespace
