@@ -10,6 +10,7 @@
 #include "lib/rpc/limits.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
+#include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +83,7 @@ void ExpectSame(const MultiAgentBatch& a, const MultiAgentBatch& b) {
     EXPECT_EQ(a.policies[i].rows, b.policies[i].rows);
     EXPECT_EQ(a.policies[i].num_segments, b.policies[i].num_segments);
     EXPECT_EQ(a.policies[i].final_rows, b.policies[i].final_rows);
+    EXPECT_EQ(a.policies[i].num_memories, b.policies[i].num_memories);
     for (const auto& field : kPolicyFields) {
       ExpectSameColumn(a.policies[i].*(field.view), b.policies[i].*(field.view), field.name);
     }
@@ -121,7 +123,8 @@ v1::WorkerMessage ParseWhole(const std::string& bytes) {
 TEST(FragmentCodecTest, RoundTripOfEverythingABatchCanHold) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    const sample::BatchSchema schema = sample::RandomSchema(seed);
+    const sample::BatchSchema random = sample::RandomSchema(seed);
+    const sample::BatchSchema schema = seed % 2 == 0 ? random : sample::WithCores(random, seed);
     const MultiAgentBatchPtr batch = sample::RandomBatch(schema, seed, {3, 11});
     const auto encoded = EncodeFragment(seed + 1, batch);
     ASSERT_TRUE(encoded.ok()) << encoded.status();
@@ -351,6 +354,42 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 kInvalid, "beside its payload"}),
     [](const testing::TestParamInfo<Hostile>& info) { return std::string(info.param.name); });
+
+// What a fragment says of memories, and what the run's policies have.
+TEST(FragmentCodecTest, MemoriesThatAreNotDueAreRefusedAndSoAreMissingOnes) {
+  const sample::BatchSchema plain = sample::SimpleSchema(2, 4);
+  sample::BatchSchema remembers = plain;
+  remembers.policies[0].actor.core = {policy::CoreKind::kGru, 3, 1};
+  remembers.policies[0].sequence_length = 4;
+  const auto encode = [](const sample::BatchSchema& schema) {
+    return ParseWhole(Bytes(EncodeFragment(1, sample::MakeBatch(schema, {}, 2, 30))->message));
+  };
+  const auto refused = [](const sample::BatchSchema& schema, const v1::WorkerMessage& message) {
+    const absl::Status status = Receiver(schema).Receive(message.SerializeAsString()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  v1::WorkerMessage message = encode(remembers);
+  EXPECT_TRUE(Receiver(remembers).Receive(message.SerializeAsString()).ok());
+  const int64_t num_memories = Rows(message)->num_memories();
+  EXPECT_GT(num_memories, Rows(message)->num_segments()) << "sequences that begin inside of segments";
+  EXPECT_THAT(refused(plain, message), testing::HasSubstr("policy 'shared': num_memories is "));
+  EXPECT_THAT(refused(remembers, encode(plain)), testing::HasSubstr("policy 'shared': num_memories is 0, expected "));
+  Rows(message)->set_num_memories(num_memories - 1);
+  EXPECT_THAT(refused(remembers, message), testing::HasSubstr("policy 'shared': column 'memory' is float32["));
+  Rows(message)->set_num_memories(num_memories);
+  Rows(message)->clear_memory_at();
+  EXPECT_THAT(refused(remembers, message), testing::HasSubstr("policy 'shared': column 'memory_at' is absent"));
+}
+
+// So that a build that knows no cores understands every fragment of a policy without.
+TEST(FragmentCodecTest, AFragmentWithoutACoreSaysNothingOfMemories) {
+  const sample::BatchSchema schema = sample::SimpleSchema(2, 4);
+  const v1::WorkerMessage message = ParseWhole(Bytes(EncodeFragment(1, sample::MakeBatch(schema, {}, 2, 3))->message));
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  message.fragment().policies(0).GetReflection()->ListFields(message.fragment().policies(0), &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) EXPECT_LE(field->number(), 21) << field->name();
+}
 
 TEST(FragmentCodecTest, EveryTruncationIsRefused) {
   const sample::BatchSchema schema = sample::SimpleSchema(2, 4);

@@ -38,6 +38,8 @@ inline constexpr std::array<HeaderColumn<v1::PolicyRows>, sample::kNumPolicyColu
     TROUPE_COLUMN(v1::PolicyRows, final_action_mask),
     TROUPE_COLUMN(v1::PolicyRows, final_env_row),
     TROUPE_COLUMN(v1::PolicyRows, final_state),
+    TROUPE_COLUMN(v1::PolicyRows, memory),
+    TROUPE_COLUMN(v1::PolicyRows, memory_at),
 }};
 
 /// One for each row of sample::StepColumns(), in its order.

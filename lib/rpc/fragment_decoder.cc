@@ -224,6 +224,7 @@ absl::StatusOr<sample::MultiAgentBatchPtr> FragmentDecoder::Decode(const v1::Fra
     rows.rows = proto.rows();
     rows.num_segments = proto.num_segments();
     rows.final_rows = proto.final_rows();
+    rows.num_memories = proto.num_memories();
     TROUPE_RETURN_IF_ERROR(ReadColumns(kPolicyFields, proto, payload_bytes, &rows));
   }
   TROUPE_RETURN_IF_ERROR(sample::ValidateShapes(*batch, *schema, limits_));

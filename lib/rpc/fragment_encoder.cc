@@ -106,6 +106,7 @@ v1::Fragment MakeFragmentHeader(uint64_t sequence, const sample::MultiAgentBatch
     proto->set_rows(rows.rows);
     proto->set_num_segments(rows.num_segments);
     proto->set_final_rows(rows.final_rows);
+    proto->set_num_memories(rows.num_memories);
     layout.Place(kPolicyFields, rows, proto);
   }
   header.set_payload_bytes(layout.end());

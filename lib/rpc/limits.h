@@ -28,7 +28,7 @@ constexpr size_t kMaxParsedBytes = size_t{16} << 20;
 constexpr ParsedLimit kAnswerLimit{kMaxParsedBytes};                  ///< of a learner to a client, and of its own user
 constexpr ParsedLimit kLearnerMessageLimit{2 * kMaxParsedBytes};      ///< a Grant of 400,000 environments
 constexpr ParsedLimit kHelloLimit{kMaxParsedBytes, 16};               ///< whatever comes before Hello was accepted
-constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 18432};    ///< a Fragment of 1024 policies of 16 parts
+constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 20480};    ///< a Fragment of 1024 policies of 18 parts
 constexpr ParsedLimit kSubscriptionLimit{kMaxParsedBytes, 1040};      ///< 1024 policies by id
 constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 5136};       ///< 1024 rows of 5 parts
 constexpr ParsedLimit kDescriptionQueryLimit{kMaxParsedBytes, 1040};  ///< 1024 ids

@@ -295,7 +295,7 @@ TEST_F(RolloutStreamTest, MessagesOutOfOrderEndTheStream) {
     peer.Send(flood);
     const absl::Status end = peer.AwaitEnd();
     EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(end.message().find("has more than 18432 elements and texts"), std::string::npos) << end;
+    EXPECT_NE(end.message().find("has more than 20480 elements and texts"), std::string::npos) << end;
   }
   ExpectServes();
 }

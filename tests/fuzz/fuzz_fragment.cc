@@ -3,7 +3,7 @@
 //
 // Input: a byte of which bit 0 says that header and payload come apart (the header with its length before it) and that
 // lengths and checksum are put right, since a mutation would hardly ever get beyond them; bits 1 to 3 into how many
-// slices the message is cut, bits 4 to 7 which schema the run has. Then the message.
+// slices the message is cut, bits 4 to 7 which schema the run has (from 12 on one with cores). Then the message.
 
 #include <array>
 #include <cstring>
@@ -30,7 +30,9 @@ using rpc::SplitMessage;
 const sample::BatchSchema& Schema(uint64_t seed) {
   static const auto schemas = [] {
     std::array<sample::BatchSchema, 16> made;
-    for (size_t i = 0; i < made.size(); ++i) made[i] = sample::RandomSchema(i);
+    for (size_t i = 0; i < made.size(); ++i) {
+      made[i] = i < 12 ? sample::RandomSchema(i) : sample::WithCores(sample::RandomSchema(i), i);
+    }
     return made;
   }();
   return schemas[seed % schemas.size()];
@@ -83,7 +85,7 @@ void ExpectSameAfterRoundTrip(uint64_t sequence, const sample::MultiAgentBatchPt
   for (size_t p = 0; p < batch->policies.size(); ++p) {
     const sample::PolicyRows& got = (*again)->policies[p];
     const sample::PolicyRows& sent = batch->policies[p];
-    TROUPE_CHECK(got.rows == sent.rows);
+    TROUPE_CHECK(got.rows == sent.rows && got.num_memories == sent.num_memories);
     for (const auto& column : sample::PolicyColumns()) {
       const size_t bytes = (sent.*column.member).bytes();
       TROUPE_CHECK((got.*column.member).bytes() == bytes);

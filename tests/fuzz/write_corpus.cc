@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
@@ -43,13 +45,15 @@ std::string ReadText(const fs::path& path) {
 }
 
 void WriteFragments(const fs::path& folder) {
-  for (uint64_t seed = 0; seed < 6; ++seed) {
-    const sample::BatchSchema schema = sample::RandomSchema(seed);
+  // From 12 on the fuzzer's schemas have cores.
+  for (const uint64_t seed : std::vector<uint64_t>{0, 1, 2, 3, 4, 5, 12, 13}) {
+    sample::BatchSchema schema = sample::RandomSchema(seed);
+    if (seed >= 12) schema = sample::WithCores(std::move(schema), seed);
     const auto batch = sample::MakeBatch(schema, sample::RandomRolloutOptions(schema, seed), 2, 3);
     const auto encoded = rpc::EncodeFragment(seed + 1, batch);
     TROUPE_CHECK(encoded.ok());
     const std::string message = Bytes(encoded->message);
-    const auto how = static_cast<char>((seed << 4) | (seed << 1));
+    const auto how = static_cast<char>((seed << 4) | ((seed & 7) << 1));
     Write(folder / absl::StrCat("whole_", seed), how + message);
     v1::WorkerMessage parts;
     TROUPE_CHECK(parts.ParseFromString(message));
