@@ -30,7 +30,7 @@ constexpr ParsedLimit kLearnerMessageLimit{2 * kMaxParsedBytes};      ///< a Gra
 constexpr ParsedLimit kHelloLimit{kMaxParsedBytes, 16};               ///< whatever comes before Hello was accepted
 constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 20480};    ///< a Fragment of 1024 policies of 18 parts
 constexpr ParsedLimit kSubscriptionLimit{kMaxParsedBytes, 1040};      ///< 1024 policies by id
-constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 5136};       ///< 1024 rows of 5 parts
+constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 6160};       ///< 1024 rows of 6 parts
 constexpr ParsedLimit kDescriptionQueryLimit{kMaxParsedBytes, 1040};  ///< 1024 ids
 /// A WeightUpdate carries at most so much of a policy.
 constexpr size_t kWeightChunkBytes = size_t{2} << 20;

@@ -72,6 +72,7 @@ TEST(ParsedSizeTest, WhatProgramsOfOursSendIsRead) {
     rows->set_obs(std::string(5000, '\x7f'));
     rows->set_action_mask(std::string(4, '\1'));
     rows->add_agent_slots(1023);
+    rows->set_state_in(std::string(4, '\1'));
   }
   ASSERT_LE(query.ByteSizeLong(), kMaxMessageBytes);
   EXPECT_TRUE(Read<v1::ComputeActionsRequest>(query.SerializeAsString(), kActionQueryLimit).ok());

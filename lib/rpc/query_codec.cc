@@ -33,6 +33,22 @@ void CopyWords(const std::string& bytes, std::vector<space::ActionWord>* words) 
   if (!bytes.empty()) std::memcpy(words->data(), bytes.data(), bytes.size());
 }
 
+/// Of the rows' states. What the policy remembers is as much after a decision as before it.
+absl::StatusOr<std::vector<float>> ToState(const v1::QueryActions& in, const serving::QueryRows& asked) {
+  const size_t bytes = in.state_out().size();
+  const size_t column_bytes = sizeof(float) * static_cast<size_t>(asked.rows);
+  const bool has_columns = column_bytes == 0 ? bytes == 0 : bytes % column_bytes == 0;
+  if (!has_columns || (!asked.state_in.empty() && bytes != asked.state_in.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the answer of policy \"", base::LogSafe(in.policy_id(), 64), "\" has ", bytes, " bytes of states, expected ",
+        asked.state_in.empty() ? absl::StrCat(asked.rows, " rows of float32")
+                               : absl::StrCat("as many as in the query, ", asked.state_in.size())));
+  }
+  std::vector<float> state(bytes / sizeof(float));
+  if (!state.empty()) std::memcpy(state.data(), in.state_out().data(), bytes);
+  return state;
+}
+
 /// Of action words.
 absl::StatusOr<std::vector<tensor::DType>> ToWordDTypes(const std::string& policy_id,
                                                         const google::protobuf::RepeatedField<int>& numbers) {
@@ -72,6 +88,7 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
   CopyWords(in.actions(), &out.actions);
   CopyWords(in.sampled_actions(), &out.sampled_actions);
   out.logp.assign(in.action_logp().begin(), in.action_logp().end());
+  TROUPE_ASSIGN_OR_RETURN(out.state_out, ToState(in, asked));
   return out;
 }
 
@@ -89,6 +106,7 @@ serving::ActionQuery FromProto(const v1::ComputeActionsRequest& request) {
     rows.obs = Borrow<std::byte>(in.obs());
     rows.action_mask = Borrow<uint8_t>(in.action_mask());
     rows.agent_slots = absl::MakeConstSpan(in.agent_slots().data(), static_cast<size_t>(in.agent_slots().size()));
+    rows.state_in = Borrow<std::byte>(in.state_in());
     query.policies.push_back(std::move(rows));
   }
   return query;
@@ -105,6 +123,7 @@ v1::ComputeActionsRequest ToProto(const serving::ActionQuery& query) {
     out->set_obs(Bytes(rows.obs));
     out->set_action_mask(Bytes(rows.action_mask));
     out->mutable_agent_slots()->Add(rows.agent_slots.begin(), rows.agent_slots.end());
+    out->set_state_in(Bytes(rows.state_in));
   }
   return request;
 }
@@ -120,6 +139,7 @@ void ToProto(const serving::ActionAnswer& answer, v1::ComputeActionsReply* reply
     out->set_actions(Bytes(absl::MakeConstSpan(actions.actions)));
     out->set_sampled_actions(Bytes(absl::MakeConstSpan(actions.sampled_actions)));
     out->mutable_action_logp()->Add(actions.logp.begin(), actions.logp.end());
+    out->set_state_out(Bytes(absl::MakeConstSpan(actions.state_out)));
   }
 }
 
@@ -156,6 +176,7 @@ v1::DescribePoliciesReply ToProto(const serving::PolicyDescriptions& description
     out->set_obs_dtype(static_cast<v1::DType>(policy.obs_dtype));
     out->set_obs_size(static_cast<uint32_t>(policy.observation_size));
     out->set_mask_size(static_cast<uint32_t>(policy.mask_size));
+    out->set_state_size(static_cast<uint32_t>(policy.state_size));
     for (const tensor::DType dtype : policy.word_dtypes) out->add_action_dtypes(static_cast<v1::DType>(dtype));
     out->set_needs_agent_slots(policy.needs_agent_slots);
     out->mutable_agent_slots()->Add(policy.agent_slots.begin(), policy.agent_slots.end());
@@ -175,6 +196,7 @@ absl::StatusOr<serving::PolicyDescriptions> FromProto(const v1::DescribePolicies
     policy.obs_dtype = ToDType(in.obs_dtype());
     policy.observation_size = in.obs_size();
     policy.mask_size = in.mask_size();
+    policy.state_size = in.state_size();
     TROUPE_ASSIGN_OR_RETURN(policy.word_dtypes, ToWordDTypes(in.policy_id(), in.action_dtypes()));
     policy.needs_agent_slots = in.needs_agent_slots();
     policy.agent_slots.assign(in.agent_slots().begin(), in.agent_slots().end());

@@ -338,6 +338,52 @@ TEST(QueryServerTest, ShutdownAnswersWhatItHolds) {
   EXPECT_EQ((*answer)[0].policy_id.value(), "late");
 }
 
+TEST(QueryServerTest, WhatAPolicyRemembersGoesThereAndBack) {
+  const policy::PolicySpec walker = serving::WithCore(
+      MakeSpec("walker", *Space::Box(-1, 1, {3}), *Space::Box(-0.2, 0.2, {2})), policy::CoreKind::kLstm);
+  const policy::PolicySpec plain = Specs()[0];
+  const auto engine = *serving::QueryEngine::Create({walker, plain}, {});
+  for (const auto& spec : {walker, plain}) {
+    ASSERT_EQ(engine->SetWeights(serving::MakeWeights(spec, 3)), absl::OkStatus());
+  }
+  const auto server = *QueryServer::Start({Address()}, {}, engine.get());
+  const auto client = *QueryClient::Create(Address(), {});
+  const auto described = client->DescribePolicies({}, kTimeout);
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_EQ(described->policies[0].state_size, 0);
+  EXPECT_EQ(described->policies[1].state_size, 10);
+
+  OwnedRows rows = MakeRows(walker, 2);
+  const OwnedRows of_plain = MakeRows(plain, 1);
+  std::vector<std::vector<float>> states;
+  for (int step = 0; step < 3; ++step) {
+    const auto answer = client->ComputeActions(serving::Ask({&of_plain, &rows}, true), kTimeout);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE((*answer)[0].state_out.empty());
+    EXPECT_EQ(serving::Values((*answer)[1]), serving::Values((*engine->Compute(serving::Ask({&rows}, true)))[0]));
+    ASSERT_EQ((*answer)[1].state_out.size(), 20u);
+    states.push_back((*answer)[1].state_out);
+    rows.state_in = states.back();
+  }
+  EXPECT_NE(states[0], states[1]);
+  EXPECT_NE(states[1], states[2]);
+
+  const std::function<void(v1::QueryRows&)> faults[] = {
+      [](auto& r) { r.mutable_state_in()->pop_back(); },
+      [](auto& r) { r.mutable_state_in()->append(4, '\0'); },
+      [](auto& r) { r.set_rows(1); },
+      [](auto& r) { std::memset(&(*r.mutable_state_in())[76], 0xff, 4); },
+      [](auto& r) { r.set_policy_id("arm"); },
+  };
+  for (const auto& spoil : faults) {
+    v1::ComputeActionsRequest request = ToProto(serving::Ask({&rows}, true));
+    spoil(*request.mutable_policies(0));
+    EXPECT_EQ(SendRaw(request.SerializeAsString()).status().code(), absl::StatusCode::kInvalidArgument)
+        << request.DebugString();
+  }
+  EXPECT_TRUE(client->ComputeActions(serving::Ask({&rows}, true), kTimeout).ok());
+}
+
 TEST(QueryServerTest, RefusesBadAddresses) {
   SlowQueries queries;
   const auto code = [&](const std::vector<std::string>& addresses) {
@@ -366,9 +412,18 @@ TEST(QueryCodecTest, AnswersThatDoNotFitTheQueryAreRefused) {
     policy->set_sampled_actions(std::string(8, 'a'));
     policy->add_action_logp(0);
     policy->add_action_logp(0);
+    policy->set_state_out(std::string(8, '\0'));
     return reply;
   };
   EXPECT_EQ(FromProto(good(), query).status(), absl::OkStatus());
+  const std::vector<float> state(2);
+  query.policies[0].state_in = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(state.data()), 8);
+  EXPECT_EQ(FromProto(good(), query)->at(0).state_out, state);
+  v1::ComputeActionsReply wider = good();
+  wider.mutable_policies(0)->set_state_out(std::string(16, '\0'));
+  EXPECT_EQ(FromProto(wider, query).status().code(), absl::StatusCode::kInvalidArgument);
+  query.policies[0].state_in = {};
+  EXPECT_EQ(FromProto(wider, query)->at(0).state_out.size(), 4u) << "the first decision: as wide as the policy says";
   const std::function<void(v1::ComputeActionsReply&)> faults[] = {
       [](auto& r) { r.clear_policies(); },
       [](auto& r) { r.add_policies(); },
@@ -379,6 +434,8 @@ TEST(QueryCodecTest, AnswersThatDoNotFitTheQueryAreRefused) {
       [](auto& r) { r.mutable_policies(0)->clear_action_logp(); },
       [](auto& r) { r.mutable_policies(0)->clear_action_dtypes(); },
       [](auto& r) { r.mutable_policies(0)->set_action_dtypes(0, v1::DTYPE_INT64); },
+      [](auto& r) { r.mutable_policies(0)->mutable_state_out()->pop_back(); },
+      [](auto& r) { r.mutable_policies(0)->mutable_state_out()->append(4, '\0'); },
   };
   for (const auto& fault : faults) {
     v1::ComputeActionsReply reply = good();

@@ -17,7 +17,7 @@ namespace troupe::serving {
 
 /// Rows of a query, all policies together; more are RESOURCE_EXHAUSTED.
 constexpr int64_t kMaxQueryRows = 1024;
-/// Bytes of actions and log-probabilities in an answer; more are RESOURCE_EXHAUSTED.
+/// Bytes of actions, log-probabilities and states in an answer; more are RESOURCE_EXHAUSTED.
 constexpr int64_t kMaxAnswerBytes = int64_t{4} << 20;
 
 /// Rows for one policy to act on. Borrows its arrays, which come from outside: nothing in it was checked.
@@ -28,6 +28,9 @@ struct QueryRows {
   absl::Span<const std::byte> obs;        ///< [rows, observation_size] of obs_dtype, aligned to 4 bytes
   absl::Span<const uint8_t> action_mask;  ///< [rows, mask_size], 1 = allowed; empty: everything is
   absl::Span<const int32_t> agent_slots;  ///< [rows]; empty for policies without an agent-id one-hot
+  /// [rows, actor_state_size] float32, aligned to 4 bytes: PolicyActions::state_out of each agent's decision before.
+  /// Empty: each row is the first decision of its agent, or the policy's actor has no core.
+  absl::Span<const std::byte> state_in;
 };
 
 /// One question, maybe to several policies. Plain value.
@@ -46,6 +49,9 @@ struct PolicyActions {
   std::vector<space::ActionWord> actions;          ///< [rows, action_words], as the environment gets them
   std::vector<space::ActionWord> sampled_actions;  ///< [rows, action_words], before bounding, as training records them
   std::vector<float> logp;                         ///< [rows], nats, of the sampled actions
+  /// [rows, actor_state_size]: what the policy remembers of each row's agent from now on; empty where its actor has no
+  /// core. Nobody here keeps it.
+  std::vector<float> state_out;
 };
 /// By QueryRows of the query.
 using ActionAnswer = std::vector<PolicyActions>;

@@ -99,6 +99,26 @@ absl::Status CheckSlots(const policy::PolicySpec& spec, const QueryRows& rows, c
   return absl::OkStatus();
 }
 
+absl::Status CheckState(const policy::PolicySpec& spec, const QueryRows& rows) {
+  if (rows.state_in.empty()) return absl::OkStatus();
+  const int64_t size = spec.actor_state_size();
+  if (size == 0) {
+    return Bad(spec, "state_in has ", rows.state_in.size(), " bytes, expected none: the policy remembers nothing");
+  }
+  const int64_t bytes = rows.rows * size * static_cast<int64_t>(sizeof(float));
+  if (static_cast<int64_t>(rows.state_in.size()) != bytes) {
+    return Bad(spec, "state_in has ", rows.state_in.size(), " bytes, expected ", bytes, ": ", rows.rows, " rows of ",
+               size, " float32");
+  }
+  const auto* values = reinterpret_cast<const float*>(rows.state_in.data());
+  for (int64_t i = 0; i < rows.rows * size; ++i) {
+    if (std::isfinite(values[i])) continue;
+    return Bad(spec, "state_in row ", i / size, ", element ", i % size, " is ", values[i],
+               ", expected a finite number");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRows(const policy::PolicySpec& spec, absl::Span<const ActionLeaf> leaves, const QueryRows& rows,
@@ -106,6 +126,7 @@ absl::Status CheckRows(const policy::PolicySpec& spec, absl::Span<const ActionLe
   if (rows.rows < 1) return Bad(spec, rows.rows, " rows, expected at least 1");
   TROUPE_RETURN_IF_ERROR(CheckObservations(spec, rows));
   TROUPE_RETURN_IF_ERROR(CheckMask(spec, leaves, rows));
+  TROUPE_RETURN_IF_ERROR(CheckState(spec, rows));
   return CheckSlots(spec, rows, agents);
 }
 

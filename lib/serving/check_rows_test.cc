@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <limits>
+#include <string>
 
 #include "lib/serving/testing/query_builder.h"
 #include <gtest/gtest.h>
@@ -90,6 +91,44 @@ TEST(CheckRowsTest, RefusesWhatThePolicyDoesNotTake) {
   rows = MakeRows(image, 1);
   rows.obs_dtype = tensor::DType::kFloat32;
   EXPECT_NE(Check(image, rows).message().find("obs_dtype is float32, expected uint8"), std::string::npos);
+}
+
+TEST(CheckRowsTest, AStateIsOfThePolicysSize) {
+  const policy::PolicySpec spec = WithCore(MaskedSpec(), policy::CoreKind::kLstm, /*layers=*/2);
+  const auto refused = [](const policy::PolicySpec& policy, const OwnedRows& rows) {
+    const absl::Status status = Check(policy, rows);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  OwnedRows rows = MakeRows(spec, 2);
+  EXPECT_EQ(Check(spec, rows), absl::OkStatus()) << "none: the first decisions";
+  rows.state_in.assign(40, 0.5f);
+  EXPECT_EQ(Check(spec, rows), absl::OkStatus());
+  rows.state_in[39] = 3e38f;
+  EXPECT_EQ(Check(spec, rows), absl::OkStatus());
+  for (const float number : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    rows.state_in[23] = number;
+    const std::string words = refused(spec, rows);
+    EXPECT_NE(words.find("policy \"masked\": state_in row 1, element 3 is "), std::string::npos) << words;
+    EXPECT_NE(words.find(", expected a finite number"), std::string::npos) << words;
+  }
+  for (const size_t size : {1, 20, 39, 41, 80}) {
+    rows.state_in.assign(size, 0.5f);
+    const std::string words = refused(spec, rows);
+    EXPECT_NE(words.find("state_in has " + std::to_string(4 * size) + " bytes, expected 160: 2 rows of 20 float32"),
+              std::string::npos)
+        << words;
+  }
+  rows = MakeRows(MaskedSpec(), 2);
+  rows.state_in.assign(2, 0.0f);
+  const std::string words = refused(MaskedSpec(), rows);
+  EXPECT_NE(words.find("state_in has 8 bytes, expected none: the policy remembers nothing"), std::string::npos)
+      << words;
+  policy::PolicySpec critic = MaskedSpec();
+  critic.mutable_critic()->core = {policy::CoreKind::kGru, 2, 1};
+  critic.sequence_length = 8;
+  EXPECT_NE(refused(critic, rows).find("the policy remembers nothing"), std::string::npos)
+      << "the critic's memory is the learner's";
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct PolicyDescription {
   tensor::DType obs_dtype = tensor::DType::kUnspecified;
   int64_t observation_size = 0;            ///< elements of a flattened observation
   int64_t mask_size = 0;                   ///< 0: the policy has no action masks
+  int64_t state_size = 0;                  ///< elements of what it remembers of an agent; 0: nothing
   std::vector<tensor::DType> word_dtypes;  ///< [action words]: int32 or float32
   bool needs_agent_slots = false;          ///< each row comes with the slot of its agent
   std::vector<int32_t> agent_slots;        ///< ascending, of the agents that may play it

@@ -1,6 +1,7 @@
 #include "lib/serving/query_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -232,7 +233,7 @@ absl::StatusOr<QueryEngine::Policies> QueryEngine::Check(const Routes& routes, c
     TROUPE_ASSIGN_OR_RETURN(const Route* const route, Find(routes, rows.policy_id));
     const ServedPolicy& policy = *route->policy;
     TROUPE_RETURN_IF_ERROR(CheckRows(policy.spec(), policy.leaves(), rows, {routes.agent_ids, route->agent_slots}));
-    answer_bytes += rows.rows * (2 * policy.spec().action_words() * 4 + 4);
+    answer_bytes += rows.rows * 4 * (2 * policy.spec().action_words() + 1 + policy.spec().actor_state_size());
     policies.push_back(route->policy);
   }
   if (answer_bytes > kMaxAnswerBytes) {
@@ -266,6 +267,11 @@ absl::StatusOr<PolicyActions> QueryEngine::Act(const ServedPolicy& policy, const
   if (policy.spec().mask_size() > 0) {
     if (rows.action_mask.empty()) all_allowed.assign(static_cast<size_t>(rows.rows * policy.spec().mask_size()), 1);
     input.action_mask = rows.action_mask.empty() ? all_allowed.data() : rows.action_mask.data();
+  }
+  if (const int64_t state_size = policy.spec().actor_state_size(); state_size > 0) {
+    answer.state_out.resize(static_cast<size_t>(rows.rows * state_size));
+    if (!rows.state_in.empty()) std::memcpy(answer.state_out.data(), rows.state_in.data(), rows.state_in.size());
+    input.state_in = input.state_out = answer.state_out.data();
   }
   policy::WeightSnapshotPtr newest = policy.newest();
   const bool has_weights = policy.spec().policy_class.has_weights();

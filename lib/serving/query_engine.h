@@ -38,6 +38,9 @@ namespace troupe::serving {
 /// actor to be made (by one of the queries that want it), and, when more threads ask different policies than the map
 /// holds, for one of those. SetWeights and SetPolicies wait for no query.
 ///
+/// What a policy with a core remembers is whoever asks's to keep: QueryRows::state_in and PolicyActions::state_out,
+/// also over new weights.
+///
 /// Invariants: 1. all rows of a QueryRows are computed with one version, the newest when its turn came; 2. versions
 /// only grow; 3. a query that fails changes nothing; 4. no two sampled queries share random numbers; 5. a query sees
 /// the policies as one SetPolicies left them, those it asks until it is answered.

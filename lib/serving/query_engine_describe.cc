@@ -21,6 +21,7 @@ PolicyDescription Describe(const ServedPolicy& policy, const std::vector<int32_t
   description.obs_dtype = spec.observation_space.flat_dtype();
   description.observation_size = spec.observation_size();
   description.mask_size = spec.mask_size();
+  description.state_size = spec.actor_state_size();
   description.word_dtypes = policy.word_dtypes();
   description.needs_agent_slots = spec.agent_id_size > 0;
   description.agent_slots = agent_slots;

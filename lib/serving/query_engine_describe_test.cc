@@ -62,6 +62,14 @@ TEST(DescribePoliciesTest, SaysWhatOneMustKnowToAsk) {
   EXPECT_EQ(some.policies[0].policy_id.value(), "prey");
 }
 
+TEST(DescribePoliciesTest, SaysHowMuchAPolicyRemembers) {
+  const PolicySpec lstm = WithCore(Hunters(), policy::CoreKind::kLstm, /*layers=*/2);
+  const auto engine = *QueryEngine::Create({lstm, Prey()}, {});
+  const PolicyDescriptions all = *engine->DescribePolicies({});
+  EXPECT_EQ(all.policies[0].state_size, 2 * 2 * 5);
+  EXPECT_EQ(all.policies[1].state_size, 0);
+}
+
 TEST(DescribePoliciesTest, FollowsTheMapping) {
   const auto engine = *QueryEngine::Create({Prey(), Hunters()}, {});
   EXPECT_THAT(engine->DescribePolicies({})->policies[1].agent_slots, IsEmpty()) << "nobody told who plays them";

@@ -92,10 +92,12 @@ class QueryEngine::HostedQuery final : public TurnQueue::Work {
           obs_dtype(rows.obs_dtype),
           obs(rows.obs.begin(), rows.obs.end()),
           action_mask(rows.action_mask.begin(), rows.action_mask.end()),
-          agent_slots(rows.agent_slots.begin(), rows.agent_slots.end()) {}
-    QueryRows Borrow() const { return {policy_id, rows, obs_dtype, obs, action_mask, agent_slots}; }
+          agent_slots(rows.agent_slots.begin(), rows.agent_slots.end()),
+          state_in(rows.state_in.begin(), rows.state_in.end()) {}
+    QueryRows Borrow() const { return {policy_id, rows, obs_dtype, obs, action_mask, agent_slots, state_in}; }
     int64_t Bytes() const {
-      return kBytesAPolicy + static_cast<int64_t>(obs.size() + action_mask.size() + 4 * agent_slots.size());
+      return kBytesAPolicy +
+             static_cast<int64_t>(obs.size() + action_mask.size() + 4 * agent_slots.size() + state_in.size());
     }
 
     policy::PolicyId policy_id;
@@ -104,6 +106,7 @@ class QueryEngine::HostedQuery final : public TurnQueue::Work {
     std::vector<std::byte> obs;
     std::vector<uint8_t> action_mask;
     std::vector<int32_t> agent_slots;
+    std::vector<std::byte> state_in;
   };
 
   QueryEngine& engine_;

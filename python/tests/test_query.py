@@ -25,6 +25,7 @@ REQUEST = """policies {
   agent_slots: 0
   agent_slots: 300
   agent_slots: -1
+  state_in: "\\000\\000\\000?\\000\\000\\300\\277"
 }
 deterministic: true
 """
@@ -38,13 +39,14 @@ REPLY = """policies {
   sampled_actions: "\\001\\000\\000\\000\\000\\000\\000@\\002\\000\\000\\000\\000\\000\\200\\300"
   action_logp: -0.5
   action_logp: -1.25
+  state_out: "\\000\\000\\200>\\000\\000\\200@"
 }
 policies { policy_id: "other" version { n: -1 } }
 """
 # REPLY as protoc encodes it.
-REPLY_BYTES = (b"\x0a\x44\x0a\x06shared\x12\x06\x08\x03\x10\x87\xad\x4b\x18\x02\x22\x02\x02\x01\x2a\x10" +
+REPLY_BYTES = (b"\x0a\x4e\x0a\x06shared\x12\x06\x08\x03\x10\x87\xad\x4b\x18\x02\x22\x02\x02\x01\x2a\x10" +
                struct.pack("<ifif", 1, 1.0, 2, -2.0) + b"\x32\x10" + struct.pack("<ifif", 1, 2.0, 2, -4.0) + b"\x3a\x08" +
-               struct.pack("<ff", -0.5, -1.25) + b"\x0a\x14\x0a\x05other\x12\x0b\x10" + b"\xff" * 9 + b"\x01")
+               struct.pack("<ff", -0.5, -1.25) + b"\x42\x08" + struct.pack("<ff", 0.25, 4.0) + b"\x0a\x14\x0a\x05other\x12\x0b\x10" + b"\xff" * 9 + b"\x01")
 
 
 DESCRIPTIONS = """agent_ids: "hunter_0"
@@ -62,18 +64,19 @@ policies {
   needs_agent_slots: true
   agent_slots: 0
   agent_slots: 1
+  state_size: 64
 }
 policies { policy_id: "prey" observation_space: "Discrete(2)" action_space: "Discrete(2)" obs_dtype: DTYPE_UINT8 agent_slots: 2 }
 """
 # DESCRIPTIONS as protoc encodes it.
 DESCRIPTIONS_BYTES = (b"\n\x08hunter_0\n\x08hunter_1\n\x04prey" +
-                      b"\x12E\n\x07hunters\x12\x04\x08\x03\x10x\x1a\x18Box(-1, 1, [3], float32)\"\x0bDiscrete(5)(\x010\x038\x05B\x01\x02H\x01R\x02\x00\x01" +
+                      b"\x12G\n\x07hunters\x12\x04\x08\x03\x10x\x1a\x18Box(-1, 1, [3], float32)\"\x0bDiscrete(5)(\x010\x038\x05B\x01\x02H\x01R\x02\x00\x01X\x40" +
                       b"\x12%\n\x04prey\x1a\x0bDiscrete(2)\"\x0bDiscrete(2)(\x03R\x01\x02")
 
 
 def encode(**changes):
     request = dict(policy_id="shared", rows=2, obs_dtype=query_messages.FLOAT32, obs=struct.pack("<ff", 1, -2), action_mask=b"\1\0\1\1",
-                   agent_slots=[0, 300, -1], deterministic=True)
+                   agent_slots=[0, 300, -1], deterministic=True, state_in=struct.pack("<ff", 0.5, -1.5))
     request.update(changes)
     return query_messages.encode_request(**request)
 
@@ -83,8 +86,8 @@ class MessagesTest(unittest.TestCase):
         first, second = query_messages.decode_reply(REPLY_BYTES)
         self.assertEqual(first, {"policy_id": "shared", "learner_epoch": 3, "version": 1234567, "rows": 2, "action_dtypes": [2, 1],
                                  "actions": struct.pack("<ifif", 1, 1.0, 2, -2.0), "sampled_actions": struct.pack("<ifif", 1, 2.0, 2, -4.0),
-                                 "action_logp": [-0.5, -1.25]})
-        self.assertEqual((second["policy_id"], second["version"], second["action_logp"]), ("other", -1, []))
+                                 "action_logp": [-0.5, -1.25], "state_out": struct.pack("<ff", 0.25, 4.0)})
+        self.assertEqual((second["policy_id"], second["version"], second["action_logp"], second["state_out"]), ("other", -1, [], b""))
 
     def test_skips_fields_it_does_not_know(self):
         unknown = b"\x50\x07" + b"\x5a\x02ab" + b"\x65abcd" + b"\x69abcdefgh"  # fields 10 to 13, of every kind
@@ -105,7 +108,7 @@ class MessagesTest(unittest.TestCase):
     def test_a_number_in_a_text_s_place_is_no_size(self):
         """bytes(NUMBER) is so many zeros: a server's answer of five bytes would take gigabytes."""
         large = b"\x80\x80\x80\x80\x08"  # 2 GiB as a varint
-        for field in (1, 2, 5, 6, 7):
+        for field in (1, 2, 5, 6, 7, 8):
             policy = bytes([field << 3]) + large
             with self.assertRaises(ValueError, msg=field):
                 query_messages.decode_reply(b"\x0a" + bytes([len(policy)]) + policy)
@@ -131,8 +134,8 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(agents, ["hunter_0", "hunter_1", "prey"])
         self.assertEqual(hunters, {"policy_id": "hunters", "learner_epoch": 3, "version": 120, "observation_space": "Box(-1, 1, [3], float32)",
                                    "action_space": "Discrete(5)", "obs_dtype": query_messages.FLOAT32, "obs_size": 3, "mask_size": 5,
-                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1]})
-        self.assertEqual((prey["version"], prey["needs_agent_slots"], prey["agent_slots"]), (0, False, [2]))
+                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1], "state_size": 64})
+        self.assertEqual((prey["version"], prey["needs_agent_slots"], prey["agent_slots"], prey["state_size"]), (0, False, [2], 0))
         for data in (b"\xff" * 20, b"\x12\x03\x52\x01\x05", b"\x0a\x02\xff\xff", DESCRIPTIONS_BYTES[11:]):
             with self.assertRaises(ValueError, msg=data):
                 query_messages.decode_descriptions(data)
@@ -149,9 +152,10 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(protoc("encode", "ComputeActionsReply", REPLY.encode()), REPLY_BYTES)
         self.assertEqual(protoc("encode", "DescribePoliciesReply", DESCRIPTIONS.encode()), DESCRIPTIONS_BYTES)
         self.assertEqual(protoc("decode", "DescribePoliciesRequest", query_messages.encode_describe_request(["a"])), b'policy_ids: "a"\n')
-        plain = encode(action_mask=b"", agent_slots=[], deterministic=False)
+        plain = encode(action_mask=b"", agent_slots=[], deterministic=False, state_in=b"")
         text = protoc("decode", "ComputeActionsRequest", plain).decode()
         self.assertNotIn("action_mask", text)
+        self.assertNotIn("state_in", text)
         self.assertNotIn("deterministic", text)
 
 
@@ -171,7 +175,7 @@ class ClientTest(unittest.TestCase):
         import grpc
         from concurrent import futures
         self.requests = []
-        self.reply = REPLY_BYTES[:2 + 0x44]
+        self.reply = REPLY_BYTES[:2 + 0x4e]
 
         def answer(request, context):
             self.requests.append(request)
@@ -200,12 +204,31 @@ class ClientTest(unittest.TestCase):
         self.addCleanup(self.client.close)
 
     def test_asks_and_reads(self):
-        answer = self.client.compute_actions("shared", [[1.0], [-2.0]], action_mask=[[1, 0], [1, 1]], agent_slots=[0, 300, -1], deterministic=True)
+        answer = self.client.compute_actions("shared", [[1.0], [-2.0]], action_mask=[[1, 0], [1, 1]], agent_slots=[0, 300, -1], deterministic=True,
+                                             state_in=[[0.5], [-1.5]])
         self.assertEqual(self.requests, [encode()])
         self.assertEqual((answer.policy_id, answer.learner_epoch, answer.version), ("shared", 3, 1234567))
         self.assertEqual(answer.actions.tolist(), [[1, 1.0], [2, -2.0]])
         self.assertEqual(answer.sampled_actions.tolist(), [[1, 2.0], [2, -4.0]])
         self.assertEqual(answer.action_logp.tolist(), [-0.5, -1.25])
+        self.assertEqual(answer.state_out.tolist(), [[0.25], [4.0]])
+
+    def test_what_a_policy_remembers(self):
+        first = self.client.compute_actions("shared", [[1.0], [-2.0]])
+        self.assertEqual(first.state_out.tolist(), [[0.25], [4.0]], "also where nothing was brought")
+        self.client.compute_actions("shared", [[1.0], [-2.0]], state_in=first.state_out)
+        self.assertIn(struct.pack("<ff", 0.25, 4.0), self.requests[-1])
+        for state in ([0.5, 1.0], [[0.5]], [[[0.5]], [[0.5]]], 0.5):
+            with self.assertRaisesRegex(ValueError, r"state_in has shape .*, expected \[2, state size\]"):
+                self.client.compute_actions("shared", [[1.0], [-2.0]], state_in=state)
+        with self.assertRaises(self.query.QueryError) as raised:
+            self.client.compute_actions("shared", [[1.0], [-2.0]], state_in=[[0.5, 1.0], [2.0, 3.0]])
+        self.assertEqual(raised.exception.code, "INTERNAL", "the answer's states are not as wide")
+        self.reply = b"\x0a\x44" + self.reply[2:2 + 0x44]
+        self.assertIsNone(self.client.compute_actions("shared", [[1.0], [-2.0]]).state_out)
+        self.reply = b"\x0a\x4a" + self.reply[2:] + b"\x42\x04abcd"
+        with self.assertRaises(self.query.QueryError):
+            self.client.compute_actions("shared", [[1.0], [-2.0]])
 
     def test_one_row_and_bytes(self):
         import numpy
@@ -218,7 +241,7 @@ class ClientTest(unittest.TestCase):
         hunters, prey = self.client.policies()
         self.assertEqual((hunters.policy_id, hunters.learner_epoch, hunters.version), ("hunters", 3, 120))
         self.assertEqual((hunters.observation_space, hunters.action_space), ("Box(-1, 1, [3], float32)", "Discrete(5)"))
-        self.assertEqual((hunters.obs_dtype, hunters.obs_size, hunters.mask_size), ("float32", 3, 5))
+        self.assertEqual((hunters.obs_dtype, hunters.obs_size, hunters.mask_size, hunters.state_size), ("float32", 3, 5, 64))
         self.assertEqual((hunters.needs_agent_slots, hunters.agents, hunters.agent_slots), (True, ["hunter_0", "hunter_1"], [0, 1]))
         self.assertEqual((prey.obs_dtype, prey.agents), ("uint8", ["prey"]))
         with self.assertRaises(self.query.QueryError) as raised:

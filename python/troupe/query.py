@@ -7,6 +7,9 @@
         answer = client.compute_actions("shared", observations, deterministic=True)
         env.step(answer.actions[0])
         answer = client.compute_actions(None, observation, agent="adversary_0")  # the policy that plays it
+
+    answer = client.compute_actions("walker", observation)  # a policy that remembers: an episode's first decision
+    answer = client.compute_actions("walker", observation, state_in=answer.state_out)
 """
 
 import collections
@@ -26,16 +29,17 @@ _MAX_MESSAGE_BYTES = 5 << 20  # as the server's limit
 
 # actions: [rows, words] as the environment gets them; sampled_actions: the same before clipping or scaling; action_logp: [rows], nats, of
 # sampled_actions. Words are int32 where all are discrete, float32 where all are continuous, float64 (exact for both) where they are mixed.
-# learner_epoch and version tell which weights.
-PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp")
+# learner_epoch and version tell which weights. state_out: [rows, state size] float32 of a policy that remembers, the state_in of the same agents'
+# next decisions; None of one that does not.
+PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp state_out")
 
 
 # What there is to ask. observation_space and action_space: text that troupe.envs.spaces.parse reads. obs_dtype: "uint8"
 # or "float32". obs_size: elements of a flattened observation. mask_size: 0 where the policy has no action masks. agents: ids of those that may
 # play it, agent_slots their places in the run's list of agents, which each row needs where needs_agent_slots. learner_epoch and version: of the
-# newest weights, 0 where there are none, or none were read yet.
+# newest weights, 0 where there are none, or none were read yet. state_size: elements of what the policy remembers of an agent, 0: nothing.
 PolicyDescription = collections.namedtuple("PolicyDescription", "policy_id learner_epoch version observation_space action_space obs_dtype "
-                                           "obs_size mask_size needs_agent_slots agents agent_slots")
+                                           "obs_size mask_size needs_agent_slots agents agent_slots state_size")
 
 
 class QueryError(Exception):
@@ -63,6 +67,13 @@ def _words(data, answer):
     for i, dtype in enumerate(dtypes):
         words[:, i] = columns[kinds[dtype]][:, i]
     return words
+
+
+def _state(data, rows, state_in):
+    """Bytes of float32 -> [rows, state size], as wide as state_in where that was given; None: no bytes."""
+    if len(data) % (4 * max(rows, 1)) or (state_in and len(data) != len(state_in)):
+        raise QueryError("INTERNAL", f"the answer has {len(data)} bytes of states for {rows} rows")
+    return numpy.frombuffer(data, "<f4").reshape(rows, -1) if data else None
 
 
 class PolicyClient:
@@ -103,7 +114,8 @@ class PolicyClient:
         return [PolicyDescription(policy["policy_id"], policy["learner_epoch"], policy["version"], policy["observation_space"],
                                   policy["action_space"], "uint8" if policy["obs_dtype"] == query_messages.UINT8 else "float32",
                                   policy["obs_size"], policy["mask_size"], policy["needs_agent_slots"],
-                                  [agents[slot] for slot in policy["agent_slots"]], policy["agent_slots"]) for policy in policies]
+                                  [agents[slot] for slot in policy["agent_slots"]], policy["agent_slots"], policy["state_size"])
+                for policy in policies]
 
     def _resolve(self, policy_id, agents, rows):
         """-> (policy id, agent slots or None) for the agents' ids, one for all rows or one a row. The policies are asked for when they are not
@@ -128,11 +140,12 @@ class PolicyClient:
         slots = [policy.agent_slots[policy.agents.index(agent)] for agent in agents]
         return policy.policy_id, slots * rows if len(slots) == 1 else slots
 
-    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None):
+    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None, state_in=None):
         """-> PolicyActions of `policy_id` for flattened observations, [rows, size] or one of [size]: uint8 for a uint8 Box, anything else is sent
         as float32. action_mask: [rows, mask size] of 0 and 1, or None: everything is allowed. agent: the id of the agent
         that plays, or one a row, for policies that see which agent they play; agent_slots: the same by place in the run's list of agents, [rows].
-        policy_id None: the only policy that plays `agent`. deterministic: the most probable action instead of a sample. QueryError."""
+        policy_id None: the only policy that plays `agent`. deterministic: the most probable action instead of a sample. state_in: [rows, state
+        size], state_out of the agents' decisions before, for a policy that remembers; None: each row is its agent's first. QueryError."""
         obs = numpy.atleast_2d(numpy.asarray(obs))
         if obs.ndim != 2:
             raise ValueError(f"obs has shape {obs.shape}, expected [rows, size]: flatten observations first")
@@ -147,8 +160,12 @@ class PolicyClient:
             obs = obs.astype("<f4")
         mask = b"" if action_mask is None else numpy.atleast_2d(action_mask).astype(numpy.uint8).tobytes()
         slots = [] if agent_slots is None else [int(slot) for slot in numpy.atleast_1d(agent_slots)]
+        state = None if state_in is None else numpy.atleast_2d(numpy.asarray(state_in, "<f4"))
+        if state is not None and (state.ndim != 2 or len(state) != len(obs)):
+            raise ValueError(f"state_in has shape {state.shape}, expected [{len(obs)}, state size]")
+        state = b"" if state is None else state.tobytes()
         request = query_messages.encode_request(policy_id, len(obs), query_messages.UINT8 if as_bytes else query_messages.FLOAT32,
-                                                obs.tobytes(), mask, slots, deterministic)
+                                                obs.tobytes(), mask, slots, deterministic, state)
         try:
             reply = self._call(request, timeout=self._timeout)
         except grpc.RpcError as error:
@@ -160,4 +177,5 @@ class PolicyClient:
         if answer["rows"] != len(obs):
             raise QueryError("INTERNAL", f"the answer is of {answer['rows']} rows, expected {len(obs)}")
         return PolicyActions(answer["policy_id"], answer["learner_epoch"], answer["version"], _words(answer["actions"], answer),
-                             _words(answer["sampled_actions"], answer), numpy.array(answer["action_logp"], numpy.float32))
+                             _words(answer["sampled_actions"], answer), numpy.array(answer["action_logp"], numpy.float32),
+                             _state(answer["state_out"], len(obs), state))

@@ -28,10 +28,10 @@ def _bytes(field, value):
     return _varint(field << 3 | _BYTES) + _varint(len(value)) + value if value else b""
 
 
-def encode_request(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots=(), deterministic=False):
-    """A ComputeActionsRequest to one policy. obs and action_mask: bytes, row-major, little-endian."""
+def encode_request(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots=(), deterministic=False, state_in=b""):
+    """A ComputeActionsRequest to one policy. obs, action_mask and state_in: bytes, row-major, little-endian."""
     policy = (_bytes(1, policy_id.encode()) + _number(2, rows) + _number(3, obs_dtype) + _bytes(4, obs) + _bytes(5, action_mask) +
-              _bytes(6, b"".join(_varint(slot) for slot in agent_slots)))
+              _bytes(6, b"".join(_varint(slot) for slot in agent_slots)) + _bytes(7, state_in))
     return _varint(1 << 3 | _BYTES) + _varint(len(policy)) + policy + _number(2, int(deterministic))
 
 
@@ -120,7 +120,7 @@ def _signed(number):
 
 def _decode_policy(data):
     answer = {"policy_id": "", "learner_epoch": 0, "version": 0, "rows": 0, "action_dtypes": [], "actions": b"", "sampled_actions": b"",
-              "action_logp": []}
+              "action_logp": [], "state_out": b""}
     for field, value in _fields(data):
         if field == 1:
             answer["policy_id"] = _text(value)
@@ -136,6 +136,8 @@ def _decode_policy(data):
             answer["sampled_actions"] = _raw(value)
         elif field == 7:
             answer["action_logp"] += struct.unpack(f"<{len(value) // 4}f", value)
+        elif field == 8:
+            answer["state_out"] = _raw(value)
     return answer
 
 
@@ -147,9 +149,9 @@ def _decode_version(data):
 
 def _decode_description(data):
     policy = {"policy_id": "", "learner_epoch": 0, "version": 0, "observation_space": "", "action_space": "", "obs_dtype": 0, "obs_size": 0,
-              "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": []}
+              "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": [], "state_size": 0}
     texts = {1: "policy_id", 3: "observation_space", 4: "action_space"}
-    numbers = {5: "obs_dtype", 6: "obs_size", 7: "mask_size"}
+    numbers = {5: "obs_dtype", 6: "obs_size", 7: "mask_size", 11: "state_size"}
     lists = {8: "action_dtypes", 10: "agent_slots"}
     for field, value in _fields(data):
         if field == 2:

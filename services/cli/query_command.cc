@@ -30,6 +30,7 @@ struct QueryFlags {
   std::string obs;
   std::string obs_dtype = "float32";
   std::string action_mask;
+  std::string state_in;
   std::vector<std::string> agents;
   std::vector<int32_t> agent_slots;
   double timeout_s = 10;
@@ -117,9 +118,12 @@ void Print(const serving::PolicyActions& actions) {
               base::TerminalSafe(actions.policy_id.value()).c_str(), static_cast<long long>(actions.version.n),
               static_cast<unsigned long long>(actions.version.learner_epoch));
   std::vector<std::vector<std::string>> table = {{"row", "action", "as sampled", "log-probability"}};
+  const bool remembers = !actions.state_out.empty();
+  if (remembers) table[0].push_back("state_out");
   for (size_t row = 0; row < static_cast<size_t>(actions.rows); ++row) {
     table.push_back({absl::StrCat(row), json["actions"][row].dump(), json["sampled_actions"][row].dump(),
                      absl::StrCat(actions.logp[row])});
+    if (remembers) table.back().push_back(json["state_out"][row].dump());
   }
   PrintTable(table);
 }
@@ -162,6 +166,15 @@ absl::StatusOr<AskedPolicy> Resolve(const QueryFlags& flags, Answerer& answerer,
   return asked;
 }
 
+/// What was given beside the observations, as many rows; none where it was not given.
+absl::StatusOr<RowsText> ParseBeside(const std::string& flag, const std::string& json, tensor::DType dtype,
+                                     const RowsText& obs) {
+  if (json.empty()) return RowsText();
+  TROUPE_ASSIGN_OR_RETURN(RowsText text, ParseRows(flag, json, dtype));
+  if (text.rows == obs.rows) return text;
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", text.rows, " rows, expected ", obs.rows, " as in --obs"));
+}
+
 absl::StatusOr<int> Query(const QueryFlags& flags) {
   if (flags.obs.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Answerer> answerer, FindAnswerer(flags));
@@ -172,14 +185,11 @@ absl::StatusOr<int> Query(const QueryFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const RowsText obs, ParseRows("--obs", flags.obs, rows.obs_dtype));
   rows.rows = obs.rows;
   rows.obs = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(obs.bytes.data()), obs.bytes.size());
-  RowsText mask;
-  if (!flags.action_mask.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(mask, ParseRows("--action-mask", flags.action_mask, tensor::DType::kUint8));
-    if (mask.rows != obs.rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--action-mask: ", mask.rows, " rows, expected ", obs.rows, " as in --obs"));
-    }
-  }
+  TROUPE_ASSIGN_OR_RETURN(const RowsText mask,
+                          ParseBeside("--action-mask", flags.action_mask, tensor::DType::kUint8, obs));
+  TROUPE_ASSIGN_OR_RETURN(const RowsText state,
+                          ParseBeside("--state-in", flags.state_in, tensor::DType::kFloat32, obs));
+  rows.state_in = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(state.bytes.data()), state.bytes.size());
   rows.action_mask = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(mask.bytes.data()), mask.bytes.size());
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Answerer> answerer, FindAnswerer(flags));
   TROUPE_ASSIGN_OR_RETURN(const AskedPolicy asked, Resolve(flags, *answerer, rows.rows));
@@ -218,6 +228,9 @@ void AddQueryCommand(CLI::App& app, Action* action) {
       ->check(CLI::IsMember({"float32", "uint8"}));
   query->add_option("--action-mask", flags->action_mask,
                     "JSON: a row of 0 (forbidden) and 1 for each observation (default: everything is allowed)");
+  query->add_option("--state-in", flags->state_in,
+                    "JSON: the state_out of each agent's decision before, of a policy that remembers (default: each "
+                    "observation is its agent's first)");
   CLI::Option* const agent = query
                                  ->add_option("--agent", flags->agents,
                                               "id of the agent that each observation is of, or of all: for policies "
@@ -241,7 +254,8 @@ void AddQueryCommand(CLI::App& app, Action* action) {
                   "ask without encryption and authentication beyond this machine");
   query->add_flag("--json", flags->json,
                   "one line: {\"policy_id\", \"learner_epoch\", \"version\", \"actions\", \"sampled_actions\", "
-                  "\"action_logp\"}; without --obs {\"agents\", \"policies\"} (docs/cli.md)");
+                  "\"action_logp\"}, and \"state_out\" of a policy that remembers; without --obs {\"agents\", "
+                  "\"policies\"} (docs/cli.md)");
   query->footer(
       "Example: troupe query runs/my_run\n"
       "         troupe query runs/my_run --agent agent_0 --obs '[0.1, 0, -0.2, 0]' --deterministic");

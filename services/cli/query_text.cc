@@ -42,6 +42,17 @@ Json WordsJson(const std::vector<space::ActionWord>& words, const serving::Polic
   return rows;
 }
 
+Json StatesJson(const serving::PolicyActions& actions) {
+  Json rows = Json::array();
+  const size_t width = actions.state_out.size() / static_cast<size_t>(actions.rows);
+  for (size_t row = 0; row < static_cast<size_t>(actions.rows); ++row) {
+    Json values = Json::array();
+    for (size_t i = 0; i < width; ++i) values.push_back(actions.state_out[row * width + i]);
+    rows.push_back(std::move(values));
+  }
+  return rows;
+}
+
 }  // namespace
 
 absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& json, tensor::DType dtype) {
@@ -77,12 +88,14 @@ absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& j
 Json ActionsJson(const serving::PolicyActions& actions) {
   Json logp = Json::array();
   for (const float value : actions.logp) logp.push_back(value);
-  return {{"policy_id", actions.policy_id.value()},
-          {"learner_epoch", actions.version.learner_epoch},
-          {"version", actions.version.n},
-          {"actions", WordsJson(actions.actions, actions)},
-          {"sampled_actions", WordsJson(actions.sampled_actions, actions)},
-          {"action_logp", logp}};
+  Json json = {{"policy_id", actions.policy_id.value()},
+               {"learner_epoch", actions.version.learner_epoch},
+               {"version", actions.version.n},
+               {"actions", WordsJson(actions.actions, actions)},
+               {"sampled_actions", WordsJson(actions.sampled_actions, actions)},
+               {"action_logp", logp}};
+  if (!actions.state_out.empty()) json["state_out"] = StatesJson(actions);
+  return json;
 }
 
 Json DescriptionsJson(const serving::PolicyDescriptions& descriptions) {
@@ -98,6 +111,7 @@ Json DescriptionsJson(const serving::PolicyDescriptions& descriptions) {
                         {"obs_dtype", std::string(tensor::DTypeName(policy.obs_dtype))},
                         {"obs_size", policy.observation_size},
                         {"mask_size", policy.mask_size},
+                        {"state_size", policy.state_size},
                         {"needs_agent_slots", policy.needs_agent_slots},
                         {"agents", std::move(agents)},
                         {"agent_slots", policy.agent_slots}});

@@ -21,7 +21,7 @@ struct RowsText {
 absl::StatusOr<RowsText> ParseRows(const std::string& flag, const std::string& json, tensor::DType dtype);
 
 /// {"policy_id", "learner_epoch", "version", "actions", "sampled_actions", "action_logp"}: a list a row, numbers of
-/// each word's kind.
+/// each word's kind; and "state_out" of a policy that remembers.
 nlohmann::ordered_json ActionsJson(const serving::PolicyActions& actions);
 
 /// {"agents", "policies"}: what there is to ask, each policy with its spaces, sizes, agents and their slots.

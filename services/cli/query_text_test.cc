@@ -76,6 +76,14 @@ TEST(QueryTextTest, ActionsAsJson) {
   EXPECT_EQ(ActionsJson(actions).dump(),
             R"({"policy_id":"p","learner_epoch":2,"version":7,"actions":[[-3,0.5],[-2,0.5]],)"
             R"("sampled_actions":[[-3,1.5],[-2,1.5]],"action_logp":[-0.25,-4.0]})");
+  actions.state_out = {0.5f, -1.0f, 0.1f, 0.0f};
+  const nlohmann::ordered_json json = ActionsJson(actions);
+  EXPECT_EQ(json["state_out"][0].dump(), "[0.5,-1.0]");
+  // What is printed is read again bit for bit.
+  const auto state = ParseRows("--state-in", json["state_out"].dump(), DType::kFloat32);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->rows, 2);
+  EXPECT_EQ(state->bytes, std::string(reinterpret_cast<const char*>(actions.state_out.data()), 16));
 }
 
 }  // namespace

@@ -24,6 +24,13 @@ inline policy::PolicySpec MakeSpec(const std::string& id, space::Space obs, spac
   return spec;
 }
 
+/// The same, whose actor has a core of so many layers of 5 units.
+inline policy::PolicySpec WithCore(policy::PolicySpec spec, policy::CoreKind kind, int64_t layers = 1) {
+  spec.actor.core = {kind, 5, layers};
+  spec.sequence_length = 8;
+  return spec;
+}
+
 /// Random weights; another version has other ones.
 inline std::shared_ptr<policy::WeightSnapshot> MakeWeights(const policy::PolicySpec& spec, int64_t version) {
   base::PhiloxSequence random(base::PhiloxKey::Make(5, base::RandomStream::kTest),
@@ -49,6 +56,7 @@ struct OwnedRows {
   std::vector<uint8_t> byte_obs;  ///< for uint8
   std::vector<uint8_t> action_mask;
   std::vector<int32_t> agent_slots;
+  std::vector<float> state_in;  ///< empty: none is given
 
   QueryRows Borrow() const {
     QueryRows rows_out;
@@ -60,11 +68,12 @@ struct OwnedRows {
                        : absl::MakeConstSpan(reinterpret_cast<const std::byte*>(obs.data()), 4 * obs.size());
     rows_out.action_mask = action_mask;
     rows_out.agent_slots = agent_slots;
+    rows_out.state_in = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(state_in.data()), 4 * state_in.size());
     return rows_out;
   }
 };
 
-/// Good rows for `spec`: random observations, a mask that forbids some, slots in turn.
+/// Good rows for `spec`: random observations, a mask that forbids some, slots in turn, no state.
 inline OwnedRows MakeRows(const policy::PolicySpec& spec, int64_t rows) {
   base::PhiloxSequence random(base::PhiloxKey::Make(5, base::RandomStream::kTest), {2, 0, 0, 0});
   OwnedRows owned;
@@ -96,6 +105,7 @@ inline ActionQuery Ask(const std::vector<const OwnedRows*>& rows, bool determini
 /// Every number of an answer, for comparing two.
 inline std::vector<float> Values(const PolicyActions& answer) {
   std::vector<float> values = answer.logp;
+  values.insert(values.end(), answer.state_out.begin(), answer.state_out.end());
   for (const space::ActionWord word : answer.actions) values.push_back(word.f32);
   return values;
 }
