@@ -29,6 +29,18 @@ def read_policies(checkpoint):
     return read_safetensors(os.path.join(checkpoint, "policies.safetensors"))
 
 
+def _linear(weight, bias, x):
+    (rows, columns), numbers = weight
+    assert columns == len(x), f"a layer takes {columns} numbers, got {len(x)}"
+    return [bias[1][row] + sum(w * v for w, v in zip(numbers[row * columns:(row + 1) * columns], x)) for row in range(rows)]
+
+
+def _log_softmax(x):
+    highest = max(x)
+    total = highest + math.log(sum(math.exp(v - highest) for v in x))
+    return [v - total for v in x]
+
+
 def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tanh"):
     """The actor of a Discrete action space by its definition: the normalized observation, and the one-hot number `slot` of `agents`, through
     layers with `activation`, then a softmax."""
@@ -40,12 +52,30 @@ def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tan
         x += [1.0 if i == slot else 0.0 for i in range(agents)]
     layers = sum(name.startswith(f"{policy}/actor.") and name.endswith(".weight") for name in tensors)
     for layer in range(layers):
-        (_, columns), weight = tensors[f"{policy}/actor.{layer}.weight"]
-        bias = tensors[f"{policy}/actor.{layer}.bias"][1]
-        assert columns == len(x), f"layer {layer} of {policy} takes {columns} numbers, got {len(x)}"
-        x = [b + sum(w * v for w, v in zip(weight[row * columns:(row + 1) * columns], x)) for row, b in enumerate(bias)]
+        x = _linear(tensors[f"{policy}/actor.{layer}.weight"], tensors[f"{policy}/actor.{layer}.bias"], x)
         if layer + 1 < layers:
             x = [ACTIVATIONS[activation](v) for v in x]
-    highest = max(x)
-    total = highest + math.log(sum(math.exp(v - highest) for v in x))
-    return [v - total for v in x]
+    return _log_softmax(x)
+
+
+def gru(tensors, name, x, memory):
+    """What a GRU of one layer, as torch.nn.GRU has it, remembers after `x`: that is its output, too."""
+    reads, remembers = (_linear(tensors[f"{name}.weight_{what}_l0"], tensors[f"{name}.bias_{what}_l0"], of) for what, of in (("ih", x), ("hh", memory)))
+    size = len(memory)
+
+    def sigmoid(value):
+        return 1 / (1 + math.exp(-value))
+    after = []
+    for i in range(size):
+        reset, update = (sigmoid(reads[gate * size + i] + remembers[gate * size + i]) for gate in (0, 1))
+        new = math.tanh(reads[2 * size + i] + reset * remembers[2 * size + i])
+        after.append((1 - update) * new + update * memory[i])
+    return after
+
+
+def remembering_log_probabilities(tensors, policy, obs, memory):
+    """The same of an actor of one tanh layer, a GRU, one tanh layer and the last one -> (log-probabilities, what it remembers)."""
+    def layer(number, x):
+        return _linear(tensors[f"{policy}/actor.{number}.weight"], tensors[f"{policy}/actor.{number}.bias"], x)
+    memory = gru(tensors, f"{policy}/actor.core", [math.tanh(v) for v in layer(0, obs)], memory)
+    return _log_softmax(layer(2, [math.tanh(v) for v in layer(1, memory)])), memory

@@ -15,7 +15,7 @@ import time
 import unittest
 
 import harness
-from networks import log_probabilities, read_safetensors
+from networks import log_probabilities, read_safetensors, remembering_log_probabilities
 
 # "left" plays agent_0 and never trains; "right" plays the two others and sees which one it is. Three agents with 18 observations each, five
 # actions.
@@ -46,6 +46,16 @@ algorithm: {train_batch_size: 400, minibatch_size: 100, num_epochs: 30, lr: 0.00
 model: {actor_hidden_sizes: [16, 16], activation: tanh}
 stop: {env_steps: 100000000}
 experiment: {write_interval: 400, checkpoint_interval: 400, keep_checkpoints: 100000}
+evaluation: {at_end: false}
+"""
+# One policy that remembers.
+MEMORY_CONFIG = """
+env: {name: mpe/simple_spread}
+num_workers: 1
+num_envs_per_worker: 8
+algorithm: {train_batch_size: 400, minibatch_size: 200, num_epochs: 1, use_agent_id: false}
+model: {actor_core: gru, core_size: 6, actor_hidden_sizes: [9], actor_head_hidden_sizes: [7], activation: tanh}
+stop: {env_steps: 400}
 evaluation: {at_end: false}
 """
 HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
@@ -188,6 +198,31 @@ class QueryTest(harness.TroupeTestCase):
             by_slot = client.compute_actions("right", obs, agent_slots=[1, 1], deterministic=True)
             self.assertEqual(answer.policy_id, "right")
             self.assertEqual(answer.action_logp.tolist(), by_slot.action_logp.tolist())
+
+    def test_what_a_policy_remembers_is_brought_again(self):
+        """Two agents over three decisions, the third of an episode that just began for one of them."""
+        self.troupe("train", self.write("memory.yaml", MEMORY_CONFIG), "--name", "memory", "--workers", "0")
+        policy, = self.ask("memory")["policies"]
+        self.assertEqual((policy["obs_size"], policy["state_size"]), (18, 6))
+        tensors = read_safetensors(self.path("runs", "memory", "checkpoints", "latest", "policies.safetensors"))
+        generator = random.Random(6)
+        memory, told = [[0.0] * 6] * 2, []
+        for step in range(3):
+            observations = [[round(generator.uniform(-2, 2), 4) for _ in range(18)] for _ in range(2)]
+            if step == 2:
+                memory = told = [told[0], [0.0] * 6]
+            answer = self.ask("memory", "--obs", json.dumps(observations), "--deterministic", "--policy", policy["policy_id"],
+                              *(["--state-in", json.dumps(told)] if told else []))
+            told, expected = answer["state_out"], []
+            for row, obs in enumerate(observations):
+                probabilities, after = remembering_log_probabilities(tensors, policy["policy_id"], obs, memory[row])
+                expected.append(after)
+                self.assertAlmostEqual(answer["action_logp"][row], max(probabilities), delta=1e-5)
+                for got, wanted in zip(told[row], after):
+                    self.assertAlmostEqual(got, wanted, delta=1e-5)
+            memory = expected
+        self.refused("memory", "--policy", policy["policy_id"], "--obs", json.dumps(observations), "--state-in", "[[1], [2]]",
+                     saying="state_in has 8 bytes, expected 48: 2 rows of 6 float32")
 
     def start_learner(self, config, name):
         """-> (process, address) of a run that trains."""

@@ -54,6 +54,16 @@ inline std::vector<float> Floats(const sample::ColumnView& column, int64_t row) 
   return values;
 }
 
+/// What the fragment says was remembered before row `r`, if it does.
+inline void FindMemory(const sample::PolicyRows& rows, int64_t r, NaiveRow* row) {
+  for (int64_t m = 0; m < rows.num_memories; ++m) {
+    const int32_t* const at = rows.memory_at.As<int32_t>().data() + m * sample::kMemoryFields;
+    if (at[sample::kMemoryRow] != r) continue;
+    row->decision = at[sample::kMemoryDecision];
+    if (rows.memory.present()) row->memory = Floats(rows.memory, m);
+  }
+}
+
 /// The reference: everything by maps, nothing shared with the assembler.
 inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fragments, int64_t iteration,
                               int64_t max_lag, const sample::BatchSchema& schema) {
@@ -90,12 +100,7 @@ inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fra
           if (schema.has_agent_mask) row.agent_mask = rows.agent_mask.As<uint8_t>()[r];
           if (rows.state.present()) row.agent_state = Floats(rows.state, r);
           row.env_state = env_state(env_row);
-          for (int64_t m = 0; m < rows.num_memories; ++m) {
-            const int32_t* const at = rows.memory_at.As<int32_t>().data() + m * sample::kMemoryFields;
-            if (at[sample::kMemoryRow] != r) continue;
-            row.decision = at[sample::kMemoryDecision];
-            if (rows.memory.present()) row.memory = Floats(rows.memory, m);
-          }
+          FindMemory(rows, r, &row);
           segment.rows.push_back(std::move(row));
         }
         if (words[sample::kSegmentFinalRow] >= 0) {
