@@ -224,6 +224,14 @@ RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot
   return values;
 }
 
+RowValues FakeRollout::ValuesOf(const DoneRow& row) const {
+  RowValues values = Values(row.env_id, row.episode, row.slot, row.step, row.policy);
+  values.reward = row.reward;
+  values.decision = row.decision;
+  if (row.decision == 0) std::fill(values.memory.begin(), values.memory.end(), 0.0f);
+  return values;
+}
+
 std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::WeightVersion version, bool last,
                                                   Draft& draft) {
   // Agents that are observed now complete their transition; the others stay pending and travel in a later fragment.
@@ -292,11 +300,7 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
       segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, row.slot, lag)).first;
     }
     acted.insert(row.policy);
-    RowValues values = Values(row.env_id, row.episode, row.slot, row.step, row.policy);
-    values.reward = row.reward;
-    values.decision = row.decision;
-    if (row.decision == 0) std::fill(values.memory.begin(), values.memory.end(), 0.0f);
-    builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), values);
+    builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), ValuesOf(row));
     if (!row.terminated && !row.truncated && !alone && last_rows.at(trajectory) != &row) continue;
     const SegmentEnd end = row.terminated  ? SegmentEnd::kTerminated
                            : row.truncated ? SegmentEnd::kTruncated

@@ -76,6 +76,7 @@ class FakeRollout {
   void Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t version, Draft& draft);
   void Complete(Lane& lane, base::EnvId env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
   std::shared_ptr<MultiAgentBatch> Cut(const Grant& grant, policy::WeightVersion version, bool last, Draft& draft);
+  RowValues ValuesOf(const DoneRow& row) const;
   RowValues Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
   std::vector<float> EnvState(base::EnvId env_id, uint32_t episode, int32_t step) const;
 
