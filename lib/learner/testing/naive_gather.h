@@ -64,6 +64,24 @@ inline void FindMemory(const sample::PolicyRows& rows, int64_t r, NaiveRow* row)
   }
 }
 
+/// A cut is no cut where the rest of the trajectory is here. `segments` are in the order of the train batch.
+inline std::vector<NaiveSegment> JoinSegments(std::vector<NaiveSegment> segments) {
+  std::vector<NaiveSegment> joined;
+  for (NaiveSegment& segment : segments) {
+    if (!joined.empty() && joined.back().cut && joined.back().slot == segment.slot &&
+        joined.back().final_row.key == segment.rows[0].key) {
+      NaiveSegment& to = joined.back();
+      to.rows.insert(to.rows.end(), segment.rows.begin(), segment.rows.end());
+      to.has_final = segment.has_final;
+      to.cut = segment.cut;
+      to.final_row = segment.final_row;
+    } else {
+      joined.push_back(std::move(segment));
+    }
+  }
+  return joined;
+}
+
 /// The reference: everything by maps, nothing shared with the assembler.
 inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fragments, int64_t iteration,
                               int64_t max_lag, const sample::BatchSchema& schema) {
@@ -128,21 +146,7 @@ inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fra
       };
       return order(a) < order(b);
     });
-    // A cut is no cut where the rest of the trajectory is here.
-    std::vector<NaiveSegment> joined;
-    for (NaiveSegment& segment : segments) {
-      if (!joined.empty() && joined.back().cut && joined.back().slot == segment.slot &&
-          joined.back().final_row.key == segment.rows[0].key) {
-        NaiveSegment& to = joined.back();
-        to.rows.insert(to.rows.end(), segment.rows.begin(), segment.rows.end());
-        to.has_final = segment.has_final;
-        to.cut = segment.cut;
-        to.final_row = segment.final_row;
-      } else {
-        joined.push_back(std::move(segment));
-      }
-    }
-    segments = std::move(joined);
+    segments = JoinSegments(std::move(segments));
   }
   return all;
 }
