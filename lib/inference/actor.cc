@@ -14,7 +14,6 @@ namespace troupe::inference {
 namespace {
 
 constexpr float kObservationClip = 10.0f;
-constexpr int64_t kCacheLineFloats = 16;
 
 float* Floats(tensor::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
 
@@ -59,7 +58,7 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" is of class ",
                                                    spec.policy_class.ToString(), ", expected one with weights"));
   }
-  TROUPE_RETURN_IF_ERROR(policy::CheckIsMlp("the actor", spec.actor));
+  TROUPE_RETURN_IF_ERROR(policy::CheckEncoderIsMlp("the actor", spec.actor));
   TROUPE_ASSIGN_OR_RETURN(const KernelTable* kernels, FindKernels(backend));
   return std::unique_ptr<Actor>(new Actor(spec, seed, kernels));
 }
@@ -72,7 +71,9 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
       action_words_(spec.action_words()),
       mask_size_(spec.mask_size()),
       output_size_(spec.actor_output_size()),
-      uint8_obs_(spec.observation_space.flat_dtype() == tensor::DType::kUint8) {
+      uint8_obs_(spec.observation_space.flat_dtype() == tensor::DType::kUint8),
+      network_(spec, kernels),
+      output_stride_(network_.head().back().out_padded) {
   // The last layer's columns: the logits of all discrete leaves, then the means of the continuous ones.
   int64_t output = 0;
   int64_t random = 0;
@@ -95,34 +96,6 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
   std_.resize(static_cast<size_t>(log_std));
 
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  const size_t num_layers = spec.actor.hidden_sizes.size() + 1;
-  layers_.resize(num_layers);
-  int64_t packed_floats = 0;
-  for (size_t l = 0; l < num_layers; ++l) {
-    const policy::ParameterEntry* weight = layout.Find(absl::StrCat("actor.", l, ".weight"));
-    const policy::ParameterEntry* bias = layout.Find(absl::StrCat("actor.", l, ".bias"));
-    TROUPE_CHECK(weight != nullptr && bias != nullptr && weight->shape.size() == 2);
-    weight_offset_.push_back(weight->offset);
-    bias_offset_.push_back(bias->offset);
-    DenseLayer& layer = layers_[l];
-    layer.raw_stride = weight->shape[1];
-    layer.out = weight->shape[0];
-    layer.in = l == 0 ? obs_size_ : weight->shape[1];  // the one-hot's columns become bias rows
-    layer.out_padded = (layer.out + kernels_->lanes - 1) / kernels_->lanes * kernels_->lanes;
-    const int64_t bias_rows = l == 0 ? std::max<int64_t>(1, spec.agent_id_size) : 1;
-    const auto reserve = [&](int64_t rows) {
-      const int64_t place = packed_floats;
-      packed_floats += (rows * layer.out_padded + kCacheLineFloats - 1) / kCacheLineFloats * kCacheLineFloats;
-      return place;
-    };
-    bias_place_.push_back(reserve(bias_rows));
-    weight_place_.push_back(reserve(layer.in));
-  }
-  packed_.EnsureCapacity(static_cast<size_t>(packed_floats) * sizeof(float));
-  for (size_t l = 0; l < num_layers; ++l) {
-    layers_[l].bias = Floats(packed_) + bias_place_[l];
-    layers_[l].packed = Floats(packed_) + weight_place_[l];
-  }
   const policy::ParameterEntry* log_std_entry = layout.Find("actor.log_std");
   TROUPE_CHECK((log_std_entry != nullptr) == (log_std > 0));
   if (log_std_entry != nullptr) log_std_offset_ = log_std_entry->offset;
@@ -134,7 +107,7 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == weights_) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
   weights_ = std::move(weights);
-  for (size_t l = 0; l < layers_.size(); ++l) PackLayer(l);
+  network_.Pack(weights_->actor);
   for (size_t i = 0; i < std_.size(); ++i)
     std_[i] = std::exp(weights_->actor[static_cast<size_t>(log_std_offset_) + i]);
   return absl::OkStatus();
@@ -147,44 +120,22 @@ bool Actor::TakeOver(const policy::PolicySpec& spec) {
   return true;
 }
 
-void Actor::PackLayer(size_t index) {
-  DenseLayer& layer = layers_[index];
-  const float* raw = weights_->actor.data() + weight_offset_[index];
-  const float* raw_bias = weights_->actor.data() + bias_offset_[index];
-  layer.raw = raw;
-  float* packed = Floats(packed_) + weight_place_[index];
-  const int64_t panel = kernels_->panel_vectors * kernels_->lanes;
-  for (int64_t column = 0; column < layer.out_padded;) {
-    const int64_t width = layer.out_padded - column >= panel ? panel : kernels_->lanes;
-    for (int64_t k = 0; k < layer.in; ++k) {
-      for (int64_t o = column; o < column + width; ++o)
-        *packed++ = o < layer.out ? raw[o * layer.raw_stride + k] : 0.0f;
-    }
-    column += width;
-  }
-  const int64_t one_hot = index == 0 ? spec_.agent_id_size : 0;
-  float* bias = Floats(packed_) + bias_place_[index];
-  for (int64_t row = 0; row < std::max<int64_t>(1, one_hot); ++row) {
-    for (int64_t o = 0; o < layer.out_padded; ++o) {
-      float value = o < layer.out ? raw_bias[o] : 0.0f;
-      if (one_hot > 0 && o < layer.out) value += raw[o * layer.raw_stride + layer.in + row];
-      *bias++ = value;
-    }
-  }
-}
-
 void Actor::EnsureRows(int64_t rows) {
   if (rows <= capacity_rows_) return;
   // Half again, so that a slowly growing batch does not allocate every time.
   capacity_rows_ = rows + rows / 2;
   const auto capacity = static_cast<size_t>(capacity_rows_);
-  int64_t widest = kernels_->lanes;
-  for (const DenseLayer& layer : layers_) widest = std::max(widest, layer.out_padded);
-  for (tensor::Buffer& scratch : scratch_)
-    scratch.EnsureCapacity(static_cast<size_t>(kMlpChunkRows * widest) * sizeof(float));
+  const size_t chunk_bytes = static_cast<size_t>(kMlpChunkRows * network_.widest_between()) * sizeof(float);
+  for (tensor::Buffer& scratch : scratch_) scratch.EnsureCapacity(chunk_bytes);
+  if (!network_.core().empty()) {
+    for (tensor::Buffer& between : between_) between.EnsureCapacity(chunk_bytes);
+    const CoreLayer& layer = network_.core()[0];
+    const int64_t scratch_floats = kernels_->core_scratch ? 2 * kMlpChunkRows * layer.gates * layer.size : 0;
+    core_scratch_.EnsureCapacity(static_cast<size_t>(scratch_floats) * sizeof(float));
+  }
   if (uint8_obs_ || spec_.normalize_observations)
     input_.EnsureCapacity(capacity * static_cast<size_t>(obs_size_) * sizeof(float));
-  output_.EnsureCapacity(capacity * static_cast<size_t>(layers_.back().out_padded) * sizeof(float));
+  output_.EnsureCapacity(capacity * static_cast<size_t>(output_stride_) * sizeof(float));
   random_.EnsureCapacity(capacity * static_cast<size_t>(std::max<int64_t>(1, random_blocks_)) * 16);
   weights_of_row_.EnsureCapacity(static_cast<size_t>(output_size_ + kernels_->lanes) * sizeof(float));
 }
@@ -210,9 +161,14 @@ const float* Actor::PrepareInput(const ActInput& input) {
   return out;
 }
 
-absl::Status Actor::RunMlp(const ActInput& input) {
+absl::Status Actor::CheckInput(const ActInput& input) const {
   if (weights_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" has no weights yet"));
+  }
+  if (!network_.core().empty() && (input.state_in == nullptr || input.state_out == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy \"", spec_.id.value(), "\": no ", input.state_in == nullptr ? "state_in" : "state_out", " for ",
+        input.rows, " rows, expected ", spec_.actor_state_size(), " elements a row, which its core remembers"));
   }
   for (int64_t r = 0; spec_.agent_id_size > 0 && r < input.rows; ++r) {
     const int32_t slot = input.keys[r].slot.value();
@@ -220,10 +176,15 @@ absl::Status Actor::RunMlp(const ActInput& input) {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": row ", r, " is of agent slot ",
                                                    slot, ", expected 0 to ", spec_.agent_id_size - 1));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Actor::RunNetwork(const ActInput& input) {
+  TROUPE_RETURN_IF_ERROR(CheckInput(input));
   EnsureRows(input.rows);
   MlpCall call;
-  call.layers = layers_.data();
-  call.num_layers = static_cast<int64_t>(layers_.size());
+  call.layers = network_.head().data();
+  call.num_layers = static_cast<int64_t>(network_.head().size());
   call.activation = static_cast<int>(spec_.actor.activation);
   call.input = PrepareInput(input);
   call.input_stride = obs_size_;
@@ -235,8 +196,64 @@ absl::Status Actor::RunMlp(const ActInput& input) {
   call.scratch[0] = Floats(scratch_[0]);
   call.scratch[1] = Floats(scratch_[1]);
   call.output = Floats(output_);
-  kernels_->mlp(call);
+  if (network_.core().empty()) {
+    kernels_->mlp(call);
+  } else {
+    RunCore(input, call);
+  }
   return absl::OkStatus();
+}
+
+void Actor::RunCore(const ActInput& input, const MlpCall& whole) {
+  const absl::Span<const DenseLayer> encoder = network_.encoder();
+  const int64_t state_size = spec_.actor_state_size();
+  for (int64_t first = 0; first < input.rows; first += kMlpChunkRows) {
+    // What the next layer reads: at first the inputs, and whose they are.
+    MlpCall call = whole;
+    call.rows = std::min(kMlpChunkRows, input.rows - first);
+    call.input = whole.input + first * whole.input_stride;
+    if (whole.bias_row != nullptr) call.bias_row = whole.bias_row + first * whole.bias_row_stride;
+    const auto take = [&call](const float* output, int64_t stride) {
+      call.input = output;
+      call.input_stride = stride;
+      call.bias_row = nullptr;
+    };
+    size_t next = 0;  // of between_
+    if (!encoder.empty()) {
+      call.layers = encoder.data();
+      call.num_layers = static_cast<int64_t>(encoder.size());
+      call.activate_last = true;
+      call.output = Floats(between_[next]);
+      kernels_->mlp(call);
+      take(Floats(between_[next]), encoder.back().out_padded);
+      next = 1 - next;
+    }
+    CoreCall core;
+    core.rows = call.rows;
+    core.state_in = input.state_in + first * state_size;
+    core.state_out = input.state_out + first * state_size;
+    core.state_stride = state_size;
+    core.scratch = Floats(core_scratch_);
+    for (const CoreLayer& layer : network_.core()) {
+      core.layer = &layer;
+      core.input = call.input;
+      core.input_stride = call.input_stride;
+      core.bias_row = call.bias_row;
+      core.bias_row_stride = call.bias_row_stride;
+      core.output = Floats(between_[next]);
+      kernels_->core(core);
+      take(Floats(between_[next]), layer.size_padded);
+      next = 1 - next;
+      const int64_t of_layer = state_size / static_cast<int64_t>(network_.core().size());
+      core.state_in += of_layer;
+      core.state_out += of_layer;
+    }
+    call.layers = whole.layers;
+    call.num_layers = whole.num_layers;
+    call.activate_last = false;
+    call.output = whole.output + first * output_stride_;
+    kernels_->mlp(call);
+  }
 }
 
 absl::Status Actor::Forward(const ActInput& input, absl::Span<float> output) {
@@ -245,9 +262,9 @@ absl::Status Actor::Forward(const ActInput& input, absl::Span<float> output) {
         absl::StrCat("output has ", output.size(), " elements, expected ", input.rows * output_size_));
   }
   if (input.rows == 0) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(RunMlp(input));
+  TROUPE_RETURN_IF_ERROR(RunNetwork(input));
   for (int64_t r = 0; r < input.rows; ++r) {
-    const float* row = Floats(output_) + r * layers_.back().out_padded;
+    const float* row = Floats(output_) + r * output_stride_;
     std::copy(row, row + output_size_, output.begin() + r * output_size_);
   }
   return absl::OkStatus();
@@ -256,8 +273,8 @@ absl::Status Actor::Forward(const ActInput& input, absl::Span<float> output) {
 absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float* logp) {
   if (input.rows == 0) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(CheckHasMask(spec_, input));
-  TROUPE_RETURN_IF_ERROR(RunMlp(input));
-  const int64_t stride = layers_.back().out_padded;
+  TROUPE_RETURN_IF_ERROR(RunNetwork(input));
+  const int64_t stride = output_stride_;
   const float* output = Floats(output_);
   if (kernels_ == &PortableKernels()) {
     // Eigen leaves the padding as it was.
@@ -268,6 +285,11 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
   if (!AllFinite(output, input.rows * stride)) {
     return absl::InternalError(absl::StrCat(
         "policy \"", spec_.id.value(), "\": the actor's output is not finite, weights version ", weights_->version.n));
+  }
+  if (!network_.core().empty() && !AllFinite(input.state_out, input.rows * spec_.actor_state_size())) {
+    return absl::InternalError(absl::StrCat("policy \"", spec_.id.value(),
+                                            "\": what its core remembers is not finite, weights version ",
+                                            weights_->version.n));
   }
   auto* random = reinterpret_cast<uint32_t*>(random_.data());
   if (!input.deterministic) {
@@ -307,7 +329,7 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
 
 void Actor::SampleGaussian(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const {
   constexpr float kHalfLogTwoPi = 0.91893853f;
-  const int64_t stride = layers_.back().out_padded;
+  const int64_t stride = output_stride_;
   const auto* means = reinterpret_cast<const float*>(output_.data()) + leaf.output;
   const float* std = std_.data() + leaf.log_std;
   const float* log_std = weights_->actor.data() + log_std_offset_ + leaf.log_std;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/inference/kernels.h"
+#include "lib/inference/packed_network.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
@@ -27,16 +28,17 @@ enum class Backend : uint8_t {
 absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 
 /// Acts for one policy with networks: forward of its actor, then a sample (or the mode) of every leaf of its action
-/// space and its log-probability. Not the critic: values are the learner's. Made and used by one thread (the stepping
+/// space and its log-probability. Not the critic: values are the learner's. Of a core it computes one decision: what is
+/// remembered goes in and out with each call (ActInput::state_in, state_out). Made and used by one thread (the stepping
 /// thread); never blocks.
 ///
-/// Invariants: 1. without weights it refuses to act; 2. a row's result depends on no other row of its batch; 3. no heap
-/// allocation in Act once it has seen a batch as large (SetWeights allocates only the first time).
+/// Invariants: 1. without weights it refuses to act; 2. a row's result depends on no other row of its batch (with Eigen
+/// its last bits do); 3. no heap allocation in Act once it has seen a batch as large (SetWeights allocates only the
+/// first time).
 class Actor final : public PolicyActor {
  public:
   /// `seed` is the run's; samples are drawn from its stream kAction. INVALID_ARGUMENT for an invalid spec
-  /// or a class without weights, UNIMPLEMENTED for a kind of network that it does not compute and a backend that is not
-  /// there.
+  /// or a class without weights, UNIMPLEMENTED for an encoder that it does not compute and a backend that is not there.
   static absl::StatusOr<std::unique_ptr<Actor>> Create(const policy::PolicySpec& spec, uint64_t seed,
                                                        Backend backend = Backend::kAuto);
 
@@ -45,11 +47,14 @@ class Actor final : public PolicyActor {
   bool TakeOver(const policy::PolicySpec& spec) override;
 
   /// Writes actions [rows, action_words] as sampled (before bounding; discrete words include `start`) and their
-  /// log-probabilities [rows]. FAILED_PRECONDITION without weights; INVALID_ARGUMENT names the first row whose mask
-  /// forbids every category of a leaf; INTERNAL when the network's output is not finite.
+  /// log-probabilities [rows], and of a core the state [rows, actor_state_size]. FAILED_PRECONDITION without weights;
+  /// INVALID_ARGUMENT names the first row whose mask forbids every category of a leaf, and is what a core without
+  /// state_in or state_out gives; INTERNAL when the network's output or the new state is not finite, the state that it
+  /// was made from perhaps. After an error the new state is not to be used. Without a core states are ignored.
   absl::Status Act(const ActInput& input, space::ActionWord* actions, float* logp) override;
 
-  /// The actor's last layer, [rows, actor_output_size]: for tests and evaluation of distributions.
+  /// The actor's last layer, [rows, actor_output_size]: for tests and evaluation of distributions. Writes the state of
+  /// a core, as Act does. Errors are Act's, but it does not look whether numbers are finite or masks allow anything.
   absl::Status Forward(const ActInput& input, absl::Span<float> output);
 
   const policy::PolicySpec& spec() const { return spec_; }
@@ -67,8 +72,11 @@ class Actor final : public PolicyActor {
 
   Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels);
 
-  void PackLayer(size_t index);
-  absl::Status RunMlp(const ActInput& input);
+  /// Computes output_, and the state of a core.
+  absl::Status RunNetwork(const ActInput& input);
+  absl::Status CheckInput(const ActInput& input) const;
+  /// The same with a core, a chunk of rows at a time. `whole` is the head's call, but for its input, the network's.
+  void RunCore(const ActInput& input, const MlpCall& whole);
   /// The observations as the first layer reads them: in place when they are plain floats.
   const float* PrepareInput(const ActInput& input);
   void SampleGaussian(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;
@@ -86,15 +94,14 @@ class Actor final : public PolicyActor {
   int64_t random_blocks_ = 0;  // of four words, a row
 
   policy::WeightSnapshotPtr weights_;
-  std::vector<DenseLayer> layers_;
-  std::vector<int64_t> weight_offset_, bias_offset_;  // in the flat parameters
+  PackedNetwork network_;
+  int64_t output_stride_ = 0;  // of output_
   int64_t log_std_offset_ = 0;
-  tensor::Buffer packed_;  // weights and biases of all layers: with many policies, one stream from far memory each
-  std::vector<int64_t> weight_place_, bias_place_;  // in packed_, in floats
-  std::vector<float> std_;                          // exp(log_std)
+  std::vector<float> std_;  // exp(log_std)
 
   int64_t capacity_rows_ = 0;
   tensor::Buffer input_, scratch_[2], output_, random_, weights_of_row_;
+  tensor::Buffer between_[2], core_scratch_;  // of cores alone: a chunk's outputs of encoder and core
 };
 
 }  // namespace troupe::inference

@@ -26,17 +26,55 @@ struct MlpCall {
   const DenseLayer* layers = nullptr;
   int64_t num_layers = 0;
   int activation = 0;            ///< policy::Activation
+  bool activate_last = false;    ///< act after the last layer, too: an encoder before a core
   const float* input = nullptr;  ///< [rows, layers[0].in], rows input_stride apart
   int64_t input_stride = 0;
   int64_t rows = 0;
   /// Row r starts its first layer from bias row bias_row[r * bias_row_stride]; nullptr: from row 0.
   const int32_t* bias_row = nullptr;
   int64_t bias_row_stride = 0;
-  float* scratch[2] = {nullptr, nullptr};  ///< kMlpChunkRows x the widest out_padded of the hidden layers each
+  float* scratch[2] = {nullptr, nullptr};  ///< kMlpChunkRows x the widest out_padded of all layers but the last, each
   float* output = nullptr;                 ///< [rows, out_padded of the last layer]
 };
 /// Rows that go through all layers together, so that activations stay in the first-level cache.
 constexpr int64_t kMlpChunkRows = 48;
+
+/// Gates of a core's layer, as its sums are kept: of a GRU reset, update, the inputs' part of new and the state's part
+/// of new; of an LSTM input, forget, cell, output.
+constexpr int64_t kCoreSums = 4;
+
+/// One layer of a core as kernels use it. All memory belongs to the Actor.
+struct CoreLayer {
+  int64_t in = 0;
+  int64_t size = 0;         ///< units
+  int64_t size_padded = 0;  ///< `size` rounded up to the kernel's lanes; the padding has zero weights and bias
+  int64_t gates = 0;        ///< 3: a GRU; 4: an LSTM
+  /// Blocks of KernelTable::lanes units; each is [in + size][gates][lanes]: the inputs' weights, then the state's.
+  const float* packed = nullptr;
+  const float* raw_ih = nullptr;  ///< [gates * size, raw_stride] row-major, the first `in` columns count
+  int64_t raw_stride = 0;
+  const float* raw_hh = nullptr;  ///< [gates * size, size] row-major
+  /// [1 or bias rows, kCoreSums, size_padded]: what the sums begin with. Biases of inputs and state are added up but
+  /// those of a GRU's new.
+  const float* bias = nullptr;
+};
+
+/// One decision of a core's layer: torch.nn.GRU or torch.nn.LSTM. A state row is h [size], of an LSTM followed by the
+/// cell [size].
+struct CoreCall {
+  const CoreLayer* layer = nullptr;
+  const float* input = nullptr;  ///< [rows, layer->in], rows input_stride apart
+  int64_t input_stride = 0;
+  int64_t rows = 0;  ///< at most kMlpChunkRows
+  /// As in MlpCall.
+  const int32_t* bias_row = nullptr;
+  int64_t bias_row_stride = 0;
+  const float* state_in = nullptr;  ///< [rows], state_stride apart
+  float* state_out = nullptr;       ///< likewise; may be state_in
+  int64_t state_stride = 0;
+  float* output = nullptr;   ///< [rows, size_padded]: h
+  float* scratch = nullptr;  ///< where KernelTable::core_scratch: 2 x kMlpChunkRows x gates x size
+};
 
 /// Draws one category a row (or takes the mode) and adds its log-probability.
 struct CategoricalCall {
@@ -72,6 +110,8 @@ struct KernelTable {
   /// Returns -1, or the first row whose mask forbids everything. Logits must be finite.
   int64_t (*categorical)(const CategoricalCall& call);
   void (*philox)(const PhiloxCall& call);
+  void (*core)(const CoreCall& call);
+  bool core_scratch;  ///< whether `core` needs CoreCall::scratch
 };
 
 /// Eigen and plain C++; runs everywhere.

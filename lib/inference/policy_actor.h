@@ -26,9 +26,10 @@ struct ActInput {
   const RowKey* keys = nullptr;          ///< [rows]
   bool deterministic = false;            ///< the distribution's mode instead of a sample
   /// [rows, actor_state_size]: what the policy remembers of each row's agent, zeros at the first decision of its
-  /// episode. nullptr where its actor has no core. An actor itself remembers nothing.
+  /// episode. Ignored where its actor has no core. An actor itself remembers nothing.
   const float* state_in = nullptr;
-  float* state_out = nullptr;  ///< the same after this decision; may be state_in, and is else not read
+  /// The same after this decision; may be state_in, and is else not read. After an error it holds anything.
+  float* state_out = nullptr;
 };
 
 /// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without, or what an ActorHost made. Made

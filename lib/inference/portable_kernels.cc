@@ -56,7 +56,7 @@ void Mlp(const MlpCall& call) {
         output.row(r) = Eigen::Map<const Eigen::RowVectorXf>(layer.bias + bias_row * layer.out_padded, layer.out);
       }
       output.noalias() += input * weights.transpose();
-      if (!last) {
+      if (!last || call.activate_last) {
         Activate(static_cast<policy::Activation>(call.activation),
                  Eigen::Map<Eigen::ArrayXf>(y, rows * layer.out_padded));
       }
@@ -117,7 +117,65 @@ void Philox(const PhiloxCall& call) {
   }
 }
 
-constexpr KernelTable kPortable = {"eigen", 8, 2, Mlp, Categorical, Philox};
+using Units = Eigen::Map<Eigen::ArrayXf>;
+using ConstUnits = Eigen::Map<const Eigen::ArrayXf>;
+
+/// x becomes the sigmoid of x + y.
+void SigmoidOfSum(Units x, ConstUnits y) { x = (1.0f + (-(x + y)).exp()).inverse(); }
+
+/// One row of a core. `of_input` and `of_state` [gates, size] are the products, the first ones are overwritten.
+void Cell(const CoreLayer& layer, float* of_input, const float* of_state, const float* in, float* out, float* output) {
+  const int64_t size = layer.size;
+  const auto x = [=](int64_t gate) { return Units(of_input + gate * size, size); };
+  const auto y = [=](int64_t gate) { return ConstUnits(of_state + gate * size, size); };
+  const ConstUnits old_h(in, size);
+  Units h(out, size);
+  SigmoidOfSum(x(0), y(0));
+  SigmoidOfSum(x(1), y(1));
+  if (layer.gates == 3) {
+    x(2) = (x(2) + x(0) * y(2)).tanh();
+    h = x(2) + x(1) * (old_h - x(2));
+  } else {
+    x(2) = (x(2) + y(2)).tanh();
+    SigmoidOfSum(x(3), y(3));
+    const ConstUnits old_cell(in + size, size);
+    Units cell(out + size, size);
+    cell = x(1) * old_cell + x(0) * x(2);
+    h = x(3) * cell.tanh();
+  }
+  Units(output, size) = h;
+}
+
+void Core(const CoreCall& call) {
+  const CoreLayer& layer = *call.layer;
+  const int64_t width = layer.gates * layer.size;
+  Matrix of_input(call.scratch, call.rows, width, Eigen::OuterStride<>(width));
+  Matrix of_state(call.scratch + kMlpChunkRows * width, call.rows, width, Eigen::OuterStride<>(width));
+  for (int64_t r = 0; r < call.rows; ++r) {
+    const int64_t bias_row = call.bias_row == nullptr ? 0 : call.bias_row[r * call.bias_row_stride];
+    const auto bias = [&](int64_t sum) {
+      const int64_t place = (bias_row * kCoreSums + sum) * layer.size_padded;
+      return Eigen::Map<const Eigen::RowVectorXf>(layer.bias + place, layer.size);
+    };
+    of_state.row(r).setZero();
+    for (int64_t gate = 0; gate < layer.gates; ++gate) {
+      of_input.row(r).segment(gate * layer.size, layer.size) = bias(gate);
+    }
+    if (layer.gates == 3) of_state.row(r).tail(layer.size) = bias(3);
+  }
+  const ConstMatrix input(call.input, call.rows, layer.in, Eigen::OuterStride<>(call.input_stride));
+  const ConstMatrix state(call.state_in, call.rows, layer.size, Eigen::OuterStride<>(call.state_stride));
+  const ConstMatrix weight_ih(layer.raw_ih, width, layer.in, Eigen::OuterStride<>(layer.raw_stride));
+  const ConstMatrix weight_hh(layer.raw_hh, width, layer.size, Eigen::OuterStride<>(layer.size));
+  of_input.noalias() += input * weight_ih.transpose();
+  of_state.noalias() += state * weight_hh.transpose();
+  for (int64_t r = 0; r < call.rows; ++r) {
+    Cell(layer, &of_input(r, 0), &of_state(r, 0), call.state_in + r * call.state_stride,
+         call.state_out + r * call.state_stride, call.output + r * layer.size_padded);
+  }
+}
+
+constexpr KernelTable kPortable = {"eigen", 8, 2, Mlp, Categorical, Philox, Core, true};
 
 }  // namespace
 
