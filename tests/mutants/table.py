@@ -30,7 +30,7 @@ MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"
 
 MUTANTS = [
     # --- kernels that are there and are not taken
-    mutant("fused_kernels_never_found", "lib/training/core/fused_backend.cc",
+    mutant("fused_kernels_never_found", "lib/training/core/fused_support.cc",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n  if (MUTANT) return nullptr;\n",
            (CORE, "FusedBackendTest.*:*PpoTrainerTest.SameSeedSameBits*"), ("fused_parity_test", "*")),

@@ -178,7 +178,8 @@ class FusedBackend final : public NetworkBackend {
   absl::Status Backward(const NetworkCall& call, absl::Span<const float> output_gradients, absl::Span<float> gradients,
                         absl::Span<float> input_gradients) override {
     TROUPE_ASSIGN_OR_RETURN(const fused::NetworkInUse used, Use(call));
-    TROUPE_RETURN_IF_ERROR(CheckGradients(call, *used.network, output_gradients, gradients, input_gradients));
+    TROUPE_RETURN_IF_ERROR(
+        fused::CheckGradients(call, *used.network, output_gradients.size(), gradients.size(), input_gradients.size()));
     RunCrew([&](int thread) {
       fused::Worker& worker = Worker(thread);
       std::memset(reinterpret_cast<float*>(worker.gradients.data()) + used.first, 0,
@@ -314,22 +315,6 @@ class FusedBackend final : public NetworkBackend {
     used.end = used.network->layers.back().bias + used.network->outputs();
     alone_ = call.thread;
     return used;
-  }
-
-  absl::Status CheckGradients(const NetworkCall& call, const fused::Network& network,
-                              absl::Span<const float> output_gradients, absl::Span<float> gradients,
-                              absl::Span<float> input_gradients) const {
-    const auto check = [&](const char* what, size_t got, size_t expected) {
-      if (got == expected) return absl::OkStatus();
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " of the ", std::string(call.network), " are ", got, " numbers; expected ", expected));
-    };
-    const size_t rows = call.rows.size();
-    TROUPE_RETURN_IF_ERROR(
-        check("gradients of outputs", output_gradients.size(), rows * static_cast<size_t>(network.outputs())));
-    TROUPE_RETURN_IF_ERROR(check("gradients of parameters", gradients.size(), call.parameters.size()));
-    if (input_gradients.empty()) return absl::OkStatus();
-    return check("gradients of inputs", input_gradients.size(), rows * static_cast<size_t>(network.inputs()));
   }
 
   /// Rows [first, first + count) of the call through its network, into a panel of the worker's.
@@ -481,8 +466,7 @@ class FusedBackend final : public NetworkBackend {
     return active_rows_;
   }
 
-  /// Calls `run(pieces)` for each panel of the thread's part of `pieces`, which are the longest first: each takes every
-  /// so-manieth, so that all have as much to do.
+  /// Calls `run(pieces)` for each panel of the thread's part of `pieces`: every so-manieth, the longest first.
   template <typename Run>
   void ForSequencePanels(absl::Span<const fused::Piece> pieces, int thread, fused::SequencePanel* panel,
                          Run&& run) const {
@@ -498,74 +482,60 @@ class FusedBackend final : public NetworkBackend {
     }
   }
 
-  /// The batch's rows at a step of a panel.
-  static void TakeRows(absl::Span<const fused::Piece> pieces, int step, int alive, fused::Worker* worker) {
-    for (int r = 0; r < alive; ++r) worker->rows[r] = static_cast<int32_t>(pieces[r].first + step);
-  }
-  void SetSequenceWeights(int alive, int vectors, fused::Worker* worker) const {
-    for (int r = 0; r < vectors * kernels_.lanes; ++r) {
-      worker->weight[r] = r < alive && batch_->is_active(worker->rows[r]) ? 1.0f : 0.0f;
-    }
+  /// Forward, loss and backward of the thread's part of the minibatch's sequences through one of the networks.
+  /// `input_of` a row, `state_of` before a sequence; `loss(rows, vectors, outputs)` of worker->rows.
+  template <typename InputOf, typename StateOf, typename Loss>
+  void DifferentiateSequences(int thread, fused::SequencePanel* panel, fused::Worker* worker, InputOf&& input_of,
+                              StateOf&& state_of, Loss&& loss) const {
+    worker->pieces = sequences_;
+    for (fused::Piece& piece : worker->pieces) piece.state = state_of(int64_t{piece.number});
+    ForSequencePanels(worker->pieces, thread, panel, [&](absl::Span<const fused::Piece> pieces) {
+      for (int step = 0; step < panel->steps(); ++step) {
+        const int alive = panel->Alive(step);
+        const int vectors = panel->Vectors(step);
+        for (int r = 0; r < alive; ++r) {
+          worker->rows[r] = static_cast<int32_t>(pieces[r].first + step);
+          worker->pointers[r] = input_of(worker->rows[r]);
+        }
+        panel->Forward(parameters_->values().data(), step, &worker->pointers);
+        for (int r = 0; r < vectors * kernels_.lanes; ++r) {
+          worker->weight[r] = r < alive && batch_->is_active(worker->rows[r]) ? 1.0f : 0.0f;
+        }
+        loss(alive, vectors, panel->output(step));
+      }
+      panel->Backward(parameters_->values().data(), worker->gradient);
+    });
   }
 
   void DifferentiateActorSequences(const fused::ActorLoss& loss, int thread, fused::Worker* worker) const {
     const MatrixView& input = batch_->actor_input();
     const MatrixView& memory = batch_->actor_memory();
-    const float* const values = parameters_->values().data();
-    fused::SequencePanel& panel = *worker->actor_sequences;
     fused::ActorPanel columns = {
         worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
     PointAtColumns(worker, columns.columns);
-    const auto state_of = [&](int32_t sequence) { return memory.data + sequence * memory.stride; };
-    ForSequencePanels(WithStates(state_of, worker), thread, &panel, [&](absl::Span<const fused::Piece> pieces) {
-      for (int step = 0; step < panel.steps(); ++step) {
-        const int alive = panel.Alive(step);
-        const int vectors = panel.Vectors(step);
-        TakeRows(pieces, step, alive, worker);
-        for (int r = 0; r < alive; ++r) worker->pointers[r] = input.data + worker->rows[r] * input.stride;
-        panel.Forward(values, step, &worker->pointers);
-        GatherActorColumns(worker->rows.data(), alive, vectors, worker);
-        SetSequenceWeights(alive, vectors, worker);
-        loss_kernels_->actor(loss, columns, vectors, panel.output(step), worker->gradient + space_->log_std,
-                             worker->scratch.data(), &worker->sums);
-      }
-      panel.Backward(values, worker->gradient);
-    });
+    DifferentiateSequences(
+        thread, worker->actor_sequences.get(), worker, [&](int32_t row) { return input.data + row * input.stride; },
+        [&](int64_t sequence) { return memory.data + sequence * memory.stride; },
+        [&](int rows, int vectors, float* output) {
+          GatherActorColumns(worker->rows.data(), rows, vectors, worker);
+          loss_kernels_->actor(loss, columns, vectors, output, worker->gradient + space_->log_std,
+                               worker->scratch.data(), &worker->sums);
+        });
   }
 
   void DifferentiateCriticSequences(const fused::CriticLoss& loss, int thread, fused::Worker* worker) const {
     const MatrixView& input = batch_->critic_input();
     const absl::Span<const int32_t> table = batch_->critic_index();
-    const float* const values = parameters_->values().data();
-    fused::SequencePanel& panel = *worker->critic_sequences;
     fused::CriticPanel columns = {{}, worker->weight.data()};
     PointAtColumns(worker, columns.columns);
-    const auto state_of = [&](int32_t sequence) {
-      return batch_->critic_memory.data() + int64_t{sequence} * space_->critic.state_size();
-    };
-    ForSequencePanels(WithStates(state_of, worker), thread, &panel, [&](absl::Span<const fused::Piece> pieces) {
-      for (int step = 0; step < panel.steps(); ++step) {
-        const int alive = panel.Alive(step);
-        const int vectors = panel.Vectors(step);
-        TakeRows(pieces, step, alive, worker);
-        for (int r = 0; r < alive; ++r) {
-          worker->pointers[r] = input.data + int64_t{table[worker->rows[r]]} * input.stride;
-        }
-        panel.Forward(values, step, &worker->pointers);
-        GatherColumns(critic_columns_, worker->rows.data(), alive, worker);
-        SetSequenceWeights(alive, vectors, worker);
-        loss_kernels_->critic(loss, columns, vectors, panel.output(step), &worker->sums);
-      }
-      panel.Backward(values, worker->gradient);
-    });
-  }
-
-  /// The minibatch's sequences with the states that one of the networks begins them with.
-  template <typename StateOf>
-  absl::Span<const fused::Piece> WithStates(StateOf&& state_of, fused::Worker* worker) const {
-    worker->pieces = sequences_;
-    for (fused::Piece& piece : worker->pieces) piece.state = state_of(piece.number);
-    return worker->pieces;
+    DifferentiateSequences(
+        thread, worker->critic_sequences.get(), worker,
+        [&](int32_t row) { return input.data + table[row] * input.stride; },
+        [&](int64_t sequence) { return batch_->critic_memory.data() + sequence * space_->critic.state_size(); },
+        [&](int rows, int vectors, float* output) {
+          GatherColumns(critic_columns_, worker->rows.data(), rows, worker);
+          loss_kernels_->critic(loss, columns, vectors, output, &worker->sums);
+        });
   }
 
   static void PointAtColumns(fused::Worker* worker, const float** columns) {

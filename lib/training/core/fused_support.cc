@@ -84,4 +84,18 @@ absl::StatusOr<Activation> CheckServed(const policy::PolicySpec& spec, const Ker
   return ToFused(spec.actor.activation);
 }
 
+absl::Status CheckGradients(const NetworkCall& call, const Network& network, size_t outputs, size_t parameters,
+                            size_t inputs) {
+  const auto check = [&](const char* what, size_t got, size_t expected) {
+    if (got == expected) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " of the ", std::string(call.network), " are ", got, " numbers; expected ", expected));
+  };
+  const size_t rows = call.rows.size();
+  TROUPE_RETURN_IF_ERROR(check("gradients of outputs", outputs, rows * static_cast<size_t>(network.outputs())));
+  TROUPE_RETURN_IF_ERROR(check("gradients of parameters", parameters, call.parameters.size()));
+  if (inputs == 0) return absl::OkStatus();
+  return check("gradients of inputs", inputs, rows * static_cast<size_t>(network.inputs()));
+}
+
 }  // namespace troupe::training::fused

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstddef>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/fused_kernels.h"
+#include "lib/training/core/fused_network.h"
+#include "lib/training/core/network_backend.h"
 
 namespace troupe::training::fused {
 
@@ -12,5 +17,9 @@ const Kernels* FindKernels(VectorUnit unit);
 
 /// The activation of a policy that `kernels` serve; UNIMPLEMENTED with the reason (FusedBackends::Make).
 absl::StatusOr<Activation> CheckServed(const policy::PolicySpec& spec, const Kernels& kernels);
+
+/// Whether NetworkBackend::Backward got as many numbers as the call's network has; none of inputs is right, too.
+absl::Status CheckGradients(const NetworkCall& call, const Network& network, size_t outputs, size_t parameters,
+                            size_t inputs);
 
 }  // namespace troupe::training::fused

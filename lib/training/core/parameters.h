@@ -55,8 +55,8 @@ class FlatParameters {
 
 /// Fresh weights: every layer orthogonal (Saxe et al. 2014) with the activation's gain (tanh 5/3, relu sqrt 2, as
 /// torch.nn.init.calculate_gain), each network's last layer with NetworkSpec::output_gain, the matrices of cores with 1
-/// (all gates' rows of one together, as MAPPO's authors); biases 0, log_std as PolicySpec::initial_log_std says. A pure function of the spec and `seed` (stream kInit, one counter space
-/// per policy id).
+/// (all gates' rows of one together, as MAPPO's authors); biases 0, log_std as PolicySpec::initial_log_std says. A pure
+/// function of the spec and `seed` (stream kInit, one counter space per policy id).
 FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed);
 
 }  // namespace troupe::training

@@ -93,7 +93,7 @@ class TorchBackend final : public NetworkBackend {
       actor_input_ = Load(batch.actor_input());
       critic_input_ = Load(batch.critic_input());
       critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
-      if (batch.actor_memory().columns > 0) actor_memory_ = Load(batch.actor_memory()).contiguous();
+      if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
       const int64_t words = spec_.action_words();
       actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
       old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
@@ -156,7 +156,7 @@ class TorchBackend final : public NetworkBackend {
         old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
         if (const int64_t size = spec_.critic().core.state_size(); size > 0) {
           const auto sequences = static_cast<int64_t>(batch_->sequences().size());
-          critic_memory_ = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
+          memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
         }
         targets_loaded_ = true;
       }
@@ -344,7 +344,7 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
-    for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &actor_memory_, &critic_memory_, &actions_,
+    for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &memory_.actor, &memory_.critic, &actions_,
                            &old_logp_, &mask_, &advantages_, &value_targets_, &old_values_, &order_, &exp_avg_,
                            &exp_avg_sq_, &device_steps_, &device_totals_}) {
       tensor->reset();
@@ -553,7 +553,7 @@ class TorchBackend final : public NetworkBackend {
 
   Loss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor& rows = minibatch.rows;
-    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), actor_memory_, minibatch);
+    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
     const auto [logp, entropy] = Distribution(output, rows);
     const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
     const Tensor loss = terms.loss.mean() - settings.entropy_coeff * entropy.mean();
@@ -565,7 +565,7 @@ class TorchBackend final : public NetworkBackend {
 
   Loss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value =
-        Outputs(spec_.critic(), modules_.critic, critic_input_, critic_index_, critic_memory_, minibatch).squeeze(1);
+        Outputs(spec_.critic(), modules_.critic, critic_input_, critic_index_, memory_.critic, minibatch).squeeze(1);
     const Tensor loss = loss_->OfCritic(value, ColumnsOf(minibatch.rows), settings.loss.numbers, settings.huber_delta);
     const Tensor mean = settings.value_loss_coeff * loss.mean();
     const torch::NoGradGuard no_grad;
@@ -641,7 +641,10 @@ class TorchBackend final : public NetworkBackend {
   bool alone_ = false;
   Modules modules_;
   Tensor exp_avg_, exp_avg_sq_;  // on the device's path
-  Tensor actor_input_, critic_input_, critic_index_, actor_memory_, critic_memory_, actions_, old_logp_, mask_;
+  Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;
+  struct {
+    Tensor actor, critic;
+  } memory_;
   absl::Span<const int32_t> units_;  // order_, on the host
   Tensor advantages_, value_targets_, old_values_, order_;
   bool targets_loaded_ = false;
