@@ -195,6 +195,21 @@ PROGRAMS = (
         one_core=True,
     ),
     Program(
+        "recurrent forward",
+        ("{build}/bench/recurrent_forward_bench",),
+        tuple(
+            Figure(
+                f"decision of an actor with a GRU of 64 units for {rows} rows, beside LibTorch",
+                "times",
+                text(rf"mlp\+gru, {rows} rows +.* us +([\d.]+) x"),
+                near(text(rf"mlp\+gru, {rows} rows +([\d.]+) us"), "us a call"),
+                at_least=target,
+            )
+            for rows, target in ((3, 4.0), (16, 4.0), (64, 2.0), (192, 1.4))
+        ),
+        one_core=True,
+    ),
+    Program(
         "assembly",
         ("{build}/bench/assemble_bench", *GOOGLE),
         (

@@ -49,6 +49,15 @@ rollout at 1.01 of its floor (environments + inference, 6512345 agent-steps/s); 
         [(5.61, "6.51 as environments and inference alone"), (0.26, "")],
     ),
     "stacked forward": ("one policy                                     23.4 us     1.00 x\nmany policies                                  36.0 us     1.54 x\n", [(1.54, "")]),
+    "recurrent forward": (
+        """mlp+gru, 3 rows                2.10 us      20.50 us      31.00 us      9.76 x      62.2 %
+mlp+gru, 16 rows               8.00 us      40.00 us      48.00 us      5.00 x      84.0 %
+mlp+gru, 64 rows              30.00 us      66.00 us      90.00 us      2.20 x      89.2 %
+mlp+gru, 192 rows             90.00 us     135.00 us     144.00 us      1.50 x      89.0 %
+mlp+lstm, 3 rows               2.90 us      20.50 us      31.00 us      7.07 x      62.2 %
+""",
+        [(9.76, "2.1 us a call"), (5.0, "8 us a call"), (2.2, "30 us a call"), (1.5, "90 us a call")],
+    ),
     "assembly": (google(BM_Assemble=dict(cpu_time=220), BM_AssembleFloorMemcpy=dict(cpu_time=40)), [(0.22, "0.04 as memcpy of the same")]),
     "update": (
         """fused avx2, 1 thread              104.7      104.0        2.539        13128
