@@ -315,19 +315,19 @@ TEST(PreparedBatchTest, RefusesSequencesThatDoNotCoverTheirSegments) {
     void (*spoil)(Sequences& sequences);
     const char* says;
   };
-  // Segments of 5 and 3 rows, so sequences {0..3}, {4}, {5..7}.
+  // Segments of 5 and 3 rows, of which the second goes on from decision 7: sequences {0..3}, {4}, {5}, {6, 7}.
   const std::vector<Bad> bad = {
-      {"a row left out", [](Sequences& s) { s[0].rows = 3; }, "sequence 1 of 3 does not go on at row 3"},
-      {"over a segment's end", [](Sequences& s) { s[1].rows = 2; }, "sequence 1 of 3 does not go on at row 4"},
-      {"empty", [](Sequences& s) { s[1].rows = 0; }, "sequence 1 of 3 does not go on at row 4"},
-      {"too few", [](Sequences& s) { s.pop_back(); }, "memory is [3, 6]"},
-      {"before the episode", [](Sequences& s) { s[0].decision = -1; }, "sequence 0 of 3 does not go on at row 0"},
+      {"a row left out", [](Sequences& s) { s[0].rows = 3; }, "sequence 1 of 4 does not go on at row 3"},
+      {"over a segment's end", [](Sequences& s) { s[1].rows = 2; }, "sequence 1 of 4 does not go on at row 4"},
+      {"empty", [](Sequences& s) { s[1].rows = 0; }, "sequence 1 of 4 does not go on at row 4"},
+      {"too few", [](Sequences& s) { s.pop_back(); }, "memory is [4, 6]"},
+      {"before the episode", [](Sequences& s) { s[0].decision = -1; }, "sequence 0 of 4 does not go on at row 0"},
   };
   RandomBatch good(spec, {5, 3}, 1);
-  ASSERT_EQ(good.rows().sequences.size(), 3u);
+  ASSERT_EQ(good.rows().sequences.size(), 4u);
   PreparedBatch prepared;
   ASSERT_EQ(prepared.Prepare(spec, {}, good.rows()), absl::OkStatus());
-  EXPECT_EQ(prepared.sequences().size(), 3u);
+  EXPECT_EQ(prepared.sequences().size(), 4u);
   EXPECT_EQ(prepared.actor_memory().columns, 6);
   for (const Bad& test : bad) {
     RandomBatch batch(spec, {5, 3}, 1);
@@ -339,7 +339,7 @@ TEST(PreparedBatchTest, RefusesSequencesThatDoNotCoverTheirSegments) {
   RandomBatch plain(policy::SmallSpecForTesting(), {5, 3}, 1);
   plain.rows().sequences = good.rows().sequences;
   EXPECT_THAT(std::string(prepared.Prepare(policy::SmallSpecForTesting(), {}, plain.rows()).message()),
-              testing::HasSubstr("sequences has 3 elements; expected 0"));
+              testing::HasSubstr("sequences has 4 elements; expected 0"));
 }
 
 /// Fails the first minibatch step that it is asked for.

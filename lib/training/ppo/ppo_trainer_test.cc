@@ -15,6 +15,7 @@
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::training {
@@ -590,7 +591,15 @@ TEST(FusedBackendTest, SaysWhatItCannotServe) {
   spec = Spec();
   spec.mutable_critic()->encoder = policy::EncoderKind(9);
   EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
-            absl::UnimplementedError("the fused back end computes networks of kind mlp, got unknown for the critic"));
+            absl::UnimplementedError("the fused back end computes encoders of kind mlp, got unknown for the critic"));
+  spec = Spec();
+  spec.actor.core = {policy::CoreKind::kGru, 512, 1};
+  spec.sequence_length = 2000;
+  const absl::Status status = MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1), VectorUnit::kAvx2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              testing::StartsWith("fused kernels keep at most 64 MiB of a panel of sequences; the actor in sequences "
+                                  "of 2000 needs 8"));
 }
 
 }  // namespace
