@@ -40,7 +40,8 @@ constexpr int32_t kGrantEnvSteps = 50;  // of each environment: two episodes
 
 class AllToOne final : public policy::PolicyMapping {
  public:
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId&, base::AgentSlot,
+                                         const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(0);
   }
 };

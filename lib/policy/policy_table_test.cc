@@ -33,6 +33,11 @@ PolicyTablePtr ThreePolicies() {
                             {"agent_0", "agent_1"});
 }
 
+/// Who plays the agent of that name and slot.
+absl::StatusOr<PolicySlot> MapAgent(const PolicyTable& table, int32_t agent, const EpisodeInfo& episode = {}) {
+  return table.mapping().Map(base::AgentId(absl::StrCat("agent_", agent)), base::AgentSlot(agent), episode);
+}
+
 int32_t SlotIn(const PolicyTable& table, const std::string& id) {
   const std::optional<PolicySlot> slot = table.FindSlot(PolicyId(id));
   return slot.has_value() ? slot->value() : -1;
@@ -96,8 +101,8 @@ TEST(PolicyTableTest, AnAddedPolicyTakesTheLowestFreeSlotAndPlaysOnceItIsMapped)
   EXPECT_EQ(SlotIn(*before, "d"), -1);  // whoever holds the older table keeps it
 
   const PolicyTablePtr mapped = *added->SetMapping(AllTo({"d"}));
-  EXPECT_EQ(*mapped->mapping().Map("agent_0", 0, EpisodeInfo{}), PolicySlot(3));
-  EXPECT_EQ(added->mapping().Map("agent_0", 0, EpisodeInfo{})->value() < 2, true);
+  EXPECT_EQ(*MapAgent(*mapped, 0), PolicySlot(3));
+  EXPECT_EQ(MapAgent(*added, 0)->value() < 2, true);
 }
 
 TEST(PolicyTableTest, ARemovedPolicyKeepsItsSlotUntilItIsReleased) {
@@ -134,7 +139,7 @@ TEST(PolicyTableTest, ReplaceGivesTheIdAnotherSlotAndKeepsItsPlace) {
   EXPECT_TRUE(table->Find(PolicySlot(1))->replaced);
   EXPECT_EQ(table->Find(PolicySlot(1))->removed, 1);
   for (uint32_t episode = 0; episode < 50; ++episode) {
-    const PolicySlot slot = *table->mapping().Map("agent_0", 0, EpisodeInfo{1, base::EnvId(0), episode});
+    const PolicySlot slot = *MapAgent(*table, 0, {1, base::EnvId(0), episode});
     EXPECT_TRUE(slot == PolicySlot(0) || slot == PolicySlot(3)) << slot.value();
   }
   // One of a class that never trains ends the training of its id.
@@ -220,8 +225,7 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
     EXPECT_EQ((*back)->Find(slot)->trains, table->Find(slot)->trains);
   }
   for (uint32_t episode = 0; episode < 100; ++episode) {
-    EXPECT_EQ(*(*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}),
-              *table->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}));
+    EXPECT_EQ(*MapAgent(**back, 1, {3, base::EnvId(1), episode}), *MapAgent(*table, 1, {3, base::EnvId(1), episode}));
   }
 }
 

@@ -153,12 +153,12 @@ absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
   mapped_.clear();
   for (size_t other = 0; other < p.policy.size(); ++other) {
     if (p.policy[other] == policy::kNoPolicy) continue;
-    mapped_.push_back({static_cast<int32_t>(other), p.policy[other]});
+    mapped_.push_back({base::AgentSlot(static_cast<int32_t>(other)), p.policy[other]});
   }
   episode.agents = mapped_;
   episode.host = config_.mapping_host.get();
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot policy,
-                          config_.mapping->Map(agent.id.value(), static_cast<int32_t>(slot), episode));
+                          config_.mapping->Map(agent.id, base::AgentSlot(static_cast<int32_t>(slot)), episode));
   if (!policies_.Contains(policy) || policies_[policy].observation_space != agent.observation_space ||
       policies_[policy].action_space != agent.action_space) {
     return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",

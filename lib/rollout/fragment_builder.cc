@@ -90,9 +90,9 @@ void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, base::Env
   const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
   for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
-    const auto agent = static_cast<int32_t>(slot);
+    const base::AgentSlot agent(static_cast<int32_t>(slot));
     absl::StatusOr<policy::PolicySlot> policy = policy::kNoPolicy;
-    if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id.value(), agent, info);
+    if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id, agent, info);
     policies.push_back(policy.ok() ? *policy : policy::kNoPolicy);
   }
 }
@@ -223,8 +223,8 @@ env::StepWriter& FragmentBuilder::BeginCall(Lane& lane, bool is_step) {
 absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   TROUPE_RETURN_IF_ERROR(writer_->call_status());
   const bool ended = lane.all_terminated || lane.all_truncated;
-  for (const int32_t slot : lane.observed) Columns(lane.agents[static_cast<size_t>(slot)]).Settle();
-  const auto goes_on = [&lane](int32_t slot) { return lane.agents[static_cast<size_t>(slot)].end == AgentEnd::kNone; };
+  for (const base::AgentSlot slot : lane.observed) Columns(lane.agent(slot)).Settle();
+  const auto goes_on = [&lane](base::AgentSlot slot) { return lane.agent(slot).end == AgentEnd::kNone; };
   if (!ended && std::none_of(lane.observed.begin(), lane.observed.end(), goes_on)) {
     return absl::InternalError(absl::StrCat("environment ", schema_.env.name, ", env ", lane.env_id.value(),
                                             ", episode ", lane.episode, ", step ", lane.step + (lane.stepping ? 1 : 0),
@@ -236,7 +236,7 @@ absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   }
   if (!ended && lane.env_row < 0) lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
   if (!ended && !lane.agent_ended) {
-    for (const int32_t slot : lane.observed) CompleteObserved(lane, lane.agents[static_cast<size_t>(slot)]);
+    for (const base::AgentSlot slot : lane.observed) CompleteObserved(lane, lane.agent(slot));
   } else {
     SettleEnds(lane, ended);
   }
@@ -316,8 +316,8 @@ void FragmentBuilder::DropEnvRow(Lane& lane) {
 }
 
 void FragmentBuilder::DropRowsOfDone(Lane& lane) {
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     int64_t& shift = Columns(agent).shift;
     if (agent.observed) {  // done: CompleteObserved has not taken its row
       ++shift;
@@ -328,8 +328,8 @@ void FragmentBuilder::DropRowsOfDone(Lane& lane) {
       agent.row -= shift;
     }
   }
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     PolicyColumns& columns = Columns(agent);
     columns.rows -= std::exchange(columns.shift, 0);
   }
@@ -344,8 +344,8 @@ void FragmentBuilder::CloseEpisode(Lane& lane, bool finished) {
 }
 
 void FragmentBuilder::AbortCall(Lane& lane) {
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     Columns(agent).Settle();
     --Columns(agent).rows;
     agent.observed = false;

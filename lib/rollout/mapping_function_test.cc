@@ -52,7 +52,8 @@ TEST(MappingFunctionRolloutTest, AFailureCostsItsEpisodeAndNothingElse) {
 class BadMapping final : public policy::PolicyMapping {
  public:
   explicit BadMapping(int32_t slot) : slot_(slot) {}
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId&, base::AgentSlot,
+                                         const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(slot_);
   }
 
@@ -85,14 +86,14 @@ TEST(MappingFunctionRolloutTest, OneThatAlwaysFailsEndsTheGrantWithItsError) {
 /// Keeps what it is told.
 class Recorder final : public policy::PolicyMapping {
  public:
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view agent, int32_t slot,
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId& agent, base::AgentSlot slot,
                                          const policy::EpisodeInfo& episode) const override {
-    if (slot == 1 && !episode.agents.empty()) {
-      told_.insert(absl::StrCat(std::string(agent), " seed ", episode.seed, " worker ", episode.worker, " ",
+    if (slot == base::AgentSlot(1) && !episode.agents.empty()) {
+      told_.insert(absl::StrCat(agent.value(), " seed ", episode.seed, " worker ", episode.worker, " ",
                                 episode.env_args[0].name, "=", episode.env_args[0].value, " after agent ",
-                                episode.agents[0].slot, " with policy ", episode.agents[0].policy.value()));
+                                episode.agents[0].slot.value(), " with policy ", episode.agents[0].policy.value()));
     }
-    return policy::PolicySlot(1 - slot);
+    return policy::PolicySlot(1 - slot.value());
   }
   const std::set<std::string>& told() const { return told_; }
 

@@ -70,7 +70,9 @@ void FakeRollout::Adopt(policy::PolicyTablePtr table) {
 
 int32_t FakeRollout::PolicyOf(int32_t slot, base::EnvId env_id, uint32_t episode) const {
   if (table_ != nullptr) {
-    return table_->mapping().Map(schema_.agent_ids[slot], slot, {options_.seed, env_id, episode})->value();
+    return table_->mapping()
+        .Map(base::AgentId(schema_.agent_ids[slot]), base::AgentSlot(slot), {options_.seed, env_id, episode})
+        ->value();
   }
   std::vector<int32_t> candidates;
   if (!options_.policies_of_slot.empty()) {
