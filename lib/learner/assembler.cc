@@ -323,9 +323,10 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
         gather.segments.push_back(
-            SegmentRef{episode.env_id, episode.episode, words[sample::kSegmentSlot], step_index[env_row[first_rows[s]]],
-                       final_row < 0 ? -1 : step_index[final_env_row[final_row]], source, static_cast<int32_t>(s),
-                       counts[s], final_row, static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
+            SegmentRef{episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]),
+                       step_index[env_row[first_rows[s]]], final_row < 0 ? -1 : step_index[final_env_row[final_row]],
+                       source, static_cast<int32_t>(s), counts[s], final_row,
+                       static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
       }
     }
   }
@@ -445,7 +446,7 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
       CopyRow(source.rows->final_action_mask.As<uint8_t>().data() + ref.final_row * mask_size, mask_size,
               mask.data() + to * mask_size);
     }
-    slot[to] = ref.slot;
+    slot[to] = ref.slot.value();
     ScatterPadded(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs);
     if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];

@@ -62,7 +62,7 @@ TEST(AssemblerRulesTest, RowsThatAreLeftOutStayForEverythingButLosses) {
     const Assembly& assembly = some.Assemble(fragments, 0);
     const TrainBatch& batch = assembly.batch;
     // Whoever played in an episode, wherever its table stood.
-    std::map<std::pair<base::EnvId, uint32_t>, std::map<int32_t, int32_t>> played;
+    std::map<std::pair<base::EnvId, uint32_t>, std::map<base::AgentSlot, int32_t>> played;
     for (const auto& fragment : fragments) {
       for (const sample::EpisodeEntry& entry : fragment->episodes) {
         for (const sample::AgentEntry& agent : entry.agents) {

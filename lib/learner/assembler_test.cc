@@ -129,7 +129,7 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
       const NaiveSegment& want = segments[s];
       EXPECT_EQ(got.segments[s].first_row, r);
       ASSERT_EQ(got.segments[s].rows, static_cast<int64_t>(want.rows.size()));
-      EXPECT_EQ(got.segments[s].slot, want.slot);
+      EXPECT_EQ(got.segments[s].slot.value(), want.slot);
       EXPECT_EQ(got.segments[s].env_id, std::get<0>(want.rows[0].key));
       EXPECT_EQ(got.segments[s].episode, std::get<1>(want.rows[0].key));
       for (const NaiveRow& row : want.rows) {
@@ -406,14 +406,15 @@ TEST(AssemblerTest, TheStateOfAStepComesFromTheFragmentThatHasIt) {
     sample::BatchBuilder builder(schema);
     builder.header().policies_revision = builder.header().oldest_revision = revision;
     builder.header().num_env_steps = 1;
-    builder.AddEpisode(base::EnvId(0), 0, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(1)}});
+    builder.AddEpisode(base::EnvId(0), 0, 0, false,
+                       {{base::AgentSlot(0), policy::PolicySlot(0)}, {base::AgentSlot(1), policy::PolicySlot(1)}});
     const std::vector<float> state = revision == 0 ? std::vector<float>() : std::vector<float>{3, 4};
     const int row = builder.AddEnvRow(0, 0, state);
     const int final_row = builder.AddFinalEnvRow(0, 1, revision == 0 ? state : std::vector<float>{5, 6});
     sample::RowValues values;
     values.obs = {1, 2, 3};
     values.actions.resize(1);
-    builder.AddRow(policy, builder.AddSegment(policy, 0, policy), row, values);
+    builder.AddRow(policy, builder.AddSegment(policy, 0, base::AgentSlot(policy)), row, values);
     builder.EndSegment(policy, 0, SegmentEnd::kCut, final_row, values);
     const MultiAgentBatchPtr batch = builder.Build();
     const absl::Status valid = sample::ValidateBatch(*batch, schema, {});

@@ -140,7 +140,7 @@ void FragmentBuilder::FillEpisodeEntry(const Lane& lane) {
   sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     if (lane.agents[slot].policy == policy::kNoPolicy) continue;
-    entry.agents.push_back({static_cast<int32_t>(slot), lane.agents[slot].policy});
+    entry.agents.push_back({base::AgentSlot(static_cast<int32_t>(slot)), lane.agents[slot].policy});
   }
 }
 
@@ -370,19 +370,20 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
     std::memset(columns.rewards.Row(columns.first_open), 0, open * columns.rewards.row_bytes());
   }
   for (Lane* lane : lanes) {
-    for (size_t slot = 0; slot < lane->agents.size(); ++slot) {
-      AgentState& agent = lane->agents[slot];
+    for (size_t place = 0; place < lane->agents.size(); ++place) {
+      AgentState& agent = lane->agents[place];
       agent.acts = agent.phase == AgentPhase::kReady;
       if (!agent.acts) continue;
       PolicyColumns& columns = Columns(agent);
-      if (agent.segment < 0) agent.segment = columns.AddSegment(lane->episode_index, static_cast<int32_t>(slot), 0);
+      const base::AgentSlot slot(static_cast<int32_t>(place));
+      if (agent.segment < 0) agent.segment = columns.AddSegment(lane->episode_index, slot, 0);
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
       columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
       columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
-      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
-          lane->env_id, lane->episode, base::AgentSlot(static_cast<int32_t>(slot)), static_cast<uint32_t>(lane->step)};
+      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {lane->env_id, lane->episode, slot,
+                                                                           static_cast<uint32_t>(lane->step)};
       agent.phase = AgentPhase::kPending;
     }
   }

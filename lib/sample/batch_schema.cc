@@ -104,15 +104,17 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
       return absl::InvalidArgumentError(
           absl::StrCat(where(), ": first_step is ", entry.first_step, ", expected at least 0"));
     }
-    int32_t previous = -1;
+    base::AgentSlot previous(-1);
     for (const AgentEntry& agent : entry.agents) {
-      if (agent.slot <= previous || agent.slot >= num_agents) {
-        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " after ", previous,
-                                                       ", expected ascending slots below ", num_agents));
+      if (!(previous < agent.slot) || agent.slot.value() >= num_agents) {
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot.value(), " after ",
+                                                       previous.value(), ", expected ascending slots below ",
+                                                       num_agents));
       }
       if (agent.policy.value() < 0 || agent.policy.value() >= num_policies) {
-        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " has policy slot ",
-                                                       agent.policy.value(), ", expected 0 to ", num_policies - 1));
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot.value(),
+                                                       " has policy slot ", agent.policy.value(), ", expected 0 to ",
+                                                       num_policies - 1));
       }
       previous = agent.slot;
     }

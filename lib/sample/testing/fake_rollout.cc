@@ -166,7 +166,7 @@ void FakeRollout::Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t ver
   for (int32_t slot = 0; slot < static_cast<int32_t>(lane.agents.size()); ++slot) {
     const Agent& agent = lane.agents[slot];
     if (agent.appears < agent.leaves && agent.appears < lane.step) {
-      entries.push_back(AgentEntry{slot, policy::PolicySlot(agent.policy)});
+      entries.push_back(AgentEntry{base::AgentSlot(slot), policy::PolicySlot(agent.policy)});
     }
   }
   if (lane.step < lane.length) return;
@@ -285,7 +285,7 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     auto segment = open.find(trajectory);
     if (segment == open.end()) {
       const auto lag = static_cast<int32_t>(alone ? version.n - row.version_lag_base : 0);
-      segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, row.slot, lag)).first;
+      segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, base::AgentSlot(row.slot), lag)).first;
     }
     acted.insert(row.policy);
     RowValues values = Values(row.env_id, row.episode, row.slot, row.step, row.policy);
