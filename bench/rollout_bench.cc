@@ -134,11 +134,11 @@ int Main(int argc, char** argv) {
   rollout::RolloutConfig many_config = config;
   many_config.policies.clear();
   many_config.options.policy_map_capacity = num_policies;
-  std::vector<policy::PolicyId> ids;
+  policy::BySlot<policy::PolicyId> ids;
   std::vector<policy::WeightSnapshotPtr> many_weights;
   policy::MappingRule rule = {"*", {}};
   for (int p = 0; p < num_policies; ++p) {
-    ids.emplace_back(absl::StrCat("p", p));
+    ids.push_back(policy::PolicyId(absl::StrCat("p", p)));
     rule.policies.push_back({ids.back(), 1});
     many_config.policies.push_back(spec);
     many_config.policies.back().id = ids.back();

@@ -17,9 +17,9 @@ using policy::PolicyId;
 sample::BatchSchema ThreePolicies(bool has_agent_mask) {
   sample::BatchSchema schema = sample::SimpleSchema(2, 3);
   schema.has_agent_mask = has_agent_mask;
-  schema.policies.resize(3, schema.policies[0]);
+  schema.policies.resize(3, schema.policies[policy::PolicySlot(0)]);
   const char* const ids[] = {"main", "rival", "old"};
-  for (size_t p = 0; p < 3; ++p) schema.policies[p].id = PolicyId(ids[p]);
+  for (const policy::PolicySlot p : schema.policies.ids()) schema.policies[p].id = PolicyId(ids[p.value()]);
   return schema;
 }
 

@@ -18,9 +18,8 @@ const std::vector<std::string>& Agents() {
   static const auto* const kAgents = new std::vector<std::string>{"left", "right"};
   return *kAgents;
 }
-const std::vector<PolicyId>& Policies() {
-  static const auto* const kPolicies =
-      new std::vector<PolicyId>{PolicyId("a"), PolicyId(""), PolicyId("b"), PolicyId("c")};
+const BySlot<PolicyId>& Policies() {
+  static const auto* const kPolicies = new BySlot<PolicyId>{PolicyId("a"), PolicyId(""), PolicyId("b"), PolicyId("c")};
   return *kPolicies;
 }
 
@@ -90,10 +89,9 @@ TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
 }
 
 TEST(MappingFunctionTest, RulesDrawSelfPlayIndependently) {
-  const std::vector<PolicyId> policies = {PolicyId("a"), PolicyId("b"), PolicyId("c"), PolicyId("d")};
-  const std::vector<MappingRule> rules = {{"left", {{policies[0]}, {policies[1]}}, "self_play"},
-                                          {"*", {{policies[2]}, {policies[3]}}, "self_play"}};
-  const auto mapping = MakeRuleMapping(rules, Agents(), policies);
+  const PolicyId a("a"), b("b"), c("c"), d("d");
+  const std::vector<MappingRule> rules = {{"left", {{a}, {b}}, "self_play"}, {"*", {{c}, {d}}, "self_play"}};
+  const auto mapping = MakeRuleMapping(rules, Agents(), {a, b, c, d});
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   std::set<std::pair<int32_t, int32_t>> seen;
   for (uint32_t episode = 0; episode < 64; ++episode) {

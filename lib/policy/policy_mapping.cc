@@ -52,10 +52,10 @@ absl::Status NoSuchAgent(base::AgentSlot agent_slot, size_t num_agents) {
 class RuleMapping final : public PolicyMapping {
  public:
   RuleMapping(ByAgentSlot<std::shared_ptr<const Choice>> by_agent_slot, absl::Span<const std::string> agent_ids,
-              absl::Span<const PolicyId> policies)
+              BySlot<PolicyId> policies)
       : by_agent_slot_(std::move(by_agent_slot)),
         agent_ids_(std::vector<std::string>(agent_ids.begin(), agent_ids.end())),
-        policies_(policies.begin(), policies.end()) {}
+        policies_(std::move(policies)) {}
 
   absl::StatusOr<PolicySlot> Map(const base::AgentId& agent_id, base::AgentSlot agent_slot,
                                  const EpisodeInfo& episode) const override {
@@ -110,7 +110,7 @@ class RuleMapping final : public PolicyMapping {
     std::vector<std::pair<std::string_view, std::string_view>> mapped;
     for (const MappedAgent& agent : episode.agents) {
       if (!by_agent_slot_.Contains(agent.slot)) return NoSuchAgent(agent.slot, by_agent_slot_.size());
-      mapped.emplace_back(agent_ids_[agent.slot], policies_[static_cast<size_t>(agent.policy.value())].value());
+      mapped.emplace_back(agent_ids_[agent.slot], policies_[agent.policy].value());
     }
     return episode.host->Ask({choice.function_name, agent_id, episode, choice.among->ids, mapped});
   }
@@ -118,21 +118,21 @@ class RuleMapping final : public PolicyMapping {
   /// Who maps agents may have made its list of them from something else than the rules': not every slot is here.
   const ByAgentSlot<std::shared_ptr<const Choice>> by_agent_slot_;
   const ByAgentSlot<std::string> agent_ids_;
-  const std::vector<PolicyId> policies_;  ///< by slot
+  const BySlot<PolicyId> policies_;
 };
 
 /// What rules name policies by.
 class Policies {
  public:
-  explicit Policies(absl::Span<const PolicyId> ids) : ids_(ids), all_(std::make_shared<Candidates>()) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i].value().empty()) continue;
-      by_id_.emplace(ids[i].value(), static_cast<int32_t>(i));
-      all_->policies.emplace_back(static_cast<int32_t>(i));
-      all_->ids.push_back(ids[i]);
+  explicit Policies(const BySlot<PolicyId>& ids) : ids_(ids), all_(std::make_shared<Candidates>()) {
+    for (const PolicySlot slot : ids.ids()) {
+      if (ids[slot].value().empty()) continue;
+      by_id_.emplace(ids[slot].value(), slot);
+      all_->policies.push_back(slot);
+      all_->ids.push_back(ids[slot]);
     }
   }
-  absl::Span<const PolicyId> ids() const { return ids_; }
+  absl::Span<const PolicyId> ids() const { return ids_.values(); }
   const std::shared_ptr<Candidates>& all() const { return all_; }
   std::optional<PolicySlot> Find(const PolicyId& id) const {
     const auto found = by_id_.find(id.value());
@@ -140,9 +140,9 @@ class Policies {
   }
 
  private:
-  const absl::Span<const PolicyId> ids_;
+  const BySlot<PolicyId>& ids_;
   const std::shared_ptr<Candidates> all_;
-  std::unordered_map<std::string_view, int32_t> by_id_;
+  std::unordered_map<std::string_view, PolicySlot> by_id_;
 };
 
 absl::Status CheckRuleSizes(const MappingRule& rule) {
@@ -232,7 +232,7 @@ const MappingRule* FirstMatch(absl::Span<const MappingRule> rules, std::string_v
 
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
-                                                               absl::Span<const PolicyId> policies) {
+                                                               const BySlot<PolicyId>& policies) {
   if (rules.size() > kMaxMappingRules) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_mapping: got ", rules.size(), " rules, expected at most ", kMaxMappingRules));

@@ -77,7 +77,7 @@ inline constexpr size_t kMaxPoliciesOfRule = 1024;
 /// `policies` (an empty id there is no policy), or a function that is not registered.
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
-                                                               absl::Span<const PolicyId> policies);
+                                                               const BySlot<PolicyId>& policies);
 
 /// True when `text` matches `glob`.
 bool GlobMatches(std::string_view glob, std::string_view text);

@@ -27,7 +27,7 @@ class RuleMappingTest : public ::testing::Test {
   }
 
   const std::vector<std::string> agents_ = {"pred_0", "pred_1", "prey_0"};
-  const std::vector<PolicyId> policies_ = {PolicyId("hunters"), PolicyId("prey")};
+  const BySlot<PolicyId> policies_ = {PolicyId("hunters"), PolicyId("prey")};
 };
 
 TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {

@@ -118,7 +118,7 @@ TEST(PolicyTableTest, ARemovedPolicyKeepsItsSlotUntilItIsReleased) {
 
   table = *table->Release({PolicySlot(1)});
   EXPECT_EQ(table->Find(PolicySlot(1)), nullptr);
-  EXPECT_EQ(table->Specs()[1].id.value(), "");
+  EXPECT_EQ(table->Specs()[PolicySlot(1)].id.value(), "");
   table = *table->Add(Spec("e"), false);
   EXPECT_EQ(SlotIn(*table, "e"), 1);
   EXPECT_EQ(table->Find(PolicySlot(1))->since, 5);
@@ -214,8 +214,7 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
   EXPECT_EQ(ToJson(**back), ToJson(*table));
   EXPECT_EQ((*back)->revision(), 5);
   ASSERT_EQ((*back)->num_slots(), table->num_slots());
-  for (size_t i = 0; i < table->num_slots(); ++i) {
-    const PolicySlot slot(static_cast<int32_t>(i));
+  for (const PolicySlot slot : table->entries().ids()) {
     ASSERT_EQ((*back)->Find(slot) == nullptr, table->Find(slot) == nullptr);
     if (table->Find(slot) == nullptr) continue;
     EXPECT_EQ((*back)->Find(slot)->spec.ToString(), table->Find(slot)->spec.ToString());
@@ -250,14 +249,15 @@ TEST(PolicyTableJsonTest, Format1IsRead) {
   const PolicyTablePtr table =
       ReadTable(text(R"j("critic_input":"global_state","critic_state_size":9,"critic_agent_id":true)j"));
   ASSERT_NE(table, nullptr);
-  const PolicySpec& spec = table->entries()[0]->spec;
+  const PolicySpec& spec = table->Find(PolicySlot(0))->spec;
   EXPECT_EQ(spec.ToString(),
             "policy main obs=Box(0, 1, [7]) act=Discrete(3) actor=[4,5] critic=[6] activation=relu gain=0.5 "
             "log_std=-0.5 critic_input=3 critic_state=9 agent_id=3 critic_agent_id=1 normalize=1 mask=0 bound=2 "
             "scaling=0");
-  EXPECT_EQ(ReadTable(ToJson(*table))->entries()[0]->spec.ToString(), spec.ToString()) << "and written as format 2";
+  EXPECT_EQ(ReadTable(ToJson(*table))->Find(PolicySlot(0))->spec.ToString(), spec.ToString())
+      << "and written as format 2";
   EXPECT_EQ(ReadTable(text(R"j("critic_input":"joint_observation","critic_state_size":9,"critic_agent_id":false)j"))
-                ->entries()[0]
+                ->Find(PolicySlot(0))
                 ->spec.critic_input(),
             NetworkInput::kJointObservation);
   const std::string bad = text(R"j("critic_input":"observation","critic_state_size":9,"critic_agent_id":false)j");
@@ -276,8 +276,10 @@ TEST(PolicyTableJsonTest, NetworksOfTheirOwnComeBack) {
   const PolicyTablePtr table = *(*ThreePolicies()->Add(apart, true))->Add(none, true);
   const PolicyTablePtr back = ReadTable(ToJson(*table, TableReader::kWorker));
   ASSERT_NE(back, nullptr);
-  for (size_t slot : {3, 4}) EXPECT_EQ(back->entries()[slot]->spec.ToString(), table->entries()[slot]->spec.ToString());
-  EXPECT_TRUE(back->entries()[4]->spec.learner_networks.empty());
+  for (const PolicySlot slot : SlotsForTesting({3, 4})) {
+    EXPECT_EQ(back->Find(slot)->spec.ToString(), table->Find(slot)->spec.ToString());
+  }
+  EXPECT_TRUE(back->Find(PolicySlot(4))->spec.learner_networks.empty());
 }
 
 std::string Many(const std::string& piece, size_t count) {
@@ -359,7 +361,7 @@ TEST(PolicyTableTest, ALaterRevisionHasTheSamePolicies) {
   const PolicyTablePtr table = ThreePolicies();
   const PolicyTablePtr later = table->AtLeast(int64_t{5} << 32);
   EXPECT_EQ(later->revision(), int64_t{5} << 32);
-  EXPECT_EQ(later->ActiveIds(), table->ActiveIds());
+  EXPECT_EQ(later->ActiveIds().values(), table->ActiveIds().values());
   EXPECT_EQ(later->Find(PolicySlot(1))->since, 0);
   EXPECT_EQ(later->AtLeast(7)->revision(), int64_t{5} << 32);
   EXPECT_EQ((*later->SetTrains(PolicyId("a"), false))->revision(), (int64_t{5} << 32) + 1);

@@ -42,9 +42,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      builder_(RolloutSchema{config_.env_spec, policy::BySlot<policy::PolicySpec>(config_.policies),
-                             config_.options.always_sends_state},
-               config_.mapping,
+      builder_(RolloutSchema{config_.env_spec, config_.policies, config_.options.always_sends_state}, config_.mapping,
                {.seed = config_.options.seed,
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,

@@ -89,10 +89,7 @@ struct Evaluator::Rows {
 };
 
 Evaluator::Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs)
-    : config_(std::move(config)),
-      policies_(config_.policies),
-      envs_(std::move(envs)),
-      buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
+    : config_(std::move(config)), envs_(std::move(envs)), buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
 
 Evaluator::~Evaluator() = default;
 
@@ -121,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     place->actions.resize(num_agents);
     evaluator->places_.push_back(std::move(place));
   }
-  for (const policy::PolicySpec& spec : evaluator->policies_) {
+  for (const policy::PolicySpec& spec : evaluator->config_.policies) {
     evaluator->bounds_.push_back(inference::ActionBounds(spec));
     auto rows = std::make_unique<Rows>();
     rows->obs_bytes =
@@ -159,8 +156,8 @@ absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
   episode.host = config_.mapping_host.get();
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot policy,
                           config_.mapping->Map(agent.id, base::AgentSlot(static_cast<int32_t>(slot)), episode));
-  if (!policies_.Contains(policy) || policies_[policy].observation_space != agent.observation_space ||
-      policies_[policy].action_space != agent.action_space) {
+  if (!config_.policies.Contains(policy) || config_.policies[policy].observation_space != agent.observation_space ||
+      config_.policies[policy].action_space != agent.action_space) {
     return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",
                                                    policy.value(), ", which does not fit its spaces"));
   }
@@ -184,7 +181,7 @@ absl::Status Evaluator::Gather(size_t place) {
     p.row[slot] = rows.count++;
     const absl::Span<const std::byte> obs = buffers_.observation_bytes(env, index);
     rows.obs.insert(rows.obs.end(), obs.begin(), obs.end());
-    const auto mask_size = static_cast<size_t>(policies_[policy].mask_size());
+    const auto mask_size = static_cast<size_t>(config_.policies[policy].mask_size());
     const absl::Span<const uint8_t> mask = buffers_.action_mask(env, index);
     if (mask_size > 0 && mask.empty()) {
       rows.mask.insert(rows.mask.end(), mask_size, 1);
@@ -247,7 +244,7 @@ void Evaluator::GatherActions(size_t place) {
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     if (p.row[slot] < 0) continue;
     const policy::PolicySlot policy = p.policy[slot];
-    const auto words = static_cast<size_t>(policies_[policy].action_words());
+    const auto words = static_cast<size_t>(config_.policies[policy].action_words());
     const absl::Span<space::ActionWord> action =
         absl::MakeSpan(rows_[policy]->actions).subspan(static_cast<size_t>(p.row[slot]) * words, words);
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
@@ -296,8 +293,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
   }
   first_episode_ = request.first_episode;
   const uint64_t seed = EvaluationSeed(request.seed);
-  for (const policy::PolicySlot slot : policies_.ids()) {
-    const policy::PolicySpec& spec = policies_[slot];
+  for (const policy::PolicySlot slot : config_.policies.ids()) {
+    const policy::PolicySpec& spec = config_.policies[slot];
     TROUPE_ASSIGN_OR_RETURN(rows_[slot]->actor,
                             inference::MakePolicyActor(spec, seed, config_.backend, config_.actor_host.get()));
     if (!spec.policy_class.has_weights()) continue;
@@ -324,14 +321,14 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       places_[place]->status = absl::OkStatus();
       TROUPE_RETURN_IF_ERROR(Gather(place));
     }
-    for (const policy::PolicySlot slot : policies_.ids()) {
+    for (const policy::PolicySlot slot : config_.policies.ids()) {
       Rows& rows = *rows_[slot];
-      rows.actions.resize(static_cast<size_t>(rows.count * policies_[slot].action_words()));
+      rows.actions.resize(static_cast<size_t>(rows.count * config_.policies[slot].action_words()));
       rows.logp.resize(static_cast<size_t>(rows.count));
       inference::ActInput input;
       input.rows = rows.count;
       input.obs = rows.obs.data();
-      input.action_mask = policies_[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
+      input.action_mask = config_.policies[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
       input.keys = rows.keys.data();
       input.deterministic = request.deterministic;
       const absl::Status acted = rows.actor->Act(input, rows.actions.data(), rows.logp.data());

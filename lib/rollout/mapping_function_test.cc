@@ -20,7 +20,8 @@ RolloutConfig WithFunction(const std::string& function) {
   RolloutConfig config = ScriptedConfig(
       options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
   const std::vector<policy::MappingRule> rules = {{"*", {}, function}};
-  const std::vector<policy::PolicyId> ids = {config.policies[0].id, config.policies[1].id};
+  const policy::BySlot<policy::PolicyId> ids = {config.policies[policy::PolicySlot(0)].id,
+                                                config.policies[policy::PolicySlot(1)].id};
   auto mapping = policy::MakeRuleMapping(rules, {"agent_0", "agent_1"}, ids);
   EXPECT_TRUE(mapping.ok()) << mapping.status();
   config.mapping = *std::move(mapping);
@@ -71,7 +72,7 @@ TEST(MappingFunctionRolloutTest, OneThatAlwaysFailsEndsTheGrantWithItsError) {
   for (const auto& [slot, text] : cases) {
     RolloutConfig config = ScriptedConfig(
         options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
-    config.policies[1].action_space = *space::Space::Discrete(4);
+    config.policies[policy::PolicySlot(1)].action_space = *space::Space::Discrete(4);
     config.mapping = std::make_shared<BadMapping>(slot);
     Rig rig(config);
     const absl::Status status = rig.Run(ScriptedGrant(1, 1000));

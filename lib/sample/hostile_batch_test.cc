@@ -34,14 +34,14 @@ BatchSchema Schema() {
   schema.has_agent_mask = true;
   schema.num_info_columns = 1;
   schema.policies.resize(2);
-  schema.policies[0].id = policy::PolicyId("pa");
-  schema.policies[0].observation_space = *space::Space::Box(-1, 1, {2});
-  schema.policies[0].action_space = *space::Space::Discrete(3, 1);
-  schema.policies[0].has_action_mask = true;
-  schema.policies[0].SetCriticInput(policy::NetworkInput::kState, 2);
-  schema.policies[1].id = policy::PolicyId("pb");
-  schema.policies[1].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
-  schema.policies[1].action_space = *space::Space::Box(-1, 1, {2});
+  schema.policies[policy::PolicySlot(0)].id = policy::PolicyId("pa");
+  schema.policies[policy::PolicySlot(0)].observation_space = *space::Space::Box(-1, 1, {2});
+  schema.policies[policy::PolicySlot(0)].action_space = *space::Space::Discrete(3, 1);
+  schema.policies[policy::PolicySlot(0)].has_action_mask = true;
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(policy::NetworkInput::kState, 2);
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("pb");
+  schema.policies[policy::PolicySlot(1)].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
+  schema.policies[policy::PolicySlot(1)].action_space = *space::Space::Box(-1, 1, {2});
   return schema;
 }
 

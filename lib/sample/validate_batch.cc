@@ -222,10 +222,10 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
                                 " plays in its episode, expected ", rows.policy.value()));
   }
   if (!schema.agent_observation_sizes.empty() &&
-      schema.agent_observation_sizes[slot.value()] != schema.policies[rows.policy.value()].observation_size()) {
+      schema.agent_observation_sizes[slot.value()] != schema.policies[rows.policy].observation_size()) {
     return invalid(absl::StrCat("is of agent slot ", slot.value(), " with observations of ",
                                 schema.agent_observation_sizes[slot.value()], " elements, expected ",
-                                schema.policies[rows.policy.value()].observation_size()));
+                                schema.policies[rows.policy].observation_size()));
   }
   const int32_t lag = words[kSegmentVersionLag];
   if (lag < 0 || lag > rows.version.n) {
@@ -260,7 +260,7 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
 
 absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema,
                          const BatchLimits& limits) {
-  const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
+  const policy::PolicySpec& spec = schema.policies[rows.policy];
   const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
   for (const auto& column : PolicyColumns()) {
     TROUPE_RETURN_IF_ERROR(CheckMemory(where, column.name, rows.*column.member));

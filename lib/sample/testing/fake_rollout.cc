@@ -78,10 +78,11 @@ int32_t FakeRollout::PolicyOf(int32_t slot, base::EnvId env_id, uint32_t episode
   if (!options_.policies_of_slot.empty()) {
     candidates = options_.policies_of_slot[slot];
   } else {
-    for (size_t p = 0; p < schema_.policies.size() && candidates.empty(); ++p) {
+    for (const policy::PolicySlot p : schema_.policies.ids()) {
       if (schema_.agent_observation_sizes.empty() ||
           schema_.policies[p].observation_size() == schema_.agent_observation_sizes[slot]) {
-        candidates.push_back(static_cast<int32_t>(p));
+        candidates = {p.value()};
+        break;
       }
     }
   }
@@ -190,7 +191,7 @@ std::vector<float> FakeRollout::EnvState(base::EnvId env_id, uint32_t episode, i
 }
 
 RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const {
-  const policy::PolicySpec& spec = schema_.policies[policy];
+  const policy::PolicySpec& spec = schema_.policies[policy::PolicySlot(policy)];
   const base::PhiloxKey key = base::PhiloxKey::Make(options_.seed + 1, base::RandomStream::kTest);
   base::PhiloxSequence random(key, base::PhiloxCounter{env_id.value(), episode, static_cast<uint32_t>(slot),
                                                        static_cast<uint32_t>(step) * 65536});
