@@ -343,7 +343,7 @@ void Collector::NoteCall(Lane& lane) {
   if (!lane.env->has_outside_space()) return;
   bool told = false;
   for (const env::CheckedEnv::OutsideSpace& outside : lane.env->TakeOutsideSpace()) {
-    const env::AgentSpec& agent = config_.env_spec.possible_agents[static_cast<size_t>(outside.agent)];
+    const env::AgentSpec& agent = config_.env_spec.possible_agents[static_cast<size_t>(outside.agent.value())];
     told = incidents_.AddOutsideSpace(agent.id.value(), outside.message) || told;
   }
   if (told) sink_->ReportEnvs(TakeReport());
