@@ -85,7 +85,7 @@ BENCHMARK(BM_Assemble)->Unit(benchmark::kMicrosecond);
 /// observations.
 void BM_AssembleRows(benchmark::State& state) {
   BatchSchema schema = Schema();
-  schema.policies[0].SetCriticInput(troupe::policy::NetworkInput::kObservation, 0);
+  schema.policies[troupe::policy::PolicySlot(0)].SetCriticInput(troupe::policy::NetworkInput::kObservation, 0);
   troupe::sample::FakeRolloutOptions options;
   options.min_episode_steps = options.max_episode_steps = 200;
   options.max_ticks_per_fragment = 100;

@@ -50,7 +50,7 @@ constexpr Workload kWorkloads[] = {{"obs18", 18, 120, 100}, {"obs64", 64, 46, 10
 sample::BatchSchema Schema(const Workload& workload) {
   sample::BatchSchema schema = sample::SimpleSchema(kAgents, workload.observation_size);
   // The training buffer then holds what came and nothing derived from it.
-  schema.policies[0].SetCriticInput(policy::NetworkInput::kObservation, 0);
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(policy::NetworkInput::kObservation, 0);
   return schema;
 }
 
@@ -179,7 +179,7 @@ Rate MeasureIngest(const Workload& workload, const std::string& address, absl::D
   config.options.train_batch_size = int64_t{workload.lanes} * kEpisodeSteps;
   config.options.max_policy_lag = 1;
   config.options.ingest_budget_bytes = int64_t{1} << 30;
-  NoTrainer trainer(config.schema.policies[0]);
+  NoTrainer trainer(config.schema.policies[policy::PolicySlot(0)]);
   // Publishing goes through the server, which needs the learner first.
   struct Publisher final : learner::WeightPublisher {
     void Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) override {

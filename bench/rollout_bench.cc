@@ -40,7 +40,8 @@ constexpr int32_t kGrantEnvSteps = 50;  // of each environment: two episodes
 
 class AllToOne final : public policy::PolicyMapping {
  public:
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId&, base::AgentSlot,
+                                         const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(0);
   }
 };
@@ -133,11 +134,11 @@ int Main(int argc, char** argv) {
   rollout::RolloutConfig many_config = config;
   many_config.policies.clear();
   many_config.options.policy_map_capacity = num_policies;
-  std::vector<policy::PolicyId> ids;
+  policy::BySlot<policy::PolicyId> ids;
   std::vector<policy::WeightSnapshotPtr> many_weights;
   policy::MappingRule rule = {"*", {}};
   for (int p = 0; p < num_policies; ++p) {
-    ids.emplace_back(absl::StrCat("p", p));
+    ids.push_back(policy::PolicyId(absl::StrCat("p", p)));
     rule.policies.push_back({ids.back(), 1});
     many_config.policies.push_back(spec);
     many_config.policies.back().id = ids.back();

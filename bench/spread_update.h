@@ -76,8 +76,8 @@ class SpreadRows {
       const int32_t env = static_cast<int32_t>(trajectory / kAgents);
       const int32_t agent = static_cast<int32_t>(trajectory % kAgents);
       const int64_t steps = std::min(kSteps, rows - static_cast<int64_t>(slot_.size()));
-      all.segments.push_back(
-          {static_cast<int64_t>(slot_.size()), steps, trajectory, base::EnvId(static_cast<uint32_t>(env)), 0, agent});
+      all.segments.push_back({static_cast<int64_t>(slot_.size()), steps, trajectory,
+                              base::EnvId(static_cast<uint32_t>(env)), 0, base::AgentSlot(agent)});
       for (int64_t step = 0; step < steps; ++step) {
         slot_.push_back(agent);
         critic_row_.push_back(env * static_cast<int32_t>(kSteps) + static_cast<int32_t>(step));

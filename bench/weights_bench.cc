@@ -34,7 +34,7 @@ constexpr int kSubscribers = 8;
 /// One policy of about 0.35 MB: 64 observations, two hidden layers of 256.
 sample::BatchSchema Schema() {
   sample::BatchSchema schema = sample::SimpleSchema(3, 64);
-  schema.policies[0].actor.hidden_sizes = {256, 256};
+  schema.policies[policy::PolicySlot(0)].actor.hidden_sizes = {256, 256};
   return schema;
 }
 
@@ -119,10 +119,11 @@ void Run(const std::string& listen, int rounds) {
         std::vector<std::string>{"subscriber", absl::StrCat(i), (*server)->addresses()[0], absl::StrCat(fd)}));
   }
   std::vector<double> all_ms, first_ms, publish_us;
-  const auto actor_size = static_cast<size_t>(policy::ParameterLayout::For(schema.policies[0]).acting_size());
+  const auto actor_size =
+      static_cast<size_t>(policy::ParameterLayout::For(schema.policies[policy::PolicySlot(0)]).acting_size());
   for (int n = 0; n < rounds + 1; ++n) {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
-    snapshot->id = schema.policies[0].id;
+    snapshot->id = schema.policies[policy::PolicySlot(0)].id;
     snapshot->version = {1, n};
     snapshot->actor.assign(actor_size, static_cast<float>(n));
     const int64_t begin = NowNs();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ class IndexedVector {
   explicit IndexedVector(size_t size) : values_(size) {}
   IndexedVector(size_t size, const T& value) : values_(size, value) {}
   explicit IndexedVector(std::vector<T> values) : values_(std::move(values)) {}
+  /// In braces stand the values, as std::vector's: {3, 1} is two of them.
+  IndexedVector(std::initializer_list<T> values) : values_(values) {}
 
   T& operator[](Id id) {
     TROUPE_CHECK(Contains(id));
@@ -67,6 +70,9 @@ class IndexedVector {
   }
   void clear() { values_.clear(); }
   void push_back(T value) { values_.push_back(std::move(value)); }
+  void pop_back() { values_.pop_back(); }
+  T& back() { return values_.back(); }
+  const T& back() const { return values_.back(); }
   /// By ascending id.
   auto begin() { return values_.begin(); }
   auto end() { return values_.end(); }
@@ -75,7 +81,8 @@ class IndexedVector {
   /// Those that it has now, ascending.
   Ids ids() const { return Ids(values_.size()); }
   /// By ascending id, for who takes them all.
-  const std::vector<T>& values() const { return values_; }
+  const std::vector<T>& values() const& { return values_; }
+  std::vector<T> values() && { return std::move(values_); }
 
  private:
   std::vector<T> values_;

@@ -43,6 +43,19 @@ TEST(IndexedVectorTest, GrowsAtItsEnd) {
   EXPECT_TRUE(rows.empty());
 }
 
+TEST(IndexedVectorTest, TakesItsValuesInBracesAndGivesThem) {
+  IndexedVector<RowId, int> rows = {3, 1};
+  EXPECT_EQ(rows.values(), (std::vector<int>{3, 1})) << "not three of one";
+  EXPECT_EQ(rows.back(), 1);
+  rows.back() = 4;
+  rows.pop_back();
+  EXPECT_EQ(rows.size(), 1u);
+  EXPECT_EQ((IndexedVector<RowId, int>{5}.values()), (std::vector<int>{5}));
+  int sum = 0;
+  for (const int value : IndexedVector<RowId, int>{7, 8}.values()) sum += value;  // those of one that is gone by now
+  EXPECT_EQ(sum, 15);
+}
+
 TEST(IndexedVectorTest, SaysItsIds) {
   IndexedVector<RowId, int> rows(3, 1);
   int sum = 0;

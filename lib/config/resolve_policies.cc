@@ -226,7 +226,8 @@ absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig
     }
   }
   // What remains to go wrong is an agent without a rule.
-  if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, names.policies); !mapping.ok()) {
+  if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, policy::BySlot<PolicyId>(names.policies));
+      !mapping.ok()) {
     return config.KeyError("multi_agent.policy_mapping", std::string(mapping.status().message()));
   }
   std::vector<std::vector<MappedPolicy>> of_agent;

@@ -120,7 +120,7 @@ void FillSchema(ResolvedRun* run) {
     schema.agent_ids.push_back(agent.id.value());
     schema.agent_observation_sizes.push_back(agent.observation_space.flat_size());
   }
-  schema.policies = run->policies;
+  schema.policies = policy::BySlot<policy::PolicySpec>(run->policies);
   if (env.state_kind == env::StateKind::kPerEnv) schema.env_state_size = env.state_space.flat_size();
   if (env.state_kind == env::StateKind::kPerAgent) schema.agent_state_size = env.state_space.flat_size();
   schema.has_agent_mask = env.has_agent_mask;
@@ -314,8 +314,8 @@ absl::Status CheckExperimentFolders(const ResolvedRun& run) {
 
 }  // namespace
 
-std::vector<policy::PolicyId> ResolvedRun::policy_ids() const {
-  std::vector<policy::PolicyId> ids;
+policy::BySlot<policy::PolicyId> ResolvedRun::policy_ids() const {
+  policy::BySlot<policy::PolicyId> ids;
   for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
   return ids;
 }

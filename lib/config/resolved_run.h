@@ -84,7 +84,7 @@ struct ResolvedRun {
   EvaluationOptions evaluation;
 
   std::vector<std::string> agent_ids() const { return schema.agent_ids; }  ///< by agent slot
-  std::vector<policy::PolicyId> policy_ids() const;                        ///< by policy slot
+  policy::BySlot<policy::PolicyId> policy_ids() const;
 };
 
 /// Makes the environment, infers what the configuration leaves open (policies, spaces, critic inputs, intervals) and

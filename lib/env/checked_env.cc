@@ -172,7 +172,7 @@ class CheckedEnv::Writer final : public StepWriter {
       return env_state_;
     }
     if (spec_.state_kind == StateKind::kNone) {
-      Error(EnvRule::kState, AgentSlot(-1), "gave a global state, but its spec declares none");
+      Error(EnvRule::kState, kNoAgent, "gave a global state, but its spec declares none");
       return scratch_.data();
     }
     Slot* slot = Find(id, EnvRule::kState, "given a state");
@@ -246,7 +246,7 @@ class CheckedEnv::Writer final : public StepWriter {
       return &owner_.slots_[static_cast<size_t>(id.value())];
     if (error_.ok()) {
       error_ = owner_.Broken(
-          rule, -1,
+          rule, kNoAgent,
           absl::StrCat("agent slot ", id.value(), " was ", what, ", expected one below ", owner_.slots_.size()));
     }
     return nullptr;
@@ -270,11 +270,11 @@ class CheckedEnv::Writer final : public StepWriter {
 
   bool EndAll() {
     if (reset_) {
-      Error(EnvRule::kReset, AgentSlot(-1), "ended the episode at Reset");
+      Error(EnvRule::kReset, kNoAgent, "ended the episode at Reset");
       return false;
     }
     if (all_) {
-      Error(EnvRule::kEpisodeEnd, AgentSlot(-1), "ended the episode twice");
+      Error(EnvRule::kEpisodeEnd, kNoAgent, "ended the episode twice");
       return false;
     }
     all_ = true;
@@ -282,7 +282,7 @@ class CheckedEnv::Writer final : public StepWriter {
   }
 
   void Error(EnvRule rule, AgentSlot id, const std::string& what) {
-    if (error_.ok()) error_ = owner_.Broken(rule, id.value(), what);
+    if (error_.ok()) error_ = owner_.Broken(rule, id, what);
   }
 
   CheckedEnv& owner_;
@@ -342,7 +342,7 @@ absl::Status CheckedEnv::BeginReset(const EpisodeSeed& seed) {
 
 absl::Status CheckedEnv::FinishReset(StepWriter& out) {
   TROUPE_RETURN_IF_ERROR(FinishCall(out));
-  if (live_ == 0) return Fail(Broken(EnvRule::kReset, -1, "Reset observed no agent, expected at least one"));
+  if (live_ == 0) return Fail(Broken(EnvRule::kReset, kNoAgent, "Reset observed no agent, expected at least one"));
   running_ = true;
   return absl::OkStatus();
 }
@@ -350,10 +350,10 @@ absl::Status CheckedEnv::FinishReset(StepWriter& out) {
 absl::Status CheckedEnv::BeginStep(ActionRows actions) {
   if (in_flight_ != InFlight::kNone) return NotFinished();
   if (!running_) {
-    return WithEnvRule(absl::FailedPreconditionError(
-                           absl::StrCat(Where(-1), failed_      ? "Step after an error, expected Reset"
-                                                   : step_ == 0 ? "Step before Reset"
-                                                                : "Step after the end of the episode, expected Reset")),
+    return WithEnvRule(absl::FailedPreconditionError(absl::StrCat(
+                           Where(kNoAgent), failed_      ? "Step after an error, expected Reset"
+                                            : step_ == 0 ? "Step before Reset"
+                                                         : "Step after the end of the episode, expected Reset")),
                        EnvRule::kActions);
   }
   ++step_;
@@ -395,7 +395,7 @@ absl::Status CheckedEnv::StartStep(ActionRows actions) {
 absl::Status CheckedEnv::Finish(StepWriter& out) {
   const InFlight call = std::exchange(in_flight_, InFlight::kNone);
   if (call == InFlight::kNone) {
-    return WithEnvRule(absl::FailedPreconditionError(absl::StrCat(Where(-1), "Finish, but no call was started")),
+    return WithEnvRule(absl::FailedPreconditionError(absl::StrCat(Where(kNoAgent), "Finish, but no call was started")),
                        EnvRule::kActions);
   }
   writer_->Begin(out, call == InFlight::kReset);
@@ -405,25 +405,25 @@ absl::Status CheckedEnv::Finish(StepWriter& out) {
 }
 
 absl::Status CheckedEnv::NotFinished() const {
-  return WithEnvRule(
-      absl::FailedPreconditionError(absl::StrCat(Where(-1), "a call was started and not finished, expected Finish")),
-      EnvRule::kActions);
+  return WithEnvRule(absl::FailedPreconditionError(
+                         absl::StrCat(Where(kNoAgent), "a call was started and not finished, expected Finish")),
+                     EnvRule::kActions);
 }
 
 absl::Status CheckedEnv::CheckActions(ActionRows actions) {
   const auto refuse = [this](absl::Status status) { return Fail(WithEnvRule(std::move(status), EnvRule::kActions)); };
   if (actions.size() != slots_.size()) {
     return refuse(absl::FailedPreconditionError(
-        absl::StrCat(Where(-1), "got ", actions.size(), " action rows, expected ", slots_.size())));
+        absl::StrCat(Where(kNoAgent), "got ", actions.size(), " action rows, expected ", slots_.size())));
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    const int32_t index = static_cast<int32_t>(i);
+    const AgentSlot id(static_cast<int32_t>(i));
     const bool ready = slot.state == SlotState::kReady;
     if ((actions[i] != nullptr) != ready) {
       return refuse(absl::FailedPreconditionError(
-          absl::StrCat(Where(index), ready ? "did not act though it was ready"
-                                           : "acted unobserved: it is not ready now, expected no action")));
+          absl::StrCat(Where(id), ready ? "did not act though it was ready"
+                                        : "acted unobserved: it is not ready now, expected no action")));
     }
     if (!ready) continue;
     slot.acted = true;
@@ -435,7 +435,7 @@ absl::Status CheckedEnv::CheckActions(ActionRows actions) {
         action_space.ContainsAction(absl::MakeConstSpan(actions[i], static_cast<size_t>(action_space.action_words())));
     if (!inside.ok()) {
       return refuse(absl::InvalidArgumentError(
-          absl::StrCat(Where(index), "action outside ", action_space.ToString(), ": ", inside.message())));
+          absl::StrCat(Where(id), "action outside ", action_space.ToString(), ": ", inside.message())));
     }
   }
   return absl::OkStatus();
@@ -446,17 +446,18 @@ absl::Status CheckedEnv::FinishCall(StepWriter& out) {
   const EnvSpec& spec = env_->spec();
   if (spec.state_kind == StateKind::kPerEnv) {
     if (writer_->env_state() == nullptr)
-      return Fail(Broken(EnvRule::kState, -1, "gave no global state, expected one every step"));
+      return Fail(Broken(EnvRule::kState, kNoAgent, "gave no global state, expected one every step"));
     const absl::Status status = CheckState(writer_->env_state(), "the global state");
-    if (!status.ok()) return Fail(Broken(EnvRule::kState, -1, std::string(status.message())));
+    if (!status.ok()) return Fail(Broken(EnvRule::kState, kNoAgent, std::string(status.message())));
   }
   bool any_ended = false;
   bool all_truncated = true;
   outside_space_in_call_ = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
+    const AgentSlot id(static_cast<int32_t>(i));
     if (slot.row != nullptr) {
-      absl::Status status = CheckObserved(static_cast<int32_t>(i));
+      absl::Status status = CheckObserved(id);
       if (!status.ok()) return Fail(std::move(status));
       if (slot.state == SlotState::kUnseen) ++live_;
       slot.state = SlotState::kReady;
@@ -465,7 +466,7 @@ absl::Status CheckedEnv::FinishCall(StepWriter& out) {
     }
     if (slot.ended) {
       if (slot.state == SlotState::kUnseen) {
-        return Fail(Broken(EnvRule::kDone, static_cast<int32_t>(i), "was ended but never observed"));
+        return Fail(Broken(EnvRule::kDone, id, "was ended but never observed"));
       }
       slot.state = SlotState::kDone;
       --live_;
@@ -487,72 +488,74 @@ absl::Status CheckedEnv::FinishCall(StepWriter& out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckedEnv::CheckObserved(int32_t index) {
-  const Slot& slot = slots_[static_cast<size_t>(index)];
-  const AgentSpec& agent = env_->spec().possible_agents[static_cast<size_t>(index)];
+absl::Status CheckedEnv::CheckObserved(AgentSlot id) {
+  const auto place = static_cast<size_t>(id.value());
+  const Slot& slot = slots_[place];
+  const AgentSpec& agent = env_->spec().possible_agents[place];
   if (slot.float_row) {
     const float* row = static_cast<const float*>(slot.row);
     if (!AllFinite(row, slot.flat_size)) {
       const size_t bad = FirstNotFinite(row, slot.flat_size);
-      return Broken(EnvRule::kObservationValue, index,
+      return Broken(EnvRule::kObservationValue, id,
                     absl::StrCat("observation element ", bad, " is ", row[bad], ", expected a finite number"));
     }
   }
   if (!slot.least.empty() &&
       (slot.float_row ? AnyOutside(static_cast<const float*>(slot.row), slot.least, slot.most)
                       : AnyOutside(static_cast<const uint8_t*>(slot.row), slot.least, slot.most))) {
-    CountOutsideSpace(index);
+    CountOutsideSpace(id);
   }
   if (options_.check_bounds) {
-    const absl::Status inside = Contains(index);
+    const absl::Status inside = Contains(id);
     if (!inside.ok()) {
-      return Broken(EnvRule::kObservationValue, index,
+      return Broken(EnvRule::kObservationValue, id,
                     absl::StrCat("observation outside ", agent.observation_space.ToString(), ": ", inside.message()));
     }
   }
   if (!slot.mask_leaves.empty()) {
     if (slot.mask == nullptr)
-      return Broken(EnvRule::kActionMask, index, "was observed without the action mask that its spec declares");
+      return Broken(EnvRule::kActionMask, id, "was observed without the action mask that its spec declares");
     const bool acts_next = !slot.ended && !writer_->all();
     for (const space::ActionLeaf& leaf : slot.mask_leaves) {
       bool any = false;
       for (int64_t i = leaf.mask_offset; i < leaf.mask_offset + leaf.categories; ++i) {
         if (slot.mask[i] > 1) {
           return Broken(
-              EnvRule::kActionMask, index,
+              EnvRule::kActionMask, id,
               absl::StrCat("action mask byte ", i, " is ", static_cast<int>(slot.mask[i]), ", expected 0 or 1"));
         }
         any = any || slot.mask[i] != 0;
       }
       if (acts_next && !any) {
-        return Broken(EnvRule::kActionMask, index,
+        return Broken(EnvRule::kActionMask, id,
                       absl::StrCat("action mask allows nothing in bytes ", leaf.mask_offset, " to ",
                                    leaf.mask_offset + leaf.categories - 1, ", expected at least one action"));
       }
     }
   }
   if (env_->spec().state_kind == StateKind::kPerAgent) {
-    if (slot.state_row == nullptr) return Broken(EnvRule::kState, index, "was observed without its global state");
+    if (slot.state_row == nullptr) return Broken(EnvRule::kState, id, "was observed without its global state");
     const absl::Status status = CheckState(slot.state_row, "its global state");
-    if (!status.ok()) return Broken(EnvRule::kState, index, std::string(status.message()));
+    if (!status.ok()) return Broken(EnvRule::kState, id, std::string(status.message()));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckedEnv::Contains(int32_t index) const {
-  const Slot& slot = slots_[static_cast<size_t>(index)];
-  const space::Space& space = env_->spec().possible_agents[static_cast<size_t>(index)].observation_space;
+absl::Status CheckedEnv::Contains(AgentSlot id) const {
+  const auto place = static_cast<size_t>(id.value());
+  const Slot& slot = slots_[place];
+  const space::Space& space = env_->spec().possible_agents[place].observation_space;
   if (slot.float_row) {
     return space.ContainsFlat(absl::MakeConstSpan(static_cast<const float*>(slot.row), slot.flat_size));
   }
   return space.ContainsFlat(absl::MakeConstSpan(static_cast<const uint8_t*>(slot.row), slot.flat_size));
 }
 
-void CheckedEnv::CountOutsideSpace(int32_t index) {
-  Slot& slot = slots_[static_cast<size_t>(index)];
+void CheckedEnv::CountOutsideSpace(AgentSlot id) {
+  Slot& slot = slots_[static_cast<size_t>(id.value())];
   if (!std::exchange(outside_space_in_call_, true)) ++outside_space_count_;
   if (std::exchange(slot.told_outside_space, true)) return;
-  outside_space_.push_back({index, absl::StrCat(Where(index), std::string(Contains(index).message()))});
+  outside_space_.push_back({id, absl::StrCat(Where(id), std::string(Contains(id).message()))});
 }
 
 absl::Status CheckedEnv::CheckState(const float* row, const char* whose) {
@@ -580,24 +583,25 @@ absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
   std::string text = base::LogSafe(std::string(status.message()), 1000);
   // A wrapper's environment was checked inside, and what came of it says where already.
   if (!rule.has_value() || !absl::StartsWith(text, absl::StrCat("environment ", spec().name, " ("))) {
-    text = absl::StrCat(Where(-1), text);
+    text = absl::StrCat(Where(kNoAgent), text);
   }
   absl::Status failed = WithEnvRule(absl::Status(status.code(), text), rule.value_or(EnvRule::kNoError));
   return Fail(base::WithTraceback(std::move(failed), base::TracebackOf(status)));
 }
 
-std::string CheckedEnv::Where(int32_t slot) const {
+std::string CheckedEnv::Where(AgentSlot id) const {
   std::string where =
       absl::StrCat("environment ", env_->spec().name, " (env ", seed_.env_id.value(), ", episode ", seed_.episode, ")");
-  if (slot >= 0)
-    absl::StrAppend(&where, ", agent ",
-                    base::LogSafe(env_->spec().possible_agents[static_cast<size_t>(slot)].id.value()));
+  if (id != kNoAgent) {
+    const AgentSpec& agent = env_->spec().possible_agents[static_cast<size_t>(id.value())];
+    absl::StrAppend(&where, ", agent ", base::LogSafe(agent.id.value()));
+  }
   absl::StrAppend(&where, ", step ", step_, ": ");
   return where;
 }
 
-absl::Status CheckedEnv::Broken(EnvRule rule, int32_t slot, const std::string& what) const {
-  return WithEnvRule(absl::InternalError(absl::StrCat(Where(slot), what)), rule);
+absl::Status CheckedEnv::Broken(EnvRule rule, AgentSlot id, const std::string& what) const {
+  return WithEnvRule(absl::InternalError(absl::StrCat(Where(id), what)), rule);
 }
 
 }  // namespace troupe::env

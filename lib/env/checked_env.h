@@ -52,7 +52,7 @@ class CheckedEnv final : public MultiAgentEnv {
   int64_t outside_space_count() const { return outside_space_count_; }
   /// The first one of an agent.
   struct OutsideSpace {
-    int32_t agent = 0;  ///< slot
+    AgentSlot agent;
     std::string message;
   };
   bool has_outside_space() const { return !outside_space_.empty(); }
@@ -73,18 +73,20 @@ class CheckedEnv final : public MultiAgentEnv {
   absl::Status CheckActions(ActionRows actions);
   /// What can be said only when the environment has returned; moves the slots on.
   absl::Status FinishCall(StepWriter& out);
-  absl::Status CheckObserved(int32_t index);
+  absl::Status CheckObserved(AgentSlot id);
   absl::Status CheckState(const float* row, const char* whose);
   /// Whether the row that was just given is in its space; an error of ContainsFlat.
-  absl::Status Contains(int32_t index) const;
-  void CountOutsideSpace(int32_t index);
+  absl::Status Contains(AgentSlot id) const;
+  void CountOutsideSpace(AgentSlot id);
   absl::Status NotFinished() const;
   absl::Status Fail(absl::Status status);
   /// Fail with what the environment itself returned or threw.
   absl::Status FailedInside(const absl::Status& status);
-  /// The error message's beginning: where it happened. `slot` < 0: no agent in particular.
-  std::string Where(int32_t slot) const;
-  absl::Status Broken(EnvRule rule, int32_t slot, const std::string& what) const;
+  /// Of no agent in particular.
+  static constexpr AgentSlot kNoAgent{-1};
+  /// The error message's beginning: where it happened.
+  std::string Where(AgentSlot id) const;
+  absl::Status Broken(EnvRule rule, AgentSlot id, const std::string& what) const;
 
   const std::unique_ptr<MultiAgentEnv> env_;
   const Options options_;

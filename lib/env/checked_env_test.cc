@@ -485,7 +485,7 @@ TEST(CheckedEnvTest, CountsObservationsOutsideTheirSpaceAndTellsTheFirstOfEachAg
   ASSERT_TRUE(counts.env().has_outside_space());
   const std::vector<CheckedEnv::OutsideSpace> told = counts.env().TakeOutsideSpace();
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].agent, 1);
+  EXPECT_EQ(told[0].agent, AgentSlot(1));
   EXPECT_THAT(told[0].message, HasSubstr("(env 5, episode 2)"));
   EXPECT_THAT(told[0].message, HasSubstr("step 0: element 0 is 2.5, expected a finite number in [-1, 1]"));
   EXPECT_FALSE(counts.env().has_outside_space());

@@ -24,7 +24,7 @@ std::string ToText(const policy::HostedQuestion& question) {
   for (const policy::PolicyId& id : question.policies) policies.push_back(id.value());
   nlohmann::json args = nlohmann::json::object();
   for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
-  const nlohmann::json message = {{"agent_id", std::string(question.agent_id)},
+  const nlohmann::json message = {{"agent_id", question.agent_id.value()},
                                   {"env_id", episode.env_id.value()},
                                   {"episode", episode.episode},
                                   {"worker", episode.worker},

@@ -56,8 +56,9 @@ class MappingTest : public ::testing::Test {
     policy::EpisodeInfo info = {
         .seed = 5, .env_id = base::EnvId(3), .episode = episode, .worker = worker, .env_args = args_};
     const std::string function = absl::StrCat(kModule, name);
+    const base::AgentId left("left");
     const absl::StatusOr<policy::PolicyId> answer = functions.Ask(
-        {.function = function, .agent_id = "left", .episode = info, .policies = policies_, .mapped = mapped_});
+        {.function = function, .agent_id = left, .episode = info, .policies = policies_, .mapped = mapped_});
     if (!answer.ok()) return answer.status();
     return answer->value();
   }

@@ -175,7 +175,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     batch.policies.emplace_back();
     PolicyTrainBatch& rows = batch.policies.back();
     rows.policy = slot;
-    rows.train = schema_.policies[slot.value()].policy_class.trainable() && (trains_.empty() || trains_[slot] != 0);
+    rows.train = schema_.policies[slot].policy_class.trainable() && (trains_.empty() || trains_[slot] != 0);
     LayOut(gather, rows);
     CopyRows(gather, rows);
     CopyFinalRows(gather, rows);
@@ -192,7 +192,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   }
   for (PolicyTrainBatch& rows : batch.policies) {
     Gather& gather = gathers_[rows.policy];
-    switch (schema_.policies[rows.policy.value()].critic_input()) {
+    switch (schema_.policies[rows.policy].critic_input()) {
       case NetworkInput::kObservation:
         break;
       case NetworkInput::kJointObservation:
@@ -326,7 +326,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
         gather.segments.push_back(
-            SegmentRef{episode.env_id, episode.episode, words[sample::kSegmentSlot], step_index[env_row[first_rows[s]]],
+            SegmentRef{episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]), step_index[env_row[first_rows[s]]],
                        final_row < 0 ? -1 : step_index[final_env_row[final_row]], source, static_cast<int32_t>(s),
                        counts[s], final_row, decisions[static_cast<size_t>(s)],
                        static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
@@ -389,7 +389,7 @@ absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gat
 }
 
 void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
-  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  const policy::PolicySpec& spec = schema_.policies[batch.policy];
   const int64_t words = spec.action_words();
   const int64_t mask_size = spec.mask_size();
   const RowMatrix obs = ReserveMatrix(gather.obs, batch.rows + batch.final_rows, spec.actor_input_size());
@@ -435,11 +435,11 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
 }
 
 void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
-  const int64_t mask_size = schema_.policies[batch.policy.value()].mask_size();
+  const int64_t mask_size = schema_.policies[batch.policy].mask_size();
   const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.final_action_mask, batch.final_rows * mask_size);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.final_slot, batch.final_rows);
-  const PaddedRows obs{Writable(batch.final_obs), batch.final_obs.stride,
-                       schema_.policies[batch.policy.value()].agent_id_size, slot.data()};
+  const PaddedRows obs{Writable(batch.final_obs), batch.final_obs.stride, schema_.policies[batch.policy].agent_id_size,
+                       slot.data()};
   if (needs_steps_) gather.final_step.resize(static_cast<size_t>(batch.final_rows));
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
@@ -450,7 +450,7 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
       CopyRow(source.rows->final_action_mask.As<uint8_t>().data() + ref.final_row * mask_size, mask_size,
               mask.data() + to * mask_size);
     }
-    slot[to] = ref.slot;
+    slot[to] = ref.slot.value();
     ScatterPadded(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs);
     if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
@@ -575,7 +575,7 @@ void Assembler::WriteJointRows() {
   };
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
     const Gather& gather = gathers_[rows.policy];
-    const int64_t size = schema_.policies[rows.policy.value()].observation_size();
+    const int64_t size = schema_.policies[rows.policy].observation_size();
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
       put(acting_row_[step], rows.slot[r], rows.obs.row(r), size);
@@ -584,7 +584,7 @@ void Assembler::WriteJointRows() {
   }
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
     const Gather& gather = gathers_[rows.policy];
-    const int64_t size = schema_.policies[rows.policy.value()].observation_size();
+    const int64_t size = schema_.policies[rows.policy].observation_size();
     for (int64_t r = 0; r < rows.final_rows; ++r) {
       put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.row(r), size);
     }
@@ -653,7 +653,7 @@ void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
 }
 
 void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
-  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  const policy::PolicySpec& spec = schema_.policies[batch.policy];
   // A state a row: the critic's one-hot has its place in it.
   batch.critic_rows = batch.rows + batch.final_rows;
   batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, spec.critic_input_size());

@@ -86,7 +86,7 @@ class Assembler {
   struct SegmentRef {
     base::EnvId env_id;
     uint32_t episode;
-    int32_t slot;
+    base::AgentSlot slot;
     int32_t first_step;
     int32_t final_step;  ///< -1: terminated
     int32_t source;      ///< index into Gather::sources

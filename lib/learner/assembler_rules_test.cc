@@ -17,9 +17,9 @@ using policy::PolicyId;
 sample::BatchSchema ThreePolicies(bool has_agent_mask) {
   sample::BatchSchema schema = sample::SimpleSchema(2, 3);
   schema.has_agent_mask = has_agent_mask;
-  schema.policies.resize(3, schema.policies[0]);
+  schema.policies.resize(3, schema.policies[policy::PolicySlot(0)]);
   const char* const ids[] = {"main", "rival", "old"};
-  for (size_t p = 0; p < 3; ++p) schema.policies[p].id = PolicyId(ids[p]);
+  for (const policy::PolicySlot p : schema.policies.ids()) schema.policies[p].id = PolicyId(ids[p.value()]);
   return schema;
 }
 
@@ -62,7 +62,7 @@ TEST(AssemblerRulesTest, RowsThatAreLeftOutStayForEverythingButLosses) {
     const Assembly& assembly = some.Assemble(fragments, 0);
     const TrainBatch& batch = assembly.batch;
     // Whoever played in an episode, wherever its table stood.
-    std::map<std::pair<base::EnvId, uint32_t>, std::map<int32_t, int32_t>> played;
+    std::map<std::pair<base::EnvId, uint32_t>, std::map<base::AgentSlot, int32_t>> played;
     for (const auto& fragment : fragments) {
       for (const sample::EpisodeEntry& entry : fragment->episodes) {
         for (const sample::AgentEntry& agent : entry.agents) {

@@ -108,7 +108,7 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
   for (const auto& [policy, segments] : expected) {
     SCOPED_TRACE(policy);
     const PolicyTrainBatch& got = batch.policies[place++];
-    const policy::PolicySpec& spec = schema.policies[policy];
+    const policy::PolicySpec& spec = schema.policies[policy::PolicySlot(policy)];
     ASSERT_EQ(got.policy.value(), policy);
     ASSERT_EQ(got.segments.size(), segments.size());
     const auto critic = [&](int32_t row) { return Row(got.critic_state, row); };
@@ -129,7 +129,7 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
       const NaiveSegment& want = segments[s];
       EXPECT_EQ(got.segments[s].first_row, r);
       ASSERT_EQ(got.segments[s].rows, static_cast<int64_t>(want.rows.size()));
-      EXPECT_EQ(got.segments[s].slot, want.slot);
+      EXPECT_EQ(got.segments[s].slot.value(), want.slot);
       EXPECT_EQ(got.segments[s].env_id, std::get<0>(want.rows[0].key));
       EXPECT_EQ(got.segments[s].episode, std::get<1>(want.rows[0].key));
       for (const NaiveRow& row : want.rows) {
@@ -236,7 +236,7 @@ void ChangeFirst(const sample::ColumnView& column) {
 TEST(AssemblerTest, EveryColumnOfTheTableIsInTheTrainBatch) {
   BatchSchema agent_states = sample::FullSchema();
   agent_states.env_state_size = 0;
-  agent_states.policies[0].SetCriticInput(NetworkInput::kState, agent_states.agent_state_size);
+  agent_states.policies[policy::PolicySlot(0)].SetCriticInput(NetworkInput::kState, agent_states.agent_state_size);
   std::map<std::string, bool> is_in;
   for (const BatchSchema& schema : {sample::FullSchema(), agent_states}) {
     sample::FakeRolloutOptions options;
@@ -344,8 +344,8 @@ TEST(AssemblerTest, AHoleIsNotBridged) {
 /// Separate policies that all see every step share the joint observations instead of copying them.
 TEST(AssemblerTest, PoliciesShareJointObservationsTheyAllNeed) {
   BatchSchema schema = sample::SimpleSchema(2, 4);
-  schema.policies.push_back(schema.policies[0]);
-  schema.policies[1].id = policy::PolicyId("other");
+  schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("other");
   sample::FakeRolloutOptions options;
   options.terminated_probability = 0;
   options.policies_of_slot = {{0}, {1}};
@@ -370,7 +370,7 @@ TEST(AssemblerTest, WhoTrainsIsMarked) {
   for (const PolicyTrainBatch& rows : all.Assemble(fragments, 1).batch.policies) EXPECT_TRUE(rows.train);
   // A class that is not trained never is, whatever was asked for.
   BatchSchema other = schema;
-  other.policies[2].policy_class.kind = policy::PolicyClass::Kind::kRandom;
+  other.policies[policy::PolicySlot(2)].policy_class.kind = policy::PolicyClass::Kind::kRandom;
   Assembler classes(other, {CommonReward::kNone, 1});
   for (const PolicyTrainBatch& rows : classes.Assemble(fragments, 1).batch.policies) {
     EXPECT_EQ(rows.train, rows.policy.value() != 2);
@@ -381,24 +381,25 @@ TEST(AssemblerTest, WhoTrainsIsMarked) {
 TEST(AssemblerTest, TheStateOfAStepComesFromTheFragmentThatHasIt) {
   BatchSchema schema = sample::SimpleSchema(2, 3);
   schema.env_state_size = 2;
-  schema.policies[0].SetCriticInput(NetworkInput::kObservation, 0);
-  schema.policies.push_back(schema.policies[0]);
-  schema.policies[1].id = policy::PolicyId("reader");
-  schema.policies[1].SetCriticInput(NetworkInput::kState, 2);
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(NetworkInput::kObservation, 0);
+  schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("reader");
+  schema.policies[policy::PolicySlot(1)].SetCriticInput(NetworkInput::kState, 2);
   schema.state_readings = {{0, false}, {1, true}};
   schema.newest_revision = 1;
   const auto make = [&schema](int policy, int64_t revision) {
     sample::BatchBuilder builder(schema);
     builder.header().policies_revision = builder.header().oldest_revision = revision;
     builder.header().num_env_steps = 1;
-    builder.AddEpisode(base::EnvId(0), 0, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(1)}});
+    builder.AddEpisode(base::EnvId(0), 0, 0, false,
+                       {{base::AgentSlot(0), policy::PolicySlot(0)}, {base::AgentSlot(1), policy::PolicySlot(1)}});
     const std::vector<float> state = revision == 0 ? std::vector<float>() : std::vector<float>{3, 4};
     const int row = builder.AddEnvRow(0, 0, state);
     const int final_row = builder.AddFinalEnvRow(0, 1, revision == 0 ? state : std::vector<float>{5, 6});
     sample::RowValues values;
     values.obs = {1, 2, 3};
     values.actions.resize(1);
-    builder.AddRow(policy, builder.AddSegment(policy, 0, policy), row, values);
+    builder.AddRow(policy, builder.AddSegment(policy, 0, base::AgentSlot(policy)), row, values);
     builder.EndSegment(policy, 0, SegmentEnd::kCut, final_row, values);
     const MultiAgentBatchPtr batch = builder.Build();
     const absl::Status valid = sample::ValidateBatch(*batch, schema, {});
@@ -446,11 +447,13 @@ TEST(AssemblerTest, SchemaMustFitTheCritics) {
     change(schema);
     return std::string(Assembler::CheckSchema(schema).message());
   };
-  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].SetCriticInput(NetworkInput::kJointObservation, 5); }),
+  EXPECT_THAT(error([](BatchSchema& s) {
+                s.policies[policy::PolicySlot(0)].SetCriticInput(NetworkInput::kJointObservation, 5);
+              }),
               testing::HasSubstr("expected 57"));
   EXPECT_THAT(error([](BatchSchema& s) { s.agent_observation_sizes.clear(); }), testing::HasSubstr("has no"));
   EXPECT_THAT(error([](BatchSchema& s) { s.agent_observation_sizes.pop_back(); }), testing::HasSubstr("2 entries"));
-  EXPECT_THAT(error([](BatchSchema& s) { s.policies[0].SetCriticInput(NetworkInput::kState, 57); }),
+  EXPECT_THAT(error([](BatchSchema& s) { s.policies[policy::PolicySlot(0)].SetCriticInput(NetworkInput::kState, 57); }),
               testing::HasSubstr("environment has none"));
 }
 

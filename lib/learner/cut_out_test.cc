@@ -40,7 +40,7 @@ std::map<AssembledKey, AssembledRow> AssembledRows(const sample::BatchSchema& sc
         const float* const obs = matrix.row(is_final ? segment.final_row : segment.first_row + r);
         row.obs.assign(obs, obs + matrix.columns);
         if (!is_final) row.reward = policy.rewards[static_cast<size_t>(segment.first_row + r)];
-        rows[{policy.policy.value(), segment.env_id, segment.episode, segment.slot, r}] = row;
+        rows[{policy.policy.value(), segment.env_id, segment.episode, segment.slot.value(), r}] = row;
       }
     }
   }

@@ -35,10 +35,11 @@ void JointStepBuilder::AddEntries(absl::Span<const Part> parts, size_t num_globa
   for (const Part& part : parts) {
     const PolicyTrainBatch& rows = *part.rows;
     for (size_t r = 0; r < part.step.size(); ++r) {
-      next_entry(part.step[r]) = JointEntry{rows.slot[r], rows.policy, static_cast<int32_t>(r), -1};
+      next_entry(part.step[r]) = JointEntry{base::AgentSlot(rows.slot[r]), rows.policy, static_cast<int32_t>(r), -1};
     }
     for (size_t f = 0; f < part.final_step.size(); ++f) {
-      next_entry(part.final_step[f]) = JointEntry{rows.final_slot[f], rows.policy, -1, static_cast<int32_t>(f)};
+      next_entry(part.final_step[f]) =
+          JointEntry{base::AgentSlot(rows.final_slot[f]), rows.policy, -1, static_cast<int32_t>(f)};
     }
   }
   const auto before = [](const JointEntry& a, const JointEntry& b) {

@@ -116,13 +116,13 @@ void ExpectEqual(const TrainBatch& batch, const NaiveJoint& expected, const Batc
     ASSERT_EQ(step.num_entries, static_cast<int32_t>(want.entries.size()));
     next_entry += step.num_entries;
     bool acted = false;
-    std::set<int32_t> slots;
+    std::set<base::AgentSlot> slots;
     auto entry_wanted = want.entries.begin();
     for (int32_t e = step.first_entry; e < next_entry; ++e, ++entry_wanted) {
       const JointEntry& entry = joint.entries[e];
       const bool is_final = entry.final_row >= 0;
       ASSERT_NE(entry.row >= 0, is_final);
-      ASSERT_EQ(Entry(entry.slot, is_final, entry.policy.value(), is_final ? entry.final_row : entry.row),
+      ASSERT_EQ(Entry(entry.slot.value(), is_final, entry.policy.value(), is_final ? entry.final_row : entry.row),
                 *entry_wanted);
       const PolicyTrainBatch& part = *parts[entry.policy.value()];
       const JointPlace place = is_final ? part.final_joint_place[entry.final_row] : part.joint_place[entry.row];
@@ -178,8 +178,10 @@ TEST(JointStepBuilderTest, TurnsFollowEachOther) {
   const BatchSchema schema = sample::SimpleSchema(2, 3);
   sample::BatchBuilder builder(schema);
   const int episode =
-      builder.AddEpisode(base::EnvId(5), 7, 0, false, {{0, policy::PolicySlot(0)}, {1, policy::PolicySlot(0)}});
-  const int segments[] = {builder.AddSegment(0, episode, 0), builder.AddSegment(0, episode, 1)};
+      builder.AddEpisode(base::EnvId(5), 7, 0, false,
+                         {{base::AgentSlot(0), policy::PolicySlot(0)}, {base::AgentSlot(1), policy::PolicySlot(0)}});
+  const int segments[] = {builder.AddSegment(0, episode, base::AgentSlot(0)),
+                          builder.AddSegment(0, episode, base::AgentSlot(1))};
   for (int32_t step = 0; step < 3; ++step) {
     sample::RowValues values;
     values.obs = {static_cast<float>(step), 0, 0};
@@ -197,7 +199,7 @@ TEST(JointStepBuilderTest, TurnsFollowEachOther) {
     EXPECT_EQ(step.episode, 7u);
     ASSERT_EQ(step.num_entries, 1);
     nexts.push_back(step.next);
-    slots.push_back(joint.entries[step.first_entry].slot);
+    slots.push_back(joint.entries[step.first_entry].slot.value());
     rows.push_back(joint.entries[step.first_entry].row);
   }
   EXPECT_THAT(nexts, ElementsAre(1, 2, -1));
@@ -209,12 +211,12 @@ TEST(JointStepBuilderTest, TurnsFollowEachOther) {
 TEST(JointStepBuilderTest, AnAgentThatEndsAndBeginsHasTwoEntries) {
   const BatchSchema schema = sample::SimpleSchema(1, 3);
   sample::BatchBuilder builder(schema);
-  const int episode = builder.AddEpisode(base::EnvId(0), 0, 0, false, {{0, policy::PolicySlot(0)}});
+  const int episode = builder.AddEpisode(base::EnvId(0), 0, 0, false, {{base::AgentSlot(0), policy::PolicySlot(0)}});
   sample::RowValues values;
   values.obs = {0, 0, 0};
   values.actions.resize(1);
-  const int first = builder.AddSegment(0, episode, 0);
-  const int second = builder.AddSegment(0, episode, 0);
+  const int first = builder.AddSegment(0, episode, base::AgentSlot(0));
+  const int second = builder.AddSegment(0, episode, base::AgentSlot(0));
   const int step_0 = builder.AddEnvRow(episode, 0);
   const int step_1 = builder.AddEnvRow(episode, 1);
   builder.AddRow(0, first, step_0, values);

@@ -14,8 +14,7 @@ using policy::PolicySlot;
 std::vector<LearnGroup> GroupsOf(const Trainer& trainer, const policy::PolicyTable& table) {
   std::vector<LearnGroup> groups = trainer.Groups();
   if (!groups.empty()) return groups;
-  for (size_t p = 0; p < table.num_slots(); ++p) {
-    const PolicySlot slot(static_cast<int32_t>(p));
+  for (const PolicySlot slot : table.entries().ids()) {
     const policy::PolicyEntry* const entry = table.Find(slot);
     if (entry == nullptr || !entry->trains || !entry->spec.policy_class.trainable()) continue;
     GroupId id(entry->spec.id.value());

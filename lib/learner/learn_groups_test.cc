@@ -17,7 +17,7 @@ using policy::PolicySlot;
 
 /// Policies a, b (not trained), c (frozen), d.
 policy::PolicyTablePtr FourPolicies() {
-  std::vector<policy::PolicySpec> specs(4, sample::SimpleSchema().policies[0]);
+  std::vector<policy::PolicySpec> specs(4, sample::SimpleSchema().policies[PolicySlot(0)]);
   for (size_t p = 0; p < specs.size(); ++p) specs[p].id = PolicyId(std::string(1, static_cast<char>('a' + p)));
   specs[2].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
   const auto table =

@@ -42,7 +42,7 @@ absl::StatusOr<PolicyViewPtr> FirstView(const LearnerConfig& config) {
     return MakePolicyView(config.policies->AtLeast(first_revision), config.schema);
   }
   std::vector<bool> trains;
-  const std::vector<policy::PolicySpec>& specs = config.schema.policies;
+  const std::vector<policy::PolicySpec>& specs = config.schema.policies.values();
   for (size_t p = 0; p < specs.size(); ++p) {
     const bool wanted = config.options.trains.empty() || config.options.trains[p];
     trains.push_back(wanted && specs[p].policy_class.trainable());

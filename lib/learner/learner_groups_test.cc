@@ -28,8 +28,9 @@ struct GroupsRun {
     config.options.train_batch_size = 40;
     config.options.num_workers = 1;
     config.learner_epoch = learner_epoch;
-    for (size_t p = 2; p < 4 && frozen; ++p) {
-      config.schema.policies[p].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
+    for (const int32_t p : {2, 3}) {
+      if (!frozen) break;
+      config.schema.policies[PolicySlot(p)].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
     }
     rollout = std::make_unique<sample::FakeRollout>(config.schema, sample::RandomRolloutOptions(config.schema, 3));
     trainer = std::make_unique<FakeTrainer>(config.schema.policies);
@@ -123,10 +124,11 @@ TEST(LearnerGroupsTest, WhatGroupsKeepIsSavedAndRestored) {
 TEST(LearnerGroupsTest, AGroupWhosePolicyWasRemovedIsInNoCheckpoint) {
   LearnerConfig config;
   config.schema = sample::SimpleSchema(2, 3);
-  config.schema.policies.push_back(config.schema.policies[0]);
-  config.schema.policies[1].id = policy::PolicyId("spare");
-  const auto table = policy::PolicyTable::Make(config.schema.policies, {true, true},
-                                               {{"*", {{config.schema.policies[0].id}}}}, config.schema.agent_ids);
+  config.schema.policies.push_back(config.schema.policies[PolicySlot(0)]);
+  config.schema.policies[PolicySlot(1)].id = policy::PolicyId("spare");
+  const auto table =
+      policy::PolicyTable::Make(config.schema.policies.values(), {true, true},
+                                {{"*", {{config.schema.policies[PolicySlot(0)].id}}}}, config.schema.agent_ids);
   ASSERT_TRUE(table.ok()) << table.status();
   config.policies = *table;
   FakeTrainer trainer(config.schema.policies);

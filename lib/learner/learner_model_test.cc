@@ -295,13 +295,13 @@ class World {
   /// What the trainer got of each policy is what its group's books say, and theirs alone.
   void CheckGroups(const RowBooks& books) {
     std::map<std::string, int64_t> trained;
-    for (size_t p = 0; p < schema_.policies.size(); ++p) {
-      const auto slot = static_cast<int32_t>(p);
-      std::string group = config_.options.trains[p] ? schema_.policies[p].id.value() : "";
+    for (const policy::PolicySlot slot : schema_.policies.ids()) {
+      const bool trains = config_.options.trains[static_cast<size_t>(slot.value())];
+      std::string group = trains ? schema_.policies[slot].id.value() : "";
       for (const policy::LearnGroup& one : trainer_->Groups()) {
-        for (const policy::PolicySlot member : one.members) group = member.value() == slot ? one.id.value() : group;
+        for (const policy::PolicySlot member : one.members) group = member == slot ? one.id.value() : group;
       }
-      trained[group] += trainer_->ExportState(policy::PolicySlot(slot))->Integer("trained_rows");
+      trained[group] += trainer_->ExportState(slot)->Integer("trained_rows");
     }
     std::vector<GroupRows> all = books.groups;
     all.push_back(books.groupless);

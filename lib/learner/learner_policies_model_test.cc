@@ -62,7 +62,7 @@ class World {
     config_.learner_epoch = 1 + random_.Below(2);
     rollout_options_ = sample::RandomRolloutOptions(config_.schema, seed);
     first_ = config_.schema.policies;
-    const auto table = policy::PolicyTable::Make(first_, std::vector<bool>(first_.size(), true),
+    const auto table = policy::PolicyTable::Make(first_.values(), std::vector<bool>(first_.size(), true),
                                                  {{"scout_*", {{PolicyId("scouts")}, {PolicyId("scouts_2")}}},
                                                   {"eye_0", {{PolicyId("eye")}}},
                                                   {"arm_0", {{PolicyId("arm")}}}},
@@ -190,8 +190,7 @@ class World {
 
   /// Whoever has a grant finds the weights of every policy in it that is still there.
   void CheckPublished(const policy::PolicyTable& granted, const policy::PolicyTable& now) {
-    for (size_t p = 0; p < granted.num_slots(); ++p) {
-      const PolicySlot slot(static_cast<int32_t>(p));
+    for (const PolicySlot slot : granted.entries().ids()) {
       const PolicyEntry* const entry = granted.Find(slot);
       const PolicyEntry* const present = now.Find(slot);
       if (entry == nullptr || present == nullptr || present->since != entry->since) continue;
@@ -231,8 +230,7 @@ class World {
     const StepOutcome outcome = learner_->Step(absl::ZeroDuration());
     EXPECT_NE(outcome.kind, StepOutcome::Kind::kFailed) << outcome.status;
     const PolicyTablePtr now = learner_->Policies();
-    for (size_t p = 0; p < table->num_slots(); ++p) {
-      const PolicySlot slot(static_cast<int32_t>(p));
+    for (const PolicySlot slot : table->entries().ids()) {
       if (table->Find(slot) == nullptr || now->Find(slot) != nullptr) continue;
       EXPECT_FALSE(table->Find(slot)->active()) << "only removed ones are released";
       released_.insert(slot.value());
@@ -284,8 +282,7 @@ class World {
     }
     ASSERT_TRUE(next.ok()) << next.status();
     std::vector<NewPolicy> added;
-    for (size_t p = 0; p < (*next)->num_slots(); ++p) {
-      const PolicySlot slot(static_cast<int32_t>(p));
+    for (const PolicySlot slot : (*next)->entries().ids()) {
       if ((*next)->Find(slot) == nullptr || now->Find(slot) != nullptr) continue;
       NewPolicy fresh{slot, {}, like};
       const policy::PolicySpec& spec = (*next)->Find(slot)->spec;
@@ -308,11 +305,11 @@ class World {
   /// Agents of one form played by any of the policies of that form, weighted.
   std::vector<policy::MappingRule> AnyMapping(const policy::PolicyTable& table) {
     std::vector<policy::MappingRule> rules = {{"scout_*", {}}, {"eye_0", {}}, {"arm_0", {}}};
-    const int64_t sizes[] = {first_[0].observation_size(), 12, 3};
+    const int64_t sizes[] = {first_[PolicySlot(0)].observation_size(), 12, 3};
     for (size_t rule = 0; rule < 3; ++rule) {
       for (const auto& entry : table.entries()) {
         const bool fits = entry.has_value() && entry->active() && entry->spec.observation_size() == sizes[rule] &&
-                          entry->spec.action_space == first_[rule].action_space;
+                          entry->spec.action_space == first_[PolicySlot(static_cast<int32_t>(rule))].action_space;
         if (fits && random_.Below(2) == 0) rules[rule].policies.push_back({entry->spec.id, 1.0 + random_.Below(3)});
       }
       if (rules[rule].policies.empty()) return table.rules();
@@ -359,13 +356,13 @@ class World {
     ASSERT_TRUE((*next)->Restore(saved->state).ok());
     ASSERT_TRUE((*next)->Start().ok());
     EXPECT_GT((*next)->Policies()->revision(), learner_->Policies()->revision());
-    EXPECT_EQ((*next)->Policies()->ActiveIds(), learner_->Policies()->ActiveIds());
+    EXPECT_EQ((*next)->Policies()->ActiveIds().values(), learner_->Policies()->ActiveIds().values());
   }
 
   Reached& reached_;
   base::PhiloxSequence random_;
   sample::FakeRolloutOptions rollout_options_;
-  std::vector<policy::PolicySpec> first_;
+  policy::BySlot<policy::PolicySpec> first_;
   LearnerConfig config_;
   base::FakeClock clock_;
   FakePublisher publisher_;

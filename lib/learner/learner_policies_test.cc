@@ -25,10 +25,10 @@ class LearnerPoliciesTest : public testing::Test {
  protected:
   explicit LearnerPoliciesTest(int32_t episode_steps = 5) {
     config_.schema = sample::SimpleSchema(2, 3);
-    policy::PolicySpec spare = config_.schema.policies[0];
+    policy::PolicySpec spare = config_.schema.policies[PolicySlot(0)];
     spare.id = PolicyId("spare");
     config_.schema.policies.push_back(spare);
-    config_.policies = *policy::PolicyTable::Make(config_.schema.policies, {true, false},
+    config_.policies = *policy::PolicyTable::Make(config_.schema.policies.values(), {true, false},
                                                   {{"*", {{PolicyId("shared")}}}}, config_.schema.agent_ids);
     config_.options.num_envs = 4;
     config_.options.train_batch_size = 40;
@@ -65,7 +65,7 @@ class LearnerPoliciesTest : public testing::Test {
     return policy;
   }
   policy::PolicySpec Spec(const char* id) {
-    policy::PolicySpec spec = config_.schema.policies[0];
+    policy::PolicySpec spec = config_.schema.policies[PolicySlot(0)];
     spec.id = PolicyId(id);
     return spec;
   }

@@ -24,7 +24,7 @@ using Kind = StepOutcome::Kind;
 TEST(LearnerTest, PublishesOnlyWhatAnUpdateChanged) {
   TestRun run([](LearnerConfig& config) {
     for (const char* idle : {"idle", "idler"}) {
-      config.schema.policies.push_back(config.schema.policies[0]);
+      config.schema.policies.push_back(config.schema.policies[policy::PolicySlot(0)]);
       config.schema.policies.back().id = policy::PolicyId(idle);
     }
   });
@@ -75,11 +75,11 @@ TEST(LearnerTest, UpdatesAndPublishesIterationByIteration) {
 
 TEST(LearnerTest, WeightsThatNeverChangeArePublishedOnceAndNoneWhereThereAreNone) {
   const auto run = std::make_unique<TestRun>([](LearnerConfig& config) {
-    config.schema.policies.resize(3, config.schema.policies[0]);
-    config.schema.policies[1].id = policy::PolicyId("frozen");
-    config.schema.policies[1].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
-    config.schema.policies[2].id = policy::PolicyId("dice");
-    config.schema.policies[2].policy_class = *policy::ParsePolicyClass("random");
+    config.schema.policies.resize(3, config.schema.policies[policy::PolicySlot(0)]);
+    config.schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("frozen");
+    config.schema.policies[policy::PolicySlot(1)].policy_class = *policy::ParsePolicyClass("checkpoint:runs/old");
+    config.schema.policies[policy::PolicySlot(2)].id = policy::PolicyId("dice");
+    config.schema.policies[policy::PolicySlot(2)].policy_class = *policy::ParsePolicyClass("random");
   });
   ASSERT_TRUE(run->learner_->Start().ok());
   ASSERT_NE(run->publisher_.Newest(1), nullptr);

@@ -136,8 +136,7 @@ void NamedValues::Add(const ProgressRecord& record) {
 ReturnsByName NamedValues::Choose(const EpisodeStats& stats, const policy::PolicyTable& table, size_t most,
                                   bool of_line) const {
   std::vector<int32_t> slots;
-  for (size_t p = 0; p < table.num_slots(); ++p) {
-    const policy::PolicySlot slot(static_cast<int32_t>(p));
+  for (const policy::PolicySlot slot : table.entries().ids()) {
     const policy::PolicyEntry* const entry = table.Find(slot);
     // Of two policies of one id it is the one that episodes begin with.
     if (entry == nullptr || entry->replaced) continue;

@@ -28,7 +28,7 @@ PolicyUpdateReport Report(int32_t slot, int64_t rows, double loss) {
 policy::PolicyTablePtr Table(int policies, std::vector<std::string> agents = {"x", "y"}) {
   std::vector<policy::PolicySpec> specs;
   for (int p = 0; p < policies; ++p) {
-    specs.push_back(sample::SimpleSchema().policies[0]);
+    specs.push_back(sample::SimpleSchema().policies[policy::PolicySlot(0)]);
     specs.back().id = policy::PolicyId(absl::StrCat("p", p));
   }
   return *policy::PolicyTable::Make(specs, std::vector<bool>(specs.size(), true), {{"*", {{specs[0].id}}}},
@@ -174,7 +174,7 @@ TEST(NamedValuesTest, AnotherPolicyInASlotBeginsAnew) {
   names.Add(Record(table, {Report(1, 1000, 1)}));
   table = *table->Remove(policy::PolicyId("p1"));
   table = *table->Release({policy::PolicySlot(1)});
-  policy::PolicySpec spec = sample::SimpleSchema().policies[0];
+  policy::PolicySpec spec = sample::SimpleSchema().policies[policy::PolicySlot(0)];
   spec.id = policy::PolicyId("new");
   table = *table->Add(spec, true);
   const ProgressRecord record = Record(table, {Report(1, 3, 1)});

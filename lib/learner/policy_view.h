@@ -11,7 +11,7 @@ namespace troupe::learner {
 /// any thread checks a fragment without the learner's lock.
 struct PolicyView {
   policy::PolicyTablePtr table;
-  sample::BatchSchema schema;  ///< `policies` by slot; a free slot has an empty one
+  sample::BatchSchema schema;  ///< a free slot has an empty one of its `policies`
 };
 using PolicyViewPtr = std::shared_ptr<const PolicyView>;
 

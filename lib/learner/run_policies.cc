@@ -197,16 +197,16 @@ absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, std::vector
 std::vector<PolicySlot> RunPolicies::DrainedLocked() const {
   std::vector<PolicySlot> drained;
   const PolicyTable& table = *run_.view->table;
-  for (size_t p = 0; p < table.num_slots(); ++p) {
-    const PolicyEntry* const entry = table.Find(SlotAt(p));
-    if (entry == nullptr || entry->active() || run_.ingest->Holds(SlotAt(p))) continue;
+  for (const PolicySlot slot : table.entries().ids()) {
+    const PolicyEntry* const entry = table.Find(slot);
+    if (entry == nullptr || entry->active() || run_.ingest->Holds(slot)) continue;
     const std::vector<sample::WorkerId> owners = run_.plan->OwnersOfOlderEpisodes(entry->removed);
     // What the fragments of an owner do not show, it may have said.
     bool may_come = false;
     for (const sample::WorkerId owner : owners) {
       may_come = may_come || run_.registry.workers().at(owner.value()).oldest_revision < entry->removed;
     }
-    if (!may_come) drained.push_back(SlotAt(p));
+    if (!may_come) drained.push_back(slot);
   }
   return drained;
 }
@@ -246,14 +246,14 @@ absl::Status RunPolicies::Save(LearnerState* state) {
   const PolicyTablePtr now = table();
   state->policies.resize(now->num_slots());
   std::vector<PolicySlot> leaving;
-  for (size_t p = 0; p < now->num_slots(); ++p) {
-    const PolicyEntry* const entry = now->Find(SlotAt(p));
+  for (const PolicySlot slot : now->entries().ids()) {
+    const PolicyEntry* const entry = now->Find(slot);
     if (entry == nullptr) continue;
     if (!entry->active()) {
-      leaving.push_back(SlotAt(p));
+      leaving.push_back(slot);
       continue;
     }
-    TROUPE_ASSIGN_OR_RETURN(state->policies[p], deps_.trainer->ExportState(SlotAt(p)));
+    TROUPE_ASSIGN_OR_RETURN(state->policies[static_cast<size_t>(slot.value())], deps_.trainer->ExportState(slot));
   }
   TROUPE_ASSIGN_OR_RETURN(state->groups, deps_.trainer->ExportGroups());
   // Of a group whose members are all leaving, the next learner has nothing that this could be of.

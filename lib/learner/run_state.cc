@@ -159,8 +159,8 @@ LearnerStatus RunState::Status() const {
   status.progress.expired_grants = plan->expired_grants();
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting.fragments();
-  for (size_t p = 0; p < view->table->num_slots(); ++p) {
-    status.policy_rows.push_back(accounting.of_policy(policy::PolicySlot(static_cast<int32_t>(p))));
+  for (const policy::PolicySlot slot : view->table->entries().ids()) {
+    status.policy_rows.push_back(accounting.of_policy(slot));
   }
   const absl::Duration now = clock.SteadyNow();
   for (const auto& [id, worker] : registry.workers()) {

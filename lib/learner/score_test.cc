@@ -23,7 +23,7 @@ TEST(ScoreTest, WhatItIsCalled) {
 }
 
 TEST(ScoreTest, IsTheMeanOverTheEpisodes) {
-  std::vector<policy::PolicySpec> specs(2, sample::SimpleSchema().policies[0]);
+  std::vector<policy::PolicySpec> specs(2, sample::SimpleSchema().policies[policy::PolicySlot(0)]);
   specs[1].id = policy::PolicyId("prey");
   const std::vector<std::string> agents = {"cat_0", "cat_1", "mouse"};
   const policy::PolicyTablePtr table =

@@ -22,11 +22,11 @@ class StaleRowsTest : public testing::Test {
  protected:
   StaleRowsTest() {
     schema_ = sample::SimpleSchema(2, 3);
-    schema_.policies.push_back(schema_.policies[0]);
-    schema_.policies[1].id = PolicyId("other");
+    schema_.policies.push_back(schema_.policies[policy::PolicySlot(0)]);
+    schema_.policies[policy::PolicySlot(1)].id = PolicyId("other");
     options_.policies_of_slot = {{0}, {1}};
     options_.min_episode_steps = options_.max_episode_steps = 4;
-    table_ = *policy::PolicyTable::Make(schema_.policies, {true, true},
+    table_ = *policy::PolicyTable::Make(schema_.policies.values(), {true, true},
                                         {{"agent_0", {{PolicyId("shared")}}}, {"agent_1", {{PolicyId("other")}}}},
                                         schema_.agent_ids);
   }
@@ -57,7 +57,7 @@ TEST_F(StaleRowsTest, WhatIsFreshStaysAsItIs) {
 }
 
 TEST_F(StaleRowsTest, RowsOfAReplacedPolicyAreLeftOut) {
-  table_ = *table_->Replace(schema_.policies[1]);
+  table_ = *table_->Replace(schema_.policies[policy::PolicySlot(1)]);
   const auto batch = Fragment();
   const int64_t rows = batch->policies[1].rows;
   const FreshPart part = LeaveOut(batch);
@@ -84,7 +84,7 @@ TEST_F(StaleRowsTest, SlotsThatAreFreeOrAnothersAreStaleAndNeverInvalid) {
   EXPECT_TRUE(Validate(*part.batch).ok()) << Validate(*part.batch);
 
   // The next policy there is of another form.
-  policy::PolicySpec next = schema_.policies[0];
+  policy::PolicySpec next = schema_.policies[policy::PolicySlot(0)];
   next.id = PolicyId("next");
   next.observation_space = *space::Space::Box(-1, 1, {7});
   table_ = *table_->Add(next, true);
@@ -118,7 +118,7 @@ TEST_F(StaleRowsTest, SlotsThatNoPolicyCanHaveAreLeftToBeRefused) {
 }
 
 TEST_F(StaleRowsTest, ColumnsOfAWrongFormAreNotRead) {
-  table_ = *table_->Replace(schema_.policies[1]);
+  table_ = *table_->Replace(schema_.policies[policy::PolicySlot(1)]);
   const auto batch = Fragment();
   batch->policies[1].rows = int64_t{1} << 60;
   batch->policies[1].agent_mask = {nullptr, tensor::DType::kUint8, int64_t{1} << 60, 1};

@@ -27,7 +27,7 @@ TEST(StopConditionsTest, CountsStopAtTheirLimit) {
 }
 
 TEST(StopConditionsTest, ReturnsStopOverAFullWindow) {
-  const policy::PolicySpec spec = sample::SimpleSchema().policies[0];
+  const policy::PolicySpec spec = sample::SimpleSchema().policies[policy::PolicySlot(0)];
   const policy::PolicyTablePtr table = *policy::PolicyTable::Make({spec}, {true}, {{"*", {{spec.id}}}}, {"cat"});
   StopOptions options;
   options.env_steps = 1;

@@ -49,7 +49,7 @@ struct InPlaceObservations {
 
 /// An agent at a joint step.
 struct JointEntry {
-  int32_t slot = 0;           ///< agent slot
+  base::AgentSlot slot;
   policy::PolicySlot policy;  ///< whose row it is
   int32_t row = -1;           ///< of the policy's rows: the agent acted here; -1: see final_row
   int32_t final_row = -1;     ///< of the policy's final rows: a segment of the agent is bootstrapped from here
@@ -91,7 +91,7 @@ struct TrainSegment {
   int64_t final_row = -1;  ///< row of final_obs to bootstrap from; -1: terminated, value 0
   base::EnvId env_id;
   uint32_t episode = 0;
-  int32_t slot = 0;
+  base::AgentSlot slot;
 };
 
 /// Consecutive rows of one segment that networks with a core read one after another, and are differentiated through.

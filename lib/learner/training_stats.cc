@@ -73,7 +73,7 @@ std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const P
     std::fill(rows.begin(), rows.end(), 0);
     const PolicyTrainBatch& policy = batch.policies[i];
     for (const TrainSegment& segment : policy.segments) {
-      int64_t& count = rows[static_cast<size_t>(segment.slot)];
+      int64_t& count = rows[static_cast<size_t>(segment.slot.value())];
       if (policy.agent_mask.empty()) {
         count += segment.rows;
       } else {

@@ -40,7 +40,7 @@ TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
   batch.policies.resize(3);
   const auto add = [&](size_t policy, int32_t agent, int64_t rows) {
     TrainSegment segment;
-    segment.slot = agent;
+    segment.slot = base::AgentSlot(agent);
     segment.rows = rows;
     batch.policies[policy].segments.push_back(segment);
   };
@@ -62,7 +62,7 @@ TEST(TrainingStatsTest, AThousandAgentsDoNotFloodTheRun) {
   for (int32_t agent = 0; agent < 1000; ++agent) {
     agents.push_back(std::to_string(agent));
     TrainSegment segment;
-    segment.slot = agent;
+    segment.slot = base::AgentSlot(agent);
     segment.rows = 1 + (agent * 7) % 1000;
     batch.policies[0].segments.push_back(segment);
   }
@@ -85,7 +85,7 @@ TEST(TrainingStatsTest, RowsThatAreMaskedOutAreNoPartOfAnAgentsLosses) {
   policy.segments[1] = policy.segments[0];
   policy.segments[1].first_row = 3;
   policy.segments[1].rows = 2;
-  policy.segments[1].slot = 1;
+  policy.segments[1].slot = base::AgentSlot(1);
   const std::vector<PolicyUpdateReport> reports = {Report(0, 2, 1, 0)};
   const std::vector<std::string> agents = {"x", "y"};
   EXPECT_THAT(AgentLosses(batch, reports, agents), ElementsAre(Pair("x/Loss/Policy loss", 1.0)));

@@ -12,8 +12,8 @@ namespace troupe::policy {
 namespace {
 
 absl::StatusOr<PolicyId> RoundRobin(const MappingQuestion& question) {
-  const uint64_t turn =
-      uint64_t{question.episode.env_id.value()} + question.episode.episode + static_cast<uint64_t>(question.agent_slot);
+  const uint64_t turn = uint64_t{question.episode.env_id.value()} + question.episode.episode +
+                        static_cast<uint64_t>(question.agent_slot.value());
   return question.policies[turn % question.policies.size()];
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
 
@@ -12,8 +13,8 @@ namespace troupe::policy {
 
 /// What a mapping function is asked: which of `policies` plays this agent in this episode. Borrowed for the call.
 struct MappingQuestion {
-  std::string_view agent_id;
-  int32_t agent_slot = 0;
+  const base::AgentId& agent_id;
+  base::AgentSlot agent_slot;
   const EpisodeInfo& episode;
   int32_t rule = 0;                          ///< place of the rule that asks, from 0
   int32_t worker = 0;                        ///< index of the worker that plays the episode

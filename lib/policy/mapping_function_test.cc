@@ -18,9 +18,8 @@ const std::vector<std::string>& Agents() {
   static const auto* const kAgents = new std::vector<std::string>{"left", "right"};
   return *kAgents;
 }
-const std::vector<PolicyId>& Policies() {
-  static const auto* const kPolicies =
-      new std::vector<PolicyId>{PolicyId("a"), PolicyId(""), PolicyId("b"), PolicyId("c")};
+const BySlot<PolicyId>& Policies() {
+  static const auto* const kPolicies = new BySlot<PolicyId>{PolicyId("a"), PolicyId(""), PolicyId("b"), PolicyId("c")};
   return *kPolicies;
 }
 
@@ -29,6 +28,13 @@ std::unique_ptr<PolicyMapping> Make(const std::string& function, std::vector<Wei
   auto mapping = MakeRuleMapping(rules, Agents(), Policies());
   EXPECT_TRUE(mapping.ok()) << mapping.status();
   return mapping.ok() ? *std::move(mapping) : nullptr;
+}
+
+absl::StatusOr<PolicySlot> MapLeft(const PolicyMapping& mapping, const EpisodeInfo& episode) {
+  return mapping.Map(base::AgentId("left"), base::AgentSlot(0), episode);
+}
+absl::StatusOr<PolicySlot> MapRight(const PolicyMapping& mapping, const EpisodeInfo& episode) {
+  return mapping.Map(base::AgentId("right"), base::AgentSlot(1), episode);
 }
 
 EpisodeInfo Episode(uint32_t episode, int32_t worker = 0) {
@@ -44,22 +50,21 @@ TEST(MappingFunctionTest, RoundRobinChangesPlaces) {
   const auto all = Make("round_robin");
   std::vector<int32_t> slots;
   for (uint32_t episode = 0; episode < 4; ++episode) {
-    for (int32_t agent = 0; agent < 2; ++agent) {
-      slots.push_back(all->Map(Agents()[static_cast<size_t>(agent)], agent, Episode(episode))->value());
-    }
+    slots.push_back(MapLeft(*all, Episode(episode))->value());
+    slots.push_back(MapRight(*all, Episode(episode))->value());
   }
   EXPECT_EQ(slots, (std::vector<int32_t>{0, 2, 2, 3, 3, 0, 0, 2})) << "slot 1 is free";
   const auto some = Make("round_robin", {{PolicyId("c")}, {PolicyId("a")}});
-  EXPECT_EQ(*some->Map("left", 0, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
-  EXPECT_EQ(*some->Map("right", 1, Episode(0)), PolicySlot(3));
+  EXPECT_EQ(*MapLeft(*some, Episode(0)), PolicySlot(0)) << "in the order given: environment 3 begins with a";
+  EXPECT_EQ(*MapRight(*some, Episode(0)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
   const auto mapping = Make("self_play");
   std::set<int32_t> drawn;
   for (uint32_t episode = 0; episode < 50; ++episode) {
-    const PolicySlot left = *mapping->Map("left", 0, Episode(episode));
-    EXPECT_EQ(*mapping->Map("right", 1, Episode(episode)), left);
+    const PolicySlot left = *MapLeft(*mapping, Episode(episode));
+    EXPECT_EQ(*MapRight(*mapping, Episode(episode)), left);
     drawn.insert(left.value());
   }
   EXPECT_EQ(drawn, (std::set<int32_t>{0, 2, 3}));
@@ -67,32 +72,30 @@ TEST(MappingFunctionTest, SelfPlayGivesAllAgentsOnePolicy) {
 
 TEST(MappingFunctionTest, ByWorker) {
   const auto mapping = Make("by_worker");
-  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 0)), PolicySlot(0));
-  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 1)), PolicySlot(2));
-  EXPECT_EQ(*mapping->Map("left", 0, Episode(9, 5)), PolicySlot(3));
+  EXPECT_EQ(*MapLeft(*mapping, Episode(9, 0)), PolicySlot(0));
+  EXPECT_EQ(*MapLeft(*mapping, Episode(9, 1)), PolicySlot(2));
+  EXPECT_EQ(*MapLeft(*mapping, Episode(9, 5)), PolicySlot(3));
 }
 
 TEST(MappingFunctionTest, WhatRaisesOrIsGarbageSaysWhy) {
   const auto raises = Make("testing/raises");
-  EXPECT_EQ(*raises->Map("left", 0, Episode(1)), PolicySlot(0));
-  EXPECT_EQ(raises->Map("left", 0, Episode(0)).status(),
+  EXPECT_EQ(*MapLeft(*raises, Episode(1)), PolicySlot(0));
+  EXPECT_EQ(MapLeft(*raises, Episode(0)).status(),
             absl::InternalError("mapping function \"testing/raises\": there is nobody to play"));
   const auto garbage = Make("testing/unknown_policy");
-  EXPECT_EQ(garbage->Map("left", 0, Episode(0)).status(),
+  EXPECT_EQ(MapLeft(*garbage, Episode(0)).status(),
             absl::InvalidArgumentError(
                 "mapping function \"testing/unknown_policy\": got policy \"../x\", expected one of a, b, c"));
 }
 
 TEST(MappingFunctionTest, RulesDrawSelfPlayIndependently) {
-  const std::vector<PolicyId> policies = {PolicyId("a"), PolicyId("b"), PolicyId("c"), PolicyId("d")};
-  const std::vector<MappingRule> rules = {{"left", {{policies[0]}, {policies[1]}}, "self_play"},
-                                          {"*", {{policies[2]}, {policies[3]}}, "self_play"}};
-  const auto mapping = MakeRuleMapping(rules, Agents(), policies);
+  const PolicyId a("a"), b("b"), c("c"), d("d");
+  const std::vector<MappingRule> rules = {{"left", {{a}, {b}}, "self_play"}, {"*", {{c}, {d}}, "self_play"}};
+  const auto mapping = MakeRuleMapping(rules, Agents(), {a, b, c, d});
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   std::set<std::pair<int32_t, int32_t>> seen;
   for (uint32_t episode = 0; episode < 64; ++episode) {
-    seen.emplace((*mapping)->Map("left", 0, Episode(episode))->value(),
-                 (*mapping)->Map("right", 1, Episode(episode))->value());
+    seen.emplace(MapLeft(**mapping, Episode(episode))->value(), MapRight(**mapping, Episode(episode))->value());
   }
   EXPECT_EQ(seen.size(), 4u);
 }
@@ -113,7 +116,7 @@ TEST(MappingFunctionTest, UnknownOnesAreRefused) {
 class RecordingHost final : public MappingHost {
  public:
   absl::StatusOr<PolicyId> Ask(const HostedQuestion& question) override {
-    asked_ = absl::StrCat(std::string(question.function), " ", std::string(question.agent_id), " of ",
+    asked_ = absl::StrCat(std::string(question.function), " ", question.agent_id.value(), " of ",
                           question.policies.size(), ":");
     for (const auto& [agent, policy] : question.mapped) {
       absl::StrAppend(&asked_, " ", std::string(agent), "=", std::string(policy));
@@ -129,19 +132,19 @@ class RecordingHost final : public MappingHost {
 
 TEST(MappingFunctionTest, OneInAnotherProcessIsAskedThere) {
   const auto mapping = Make("python:mine:choose");
-  EXPECT_FALSE(mapping->KnownAhead(0));
-  EXPECT_TRUE(Make("round_robin")->KnownAhead(0));
+  EXPECT_FALSE(mapping->KnownAhead(base::AgentSlot(0)));
+  EXPECT_TRUE(Make("round_robin")->KnownAhead(base::AgentSlot(0)));
   EpisodeInfo episode = Episode(1);
-  EXPECT_EQ(mapping->Map("left", 0, episode).status().code(), absl::StatusCode::kFailedPrecondition)
+  EXPECT_EQ(MapLeft(*mapping, episode).status().code(), absl::StatusCode::kFailedPrecondition)
       << "there is nobody to ask";
   RecordingHost host;
   episode.host = &host;
-  const MappedAgent mapped = {0, PolicySlot(2)};
+  const MappedAgent mapped = {base::AgentSlot(0), PolicySlot(2)};
   episode.agents = absl::MakeConstSpan(&mapped, 1);
-  EXPECT_EQ(*mapping->Map("right", 1, episode), PolicySlot(3));
+  EXPECT_EQ(*MapRight(*mapping, episode), PolicySlot(3));
   EXPECT_EQ(host.asked(), "python:mine:choose right of 3: left=b");
   episode.episode = 9;
-  EXPECT_EQ(mapping->Map("right", 1, episode).status(),
+  EXPECT_EQ(MapRight(*mapping, episode).status(),
             absl::UnavailableError("mapping function \"python:mine:choose\": gone"));
   const std::vector<MappingRule> rules = {{"*", {}, "python:mine"}};
   EXPECT_EQ(MakeRuleMapping(rules, Agents(), Policies()).status(),
@@ -160,11 +163,11 @@ TEST(MappingFunctionTest, APolicyTableCarriesIt) {
   const auto back = PolicyTableFromJson(ToJson(**table));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ((*back)->rules()[1].function, "round_robin");
-  EXPECT_EQ(*(*back)->mapping().Map("right", 1, Episode(1)), PolicySlot(1));
+  EXPECT_EQ(*MapRight((*back)->mapping(), Episode(1)), PolicySlot(1));
   // One that is gone is no longer chosen.
   const auto removed = (*table)->Remove(PolicyId("b"));
   ASSERT_TRUE(removed.ok()) << removed.status();
-  EXPECT_EQ(*(*removed)->mapping().Map("right", 1, Episode(0)), PolicySlot(0));
+  EXPECT_EQ(*MapRight((*removed)->mapping(), Episode(0)), PolicySlot(0));
 }
 
 }  // namespace

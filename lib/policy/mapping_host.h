@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 
 namespace troupe::policy {
@@ -15,7 +16,7 @@ struct EpisodeInfo;
 /// What a mapping function in another process is asked: all of it by name. Borrowed for the call.
 struct HostedQuestion {
   std::string_view function;  ///< "python:MODULE:NAME"
-  std::string_view agent_id;
+  const base::AgentId& agent_id;
   const EpisodeInfo& episode;
   absl::Span<const PolicyId> policies = {};  ///< it chooses from these
   /// The episode's agents that have their policies, in the order of their slots.

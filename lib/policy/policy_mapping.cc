@@ -20,6 +20,10 @@
 namespace troupe::policy {
 namespace {
 
+/// One T for each agent of the run, by its slot.
+template <typename T>
+using ByAgentSlot = base::IndexedVector<base::AgentSlot, T>;
+
 std::string IdText(absl::Span<const PolicyId> ids) {
   return absl::StrJoin(ids, ", ", [](std::string* out, const PolicyId& id) { out->append(id.value()); });
 }
@@ -39,30 +43,31 @@ struct Choice {
   int32_t rule = 0;                           ///< its place
 };
 
-absl::Status NoSuchAgent(int32_t agent_slot, size_t num_agents) {
-  return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got agent slot ", agent_slot, ", expected 0 to ",
-                                                 static_cast<int64_t>(num_agents) - 1));
+absl::Status NoSuchAgent(base::AgentSlot agent_slot, size_t num_agents) {
+  return absl::InvalidArgumentError(absl::StrCat("policy_mapping: got agent slot ", agent_slot.value(),
+                                                 ", expected 0 to ", static_cast<int64_t>(num_agents) - 1));
 }
 
 /// Rules have no memory: which of them an agent has is known once for all.
 class RuleMapping final : public PolicyMapping {
  public:
-  RuleMapping(std::vector<std::shared_ptr<const Choice>> by_agent_slot, absl::Span<const std::string> agent_ids,
-              absl::Span<const PolicyId> policies)
+  RuleMapping(ByAgentSlot<std::shared_ptr<const Choice>> by_agent_slot, absl::Span<const std::string> agent_ids,
+              BySlot<PolicyId> policies)
       : by_agent_slot_(std::move(by_agent_slot)),
-        agent_ids_(agent_ids.begin(), agent_ids.end()),
-        policies_(policies.begin(), policies.end()) {}
+        agent_ids_(std::vector<std::string>(agent_ids.begin(), agent_ids.end())),
+        policies_(std::move(policies)) {}
 
-  absl::StatusOr<PolicySlot> Map(std::string_view agent_id, int32_t agent_slot,
+  absl::StatusOr<PolicySlot> Map(const base::AgentId& agent_id, base::AgentSlot agent_slot,
                                  const EpisodeInfo& episode) const override {
-    if (!Has(agent_slot)) return NoSuchAgent(agent_slot, by_agent_slot_.size());
-    const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
+    if (!by_agent_slot_.Contains(agent_slot)) return NoSuchAgent(agent_slot, by_agent_slot_.size());
+    const Choice& choice = *by_agent_slot_[agent_slot];
     if (!choice.function_name.empty()) return Ask(choice, agent_id, agent_slot, episode);
     const std::vector<PolicySlot>& policies = choice.among->policies;
     if (policies.size() == 1) return policies[0];
-    base::PhiloxSequence random(
-        base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
-        {.env_id = episode.env_id.value(), .episode = episode.episode, .slot = static_cast<uint32_t>(agent_slot)});
+    base::PhiloxSequence random(base::PhiloxKey::Make(episode.seed, base::RandomStream::kMapping),
+                                {.env_id = episode.env_id.value(),
+                                 .episode = episode.episode,
+                                 .slot = static_cast<uint32_t>(agent_slot.value())});
     const double drawn = random.Uniform() * choice.bounds.back();
     const auto place = std::upper_bound(choice.bounds.begin(), choice.bounds.end(), drawn);
     // Rounding may put the product at the last bound.
@@ -70,19 +75,14 @@ class RuleMapping final : public PolicyMapping {
     return policies[static_cast<size_t>(std::min(place - choice.bounds.begin(), last))];
   }
 
-  bool KnownAhead(int32_t agent_slot) const override {
-    if (!Has(agent_slot)) return false;
-    const Choice& choice = *by_agent_slot_[static_cast<size_t>(agent_slot)];
+  bool KnownAhead(base::AgentSlot agent_slot) const override {
+    if (!by_agent_slot_.Contains(agent_slot)) return false;
+    const Choice& choice = *by_agent_slot_[agent_slot];
     return choice.function_name.empty() || choice.function != nullptr;
   }
 
  private:
-  /// Who maps agents may have made its list of them from something else than the rules'.
-  bool Has(int32_t agent_slot) const {
-    return agent_slot >= 0 && static_cast<size_t>(agent_slot) < by_agent_slot_.size();
-  }
-
-  absl::StatusOr<PolicySlot> Ask(const Choice& choice, std::string_view agent_id, int32_t agent_slot,
+  absl::StatusOr<PolicySlot> Ask(const Choice& choice, const base::AgentId& agent_id, base::AgentSlot agent_slot,
                                  const EpisodeInfo& episode) const {
     const absl::StatusOr<PolicyId> answer =
         choice.function == nullptr
@@ -102,36 +102,37 @@ class RuleMapping final : public PolicyMapping {
                                                    IdText(ids)));
   }
 
-  absl::StatusOr<PolicyId> AskHost(const Choice& choice, std::string_view agent_id, const EpisodeInfo& episode) const {
+  absl::StatusOr<PolicyId> AskHost(const Choice& choice, const base::AgentId& agent_id,
+                                   const EpisodeInfo& episode) const {
     if (episode.host == nullptr) {
       return absl::FailedPreconditionError("there is no Python process to ask; expected a worker or an evaluation");
     }
     std::vector<std::pair<std::string_view, std::string_view>> mapped;
     for (const MappedAgent& agent : episode.agents) {
-      if (!Has(agent.slot)) return NoSuchAgent(agent.slot, by_agent_slot_.size());
-      mapped.emplace_back(agent_ids_[static_cast<size_t>(agent.slot)],
-                          policies_[static_cast<size_t>(agent.policy.value())].value());
+      if (!by_agent_slot_.Contains(agent.slot)) return NoSuchAgent(agent.slot, by_agent_slot_.size());
+      mapped.emplace_back(agent_ids_[agent.slot], policies_[agent.policy].value());
     }
     return episode.host->Ask({choice.function_name, agent_id, episode, choice.among->ids, mapped});
   }
 
-  const std::vector<std::shared_ptr<const Choice>> by_agent_slot_;
-  const std::vector<std::string> agent_ids_;
-  const std::vector<PolicyId> policies_;  ///< by slot
+  /// Who maps agents may have made its list of them from something else than the rules': not every slot is here.
+  const ByAgentSlot<std::shared_ptr<const Choice>> by_agent_slot_;
+  const ByAgentSlot<std::string> agent_ids_;
+  const BySlot<PolicyId> policies_;
 };
 
 /// What rules name policies by.
 class Policies {
  public:
-  explicit Policies(absl::Span<const PolicyId> ids) : ids_(ids), all_(std::make_shared<Candidates>()) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i].value().empty()) continue;
-      by_id_.emplace(ids[i].value(), static_cast<int32_t>(i));
-      all_->policies.emplace_back(static_cast<int32_t>(i));
-      all_->ids.push_back(ids[i]);
+  explicit Policies(const BySlot<PolicyId>& ids) : ids_(ids), all_(std::make_shared<Candidates>()) {
+    for (const PolicySlot slot : ids.ids()) {
+      if (ids[slot].value().empty()) continue;
+      by_id_.emplace(ids[slot].value(), slot);
+      all_->policies.push_back(slot);
+      all_->ids.push_back(ids[slot]);
     }
   }
-  absl::Span<const PolicyId> ids() const { return ids_; }
+  absl::Span<const PolicyId> ids() const { return ids_.values(); }
   const std::shared_ptr<Candidates>& all() const { return all_; }
   std::optional<PolicySlot> Find(const PolicyId& id) const {
     const auto found = by_id_.find(id.value());
@@ -139,9 +140,9 @@ class Policies {
   }
 
  private:
-  const absl::Span<const PolicyId> ids_;
+  const BySlot<PolicyId>& ids_;
   const std::shared_ptr<Candidates> all_;
-  std::unordered_map<std::string_view, int32_t> by_id_;
+  std::unordered_map<std::string_view, PolicySlot> by_id_;
 };
 
 absl::Status CheckRuleSizes(const MappingRule& rule) {
@@ -231,7 +232,7 @@ const MappingRule* FirstMatch(absl::Span<const MappingRule> rules, std::string_v
 
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
-                                                               absl::Span<const PolicyId> policies) {
+                                                               const BySlot<PolicyId>& policies) {
   if (rules.size() > kMaxMappingRules) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_mapping: got ", rules.size(), " rules, expected at most ", kMaxMappingRules));
@@ -241,7 +242,7 @@ absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const 
   for (size_t place = 0; place < rules.size(); ++place) {
     TROUPE_ASSIGN_OR_RETURN(choices.emplace_back(), Resolve(rules[place], static_cast<int32_t>(place), known));
   }
-  std::vector<std::shared_ptr<const Choice>> by_agent_slot;
+  ByAgentSlot<std::shared_ptr<const Choice>> by_agent_slot;
   for (const std::string& agent : agent_ids) {
     const MappingRule* const rule = FirstMatch(rules, agent);
     if (rule == nullptr) {

@@ -23,7 +23,7 @@ struct EnvArgument {
 
 /// An agent that has its policy for the episode.
 struct MappedAgent {
-  int32_t slot = 0;
+  base::AgentSlot slot;
   PolicySlot policy;
 };
 
@@ -44,10 +44,10 @@ class PolicyMapping {
  public:
   virtual ~PolicyMapping() = default;
   /// An error costs the episode that asked. Blocks only where KnownAhead says no.
-  virtual absl::StatusOr<PolicySlot> Map(std::string_view agent_id, int32_t agent_slot,
+  virtual absl::StatusOr<PolicySlot> Map(const base::AgentId& agent_id, base::AgentSlot agent_slot,
                                          const EpisodeInfo& episode) const = 0;
   /// Whether Map is pure for this agent, so that it may be asked before the episode begins, and again.
-  virtual bool KnownAhead(int32_t /*agent_slot*/) const { return true; }
+  virtual bool KnownAhead(base::AgentSlot /*agent_slot*/) const { return true; }
 };
 
 /// A policy and how likely it is to be drawn, relative to the others of its rule.
@@ -77,7 +77,7 @@ inline constexpr size_t kMaxPoliciesOfRule = 1024;
 /// `policies` (an empty id there is no policy), or a function that is not registered.
 absl::StatusOr<std::unique_ptr<PolicyMapping>> MakeRuleMapping(absl::Span<const MappingRule> rules,
                                                                absl::Span<const std::string> agent_ids,
-                                                               absl::Span<const PolicyId> policies);
+                                                               const BySlot<PolicyId>& policies);
 
 /// True when `text` matches `glob`.
 bool GlobMatches(std::string_view glob, std::string_view text);

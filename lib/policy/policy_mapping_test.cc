@@ -22,8 +22,12 @@ TEST(GlobTest, Matches) {
 
 class RuleMappingTest : public ::testing::Test {
  protected:
+  absl::StatusOr<PolicySlot> MapAgent(const PolicyMapping& mapping, int32_t slot, const EpisodeInfo& episode = {}) {
+    return mapping.Map(base::AgentId(agents_[static_cast<size_t>(slot)]), base::AgentSlot(slot), episode);
+  }
+
   const std::vector<std::string> agents_ = {"pred_0", "pred_1", "prey_0"};
-  const std::vector<PolicyId> policies_ = {PolicyId("hunters"), PolicyId("prey")};
+  const BySlot<PolicyId> policies_ = {PolicyId("hunters"), PolicyId("prey")};
 };
 
 TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {
@@ -31,9 +35,9 @@ TEST_F(RuleMappingTest, FirstMatchingRuleDecides) {
       {"pred_1", {{PolicyId("prey")}}}, {"pred_*", {{PolicyId("hunters")}}}, {"*", {{PolicyId("prey")}}}};
   const auto mapping = MakeRuleMapping(rules, agents_, policies_);
   ASSERT_TRUE(mapping.ok()) << mapping.status();
-  EXPECT_EQ(*(*mapping)->Map("pred_0", 0, {}), PolicySlot(0));
-  EXPECT_EQ(*(*mapping)->Map("pred_1", 1, {}), PolicySlot(1));
-  EXPECT_EQ(*(*mapping)->Map("prey_0", 2, {}), PolicySlot(1));
+  EXPECT_EQ(*MapAgent(**mapping, 0), PolicySlot(0));
+  EXPECT_EQ(*MapAgent(**mapping, 1), PolicySlot(1));
+  EXPECT_EQ(*MapAgent(**mapping, 2), PolicySlot(1));
 }
 
 TEST_F(RuleMappingTest, UnknownPolicyIsNotFound) {
@@ -57,11 +61,11 @@ TEST_F(RuleMappingTest, AnAgentThatItWasNotMadeForIsAnError) {
     const auto mapping = MakeRuleMapping(absl::MakeConstSpan(&rule, 1), agents_, policies_);
     ASSERT_TRUE(mapping.ok()) << mapping.status();
     for (const int32_t slot : {-1, 3, 1 << 30}) {
-      const absl::Status status = (*mapping)->Map("prey_1", slot, {}).status();
+      const absl::Status status = (*mapping)->Map(base::AgentId("prey_1"), base::AgentSlot(slot), {}).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << slot;
       EXPECT_NE(status.message().find(absl::StrCat("got agent slot ", slot, ", expected 0 to 2")), std::string::npos)
           << status;
-      EXPECT_FALSE((*mapping)->KnownAhead(slot));
+      EXPECT_FALSE((*mapping)->KnownAhead(base::AgentSlot(slot)));
     }
   }
 }
@@ -75,18 +79,18 @@ TEST_F(RuleMappingTest, WeightsAreDrawnForEachAgentAndEpisode) {
   int hunters = 0, equal = 0;
   for (uint32_t episode = 0; episode < kEpisodes; ++episode) {
     const EpisodeInfo info = {7, base::EnvId(3), episode};
-    const PolicySlot first = *(*mapping)->Map("pred_0", 0, info);
-    EXPECT_EQ(first, *(*mapping)->Map("pred_0", 0, info));
+    const PolicySlot first = *MapAgent(**mapping, 0, info);
+    EXPECT_EQ(first, *MapAgent(**mapping, 0, info));
     hunters += first == PolicySlot(0) ? 1 : 0;
-    equal += first == *(*mapping)->Map("pred_1", 1, info) ? 1 : 0;
-    EXPECT_EQ(*(*mapping)->Map("prey_0", 2, info), PolicySlot(1));
+    equal += first == *MapAgent(**mapping, 1, info) ? 1 : 0;
+    EXPECT_EQ(*MapAgent(**mapping, 2, info), PolicySlot(1));
   }
   // Four standard deviations of a binomial distribution: the draws are fixed, so this holds always or never.
   EXPECT_NEAR(hunters, 0.75 * kEpisodes, 4 * 61.2);
   EXPECT_NEAR(equal, 0.625 * kEpisodes, 4 * 68.5);
   int differ = 0;
   for (uint32_t env = 0; env < 100; ++env) {
-    const auto mapped = [&](uint64_t seed) { return *(*mapping)->Map("pred_0", 0, {seed, base::EnvId(env), 0}); };
+    const auto mapped = [&](uint64_t seed) { return *MapAgent(**mapping, 0, {seed, base::EnvId(env), 0}); };
     differ += mapped(7) != mapped(8) ? 1 : 0;
   }
   EXPECT_GT(differ, 10) << "another seed draws others";

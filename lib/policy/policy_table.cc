@@ -82,17 +82,18 @@ absl::StatusOr<PolicySlot> PolicyTable::Place(PolicySpec spec, bool trains) {
   if (FindSlot(spec.id).has_value()) {
     return absl::AlreadyExistsError(absl::StrCat("policy ", Quoted(spec.id), " is one of the run's already"));
   }
-  auto place = std::find(entries_.begin(), entries_.end(), std::nullopt);
-  if (place == entries_.end()) {
+  const auto place = std::find(entries_.begin(), entries_.end(), std::nullopt);
+  const PolicySlot slot(static_cast<int32_t>(place - entries_.begin()));
+  if (!entries_.Contains(slot)) {
     if (entries_.size() == kMaxPolicies) {
       return absl::ResourceExhaustedError(absl::StrCat("the run has ", kMaxPolicies,
                                                        " policies, the most there may be; remove one before ",
                                                        Quoted(spec.id), " is added"));
     }
-    place = entries_.emplace(entries_.end());
+    entries_.GrowTo(slot);
   }
-  place->emplace(PolicyEntry{std::move(spec), trains, /*since=*/revision_});
-  return PolicySlot(static_cast<int32_t>(place - entries_.begin()));
+  entries_[slot].emplace(PolicyEntry{std::move(spec), trains, /*since=*/revision_});
+  return slot;
 }
 
 absl::StatusOr<PolicyTablePtr> PolicyTable::Add(PolicySpec spec, bool trains) const {
@@ -109,14 +110,14 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Remove(const PolicyId& id) const {
                                                       "\"; map those agents to others before it is removed"));
   }
   std::shared_ptr<PolicyTable> next = Next();
-  next->entries_[static_cast<size_t>(slot.value())]->removed = next->revision_;
+  next->entries_[slot]->removed = next->revision_;
   return Finish(std::move(next));
 }
 
 absl::StatusOr<PolicyTablePtr> PolicyTable::Replace(PolicySpec spec) const {
   TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(spec.id));
   std::shared_ptr<PolicyTable> next = Next();
-  PolicyEntry& old = *next->entries_[static_cast<size_t>(slot.value())];
+  PolicyEntry& old = *next->entries_[slot];
   old.removed = next->revision_;
   old.replaced = true;
   const bool trains = old.trains && spec.policy_class.trainable();
@@ -128,7 +129,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::SetTrains(const PolicyId& id, bool t
   TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
   TROUPE_RETURN_IF_ERROR(CheckTrains(Find(slot)->spec, trains));
   std::shared_ptr<PolicyTable> next = Next();
-  next->entries_[static_cast<size_t>(slot.value())]->trains = trains;
+  next->entries_[slot]->trains = trains;
   return next;
 }
 
@@ -139,7 +140,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::SetTrainable(absl::Span<const Policy
   }
   for (const PolicyId& id : ids) {
     TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
-    PolicyEntry& entry = *next->entries_[static_cast<size_t>(slot.value())];
+    PolicyEntry& entry = *next->entries_[slot];
     TROUPE_RETURN_IF_ERROR(CheckTrains(entry.spec, true));
     entry.trains = true;
   }
@@ -161,7 +162,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Release(absl::Span<const PolicySlot>
       return absl::FailedPreconditionError(
           absl::StrCat("slot ", slot.value(), " holds policy ", Quoted(entry->spec.id), ", which was not removed"));
     }
-    next->entries_[static_cast<size_t>(slot.value())].reset();
+    next->entries_[slot].reset();
   }
   while (!next->entries_.empty() && !next->entries_.back().has_value()) next->entries_.pop_back();
   return Finish(std::move(next));
@@ -174,16 +175,15 @@ PolicyTablePtr PolicyTable::AtLeast(int64_t revision) const {
 }
 
 const PolicyEntry* PolicyTable::Find(PolicySlot slot) const {
-  if (slot.value() < 0 || static_cast<size_t>(slot.value()) >= entries_.size()) return nullptr;
-  const std::optional<PolicyEntry>& entry = entries_[static_cast<size_t>(slot.value())];
+  if (!entries_.Contains(slot)) return nullptr;
+  const std::optional<PolicyEntry>& entry = entries_[slot];
   return entry.has_value() ? &*entry : nullptr;
 }
 
 std::optional<PolicySlot> PolicyTable::FindSlot(const PolicyId& id) const {
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].has_value() && entries_[i]->active() && entries_[i]->spec.id == id) {
-      return PolicySlot(static_cast<int32_t>(i));
-    }
+  for (const PolicySlot slot : entries_.ids()) {
+    const PolicyEntry* const entry = Find(slot);
+    if (entry != nullptr && entry->active() && entry->spec.id == id) return slot;
   }
   return std::nullopt;
 }
@@ -200,18 +200,19 @@ absl::StatusOr<PolicySlot> PolicyTable::SlotOf(const PolicyId& id) const {
                    nearest.empty() ? std::string() : absl::StrCat("; the nearest is \"", nearest, "\"")));
 }
 
-std::vector<PolicySpec> PolicyTable::Specs() const {
-  std::vector<PolicySpec> specs(entries_.size());
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].has_value()) specs[i] = entries_[i]->spec;
+BySlot<PolicySpec> PolicyTable::Specs() const {
+  BySlot<PolicySpec> specs(entries_.size());
+  for (const PolicySlot slot : entries_.ids()) {
+    if (const PolicyEntry* const entry = Find(slot)) specs[slot] = entry->spec;
   }
   return specs;
 }
 
-std::vector<PolicyId> PolicyTable::ActiveIds() const {
-  std::vector<PolicyId> ids(entries_.size());
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].has_value() && entries_[i]->active()) ids[i] = entries_[i]->spec.id;
+BySlot<PolicyId> PolicyTable::ActiveIds() const {
+  BySlot<PolicyId> ids(entries_.size());
+  for (const PolicySlot slot : entries_.ids()) {
+    const PolicyEntry* const entry = Find(slot);
+    if (entry != nullptr && entry->active()) ids[slot] = entry->spec.id;
   }
   return ids;
 }

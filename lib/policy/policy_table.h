@@ -45,8 +45,8 @@ class PolicyTable {
   static constexpr size_t kMaxTableAgentIdBytes = 384;
   using Ptr = std::shared_ptr<const PolicyTable>;
 
-  /// The first table of a run, revision 0: `specs` by slot. INVALID_ARGUMENT for none, two of one id, a `trains` of
-  /// another length or for a class that is not trained; what MakeRuleMapping says of the rules.
+  /// The first table of a run, revision 0: `specs` in the order of their slots. INVALID_ARGUMENT for none, two of one
+  /// id, a `trains` of another length or for a class that is not trained; what MakeRuleMapping says of the rules.
   static absl::StatusOr<Ptr> Make(std::vector<PolicySpec> specs, std::vector<bool> trains,
                                   std::vector<MappingRule> mapping, std::vector<std::string> agent_ids);
 
@@ -69,8 +69,8 @@ class PolicyTable {
 
   /// Grows by one with every change, from 0.
   int64_t revision() const { return revision_; }
-  /// By slot; nullopt: free. The last one is not free.
-  const std::vector<std::optional<PolicyEntry>>& entries() const { return entries_; }
+  /// nullopt: free. The last one is not free.
+  const BySlot<std::optional<PolicyEntry>>& entries() const { return entries_; }
   size_t num_slots() const { return entries_.size(); }
   /// nullptr for a slot that is free or none.
   const PolicyEntry* Find(PolicySlot slot) const;
@@ -78,10 +78,10 @@ class PolicyTable {
   std::optional<PolicySlot> FindSlot(const PolicyId& id) const;
   /// NOT_FOUND with the nearest id.
   absl::StatusOr<PolicySlot> SlotOf(const PolicyId& id) const;
-  /// By slot; a free one has an empty id.
-  std::vector<PolicySpec> Specs() const;
-  /// By slot; "" for those that are not active.
-  std::vector<PolicyId> ActiveIds() const;
+  /// A free slot's has an empty id.
+  BySlot<PolicySpec> Specs() const;
+  /// "" for those that are not active.
+  BySlot<PolicyId> ActiveIds() const;
   const std::vector<MappingRule>& rules() const { return rules_; }
   const std::vector<std::string>& agent_ids() const { return agent_ids_; }
   const PolicyMapping& mapping() const { return *mapping_; }
@@ -99,7 +99,7 @@ class PolicyTable {
   friend absl::StatusOr<Ptr> PolicyTableFromJson(std::string_view text);
 
   int64_t revision_ = 0;
-  std::vector<std::optional<PolicyEntry>> entries_;
+  BySlot<std::optional<PolicyEntry>> entries_;
   std::vector<MappingRule> rules_;
   std::vector<std::string> agent_ids_;
   std::shared_ptr<const PolicyMapping> mapping_;

@@ -65,12 +65,12 @@ Json NetworkToJson(const NetworkSpec& network) {
   return json;
 }
 
-Json EntryToJson(size_t slot, const PolicyEntry& entry, TableReader reader) {
+Json EntryToJson(PolicySlot slot, const PolicyEntry& entry, TableReader reader) {
   const PolicySpec& spec = entry.spec;
   const PolicyClass told = reader == TableReader::kWorker ? spec.policy_class.ForWorkers() : spec.policy_class;
   Json learner_networks = Json::array();
   for (const NetworkSpec& network : spec.learner_networks) learner_networks.push_back(NetworkToJson(network));
-  Json json = {{"slot", slot},
+  Json json = {{"slot", slot.value()},
                {"id", spec.id.value()},
                {"since", entry.since},
                {"removed", entry.removed},
@@ -307,8 +307,8 @@ absl::StatusOr<MappingRule> RuleFromJson(const Json& json) {
 
 std::string ToJson(const PolicyTable& table, TableReader reader) {
   Json policies = Json::array();
-  for (size_t slot = 0; slot < table.num_slots(); ++slot) {
-    if (table.entries()[slot].has_value()) policies.push_back(EntryToJson(slot, *table.entries()[slot], reader));
+  for (const PolicySlot slot : table.entries().ids()) {
+    if (const PolicyEntry* const entry = table.Find(slot)) policies.push_back(EntryToJson(slot, *entry, reader));
   }
   Json mapping = Json::array();
   for (const MappingRule& rule : table.rules()) {
@@ -375,7 +375,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTableFromJson(std::string_view text) {
       return reader.Error("policies", absl::StrCat("holds two policies \"", entry.spec.id.value(), "\""));
     }
     table->entries_.resize(static_cast<size_t>(slot));
-    table->entries_.emplace_back(std::move(entry));
+    table->entries_.push_back(std::move(entry));
   }
   for (const Json& rule : reader.Array("mapping")) {
     TROUPE_ASSIGN_OR_RETURN(table->rules_.emplace_back(), RuleFromJson(rule));

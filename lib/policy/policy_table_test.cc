@@ -34,6 +34,11 @@ PolicyTablePtr ThreePolicies() {
                             {"agent_0", "agent_1"});
 }
 
+/// Who plays the agent of that name and slot.
+absl::StatusOr<PolicySlot> MapAgent(const PolicyTable& table, int32_t agent, const EpisodeInfo& episode = {}) {
+  return table.mapping().Map(base::AgentId(absl::StrCat("agent_", agent)), base::AgentSlot(agent), episode);
+}
+
 int32_t SlotIn(const PolicyTable& table, const std::string& id) {
   const std::optional<PolicySlot> slot = table.FindSlot(PolicyId(id));
   return slot.has_value() ? slot->value() : -1;
@@ -97,8 +102,8 @@ TEST(PolicyTableTest, AnAddedPolicyTakesTheLowestFreeSlotAndPlaysOnceItIsMapped)
   EXPECT_EQ(SlotIn(*before, "d"), -1);  // whoever holds the older table keeps it
 
   const PolicyTablePtr mapped = *added->SetMapping(AllTo({"d"}));
-  EXPECT_EQ(*mapped->mapping().Map("agent_0", 0, EpisodeInfo{}), PolicySlot(3));
-  EXPECT_EQ(added->mapping().Map("agent_0", 0, EpisodeInfo{})->value() < 2, true);
+  EXPECT_EQ(*MapAgent(*mapped, 0), PolicySlot(3));
+  EXPECT_EQ(MapAgent(*added, 0)->value() < 2, true);
 }
 
 TEST(PolicyTableTest, ARemovedPolicyKeepsItsSlotUntilItIsReleased) {
@@ -114,7 +119,7 @@ TEST(PolicyTableTest, ARemovedPolicyKeepsItsSlotUntilItIsReleased) {
 
   table = *table->Release({PolicySlot(1)});
   EXPECT_EQ(table->Find(PolicySlot(1)), nullptr);
-  EXPECT_EQ(table->Specs()[1].id.value(), "");
+  EXPECT_EQ(table->Specs()[PolicySlot(1)].id.value(), "");
   table = *table->Add(Spec("e"), false);
   EXPECT_EQ(SlotIn(*table, "e"), 1);
   EXPECT_EQ(table->Find(PolicySlot(1))->since, 5);
@@ -135,7 +140,7 @@ TEST(PolicyTableTest, ReplaceGivesTheIdAnotherSlotAndKeepsItsPlace) {
   EXPECT_TRUE(table->Find(PolicySlot(1))->replaced);
   EXPECT_EQ(table->Find(PolicySlot(1))->removed, 1);
   for (uint32_t episode = 0; episode < 50; ++episode) {
-    const PolicySlot slot = *table->mapping().Map("agent_0", 0, EpisodeInfo{1, base::EnvId(0), episode});
+    const PolicySlot slot = *MapAgent(*table, 0, {1, base::EnvId(0), episode});
     EXPECT_TRUE(slot == PolicySlot(0) || slot == PolicySlot(3)) << slot.value();
   }
   // One of a class that never trains ends the training of its id.
@@ -210,8 +215,7 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
   EXPECT_EQ(ToJson(**back), ToJson(*table));
   EXPECT_EQ((*back)->revision(), 5);
   ASSERT_EQ((*back)->num_slots(), table->num_slots());
-  for (size_t i = 0; i < table->num_slots(); ++i) {
-    const PolicySlot slot(static_cast<int32_t>(i));
+  for (const PolicySlot slot : table->entries().ids()) {
     ASSERT_EQ((*back)->Find(slot) == nullptr, table->Find(slot) == nullptr);
     if (table->Find(slot) == nullptr) continue;
     EXPECT_EQ((*back)->Find(slot)->spec.ToString(), table->Find(slot)->spec.ToString());
@@ -221,8 +225,7 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
     EXPECT_EQ((*back)->Find(slot)->trains, table->Find(slot)->trains);
   }
   for (uint32_t episode = 0; episode < 100; ++episode) {
-    EXPECT_EQ(*(*back)->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}),
-              *table->mapping().Map("agent_1", 1, EpisodeInfo{3, base::EnvId(1), episode}));
+    EXPECT_EQ(*MapAgent(**back, 1, {3, base::EnvId(1), episode}), *MapAgent(*table, 1, {3, base::EnvId(1), episode}));
   }
 }
 
@@ -247,14 +250,15 @@ TEST(PolicyTableJsonTest, Format1IsRead) {
   const PolicyTablePtr table =
       ReadTable(text(R"j("critic_input":"global_state","critic_state_size":9,"critic_agent_id":true)j"));
   ASSERT_NE(table, nullptr);
-  const PolicySpec& spec = table->entries()[0]->spec;
+  const PolicySpec& spec = table->Find(PolicySlot(0))->spec;
   EXPECT_EQ(spec.ToString(),
             "policy main obs=Box(0, 1, [7]) act=Discrete(3) actor=[4,5] critic=[6] activation=relu gain=0.5 "
             "log_std=-0.5 critic_input=3 critic_state=9 agent_id=3 critic_agent_id=1 normalize=1 mask=0 bound=2 "
             "scaling=0");
-  EXPECT_EQ(ReadTable(ToJson(*table))->entries()[0]->spec.ToString(), spec.ToString()) << "and written as format 2";
+  EXPECT_EQ(ReadTable(ToJson(*table))->Find(PolicySlot(0))->spec.ToString(), spec.ToString())
+      << "and written as format 2";
   EXPECT_EQ(ReadTable(text(R"j("critic_input":"joint_observation","critic_state_size":9,"critic_agent_id":false)j"))
-                ->entries()[0]
+                ->Find(PolicySlot(0))
                 ->spec.critic_input(),
             NetworkInput::kJointObservation);
   const std::string bad = text(R"j("critic_input":"observation","critic_state_size":9,"critic_agent_id":false)j");
@@ -273,8 +277,10 @@ TEST(PolicyTableJsonTest, NetworksOfTheirOwnComeBack) {
   const PolicyTablePtr table = *(*ThreePolicies()->Add(apart, true))->Add(none, true);
   const PolicyTablePtr back = ReadTable(ToJson(*table, TableReader::kWorker));
   ASSERT_NE(back, nullptr);
-  for (size_t slot : {3, 4}) EXPECT_EQ(back->entries()[slot]->spec.ToString(), table->entries()[slot]->spec.ToString());
-  EXPECT_TRUE(back->entries()[4]->spec.learner_networks.empty());
+  for (const PolicySlot slot : SlotsForTesting({3, 4})) {
+    EXPECT_EQ(back->Find(slot)->spec.ToString(), table->Find(slot)->spec.ToString());
+  }
+  EXPECT_TRUE(back->Find(PolicySlot(4))->spec.learner_networks.empty());
 }
 
 PolicyTablePtr WithCores() {
@@ -420,7 +426,7 @@ TEST(PolicyTableTest, ALaterRevisionHasTheSamePolicies) {
   const PolicyTablePtr table = ThreePolicies();
   const PolicyTablePtr later = table->AtLeast(int64_t{5} << 32);
   EXPECT_EQ(later->revision(), int64_t{5} << 32);
-  EXPECT_EQ(later->ActiveIds(), table->ActiveIds());
+  EXPECT_EQ(later->ActiveIds().values(), table->ActiveIds().values());
   EXPECT_EQ(later->Find(PolicySlot(1))->since, 0);
   EXPECT_EQ(later->AtLeast(7)->revision(), int64_t{5} << 32);
   EXPECT_EQ((*later->SetTrains(PolicyId("a"), false))->revision(), (int64_t{5} << 32) + 1);

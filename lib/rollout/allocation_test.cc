@@ -89,7 +89,7 @@ TEST(AllocationTest, NoneInTheSteadyStateOfRollout) {
         .agents = 3, .state_kind = env::StateKind::kPerEnv, .action_mask = !c.continuous, .continuous = c.continuous};
     RolloutConfig config = ScriptedConfig(
         options, [=] { return std::make_unique<SteadyEnv>(options); }, 2);
-    config.policies[1].policy_class = *policy::ParsePolicyClass(c.other_class);
+    config.policies[policy::PolicySlot(1)].policy_class = *policy::ParsePolicyClass(c.other_class);
     for (policy::PolicySpec& spec : config.policies) {
       if (!c.core.remembers() || !spec.policy_class.has_weights()) continue;
       spec.actor.core = c.core;

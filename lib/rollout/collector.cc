@@ -42,9 +42,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
 
 Collector::Collector(RolloutConfig config)
     : config_(std::move(config)),
-      builder_(RolloutSchema{config_.env_spec, policy::BySlot<policy::PolicySpec>(config_.policies),
-                             config_.options.always_sends_state},
-               config_.mapping,
+      builder_(RolloutSchema{config_.env_spec, config_.policies, config_.options.always_sends_state}, config_.mapping,
                {.seed = config_.options.seed,
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,
@@ -345,7 +343,7 @@ void Collector::NoteCall(Lane& lane) {
   if (!lane.env->has_outside_space()) return;
   bool told = false;
   for (const env::CheckedEnv::OutsideSpace& outside : lane.env->TakeOutsideSpace()) {
-    const env::AgentSpec& agent = config_.env_spec.possible_agents[static_cast<size_t>(outside.agent)];
+    const env::AgentSpec& agent = config_.env_spec.possible_agents[static_cast<size_t>(outside.agent.value())];
     told = incidents_.AddOutsideSpace(agent.id.value(), outside.message) || told;
   }
   if (told) sink_->ReportEnvs(TakeReport());

@@ -66,13 +66,13 @@ class StateInALiveRunTest : public testing::Test {
  protected:
   StateInALiveRunTest()
       : config_(StateConfig(kOptions, /*reads=*/false)),
-        reader_(StateConfig(kOptions, /*reads=*/true).policies[0]),
+        reader_(StateConfig(kOptions, /*reads=*/true).policies[policy::PolicySlot(0)]),
         schema_() {
     reader_.id = policy::PolicyId("reader");
-    config_.policies[0].id = policy::PolicyId("p");
+    config_.policies[policy::PolicySlot(0)].id = policy::PolicyId("p");
     std::vector<std::string> agents;
     for (const env::AgentSpec& agent : config_.env_spec.possible_agents) agents.push_back(agent.id.value());
-    table_ = *policy::PolicyTable::Make(config_.policies, {true}, To("p"), std::move(agents));
+    table_ = *policy::PolicyTable::Make(config_.policies.values(), {true}, To("p"), std::move(agents));
     config_.mapping = std::shared_ptr<const policy::PolicyMapping>(table_, &table_->mapping());
     schema_ = ScriptedSchema(config_);
     schema_.SetPolicies(*table_);
@@ -86,7 +86,7 @@ class StateInALiveRunTest : public testing::Test {
     RolloutConfig all = config_;
     all.policies = table->Specs();
     for (policy::PolicySpec& spec : all.policies) {
-      if (spec.id.value().empty()) spec = config_.policies[0];
+      if (spec.id.value().empty()) spec = config_.policies[policy::PolicySlot(0)];
     }
     FixedWeights weights(ScriptedWeights(all, 5));
     for (int i = 0; i < grants; ++i) {

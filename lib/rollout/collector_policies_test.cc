@@ -23,7 +23,7 @@ policy::PolicyTablePtr ManyPolicies(const RolloutConfig& config, int count) {
   std::vector<policy::PolicySpec> specs;
   policy::MappingRule rule{"*", {}};
   for (int i = 0; i < count; ++i) {
-    policy::PolicySpec spec = config.policies[0];
+    policy::PolicySpec spec = config.policies[policy::PolicySlot(0)];
     spec.id = policy::PolicyId(absl::StrCat("p", i));
     rule.policies.push_back({spec.id, 1.0 / (i + 1)});
     specs.push_back(std::move(spec));
@@ -44,13 +44,13 @@ RolloutConfig Config(int64_t capacity, int count = 20) {
 }
 
 /// Other weights for every policy.
-std::vector<policy::WeightSnapshotPtr> WeightsOf(const std::vector<policy::PolicySpec>& specs, uint64_t epoch = 1) {
+std::vector<policy::WeightSnapshotPtr> WeightsOf(const policy::BySlot<policy::PolicySpec>& specs, uint64_t epoch = 1) {
   std::vector<policy::WeightSnapshotPtr> weights;
-  for (size_t slot = 0; slot < specs.size(); ++slot) {
+  for (const policy::PolicySlot slot : specs.ids()) {
     RolloutConfig one;
     one.policies = {specs[slot]};
     const bool free = specs[slot].id.value().empty();
-    weights.push_back(free ? nullptr : ScriptedWeights(one, 5, epoch, static_cast<uint32_t>(slot))[0]);
+    weights.push_back(free ? nullptr : ScriptedWeights(one, 5, epoch, static_cast<uint32_t>(slot.value()))[0]);
   }
   return weights;
 }
@@ -162,7 +162,7 @@ class LiveChangesTest : public testing::Test {
     return rig_.collector->RunGrant(grant, weights, sink_);
   }
   policy::PolicySpec Spec(const std::string& id) const {
-    policy::PolicySpec spec = config_.policies[0];
+    policy::PolicySpec spec = config_.policies[policy::PolicySlot(0)];
     spec.id = policy::PolicyId(id);
     return spec;
   }
@@ -283,7 +283,7 @@ TEST_F(LiveChangesTest, ATableOfOtherAgentsIsRefused) {
   ASSERT_EQ(agents.size(), 2u);
   const auto refused = [&](std::vector<std::string> ids) {
     const policy::PolicyTablePtr table = *policy::PolicyTable::Make(
-        table_->Specs(), std::vector<bool>(table_->num_slots(), true), table_->rules(), std::move(ids));
+        table_->Specs().values(), std::vector<bool>(table_->num_slots(), true), table_->rules(), std::move(ids));
     const absl::Status status = Run(table->AtLeast(1));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());

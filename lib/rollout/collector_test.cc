@@ -539,7 +539,7 @@ TEST(CollectorTest, RefusesBadGrantsAndWeights) {
 
 TEST(CollectorTest, RefusesAnAgentOnAPolicyOfAnotherSpace) {
   RolloutConfig config = ScriptedConfig({}, Scripted({}, kBothTruncated), 2);
-  config.policies[1].observation_space = *space::Space::Box(0, 1, {5});
+  config.policies[policy::PolicySlot(1)].observation_space = *space::Space::Box(0, 1, {5});
   Rig rig(config);
   const absl::Status status = rig.Run(ScriptedGrant(1, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -92,10 +92,7 @@ struct Evaluator::Rows {
 };
 
 Evaluator::Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs)
-    : config_(std::move(config)),
-      policies_(config_.policies),
-      envs_(std::move(envs)),
-      buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
+    : config_(std::move(config)), envs_(std::move(envs)), buffers_(config_.env_spec, static_cast<int>(envs_.size())) {}
 
 Evaluator::~Evaluator() = default;
 
@@ -128,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     place->memory.resize(num_agents * evaluator->memory_size_);
     evaluator->places_.push_back(std::move(place));
   }
-  for (const policy::PolicySpec& spec : evaluator->policies_) {
+  for (const policy::PolicySpec& spec : evaluator->config_.policies) {
     evaluator->bounds_.push_back(inference::ActionBounds(spec));
     auto rows = std::make_unique<Rows>();
     rows->obs_bytes =
@@ -162,14 +159,14 @@ absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
   mapped_.clear();
   for (size_t other = 0; other < p.policy.size(); ++other) {
     if (p.policy[other] == policy::kNoPolicy) continue;
-    mapped_.push_back({static_cast<int32_t>(other), p.policy[other]});
+    mapped_.push_back({base::AgentSlot(static_cast<int32_t>(other)), p.policy[other]});
   }
   episode.agents = mapped_;
   episode.host = config_.mapping_host.get();
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicySlot policy,
-                          config_.mapping->Map(agent.id.value(), static_cast<int32_t>(slot), episode));
-  if (!policies_.Contains(policy) || policies_[policy].observation_space != agent.observation_space ||
-      policies_[policy].action_space != agent.action_space) {
+                          config_.mapping->Map(agent.id, base::AgentSlot(static_cast<int32_t>(slot)), episode));
+  if (!config_.policies.Contains(policy) || config_.policies[policy].observation_space != agent.observation_space ||
+      config_.policies[policy].action_space != agent.action_space) {
     return absl::InvalidArgumentError(absl::StrCat("agent '", agent.id.value(), "' is mapped to policy slot ",
                                                    policy.value(), ", which does not fit its spaces"));
   }
@@ -193,7 +190,7 @@ absl::Status Evaluator::Gather(size_t place) {
     p.row[slot] = rows.count++;
     const absl::Span<const std::byte> obs = buffers_.observation_bytes(env, index);
     rows.obs.insert(rows.obs.end(), obs.begin(), obs.end());
-    const auto mask_size = static_cast<size_t>(policies_[policy].mask_size());
+    const auto mask_size = static_cast<size_t>(config_.policies[policy].mask_size());
     const absl::Span<const uint8_t> mask = buffers_.action_mask(env, index);
     if (mask_size > 0 && mask.empty()) {
       rows.mask.insert(rows.mask.end(), mask_size, 1);
@@ -260,7 +257,7 @@ void Evaluator::GatherActions(size_t place) {
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     if (p.row[slot] < 0) continue;
     const policy::PolicySlot policy = p.policy[slot];
-    const auto words = static_cast<size_t>(policies_[policy].action_words());
+    const auto words = static_cast<size_t>(config_.policies[policy].action_words());
     const absl::Span<space::ActionWord> action =
         absl::MakeSpan(rows_[policy]->actions).subspan(static_cast<size_t>(p.row[slot]) * words, words);
     const Rows& rows = *rows_[policy];
@@ -312,8 +309,8 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
   }
   first_episode_ = request.first_episode;
   const uint64_t seed = EvaluationSeed(request.seed);
-  for (const policy::PolicySlot slot : policies_.ids()) {
-    const policy::PolicySpec& spec = policies_[slot];
+  for (const policy::PolicySlot slot : config_.policies.ids()) {
+    const policy::PolicySpec& spec = config_.policies[slot];
     TROUPE_ASSIGN_OR_RETURN(rows_[slot]->actor,
                             inference::MakePolicyActor(spec, seed, config_.backend, config_.actor_host.get()));
     if (!spec.policy_class.has_weights()) continue;
@@ -341,14 +338,14 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       places_[place]->status = absl::OkStatus();
       TROUPE_RETURN_IF_ERROR(Gather(place));
     }
-    for (const policy::PolicySlot slot : policies_.ids()) {
+    for (const policy::PolicySlot slot : config_.policies.ids()) {
       Rows& rows = *rows_[slot];
-      rows.actions.resize(static_cast<size_t>(rows.count * policies_[slot].action_words()));
+      rows.actions.resize(static_cast<size_t>(rows.count * config_.policies[slot].action_words()));
       rows.logp.resize(static_cast<size_t>(rows.count));
       inference::ActInput input;
       input.rows = rows.count;
       input.obs = rows.obs.data();
-      input.action_mask = policies_[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
+      input.action_mask = config_.policies[slot].mask_size() > 0 ? rows.mask.data() : nullptr;
       input.keys = rows.keys.data();
       if (rows.memory_size > 0) input.state_in = input.state_out = rows.memory.data();
       input.deterministic = request.deterministic;

@@ -110,7 +110,6 @@ class Evaluator {
   base::EnvId EnvIdOf(int64_t index) const { return base::EnvId(static_cast<uint32_t>(first_episode_ + index)); }
 
   const RolloutConfig config_;
-  const policy::BySlot<policy::PolicySpec> policies_;  // of config_
   int64_t first_episode_ = 0;
   IncidentLog incidents_;  ///< what was said of episodes that failed
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;

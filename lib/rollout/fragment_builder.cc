@@ -97,9 +97,9 @@ void FragmentBuilder::MapEpisode(const policy::PolicyMapping& mapping, base::Env
   const policy::EpisodeInfo info = EpisodeOf(env_id, episode);
   policies.clear();
   for (size_t slot = 0; slot < schema_.env.possible_agents.size(); ++slot) {
-    const auto agent = static_cast<int32_t>(slot);
+    const base::AgentSlot agent(static_cast<int32_t>(slot));
     absl::StatusOr<policy::PolicySlot> policy = policy::kNoPolicy;
-    if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id.value(), agent, info);
+    if (mapping.KnownAhead(agent)) policy = mapping.Map(schema_.env.possible_agents[slot].id, agent, info);
     policies.push_back(policy.ok() ? *policy : policy::kNoPolicy);
   }
 }
@@ -161,7 +161,7 @@ void FragmentBuilder::FillEpisodeEntry(const Lane& lane) {
   sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     if (lane.agents[slot].policy == policy::kNoPolicy) continue;
-    entry.agents.push_back({static_cast<int32_t>(slot), lane.agents[slot].policy});
+    entry.agents.push_back({base::AgentSlot(static_cast<int32_t>(slot)), lane.agents[slot].policy});
   }
 }
 
@@ -245,8 +245,8 @@ env::StepWriter& FragmentBuilder::BeginCall(Lane& lane, bool is_step) {
 absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   TROUPE_RETURN_IF_ERROR(writer_->call_status());
   const bool ended = lane.all_terminated || lane.all_truncated;
-  for (const int32_t slot : lane.observed) Columns(lane.agents[static_cast<size_t>(slot)]).Settle();
-  const auto goes_on = [&lane](int32_t slot) { return lane.agents[static_cast<size_t>(slot)].end == AgentEnd::kNone; };
+  for (const base::AgentSlot slot : lane.observed) Columns(lane.agent(slot)).Settle();
+  const auto goes_on = [&lane](base::AgentSlot slot) { return lane.agent(slot).end == AgentEnd::kNone; };
   if (!ended && std::none_of(lane.observed.begin(), lane.observed.end(), goes_on)) {
     return absl::InternalError(absl::StrCat("environment ", schema_.env.name, ", env ", lane.env_id.value(),
                                             ", episode ", lane.episode, ", step ", lane.step + (lane.stepping ? 1 : 0),
@@ -258,7 +258,7 @@ absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   }
   if (!ended && lane.env_row < 0) lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
   if (!ended && !lane.agent_ended) {
-    for (const int32_t slot : lane.observed) CompleteObserved(lane, lane.agents[static_cast<size_t>(slot)]);
+    for (const base::AgentSlot slot : lane.observed) CompleteObserved(lane, lane.agent(slot));
   } else {
     SettleEnds(lane, ended);
   }
@@ -338,8 +338,8 @@ void FragmentBuilder::DropEnvRow(Lane& lane) {
 }
 
 void FragmentBuilder::DropRowsOfDone(Lane& lane) {
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     int64_t& shift = Columns(agent).shift;
     if (agent.observed) {  // done: CompleteObserved has not taken its row
       ++shift;
@@ -350,8 +350,8 @@ void FragmentBuilder::DropRowsOfDone(Lane& lane) {
       agent.row -= shift;
     }
   }
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     PolicyColumns& columns = Columns(agent);
     columns.rows -= std::exchange(columns.shift, 0);
   }
@@ -366,8 +366,8 @@ void FragmentBuilder::CloseEpisode(Lane& lane, bool finished) {
 }
 
 void FragmentBuilder::AbortCall(Lane& lane) {
-  for (const int32_t slot : lane.observed) {
-    AgentState& agent = lane.agents[static_cast<size_t>(slot)];
+  for (const base::AgentSlot slot : lane.observed) {
+    AgentState& agent = lane.agent(slot);
     Columns(agent).Settle();
     --Columns(agent).rows;
     agent.observed = false;
@@ -393,21 +393,22 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
     std::memset(columns.rewards.Row(columns.first_open), 0, open * columns.rewards.row_bytes());
   }
   for (Lane* lane : lanes) {
-    for (size_t slot = 0; slot < lane->agents.size(); ++slot) {
-      AgentState& agent = lane->agents[slot];
+    for (size_t place = 0; place < lane->agents.size(); ++place) {
+      AgentState& agent = lane->agents[place];
       agent.acts = agent.phase == AgentPhase::kReady;
       if (!agent.acts) continue;
       PolicyColumns& columns = Columns(agent);
+      const base::AgentSlot slot(static_cast<int32_t>(place));
       const bool begins_segment = agent.segment < 0;
-      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, static_cast<int32_t>(slot), 0);
+      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, slot, 0);
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
       columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
       columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
-      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {
-          lane->env_id, lane->episode, base::AgentSlot(static_cast<int32_t>(slot)), static_cast<uint32_t>(lane->step)};
-      if (columns.remembers()) OpenDecisionOf(*lane, slot, begins_segment, columns);
+      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {lane->env_id, lane->episode, slot,
+                                                                           static_cast<uint32_t>(lane->step)};
+      if (columns.remembers()) OpenDecisionOf(*lane, place, begins_segment, columns);
       ++agent.decisions;
       agent.phase = AgentPhase::kPending;
     }

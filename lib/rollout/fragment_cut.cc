@@ -60,7 +60,7 @@ void FragmentBuilder::AttachPending(Lane& lane) {
       if (state.present()) state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
     }
     columns.env_row.As<sample::Index>()[row] = static_cast<sample::Index>(env_row);
-    const int32_t segment = columns.AddSegment(lane.episode_index, static_cast<int32_t>(slot),
+    const int32_t segment = columns.AddSegment(lane.episode_index, base::AgentSlot(static_cast<int32_t>(slot)),
                                                static_cast<int32_t>(now.n - carried.version.n));
     columns.segment.As<sample::Index>()[row] = static_cast<sample::Index>(segment);
     columns.segment_rows[static_cast<size_t>(segment)] = 1;

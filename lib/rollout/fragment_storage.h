@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lib/base/ids.h"
 #include "lib/base/mutex.h"
 #include "lib/env/env_spec.h"
 #include "lib/inference/policy_actor.h"
@@ -103,7 +104,7 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   void Settle() {
     if (!retired_.empty()) CopyRetired();
   }
-  int32_t AddSegment(int32_t episode, int32_t slot, int32_t version_lag);
+  int32_t AddSegment(int32_t episode, base::AgentSlot slot, int32_t version_lag);
   int32_t* Segment(int64_t index) { return segments.As<int32_t>() + index * sample::kSegmentFields; }
   /// A final row with the observation, mask and state of row `from`.
   int32_t AddFinalRow(int64_t from, int32_t final_env_row_index);

@@ -45,7 +45,7 @@ TEST(PolicyColumnsTest, RowsWrittenThroughOldPointersSurviveGrowth) {
 TEST(PolicyColumnsTest, CompactTakesHolesAndEmptySegmentsOut) {
   const RolloutSchema schema = SmallSchema();
   PolicyColumns columns(sample::FormsOf(schema.sizes(), schema.policies[policy::PolicySlot(0)]));
-  for (int s = 0; s < 3; ++s) columns.AddSegment(0, s, 0);
+  for (int s = 0; s < 3; ++s) columns.AddSegment(0, base::AgentSlot(s), 0);
   const int32_t segment_of[6] = {0, 1, 2, 0, 1, 2};
   for (int r = 0; r < 6; ++r) {
     const int64_t row = columns.AddRow();
@@ -199,7 +199,7 @@ TEST(PolicyColumnsTest, EveryColumnOfTheTableKeepsItsRowsThroughGrowthAndCompact
     columns.Settle();
     columns.AddFinalRow(r, 0);
     stamp(sample::Extent::kFinalRow, r);
-    columns.AddSegment(0, 0, 0);
+    columns.AddSegment(0, base::AgentSlot(0), 0);
     columns.segment_rows.back() = 2;  // none is empty, whatever the stamps say
     stamp(sample::Extent::kSegment, r);
     const float before[3] = {};

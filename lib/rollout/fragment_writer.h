@@ -30,13 +30,13 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   void* Observe(env::AgentSlot slot) override {
     const auto index = static_cast<size_t>(slot.value());
-    AgentState& agent = lane_->agents[index];
-    if (agent.policy == policy::kNoPolicy && !Map(index, agent)) return &scratch_obs_[index * builder_.widest_obs_];
+    AgentState& agent = lane_->agent(slot);
+    if (agent.policy == policy::kNoPolicy && !Map(slot, agent)) return &scratch_obs_[index * builder_.widest_obs_];
     PolicyColumns& columns = builder_.Columns(agent);
     agent.next_row = columns.AddRow();
     agent.observed = true;
     agent.active = true;
-    lane_->observed.push_back(slot.value());
+    lane_->observed.push_back(slot);
     if (columns.action_mask.present() && !builder_.schema_.env.possible_agents[index].has_action_mask) {
       std::memset(columns.action_mask.Row(agent.next_row), 1, columns.action_mask.row_bytes());
     }
@@ -45,7 +45,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   uint8_t* ActionMask(env::AgentSlot slot) override {
     const auto index = static_cast<size_t>(slot.value());
-    const AgentState& agent = lane_->agents[index];
+    const AgentState& agent = lane_->agent(slot);
     if (agent.policy != policy::kNoPolicy && builder_.Columns(agent).action_mask.present()) {
       return reinterpret_cast<uint8_t*>(builder_.Columns(agent).action_mask.Row(agent.next_row));
     }
@@ -62,7 +62,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
       }
       return reinterpret_cast<float*>(steps.state.Row(lane_->env_row));
     }
-    const AgentState& agent = lane_->agents[static_cast<size_t>(slot.value())];
+    const AgentState& agent = lane_->agent(slot);
     if (!agent.observed || !builder_.Columns(agent).state.present()) {
       // Without an observation, or of a policy whose critic does not read it: nothing will ever look at it.
       scratch_state_.resize(builder_.state_size_);
@@ -72,10 +72,9 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   }
 
   void AddReward(env::AgentSlot slot, float reward) override {
-    const auto index = static_cast<size_t>(slot.value());
-    AgentState& agent = lane_->agents[index];
+    AgentState& agent = lane_->agent(slot);
     // Before its first observation it has no row that takes the reward; the return is its policy's all the same.
-    if (agent.policy == policy::kNoPolicy && !Map(index, agent)) return;
+    if (agent.policy == policy::kNoPolicy && !Map(slot, agent)) return;
     agent.episode_return += reward;
     if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;
   }
@@ -84,9 +83,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   void TruncateAgent(env::AgentSlot slot) override { End(slot, AgentEnd::kTruncated); }
   void TerminateAll() override { lane_->all_terminated = true; }
   void TruncateAll() override { lane_->all_truncated = true; }
-  void SetAgentMask(env::AgentSlot slot, bool active) override {
-    lane_->agents[static_cast<size_t>(slot.value())].active = active;
-  }
+  void SetAgentMask(env::AgentSlot slot, bool active) override { lane_->agent(slot).active = active; }
   void SetInfo(env::AgentSlot, int column, double value) override {
     lane_->info_sum[static_cast<size_t>(column)] += value;
     ++lane_->info_count[static_cast<size_t>(column)];
@@ -94,27 +91,27 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
  private:
   void End(env::AgentSlot slot, AgentEnd end) {
-    lane_->agents[static_cast<size_t>(slot.value())].end = end;
+    lane_->agent(slot).end = end;
     lane_->agent_ended = true;
   }
 
   /// Asks for the agent's policy in this episode; false when there is none that fits.
-  bool Map(size_t slot, AgentState& agent) {
+  bool Map(env::AgentSlot slot, AgentState& agent) {
     if (!call_status_.ok()) return false;  // the episode is over already
-    const env::AgentSpec& spec = builder_.schema_.env.possible_agents[slot];
+    const auto index = static_cast<size_t>(slot.value());
+    const env::AgentSpec& spec = builder_.schema_.env.possible_agents[index];
     policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode);
     mapped_.clear();
     for (size_t other = 0; other < lane_->agents.size(); ++other) {
       const policy::PolicySlot policy = lane_->agents[other].policy;
-      if (policy != policy::kNoPolicy) mapped_.push_back({static_cast<int32_t>(other), policy});
+      if (policy != policy::kNoPolicy) mapped_.push_back({env::AgentSlot(static_cast<int32_t>(other)), policy});
     }
     episode.agents = mapped_;
-    const auto agent_slot = static_cast<int32_t>(slot);
-    const absl::StatusOr<policy::PolicySlot> answer = lane_->mapping->Map(spec.id.value(), agent_slot, episode);
+    const absl::StatusOr<policy::PolicySlot> answer = lane_->mapping->Map(spec.id, slot, episode);
     const policy::PolicySlot policy = answer.ok() ? *answer : policy::kNoPolicy;
     const size_t num_policies = builder_.schema_.policies.size();
     const bool known = builder_.schema_.policies.Contains(policy);
-    if (known && builder_.fits_[slot * num_policies + static_cast<size_t>(policy.value())] != 0) {
+    if (known && builder_.fits_[index * num_policies + static_cast<size_t>(policy.value())] != 0) {
       agent.policy = policy;
       return true;
     }

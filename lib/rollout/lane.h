@@ -93,8 +93,8 @@ struct Lane {
   bool all_terminated = false;
   bool all_truncated = false;
   bool agent_ended = false;
-  std::vector<int32_t> observed;  ///< agent slots in the order of their rows
-  int32_t final_env_row = -1;     ///< of the step just observed, when the episode ended with it
+  std::vector<base::AgentSlot> observed;  ///< in the order of their rows
+  int32_t final_env_row = -1;             ///< of the step just observed, when the episode ended with it
   /// Final rows written in the last call that point at env_row: (policy, final row).
   std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
 
@@ -116,6 +116,8 @@ struct Lane {
   /// where no fragment has it.
   std::vector<float> carried_state;
   std::vector<space::ActionWord> carried_actions;  ///< [agents, most words]
+
+  AgentState& agent(base::AgentSlot slot) { return agents[static_cast<size_t>(slot.value())]; }
 };
 
 }  // namespace troupe::rollout

@@ -20,7 +20,8 @@ RolloutConfig WithFunction(const std::string& function) {
   RolloutConfig config = ScriptedConfig(
       options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
   const std::vector<policy::MappingRule> rules = {{"*", {}, function}};
-  const std::vector<policy::PolicyId> ids = {config.policies[0].id, config.policies[1].id};
+  const policy::BySlot<policy::PolicyId> ids = {config.policies[policy::PolicySlot(0)].id,
+                                                config.policies[policy::PolicySlot(1)].id};
   auto mapping = policy::MakeRuleMapping(rules, {"agent_0", "agent_1"}, ids);
   EXPECT_TRUE(mapping.ok()) << mapping.status();
   config.mapping = *std::move(mapping);
@@ -52,7 +53,8 @@ TEST(MappingFunctionRolloutTest, AFailureCostsItsEpisodeAndNothingElse) {
 class BadMapping final : public policy::PolicyMapping {
  public:
   explicit BadMapping(int32_t slot) : slot_(slot) {}
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t, const policy::EpisodeInfo&) const override {
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId&, base::AgentSlot,
+                                         const policy::EpisodeInfo&) const override {
     return policy::PolicySlot(slot_);
   }
 
@@ -70,7 +72,7 @@ TEST(MappingFunctionRolloutTest, OneThatAlwaysFailsEndsTheGrantWithItsError) {
   for (const auto& [slot, text] : cases) {
     RolloutConfig config = ScriptedConfig(
         options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
-    config.policies[1].action_space = *space::Space::Discrete(4);
+    config.policies[policy::PolicySlot(1)].action_space = *space::Space::Discrete(4);
     config.mapping = std::make_shared<BadMapping>(slot);
     Rig rig(config);
     const absl::Status status = rig.Run(ScriptedGrant(1, 1000));
@@ -85,14 +87,14 @@ TEST(MappingFunctionRolloutTest, OneThatAlwaysFailsEndsTheGrantWithItsError) {
 /// Keeps what it is told.
 class Recorder final : public policy::PolicyMapping {
  public:
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view agent, int32_t slot,
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId& agent, base::AgentSlot slot,
                                          const policy::EpisodeInfo& episode) const override {
-    if (slot == 1 && !episode.agents.empty()) {
-      told_.insert(absl::StrCat(std::string(agent), " seed ", episode.seed, " worker ", episode.worker, " ",
+    if (slot == base::AgentSlot(1) && !episode.agents.empty()) {
+      told_.insert(absl::StrCat(agent.value(), " seed ", episode.seed, " worker ", episode.worker, " ",
                                 episode.env_args[0].name, "=", episode.env_args[0].value, " after agent ",
-                                episode.agents[0].slot, " with policy ", episode.agents[0].policy.value()));
+                                episode.agents[0].slot.value(), " with policy ", episode.agents[0].policy.value()));
     }
-    return policy::PolicySlot(1 - slot);
+    return policy::PolicySlot(1 - slot.value());
   }
   const std::set<std::string>& told() const { return told_; }
 

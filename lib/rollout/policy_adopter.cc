@@ -120,9 +120,9 @@ bool PolicyAdopter::MayGoOn(const Lane& lane, const policy::BySlot<int64_t>& sin
     policy::PolicySlot slot = lane.agents[agent].policy;
     if (slot == policy::kNoPolicy) {
       // It may still appear, and is mapped as the episode's others then.
-      const auto agent_slot = static_cast<int32_t>(agent);
+      const base::AgentSlot agent_slot(static_cast<int32_t>(agent));
       if (!lane.mapping->KnownAhead(agent_slot)) return false;
-      const std::string& id = config_.env_spec.possible_agents[agent].id.value();
+      const base::AgentId& id = config_.env_spec.possible_agents[agent].id;
       const absl::StatusOr<policy::PolicySlot> mapped =
           lane.mapping->Map(id, agent_slot, builder_.EpisodeOf(lane.env_id, lane.episode));
       if (!mapped.ok()) return false;

@@ -23,8 +23,8 @@ using testing::HasSubstr;
 RolloutConfig Against(const std::string& policy_class, const ScriptedOptions& options = {.agents = 2}) {
   RolloutConfig config = ScriptedConfig(
       options, [options] { return MakeRandomEnv(options, nullptr); }, 2);
-  config.policies[1].policy_class = *policy::ParsePolicyClass(policy_class);
-  config.policies[1].action_bound_method = policy::ActionBoundMethod::kNone;
+  config.policies[policy::PolicySlot(1)].policy_class = *policy::ParsePolicyClass(policy_class);
+  config.policies[policy::PolicySlot(1)].action_bound_method = policy::ActionBoundMethod::kNone;
   return config;
 }
 
@@ -32,7 +32,7 @@ RolloutConfig Against(const std::string& policy_class, const ScriptedOptions& op
 std::vector<policy::WeightSnapshotPtr> Weights(const RolloutConfig& config, int64_t learner_version,
                                                int64_t frozen_version) {
   std::vector<policy::WeightSnapshotPtr> weights = ScriptedWeights(config, learner_version);
-  if (config.policies[1].policy_class.has_weights()) {
+  if (config.policies[policy::PolicySlot(1)].policy_class.has_weights()) {
     weights[1] = ScriptedWeights(config, frozen_version)[1];
   } else {
     weights[1] = nullptr;
@@ -59,7 +59,7 @@ TEST(PolicyClassesTest, RowsOfEveryClassAreRecordedAndValid) {
       ++rows_of_it;
       actions.insert(row.action[0]);
       EXPECT_EQ(row.mask[static_cast<size_t>(row.action[0])], 1);
-      if (!config.policies[1].policy_class.has_weights()) {
+      if (!config.policies[policy::PolicySlot(1)].policy_class.has_weights()) {
         EXPECT_EQ(row.logp, 0);
       }
       if (policy_class == "scripted:always_same") {

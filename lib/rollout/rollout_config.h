@@ -2,11 +2,11 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lib/env/multi_agent_env.h"
 #include "lib/inference/make_policy_actor.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_options.h"
@@ -19,8 +19,8 @@ using EnvFactory = std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentE
 
 /// What sampling needs to know of a run. Plain value.
 struct RolloutConfig {
-  env::EnvSpec env_spec;                     ///< every environment's; a factory that gives another is an error
-  std::vector<policy::PolicySpec> policies;  ///< by policy slot
+  env::EnvSpec env_spec;  ///< every environment's; a factory that gives another is an error
+  policy::BySlot<policy::PolicySpec> policies;
   std::shared_ptr<const policy::PolicyMapping> mapping;  ///< asked once per agent and episode
   EnvFactory env_factory;
   /// What else went wrong in the environments that it made, but for `errors`. Asked on the collector's thread; may be

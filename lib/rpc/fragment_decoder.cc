@@ -128,7 +128,7 @@ absl::Status ReadEpisodes(const v1::Episodes& table, const sample::BatchLimits& 
     episode.continues = table.continues(i);
     episode.agents.resize(table.num_agents(i));
     for (sample::AgentEntry& agent : episode.agents) {
-      agent.slot = table.agent_slot(next_agent);
+      agent.slot = base::AgentSlot(table.agent_slot(next_agent));
       agent.policy = policy::PolicySlot(table.agent_policy(next_agent));
       ++next_agent;
     }

@@ -60,7 +60,7 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
       table->add_continues(episode.continues);
       table->add_num_agents(static_cast<uint32_t>(episode.agents.size()));
       for (const sample::AgentEntry& agent : episode.agents) {
-        table->add_agent_slot(agent.slot);
+        table->add_agent_slot(agent.slot.value());
         table->add_agent_policy(agent.policy.value());
       }
     }

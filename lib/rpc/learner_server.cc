@@ -47,9 +47,8 @@ class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe
   const PeerBook* const peers_;
 };
 
-std::vector<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
-  std::vector<policy::PolicyId> ids;
-  ids.reserve(schema.policies.size());
+policy::BySlot<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
+  policy::BySlot<policy::PolicyId> ids;
   for (const policy::PolicySpec& spec : schema.policies) ids.push_back(spec.id);
   return ids;
 }

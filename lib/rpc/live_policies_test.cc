@@ -39,8 +39,8 @@ class LivePoliciesTest : public testing::Test {
     client_ = *WorkerClient::Create(std::move(options), &base::Clock::Real());
     io_thread_ = std::thread([this] { client_->Run(); });
     ASSERT_TRUE(client_->AwaitWelcome(absl::Seconds(10)).ok());
-    std::vector<policy::MappingRule> rules{{"*", {{schema_.policies[0].id, 1.0}}}};
-    first_ = *policy::PolicyTable::Make(schema_.policies, std::vector<bool>(schema_.policies.size(), true),
+    std::vector<policy::MappingRule> rules{{"*", {{schema_.policies[PolicySlot(0)].id, 1.0}}}};
+    first_ = *policy::PolicyTable::Make(schema_.policies.values(), std::vector<bool>(schema_.policies.size(), true),
                                         std::move(rules), schema_.agent_ids);
     BeforePolicies();
     client_->SetPolicies(schema_.policies, schema_.Hash());
@@ -52,7 +52,7 @@ class LivePoliciesTest : public testing::Test {
     io_thread_.join();
   }
   policy::PolicySpec Spec(const std::string& id, int64_t hidden = 16) const {
-    policy::PolicySpec spec = schema_.policies[0];
+    policy::PolicySpec spec = schema_.policies[PolicySlot(0)];
     spec.id = PolicyId(id);
     spec.actor.hidden_sizes = {hidden};
     return spec;
@@ -107,7 +107,7 @@ TEST_F(LivePoliciesTest, ATableComesBeforeTheFirstGrantByItAndOnce) {
 }
 
 TEST_F(LivePoliciesTest, WeightsFollowTheSlots) {
-  Publish(0, schema_.policies[0], 0, 0.5f);
+  Publish(0, schema_.policies[PolicySlot(0)], 0, 0.5f);
   server_->weights().AnnounceVersion({1, 0});
   EXPECT_EQ(FirstWeight(0, 0), 0.5f);
   client_->Subscribe(PolicySlot(1));
@@ -174,7 +174,7 @@ TEST_F(LivePoliciesTest, AGrantWhosePolicyIsGoneIsOver) {
 }
 
 TEST_F(LivePoliciesTest, WhatDidNotChangeIsCurrentAsOfTheAnnouncement) {
-  Publish(0, schema_.policies[0], 0, 0.5f);
+  Publish(0, schema_.policies[PolicySlot(0)], 0, 0.5f);
   server_->weights().AnnounceVersion({1, 0});
   EXPECT_EQ(FirstWeight(0, 0), 0.5f);
   server_->weights().AnnounceVersion({1, 7});
@@ -186,11 +186,11 @@ TEST_F(LivePoliciesTest, WhatDidNotChangeIsCurrentAsOfTheAnnouncement) {
 }
 
 TEST_F(LivePoliciesTest, WhatIsUnsubscribedIsDroppedAndComesBackNew) {
-  Publish(0, schema_.policies[0], 0, 0.5f);
+  Publish(0, schema_.policies[PolicySlot(0)], 0, 0.5f);
   server_->weights().AnnounceVersion({1, 0});
   EXPECT_EQ(FirstWeight(0, 0), 0.5f);
   client_->Unsubscribe(PolicySlot(0));
-  Publish(0, schema_.policies[0], 3, 0.75f);
+  Publish(0, schema_.policies[PolicySlot(0)], 3, 0.75f);
   server_->weights().AnnounceVersion({1, 3});
   EXPECT_EQ(FirstWeight(0, 3), 0.75f);
   for (int i = 0; i < 50; ++i) {
@@ -234,7 +234,7 @@ TEST_F(LivePoliciesTest, WhoHadASlotBeforeIsTheLearnersToJudge) {
   // Slot 0 is freed, then taken by a policy of another observation.
   policy::PolicySpec other = Spec("other");
   PolicyTablePtr table = *(*first_->Add(other, true))->SetMapping({{"*", {{other.id, 1.0}}}});
-  table = *table->Remove(schema_.policies[0].id);
+  table = *table->Remove(schema_.policies[PolicySlot(0)].id);
   const PolicySlot freed[] = {PolicySlot(0)};
   table = *table->Release(freed);
   server_->weights().SetPolicies(table);

@@ -66,8 +66,9 @@ class LyingLearnerTest : public testing::Test {
     return message;
   }
   v1::LearnerMessage Table(int64_t revision) const {
-    const policy::PolicyTablePtr table = *policy::PolicyTable::Make(
-        schema_.policies, std::vector<bool>(schema_.policies.size(), true), {{"*", {{schema_.policies[0].id}}}}, {"a"});
+    const policy::PolicyTablePtr table =
+        *policy::PolicyTable::Make(schema_.policies.values(), std::vector<bool>(schema_.policies.size(), true),
+                                   {{"*", {{schema_.policies[policy::PolicySlot(0)].id}}}}, {"a"});
     const std::string json = policy::ToJson(*table->AtLeast(revision));
     v1::LearnerMessage message;
     message.mutable_policy_table()->set_revision(revision);

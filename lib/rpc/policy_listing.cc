@@ -32,8 +32,7 @@ PolicyListing ListPolicies(const policy::PolicyTable& table, bool whole) {
   PolicyListing listing;
   listing.revision = table.revision();
   listing.agent_ids = table.agent_ids();
-  for (size_t i = 0; i < table.num_slots(); ++i) {
-    const policy::PolicySlot slot(static_cast<int32_t>(i));
+  for (const policy::PolicySlot slot : table.entries().ids()) {
     const policy::PolicyEntry* entry = table.Find(slot);
     if (entry == nullptr) continue;
     ListedPolicy& listed = listing.policies.emplace_back();

@@ -24,7 +24,7 @@ policy::PolicyTablePtr Table(int policies) {
 }
 
 policy::PolicyTablePtr Frozen(const policy::PolicyTablePtr& table) {
-  return *table->SetTrains(table->entries()[0]->spec.id, false);
+  return *table->SetTrains(table->Find(policy::PolicySlot(0))->spec.id, false);
 }
 
 std::vector<v1::PolicyTable> Chunks(TableEncoder& encoder, const policy::PolicyTablePtr& table) {

@@ -9,7 +9,7 @@
 
 namespace troupe::rpc {
 
-WeightBus::WeightBus(std::vector<policy::PolicyId> policy_ids,
+WeightBus::WeightBus(policy::BySlot<policy::PolicyId> policy_ids,
                      std::function<void(const policy::PolicyTablePtr&)> on_policies)
     : on_policies_(std::move(on_policies)),
       active_ids_(std::move(policy_ids)),
@@ -18,38 +18,37 @@ WeightBus::WeightBus(std::vector<policy::PolicyId> policy_ids,
 
 void WeightBus::SetPolicies(policy::PolicyTablePtr policies) {
   if (on_policies_ != nullptr) on_policies_(policies);
-  std::vector<policy::PolicyId> ids = policies->ActiveIds();
+  policy::BySlot<policy::PolicyId> ids = policies->ActiveIds();
   std::vector<PublishedWeightsPtr> dropped;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
-  active_ids_.swap(ids);
+  std::swap(active_ids_, ids);
   active_ids_.resize(policies->num_slots());
   const size_t slots = std::max(latest_.size(), policies->num_slots());
   since_.resize(slots, -1);
   latest_.resize(slots);
-  for (size_t i = 0; i < slots; ++i) {
-    const policy::PolicyEntry* entry = policies->Find(policy::PolicySlot(static_cast<int32_t>(i)));
+  for (const policy::PolicySlot slot : latest_.ids()) {
+    const policy::PolicyEntry* entry = policies->Find(slot);
     const int64_t since = entry == nullptr ? -1 : entry->since;
-    if (since == since_[i]) continue;
-    since_[i] = since;
-    if (latest_[i] != nullptr) dropped.push_back(std::move(latest_[i]));
-    latest_[i] = nullptr;
+    if (since == since_[slot]) continue;
+    since_[slot] = since;
+    if (latest_[slot] != nullptr) dropped.push_back(std::move(latest_[slot]));
+    latest_[slot] = nullptr;
   }
 }
 
 void WeightBus::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
-  const auto place = static_cast<size_t>(slot.value());
   PublishedWeightsPtr published, replaced;  // destroyed outside the lock
   std::vector<std::shared_ptr<WeightListener>> listeners;
   {
     base::MutexLock lock(&mutex_);
-    TROUPE_CHECK(slot.value() >= 0 && place < latest_.size() && since_[place] >= 0);
-    PublishedWeightsPtr& latest = latest_[place];
+    TROUPE_CHECK(since_[slot] >= 0);
+    PublishedWeightsPtr& latest = latest_[slot];
     if (latest != nullptr && !(latest->version() < snapshot->version)) return;
-    published = std::make_shared<PublishedWeights>(slot, since_[place], std::move(snapshot));
+    published = std::make_shared<PublishedWeights>(slot, since_[slot], std::move(snapshot));
     replaced = std::move(latest);
     latest = published;
     for (const Subscriber& subscriber : subscribers_) {
-      if (subscriber.wanted[place]) listeners.push_back(subscriber.listener);
+      if (subscriber.wanted[slot] != 0) listeners.push_back(subscriber.listener);
     }
   }
   for (const auto& listener : listeners) listener->OnWeights(published);
@@ -68,7 +67,7 @@ void WeightBus::AnnounceVersion(policy::WeightVersion version) {
 
 void WeightBus::Join(std::shared_ptr<WeightListener> listener) {
   base::MutexLock lock(&mutex_);
-  subscribers_.push_back({std::move(listener), std::vector<bool>(policy::PolicyTable::kMaxPolicies, false)});
+  subscribers_.push_back({std::move(listener), policy::BySlot<uint8_t>(policy::PolicyTable::kMaxPolicies)});
 }
 
 WeightBus::Subscriber* WeightBus::FindLocked(const WeightListener* listener) {
@@ -84,11 +83,10 @@ WeightBus::Known WeightBus::Change(const WeightListener* listener, absl::Span<co
   known.version = version_;
   Subscriber* const subscriber = FindLocked(listener);
   if (subscriber == nullptr) return known;
-  for (const policy::PolicySlot slot : remove) subscriber->wanted[static_cast<size_t>(slot.value())] = false;
+  for (const policy::PolicySlot slot : remove) subscriber->wanted[slot] = 0;
   for (const policy::PolicySlot slot : add) {
-    const auto place = static_cast<size_t>(slot.value());
-    subscriber->wanted[place] = true;
-    if (place < latest_.size() && latest_[place] != nullptr) known.weights.push_back(latest_[place]);
+    subscriber->wanted[slot] = 1;
+    if (latest_.Contains(slot) && latest_[slot] != nullptr) known.weights.push_back(latest_[slot]);
   }
   return known;
 }
@@ -99,7 +97,7 @@ WeightBus::Known WeightBus::WantAll(const WeightListener* listener) {
   known.version = version_;
   Subscriber* const subscriber = FindLocked(listener);
   if (subscriber == nullptr) return known;
-  subscriber->wanted.assign(policy::PolicyTable::kMaxPolicies, true);
+  subscriber->wanted = policy::BySlot<uint8_t>(policy::PolicyTable::kMaxPolicies, 1);
   for (const PublishedWeightsPtr& latest : latest_) {
     if (latest != nullptr) known.weights.push_back(latest);
   }

@@ -30,8 +30,8 @@ class WeightListener {
 /// for all; it keeps one version a policy and no queue. Made by LearnerServer. Thread-safe; never blocks.
 class WeightBus final : public learner::WeightPublisher {
  public:
-  /// By policy slot, as of the run's start. `on_policies` hears of every later table before the bus has it.
-  explicit WeightBus(std::vector<policy::PolicyId> policy_ids,
+  /// As of the run's start. `on_policies` hears of every later table before the bus has it.
+  explicit WeightBus(policy::BySlot<policy::PolicyId> policy_ids,
                      std::function<void(const policy::PolicyTablePtr&)> on_policies = nullptr);
 
   /// Drops the weights of policies that are gone. Who wants a slot hears of the policy that has it now.
@@ -62,16 +62,16 @@ class WeightBus final : public learner::WeightPublisher {
  private:
   struct Subscriber {
     std::shared_ptr<WeightListener> listener;
-    std::vector<bool> wanted;  ///< by slot
+    policy::BySlot<uint8_t> wanted;
   };
   Subscriber* FindLocked(const WeightListener* listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<void(const policy::PolicyTablePtr&)> on_policies_;
   mutable base::Mutex mutex_;
-  std::vector<policy::PolicyId> active_ids_ ABSL_GUARDED_BY(mutex_);  ///< by slot; empty: not active
-  std::vector<int64_t> since_ ABSL_GUARDED_BY(mutex_);                ///< by slot; -1: free
-  std::vector<PublishedWeightsPtr> latest_ ABSL_GUARDED_BY(mutex_);   ///< by slot; nullptr: none yet
-  policy::WeightVersion version_ ABSL_GUARDED_BY(mutex_);             ///< announced last
+  policy::BySlot<policy::PolicyId> active_ids_ ABSL_GUARDED_BY(mutex_);  ///< empty: not active
+  policy::BySlot<int64_t> since_ ABSL_GUARDED_BY(mutex_);                ///< -1: free
+  policy::BySlot<PublishedWeightsPtr> latest_ ABSL_GUARDED_BY(mutex_);   ///< nullptr: none yet
+  policy::WeightVersion version_ ABSL_GUARDED_BY(mutex_);                ///< announced last
   std::vector<Subscriber> subscribers_ ABSL_GUARDED_BY(mutex_);
 };
 

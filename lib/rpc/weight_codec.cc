@@ -90,38 +90,37 @@ SlotPolicies::SlotPolicies(const policy::PolicyTable& table) : specs(table.Specs
   }
 }
 
-bool SlotPolicies::SameIn(const SlotPolicies& other, size_t slot) const {
-  if (slot >= specs.size() || slot >= other.specs.size()) return false;
+bool SlotPolicies::SameIn(const SlotPolicies& other, policy::PolicySlot slot) const {
+  if (!specs.Contains(slot) || !other.specs.Contains(slot)) return false;
   return since[slot] == other.since[slot] && specs[slot].id == other.specs[slot].id;
 }
 
 void WeightAssembler::SetPolicies(SlotPoliciesPtr policies) {
   if (policies == policies_) return;
-  if (received_bytes_ > 0 && !policies->SameIn(*policies_, static_cast<size_t>(header_.policy_slot()))) {
+  if (received_bytes_ > 0 && !policies->SameIn(*policies_, policy::PolicySlot(header_.policy_slot()))) {
     dropping_ = true;
   }
   policies_ = std::move(policies);
 }
 
 absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
-  const int64_t slot = header.policy_slot();
+  const policy::PolicySlot slot(header.policy_slot());
   received_bytes_ = 0;
   dropping_ = false;
   header_ = header;
-  if (slot < 0 || slot >= static_cast<int64_t>(policy::PolicyTable::kMaxPolicies)) {
+  if (slot.value() < 0 || slot.value() >= static_cast<int64_t>(policy::PolicyTable::kMaxPolicies)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weights: policy slot ", slot, ", expected 0 to ", policy::PolicyTable::kMaxPolicies - 1));
+        absl::StrCat("weights: policy slot ", slot.value(), ", expected 0 to ", policy::PolicyTable::kMaxPolicies - 1));
   }
-  if (slot >= static_cast<int64_t>(policies_->specs.size()) ||
-      header.since() != policies_->since[static_cast<size_t>(slot)] ||
-      policies_->specs[static_cast<size_t>(slot)].id.value().empty()) {
+  if (!policies_->specs.Contains(slot) || header.since() != policies_->since[slot] ||
+      policies_->specs[slot].id.value().empty()) {
     dropping_ = true;
     return absl::OkStatus();
   }
-  const policy::PolicySpec& spec = policies_->specs[static_cast<size_t>(slot)];
+  const policy::PolicySpec& spec = policies_->specs[slot];
   if (header.policy_id() != spec.id.value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot));
+        absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot.value()));
   }
   const uint64_t actor = static_cast<uint64_t>(policy::ParameterLayout::For(spec).acting_size());
   const uint64_t observation = spec.normalize_observations ? static_cast<uint64_t>(spec.observation_size()) : 0;
@@ -199,7 +198,7 @@ absl::StatusOr<WeightAssembler::Update> WeightAssembler::Finish() {
   whole_ = {};
   received_bytes_ = 0;
   const policy::PolicySlot slot(header_.policy_slot());
-  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_->specs[static_cast<size_t>(slot.value())]));
+  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_->specs[slot]));
   header_.Clear();
   const policy::WeightVersion version = snapshot->version;
   return Update{slot, std::move(snapshot), version};

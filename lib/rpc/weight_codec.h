@@ -51,14 +51,14 @@ grpc::ByteBuffer EncodeAnnouncement(policy::WeightVersion version, uint64_t numb
 
 /// What a receiver expects in each slot; a free one has an empty id. Plain value.
 struct SlotPolicies {
-  std::vector<policy::PolicySpec> specs;
-  std::vector<int64_t> since;
+  policy::BySlot<policy::PolicySpec> specs;
+  policy::BySlot<int64_t> since;
 
-  explicit SlotPolicies(std::vector<policy::PolicySpec> at_start)
+  explicit SlotPolicies(policy::BySlot<policy::PolicySpec> at_start)
       : specs(std::move(at_start)), since(specs.size(), 0) {}
   explicit SlotPolicies(const policy::PolicyTable& table);
   /// Whether the slot has the same policy in both.
-  bool SameIn(const SlotPolicies& other, size_t slot) const;
+  bool SameIn(const SlotPolicies& other, policy::PolicySlot slot) const;
 };
 using SlotPoliciesPtr = std::shared_ptr<const SlotPolicies>;
 

@@ -41,8 +41,8 @@ std::vector<grpc::ByteBuffer> Encode(const policy::WeightSnapshotPtr& snapshot, 
 }
 
 SlotPoliciesPtr Expect(const policy::PolicySpec& spec, int64_t since = 0) {
-  auto policies = std::make_shared<SlotPolicies>(std::vector<policy::PolicySpec>{spec});
-  policies->since[0] = since;
+  auto policies = std::make_shared<SlotPolicies>(policy::BySlot<policy::PolicySpec>{spec});
+  policies->since[policy::PolicySlot(0)] = since;
   return policies;
 }
 

@@ -115,7 +115,7 @@ class WeightStreamTest : public testing::Test {
  protected:
   void SetUp() override {
     schema_ = sample::SimpleSchema();
-    const policy::PolicySpec spec = schema_.policies[0];
+    const policy::PolicySpec spec = schema_.policies[PolicySlot(0)];
     schema_.policies.clear();
     for (int i = 0; i < 5; ++i) {
       schema_.policies.push_back(spec);
@@ -132,7 +132,7 @@ class WeightStreamTest : public testing::Test {
   }
   void Publish(int32_t slot, int64_t n, const std::string& id = "") {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
-    const policy::PolicySpec& spec = schema_.policies[0];
+    const policy::PolicySpec& spec = schema_.policies[PolicySlot(0)];
     snapshot->id = policy::PolicyId(id.empty() ? absl::StrCat("p", slot) : id);
     snapshot->version = {1, n};
     snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.5f);
@@ -182,10 +182,10 @@ TEST_F(WeightStreamTest, AFreeSlotIsRememberedAndGetsThePolicyThatComes) {
   Subscriber subscriber(address_);
   subscriber.Change({5});
   EXPECT_EQ(subscriber.Next(), "1=1");
-  auto table = policy::PolicyTable::Make(schema_.policies, std::vector<bool>(5, true),
+  auto table = policy::PolicyTable::Make(schema_.policies.values(), std::vector<bool>(5, true),
                                          {{"*", {{policy::PolicyId("p0"), 1.0}}}}, schema_.agent_ids);
   ASSERT_TRUE(table.ok()) << table.status();
-  policy::PolicySpec spec = schema_.policies[0];
+  policy::PolicySpec spec = schema_.policies[PolicySlot(0)];
   spec.id = policy::PolicyId("sixth");
   server_->weights().SetPolicies(*(*table)->Add(spec, true));
   Publish(5, 1, "sixth");

@@ -38,13 +38,13 @@ WeightSubscriber::Dropped WeightSubscriber::OnNewLearnerEpoch() {
 WeightSubscriber::Dropped WeightSubscriber::Expect(const SlotPoliciesPtr& policies) {
   Dropped dropped;
   if (policies_ == nullptr || policies == policies_) return dropped;
-  for (size_t place = 0; place < subscriptions_.size(); ++place) {
-    Subscription& subscription = subscriptions_[place];
-    if (policies->SameIn(*policies_, place)) continue;
+  for (const policy::PolicySlot slot : subscriptions_.ids()) {
+    Subscription& subscription = subscriptions_[slot];
+    if (policies->SameIn(*policies_, slot)) continue;
     if (subscription.snapshot != nullptr) dropped.push_back(std::move(subscription.snapshot));
     subscription.snapshot = nullptr;
     subscription.number = 0;
-    if (subscription.wanted) NoteChange(place);
+    if (subscription.wanted) NoteChange(slot);
   }
   policies_ = policies;
   return dropped;
@@ -58,45 +58,38 @@ void WeightSubscriber::OnGrantTaken(const policy::PolicyTablePtr& table) {
   }
 }
 
-size_t WeightSubscriber::PlaceOf(policy::PolicySlot policy) const {
-  TROUPE_CHECK(policy.value() >= 0 && static_cast<size_t>(policy.value()) < subscriptions_.size());
-  return static_cast<size_t>(policy.value());
-}
-
-void WeightSubscriber::NoteChange(size_t place) {
-  Subscription& subscription = subscriptions_[place];
+void WeightSubscriber::NoteChange(policy::PolicySlot slot) {
+  Subscription& subscription = subscriptions_[slot];
   if (subscription.changed) return;
   subscription.changed = true;
-  changed_slots_.push_back(static_cast<int32_t>(place));
+  changed_slots_.push_back(slot);
 }
 
 bool WeightSubscriber::Subscribe(policy::PolicySlot policy) {
-  const size_t place = PlaceOf(policy);
-  Subscription& subscription = subscriptions_[place];
+  Subscription& subscription = subscriptions_[policy];
   if (subscription.wanted) return false;
   subscription.wanted = true;
   subscription.number = 0;
-  NoteChange(place);
+  NoteChange(policy);
   return true;
 }
 
 std::optional<policy::WeightSnapshotPtr> WeightSubscriber::Unsubscribe(policy::PolicySlot policy) {
-  const size_t place = PlaceOf(policy);
-  Subscription& subscription = subscriptions_[place];
+  Subscription& subscription = subscriptions_[policy];
   if (!subscription.wanted) return std::nullopt;
   subscription.wanted = false;
-  NoteChange(place);
+  NoteChange(policy);
   return std::exchange(subscription.snapshot, nullptr);
 }
 
 absl::StatusOr<std::optional<rollout::CurrentWeights>> WeightSubscriber::Find(policy::PolicySlot policy,
                                                                               policy::WeightVersion min_version) const {
-  const size_t place = PlaceOf(policy);
-  if (granted_policies_ != nullptr && policies_ != granted_policies_ && !policies_->SameIn(*granted_policies_, place)) {
+  const Subscription& subscription = subscriptions_[policy];
+  if (granted_policies_ != nullptr && policies_ != granted_policies_ &&
+      !policies_->SameIn(*granted_policies_, policy)) {
     return absl::AbortedError(absl::StrCat("the policy that slot ", policy.value(),
                                            " had by the grant's policies is gone: the grant is over"));
   }
-  const Subscription& subscription = subscriptions_[place];
   if (subscription.snapshot == nullptr) return std::optional<rollout::CurrentWeights>();
   rollout::CurrentWeights current{subscription.snapshot, subscription.snapshot->version};
   // An announcement follows the weights it speaks of, so they are here.
@@ -110,10 +103,10 @@ void WeightSubscriber::BeginStream() {
   assembler_ = std::make_shared<WeightAssembler>(policies_);
   requests_ = 0;
   announced_number_ = 0;
-  for (size_t place = 0; place < subscriptions_.size(); ++place) {
-    subscriptions_[place].told = false;
-    subscriptions_[place].number = 0;
-    if (subscriptions_[place].wanted) NoteChange(place);
+  for (const policy::PolicySlot slot : subscriptions_.ids()) {
+    subscriptions_[slot].told = false;
+    subscriptions_[slot].number = 0;
+    if (subscriptions_[slot].wanted) NoteChange(slot);
   }
 }
 
@@ -126,15 +119,15 @@ std::optional<LinkOwner::Outgoing> WeightSubscriber::NextRequest(sample::WorkerI
     request.set_spec_hash(spec_hash);
   }
   request.set_number(++requests_);
-  for (const int32_t slot : changed_slots_) {
-    Subscription& subscription = subscriptions_[static_cast<size_t>(slot)];
+  for (const policy::PolicySlot slot : changed_slots_) {
+    Subscription& subscription = subscriptions_[slot];
     subscription.changed = false;
     if (subscription.wanted && subscription.number == 0) {
-      request.add_add(slot);
+      request.add_add(slot.value());
       subscription.number = requests_;
       subscription.told = true;
     } else if (!subscription.wanted && subscription.told) {
-      request.add_remove(slot);
+      request.add_remove(slot.value());
       subscription.told = false;
     }
   }
@@ -149,10 +142,9 @@ WeightSubscriber::Received WeightSubscriber::OnUpdate(const WeightAssembler::Upd
     announced_number_ = update.number;
     return {.news = true};
   }
-  const auto place = static_cast<size_t>(update.slot.value());
-  Subscription& subscription = subscriptions_[place];
+  Subscription& subscription = subscriptions_[update.slot];
   // A table may have come meanwhile.
-  const bool expected = &policies == policies_.get() || policies.SameIn(*policies_, place);
+  const bool expected = &policies == policies_.get() || policies.SameIn(*policies_, update.slot);
   const bool newer = subscription.snapshot == nullptr || subscription.snapshot->version < update.snapshot->version;
   if (!expected || !subscription.wanted || !newer) return {};
   return {.news = true, .replaced = std::exchange(subscription.snapshot, update.snapshot)};

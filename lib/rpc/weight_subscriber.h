@@ -34,7 +34,7 @@ class WeightSubscriber {
 
   // Policies.
 
-  /// Those as of the run's start, by slot. Once; before it no stream begins.
+  /// Those as of the run's start. Once; before it no stream begins.
   void SetFirstPolicies(SlotPoliciesPtr policies);
   bool has_policies() const { return policies_ != nullptr; }
   /// The newest of this learner epoch; nullptr: as of the run's start.
@@ -87,9 +87,8 @@ class WeightSubscriber {
     uint64_t number = 0;   ///< of the request that asked for it; 0: not asked yet
     policy::WeightSnapshotPtr snapshot;
   };
-  size_t PlaceOf(policy::PolicySlot policy) const;
   /// The learner must hear of it with the next request.
-  void NoteChange(size_t place);
+  void NoteChange(policy::PolicySlot slot);
   /// Another policy may be in some slots: their weights are dropped and asked for again.
   Dropped Expect(const SlotPoliciesPtr& policies);
 
@@ -98,8 +97,8 @@ class WeightSubscriber {
   SlotPoliciesPtr granted_policies_;  ///< as of the grant that was taken last
   policy::PolicyTablePtr table_;
 
-  std::vector<Subscription> subscriptions_;  ///< by policy slot
-  std::vector<int32_t> changed_slots_;
+  policy::BySlot<Subscription> subscriptions_;
+  std::vector<policy::PolicySlot> changed_slots_;
 
   // Of the stream.
   std::shared_ptr<WeightAssembler> assembler_;

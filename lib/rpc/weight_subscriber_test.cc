@@ -29,7 +29,7 @@ class WeightSubscriberTest : public testing::Test {
  protected:
   void SetUp() override {
     subscriber_.SetFirstPolicies(
-        std::make_shared<const SlotPolicies>(std::vector<policy::PolicySpec>{SpecOfId("a"), SpecOfId("b")}));
+        std::make_shared<const SlotPolicies>(policy::BySlot<policy::PolicySpec>{SpecOfId("a"), SpecOfId("b")}));
     first_ = *policy::PolicyTable::Make({SpecOfId("a"), SpecOfId("b")}, {true, true},
                                         {{"*", {{policy::PolicyId("a"), 1.0}}}}, {"agent"});
     const PolicySlot freed[] = {PolicySlot(1)};
@@ -188,7 +188,7 @@ TEST(WeightSubscriberStartTest, ATableMayComeBeforeTheConfigurationIsRead) {
   EXPECT_FALSE(subscriber.has_policies());
   subscriber.OnTable(grown, std::make_shared<const SlotPolicies>(*grown));
   EXPECT_FALSE(subscriber.has_policies());
-  subscriber.SetFirstPolicies(std::make_shared<const SlotPolicies>(std::vector<policy::PolicySpec>{SpecOfId("a")}));
+  subscriber.SetFirstPolicies(std::make_shared<const SlotPolicies>(policy::BySlot<policy::PolicySpec>{SpecOfId("a")}));
   ASSERT_TRUE(subscriber.has_policies());
   EXPECT_EQ(subscriber.reception().policies->specs.size(), 2u);
 }

@@ -85,7 +85,7 @@ absl::StatusOr<Welcome> WorkerClient::AwaitWelcome(absl::Duration timeout) {
   return protocol_.session().welcome();
 }
 
-void WorkerClient::SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash) {
+void WorkerClient::SetPolicies(policy::BySlot<policy::PolicySpec> policies, uint64_t spec_hash) {
   auto expected = std::make_shared<const SlotPolicies>(std::move(policies));
   base::MutexLock lock(&mutex_);
   protocol_.weights().SetFirstPolicies(std::move(expected));

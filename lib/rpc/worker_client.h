@@ -79,9 +79,9 @@ class WorkerClient final : public rollout::SampleSink,
   /// Blocks until the learner has welcomed us. UNAVAILABLE with the last error when it could not be reached within
   /// `timeout`; the refusal when it does not want us.
   absl::StatusOr<Welcome> AwaitWelcome(absl::Duration timeout);
-  /// What the welcome's configuration means: the policies as of the run's start, by slot. `spec_hash` is stated from
+  /// What the welcome's configuration means: the policies as of the run's start. `spec_hash` is stated from
   /// now on. Once.
-  void SetPolicies(std::vector<policy::PolicySpec> policies, uint64_t spec_hash);
+  void SetPolicies(policy::BySlot<policy::PolicySpec> policies, uint64_t spec_hash);
 
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
   void ReportEnvs(const sample::EnvReport& report) override;

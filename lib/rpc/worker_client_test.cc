@@ -64,9 +64,10 @@ class WorkerClientTest : public testing::Test {
   sample::MultiAgentBatchPtr Batch() const { return sample::MakeBatch(schema_, {}, 4, 25); }
   std::shared_ptr<policy::WeightSnapshot> Snapshot(policy::WeightVersion version, float value) const {
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
-    snapshot->id = schema_.policies[0].id;
+    snapshot->id = schema_.policies[PolicySlot(0)].id;
     snapshot->version = version;
-    snapshot->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(schema_.policies[0]).acting_size()), value);
+    snapshot->actor.assign(
+        static_cast<size_t>(policy::ParameterLayout::For(schema_.policies[PolicySlot(0)]).acting_size()), value);
     return snapshot;
   }
   template <typename Condition>

@@ -34,7 +34,7 @@ class WorkerProtocolTest : public testing::Test {
   }
   void SetPolicies() {
     protocol_.weights().SetFirstPolicies(
-        std::make_shared<const SlotPolicies>(std::vector<policy::PolicySpec>{policy::SmallSpecForTesting()}));
+        std::make_shared<const SlotPolicies>(policy::BySlot<policy::PolicySpec>{policy::SmallSpecForTesting()}));
   }
   /// The Rollout stream's link is done, and the next try due.
   void Lose(const absl::Status& status = absl::UnavailableError("lost")) {

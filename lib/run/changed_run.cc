@@ -135,7 +135,7 @@ absl::StatusOr<RunPolicies> LoadChangedRun(const std::string& folder, const std:
   if (overrides.mapping.has_value()) place = mapping_place;
   if (!overrides.config.empty()) place = absl::StrCat("--set ", base::LogSafe(overrides.config.back(), 160));
   TROUPE_RETURN_IF_ERROR(CheckFit(run, place));
-  run.schema.policies = run.policies;
+  run.schema.policies = policy::BySlot<policy::PolicySpec>(run.policies);
 
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
                           storage::CheckpointWeights::Open(storage::FileSystem::Posix(), loaded.checkpoint));

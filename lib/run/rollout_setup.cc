@@ -27,7 +27,7 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
                           policy::MakeRuleMapping(run.mapping_rules, run.agent_ids(), run.policy_ids()));
   rollout::RolloutConfig config;
   config.env_spec = run.env_spec;
-  config.policies = run.policies;
+  config.policies = policy::BySlot<policy::PolicySpec>(run.policies);
   config.mapping = std::move(mapping);
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
   config.env_factory = [&registry, env = run.env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };

@@ -21,7 +21,7 @@ void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run) {
     run->learner.trains.push_back(entry->trains);
   }
   run->mapping_rules = table.rules();
-  run->schema.policies = run->policies;
+  run->schema.policies = policy::BySlot<policy::PolicySpec>(run->policies);
 }
 
 void SayForeignCode(const std::vector<config::ForeignCode>& code) {

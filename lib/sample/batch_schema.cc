@@ -104,15 +104,17 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
       return absl::InvalidArgumentError(
           absl::StrCat(where(), ": first_step is ", entry.first_step, ", expected at least 0"));
     }
-    int32_t previous = -1;
+    base::AgentSlot previous(-1);
     for (const AgentEntry& agent : entry.agents) {
-      if (agent.slot <= previous || agent.slot >= num_agents) {
-        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " after ", previous,
-                                                       ", expected ascending slots below ", num_agents));
+      if (!(previous < agent.slot) || agent.slot.value() >= num_agents) {
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot.value(), " after ",
+                                                       previous.value(), ", expected ascending slots below ",
+                                                       num_agents));
       }
       if (agent.policy.value() < 0 || agent.policy.value() >= num_policies) {
-        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot, " has policy slot ",
-                                                       agent.policy.value(), ", expected 0 to ", num_policies - 1));
+        return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", agent.slot.value(),
+                                                       " has policy slot ", agent.policy.value(), ", expected 0 to ",
+                                                       num_policies - 1));
       }
       previous = agent.slot;
     }
@@ -171,8 +173,7 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
 
 bool BatchSchema::IsGone(policy::PolicySlot slot, int64_t policies_revision) const {
   if (policies_since.empty() || slot.value() < 0 || slot.value() >= NumSlots()) return false;
-  const auto place = static_cast<size_t>(slot.value());
-  return place >= policies_since.size() || policies_since[place] < 0 || policies_since[place] > policies_revision;
+  return !policies_since.Contains(slot) || policies_since[slot] < 0 || policies_since[slot] > policies_revision;
 }
 
 int32_t BatchSchema::NumSlots() const {
@@ -182,14 +183,14 @@ int32_t BatchSchema::NumSlots() const {
 void BatchSchema::SetPolicies(const policy::PolicyTable& table) {
   policies = table.Specs();
   newest_revision = table.revision();
-  const bool is_read = AnyReadsState(policies);
+  const bool is_read = AnyReadsState(policies.values());
   if (!state_readings.empty() && state_readings.back().is_read == is_read) return;
   state_readings.push_back({newest_revision, is_read});
 }
 
 std::optional<bool> BatchSchema::SendsEnvState(int64_t policies_revision) const {
   if (always_sends_state) return true;
-  if (state_readings.empty()) return AnyReadsState(policies);
+  if (state_readings.empty()) return AnyReadsState(policies.values());
   if (policies_revision < state_readings.front().since || policies_revision > newest_revision) return std::nullopt;
   const auto next =
       std::find_if(state_readings.begin(), state_readings.end(),
@@ -247,13 +248,13 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
       // Nobody will read its columns.
       TROUPE_RETURN_IF_ERROR(
           CheckCount(absl::StrCat("rows of policy slot ", slot), rows.rows, 1, limits.max_rows_per_policy));
-    } else if (slot >= static_cast<int32_t>(schema.policies.size()) || schema.policies[slot].id.value().empty()) {
+    } else if (!schema.policies.Contains(rows.policy) || schema.policies[rows.policy].id.value().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("rows of policy slot ", slot, ", which no policy has"));
     } else {
-      TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[slot], sizes, limits, columns));
+      TROUPE_RETURN_IF_ERROR(CheckPolicyRows(rows, schema.policies[rows.policy], sizes, limits, columns));
       // Follows from the columns above but in fragments of a revision that is not known.
-      if (sizes.env_state_size < schema.env_state_size && ReadsState(schema.policies[slot])) {
-        return absl::InvalidArgumentError(absl::StrCat("rows of policy '", schema.policies[slot].id.value(),
+      if (sizes.env_state_size < schema.env_state_size && ReadsState(schema.policies[rows.policy])) {
+        return absl::InvalidArgumentError(absl::StrCat("rows of policy '", schema.policies[rows.policy].id.value(),
                                                        "', whose critic reads the global state, but column 'state' of "
                                                        "the env-step table is absent"));
       }

@@ -19,19 +19,19 @@ struct BatchSchema {
   /// By agent slot: elements of its flattened observation. Lays out joint observations; may be empty when no critic
   /// needs them.
   std::vector<int64_t> agent_observation_sizes;
-  std::vector<policy::PolicySpec> policies;  ///< by policy slot
-  int64_t env_state_size = 0;                ///< elements of a per-env state; 0: none
-  int64_t agent_state_size = 0;              ///< elements of a per-agent state; 0: none
+  policy::BySlot<policy::PolicySpec> policies;
+  int64_t env_state_size = 0;    ///< elements of a per-env state; 0: none
+  int64_t agent_state_size = 0;  ///< elements of a per-agent state; 0: none
   bool has_agent_mask = false;
   /// The global state is in every fragment. Else where somebody reads it: a per-env state where the critic of a policy
   /// does that the run has by the fragment's policies_revision, a per-agent state in the rows of such a policy.
   bool always_sends_state = false;
   int64_t num_info_columns = 0;
   uint32_t num_envs = 0;  ///< global env ids are below it
-  /// Where policies change: by policy slot the revision that brought it, -1: free. Rows of a slot that is free, or
+  /// Where policies change: the revision that brought each, -1: free. Rows of a slot that is free, or
   /// whose policy is younger than the fragment's policies_revision, are of a policy that is gone: ValidateShapes leaves
   /// them to the learner, which counts them as STALE. Empty: the policies never change.
-  std::vector<int64_t> policies_since;
+  policy::BySlot<int64_t> policies_since;
   /// Revisions at which a per-env state began to be read (true) or was no longer (false), ascending; SetPolicies adds
   /// to it. Empty: `policies` say it for every revision.
   struct StateReading {

@@ -25,7 +25,7 @@ TEST(BatchSchemaTest, HashTellsEveryFieldApart) {
   };
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.agent_ids[0] += "x"; }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.agent_observation_sizes[0] += 1; }));
-  EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.policies[0].actor.hidden_sizes = {9}; }));
+  EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.policies[policy::PolicySlot(0)].actor.hidden_sizes = {9}; }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.policies.pop_back(); }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.env_state_size += 1; }));
   EXPECT_NE(schema.Hash(), changed([](BatchSchema& s) { s.agent_state_size += 1; }));
@@ -65,7 +65,7 @@ BatchSchema SchemaWithState() {
 }
 
 policy::PolicySpec Reader(const BatchSchema& schema) {
-  policy::PolicySpec spec = schema.policies[0];
+  policy::PolicySpec spec = schema.policies[policy::PolicySlot(0)];
   spec.id = policy::PolicyId("reader");
   spec.SetCriticInput(policy::NetworkInput::kState, schema.env_state_size);
   return spec;
@@ -86,7 +86,8 @@ TEST(BatchSchemaTest, TheStateIsSentWhereACriticReadsIt) {
 
 TEST(BatchSchemaTest, EachRevisionHasItsOwnAnswer) {
   BatchSchema schema = SchemaWithState();
-  const auto table = policy::PolicyTable::Make(schema.policies, {true}, {{"*", {{schema.policies[0].id}}}},
+  const auto table = policy::PolicyTable::Make(schema.policies.values(), {true},
+                                               {{"*", {{schema.policies[policy::PolicySlot(0)].id}}}},
                                                {schema.agent_ids[0], schema.agent_ids[1]});
   ASSERT_TRUE(table.ok()) << table.status();
   const policy::PolicyTablePtr first = (*table)->AtLeast(5);
@@ -240,7 +241,7 @@ TEST(ValidateBatchTest, APerAgentStateIsInTheRowsOfThosePoliciesThatReadIt) {
   BatchSchema schema = SimpleSchema(2, 3);
   schema.agent_state_size = 4;
   schema.policies.push_back(Reader(schema));
-  schema.policies[1].SetCriticInput(policy::NetworkInput::kState, 4);
+  schema.policies[policy::PolicySlot(1)].SetCriticInput(policy::NetworkInput::kState, 4);
   FakeRolloutOptions options;
   options.policies_of_slot = {{0}, {1}};
   options.terminated_probability = 0;
@@ -265,13 +266,13 @@ TEST(ValidateBatchTest, AcceptsAFragmentWithoutRows) {
 
 TEST(ValidateShapesTest, RowsOfPoliciesThatAreGoneAreLeftToTheLearner) {
   BatchSchema schema = SimpleSchema(2, 3);
-  schema.policies.push_back(schema.policies[0]);
-  schema.policies[1].id = policy::PolicyId("other");
+  schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("other");
   FakeRolloutOptions options;
   options.policies_of_slot = {{0}, {1}};
   const auto batch = MakeBatch(schema, options, 2, 10);
   const auto valid = [&] { return ValidateShapes(*batch, schema, {}).ok(); };
-  schema.policies[1].observation_space = *space::Space::Box(-1, 1, {4});
+  schema.policies[policy::PolicySlot(1)].observation_space = *space::Space::Box(-1, 1, {4});
   EXPECT_FALSE(valid()) << "another form";
   schema.policies_since = {0, 3};
   EXPECT_TRUE(valid()) << "younger than the fragment";

@@ -36,8 +36,7 @@ std::vector<PlacedColumn> ColumnsOf(MultiAgentBatch& batch, const BatchSchema& s
     placed.push_back({"env-step table", column.name, column.contents, &(batch.*column.member)});
   }
   PolicyRows& rows = batch.policies.at(0);
-  const std::string where =
-      absl::StrCat("policy '", schema.policies[static_cast<size_t>(rows.policy.value())].id.value(), "'");
+  const std::string where = absl::StrCat("policy '", schema.policies[rows.policy].id.value(), "'");
   for (const auto& column : PolicyColumns()) {
     placed.push_back({where, column.name, column.contents, &(rows.*column.member)});
   }
@@ -57,7 +56,8 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 TEST(ColumnsTest, ARunCanHaveThemAllAndTheirNamesDiffer) {
   const BatchSchema schema = FullSchema();
   for (const ColumnForm& form : FormsOf(schema.MaxSizes())) EXPECT_GT(form.row_bytes(), 0);
-  for (const ColumnForm& form : FormsOf(schema.MaxSizes(), schema.policies[0])) EXPECT_GT(form.row_bytes(), 0);
+  for (const ColumnForm& form : FormsOf(schema.MaxSizes(), schema.policies[policy::PolicySlot(0)]))
+    EXPECT_GT(form.row_bytes(), 0);
   std::set<std::string_view> names;
   for (const auto& column : PolicyColumns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
@@ -198,7 +198,7 @@ TEST(ColumnsTest, ActionsAreBytesWhereEachLeafIsDiscreteWithValuesThatFit) {
     SCOPED_TRACE(text);
     const absl::StatusOr<space::Space> space = space::ParseSpace(text);
     ASSERT_TRUE(space.ok()) << space.status();
-    policy::PolicySpec spec = FullSchema().policies[0];
+    policy::PolicySpec spec = FullSchema().policies[policy::PolicySlot(0)];
     spec.action_space = *space;
     EXPECT_EQ(HasByteActions(spec), bytes);
     EXPECT_EQ(column_form::Actions({}, spec).dtype, bytes ? DType::kUint8 : DType::kInt32);
@@ -243,7 +243,7 @@ TEST(ColumnsTest, BytesAreTheRowsTimesTheirForms) {
     const EnvSizes sizes = schema.sizes(batch->policies_revision);
     int64_t bytes = NumRows(*batch) * RowBytes(FormsOf(sizes));
     for (const PolicyRows& rows : batch->policies) {
-      const PolicyForms forms = FormsOf(sizes, schema.policies[static_cast<size_t>(rows.policy.value())]);
+      const PolicyForms forms = FormsOf(sizes, schema.policies[rows.policy]);
       for (const Extent extent : {Extent::kRow, Extent::kSegment, Extent::kFinalRow, Extent::kMemory}) {
         bytes += NumRows(rows, extent) * RowBytes(forms, extent);
       }

@@ -34,16 +34,16 @@ BatchSchema Schema() {
   schema.has_agent_mask = true;
   schema.num_info_columns = 1;
   schema.policies.resize(2);
-  schema.policies[0].id = policy::PolicyId("pa");
-  schema.policies[0].observation_space = *space::Space::Box(-1, 1, {2});
-  schema.policies[0].action_space = *space::Space::Discrete(3, 1);
-  schema.policies[0].has_action_mask = true;
-  schema.policies[0].SetCriticInput(policy::NetworkInput::kState, 2);
-  schema.policies[0].actor.core = {policy::CoreKind::kGru, 2, 1};
-  schema.policies[0].sequence_length = 2;
-  schema.policies[1].id = policy::PolicyId("pb");
-  schema.policies[1].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
-  schema.policies[1].action_space = *space::Space::Box(-1, 1, {2});
+  schema.policies[policy::PolicySlot(0)].id = policy::PolicyId("pa");
+  schema.policies[policy::PolicySlot(0)].observation_space = *space::Space::Box(-1, 1, {2});
+  schema.policies[policy::PolicySlot(0)].action_space = *space::Space::Discrete(3, 1);
+  schema.policies[policy::PolicySlot(0)].has_action_mask = true;
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(policy::NetworkInput::kState, 2);
+  schema.policies[policy::PolicySlot(0)].actor.core = {policy::CoreKind::kGru, 2, 1};
+  schema.policies[policy::PolicySlot(0)].sequence_length = 2;
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("pb");
+  schema.policies[policy::PolicySlot(1)].observation_space = *space::Space::Box(0, 255, {3}, DType::kUint8);
+  schema.policies[policy::PolicySlot(1)].action_space = *space::Space::Box(-1, 1, {2});
   return schema;
 }
 
@@ -73,8 +73,8 @@ RowValues B(float x) {
 /// Policy 1: segment 0 (env 2, row 0, cut).
 std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   BatchBuilder builder(schema);
-  const AgentEntry a{0, policy::PolicySlot(0)};
-  const AgentEntry b{1, policy::PolicySlot(1)};
+  const AgentEntry a{base::AgentSlot(0), policy::PolicySlot(0)};
+  const AgentEntry b{base::AgentSlot(1), policy::PolicySlot(1)};
   builder.AddEpisode(base::EnvId(0), 3, 0, false, {a});
   builder.AddEpisode(base::EnvId(1), 4, 7, true, {a});
   builder.AddEpisode(base::EnvId(2), 0, 0, false, {a, b});
@@ -85,9 +85,9 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   const int e4 = builder.AddEnvRow(2, 0, {0.9f, 1.0f});
   const int f1 = builder.AddFinalEnvRow(1, 9, {1.1f, 1.2f});
   const int f2 = builder.AddFinalEnvRow(2, 1, {1.3f, 1.4f});
-  const int s0 = builder.AddSegment(0, 0, 0);
-  const int s1 = builder.AddSegment(0, 1, 0, 1);
-  const int s2 = builder.AddSegment(0, 2, 0);
+  const int s0 = builder.AddSegment(0, 0, base::AgentSlot(0));
+  const int s1 = builder.AddSegment(0, 1, base::AgentSlot(0), 1);
+  const int s2 = builder.AddSegment(0, 2, base::AgentSlot(0));
   builder.AddRow(0, s0, e0, A(0.1f));
   builder.AddRow(0, s1, e1, A(0.2f, 7));
   builder.AddRow(0, s0, e2, A(0.3f, 1));
@@ -98,7 +98,7 @@ std::shared_ptr<MultiAgentBatch> Valid(const BatchSchema& schema) {
   builder.EndSegment(0, s0, SegmentEnd::kTerminated);
   builder.EndSegment(0, s1, SegmentEnd::kTruncated, f1, A(0.6f));
   builder.EndSegment(0, s2, SegmentEnd::kCut, f2, A(0.7f));
-  const int t0 = builder.AddSegment(1, 2, 1);
+  const int t0 = builder.AddSegment(1, 2, base::AgentSlot(1));
   builder.AddRow(1, t0, e4, B(7));
   builder.EndSegment(1, t0, SegmentEnd::kCut, f2, B(9));
   builder.SetVersion(0, policy::WeightVersion{1, 5});
@@ -176,9 +176,12 @@ void AddHeaders(std::vector<Hostile>& t) {
   // Episodes.
   t.push_back({"env id too high", [](auto& b) { b.episodes[0].env_id = base::EnvId(4); }, "env id below 4", true});
   t.push_back({"negative first step", [](auto& b) { b.episodes[0].first_step = -1; }, "first_step is -1", true});
-  t.push_back({"agent slot too high", [](auto& b) { b.episodes[0].agents[0].slot = 2; }, "agent slot 2", true});
-  t.push_back({"negative agent slot", [](auto& b) { b.episodes[0].agents[0].slot = -2; }, "agent slot -2", true});
-  t.push_back({"agent twice", [](auto& b) { b.episodes[2].agents[1].slot = 0; }, "ascending slots", true});
+  t.push_back({"agent slot too high", [](auto& b) { b.episodes[0].agents[0].slot = base::AgentSlot(2); },
+               "agent slot 2", true});
+  t.push_back({"negative agent slot", [](auto& b) { b.episodes[0].agents[0].slot = base::AgentSlot(-2); },
+               "agent slot -2", true});
+  t.push_back(
+      {"agent twice", [](auto& b) { b.episodes[2].agents[1].slot = base::AgentSlot(0); }, "ascending slots", true});
   t.push_back({"agent of unknown policy", [](auto& b) { b.episodes[0].agents[0].policy = policy::PolicySlot(9); },
                "has policy slot 9", true});
   t.push_back(

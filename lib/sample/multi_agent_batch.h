@@ -40,7 +40,7 @@ inline constexpr int64_t kMaxIndexed = int64_t{1} << 16;
 /// How an agent took part in an episode; also for policies that do not train here, so that predicates and critics can
 /// see them.
 struct AgentEntry {
-  int32_t slot = 0;           ///< agent slot
+  base::AgentSlot slot;
   policy::PolicySlot policy;  ///< who plays it in this episode
 };
 

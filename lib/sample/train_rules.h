@@ -27,7 +27,7 @@ using PoliciesOfRun = policy::BySlot<PolicyOfRun>;
 /// One agent's part in one episode, as far as it is in a batch. Borrowed for the call.
 struct Trajectory {
   policy::PolicySlot policy;
-  int32_t slot = 0;  ///< agent slot
+  base::AgentSlot slot;
   base::EnvId env_id;
   uint32_t episode = 0;
   absl::Span<const AgentEntry> agents = {};  ///< of the episode so far, with this one, ascending slot

@@ -23,8 +23,9 @@ TrainRules Make(std::vector<TrainRule> rules, PoliciesOfRun policies = League())
 
 /// Whether agent 0 is trained, played by `own` against `other` in agent 1.
 bool Trains(const TrainRules& rules, int32_t own, int32_t other) {
-  const std::vector<AgentEntry> agents = {{0, PolicySlot(own)}, {1, PolicySlot(other)}};
-  return rules.Trains({PolicySlot(own), 0, base::EnvId(7), 9, agents});
+  const std::vector<AgentEntry> agents = {{base::AgentSlot(0), PolicySlot(own)},
+                                          {base::AgentSlot(1), PolicySlot(other)}};
+  return rules.Trains({PolicySlot(own), base::AgentSlot(0), base::EnvId(7), 9, agents});
 }
 
 TEST(TrainRulesTest, WithoutRulesEverythingTrains) {
@@ -50,8 +51,8 @@ TEST(TrainRulesTest, OnlyAgainstMeansAnotherAgent) {
   EXPECT_FALSE(Trains(rules, 0, 1)) << "main itself is no opponent";
   EXPECT_TRUE(Trains(rules, 1, 3));
   // Alone in the episode, so far.
-  const std::vector<AgentEntry> alone = {{0, PolicySlot(0)}};
-  EXPECT_FALSE(rules.Trains({PolicySlot(0), 0, base::EnvId(0), 0, alone}));
+  const std::vector<AgentEntry> alone = {{base::AgentSlot(0), PolicySlot(0)}};
+  EXPECT_FALSE(rules.Trains({PolicySlot(0), base::AgentSlot(0), base::EnvId(0), 0, alone}));
 }
 
 TEST(TrainRulesTest, TheNewestAreTheLastToCome) {

@@ -212,21 +212,21 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   };
   if (last_step < 0) return invalid("has no rows");
   const EpisodeEntry& episode = batch.episodes[words[kSegmentEpisode]];
-  const int32_t slot = words[kSegmentSlot];
+  const base::AgentSlot slot(words[kSegmentSlot]);
   const auto agent = std::find_if(episode.agents.begin(), episode.agents.end(),
                                   [slot](const AgentEntry& entry) { return entry.slot == slot; });
   if (agent == episode.agents.end()) {
-    return invalid(absl::StrCat("is of agent slot ", slot, ", which is not in the table of its episode"));
+    return invalid(absl::StrCat("is of agent slot ", slot.value(), ", which is not in the table of its episode"));
   }
   if (agent->policy != rows.policy) {
-    return invalid(absl::StrCat("is of agent slot ", slot, ", which policy slot ", agent->policy.value(),
+    return invalid(absl::StrCat("is of agent slot ", slot.value(), ", which policy slot ", agent->policy.value(),
                                 " plays in its episode, expected ", rows.policy.value()));
   }
   if (!schema.agent_observation_sizes.empty() &&
-      schema.agent_observation_sizes[slot] != schema.policies[rows.policy.value()].observation_size()) {
-    return invalid(absl::StrCat("is of agent slot ", slot, " with observations of ",
-                                schema.agent_observation_sizes[slot], " elements, expected ",
-                                schema.policies[rows.policy.value()].observation_size()));
+      schema.agent_observation_sizes[slot.value()] != schema.policies[rows.policy].observation_size()) {
+    return invalid(absl::StrCat("is of agent slot ", slot.value(), " with observations of ",
+                                schema.agent_observation_sizes[slot.value()], " elements, expected ",
+                                schema.policies[rows.policy].observation_size()));
   }
   const int32_t lag = words[kSegmentVersionLag];
   if (lag < 0 || lag > rows.version.n) {
@@ -311,7 +311,7 @@ absl::Status CheckMemories(const std::string& where, const PolicyRows& rows, con
 
 absl::Status CheckPolicy(const MultiAgentBatch& batch, const PolicyRows& rows, const BatchSchema& schema,
                          const BatchLimits& limits) {
-  const policy::PolicySpec& spec = schema.policies[rows.policy.value()];
+  const policy::PolicySpec& spec = schema.policies[rows.policy];
   const std::string where = absl::StrCat("policy '", spec.id.value(), "'");
   for (const auto& column : PolicyColumns()) {
     TROUPE_RETURN_IF_ERROR(CheckMemory(where, column.name, rows.*column.member));

@@ -48,7 +48,7 @@ TEST(CheckpointBlocksTest, ACheckpointOfFormat1IsReadAndWrittenAgainAsTheNewest)
   CheckFormat1(*old);
   EXPECT_EQ(ReadManifest(fs, kFormat1)->format, 1);
   ASSERT_NE(old->table, nullptr);
-  const policy::PolicySpec spec = old->table->entries()[0]->spec;
+  const policy::PolicySpec spec = old->table->Find(policy::PolicySlot(0))->spec;
   EXPECT_TRUE(old->policies[0].Validate(spec).ok());
   const auto weights = CheckpointWeights::Open(fs, kFormat1);
   ASSERT_TRUE(weights.ok()) << weights.status();

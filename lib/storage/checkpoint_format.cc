@@ -323,10 +323,10 @@ absl::StatusOr<PolicyState> WeightsFromTensors(const SafetensorsFile& file, cons
 
 absl::Status WriteCheckpointFiles(FileSystem& fs, const std::string& directory, const LearnerState& state,
                                   absl::Span<const PolicySpec> specs, const CheckpointOptions& options) {
-  std::vector<PolicySpec> of_table;
+  policy::BySlot<PolicySpec> of_table;
   if (state.table != nullptr) {
     of_table = state.table->Specs();
-    specs = of_table;
+    specs = of_table.values();
   }
   if (state.policies.size() != specs.size()) {
     return absl::InvalidArgumentError(
@@ -487,10 +487,10 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
                                                       " (environment, policies or networks differ)"));
   }
   LearnerState state = std::move(manifest.state);
-  std::vector<PolicySpec> of_table;
+  policy::BySlot<PolicySpec> of_table;
   if (state.table != nullptr) {
     of_table = state.table->Specs();
-    specs = of_table;
+    specs = of_table.values();
   }
   if (state.policies.size() != specs.size()) {
     return absl::FailedPreconditionError(

@@ -163,7 +163,7 @@ absl::Status Process::MakeTrainer() {
   const training::PolicyStore::Deps store = {
       policy_map_cache_.blobs(), [this](policy::PolicySlot slot) { return policy_map_cache_.Fallback(slot); }};
   TROUPE_ASSIGN_OR_RETURN(trainer_,
-                          training::MakeTrainer(policies_->Specs(), std::move(algorithms), options, run().seed,
+                          training::MakeTrainer(policies_->Specs().values(), std::move(algorithms), options, run().seed,
                                                 training::CpuBackend::kAuto, run().policy_map, store));
   for (size_t slot = 0; slot < setup_.initial.size() && !setup_.resumed; ++slot) {
     if (!setup_.initial[slot]) continue;

@@ -208,7 +208,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   if (absl::IsCancelled(welcome.status())) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(welcome.status());
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, ResolveWelcome(*welcome, permits, registry));
-  client->SetPolicies(run.policies, welcome->spec_hash);
+  client->SetPolicies(policy::BySlot<policy::PolicySpec>(run.policies), welcome->spec_hash);
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 

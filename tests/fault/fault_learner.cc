@@ -44,7 +44,7 @@ class FaultLearner final : private rpc::MonitorHandler, private learner::WeightP
     const bool resume = folder_options.resume;
     TROUPE_ASSIGN_OR_RETURN(folder_, storage::RunFolder::Open(std::move(folder_options)));
 
-    trainer_ = std::make_unique<learner::FakeTrainer>(run.policies);
+    trainer_ = std::make_unique<learner::FakeTrainer>(run.schema.policies);
     learner::LearnerConfig learner_config;
     learner_config.options = run.learner;
     learner_config.schema = run.schema;

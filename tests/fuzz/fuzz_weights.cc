@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> messages;
   while (!input.empty()) messages.emplace_back(input.Part());
   if ((how & 1) != 0) PutRight(&messages);
-  rpc::WeightAssembler assembler(std::make_shared<rpc::SlotPolicies>(std::vector<policy::PolicySpec>{spec}));
+  rpc::WeightAssembler assembler(std::make_shared<rpc::SlotPolicies>(policy::BySlot<policy::PolicySpec>{spec}));
   for (const std::string& message : messages) {
     const auto update = assembler.Add(Buffer(message));
     if (!update.ok()) return 0;  // the stream would end

@@ -54,11 +54,12 @@ class RecordingTrainer final : public learner::Trainer {
           const char* const agents[] = {"alice", "bob", "carol"};
           // alice and bob observe [slot, t, ...], carol [t, ...].
           const float* const obs = rows.obs.row(r);
-          const float step = obs[segment.slot == 2 ? 0 : 1];
+          const float step = obs[segment.slot == base::AgentSlot(2) ? 0 : 1];
           update.policies[slot].obs.emplace_back(obs, obs + rows.obs.columns);
           const bool active = rows.agent_mask.empty() || rows.agent_mask[static_cast<size_t>(r)] != 0;
           update.policies[slot].rows.push_back(absl::StrCat(segment.env_id.value(), ".", segment.episode, " ",
-                                                            agents[segment.slot], "@", step, active ? "" : " -"));
+                                                            agents[segment.slot.value()], "@", step,
+                                                            active ? "" : " -"));
         }
       }
     }

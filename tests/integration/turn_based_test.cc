@@ -30,7 +30,7 @@ class TurnBasedTest : public testing::Test {
   }
   /// The run after `updates` updates of a fake trainer.
   std::unique_ptr<TurnBasedRun> Train(const config::ResolvedRun& run, size_t updates, int num_workers = 1) {
-    trainers_.push_back(std::make_unique<learner::FakeTrainer>(run.policies));
+    trainers_.push_back(std::make_unique<learner::FakeTrainer>(run.schema.policies));
     auto trained = std::make_unique<TurnBasedRun>(run, registry_, trainers_.back().get(), num_workers);
     trained->TrainTo(updates);
     return trained;

@@ -69,8 +69,8 @@ class TwoAlgorithmsTest : public testing::Test {
   std::unique_ptr<learner::Trainer> MakeTrainer(const run::RunSetup& setup, const policy::PolicyTable& policies) {
     std::vector<policy::AlgorithmSpec> algorithms;
     for (const size_t as : run::TrainedAs(setup, policies)) algorithms.push_back(setup.run.algorithms[as]);
-    auto trainer = training::MakeTrainer(policies.Specs(), std::move(algorithms), {.device = "cpu", .num_threads = 1},
-                                         setup.run.seed);
+    auto trainer = training::MakeTrainer(policies.Specs().values(), std::move(algorithms),
+                                         {.device = "cpu", .num_threads = 1}, setup.run.seed);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     auto reporting = std::make_unique<ReportingTrainer>(*std::move(trainer));
     trainer_ = reporting.get();

@@ -40,7 +40,7 @@ class WorkerThread {
     client_ = *rpc::WorkerClient::Create(std::move(options), &base::Clock::Real());
     io_ = std::thread([this] { client_->Run(); });
     TROUPE_CHECK(client_->AwaitWelcome(absl::Seconds(20)).ok());
-    client_->SetPolicies(run.policies, run.schema.Hash());
+    client_->SetPolicies(run.schema.policies, run.schema.Hash());
     auto collector = rollout::Collector::Create(*run::MakeRolloutConfig(run, registry));
     TROUPE_CHECK(collector.ok());
     worker_ = std::make_unique<rollout::RolloutWorker>(*std::move(collector), *client_, *client_, *client_);

@@ -142,7 +142,7 @@ struct Batch : learner::OwnedTrainBatch {
     for (const json& segment : from["segments"]) {
       rows.segments.push_back({segment["first_row"].get<int64_t>(), segment["rows"].get<int64_t>(),
                                segment["final_row"].get<int64_t>(), base::EnvId(segment["env_id"].get<uint32_t>()),
-                               segment["episode"].get<uint32_t>(), segment["slot"].get<int32_t>()});
+                               segment["episode"].get<uint32_t>(), base::AgentSlot(segment["slot"].get<int32_t>())});
     }
     if (from.contains("sequences")) {
       memory = from["memory"].get<std::vector<float>>();

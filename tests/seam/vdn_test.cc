@@ -114,7 +114,8 @@ class Team final : public rollout::SampleSink {
     const auto make = [team = std::make_shared<training::ThreadTeam>(1)](const policy::PolicySpec& spec) {
       return training::MakeFusedBackend(spec, team);
     };
-    host = *training::TrainerHost::Make(config_.policies, {{.name = "vdn"}, {.name = "vdn"}}, seed, find, make);
+    host =
+        *training::TrainerHost::Make(config_.policies.values(), {{.name = "vdn"}, {.name = "vdn"}}, seed, find, make);
     learner::LearnerConfig config;
     config.schema = rollout::ScriptedSchema(config_);
     config.options.seed = seed;
@@ -170,7 +171,8 @@ class Team final : public rollout::SampleSink {
     alignas(64) const float places[3][16] = {{1}, {0, 1}, {0, 0, 1}};
     double sum = 0;
     for (const int32_t p : {0, 1}) {
-      const auto backend = *training::MakeFusedBackend(config_.policies[p], std::make_shared<training::ThreadTeam>(1));
+      const auto backend = *training::MakeFusedBackend(config_.policies[policy::PolicySlot(p)],
+                                                       std::make_shared<training::ThreadTeam>(1));
       const policy::PolicyState state = *host->ExportState(policy::PolicySlot(p));
       sum += (*backend->Forward({"actor", state.parameters(), {places[place], 1, 3, 16}, {0}}))[actions[p]];
     }

@@ -19,7 +19,7 @@ namespace troupe::learner {
 /// equal exactly when batches, contexts and history are. Not thread-safe.
 class FakeTrainer final : public Trainer {
  public:
-  explicit FakeTrainer(std::vector<policy::PolicySpec> specs) : specs_(std::move(specs)) {
+  explicit FakeTrainer(policy::BySlot<policy::PolicySpec> specs) : specs_(std::move(specs)) {
     for (const policy::PolicySpec& spec : specs_) {
       policy::PolicyState state;
       state.id = spec.id;
@@ -98,7 +98,7 @@ class FakeTrainer final : public Trainer {
         Mix(segment.episode);
         Mix(segment.slot);
       }
-      policy::PolicyState& state = states_[rows.policy.value()];
+      policy::PolicyState& state = states_[rows.policy];
       for (float& parameter : state.MutableFloats(policy::kParameters)) {
         hash_ = hash_ * 6364136223846793005ull + 1442695040888963407ull;
         parameter = 0.5f * parameter + static_cast<float>(hash_ >> 40) * 0x1p-24f;
@@ -118,48 +118,43 @@ class FakeTrainer final : public Trainer {
   }
 
   absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) override {
-    const policy::PolicyState& state = states_[policy.value()];
+    const policy::PolicyState& state = states_[policy];
     auto snapshot = std::make_shared<policy::WeightSnapshot>();
     snapshot->id = state.id;
     snapshot->version = state.version;
-    const int64_t actor_size = policy::ParameterLayout::For(specs_[policy.value()]).acting_size();
+    const int64_t actor_size = policy::ParameterLayout::For(specs_[policy]).acting_size();
     snapshot->actor.assign(state.parameters().begin(), state.parameters().begin() + actor_size);
     return policy::WeightSnapshotPtr(std::move(snapshot));
   }
 
-  absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override {
-    return states_[policy.value()];
-  }
+  absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override { return states_[policy]; }
 
   absl::Status ImportState(const policy::PolicyState& state, policy::PolicySlot policy) override {
-    if (state.parameters().size() != states_[policy.value()].parameters().size()) {
+    if (state.parameters().size() != states_[policy].parameters().size()) {
       return absl::InvalidArgumentError("parameters do not fit");
     }
-    states_[policy.value()] = state;
+    states_[policy] = state;
     return absl::OkStatus();
   }
 
   absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
                          policy::PolicySlot like) override {
     if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
-    const auto place = static_cast<size_t>(slot.value());
-    if (place >= specs_.size()) {
-      specs_.resize(place + 1);
-      states_.resize(place + 1);
-    }
-    if (!specs_[place].id.value().empty()) return absl::AlreadyExistsError("the slot is taken");
+    specs_.GrowTo(slot);
+    states_.GrowTo(slot);
+    if (!specs_[slot].id.value().empty()) return absl::AlreadyExistsError("the slot is taken");
     if (!Has(like)) return absl::NotFoundError("there is no policy to be like");
     if (static_cast<int64_t>(state.parameters().size()) != policy::ParameterLayout::For(spec).size()) {
       return absl::InvalidArgumentError("parameters do not fit");
     }
-    specs_[place] = spec;
-    states_[place] = std::move(state);
+    specs_[slot] = spec;
+    states_[slot] = std::move(state);
     return absl::OkStatus();
   }
   absl::Status RemovePolicy(policy::PolicySlot slot) override {
     if (!Has(slot)) return absl::NotFoundError("there is no such policy");
-    specs_[static_cast<size_t>(slot.value())] = {};
-    states_[static_cast<size_t>(slot.value())] = {};
+    specs_[slot] = {};
+    states_[slot] = {};
     // A group goes with the last of its policies.
     for (size_t g = groups_.size(); g-- > 0;) {
       const std::vector<policy::PolicySlot>& members = groups_[g].members;
@@ -173,10 +168,9 @@ class FakeTrainer final : public Trainer {
   std::vector<policy::LearnGroup> Groups() const override {
     if (groups_.empty()) return {};
     std::vector<policy::LearnGroup> groups = groups_;
-    for (size_t p = 0; p < specs_.size(); ++p) {
-      const policy::PolicySlot slot(static_cast<int32_t>(p));
-      if (!Has(slot) || !specs_[p].policy_class.trainable() || GroupOf(slot) != nullptr) continue;
-      groups.push_back({policy::GroupId(specs_[p].id.value()), "fake", {slot}});
+    for (const policy::PolicySlot slot : specs_.ids()) {
+      if (!Has(slot) || !specs_[slot].policy_class.trainable() || GroupOf(slot) != nullptr) continue;
+      groups.push_back({policy::GroupId(specs_[slot].id.value()), "fake", {slot}});
     }
     return groups;
   }
@@ -193,10 +187,7 @@ class FakeTrainer final : public Trainer {
     }
     return absl::NotFoundError("there is no such group");
   }
-  bool Has(policy::PolicySlot slot) const {
-    const auto place = static_cast<size_t>(slot.value());
-    return slot.value() >= 0 && place < specs_.size() && !specs_[place].id.value().empty();
-  }
+  bool Has(policy::PolicySlot slot) const { return specs_.Contains(slot) && !specs_[slot].id.value().empty(); }
 
  private:
   const policy::LearnGroup* GroupOf(policy::PolicySlot slot) const {
@@ -230,8 +221,8 @@ class FakeTrainer final : public Trainer {
     for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ p[i]) * 0x100000001b3ull;
   }
 
-  std::vector<policy::PolicySpec> specs_;  ///< by slot; a free one has no id
-  std::vector<policy::PolicyState> states_;
+  policy::BySlot<policy::PolicySpec> specs_;  ///< a free slot's has no id
+  policy::BySlot<policy::PolicyState> states_;
   std::vector<policy::LearnGroup> groups_;  ///< that were asked for
   std::vector<policy::GroupState> kept_;    ///< by the same
   absl::Status failure_;

@@ -175,8 +175,8 @@ inline std::vector<NaiveSequence> NaiveSequences(const std::vector<NaiveSegment>
 
 /// `schema` with one-hots of agent slots for some of its networks, as the seed has it.
 inline sample::BatchSchema WithAgentIds(sample::BatchSchema schema, uint64_t seed) {
-  for (size_t p = 0; p < schema.policies.size(); ++p) {
-    const uint64_t kind = (seed >> (2 * p)) % 4;
+  for (const policy::PolicySlot p : schema.policies.ids()) {
+    const uint64_t kind = (seed >> (2 * p.value())) % 4;
     policy::PolicySpec& spec = schema.policies[p];
     if (kind > 0) spec.agent_id_size = static_cast<int64_t>(schema.agent_ids.size());
     spec.SetCriticAgentId(kind > 1);

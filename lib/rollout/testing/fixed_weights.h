@@ -38,7 +38,7 @@ class FixedWeights final : public WeightSource {
 
  private:
   policy::BySlot<policy::WeightSnapshotPtr> weights_;
-  policy::BySlot<int> subscriptions_{policy::PolicyTable::kMaxPolicies};
+  policy::BySlot<int> subscriptions_ = policy::BySlot<int>(policy::PolicyTable::kMaxPolicies);
   int64_t num_subscribed_ = 0;
   int64_t most_subscribed_ = 0;
 };

@@ -180,8 +180,9 @@ class RandomEnv final : public LoggingEnv {
 class AllToOne final : public policy::PolicyMapping {
  public:
   explicit AllToOne(int policies) : policies_(policies) {}
-  absl::StatusOr<policy::PolicySlot> Map(std::string_view, int32_t slot, const policy::EpisodeInfo&) const override {
-    return policy::PolicySlot(slot % policies_);
+  absl::StatusOr<policy::PolicySlot> Map(const base::AgentId&, base::AgentSlot slot,
+                                         const policy::EpisodeInfo&) const override {
+    return policy::PolicySlot(slot.value() % policies_);
   }
 
  private:

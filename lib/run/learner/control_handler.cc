@@ -26,8 +26,7 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   status.degraded = degradations_->List();
   const learner::ProgressRecord& progress = status.learner.progress;
   const policy::PolicyTablePtr table = learner_->Policies();
-  for (size_t i = 0; i < table->num_slots(); ++i) {
-    const policy::PolicySlot slot(static_cast<int32_t>(i));
+  for (const policy::PolicySlot slot : table->entries().ids()) {
     const policy::PolicyEntry* const entry = table->Find(slot);
     if (entry == nullptr || !entry->active()) continue;
     rpc::PolicyStatus& policy = status.policies.emplace_back();

@@ -26,9 +26,9 @@ class ControlHandlerTest : public testing::Test {
     config.schema = sample::SimpleSchema(2, 3);
     config.options.num_envs = 1;
     config.options.train_batch_size = 1;
-    const policy::PolicyId shared = config.schema.policies[0].id;
-    config.policies =
-        *policy::PolicyTable::Make(config.schema.policies, {true}, {{"*", {{shared}}}}, config.schema.agent_ids);
+    const policy::PolicyId shared = config.schema.policies[policy::PolicySlot(0)].id;
+    config.policies = *policy::PolicyTable::Make(config.schema.policies.values(), {true}, {{"*", {{shared}}}},
+                                                 config.schema.agent_ids);
     trainer_ = std::make_unique<learner::FakeTrainer>(config.schema.policies);
     learner::LearnerDeps deps;
     deps.trainer = trainer_.get();

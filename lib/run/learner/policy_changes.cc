@@ -68,8 +68,7 @@ absl::StatusOr<PolicySlot> Common(const PolicyTable& table, const PolicyClass& p
                                   const config::ResolvedRun& run) {
   const bool with_weights = policy_class.has_weights();
   std::optional<PolicySlot> first;
-  for (size_t p = 0; p < table.num_slots(); ++p) {
-    const PolicySlot slot(static_cast<int32_t>(p));
+  for (const PolicySlot slot : table.entries().ids()) {
     const PolicyEntry* const entry = table.Find(slot);
     if (entry == nullptr || !entry->active()) continue;
     if (with_weights && !entry->spec.policy_class.has_weights()) continue;

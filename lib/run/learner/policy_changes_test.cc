@@ -60,7 +60,7 @@ class PolicyChangesTest : public testing::Test {
     envs::RegisterAllEnvs(registry_);
     run_ = Resolve(kRun);
     table_ = *policy::PolicyTable::Make(run_.policies, {true, false}, run_.mapping_rules, run_.agent_ids());
-    trainer_ = std::make_unique<learner::FakeTrainer>(run_.policies);
+    trainer_ = std::make_unique<learner::FakeTrainer>(run_.schema.policies);
   }
   config::ResolvedRun Resolve(const std::string& yaml) {
     const auto config = config::RunConfig::FromYaml(yaml, "run.yaml", {});
@@ -128,7 +128,7 @@ algorithm: {name: ippo}
 multi_agent: {policies: {left: {}, right: {algorithm: {name: a2c}}}}
 )");
   table_ = *policy::PolicyTable::Make(run_.policies, {true, true}, run_.mapping_rules, run_.agent_ids());
-  trainer_ = std::make_unique<learner::FakeTrainer>(run_.policies);
+  trainer_ = std::make_unique<learner::FakeTrainer>(run_.schema.policies);
   ExpectError(
       AddPolicy{.id = PolicyId("next")}, absl::StatusCode::kInvalidArgument,
       "policies \"left\" and \"right\" are not of one form (they are trained by ppo and a2c); say which one the "

@@ -24,8 +24,7 @@ absl::Status RunEvaluator::Prepare() {
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
   TROUPE_RETURN_IF_ERROR(Prepare());
   std::vector<policy::WeightSnapshotPtr> weights;
-  for (size_t i = 0; i < evaluated_->num_slots(); ++i) {
-    const policy::PolicySlot slot(static_cast<int32_t>(i));
+  for (const policy::PolicySlot slot : evaluated_->entries().ids()) {
     const policy::PolicyEntry* const entry = evaluated_->Find(slot);
     if (entry == nullptr || !entry->active()) continue;
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));

@@ -160,7 +160,7 @@ TEST_F(RunReporterTest, ALineIsDueAfterAWhileHoweverFarTheNextMultipleIs) {
 }
 
 learner::ProgressRecord Rivals() {
-  std::vector<policy::PolicySpec> specs(2, sample::SimpleSchema().policies[0]);
+  std::vector<policy::PolicySpec> specs(2, sample::SimpleSchema().policies[policy::PolicySlot(0)]);
   specs[0].id = policy::PolicyId("hunter");
   specs[1].id = policy::PolicyId("runner");
   learner::ProgressRecord record;

@@ -19,7 +19,7 @@ absl::StatusOr<policy::PolicyTablePtr> FirstPolicies(const RunSetup& setup) {
 
 std::vector<size_t> TrainedAs(const RunSetup& setup, const policy::PolicyTable& policies) {
   std::vector<size_t> trained_as(policies.num_slots(), 0);
-  const std::vector<policy::PolicyId> configured = setup.run.policy_ids();
+  const policy::BySlot<policy::PolicyId> configured = setup.run.policy_ids();
   for (size_t slot = 0; slot < trained_as.size(); ++slot) {
     const policy::PolicyEntry* const entry = policies.Find(policy::PolicySlot(static_cast<int32_t>(slot)));
     if (entry == nullptr) continue;

@@ -72,9 +72,10 @@ int BatchBuilder::AddFinalEnvRow(int episode, int32_t step, std::vector<float> s
   return -static_cast<int>(final_steps_.size());
 }
 
-int BatchBuilder::AddSegment(int policy, int episode, int32_t slot, int32_t version_lag) {
+int BatchBuilder::AddSegment(int policy, int episode, base::AgentSlot slot, int32_t version_lag) {
   Policy& columns = Rows(policy);
-  const int32_t words[kSegmentFields] = {episode, slot, static_cast<int32_t>(SegmentEnd::kCut), -1, version_lag};
+  const int32_t words[kSegmentFields] = {episode, slot.value(), static_cast<int32_t>(SegmentEnd::kCut), -1,
+                                         version_lag};
   Append(columns.segments, words, sizeof(words));
   columns.has_rows.push_back(false);
   return static_cast<int>(columns.rows.num_segments++);
@@ -82,8 +83,8 @@ int BatchBuilder::AddSegment(int policy, int episode, int32_t slot, int32_t vers
 
 void BatchBuilder::AddRow(int policy, int segment, int env_row, const RowValues& values) {
   Policy& columns = Rows(policy);
-  AppendObs(columns.obs, schema_.policies[policy].observation_space.flat_dtype(), values.obs);
-  if (HasByteActions(schema_.policies[policy])) {
+  AppendObs(columns.obs, schema_.policies[policy::PolicySlot(policy)].observation_space.flat_dtype(), values.obs);
+  if (HasByteActions(schema_.policies[policy::PolicySlot(policy)])) {
     for (const space::ActionWord action : values.actions)
       AppendValue(columns.actions, static_cast<uint8_t>(action.i32));
   } else {
@@ -118,7 +119,8 @@ void BatchBuilder::EndSegment(int policy, int segment, SegmentEnd end, int final
   words[kSegmentEnd] = static_cast<int32_t>(end);
   if (end == SegmentEnd::kTerminated) return;
   words[kSegmentFinalRow] = static_cast<int32_t>(columns.rows.final_rows++);
-  AppendObs(columns.final_obs, schema_.policies[policy].observation_space.flat_dtype(), final_values.obs);
+  AppendObs(columns.final_obs, schema_.policies[policy::PolicySlot(policy)].observation_space.flat_dtype(),
+            final_values.obs);
   AppendAll(columns.final_action_mask, final_values.action_mask);
   AppendAll(columns.final_state, final_values.state);
   columns.final_env_rows.push_back(final_env_row);
@@ -153,7 +155,7 @@ std::shared_ptr<MultiAgentBatch> BatchBuilder::Build() {
       AppendValue(columns.final_env_row,
                   static_cast<Index>(env_row < 0 ? batch->env_rows - env_row - 1 : int64_t{env_row}));
     }
-    const PolicyForms forms = FormsOf(sizes, schema_.policies[p]);
+    const PolicyForms forms = FormsOf(sizes, schema_.policies[columns.rows.policy]);
     for (size_t c = 0; c < kNumPolicyColumns; ++c) {
       rows.*(PolicyColumns()[c].member) = Keep(*storage, std::move(columns.*(PolicyColumns<Bytes>()[c].member)),
                                                forms[c], NumRows(rows, PolicyColumns()[c].extent));

@@ -33,7 +33,8 @@ BatchSchema SimpleSchema(int32_t num_agents, int64_t observation_size) {
     schema.agent_observation_sizes.push_back(observation_size);
   }
   schema.policies.push_back(Spec("shared", *space::Space::Box(-1, 1, {observation_size}), *space::Space::Discrete(5)));
-  schema.policies[0].SetCriticInput(policy::NetworkInput::kJointObservation, num_agents * (observation_size + 1));
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(policy::NetworkInput::kJointObservation,
+                                                        num_agents * (observation_size + 1));
   schema.num_envs = 1000;
   return schema;
 }
@@ -58,7 +59,7 @@ BatchSchema RandomSchema(uint64_t seed) {
   schema.policies.push_back(Spec("arm", *space::Space::Box(-1, 1, {3}), *space::Space::Box(-2, 2, {2})));
   // A second policy for the scouts, so that mapping differs between episodes.
   schema.policies.push_back(Spec("scouts_2", *space::Space::Box(-1, 1, {scout_size}), *space::Space::Discrete(4, 2)));
-  schema.policies[1].has_action_mask = true;
+  schema.policies[policy::PolicySlot(1)].has_action_mask = true;
   const int64_t joint = 2 * scout_size + 12 + 3 + 4;
   const int64_t state = schema.env_state_size + schema.agent_state_size;
   for (policy::PolicySpec& spec : schema.policies) {
@@ -95,10 +96,10 @@ BatchSchema FullSchema() {
   schema.has_agent_mask = true;
   schema.num_info_columns = 1;
   schema.policies.push_back(Spec("full", *space::Space::Box(-1, 1, {3}), *space::Space::Discrete(4)));
-  schema.policies[0].has_action_mask = true;
-  schema.policies[0].SetCriticInput(policy::NetworkInput::kState, schema.env_state_size);
-  schema.policies[0].actor.core = {policy::CoreKind::kGru, 3, 1};
-  schema.policies[0].sequence_length = 2;
+  schema.policies[policy::PolicySlot(0)].has_action_mask = true;
+  schema.policies[policy::PolicySlot(0)].SetCriticInput(policy::NetworkInput::kState, schema.env_state_size);
+  schema.policies[policy::PolicySlot(0)].actor.core = {policy::CoreKind::kGru, 3, 1};
+  schema.policies[policy::PolicySlot(0)].sequence_length = 2;
   return schema;
 }
 
@@ -110,9 +111,9 @@ BatchSchema WithCores(BatchSchema schema, uint64_t seed) {
     if (kind == 0) return policy::CoreSpec();
     return policy::CoreSpec{kind == 1 ? policy::CoreKind::kGru : policy::CoreKind::kLstm, size, layers};
   };
-  for (size_t p = 0; p < schema.policies.size(); ++p) {
-    policy::PolicySpec& spec = schema.policies[p];
-    spec.actor.core = core(p == 0 ? 1 : random.Below(3));
+  for (const policy::PolicySlot slot : schema.policies.ids()) {
+    policy::PolicySpec& spec = schema.policies[slot];
+    spec.actor.core = core(slot.value() == 0 ? 1 : random.Below(3));
     spec.mutable_critic()->core = core(random.Below(3));
     const int64_t length = 1 + random.Below(6);
     spec.sequence_length = spec.remembers() ? length : 0;
@@ -136,9 +137,9 @@ std::shared_ptr<MultiAgentBatch> RandomColumns(const BatchSchema& schema, uint64
   for (const auto& column : StepColumns()) {
     (*batch).*column.member = make(column.form(sizes), NumRows(*batch));
   }
-  for (size_t slot = 0; slot < schema.policies.size(); ++slot) {
+  for (const policy::PolicySlot slot : schema.policies.ids()) {
     PolicyRows rows;
-    rows.policy = policy::PolicySlot(static_cast<int32_t>(slot));
+    rows.policy = slot;
     rows.rows = 4 + random.Below(8);
     rows.num_segments = 2 + random.Below(3);
     rows.final_rows = 1 + random.Below(2);

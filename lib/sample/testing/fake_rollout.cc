@@ -71,16 +71,19 @@ void FakeRollout::Adopt(policy::PolicyTablePtr table) {
 
 int32_t FakeRollout::PolicyOf(int32_t slot, base::EnvId env_id, uint32_t episode) const {
   if (table_ != nullptr) {
-    return table_->mapping().Map(schema_.agent_ids[slot], slot, {options_.seed, env_id, episode})->value();
+    return table_->mapping()
+        .Map(base::AgentId(schema_.agent_ids[slot]), base::AgentSlot(slot), {options_.seed, env_id, episode})
+        ->value();
   }
   std::vector<int32_t> candidates;
   if (!options_.policies_of_slot.empty()) {
     candidates = options_.policies_of_slot[slot];
   } else {
-    for (size_t p = 0; p < schema_.policies.size() && candidates.empty(); ++p) {
+    for (const policy::PolicySlot p : schema_.policies.ids()) {
       if (schema_.agent_observation_sizes.empty() ||
           schema_.policies[p].observation_size() == schema_.agent_observation_sizes[slot]) {
-        candidates.push_back(static_cast<int32_t>(p));
+        candidates = {p.value()};
+        break;
       }
     }
   }
@@ -167,7 +170,7 @@ void FakeRollout::Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t ver
   for (int32_t slot = 0; slot < static_cast<int32_t>(lane.agents.size()); ++slot) {
     const Agent& agent = lane.agents[slot];
     if (agent.appears < agent.leaves && agent.appears < lane.step) {
-      entries.push_back(AgentEntry{slot, policy::PolicySlot(agent.policy)});
+      entries.push_back(AgentEntry{base::AgentSlot(slot), policy::PolicySlot(agent.policy)});
     }
   }
   if (lane.step < lane.length) return;
@@ -191,7 +194,7 @@ std::vector<float> FakeRollout::EnvState(base::EnvId env_id, uint32_t episode, i
 }
 
 RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const {
-  const policy::PolicySpec& spec = schema_.policies[policy];
+  const policy::PolicySpec& spec = schema_.policies[policy::PolicySlot(policy)];
   const base::PhiloxKey key = base::PhiloxKey::Make(options_.seed + 1, base::RandomStream::kTest);
   base::PhiloxSequence random(key, base::PhiloxCounter{env_id.value(), episode, static_cast<uint32_t>(slot),
                                                        static_cast<uint32_t>(step) * 65536});
@@ -297,7 +300,7 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     auto segment = open.find(trajectory);
     if (segment == open.end()) {
       const auto lag = static_cast<int32_t>(alone ? version.n - row.version_lag_base : 0);
-      segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, row.slot, lag)).first;
+      segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, base::AgentSlot(row.slot), lag)).first;
     }
     acted.insert(row.policy);
     builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), ValuesOf(row));

@@ -160,8 +160,8 @@ policy::RunningMoments SomeMoments(int64_t columns, double shift) {
 /// Everything that RandomSchema has, with one-hots and normalizers of the seed's choice.
 sample::BatchSchema Schema(uint64_t seed) {
   sample::BatchSchema schema = learner::WithAgentIds(sample::RandomSchema(seed), seed);
-  for (size_t p = 0; p < schema.policies.size(); ++p) {
-    schema.policies[p].normalize_observations = (seed >> p) % 2 == 0;
+  for (const policy::PolicySlot p : schema.policies.ids()) {
+    schema.policies[p].normalize_observations = (seed >> p.value()) % 2 == 0;
   }
   return schema;
 }
@@ -208,14 +208,14 @@ TEST(PreparedBatchTest, KernelsAreGivenTheReferencesNumbers) {
       const learner::TrainBatch& batch = assembler.Assemble(fragments, iteration).batch;
       std::vector<std::unique_ptr<Copied>> copies;
       for (const PolicyTrainBatch& rows : batch.policies) {
-        copies.push_back(std::make_unique<Copied>(rows, schema.policies[rows.policy.value()]));
+        copies.push_back(std::make_unique<Copied>(rows, schema.policies[rows.policy]));
       }
       // One after another, twice: what one policy's trainer does to its observations, others do not see, and neither
       // does it itself when it is called again.
       for (const int round : {0, 1}) {
         for (size_t i = 0; i < copies.size(); ++i) {
           const PolicyTrainBatch& rows = batch.policies[i];
-          const PolicySpec& spec = schema.policies[rows.policy.value()];
+          const PolicySpec& spec = schema.policies[rows.policy];
           SCOPED_TRACE(absl::StrCat("policy ", spec.id.value(), " round ", round));
           const policy::RunningMoments moments = SomeMoments(spec.observation_size(), 0.25);
           const Reference expected(*copies[i], spec, moments);
@@ -246,9 +246,9 @@ TEST(PreparedBatchTest, KernelsAreGivenTheReferencesNumbers) {
 /// all find the joint ones as they came.
 TEST(PreparedBatchTest, PoliciesThatShareJointRowsReadThemAsObserved) {
   sample::BatchSchema schema = sample::SimpleSchema(2, 4);
-  schema.policies[0].normalize_observations = true;
-  schema.policies.push_back(schema.policies[0]);
-  schema.policies[1].id = policy::PolicyId("other");
+  schema.policies[policy::PolicySlot(0)].normalize_observations = true;
+  schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+  schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("other");
   sample::FakeRolloutOptions options;
   options.terminated_probability = 0;
   options.policies_of_slot = {{0}, {1}};
@@ -256,52 +256,55 @@ TEST(PreparedBatchTest, PoliciesThatShareJointRowsReadThemAsObserved) {
   const learner::TrainBatch& batch = assembler.Assemble({sample::MakeBatch(schema, options, 2, 30)}, 0).batch;
   ASSERT_EQ(batch.policies.size(), 2u);
   ASSERT_EQ(batch.policies[0].critic_state.data, batch.policies[1].critic_state.data);
-  const Copied copies[] = {{batch.policies[0], schema.policies[0]}, {batch.policies[1], schema.policies[1]}};
+  const Copied copies[] = {{batch.policies[0], schema.policies[policy::PolicySlot(0)]},
+                           {batch.policies[1], schema.policies[policy::PolicySlot(1)]}};
   for (const size_t p : {0, 1, 0}) {
     const policy::RunningMoments moments = SomeMoments(4, 0.5 + static_cast<double>(p));
     PreparedBatch prepared;
-    ASSERT_TRUE(prepared.Prepare(schema.policies[p], moments, batch.policies[p]).ok());
+    const PolicySpec& spec = schema.policies[batch.policies[p].policy];
+    ASSERT_TRUE(prepared.Prepare(spec, moments, batch.policies[p]).ok());
     EXPECT_EQ(prepared.critic_input().data, batch.policies[0].critic_state.data);
-    ExpectEqual(prepared, Reference(copies[p], schema.policies[p], moments), true);
+    ExpectEqual(prepared, Reference(copies[p], spec, moments), true);
   }
 }
 
 TEST(PreparedBatchTest, WhatWasNormalizedIsNotNormalizedWithOtherMoments) {
   sample::BatchSchema schema = sample::SimpleSchema(2, 5);
-  schema.policies[0].normalize_observations = true;
+  schema.policies[policy::PolicySlot(0)].normalize_observations = true;
   learner::Assembler assembler(schema, {});
   const std::vector<sample::MultiAgentBatchPtr> fragments = {sample::MakeBatch(schema, {}, 2, 10)};
   const PolicyTrainBatch& rows = assembler.Assemble(fragments, 0).batch.policies[0];
-  const Copied copy(rows, schema.policies[0]);
+  const Copied copy(rows, schema.policies[policy::PolicySlot(0)]);
   PreparedBatch prepared;
   const policy::RunningMoments moments = SomeMoments(5, 0);
-  ASSERT_TRUE(prepared.Prepare(schema.policies[0], moments, rows).ok());
-  const absl::Status refused = prepared.Prepare(schema.policies[0], SomeMoments(5, 1), rows);
+  ASSERT_TRUE(prepared.Prepare(schema.policies[policy::PolicySlot(0)], moments, rows).ok());
+  const absl::Status refused = prepared.Prepare(schema.policies[policy::PolicySlot(0)], SomeMoments(5, 1), rows);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("other moments"));
-  ASSERT_TRUE(prepared.Prepare(schema.policies[0], moments, rows).ok());
-  ExpectEqual(prepared, Reference(copy, schema.policies[0], moments), true);
+  ASSERT_TRUE(prepared.Prepare(schema.policies[policy::PolicySlot(0)], moments, rows).ok());
+  ExpectEqual(prepared, Reference(copy, schema.policies[policy::PolicySlot(0)], moments), true);
   // The next batch lies in the same memory.
   const PolicyTrainBatch& again = assembler.Assemble(fragments, 0).batch.policies[0];
   EXPECT_EQ(again.obs.data, copy.rows().rows > 0 ? rows.obs.data : nullptr);
-  ASSERT_TRUE(prepared.Prepare(schema.policies[0], SomeMoments(5, 1), again).ok());
-  ExpectEqual(prepared, Reference(copy, schema.policies[0], SomeMoments(5, 1)), true);
+  ASSERT_TRUE(prepared.Prepare(schema.policies[policy::PolicySlot(0)], SomeMoments(5, 1), again).ok());
+  ExpectEqual(prepared, Reference(copy, schema.policies[policy::PolicySlot(0)], SomeMoments(5, 1)), true);
 }
 
 TEST(PreparedBatchTest, ABatchThatIsRefusedStaysAsItWas) {
   sample::BatchSchema schema = sample::SimpleSchema(2, 5);
-  schema.policies[0].normalize_observations = true;
+  schema.policies[policy::PolicySlot(0)].normalize_observations = true;
   learner::Assembler assembler(schema, {});
   learner::TrainBatch batch = assembler.Assemble({sample::MakeBatch(schema, {}, 2, 10)}, 0).batch;
   PolicyTrainBatch& rows = batch.policies[0];
-  const Copied before(rows, schema.policies[0]);
+  const Copied before(rows, schema.policies[policy::PolicySlot(0)]);
   std::vector<space::ActionWord> actions(rows.actions.begin(), rows.actions.end());
   actions[7].i32 = 99;
   rows.actions = actions;
   PreparedBatch prepared;
-  EXPECT_EQ(prepared.Prepare(schema.policies[0], SomeMoments(5, 0), rows).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(prepared.Prepare(schema.policies[policy::PolicySlot(0)], SomeMoments(5, 0), rows).code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(rows.in_place->normalized);
-  EXPECT_EQ(Copied(rows, schema.policies[0]).obs, before.obs);
+  EXPECT_EQ(Copied(rows, schema.policies[policy::PolicySlot(0)]).obs, before.obs);
 }
 
 /// Sequences that do not cover their segments would leave rows out, or run over an episode's end.
@@ -368,7 +371,7 @@ class FailsOnce final : public NetworkBackend {
 TEST(PreparedBatchTest, AnUpdateThatFailedIsTriedAgainOnTheSameBatch) {
   if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   sample::BatchSchema schema = sample::SimpleSchema(3, 7);
-  PolicySpec& spec = schema.policies[0];
+  PolicySpec& spec = schema.policies[policy::PolicySlot(0)];
   spec.normalize_observations = true;
   spec.agent_id_size = 3;
   spec.SetCriticInput(NetworkInput::kObservation, 0);

@@ -23,7 +23,7 @@ class RandomBatch : public learner::OwnedTrainBatch {
       const int32_t agent = static_cast<int32_t>(i) % slots;
       const bool has_final = i % 3 != 0;
       rows.segments.push_back({rows.rows, segment_rows[i], has_final ? rows.final_rows : -1,
-                               base::EnvId(static_cast<uint32_t>(i)), 0, agent});
+                               base::EnvId(static_cast<uint32_t>(i)), 0, base::AgentSlot(agent)});
       slot.insert(slot.end(), static_cast<size_t>(segment_rows[i]), agent);
       if (has_final) final_slot.push_back(agent);
       rows.rows += segment_rows[i];
