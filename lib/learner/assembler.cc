@@ -179,7 +179,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     LayOut(gather, rows);
     CopyRows(gather, rows);
     CopyFinalRows(gather, rows);
-    if (schema_.policies[slot.value()].remembers()) GatherMemories(gather, rows);
+    if (schema_.policies[slot].remembers()) GatherMemories(gather, rows);
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
                              : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
@@ -326,9 +326,9 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
         gather.segments.push_back(
-            SegmentRef{episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]), step_index[env_row[first_rows[s]]],
-                       final_row < 0 ? -1 : step_index[final_env_row[final_row]], source, static_cast<int32_t>(s),
-                       counts[s], final_row, decisions[static_cast<size_t>(s)],
+            SegmentRef{episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]),
+                       step_index[env_row[first_rows[s]]], final_row < 0 ? -1 : step_index[final_env_row[final_row]],
+                       source, static_cast<int32_t>(s), counts[s], final_row, decisions[static_cast<size_t>(s)],
                        static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
       }
     }
@@ -461,7 +461,7 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
 }
 
 void Assembler::GatherMemories(Gather& gather, PolicyTrainBatch& batch) {
-  const policy::PolicySpec& spec = schema_.policies[batch.policy.value()];
+  const policy::PolicySpec& spec = schema_.policies[batch.policy];
   const int64_t size = spec.actor_state_size();
   gather.memories.clear();
   absl::Span<const int32_t> place = gather.place;

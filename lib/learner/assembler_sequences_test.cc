@@ -30,7 +30,7 @@ using testing::IsEmpty;
 /// One agent, a policy whose actor has a GRU of 3 units; sequences of 4 decisions.
 BatchSchema GruSchema(int32_t num_agents = 1) {
   BatchSchema schema = sample::SimpleSchema(num_agents, 2);
-  policy::PolicySpec& spec = schema.policies[0];
+  policy::PolicySpec& spec = schema.policies[policy::PolicySlot(0)];
   spec.SetCriticInput(policy::NetworkInput::kObservation, 0);
   spec.actor.core = {CoreKind::kGru, 3, 1};
   spec.sequence_length = 4;
@@ -68,7 +68,7 @@ MultiAgentBatchPtr PiecesOf(const BatchSchema& schema, const std::vector<Piece>&
                             int32_t late = 0) {
   sample::BatchBuilder builder(schema);
   const int32_t first_step = pieces[0].first_decision - late;
-  builder.AddEpisode(base::EnvId(0), 0, first_step, first_step > 0, {{0, policy::PolicySlot(0)}});
+  builder.AddEpisode(base::EnvId(0), 0, first_step, first_step > 0, {{base::AgentSlot(0), policy::PolicySlot(0)}});
   std::map<int32_t, int> env_rows;
   for (const Piece& piece : pieces) {
     for (int32_t i = 0; i < piece.rows; ++i) {
@@ -78,13 +78,13 @@ MultiAgentBatchPtr PiecesOf(const BatchSchema& schema, const std::vector<Piece>&
   }
   builder.header().num_env_steps = static_cast<int64_t>(env_rows.size());
   for (const Piece& piece : pieces) {
-    const int segment = builder.AddSegment(0, 0, 0, piece.version_lag);
+    const int segment = builder.AddSegment(0, 0, base::AgentSlot(0), piece.version_lag);
     sample::RowValues values;
     values.actions.resize(1);
     values.decision = piece.first_decision;
     for (; values.decision < piece.first_decision + piece.rows; ++values.decision) {
       values.obs = {static_cast<float>(values.decision), 1};
-      values.memory = StateBefore(values.decision, schema.policies[0].actor_state_size());
+      values.memory = StateBefore(values.decision, schema.policies[policy::PolicySlot(0)].actor_state_size());
       builder.AddRow(0, segment, env_rows.at(values.decision - late), values);
     }
     values.obs = {static_cast<float>(values.decision), 2};
@@ -180,8 +180,8 @@ TEST(AssemblerSequencesTest, SegmentsWhoseDecisionsDoNotGoOnAreNotJoined) {
 
 TEST(AssemblerSequencesTest, OnlyTheCriticHasACore) {
   BatchSchema schema = GruSchema();
-  schema.policies[0].actor.core = {};
-  schema.policies[0].mutable_critic()->core = {CoreKind::kLstm, 5, 1};
+  schema.policies[policy::PolicySlot(0)].actor.core = {};
+  schema.policies[policy::PolicySlot(0)].mutable_critic()->core = {CoreKind::kLstm, 5, 1};
   Assembler assembler(schema, {});
   const std::vector<Piece> six = {{3, 6, 0, SegmentEnd::kTerminated}};
   const PolicyTrainBatch& rows = assembler.Assemble({PiecesOf(schema, six)}, 0).batch.policies[0];
@@ -197,8 +197,8 @@ std::string RowsOf(const PolicyTrainBatch& rows) {
   alone.policies[0].memory = {};
   std::string bytes = BytesOf(alone);
   for (const TrainSegment& segment : rows.segments) {
-    absl::StrAppend(&bytes, segment.env_id.value(), " ", segment.episode, " ", segment.slot, ": ", segment.first_row,
-                    " ", segment.rows, " ", segment.final_row, "\n");
+    absl::StrAppend(&bytes, segment.env_id.value(), " ", segment.episode, " ", segment.slot.value(), ": ",
+                    segment.first_row, " ", segment.rows, " ", segment.final_row, "\n");
   }
   for (const absl::Span<const int32_t> column : {rows.slot, rows.critic_row, rows.final_slot, rows.final_critic_row}) {
     for (const int32_t value : column) absl::StrAppend(&bytes, value, " ");
@@ -209,10 +209,10 @@ std::string RowsOf(const PolicyTrainBatch& rows) {
 TEST(AssemblerSequencesTest, APolicyWithoutACoreIsAsBefore) {
   const BatchSchema plain = [] {
     BatchSchema schema = GruSchema(2);
-    schema.policies[0].actor.core = {};
-    schema.policies[0].sequence_length = 0;
-    schema.policies.push_back(schema.policies[0]);
-    schema.policies[1].id = policy::PolicyId("other");
+    schema.policies[policy::PolicySlot(0)].actor.core = {};
+    schema.policies[policy::PolicySlot(0)].sequence_length = 0;
+    schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+    schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("other");
     return schema;
   }();
   BatchSchema mixed = plain;

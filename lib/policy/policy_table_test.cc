@@ -295,14 +295,14 @@ TEST(PolicyTableJsonTest, CoresComeBack) {
   const PolicyTablePtr back = ReadTable(text);
   ASSERT_NE(back, nullptr);
   EXPECT_EQ(ToJson(*back, TableReader::kWorker), text);
-  const PolicySpec& got = back->entries()[3]->spec;
-  const PolicySpec& sent = table->entries()[3]->spec;
+  const PolicySpec& got = back->entries()[policy::PolicySlot(3)]->spec;
+  const PolicySpec& sent = table->entries()[policy::PolicySlot(3)]->spec;
   EXPECT_EQ(got.actor, sent.actor);
   EXPECT_EQ(got.critic(), sent.critic());
   EXPECT_EQ(got.sequence_length, 7);
   EXPECT_EQ(got.ToString(), sent.ToString());
   // Who has no core is written as by versions that knew none.
-  EXPECT_EQ(back->entries()[0]->spec.sequence_length, 0);
+  EXPECT_EQ(back->entries()[policy::PolicySlot(0)]->spec.sequence_length, 0);
   for (const char* key : {"core_size", "core_layers", "head_hidden_sizes", "sequence_length"}) {
     EXPECT_NE(text.find(absl::StrCat("\"", key, "\":")), std::string::npos) << key;
     EXPECT_EQ(ToJson(*ThreePolicies()).find(key), std::string::npos) << key;

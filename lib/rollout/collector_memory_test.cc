@@ -54,7 +54,7 @@ std::vector<SeenMemory> MemoriesOf(const RolloutConfig& config,
         memory.policy = rows.policy.value();
         memory.step = batch->step_index.As<int32_t>()[rows.env_row.As<sample::Index>()[row]];
         memory.decision = at[sample::kMemoryDecision];
-        memory.on_grid = memory.decision % config.policies[rows.policy.value()].sequence_length == 0;
+        memory.on_grid = memory.decision % config.policies[rows.policy].sequence_length == 0;
         memory.is_first = std::count(segment_of.begin(), segment_of.begin() + row, segment) == 0;
         if (rows.memory.present()) {
           const float* const before = rows.memory.As<float>().data() + m * rows.memory.row_elements;
@@ -89,12 +89,12 @@ void ExpectCounted(const RolloutConfig& config, const std::vector<sample::MultiA
     return static_cast<int32_t>(found - steps.begin());
   };
   for (const SeenRow& row : RowsOf(fragments)) {
-    const policy::PolicySpec& spec = config.policies[static_cast<size_t>(row.policy)];
+    const policy::PolicySpec& spec = config.policies[policy::PolicySlot(row.policy)];
     if (spec.policy_class.kind != policy::PolicyClass::Kind::kPython) continue;
     EXPECT_EQ(row.logp, static_cast<float>(number_of({row.env_id, row.episode, row.slot}, row.step)));
   }
   for (const SeenMemory& memory : MemoriesOf(config, fragments)) {
-    const policy::PolicySpec& spec = config.policies[static_cast<size_t>(memory.policy)];
+    const policy::PolicySpec& spec = config.policies[policy::PolicySlot(memory.policy)];
     const int32_t number = number_of(memory.agent, memory.step);
     EXPECT_EQ(memory.decision, number);
     if (spec.policy_class.kind != policy::PolicyClass::Kind::kPython) continue;
@@ -108,11 +108,11 @@ void ExpectCounted(const RolloutConfig& config, const std::vector<sample::MultiA
 RolloutConfig CountingConfig(const ScriptedOptions& options, EnvFactory factory, int policies,
                              const std::shared_ptr<CountingHost>& host = std::make_shared<CountingHost>()) {
   RolloutConfig config = ScriptedConfig(options, std::move(factory), policies);
-  MakeCounting(config.policies[0], kNarrow, 3);
-  if (policies > 1) MakeCounting(config.policies[1], kWide, 3);
+  MakeCounting(config.policies[policy::PolicySlot(0)], kNarrow, 3);
+  if (policies > 1) MakeCounting(config.policies[policy::PolicySlot(1)], kWide, 3);
   if (policies > 2) {
-    config.policies[2].mutable_critic()->core = kNarrow;
-    config.policies[2].sequence_length = 3;
+    config.policies[policy::PolicySlot(2)].mutable_critic()->core = kNarrow;
+    config.policies[policy::PolicySlot(2)].sequence_length = 3;
   }
   config.actor_host = host;
   return config;
@@ -218,7 +218,8 @@ TEST(CollectorMemoryTest, ADecisionThatIsCarriedTakesAlongWhatItWasMadeFrom) {
   ScriptedLog log;
   RolloutConfig config = CountingConfig(
       {}, [&] { return MakeScriptedEnv({}, kTakingTurns, &log); }, 1);
-  config.policies[0].sequence_length = 1;  // so that the decision that leaves the fragment has a memory there
+  config.policies[policy::PolicySlot(0)].sequence_length =
+      1;  // so that the decision that leaves the fragment has a memory there
   Rig rig(config);
   // After three steps agent 0 has acted at 0 and 2, which waits for its outcome.
   ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3)).ok());
@@ -280,7 +281,7 @@ TEST(CollectorMemoryTest, WhatACallThatFailsUndoesHasNoMemory) {
   ScriptedLog log;
   RolloutConfig config = CountingConfig(
       {}, [&] { return MakeScriptedEnv({}, script, &log); }, 1);
-  config.policies[0].sequence_length = 1;
+  config.policies[policy::PolicySlot(0)].sequence_length = 1;
   Rig rig(config);
   ASSERT_TRUE(rig.Run(ScriptedGrant(1, 3)).ok());
   ASSERT_TRUE(rig.Run(ScriptedGrant(1, 2)).ok());
@@ -312,8 +313,8 @@ TEST(CollectorMemoryTest, AnEpisodeInWhichAPolicyCannotActTakesItsMemoryAlong) {
 TEST(CollectorMemoryTest, ACriticAloneHasPlacesAndNoMemory) {
   ScriptedLog log;
   RolloutConfig config = ScriptedConfig({}, [&] { return MakeRandomEnv({}, &log); });
-  config.policies[0].mutable_critic()->core = kWide;
-  config.policies[0].sequence_length = 4;
+  config.policies[policy::PolicySlot(0)].mutable_critic()->core = kWide;
+  config.policies[policy::PolicySlot(0)].sequence_length = 4;
   config.options.max_fragment_env_steps = 2;
   Rig rig(config);
   ASSERT_TRUE(rig.Run(ScriptedGrant(4, 60)).ok());
@@ -333,7 +334,7 @@ TEST(CollectorMemoryTest, FragmentsKeepTheByteLimitWithWideStates) {
   const ScriptedOptions options = {.agents = 4};
   for (const int64_t limit : {40000, 100000}) {
     RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
-    MakeCounting(config.policies[0], {policy::CoreKind::kLstm, 64, 2}, 1);
+    MakeCounting(config.policies[policy::PolicySlot(0)], {policy::CoreKind::kLstm, 64, 2}, 1);
     config.actor_host = std::make_shared<CountingHost>();
     config.options.max_fragment_bytes = limit;
     Rig rig(config);
@@ -345,7 +346,7 @@ TEST(CollectorMemoryTest, FragmentsKeepTheByteLimitWithWideStates) {
   }
   // Two states of 64 KiB for each of the four agents are more than a fragment of this size has.
   RolloutConfig config = ScriptedConfig(options, [&] { return MakeRandomEnv(options, nullptr); });
-  MakeCounting(config.policies[0], {policy::CoreKind::kLstm, 4096, 2}, 1);
+  MakeCounting(config.policies[policy::PolicySlot(0)], {policy::CoreKind::kLstm, 4096, 2}, 1);
   config.actor_host = std::make_shared<CountingHost>();
   config.options.max_fragment_bytes = 500000;
   const absl::Status status = Collector::Create(config).status();
@@ -357,13 +358,13 @@ TEST(CollectorMemoryTest, FragmentsKeepTheByteLimitWithWideStates) {
 class MemoryInALiveRunTest : public testing::Test {
  protected:
   MemoryInALiveRunTest() {
-    config_.policies[0].id = policy::PolicyId("narrow");
-    wide_ = config_.policies[0];
+    config_.policies[policy::PolicySlot(0)].id = policy::PolicyId("narrow");
+    wide_ = config_.policies[policy::PolicySlot(0)];
     wide_.id = policy::PolicyId("wide");
     wide_.actor.core = kWide;
     std::vector<std::string> agents;
     for (const env::AgentSpec& agent : config_.env_spec.possible_agents) agents.push_back(agent.id.value());
-    table_ = *policy::PolicyTable::Make(config_.policies, {false}, To("narrow"), std::move(agents));
+    table_ = *policy::PolicyTable::Make(config_.policies.values(), {false}, To("narrow"), std::move(agents));
     config_.mapping = std::shared_ptr<const policy::PolicyMapping>(table_, &table_->mapping());
     schema_ = ScriptedSchema(config_);
     collector_ = *Collector::Create(config_);
@@ -384,7 +385,7 @@ class MemoryInALiveRunTest : public testing::Test {
       EXPECT_TRUE(status.ok()) << status;
     }
     RolloutConfig both = config_;
-    both.policies = {config_.policies[0], wide_};
+    both.policies = policy::BySlot<policy::PolicySpec>({config_.policies[policy::PolicySlot(0)], wide_});
     ExpectCounted(both, sink.fragments, log_);
     std::map<int32_t, int> later;
     for (const SeenMemory& memory : MemoriesOf(both, sink.fragments)) {
@@ -434,7 +435,7 @@ RolloutConfig NetworkConfig(const ScriptedOptions& options, policy::CoreKind kin
     spec.actor.head_hidden_sizes = {6};
     spec.sequence_length = 4;
   }
-  config.policies[1].actor.core = {kind, 3, 2};
+  config.policies[policy::PolicySlot(1)].actor.core = {kind, 3, 2};
   return config;
 }
 
@@ -448,7 +449,7 @@ class ByHand {
   float Act(const sample::PolicyRows& rows, int64_t r, const inference::RowKey& key, int64_t n,
             const std::vector<float>& before, std::vector<float>* after, std::vector<space::ActionWord>* actions) {
     const auto slot = static_cast<size_t>(rows.policy.value());
-    const policy::PolicySpec& spec = config_.policies[slot];
+    const policy::PolicySpec& spec = config_.policies[policy::PolicySlot(slot)];
     std::unique_ptr<inference::PolicyActor>& actor = actors_[{slot, n}];
     if (actor == nullptr) {
       actor = *inference::MakePolicyActor(spec, config_.options.seed, config_.backend);
@@ -493,7 +494,7 @@ TEST(CollectorMemoryTest, NetworksActAsWhenEachAgentIsPlayedByHand) {
     int64_t rows_seen = 0, differ_without = 0, memories_seen = 0;
     for (const sample::MultiAgentBatchPtr& batch : rig.sink.fragments) {
       for (const sample::PolicyRows& rows : batch->policies) {
-        const policy::PolicySpec& spec = config.policies[static_cast<size_t>(rows.policy.value())];
+        const policy::PolicySpec& spec = config.policies[rows.policy];
         const auto size = static_cast<size_t>(spec.actor_state_size());
         int64_t memory = 0;
         for (int64_t r = 0; r < rows.rows; ++r) {
@@ -535,16 +536,17 @@ TEST(CollectorMemoryTest, NetworksActAsWhenEachAgentIsPlayedByHand) {
 TEST(CollectorMemoryTest, PoliciesThatAreNotResidentLoseNothing) {
   // One drawn per agent and episode, of which few are kept.
   RolloutConfig config = NetworkConfig({.agents = 2}, policy::CoreKind::kGru);
-  const policy::PolicySpec spec = config.policies[0];
+  const policy::PolicySpec spec = config.policies[policy::PolicySlot(0)];
   config.policies.clear();
   policy::MappingRule rule{"*", {}};
   for (int i = 0; i < 12; ++i) {
-    policy::PolicySpec& added = config.policies.emplace_back(spec);
+    config.policies.push_back(spec);
+    policy::PolicySpec& added = config.policies.back();
     added.id = policy::PolicyId(absl::StrCat("p", i));
     rule.policies.push_back({added.id, 1.0});
   }
   const policy::PolicyTablePtr table =
-      *policy::PolicyTable::Make(config.policies, std::vector<bool>(12, true), {rule}, {"agent_0", "agent_1"});
+      *policy::PolicyTable::Make(config.policies.values(), std::vector<bool>(12, true), {rule}, {"agent_0", "agent_1"});
   config.mapping = std::shared_ptr<const policy::PolicyMapping>(table, &table->mapping());
   std::vector<std::vector<SeenRow>> rows;
   for (const int64_t capacity : {100, 1}) {

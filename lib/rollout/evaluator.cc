@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
   }
   auto evaluator = std::unique_ptr<Evaluator>(new Evaluator(std::move(config), std::move(envs)));
   const size_t num_agents = evaluator->config_.env_spec.possible_agents.size();
-  for (const policy::PolicySpec& spec : evaluator->policies_) {
+  for (const policy::PolicySpec& spec : evaluator->config_.policies) {
     evaluator->memory_size_ = std::max(evaluator->memory_size_, static_cast<size_t>(spec.actor_state_size()));
   }
   for (int i = 0; i < num_envs; ++i) {

@@ -252,7 +252,7 @@ Actions PlayByHand(const RolloutConfig& config, const ScriptedOptions& options, 
   std::vector<std::unique_ptr<inference::PolicyActor>> actors;
   const std::vector<policy::WeightSnapshotPtr> weights = ScriptedWeights(config, 3);
   for (size_t p = 0; p < config.policies.size(); ++p) {
-    actors.push_back(*inference::MakePolicyActor(config.policies[p], episode_seed));
+    actors.push_back(*inference::MakePolicyActor(config.policies[policy::PolicySlot(p)], episode_seed));
     EXPECT_TRUE(actors.back()->SetWeights(weights[p]).ok());
   }
   ScriptedLog log;
@@ -268,7 +268,7 @@ Actions PlayByHand(const RolloutConfig& config, const ScriptedOptions& options, 
       for (int32_t slot = 0; slot < options.agents; ++slot) {
         if (!buffers.ready(0, slot)) continue;
         const size_t policy = static_cast<size_t>(slot) % actors.size();
-        memory[slot].resize(static_cast<size_t>(config.policies[policy].actor_state_size()));
+        memory[slot].resize(static_cast<size_t>(config.policies[policy::PolicySlot(policy)].actor_state_size()));
         const inference::RowKey row = {base::EnvId(episode), 0, base::AgentSlot(slot), step};
         std::vector<float> after(memory[slot].size());
         inference::ActInput input;
@@ -298,9 +298,9 @@ TEST(EvaluatorTest, PoliciesThatRememberPlayAsWhenEachAgentIsPlayedByHand) {
     ScriptedLog log;
     RolloutConfig config = ScriptedConfig(
         options, [&] { return MakeRandomEnv(options, &log); }, 3);
-    config.policies[0].actor.core = {kind, 5, 1};
-    config.policies[2].actor.core = {kind, 3, 2};
-    config.policies[0].sequence_length = config.policies[2].sequence_length = 4;
+    config.policies[policy::PolicySlot(0)].actor.core = {kind, 5, 1};
+    config.policies[policy::PolicySlot(2)].actor.core = {kind, 3, 2};
+    config.policies[policy::PolicySlot(0)].sequence_length = config.policies[policy::PolicySlot(2)].sequence_length = 4;
     const Actions by_hand = PlayByHand(config, options, 40, 5);
     EXPECT_GT(by_hand.size(), 400u);
     for (const int num_envs : {1, 7}) {
@@ -320,7 +320,7 @@ TEST(EvaluatorTest, AnEpisodeThatIsPlayedAgainBeginsWithNothingInMind) {
   Script script(5, ScriptedCall{.observe = {0, 1}});
   script.push_back({.observe = {0, 1}, .truncate_all = true});
   RolloutConfig config = ScriptedConfig(options, [&] { return MakeScriptedEnv(options, script); });
-  MakeCounting(config.policies[0], {policy::CoreKind::kGru, 4, 1}, 3);
+  MakeCounting(config.policies[policy::PolicySlot(0)], {policy::CoreKind::kGru, 4, 1}, 3);
   const auto host = std::make_shared<CountingHost>();
   config.actor_host = host;
   host->failures = 2;

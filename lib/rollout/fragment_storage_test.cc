@@ -93,7 +93,7 @@ std::vector<std::vector<float>> Memories(PolicyColumns& columns) {
 
 TEST(PolicyColumnsTest, CompactTakesMemoriesOfHolesOutAndRenumbersTheOthers) {
   PolicyColumns columns(FormsWithCore({policy::CoreKind::kGru, 2, 1}));
-  columns.AddSegment(0, 0, 0);
+  columns.AddSegment(0, base::AgentSlot(0), 0);
   for (int r = 0; r < 10; ++r) columns.AddRow();
   columns.segment_rows[0] = 6;
   for (int r = 0; r < 10; ++r) columns.segment.As<sample::Index>()[r] = 0;

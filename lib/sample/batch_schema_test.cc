@@ -36,7 +36,7 @@ TEST(BatchSchemaTest, HashTellsEveryFieldApart) {
   const BatchSchema remembers = WithCores(schema, 1);
   const auto rewritten = [&remembers](auto change) {
     BatchSchema other = remembers;
-    change(other.policies[0]);
+    change(other.policies[policy::PolicySlot(0)]);
     return other.WorkerHash();
   };
   EXPECT_NE(remembers.WorkerHash(), rewritten([](policy::PolicySpec& p) { p.sequence_length += 1; }));

@@ -224,7 +224,7 @@ TEST(ColumnsTest, WhatIsRememberedIsSentWhereTheActorHasACoreAndWhenWhereAnyNetw
   const policy::CoreSpec lstm = {policy::CoreKind::kLstm, 3, 2};
   for (const policy::CoreSpec& actor : {policy::CoreSpec(), gru, lstm}) {
     for (const policy::CoreSpec& critic : {policy::CoreSpec(), gru, lstm}) {
-      policy::PolicySpec spec = SimpleSchema().policies[0];
+      policy::PolicySpec spec = SimpleSchema().policies[policy::PolicySlot(0)];
       spec.actor.core = actor;
       spec.mutable_critic()->core = critic;
       const ColumnForm memory = column_form::Memory({}, spec);

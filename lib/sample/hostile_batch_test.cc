@@ -400,8 +400,8 @@ TEST(HostileBatchTest, WhatIsBelievedOfARewardIsTheSameLimit) {
 /// One segment of two rows, of which the first is made by `decision`, with sequences of two.
 std::shared_ptr<MultiAgentBatch> TwoRows(const BatchSchema& schema, int32_t decision) {
   BatchBuilder builder(schema);
-  builder.AddEpisode(base::EnvId(0), 0, 5, true, {{0, policy::PolicySlot(0)}});
-  const int segment = builder.AddSegment(0, 0, 0);
+  builder.AddEpisode(base::EnvId(0), 0, 5, true, {{base::AgentSlot(0), policy::PolicySlot(0)}});
+  const int segment = builder.AddSegment(0, 0, base::AgentSlot(0));
   for (int32_t i = 0; i < 2; ++i) {
     builder.AddRow(0, segment, builder.AddEnvRow(0, 5 + i, {0, 0}), A(0.1f, decision + i));
   }
@@ -434,8 +434,8 @@ TEST(HostileBatchTest, FewerMemoriesThanAreDue) {
 // A critic with a core has no memory on the wire, but the same places.
 TEST(HostileBatchTest, MemoriesOfACriticAlone) {
   BatchSchema schema = Schema();
-  schema.policies[0].actor.core = {};
-  schema.policies[0].mutable_critic()->core = {policy::CoreKind::kLstm, 2, 1};
+  schema.policies[policy::PolicySlot(0)].actor.core = {};
+  schema.policies[policy::PolicySlot(0)].mutable_critic()->core = {policy::CoreKind::kLstm, 2, 1};
   const auto batch = TwoRows(schema, 1);
   EXPECT_FALSE(batch->policies[0].memory.present());
   ASSERT_EQ(batch->policies[0].num_memories, 2);

@@ -97,7 +97,7 @@ void BatchBuilder::AddRow(int policy, int segment, int env_row, const RowValues&
   AppendValue(columns.env_row, static_cast<Index>(env_row));
   AppendValue(columns.segment, static_cast<Index>(segment));
   AppendAll(columns.state, values.state);
-  const policy::PolicySpec& spec = schema_.policies[policy];
+  const policy::PolicySpec& spec = schema_.policies[policy::PolicySlot(policy)];
   const bool begins = !columns.has_rows[segment];
   columns.has_rows[segment] = true;
   if (spec.remembers() && (begins || values.decision % spec.sequence_length == 0)) {

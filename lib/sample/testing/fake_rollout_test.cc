@@ -60,7 +60,7 @@ TEST(FakeRolloutTest, MemoriesOnTheGridDoNotDependOnCuts) {
     std::map<Key, std::vector<float>>& seen = on_grid.emplace_back();
     for (const auto& fragment : rollout.Play(MakeGrant(4, 30, policy::WeightVersion{}), policy::WeightVersion{})) {
       for (const PolicyRows& rows : fragment->policies) {
-        const policy::PolicySpec& spec = schema.policies[static_cast<size_t>(rows.policy.value())];
+        const policy::PolicySpec& spec = schema.policies[rows.policy];
         for (int64_t m = 0; m < rows.num_memories; ++m) {
           const int32_t* const at = rows.memory_at.As<int32_t>().data() + m * kMemoryFields;
           if (at[kMemoryDecision] % spec.sequence_length != 0) continue;

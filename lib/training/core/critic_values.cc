@@ -134,7 +134,7 @@ class StreamRun {
 }  // namespace
 
 CriticCarry::Key CriticCarry::KeyOf(const learner::TrainSegment& segment) {
-  return static_cast<uint64_t>(segment.env_id.value()) << 32 | static_cast<uint32_t>(segment.slot);
+  return static_cast<uint64_t>(segment.env_id.value()) << 32 | static_cast<uint32_t>(segment.slot.value());
 }
 
 bool CriticCarry::Load(const learner::TrainSegment& segment, int64_t decision, absl::Span<float> state) const {

@@ -75,8 +75,8 @@ struct Batch : learner::OwnedTrainBatch {
     learner::PolicyTrainBatch rows;
     rows.policy = policy::PolicySlot(0);
     for (const Piece& piece : pieces) {
-      rows.segments.push_back(
-          {rows.rows, piece.rows, piece.has_final ? rows.final_rows : -1, base::EnvId(7), piece.episode, piece.slot});
+      rows.segments.push_back({rows.rows, piece.rows, piece.has_final ? rows.final_rows : -1, base::EnvId(7),
+                               piece.episode, base::AgentSlot(piece.slot)});
       for (int64_t row = 0; row < piece.rows; ++row) {
         const int64_t decision = piece.decision + row;
         if (spec.remembers() && (row == 0 || decision % spec.sequence_length == 0)) {
