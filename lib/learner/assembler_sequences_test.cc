@@ -216,8 +216,8 @@ TEST(AssemblerSequencesTest, APolicyWithoutACoreIsAsBefore) {
     return schema;
   }();
   BatchSchema mixed = plain;
-  mixed.policies[0].actor.core = {CoreKind::kLstm, 2, 2};
-  mixed.policies[0].sequence_length = 5;
+  mixed.policies[policy::PolicySlot(0)].actor.core = {CoreKind::kLstm, 2, 2};
+  mixed.policies[policy::PolicySlot(0)].sequence_length = 5;
   std::vector<std::vector<std::string>> rows;
   for (const BatchSchema& schema : {plain, mixed}) {
     sample::FakeRolloutOptions options;
@@ -229,7 +229,7 @@ TEST(AssemblerSequencesTest, APolicyWithoutACoreIsAsBefore) {
     Assembler assembler(schema, {});
     const TrainBatch& batch = assembler.Assemble(fragments, 0).batch;
     ASSERT_EQ(batch.policies.size(), 2u);
-    EXPECT_EQ(batch.policies[0].sequences.empty(), !schema.policies[0].remembers());
+    EXPECT_EQ(batch.policies[0].sequences.empty(), !schema.policies[policy::PolicySlot(0)].remembers());
     EXPECT_THAT(batch.policies[1].sequences, IsEmpty());
     EXPECT_EQ(batch.policies[1].memory.rows, 0);
     rows.push_back({RowsOf(batch.policies[0]), RowsOf(batch.policies[1])});
@@ -260,7 +260,7 @@ TEST(AssemblerSequencesTest, EqualTheNaiveReferenceOnRandomBatches) {
       ASSERT_EQ(batch.policies.size(), expected.size());
       for (const PolicyTrainBatch& rows : batch.policies) {
         SCOPED_TRACE(rows.policy.value());
-        const policy::PolicySpec& spec = schema.policies[static_cast<size_t>(rows.policy.value())];
+        const policy::PolicySpec& spec = schema.policies[rows.policy];
         if (!spec.remembers()) {
           EXPECT_THAT(rows.sequences, IsEmpty());
           continue;
@@ -296,11 +296,11 @@ TEST(AssemblerSequencesTest, EqualTheNaiveReferenceOnRandomBatches) {
 TEST(AssemblerSequencesTest, NeitherCutsNorTheNumberOfWorkersShow) {
   for (const double ready_probability : {1.0, 0.7}) {
     BatchSchema schema = GruSchema(3);
-    schema.policies.push_back(schema.policies[0]);
-    schema.policies[1].id = policy::PolicyId("lstm");
-    schema.policies[1].actor.core = {CoreKind::kLstm, 9, 2};
-    schema.policies[1].mutable_critic()->core = {CoreKind::kGru, 4, 1};
-    schema.policies[1].sequence_length = 7;
+    schema.policies.push_back(schema.policies[policy::PolicySlot(0)]);
+    schema.policies[policy::PolicySlot(1)].id = policy::PolicyId("lstm");
+    schema.policies[policy::PolicySlot(1)].actor.core = {CoreKind::kLstm, 9, 2};
+    schema.policies[policy::PolicySlot(1)].mutable_critic()->core = {CoreKind::kGru, 4, 1};
+    schema.policies[policy::PolicySlot(1)].sequence_length = 7;
     std::vector<std::string> rows;
     std::vector<std::vector<TrainSequence>> sequences;
     for (const uint32_t workers : {1u, 2u, 4u}) {
@@ -380,7 +380,7 @@ TEST(CutOutMemoriesTest, OfRandomFragmentsEachTrajectoryHasItsSequences) {
           const auto segment = std::find_if(
               rows.segments.begin(), rows.segments.end(),
               [&sequence](const TrainSegment& each) { return sequence.first_row < each.first_row + each.rows; });
-          by_decision[{rows.policy.value(), segment->env_id, segment->episode, segment->slot, sequence.decision}] =
+          by_decision[{rows.policy.value(), segment->env_id, segment->episode, segment->slot.value(), sequence.decision}] =
               rows.memory.rows > 0 ? PaddedRow(rows.memory, static_cast<int64_t>(s)) : std::vector<float>();
         }
       }
@@ -400,8 +400,8 @@ TEST(CutOutMemoriesTest, OfRandomFragmentsEachTrajectoryHasItsSequences) {
 /// The bound that the start-up check of the ingest budget rests on.
 TEST(CutOutMemoriesTest, MemoriesAreWithinTheBoundOfBytes) {
   BatchSchema schema = GruSchema(2);
-  schema.policies[0].actor.core = {CoreKind::kLstm, 64, 1};
-  schema.policies[0].sequence_length = 1;
+  schema.policies[policy::PolicySlot(0)].actor.core = {CoreKind::kLstm, 64, 1};
+  schema.policies[policy::PolicySlot(0)].sequence_length = 1;
   const MultiAgentBatchPtr batch = sample::MakeBatch(schema, {}, 2, 50);
   ASSERT_EQ(batch->policies[0].num_memories, 200) << "one a row";
   const CheckedFragment fragment = CheckFragment(batch, schema, {});

@@ -359,8 +359,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FragmentCodecTest, MemoriesThatAreNotDueAreRefusedAndSoAreMissingOnes) {
   const sample::BatchSchema plain = sample::SimpleSchema(2, 4);
   sample::BatchSchema remembers = plain;
-  remembers.policies[0].actor.core = {policy::CoreKind::kGru, 3, 1};
-  remembers.policies[0].sequence_length = 4;
+  remembers.policies[policy::PolicySlot(0)].actor.core = {policy::CoreKind::kGru, 3, 1};
+  remembers.policies[policy::PolicySlot(0)].sequence_length = 4;
   const auto encode = [](const sample::BatchSchema& schema) {
     return ParseWhole(Bytes(EncodeFragment(1, sample::MakeBatch(schema, {}, 2, 30))->message));
   };
