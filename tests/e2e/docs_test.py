@@ -54,8 +54,8 @@ class CheckpointsTest(DocumentTest):
 
     def test_cores_in_numpy_act_as_the_server_does(self):
         """The same of policies that remember: GRU with layers behind it, LSTM of two layers that reads the observation."""
-        models = ("{left: {model: {actor_core: gru, actor_hidden_sizes: [16], actor_head_hidden_sizes: [8], core_size: 12}}, "
-                  "right: {model: {actor_core: lstm, actor_hidden_sizes: [], core_size: 9, core_layers: 2}}}")
+        models = ("{left: {model: {actor_output_gain: 1, actor_core: gru, actor_hidden_sizes: [16], actor_head_hidden_sizes: [8], core_size: 12}}, "
+                  "right: {model: {actor_output_gain: 1, actor_core: lstm, actor_hidden_sizes: [], core_size: 9, core_layers: 2}}}")
         self.compare_with_numpy(CONFIG.replace("[left, right]", models))
 
     def compare_with_numpy(self, config):
