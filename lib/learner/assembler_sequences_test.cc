@@ -380,7 +380,8 @@ TEST(CutOutMemoriesTest, OfRandomFragmentsEachTrajectoryHasItsSequences) {
           const auto segment = std::find_if(
               rows.segments.begin(), rows.segments.end(),
               [&sequence](const TrainSegment& each) { return sequence.first_row < each.first_row + each.rows; });
-          by_decision[{rows.policy.value(), segment->env_id, segment->episode, segment->slot.value(), sequence.decision}] =
+          by_decision[{rows.policy.value(), segment->env_id, segment->episode, segment->slot.value(),
+                       sequence.decision}] =
               rows.memory.rows > 0 ? PaddedRow(rows.memory, static_cast<int64_t>(s)) : std::vector<float>();
         }
       }
