@@ -221,7 +221,8 @@ TEST(RunConfigTest, CoresAreReadAndTheirNumbersHaveRanges) {
   EXPECT_TRUE(own.has_critic_head_hidden_sizes()) << "an empty list is something said";
   EXPECT_FALSE(own.has_actor_hidden_sizes());
   EXPECT_EQ(Parse(config.ToYaml()), config) << config.ToYaml();
-  const v1::ModelConfig& defaults = RunConfig().proto().model();
+  const RunConfig all_defaults;
+  const v1::ModelConfig& defaults = all_defaults.proto().model();
   EXPECT_EQ(defaults.actor_core(), v1::CORE_KIND_NONE);
   EXPECT_EQ(defaults.critic_core(), v1::CORE_KIND_NONE);
   EXPECT_EQ(defaults.core_size(), 64);
