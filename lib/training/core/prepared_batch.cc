@@ -171,6 +171,12 @@ absl::Status PreparedBatch::CheckSequences(const policy::PolicySpec& spec, const
     for (; row < end && next < batch.sequences.size(); ++next) {
       const learner::TrainSequence& sequence = batch.sequences[next];
       if (sequence.first_row != row || sequence.rows < 1 || row + sequence.rows > end || sequence.decision < 0) break;
+      // Back ends have room for no more.
+      if (sequence.rows > spec.sequence_length) {
+        return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": sequence ",
+                                                       next, " has ", sequence.rows, " rows; expected at most ",
+                                                       spec.sequence_length));
+      }
       row += sequence.rows;
     }
     if (row == end) continue;

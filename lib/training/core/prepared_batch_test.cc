@@ -324,6 +324,11 @@ TEST(PreparedBatchTest, RefusesSequencesThatDoNotCoverTheirSegments) {
       {"over a segment's end", [](Sequences& s) { s[1].rows = 2; }, "sequence 1 of 4 does not go on at row 4"},
       {"empty", [](Sequences& s) { s[1].rows = 0; }, "sequence 1 of 4 does not go on at row 4"},
       {"too few", [](Sequences& s) { s.pop_back(); }, "memory is [4, 6]"},
+      {"longer than they may be",
+       [](Sequences& s) {
+         s = {{0, 5, 0}, {5, 1, 7}, {6, 1, 8}, {7, 1, 9}};
+       },
+       "sequence 0 has 5 rows; expected at most 4"},
       {"before the episode", [](Sequences& s) { s[0].decision = -1; }, "sequence 0 of 4 does not go on at row 0"},
   };
   RandomBatch good(spec, {5, 3}, 1);
