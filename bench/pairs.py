@@ -2,6 +2,7 @@
 """How fast one source tree is beside another, in turns: what a change costs.
 
     bench/pairs.py NEW OLD [--pairs 20] [--env-steps 600000] [--workers 2] [--set KEY=VALUE…] [--at-least 0.97] [--json FILE]
+    bench/pairs.py . . --new-set model.actor_core=gru …          one tree: what a setting costs
     bench/pairs.py NEW OLD --program rollout [--pairs 10] …      a program of bench/figures.py instead of the main job, with all of its figures
 
 NEW and OLD are two checkouts that are built (./troupe build, and ./troupe bench for --program). Each pair runs bench/peers/troupe.yaml of
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--env-steps", type=int, default=600_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of both")
+    parser.add_argument("--new-set", action="append", default=[], metavar="KEY=VALUE", help="of the main job in NEW alone: what a setting costs")
     parser.add_argument("--at-least", type=float, default=0.97)
     parser.add_argument("--json")
     args = parser.parse_args()
@@ -84,13 +86,18 @@ def main():
     program = next((program for program in PROGRAMS if program.name == args.program), None)
     figures = {figure.what: figure for figure in program.figures} if program else {"env steps/s": None}
 
-    def measure(build):
-        return program_figures(program, build, args.rounds) if program else {"env steps/s": rate(build, args.env_steps, args.workers, args.set)}
+    if program and (args.set or args.new_set):
+        parser.error("--set and --new-set are of the main job; got --program as well")
+
+    def measure(which):
+        if program:
+            return program_figures(program, builds[which], args.rounds)
+        return {"env steps/s": rate(builds[which], args.env_steps, args.workers, args.set + (args.new_set if which == "new" else []))}
 
     turns = {"new": [], "old": []}
     for pair in range(args.pairs):
         for which in ("new", "old") if pair % 2 == 0 else ("old", "new"):
-            turns[which].append(measure(builds[which]))
+            turns[which].append(measure(which))
         for what, figure in figures.items():
             new, old = turns["new"][-1][what], turns["old"][-1][what]
             print(f"{pair + 1:2}  new {new:11,.6g}  old {old:11,.6g}  ratio {gain(figure, new, old):.3f}  {what}", flush=True)

@@ -258,6 +258,25 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(status, 1, "twice as long is half as good")
         self.assertRegex(out, r"ratio 0\.500, 95 % interval 0\.500 to 0\.500")
 
+    def test_a_setting_of_the_new_one_alone_is_not_the_old_ones(self):
+        asked = []
+
+        def rate(build, env_steps, workers, sets=()):
+            asked.append((os.path.dirname(os.path.dirname(build)), tuple(sets)))
+            return 10 if "x=2" in sets else 40
+        with mock.patch.object(pairs, "rate", rate), contextlib.redirect_stdout(io.StringIO()) as out, \
+                mock.patch.object(sys, "argv", ["pairs.py", "a", "b", "--pairs", "2", "--set", "y=1", "--new-set", "x=2", "--at-least", "0.3"]):
+            status = pairs.main()
+        self.assertEqual(asked, [("a", ("y=1", "x=2")), ("b", ("y=1",)), ("b", ("y=1",)), ("a", ("y=1", "x=2"))])
+        self.assertEqual(status, 1, "a quarter is less than 0.3")
+        self.assertRegex(out.getvalue(), r"ratio 0\.250, 95 % interval 0\.250 to 0\.250")
+
+    def test_settings_are_not_of_a_program(self):
+        with mock.patch.object(sys, "argv", ["pairs.py", "a", "b", "--program", "rollout", "--new-set", "x=2"]), \
+                contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit):
+            pairs.main()
+        self.assertIn("--set and --new-set are of the main job", err.getvalue())
+
     def test_what_a_program_does_not_print_ends_it(self):
         with self.assertRaisesRegex(SystemExit, r"without \['forward of 256 rows"):
             self.pairs("--program", "stacked forward", outputs={"new": "something else", "old": "something else"})
