@@ -39,7 +39,7 @@ BARS = (
     {"config": "examples/kuhn_poker.yaml", "env_steps": 1_000_000, "measure": measures.nash_conv, "at_most": {"NashConv": 0.15}},
     {"config": "examples/simple_reference.yaml", "env_steps": 3_000_000, "measure": measures.words,
      "at_least": {"sampled": -32.0, "lost by shuffled words": 3.0}},
-    {"config": "examples/many_policies.yaml", "env_steps": 400_000, "measure": measures.alone, "at_least": {"worst": 350.0, "of 490 and more": 16}},
+    {"config": "examples/many_policies.yaml", "env_steps": 600_000, "measure": measures.alone, "at_least": {"worst": 350.0, "of 490 and more": 16}},
     {"config": "examples/connect_four.yaml", "env_steps": 4_000_000, "measure": measures.threats, "long": True,
      "at_least": {"in random play": 80.0, "in its own games": 72.0}},
 )
