@@ -210,6 +210,20 @@ PROGRAMS = (
         one_core=True,
     ),
     Program(
+        "convolutions forward",
+        ("{build}/bench/conv_forward_bench",),
+        (
+            Figure(
+                "decision of an actor with DQN's layers for 16 images of 84x84x4, beside LibTorch",
+                "times",
+                text(r"DQN's, 16 rows +.* us +([\d.]+) x"),
+                near(text(r"DQN's, 16 rows +([\d.]+) us"), "us a call"),
+                at_least=1.0,
+            ),
+        ),
+        one_core=True,
+    ),
+    Program(
         "assembly",
         ("{build}/bench/assemble_bench", *GOOGLE),
         (
@@ -336,6 +350,21 @@ PROGRAMS = (
         ),
     ),
     Program(
+        "fragment bytes",
+        (sys.executable, "-B", str(BENCH / "fragment_bytes.py"), "{build}"),
+        (
+            Figure("a fragment of simple_spread on the wire, an env step", "bytes", text(r"(?m)^MLP +([\d.]+) bytes"), at_most=276),
+            Figure(
+                "the same with a GRU of 64 units in actor and critic, sequences of 25: more than that",
+                "bytes",
+                text(r"(?m)^GRU of 64 units +[\d.]+ bytes an env step, +([\d.]+) more"),
+                near(text(r"(?m)^GRU of 64 units +([\d.]+) bytes"), "in all"),
+                same_unit=True,
+                at_most=45,
+            ),
+        ),
+    ),
+    Program(
         "small fragments",
         (sys.executable, "-B", str(BENCH / "small_fragments_bench.py"), "{build}", "--repetitions", "{rounds}"),
         (
@@ -449,6 +478,8 @@ PROGRAMS = (
             peer("XuanCe MAPPO, PettingZoo's Python objects", "xuance:"),
             peer("skrl MAPPO, mpe2's Python object", "skrl:"),
             peer("plain PyTorch script, 160 environments in one numpy program", "reference:"),
+            Figure("Troupe with a GRU of 64 units in actor and critic, sequences of 25", "env steps/s", leg("troupe_gru")),
+            peer("plain PyTorch script with the same GRUs, 160 environments in one numpy program", "recurrent:"),
             peer("JaxMARL MAPPO, environments and update in one jitted program", "jaxmarl:algorithm=mappo"),
             peer("JaxMARL IPPO, the same", "jaxmarl:algorithm=ippo"),
             *(
@@ -460,6 +491,8 @@ PROGRAMS = (
                     ("JaxMARL's jitted MAPPO", "JaxMARL", 3),
                 )
             ),
+            Figure("Troupe beside the plain PyTorch script, both with GRUs", "times", text(r"Troupe with GRUs: ([\d.]+) times the plain"), at_least=4),
+            Figure("Troupe with GRUs, of its rate with MLPs", "of it", text(r"Troupe with GRUs: ([\d.]+) of its rate"), at_least=0.15),
             Figure("Troupe with the peers' environment (mpe2's Python objects)", "env steps/s", leg(r"troupe_mpe2"), in_readme=True),
             *(
                 Figure(f"the same beside {words}", "times", text(rf"Troupe with the peers' environment: ([\d.]+) times {start}"), at_least=bar, in_readme=True)

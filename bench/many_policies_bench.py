@@ -130,7 +130,8 @@ def run(build, capacity, seconds, epochs, seed):
         rate = (last["env_steps"] - first["env_steps"]) / (last["wall_clock_s"] - first["wall_clock_s"])
         with open(os.path.join(folder, "runs", "run", "checkpoints", "latest", "manifest.json")) as file:
             manifest = json.load(file)
-        rows = {policy["id"]: policy["trained_rows"] for policy in manifest["state"]["policies"]}
+        # "integers" since format 2; pairs.py measures builds of before, too.
+        rows = {policy["id"]: policy.get("integers", policy)["trained_rows"] for policy in manifest["state"]["policies"]}
         counts = [rows[f"p{i:04d}"] / STEPS for i in range(POLICIES)]
         worker = re.search(r"policy_hits=(\d+) policy_misses=(\d+) policy_evictions=(\d+) weight_waits=(\d+)", log)
         cpu = 1e6 * (used[-1][0] - used[0][0]) / (used[-1][1] - used[0][1])

@@ -14,7 +14,9 @@ class Kind:
     venv: str | None
     title: str
     environment: str
-    role: str  # "troupe", "troupe_python" (with the peers' environment), "peer" (a framework), "script" (plain PyTorch), "jitted", "floor"
+    # "troupe", "troupe_python" (with the peers' environment), "troupe_recurrent" (with a GRU), "peer" (a framework), "script" (plain PyTorch),
+    # "script_recurrent" (with a GRU), "jitted", "floor"
+    role: str
     iteration_lag: str  # how old the rows trained on may be
     fixed: tuple[str, ...] = ()  # arguments of the program
 
@@ -37,6 +39,19 @@ KINDS = {
         "0",
         ("--env", "python:mpe2.simple_spread_v3"),
     ),
+    "troupe_gru": Kind(
+        "troupe_leg.py",
+        None,
+        "Troupe with GRUs",
+        NATIVE,
+        "troupe_recurrent",
+        "0",
+        (
+            "--set",
+            "model.actor_core=gru,model.critic_core=gru,model.core_size=64,model.actor_hidden_sizes=[64],"
+            "model.critic_hidden_sizes=[64],model.max_seq_len=25",
+        ),
+    ),
     "rllib": Kind("rllib_leg.py", "rllib", "RLlib PPO, new API stack", MPE2, "peer", "0"),
     "sample_factory": Kind(
         "sample_factory_leg.py", "sample_factory", "Sample Factory APPO", PZ_124, "peer", "as reported"
@@ -44,6 +59,9 @@ KINDS = {
     "xuance": Kind("xuance_leg.py", "xuance", "XuanCe", PZ_125, "peer", "0"),
     "skrl": Kind("skrl_leg.py", "rllib", "skrl", MPE2, "peer", "0"),
     "reference": Kind("reference_leg.py", "plain", "plain PyTorch script", NUMPY, "script", "0"),
+    "recurrent": Kind(
+        "recurrent_leg.py", "plain", "plain PyTorch script with GRUs", NUMPY, "script_recurrent", "0"
+    ),
     "jaxmarl": Kind("jaxmarl_leg.py", "jaxmarl", "JaxMARL, sampling and update jitted as one", JAX, "jitted", "0"),
     "env": Kind("env_leg.py", "rllib", "Python env alone, random actions", MPE2, "floor", "-"),
 }
@@ -55,6 +73,7 @@ SWEEP = {
     "xuance": tuple(f"xuance:algorithm=mappo,envs={envs}" for envs in (8, 16, 32)) + tuple(f"xuance:algorithm=mappo,envs=16,threads={n}" for n in (1, 2)),
     "skrl": ("skrl:algorithm=mappo", "skrl:algorithm=mappo,threads=1", "skrl:algorithm=mappo,threads=2"),
     "reference": ("reference:threads=1", "reference:threads=2"),
+    "recurrent": ("recurrent:threads=1", "recurrent:threads=2"),
     "jaxmarl": ("jaxmarl:algorithm=mappo",),
 }
 # Where nobody has swept yet: what was fastest on two cores.
@@ -64,6 +83,7 @@ FASTEST_SO_FAR = {
     "xuance": "xuance:algorithm=mappo,envs=16",
     "skrl": "skrl:algorithm=mappo",
     "reference": "reference:threads=2",
+    "recurrent": "recurrent:threads=1",
     "jaxmarl": "jaxmarl:algorithm=mappo",
 }
 SWEPT = pathlib.Path(__file__).resolve().parent / "sweep.json"
@@ -82,7 +102,7 @@ def default_legs(swept=None):
     """Troupe, and each peer in the best of its settings of the recorded sweep; JaxMARL without a central critic, too."""
     if swept is None:
         swept = json.loads(SWEPT.read_text())["env_steps_per_s"] if SWEPT.exists() else {}
-    return ("troupe", "troupe_mpe2", *fastest(swept).values(), "jaxmarl:algorithm=ippo")
+    return ("troupe", "troupe_mpe2", "troupe_gru", *fastest(swept).values(), "jaxmarl:algorithm=ippo")
 
 
 @dataclasses.dataclass(frozen=True)

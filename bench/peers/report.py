@@ -17,6 +17,9 @@ RATIO_JITTED = 3.0
 # Of Troupe with the peers' own environment in Python.
 PYTHON_RATIO_RLLIB = 2.5
 PYTHON_RATIO_BEST_PEER = 1.5
+# Of Troupe with a GRU in actor and critic.
+RECURRENT_RATIO_SCRIPT = 4.0
+RECURRENT_SHARE = 0.15  # of its rate with MLPs
 
 
 def by_leg(records):
@@ -58,9 +61,13 @@ def notes(record):
 
 
 def table(records):
-    """A Markdown table, one row a leg; ratios are Troupe's median over the row's."""
+    """A Markdown table, one row a leg; ratios are Troupe's median over the row's, of a script with GRUs that of Troupe with GRUs."""
     groups = by_leg(records)
-    troupe = [r for group in groups.values() for r in group if r["role"] == "troupe"]
+
+    def of_role(role):
+        return [r for group in groups.values() for r in group if r["role"] == role]
+
+    troupe, with_gru = of_role("troupe"), of_role("troupe_recurrent")
     header = (
         "| leg | steps | env steps/s: median (min–max) | n | Troupe is | minibatch steps / iteration"
         " | iteration s | CPUs used | first iteration done s | PSS MB |"
@@ -71,7 +78,8 @@ def table(records):
             lines.append(f"| {name} | | failed | 0 |" + " |" * 6)
             continue
         median, low, high = spread([r["env_steps_per_s"] for r in group])
-        ratio = "" if not troupe or group[0]["role"] == "troupe" else f"{median_rate(troupe) / median:.2f}x"
+        own = with_gru if group[0]["role"] == "script_recurrent" else troupe
+        ratio = "" if not own or group[0]["role"] == "troupe" else f"{median_rate(own) / median:.2f}x"
         cells = [
             name,
             group[0]["environment"],
@@ -138,6 +146,25 @@ def verdicts(records):
                 name = max(against, key=against.get)
                 ratio = rate / against[name]
                 found.append((ratio >= bar, f"{who}: {ratio:.2f} times {title} ({name}), the bar is {bar:g}"))
+    return found + recurrent_verdicts(rates)
+
+
+def recurrent_verdicts(rates):
+    """Those of networks with a GRU; `rates`: from a role to {leg name: median}."""
+    own, scripts, mlps = rates("troupe_recurrent"), rates("script_recurrent"), rates("troupe")
+    found = []
+    if own and scripts:
+        name = max(scripts, key=scripts.get)
+        ratio = max(own.values()) / scripts[name]
+        found.append(
+            (
+                ratio >= RECURRENT_RATIO_SCRIPT,
+                f"Troupe with GRUs: {ratio:.2f} times the plain PyTorch script's best setting ({name}), the bar is {RECURRENT_RATIO_SCRIPT:g}",
+            )
+        )
+    if own and mlps:
+        share = max(own.values()) / max(mlps.values())
+        found.append((share >= RECURRENT_SHARE, f"Troupe with GRUs: {share:.3f} of its rate with MLPs, the bar is {RECURRENT_SHARE:g}"))
     return found
 
 

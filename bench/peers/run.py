@@ -4,6 +4,7 @@
   bench/peers/run.py --setup-only                  make the virtual environments
   bench/peers/run.py                               five alternating repetitions of the default legs
   bench/peers/run.py --legs troupe reference:threads=2 --repetitions 3
+  bench/peers/run.py --legs troupe troupe_gru recurrent:threads=1 recurrent:threads=2      networks with a GRU
   bench/peers/run.py --sweep                       try the settings of each peer; the best are the default legs from then on
   bench/peers/run.py --report FILE.jsonl           print the table of an earlier run again
 """

@@ -10,7 +10,9 @@ import unittest
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "legs")]
+sys.path[:0] = [str(HERE), str(HERE / "legs"), str(HERE / "script")]
+
+import numpy as np  # noqa: E402
 
 import legs  # noqa: E402
 import measure  # noqa: E402
@@ -18,6 +20,9 @@ import policy_map  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+from spread import Spread  # noqa: E402
+
+TRACES = HERE.parents[1] / "tests" / "conformance" / "traces" / "simple_spread_options.jsonl"
 
 
 def record(leg, rate, role="peer", **facts):
@@ -41,6 +46,13 @@ class LegsTest(unittest.TestCase):
         self.assertEqual(leg.arguments(), ["--runners", "2", "--envs", "8"])
         self.assertEqual(legs.parse_leg("troupe").arguments(), [])
 
+    def test_what_a_kind_always_gets_is_taken_by_its_program(self):
+        arguments = legs.parse_leg("troupe_gru:workers=1").arguments()
+        self.assertEqual((arguments[0], arguments[2:]), ("--set", ["--workers", "1"]))
+        settings = dict(setting.split("=") for setting in arguments[1].split(","))  # as troupe_leg.py reads them
+        self.assertEqual((settings["model.actor_core"], settings["model.critic_core"], settings["model.core_size"]), ("gru", "gru", "64"))
+        self.assertEqual(int(settings["model.max_seq_len"]), probe.SETTINGS["max_cycles"], "a sequence is an episode, as in the script")
+
     def test_malformed_legs_are_refused(self):
         for text in ("nobody", "rllib:", "rllib:runners", "rllib:runners=2,,envs=8", "rllib:runners=2=3", ""):
             with self.subTest(text), self.assertRaises(ValueError):
@@ -61,7 +73,7 @@ class SweepTest(unittest.TestCase):
         self.assertIn("xuance:algorithm=mappo,envs=16", chosen)
         self.assertIn("reference:threads=1", chosen)
         self.assertIn("rllib:runners=2,envs=40", chosen, "of those that were not swept what was fastest before")
-        self.assertEqual([name.partition(":")[0] for name in chosen], ["troupe", "troupe_mpe2", *legs.SWEEP, "jaxmarl"])
+        self.assertEqual([name.partition(":")[0] for name in chosen], ["troupe", "troupe_mpe2", "troupe_gru", *legs.SWEEP, "jaxmarl"])
 
     def test_a_sweep_is_recorded_with_its_machine_and_what_failed(self):
         records = [dict(record("skrl:algorithm=mappo", rate), machine={"cpu": "a cpu"}, when="today") for rate in (700, 900, 800)]
@@ -114,6 +126,16 @@ class ReportTest(unittest.TestCase):
         self.assertEqual([holds for holds, _ in report.verdicts(records)], [False, True])
         self.assertIn("Troupe with the peers' environment: 2.40 times RLlib", report.verdicts(records)[0][1])
 
+    def test_a_script_with_grus_is_compared_with_troupe_with_grus(self):
+        records = [record("troupe", 80000, "troupe"), record("troupe_gru", 16000, "troupe_recurrent")]
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, True])  # the floor, and the share of MLPs
+        self.assertIn("Troupe with GRUs: 0.200 of its rate with MLPs, the bar is 0.15", report.verdicts(records)[1][1])
+        records += [record("recurrent:threads=1", 4100, "script_recurrent"), record("recurrent:threads=2", 3000, "script_recurrent")]
+        self.assertIn("Troupe with GRUs: 3.90 times the plain PyTorch script's best setting (recurrent:threads=1), the bar is 4", report.verdicts(records)[1][1])
+        self.assertEqual([holds for holds, _ in report.verdicts(records)], [True, False, True])
+        self.assertIn("| 4,100 (4,100–4,100) | 1 | 3.90x |", report.table(records))
+        self.assertIn("| 16,000 (16,000–16,000) | 1 | 5.00x |", report.table(records), "of its own rate with MLPs")
+
     def test_what_makes_a_repetition_doubtful_is_said(self):
         self.assertEqual(report.notes(record("x", 1)), [])
         self.assertEqual(len(report.notes(record("x", 1, foreign_cpu_share=0.04, stolen_cpu_share=0.04))), 1)
@@ -125,6 +147,43 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| xuance | | failed |", report.table(records))
         self.assertIn("FAILED", report.summary(records))
         self.assertEqual(report.verdicts(records), [])
+
+
+class SpreadTest(unittest.TestCase):
+    """The environment of the script with GRUs against recorded episodes of mpe2's simple_spread."""
+
+    def test_it_is_the_original(self):
+        played = 0
+        for line in TRACES.read_text().splitlines():
+            trace = json.loads(line)
+            arguments = trace["args"]
+            if not set(arguments) <= {"N", "local_ratio"}:
+                continue
+            agents, world = trace["agents"], trace["world"]
+            env = Spread(2, len(agents), arguments.get("local_ratio", 0.5))
+            env.positions[1] = [agent["p_pos"] for agent in world["agents"]]
+            env.velocities[1] = [agent["p_vel"] for agent in world["agents"]]
+            env.landmarks[1] = [landmark["p_pos"] for landmark in world["landmarks"]]
+            # Float32 of the record; the environment beside it is another one, and must not matter.
+            np.testing.assert_allclose(env.observe()[1], [trace["reset_obs"][agent] for agent in agents], atol=1e-6)
+            env.positions[0] = [[i, 0.5] for i in range(len(agents))]
+            for step in trace["steps"]:
+                actions = [step["actions"][agent] for agent in agents]
+                observations, rewards = env.step(np.array([[0] * len(agents), actions]))
+                np.testing.assert_allclose(observations[1], [step["obs"][agent] for agent in agents], atol=1e-6)
+                np.testing.assert_allclose(rewards[1], [step["rewards"][agent] for agent in agents], atol=1e-6)
+                played += 1
+        self.assertGreaterEqual(played, 50)
+
+    def test_a_reset_begins_other_episodes_from_the_seed(self):
+        env, again = Spread(3, seed=1), Spread(3, seed=1)
+        first = env.reset()
+        np.testing.assert_array_equal(first, again.reset())
+        env.step(np.ones((3, 3), int))
+        second = env.reset()
+        self.assertEqual((second.shape, second.dtype, np.abs(env.velocities).max()), ((3, 3, 18), np.float32, 0))
+        self.assertGreater(np.abs(second - first).max(), 0.1)
+        self.assertLessEqual(max(np.abs(env.positions).max(), np.abs(env.landmarks).max()), 1)
 
 
 class PolicyMapTest(unittest.TestCase):

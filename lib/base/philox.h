@@ -9,15 +9,16 @@ namespace troupe::base {
 /// What a random number is for. Each stream is independent of the others for the same seed. Values are part of
 /// what makes a run reproducible: never renumber.
 enum class RandomStream : uint32_t {
-  kReset = 1,       ///< initial states of environments
-  kDynamics = 2,    ///< randomness inside an episode
-  kAction = 3,      ///< sampling of actions
-  kMapping = 4,     ///< which policy an agent gets
-  kShuffle = 5,     ///< order of minibatches
-  kEvaluation = 6,  ///< everything in evaluation episodes (mixed into the seed)
-  kInit = 7,        ///< initial weights
-  kTest = 8,        ///< random tests and benchmarks
-  kQuery = 9,       ///< sampled answers to policy queries (mixed into the seed)
+  kReset = 1,         ///< initial states of environments
+  kDynamics = 2,      ///< randomness inside an episode
+  kAction = 3,        ///< sampling of actions
+  kMapping = 4,       ///< which policy an agent gets
+  kShuffle = 5,       ///< order of minibatches
+  kEvaluation = 6,    ///< everything in evaluation episodes (mixed into the seed)
+  kInit = 7,          ///< initial weights
+  kTest = 8,          ///< random tests and benchmarks
+  kQuery = 9,         ///< sampled answers to policy queries (mixed into the seed)
+  kActionRetry = 10,  ///< sampling of actions, where a sampler refuses what it drew first
 };
 
 /// Key of the counter-based generator: a run's seed and a stream.

@@ -93,7 +93,9 @@ RunConfig Parse(std::string_view yaml, const std::vector<std::string>& overrides
 
 constexpr char kA2cKeys[] =
     "a2c has minibatch_size, lr, critic_lr, adam_epsilon, adam_beta1, adam_beta2, gamma, gae_lambda, use_gae, "
-    "use_advnorm, use_value_norm, value_loss_coeff, huber_delta, entropy_coeff, max_grad_norm";
+    "use_advnorm, use_value_norm, use_popart, use_policy_active_masks, use_value_active_masks, death_masking, "
+    "value_loss_coeff, huber_delta, entropy_coeff, max_grad_norm, optimizer, weight_decay, momentum, "
+    "rmsprop_alpha, rmsprop_epsilon, clip_grad_norm_by, time_limit_bootstrap, frozen_parameters";
 
 TEST(AlgorithmKeysTest, AreThoseOfTheNameWhereverItStands) {
   for (const RunConfig& config :
@@ -276,7 +278,7 @@ TEST_F(AlgorithmsTest, AnAgentsNameComesBeforeThePolicysAndTheRuns) {
   const ResolvedRun named =
       Resolve(absl::StrCat(kTwo, "  agents: {sheep: {algorithm: {name: ippo, clip_param: 0.4}}, \"*\": {}}"));
   EXPECT_EQ(named.algorithms[1].name, "ppo");
-  EXPECT_EQ(Option<double>(named, 1, "clip_param"), 0.4);
+  EXPECT_EQ(Option<ScheduleValue>(named, 1, "clip_param").initial, 0.4);
   EXPECT_EQ(FirstLr(named, 1), 1e-3) << "the run's, which is of mappo";
   EXPECT_EQ(Option<double>(named, 1, "gae_lambda"), 0.95) << "0.7 was said beside a2c";
   // Without a name its keys are those of the policy's.
@@ -297,7 +299,7 @@ TEST_F(AlgorithmsTest, AnAgentsNameComesBeforeThePolicysAndTheRuns) {
                "multi_agent.policies.sheep.algorithm.name=ppo"});
   EXPECT_EQ(turned.algorithms[0].name, "a2c");
   EXPECT_EQ(turned.algorithms[1].name, "ppo");
-  EXPECT_EQ(Option<double>(turned, 1, "clip_param"), 0.4);
+  EXPECT_EQ(Option<ScheduleValue>(turned, 1, "clip_param").initial, 0.4);
 }
 
 TEST_F(AlgorithmsTest, ErrorsPointToWhoGaveTheValue) {

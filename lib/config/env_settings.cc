@@ -16,6 +16,9 @@ absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
   env::WrapperOptions wrappers;
   wrappers.max_episode_steps = env.max_episode_steps();
   wrappers.dict_keys = {.state = env.state_key(), .action_mask = env.action_mask_key()};
+  wrappers.crop.assign(env.crop().values().begin(), env.crop().values().end());
+  wrappers.grayscale = env.grayscale();
+  wrappers.resize.assign(env.resize().values().begin(), env.resize().values().end());
   for (const v1::AgentGroup& from : env.groups()) {
     env::AgentGroup& group = wrappers.groups.emplace_back();
     group.name = from.name();

@@ -11,9 +11,13 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
+#include "lib/policy/parameter_globs.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_mapping.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
+#include "lib/training/algorithm_options.h"
+#include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
 
@@ -65,6 +69,70 @@ absl::Status Misfit(const storage::CheckpointWeights& weights, const Found& foun
                    tensor.empty() ? "" : absl::StrCat(" (", WeightsFile(weights, found.spec.id), ": ", tensor, ")")));
 }
 
+/// Fresh weights of the run's policy in `slot`, with what `globs` match of another's, whose state has no optimizer.
+absl::StatusOr<PolicyState> TakePart(const ResolvedRun& run, size_t slot, const std::vector<std::string>& globs,
+                                     const Found& found, const PolicyState& theirs) {
+  constexpr char kKey[] = "multi_agent.load_parameters";
+  static const auto* const kMoments = new std::vector<std::pair<std::string, const char*>>{
+      {"observation", policy::kObservationMoments}, {"state", "state_moments"}, {"value", "value_moments"}};
+  const PolicySpec& spec = run.policies[slot];
+  const policy::ParameterLayout to = policy::ParameterLayout::For(spec);
+  const policy::ParameterLayout from = policy::ParameterLayout::For(found.spec);
+  std::vector<std::string> moments;
+  for (const auto& [name, block] : *kMoments) moments.push_back(name);
+  const absl::StatusOr<std::vector<bool>> matched =
+      policy::MatchEntries(to, globs, absl::StrCat("policy \"", spec.id.value(), "\""), moments);
+  if (!matched.ok()) return run.config.KeyError(kKey, std::string(matched.status().message()));
+  TROUPE_ASSIGN_OR_RETURN(PolicyState state, training::InitialState(spec, run.algorithms[slot], run.seed));
+  const absl::Span<float> values = state.MutableFloats(policy::kParameters);
+  for (size_t i = 0; i < to.entries().size(); ++i) {
+    if (!(*matched)[i]) continue;
+    const policy::ParameterEntry& entry = to.entries()[i];
+    const policy::ParameterEntry* const source = from.Find(entry.name);
+    if (source == nullptr || source->shape != entry.shape) {
+      const std::string got =
+          source == nullptr ? "is not there" : absl::StrCat("is [", absl::StrJoin(source->shape, ", "), "]");
+      return absl::FailedPreconditionError(absl::StrCat(found.what, ": \"", entry.name, "\", which ", kKey, " takes, ",
+                                                        got, ", expected [", absl::StrJoin(entry.shape, ", "), "]"));
+    }
+    std::copy_n(theirs.parameters().begin() + source->offset, entry.count, values.begin() + entry.offset);
+  }
+  for (const auto& [name, block] : *kMoments) {
+    const bool taken = std::any_of(globs.begin(), globs.end(),
+                                   [&name = name](const std::string& glob) { return policy::GlobMatches(glob, name); });
+    if (!taken) continue;
+    for (const char* part : {".count", ".mean", ".variance"}) {
+      const policy::StateBlock* const other = theirs.Find(absl::StrCat(block, part));
+      const policy::StateBlock* const own = state.Find(absl::StrCat(block, part));
+      if (own == nullptr) break;
+      if (other == nullptr || other->shape != own->shape) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            found.what, " has no ", name, " moments of this shape, which ", kKey, " takes; leave them out"));
+      }
+      policy::SetBlock(&state.blocks, *other);
+    }
+  }
+  return state;
+}
+
+/// The warm start of a policy, of which the checkpoint says what it has.
+absl::StatusOr<PolicyState> TakeFrom(const storage::CheckpointWeights& weights, const std::string& directory,
+                                     const ResolvedRun& run, size_t slot) {
+  const PolicySpec& spec = run.policies[slot];
+  const absl::StatusOr<Found> found = FindSpec(weights, directory, spec.id);
+  if (absl::IsNotFound(found.status())) {
+    return absl::NotFoundError(absl::StrCat(found.status().message(), "; call the run's policy so, too"));
+  }
+  TROUPE_RETURN_IF_ERROR(found.status());
+  const auto& globs = run.config.proto().multi_agent().load_parameters().values();
+  if (!globs.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const PolicyState theirs, weights.Read(found->spec));
+    return TakePart(run, slot, {globs.begin(), globs.end()}, *found, theirs);
+  }
+  if (!policy::FirstShapeDifference(found->spec, spec).empty()) return Misfit(weights, *found, spec);
+  return weights.Read(spec);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
@@ -107,14 +175,10 @@ absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
       if (!spec.policy_class.trainable()) continue;
       // Those of the first versions do not say what they hold; what does not fit is then seen in the tensors alone.
       if (weights->manifest().state.table != nullptr) {
-        const absl::StatusOr<Found> found = FindSpec(*weights, directory, spec.id);
-        if (absl::IsNotFound(found.status())) {
-          return absl::NotFoundError(absl::StrCat(found.status().message(), "; call the run's policy so, too"));
-        }
-        TROUPE_RETURN_IF_ERROR(found.status());
-        if (!policy::FirstShapeDifference(found->spec, spec).empty()) return Misfit(*weights, *found, spec);
+        TROUPE_ASSIGN_OR_RETURN((*states)[slot], TakeFrom(*weights, directory, run, slot));
+      } else {
+        TROUPE_ASSIGN_OR_RETURN((*states)[slot], weights->Read(spec));
       }
-      TROUPE_ASSIGN_OR_RETURN((*states)[slot], weights->Read(spec));
       (*states)[slot]->version = {};
     }
     return absl::OkStatus();
@@ -122,6 +186,12 @@ absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
   const absl::Status loaded = load();
   if (loaded.ok()) return loaded;
   return absl::Status(loaded.code(), absl::StrCat("--warm-start ", base::LogSafe(path), ": ", loaded.message()));
+}
+
+absl::Status CheckNoWarmStart(const ResolvedRun& run) {
+  if (run.config.proto().multi_agent().load_parameters().values().empty()) return absl::OkStatus();
+  return run.config.KeyError("multi_agent.load_parameters",
+                             "got what to take, but from nowhere, expected --warm-start PATH beside it");
 }
 
 absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const ResolvedRun& run) {

@@ -38,9 +38,13 @@ absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const po
 absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> LoadFrozenWeights(const ResolvedRun& run);
 
 /// The weights of --warm-start, by policy slot, for each policy that trains: the one of its id of `path`, without
-/// optimizer and with version (0, 0). Only the networks' shapes must be the same. Errors begin with the flag; they are
+/// optimizer and with version (0, 0). Only the networks' shapes must be the same; with multi_agent.load_parameters
+/// those of the tensors that it takes, and the rest is fresh. Errors begin with the flag; they are
 /// LoadFrozenWeights', with the first tensor that differs, both its shapes and the keys that decide them.
 absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
                            std::vector<std::optional<policy::PolicyState>>* states);
+
+/// Of a run that begins without a warm start: INVALID_ARGUMENT where multi_agent.load_parameters says what to take.
+absl::Status CheckNoWarmStart(const ResolvedRun& run);
 
 }  // namespace troupe::config

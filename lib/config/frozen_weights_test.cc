@@ -2,13 +2,18 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
+#include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/parameter_layout.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/training/algorithm_options.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -163,6 +168,45 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +
                 "/checkpoints/100 is not there, expected one of main, dice; call the run's policy so, too"));
+}
+
+TEST_F(FrozenWeightsTest, AWarmStartMayTakeSomeParametersAlone) {
+  const std::string run = MakeRun("run", {100});
+  const auto warm_start = [&](std::vector<std::string> overrides) -> absl::StatusOr<policy::PolicyState> {
+    overrides.push_back("multi_agent.policies.old.class=random");
+    const ResolvedRun to = Resolve(kRun, overrides);
+    std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+    TROUPE_RETURN_IF_ERROR(LoadWarmStart(run, to, &states));
+    return *states[0];
+  };
+  const auto error = [&](std::vector<std::string> overrides) {
+    return std::string(warm_start(std::move(overrides)).status().message());
+  };
+  const policy::PolicyState all = *warm_start({});
+  const absl::StatusOr<policy::PolicyState> some =
+      warm_start({"model.critic_hidden_sizes=[5]", "multi_agent.load_parameters=[\"actor.*\"]"});
+  ASSERT_TRUE(some.ok()) << some.status();
+  const ResolvedRun to = Resolve(kRun, {"model.critic_hidden_sizes=[5]", "multi_agent.policies.old.class=random"});
+  const policy::PolicyState fresh = *training::InitialState(to.policies[0], to.algorithms[0], to.seed);
+  const auto acting = policy::ParameterLayout::For(to.policies[0]).acting_size();
+  EXPECT_TRUE(std::equal(all.parameters().begin(), all.parameters().begin() + acting, some->parameters().begin()));
+  EXPECT_TRUE(std::equal(fresh.parameters().begin() + acting, fresh.parameters().end(),
+                         some->parameters().begin() + acting, some->parameters().end()));
+  EXPECT_NE(all.parameters()[0], fresh.parameters()[0]);
+  EXPECT_THAT(error({"model.actor_hidden_sizes=[9]", "multi_agent.load_parameters=[\"actor.0.*\"]"}),
+              HasSubstr("policy \"main\" of " + run +
+                        "/checkpoints/100: \"actor.0.weight\", which "
+                        "multi_agent.load_parameters takes, is [8, 7], expected [9, 7]"));
+  EXPECT_THAT(error({"model.actor_hidden_sizes=[8, 3]", "multi_agent.load_parameters=[\"actor.2.*\"]"}),
+              HasSubstr("takes, is not there, expected [3, 3]"));
+  EXPECT_THAT(error({"multi_agent.load_parameters=[actr.0.*]"}),
+              HasSubstr("--set multi_agent.load_parameters=[actr.0.*]: multi_agent.load_parameters: \"actr.0.*\" "
+                        "matches no parameter of policy \"main\"; the nearest "
+                        "is \"actor.0.*\""));
+  EXPECT_EQ(CheckNoWarmStart(to), absl::OkStatus());
+  EXPECT_EQ(CheckNoWarmStart(Resolve(kRun, {"multi_agent.load_parameters=[\"critic.*\"]"})).message(),
+            "--set multi_agent.load_parameters=[\"critic.*\"]: multi_agent.load_parameters: got what to take, but from "
+            "nowhere, expected --warm-start PATH beside it");
 }
 
 TEST_F(FrozenWeightsTest, NetworksWithACoreAreTakenOnlyWhereTheyFit) {

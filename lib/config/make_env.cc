@@ -38,6 +38,12 @@ std::string KeyOf(env::WrapperOption option) {
       return "env.max_episode_steps";
     case env::WrapperOption::kDictKeys:
       return "env";  // the text names the Dict's key
+    case env::WrapperOption::kCrop:
+      return "env.crop";
+    case env::WrapperOption::kGrayscale:
+      return "env.grayscale";
+    case env::WrapperOption::kResize:
+      return "env.resize";
     case env::WrapperOption::kGroups:
       return "env.groups";
     case env::WrapperOption::kRewards:

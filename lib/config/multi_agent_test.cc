@@ -66,8 +66,8 @@ multi_agent:
   EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").final, 0);
   EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").env_steps, 10);
   EXPECT_EQ(MinibatchSize(run, kWolves), 1000) << "2 wolves of 4000 env steps in 8 minibatches";
-  EXPECT_EQ(Option<double>(run, kWolves, "clip_param"), 0.2);
-  EXPECT_EQ(Option<double>(run, kSheep, "clip_param"), 0.3);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "clip_param").initial, 0.2);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kSheep, "clip_param").initial, 0.3);
   EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kObservation) << "ippo beside mappo";
   EXPECT_EQ(run.policies[1].critic_input(), policy::NetworkInput::kJointObservation);
   // The agent's before the policy's.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
@@ -104,7 +105,18 @@ policy::OptionValue ValueOf(const Message& options, const FieldDescriptor& field
   const google::protobuf::Reflection& reflection = *options.GetReflection();
   if (FormOf(field) == KeyForm::kSchedule) {
     const auto& schedule = static_cast<const v1::Schedule&>(reflection.GetMessage(options, &field));
-    return policy::ScheduleValue{schedule.initial(), schedule.final(), schedule.env_steps()};
+    if (schedule.points().empty()) {
+      return policy::ScheduleValue{schedule.initial(), schedule.final(), schedule.env_steps()};
+    }
+    std::vector<policy::SchedulePoint> points;
+    for (const v1::SchedulePoint& point : schedule.points()) points.push_back({point.at(), point.value()});
+    const bool by_updates = schedule.by() == v1::SCHEDULE_BY_UPDATES;
+    return policy::ScheduleValue::OfPoints(
+        std::move(points), by_updates ? policy::ScheduleUnit::kUpdates : policy::ScheduleUnit::kEnvSteps);
+  }
+  if (FormOf(field) == KeyForm::kStringList) {
+    const auto& list = static_cast<const v1::StringList&>(reflection.GetMessage(options, &field)).values();
+    return std::vector<std::string>(list.begin(), list.end());
   }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -134,6 +146,18 @@ absl::Status CheckStart(const ResolvedRun& run, const SettingsOf& of, const Fiel
                                           rule.unset().empty() ? "" : " or ", rule.unset()));
 }
 
+/// What an algorithm says of an option, `algorithm.KEY is GOT; …` or `algorithm.KEY: …`, where the key was written.
+absl::Status AtItsKey(const ResolvedRun& run, const SettingsOf& of, const std::string& message) {
+  constexpr absl::string_view kSection = "algorithm.";
+  absl::string_view text = message;
+  if (!absl::ConsumePrefix(&text, kSection)) return run.config.KeyError(AlgorithmKey(run.config, of, "name"), message);
+  const absl::string_view name = text.substr(0, text.find_first_of(" :"));
+  text.remove_prefix(name.size());
+  const bool is_got = absl::ConsumePrefix(&text, " is ");
+  absl::ConsumePrefix(&text, ": ");
+  return run.config.KeyError(AlgorithmKey(run.config, of, std::string(name)), absl::StrCat(is_got ? "got " : "", text));
+}
+
 absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
   const FieldDescriptor& entry = OptionsOf(algorithm.name());
@@ -150,9 +174,9 @@ absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& o
   }
   TROUPE_ASSIGN_OR_RETURN(const std::optional<int64_t> minibatch_size, MinibatchSize(run, options, of, slot));
   if (minibatch_size.has_value()) spec.options.emplace(kMinibatchSize, *minibatch_size);
-  if (const absl::Status known = training::CheckAlgorithm(spec); !known.ok()) {
-    return run.config.KeyError(AlgorithmKey(run.config, of, "name"), std::string(known.message()));
-  }
+  absl::Status fits = training::CheckAlgorithm(spec);
+  if (fits.ok()) fits = training::CheckAlgorithmOf(run.policies[slot], spec);
+  if (!fits.ok()) return AtItsKey(run, of, std::string(fits.message()));
   return spec;
 }
 

@@ -11,8 +11,10 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
+#include "lib/config/image_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/config/parse_policy_mapping.h"
+#include "lib/config/resolve_distribution.h"
 #include "lib/config/schema.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
@@ -31,11 +33,12 @@ using policy::PolicySpec;
 // The schema's enums have our values, so that they are cast; v1's UNSPECIFIED never gets past the loader.
 static_assert(static_cast<int>(policy::Activation::kIdentity) == v1::ACTIVATION_IDENTITY);
 static_assert(static_cast<int>(policy::Activation::kTanh) == v1::ACTIVATION_TANH);
+static_assert(static_cast<int>(policy::Initializer::kOrthogonal) == v1::INITIALIZER_ORTHOGONAL);
+static_assert(static_cast<int>(policy::Initializer::kXavier) == v1::INITIALIZER_XAVIER);
+static_assert(static_cast<int>(policy::Initializer::kTorch) == v1::INITIALIZER_TORCH);
 static_assert(static_cast<int>(policy::CoreKind::kNone) == v1::CORE_KIND_NONE);
 static_assert(static_cast<int>(policy::CoreKind::kGru) == v1::CORE_KIND_GRU);
 static_assert(static_cast<int>(policy::CoreKind::kLstm) == v1::CORE_KIND_LSTM);
-static_assert(static_cast<int>(policy::ActionBoundMethod::kNone) == v1::ACTION_BOUND_METHOD_NONE);
-static_assert(static_cast<int>(policy::ActionBoundMethod::kTanh) == v1::ACTION_BOUND_METHOD_TANH);
 
 constexpr char kDefaultPolicy[] = "default_policy";
 
@@ -339,7 +342,15 @@ void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
   SetSizes(model.critic_head_hidden_sizes(), &critic->head_hidden_sizes);
   if (spec->remembers()) spec->sequence_length = model.max_seq_len();
   spec->SetActivation(ToActivation(model.activation()));
+  if (model.has_actor_activation()) spec->actor.activation = ToActivation(model.actor_activation());
+  if (model.has_critic_activation()) critic->activation = ToActivation(model.critic_activation());
+  for (policy::NetworkSpec* const network : {&spec->actor, critic}) {
+    network->layer_norm = model.layer_norm();
+    network->initializer = static_cast<policy::Initializer>(model.initializer());
+    network->hidden_gain = model.has_hidden_gain() ? model.hidden_gain() : 0;
+  }
   spec->actor.output_gain = model.actor_output_gain();
+  critic->output_gain = model.critic_output_gain();
   spec->initial_log_std = model.initial_log_std();
 }
 
@@ -353,7 +364,7 @@ absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const po
                                         network.role, " of policy \"", of.policy.value(),
                                         "\" has no core that they could stand behind; expected [], or ", core));
   }
-  if (!network.hidden_sizes.empty()) return absl::OkStatus();
+  if (!network.hidden_sizes.empty() || !network.conv_layers.empty()) return absl::OkStatus();
   return config.KeyError(ModelKey(config, of, network.role + "_hidden_sizes"),
                          absl::StrCat("got [], but the ", network.role, " of policy \"", of.policy.value(),
                                       "\" has no core that could read its inputs; expected 1 to 8 layers, or ", core));
@@ -372,13 +383,6 @@ bool HasServableActions(const space::Space& actions) {
     default:
       return true;
   }
-}
-
-bool HasContinuousActions(const space::Space& actions) {
-  for (const space::ActionLeaf& leaf : space::ActionLeaves(actions)) {
-    if (leaf.kind == space::ActionLeaf::Kind::kContinuous) return true;
-  }
-  return false;
 }
 
 /// Elements of the joint observation: every agent's, then a presence bit each.
@@ -421,10 +425,10 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   }
   if (algorithm.use_actions_mask()) {
     const std::string key = AlgorithmKey(config, of, "use_actions_mask");
-    if (HasContinuousActions(first->action_space)) {
-      return config.KeyError(key,
-                             absl::StrCat("got true, but agent \"", first->id.value(), "\" has a continuous action, ",
-                                          first->action_space.ToString(), ", expected discrete ones only"));
+    if (first->action_space.mask_size() == 0) {
+      return config.KeyError(
+          key, absl::StrCat("got true, but agent \"", first->id.value(), "\" has only continuous actions, ",
+                            first->action_space.ToString(), ", expected a discrete one, too"));
     }
     if (!first->has_action_mask) {
       return config.KeyError(
@@ -440,24 +444,37 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   return absl::OkStatus();
 }
 
+/// `key`, which is true, is of centralized critics; the algorithm has none.
+absl::Status NoCentralizedCritic(const RunConfig& config, const SettingsOf& of, v1::AlgorithmName name,
+                                 const std::string& key) {
+  const std::vector<std::string> names = CentralizedNamesOf(OptionsOf(name));
+  return config.KeyError(
+      AlgorithmKey(config, of, key),
+      absl::StrCat("got true, but the critic of ", AlgorithmWord(name), " sees its agent's own observation; expected ",
+                   names.empty() ? "false" : absl::StrCat("algorithm.name: ", absl::StrJoin(names, " or "))));
+}
+
 absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
   const bool centralized = HasCentralizedCritic(algorithm.name());
+  if (algorithm.normalize_state() && !centralized) {
+    return NoCentralizedCritic(config, of, algorithm.name(), "normalize_state");
+  }
+  spec->normalize_state = algorithm.normalize_state();
+  if (algorithm.use_agent_specific_state() && !algorithm.use_global_state()) {
+    return config.KeyError(AlgorithmKey(config, of, "use_agent_specific_state"),
+                           "got true, but use_global_state is false: there is no state that the agent's observation "
+                           "could stand behind; expected use_global_state: true");
+  }
   if (algorithm.use_global_state()) {
-    if (!centralized) {
-      const std::vector<std::string> names = CentralizedNamesOf(OptionsOf(algorithm.name()));
-      return config.KeyError(
-          AlgorithmKey(config, of, "use_global_state"),
-          absl::StrCat("got true, but the critic of ", AlgorithmWord(algorithm.name()),
-                       " sees its agent's own observation; expected ",
-                       names.empty() ? "false" : absl::StrCat("algorithm.name: ", absl::StrJoin(names, " or "))));
-    }
+    if (!centralized) return NoCentralizedCritic(config, of, algorithm.name(), "use_global_state");
     if (env.state_kind == env::StateKind::kNone) {
       return config.KeyError(AlgorithmKey(config, of, "use_global_state"),
                              absl::StrCat("got true, but ", env.name,
                                           " has no global state; expected false (the critic sees all observations)"));
     }
     spec->SetCriticInput(policy::NetworkInput::kState, env.state_space.flat_size());
+    if (algorithm.use_agent_specific_state()) spec->SetCriticReadsAgentState(true);
   } else if (centralized) {
     spec->SetCriticInput(policy::NetworkInput::kJointObservation, JointObservationSize(env));
   }
@@ -466,12 +483,12 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
 
 /// What networks need: inputs, normalizer, action bounding.
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
+  TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
+  TROUPE_RETURN_IF_ERROR(SetEncoders(config, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
-  TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
-  spec->action_bound_method = static_cast<policy::ActionBoundMethod>(config.proto().action_bound_method());
-  spec->action_scaling = config.proto().action_scaling();
+  TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
   if (const absl::Status status = spec->Validate(); !status.ok()) {
     const std::string key = spec->action_scaling ? "action_scaling" : "action_bound_method";
     return config.KeyError(key, std::string(status.message()));

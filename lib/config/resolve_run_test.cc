@@ -124,6 +124,31 @@ TEST_F(ResolveRunTest, PolicyClassesThatCannotPlayAreErrorsAtTheirKey) {
   EXPECT_FALSE(scaled.policies[0].action_scaling);
 }
 
+TEST_F(ResolveRunTest, StatesAreNormalizedAndHaveTheAgentsObservationBehindThem) {
+  const ResolvedRun run = Resolve(
+      "env: {name: state}\nalgorithm: {use_global_state: true, use_agent_specific_state: true, normalize_state: true}");
+  EXPECT_TRUE(run.policies[0].critic_reads_agent_state());
+  EXPECT_TRUE(run.policies[0].normalize_state);
+  EXPECT_EQ(run.policies[0].critic_input_size(), 7 + 3);
+  EXPECT_TRUE(Resolve("env: {name: team}\nalgorithm: {normalize_state: true}").policies[0].normalize_state);
+  EXPECT_FALSE(Resolve("env: {name: team}").policies[0].normalize_state);
+  EXPECT_EQ(ErrorOf("env: {name: state}\nalgorithm: {use_agent_specific_state: true}"),
+            "run.yaml:2:39: algorithm.use_agent_specific_state: got true, but use_global_state is false: there is no "
+            "state that the agent's observation could stand behind; expected use_global_state: true");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {name: ippo, normalize_state: true}"),
+            "run.yaml:2:42: algorithm.normalize_state: got true, but the critic of ippo sees its agent's own "
+            "observation; expected algorithm.name: mappo");
+}
+
+TEST_F(ResolveRunTest, OneOfTheTwoNormalizersOfValues) {
+  EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_popart: true}"),
+            "run.yaml:2:25: algorithm.use_popart: got true, and so is use_value_norm; expected one of them: PopArt "
+            "normalizes values, too. Set use_value_norm: false");
+  const ResolvedRun run = Resolve("env: {name: team}\nalgorithm: {use_popart: true, use_value_norm: false}");
+  EXPECT_TRUE(Option<bool>(run, 0, "use_popart"));
+  EXPECT_TRUE(Option<bool>(run, 0, "use_value_active_masks"));
+}
+
 TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {
   const ResolvedRun run = Resolve("env: {name: state}\nalgorithm: {use_global_state: true}");
   EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kState);
@@ -290,9 +315,10 @@ TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
 }
 
 TEST_F(ResolveRunTest, MaskWithAContinuousAction) {
-  EXPECT_EQ(ErrorOf("env: {name: continuous}\nalgorithm: {use_actions_mask: true}"),
-            "run.yaml:2:31: algorithm.use_actions_mask: got true, but agent \"a\" has a continuous action, Box(-2, 2, "
-            "[2]), expected discrete ones only");
+  EXPECT_EQ(
+      ErrorOf("env: {name: continuous}\nalgorithm: {use_actions_mask: true}"),
+      "run.yaml:2:31: algorithm.use_actions_mask: got true, but agent \"a\" has only continuous actions, Box(-2, 2, "
+      "[2]), expected a discrete one, too");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {use_actions_mask: true}"),
             "run.yaml:2:31: algorithm.use_actions_mask: got true, but team gives agent \"agent_0\" no mask");
 }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/resolve_distribution.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
@@ -76,7 +77,7 @@ absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunCon
       continue;
     const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
-    if (before == now) continue;
+    if (before == now || IsSameBounding(key, before, now)) continue;
     return MayNotChange(new_config, key, now, before, WhatMayChange());
   }
   if (TotalEnvs(new_config) == num_envs) return new_config;
@@ -102,7 +103,7 @@ absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig&
     if (IsAmong(key, *kKeys)) continue;
     const std::string before = ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
-    if (before == now) continue;
+    if (before == now || IsSameBounding(key, before, now)) continue;
     return MayNotChange(new_config, key, now, before,
                         "an evaluation may change env, evaluation and multi_agent.policy_mapping, and the class of a "
                         "policy by --policy ID=CLASS");

@@ -18,6 +18,7 @@
 #include "lib/config/algorithm_names.h"
 #include "lib/config/algorithms.h"
 #include "lib/config/parse_yaml.h"
+#include "lib/config/presets.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_loader.h"
 #include "lib/config/yaml_writer.h"
@@ -95,6 +96,22 @@ absl::StatusOr<Source> ReadOverride(const std::string& text) {
   return Source{node, "", place};
 }
 
+/// What the preset says that the last of `sources` names; none: no document. Whether it is one says who loads them.
+absl::StatusOr<Source> ReadPreset(const std::vector<Source>& sources) {
+  std::string word;
+  for (const Source& each : sources) {
+    if (!each.document.IsMap()) continue;
+    const YAML::Node preset = each.document["preset"];
+    if (preset.IsDefined() && preset.IsScalar()) word = preset.Scalar();
+  }
+  const google::protobuf::EnumValueDescriptor* const value = FindEnumWord(*v1::PresetName_descriptor(), word);
+  if (value == nullptr) return Source{};
+  const std::string place = absl::StrCat("preset ", word);
+  const std::string yaml(PresetYaml(static_cast<v1::PresetName>(value->number())));
+  TROUPE_ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(yaml, place, true));
+  return Source{document, "", place};
+}
+
 /// Reads all before it loads the first: what the keys of an algorithm are is said by whoever names it last.
 absl::Status LoadAll(std::string_view text, const std::string& source, const std::vector<std::string>& overrides,
                      PlaceMap* places, v1::RunConfig* config) {
@@ -107,6 +124,8 @@ absl::Status LoadAll(std::string_view text, const std::string& source, const std
     if (!unreadable.ok()) break;
     sources.push_back(*std::move(read));
   }
+  TROUPE_ASSIGN_OR_RETURN(Source preset, ReadPreset(sources));
+  if (!preset.place.empty()) sources.insert(sources.begin(), std::move(preset));
   AlgorithmNames names;
   for (const Source& each : sources) names.Read(each.document);
   SelectOptions(names.Of("algorithm").name, config->mutable_algorithm());

@@ -124,7 +124,25 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
       {"recurrent_N: 1", "model.core_layers"},
       {"use_recurrent_policy: true", "model.actor_core"},
       {"data_chunk_length: 10", "model.max_seq_len"},
+      {"algorithm: {use_valuenorm: true}", "algorithm.use_value_norm"},
+      {"algorithm: {shared_state_preprocessor: true}", "algorithm.normalize_state"},
+      {"algorithm: {use_state_agent: true}", "algorithm.use_agent_specific_state"},
+      {"algorithm: {use_mustalive: true}", "algorithm.death_masking"},
+      {"use_feature_normalization: true", "model.layer_norm"},
+      {"use_stacked_frames: true", "env.frame_stack"},
+      {"num_mini_batch: 1", "algorithm.num_minibatches"},
       {"sequence_length: 10", "model.max_seq_len"},
+      {"algorithm: {lr_schedule: [[0, 1]]}", "algorithm.lr"},
+      {"algorithm: {entropy_coeff_schedule: [[0, 1]]}", "algorithm.entropy_coeff"},
+      {"algorithm: {learning_rate_scheduler_kwargs: {}}", "algorithm.lr_kl_target"},
+      {"algorithm: {kl_factor: 2}", "algorithm.lr_kl_factor"},
+      {"algorithm: {lr_factor: 2}", "algorithm.lr_kl_step"},
+      {"algorithm: {kl_coef: 1}", "algorithm.kl_coeff"},
+      {"algorithm: {rms_prop_eps: 1}", "algorithm.rmsprop_epsilon"},
+      {"algorithm: {use_rms_prop: true}", "algorithm.optimizer"},
+      {"algorithm: {optimizer_class: x}", "algorithm.optimizer"},
+      {"algorithm: {grad_clip_by: norm}", "algorithm.clip_grad_norm_by"},
+      {"algorithm: {use_proper_time_limits: true}", "algorithm.time_limit_bootstrap"},
   };
   for (const auto& [yaml, ours] : cases) {
     EXPECT_NE(ErrorOf(yaml).find("): here it is \"" + ours + "\""), std::string::npos) << ErrorOf(yaml);
@@ -135,8 +153,10 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
             "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): here it is \"model.actor_core\", gru or lstm; "
             "the critic's: model.critic_core");
   EXPECT_EQ(ErrorOf("model: {use_cnn: true}"),
-            "run.yaml:1:9: unknown key \"model.use_cnn\" (XuanCe): there is no such choice here: layers are fully "
-            "connected or recurrent, images are flattened; leave it out");
+            "run.yaml:1:9: unknown key \"model.use_cnn\" (XuanCe): here it is \"model.encoder\", cnn");
+  EXPECT_EQ(ErrorOf("model: {use_attention: true}"),
+            "run.yaml:1:9: unknown key \"model.use_attention\" (RLlib): there is no such choice here: layers are fully "
+            "connected or recurrent; leave it out");
 }
 
 TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
@@ -189,7 +209,8 @@ TEST(RunConfigTest, OutOfRangeSaysTheRange) {
   EXPECT_EQ(ErrorOf("algorithm: {gamma: -0.1}"),
             "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {clip_param: 0}"),
-            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000]; the default is 0.2");
+            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000] or {initial, final, "
+            "env_steps}; the default is 0.2");
   EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
             "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1; the default is 4000");
   EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 2}"),
@@ -244,18 +265,6 @@ TEST(RunConfigTest, CoresAreReadAndTheirNumbersHaveRanges) {
     EXPECT_NE(ErrorOf("model: {" + key + "}").find("expected an integer in " + range), std::string::npos)
         << ErrorOf("model: {" + key + "}");
   }
-}
-
-TEST(RunConfigTest, ScheduleNeedsItsThreeParts) {
-  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: 1, final: 0}}"),
-            "run.yaml:1:17: algorithm.lr.env_steps is missing; expected {initial, final, env_steps}");
-  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: -1, final: 0, env_steps: 3}}"),
-            "run.yaml:1:27: algorithm.lr.initial: got -1, expected a number in [0, 1000] or {initial, final, "
-            "env_steps}; the default is 3.0e-4");
-  EXPECT_EQ(ErrorOf("algorithm: {lr: {initial: 1, final: 0, env_steps: 0}}"),
-            "run.yaml:1:51: algorithm.lr.env_steps: got 0, expected an integer >= 1");
-  EXPECT_EQ(ErrorOf("algorithm: {lr: {start: 1}}"),
-            "run.yaml:1:18: unknown key \"algorithm.lr.start\"; expected one of initial, final, env_steps");
 }
 
 TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
@@ -347,9 +356,10 @@ TEST(RunConfigTest, NotYamlOrNotOneMapping) {
             "prints one with every key");
   EXPECT_EQ(
       ErrorOf("- a\n- b\n"),
-      "run.yaml:1:1: the configuration: got a list, expected a section (a mapping); its keys are seed, env, "
-      "multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, num_envs, "
-      "rollout_fragment_length, batch_mode, explore, device, learner_threads, stop, evaluation, experiment, learner");
+      "run.yaml:1:1: the configuration: got a list, expected a section (a mapping); its keys are seed, preset, "
+      "env, multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, "
+      "num_envs, rollout_fragment_length, batch_mode, explore, device, learner_threads, stop, evaluation, experiment, "
+      "learner");
   EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"),
             "run.yaml:2:1: key \"seed\" is there twice, expected once; take one of them out");
   EXPECT_EQ(

@@ -95,6 +95,8 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return KeyForm::kScalar;
   const Descriptor* type = field.message_type();
   if (type == v1::IntegerList::descriptor()) return KeyForm::kIntegerList;
+  if (type == v1::StringList::descriptor()) return KeyForm::kStringList;
+  if (type == v1::ConvFilters::descriptor()) return KeyForm::kConvFilters;
   if (type == v1::Schedule::descriptor()) return KeyForm::kSchedule;
   if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
@@ -144,6 +146,12 @@ std::string Expectation(const FieldDescriptor& field) {
       break;
     case KeyForm::kIntegerList:
       text = absl::StrCat("a list of 0 to ", rule.max_items(), " integers", Range(rule));
+      break;
+    case KeyForm::kStringList:
+      text = absl::StrCat("a list of 0 to ", rule.max_items(), " strings");
+      break;
+    case KeyForm::kConvFilters:
+      text = absl::StrCat("a list of 1 to ", rule.max_items(), " convolutions, [channels, kernel, stride] each");
       break;
     case KeyForm::kSchedule:
       text = absl::StrCat("a number", Range(rule), " or {initial, final, env_steps}");

@@ -17,12 +17,14 @@ enum class KeyForm {
   kSection,          ///< a mapping whose keys are the fields of a message
   kScalar,           ///< a number, boolean, string or word of an enum
   kIntegerList,      ///< [64, 64]
-  kSchedule,         ///< a number or {initial, final, env_steps}
+  kStringList,       ///< ["actor.0.*"]
+  kSchedule,         ///< a number, {initial, final, env_steps}, {points, by} or [[at, value]]
   kArguments,        ///< a free mapping of names to scalars
   kPolicies,         ///< a list of ids or a mapping from id to overrides
   kAgents,           ///< a mapping from glob over agent ids to overrides
   kPolicyMapping,    ///< an ordered mapping from glob to policy id, per_agent, or {function: NAME}
   kGroups,           ///< a mapping from name to a list of agent ids or {agents, obs_space, act_space}
+  kConvFilters,      ///< [[channels, kernel, stride], ...]
   kRange,            ///< [low, high], or a number for [-number, number]
   kPoliciesToTrain,  ///< [id, {only_against: [id]}], which may be empty
   kReturnTargets,    ///< a number for the sum, or {policy:ID: number}

@@ -115,18 +115,6 @@ std::string ListMeant(const YAML::Node& node) {
   return items.empty() ? "" : absl::StrCat("[", absl::StrJoin(items, ", "), "]");
 }
 
-/// RLlib's [[0, 1e-3], [1000000, 1e-5]], its first and its last pair.
-std::string ScheduleMeant(const YAML::Node& node) {
-  if (!node.IsSequence() || node.size() < 2) return "";
-  const YAML::Node first = node[0];
-  const YAML::Node last = node[node.size() - 1];
-  for (const YAML::Node& pair : {first, last}) {
-    if (!pair.IsSequence() || pair.size() != 2 || !ParseDouble(pair[0]) || !ParseDouble(pair[1])) return "";
-  }
-  return absl::StrCat("{initial: ", first[1].Scalar(), ", final: ", last[1].Scalar(), ", env_steps: ", last[0].Scalar(),
-                      "}");
-}
-
 std::string MappingMeant(const YAML::Node& node) {
   const bool function =
       node.IsScalar() && (absl::StrContains(node.Scalar(), "lambda") || absl::StrContains(node.Scalar(), "def ") ||
@@ -141,7 +129,7 @@ std::string Meant(const YAML::Node& node, std::string_view key, const FieldDescr
     case KeyForm::kIntegerList:
       return ListMeant(node);
     case KeyForm::kSchedule:
-      return node.IsScalar() ? NumberMeant(node, key, field) : ScheduleMeant(node);
+      return NumberMeant(node, key, field);
     case KeyForm::kPolicyMapping:
       return MappingMeant(node);
     case KeyForm::kPolicies:

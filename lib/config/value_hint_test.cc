@@ -41,7 +41,6 @@ TEST(ValueHintTest, SaysWhatWasMeant) {
       {"model: {actor_hidden_sizes: \"64,64\"}", "write [64, 64]"},
       {"model: {actor_hidden_sizes: 64x32}", "write [64, 32]"},
       {"model: {actor_hidden_sizes: 64}", "write [64]"},
-      {"algorithm: {lr: [[0, 1e-3], [1000000, 1e-5]]}", "write {initial: 1e-3, final: 1e-5, env_steps: 1000000}"},
       {"multi_agent: {policy_mapping: \"lambda agent: agent\"}",
        "write {function: \"python:FILE.py:NAME\"} and the function into that file"},
       {"multi_agent: {policies: main}", "write [main]"},

@@ -130,6 +130,10 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadScalar(node, key, field, message);
     case KeyForm::kIntegerList:
       return LoadIntegerList(node, key, field, message);
+    case KeyForm::kStringList:
+      return LoadStringList(node, key, field, message);
+    case KeyForm::kConvFilters:
+      return LoadConvFilters(node, key, field, message);
     case KeyForm::kSchedule:
       return LoadSchedule(node, key, field, message);
     case KeyForm::kArguments:
@@ -211,41 +215,21 @@ absl::Status YamlLoader::LoadIntegerList(const YAML::Node& node, const std::stri
   return absl::OkStatus();
 }
 
-absl::Status YamlLoader::LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field,
-                                      Message* message) {
-  const v1::KeyRule& rule = RuleOf(field);
-  v1::Schedule schedule;
-  if (node.IsMap()) {
-    Seen seen;
-    for (const auto& entry : node) {
-      TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
-      if (name == "initial" || name == "final") {
-        const std::optional<double> value = ParseDouble(entry.second);
-        if (!value || !InRange(rule, *value)) return WrongValue(entry.second, JoinKey(key, name), field);
-        name == "initial" ? schedule.set_initial(*value) : schedule.set_final(*value);
-      } else if (name == "env_steps") {
-        const std::optional<int64_t> value = ParseInteger(entry.second);
-        if (!value || *value < 1) {
-          return Error(entry.second,
-                       absl::StrCat(key, ".env_steps: got ", Describe(entry.second), ", expected an integer >= 1"));
-        }
-        schedule.set_env_steps(*value);
-      } else {
-        return Error(entry.first, absl::StrCat("unknown key \"", base::LogSafe(JoinKey(key, name), 128),
-                                               "\"; expected one of initial, final, env_steps"));
-      }
-    }
-    for (const char* part : {"initial", "final", "env_steps"}) {
-      if (seen.count(part) == 0)
-        return Error(node, absl::StrCat(key, ".", part, " is missing; expected {initial, final, env_steps}"));
-    }
-  } else {
-    const std::optional<double> value = ParseDouble(node);
-    if (!value || !InRange(rule, *value)) return WrongValue(node, key, field);
-    schedule.set_initial(*value);
-    schedule.set_final(*value);
+absl::Status YamlLoader::LoadStringList(const YAML::Node& node, const std::string& key, const Field& field,
+                                        Message* message) {
+  constexpr size_t kMaxBytes = 256;  // of each
+  if (!node.IsSequence() || node.size() > static_cast<size_t>(RuleOf(field).max_items())) {
+    return WrongValue(node, key, field);
   }
-  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(schedule);
+  v1::StringList list;
+  for (const YAML::Node& item : node) {
+    if (!item.IsScalar() || item.Scalar().empty() || item.Scalar().size() > kMaxBytes) {
+      return Error(item,
+                   absl::StrCat(key, ": got ", Describe(item), ", expected a string of 1 to ", kMaxBytes, " bytes"));
+    }
+    list.add_values(item.Scalar());
+  }
+  message->GetReflection()->MutableMessage(message, &field)->CopyFrom(list);
   return absl::OkStatus();
 }
 

@@ -48,8 +48,9 @@ class YamlLoader {
   absl::StatusOr<Target> FindTarget(const YAML::Node& entry, const std::string& section, Message* message) const;
   absl::Status LoadKey(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadScalar(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadConvFilters(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
-  absl::Status LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadStringList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadArguments(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadReturnTargets(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadPolicies(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
@@ -65,6 +66,16 @@ class YamlLoader {
   absl::Status LoadArgument(const YAML::Node& node, const std::string& key, int depth, v1::Argument* argument);
   absl::Status TooManyValues(const YAML::Node& node, const std::string& key) const;
 
+  // Of schedules; in yaml_schedule.cc.
+  absl::Status LoadSchedule(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadLinearSchedule(const YAML::Node& node, const std::string& key, const Field& field,
+                                  v1::Schedule* schedule);
+  absl::Status LoadPointSchedule(const YAML::Node& node, const std::string& key, const Field& field,
+                                 v1::Schedule* schedule);
+  /// [[at, value], ...]
+  absl::Status LoadSchedulePoints(const YAML::Node& node, const std::string& key, const Field& field,
+                                  v1::Schedule* schedule);
+
   // Of env; in yaml_env.cc.
   absl::Status LoadGroups(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadGroup(const YAML::Node& node, const std::string& key, v1::AgentGroup* group);
@@ -75,6 +86,9 @@ class YamlLoader {
   absl::Status LoadPolicyClass(const YAML::Node& node, const std::string& key, v1::PolicyConfig* policy);
   absl::Status LoadAgents(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadAlgorithmOverrides(const YAML::Node& node, const std::string& key, v1::AlgorithmConfig* algorithm);
+  absl::Status LoadModelOverrides(const YAML::Node& node, const std::string& key, v1::ModelConfig* model);
+  /// An error where the word for "not set" is to override what is.
+  absl::Status CheckOverrides(const YAML::Node& value, const std::string& key, const Field& field) const;
   /// The canonical text of a space.
   absl::StatusOr<std::string> LoadSpace(const YAML::Node& node, const std::string& key);
   /// What a rule maps to: an id, {id: weight} or {function: NAME}.

@@ -94,7 +94,7 @@ absl::Status YamlLoader::LoadPolicy(const YAML::Node& node, const std::string& k
     if (name == "class") {
       TROUPE_RETURN_IF_ERROR(LoadPolicyClass(entry.second, part, policy));
     } else if (name == "model") {
-      TROUPE_RETURN_IF_ERROR(LoadSection(entry.second, part, policy->mutable_model()));
+      TROUPE_RETURN_IF_ERROR(LoadModelOverrides(entry.second, part, policy->mutable_model()));
     } else if (name == "algorithm") {
       TROUPE_RETURN_IF_ERROR(LoadAlgorithmOverrides(entry.second, part, policy->mutable_algorithm()));
     } else if (name == "observation_space") {
@@ -139,7 +139,7 @@ absl::Status YamlLoader::LoadAgents(const YAML::Node& node, const std::string& k
       TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(part.first, agent_key, &parts));
       const std::string part_key = JoinKey(JoinKey(key, glob), name);
       if (name == "model") {
-        TROUPE_RETURN_IF_ERROR(LoadSection(part.second, part_key, agent->mutable_model()));
+        TROUPE_RETURN_IF_ERROR(LoadModelOverrides(part.second, part_key, agent->mutable_model()));
       } else if (name == "algorithm") {
         TROUPE_RETURN_IF_ERROR(LoadAlgorithmOverrides(part.second, part_key, agent->mutable_algorithm()));
       } else {
@@ -165,14 +165,28 @@ absl::Status YamlLoader::LoadAlgorithmOverrides(const YAML::Node& node, const st
                                                " alone; immutable are ", absl::StrJoin(ImmutableKeys(), ", ")));
       }
       // One word in all algorithms that have the key.
-      if (IsUnsetWord(entry.second, RuleOf(*fields[0]))) {
-        return Error(entry.second,
-                     absl::StrCat(base::LogSafe(JoinKey(key, name), 160), ": got ", Describe(entry.second),
-                                  ", expected a value: an override cannot take one back"));
-      }
+      TROUPE_RETURN_IF_ERROR(CheckOverrides(entry.second, JoinKey(key, name), *fields[0]));
     }
   }
   return LoadSection(node, key, algorithm);
+}
+
+absl::Status YamlLoader::LoadModelOverrides(const YAML::Node& node, const std::string& key, v1::ModelConfig* model) {
+  if (node.IsMap()) {
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) continue;  // LoadSection says what is wrong
+      const std::string& name = entry.first.Scalar();
+      const std::vector<const Field*> fields = FieldsOf(*v1::ModelConfig::descriptor(), name);
+      if (!fields.empty()) TROUPE_RETURN_IF_ERROR(CheckOverrides(entry.second, JoinKey(key, name), *fields[0]));
+    }
+  }
+  return LoadSection(node, key, model);
+}
+
+absl::Status YamlLoader::CheckOverrides(const YAML::Node& value, const std::string& key, const Field& field) const {
+  if (!IsUnsetWord(value, RuleOf(field))) return absl::OkStatus();
+  return Error(value, absl::StrCat(base::LogSafe(key, 160), ": got ", Describe(value),
+                                   ", expected a value: an override cannot take one back"));
 }
 
 absl::StatusOr<std::string> YamlLoader::LoadSpace(const YAML::Node& node, const std::string& key) {

@@ -117,7 +117,25 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field) {
   }
 }
 
+std::string ConvFiltersText(const v1::ConvFilters& filters) {
+  return absl::StrCat("[",
+                      absl::StrJoin(filters.filters(), ", ",
+                                    [](std::string* out, const v1::ConvFilter& filter) {
+                                      absl::StrAppend(out, "[", filter.channels(), ", ", filter.kernel(), ", ",
+                                                      filter.stride(), "]");
+                                    }),
+                      "]");
+}
+
 std::string ScheduleText(const v1::Schedule& schedule) {
+  if (schedule.points_size() > 0) {
+    std::vector<std::string> points;
+    for (const v1::SchedulePoint& point : schedule.points()) {
+      points.push_back(absl::StrCat("[", point.at(), ", ", DoubleText(point.value()), "]"));
+    }
+    const auto* const by = v1::ScheduleBy_descriptor()->FindValueByNumber(schedule.by());
+    return absl::StrCat("{points: [", absl::StrJoin(points, ", "), "], by: ", EnumWord(*by), "}");
+  }
   if (schedule.env_steps() == 0) return DoubleText(schedule.initial());
   return absl::StrCat("{initial: ", DoubleText(schedule.initial()), ", final: ", DoubleText(schedule.final()),
                       ", env_steps: ", schedule.env_steps(), "}");
@@ -184,6 +202,10 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
       const auto& list = static_cast<const v1::IntegerList&>(reflection.GetMessage(message, &field));
       return absl::StrCat("[", absl::StrJoin(list.values(), ", "), "]");
     }
+    case KeyForm::kStringList:
+      return NamesText(static_cast<const v1::StringList&>(reflection.GetMessage(message, &field)).values());
+    case KeyForm::kConvFilters:
+      return ConvFiltersText(static_cast<const v1::ConvFilters&>(reflection.GetMessage(message, &field)));
     case KeyForm::kSchedule:
       return ScheduleText(static_cast<const v1::Schedule&>(reflection.GetMessage(message, &field)));
     case KeyForm::kArguments:

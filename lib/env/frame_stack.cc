@@ -9,23 +9,37 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/env_wrapper.h"
+#include "lib/space/image.h"
 
 namespace troupe::env {
 namespace {
+
+/// Numbers of a frame that stay together: the channels of an image's pixel, else all.
+size_t RunOf(const space::Space& frame) {
+  const int64_t run = space::IsByteImage(frame) ? space::ImageOf(frame).channels : frame.flat_size();
+  return static_cast<size_t>(run);
+}
 
 absl::StatusOr<space::Space> Stacked(const space::Space& frame, size_t frames) {
   if (frame.kind() != space::SpaceKind::kBox) return space::Space::Tuple(std::vector<space::Space>(frames, frame));
   std::vector<int64_t> shape = {static_cast<int64_t>(frames)};
   shape.insert(shape.end(), frame.shape().begin(), frame.shape().end());
+  if (space::IsByteImage(frame)) {
+    const space::ImageExtent image = space::ImageOf(frame);
+    shape = {image.height, image.width, static_cast<int64_t>(frames) * image.channels};
+  }
   if (frame.flat_size() > space::Space::kMaxElements / static_cast<int64_t>(frames)) {
     return absl::InvalidArgumentError(absl::StrCat(frames, " frames of ", frame.ToString(), " are more than ",
                                                    space::Space::kMaxElements, " elements"));
   }
   std::vector<double> low;
   std::vector<double> high;
-  for (size_t i = 0; i < frames; ++i) {
-    low.insert(low.end(), frame.low().begin(), frame.low().end());
-    high.insert(high.end(), frame.high().begin(), frame.high().end());
+  const size_t run = RunOf(frame);
+  for (size_t first = 0; first < frame.low().size(); first += run) {
+    for (size_t i = 0; i < frames; ++i) {
+      low.insert(low.end(), frame.low().begin() + first, frame.low().begin() + first + run);
+      high.insert(high.end(), frame.high().begin() + first, frame.high().begin() + first + run);
+    }
   }
   return space::Space::Box(std::move(low), std::move(high), std::move(shape), frame.dtype());
 }
@@ -39,6 +53,10 @@ class FrameStackEnv final : public EnvWrapper {
       stack.frame_bytes = static_cast<size_t>(agent.observation_space.flat_size()) *
                           tensor::ElementBytes(agent.observation_space.flat_dtype());
       stack.past.resize((frames_ - 1) * stack.frame_bytes);
+      if (space::IsByteImage(agent.observation_space)) {
+        stack.run_bytes = RunOf(agent.observation_space);
+        stack.newest.resize(stack.frame_bytes);
+      }
     }
   }
 
@@ -47,7 +65,10 @@ class FrameStackEnv final : public EnvWrapper {
     size_t frame_bytes = 0;
     std::vector<std::byte> past;  ///< the frames before the next one, oldest first
     bool seen = false;            ///< in this episode
-    std::byte* row = nullptr;     ///< of the call; nullptr: observes nothing
+    // Of images, whose frames become channels:
+    size_t run_bytes = 0;           ///< of a pixel; 0: no image
+    std::vector<std::byte> newest;  ///< where the environment writes
+    std::byte* row = nullptr;       ///< of the call; nullptr: observes nothing
   };
 
   /// Lets the environment write the newest frame where it belongs.
@@ -57,7 +78,7 @@ class FrameStackEnv final : public EnvWrapper {
     void* Observe(AgentSlot slot) override {
       Agent& agent = owner_.agents_[static_cast<size_t>(slot.value())];
       agent.row = static_cast<std::byte*>(out().Observe(slot));
-      return agent.row + agent.past.size();
+      return agent.run_bytes > 0 ? agent.newest.data() : agent.row + agent.past.size();
     }
 
    private:
@@ -76,6 +97,10 @@ class FrameStackEnv final : public EnvWrapper {
   absl::Status EndCall(StepWriter& /*out*/) override {
     for (Agent& agent : agents_) {
       if (agent.row == nullptr || agent.past.empty()) continue;
+      if (agent.run_bytes > 0) {
+        Interleave(&agent);
+        continue;
+      }
       const std::byte* const newest = agent.row + agent.past.size();
       if (agent.seen) {
         std::memcpy(agent.row, agent.past.data(), agent.past.size());
@@ -87,6 +112,24 @@ class FrameStackEnv final : public EnvWrapper {
       std::memcpy(agent.past.data(), agent.row + agent.frame_bytes, agent.past.size());
     }
     return absl::OkStatus();
+  }
+
+  /// Writes the row of an image: by pixel the channels of all frames.
+  void Interleave(Agent* agent) const {
+    const size_t bytes = agent->frame_bytes;
+    if (!agent->seen) {
+      for (size_t f = 0; f + 1 < frames_; ++f) std::memcpy(agent->past.data() + f * bytes, agent->newest.data(), bytes);
+    }
+    agent->seen = true;
+    std::byte* to = agent->row;
+    for (size_t pixel = 0; pixel < bytes; pixel += agent->run_bytes) {
+      for (size_t f = 0; f < frames_; ++f, to += agent->run_bytes) {
+        const std::byte* const frame = f + 1 < frames_ ? agent->past.data() + f * bytes : agent->newest.data();
+        for (size_t i = 0; i < agent->run_bytes; ++i) to[i] = frame[pixel + i];
+      }
+    }
+    std::memmove(agent->past.data(), agent->past.data() + bytes, agent->past.size() - bytes);
+    std::memcpy(agent->past.data() + agent->past.size() - bytes, agent->newest.data(), bytes);
   }
 
   const size_t frames_;

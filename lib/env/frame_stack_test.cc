@@ -54,6 +54,40 @@ TEST(FrameStackTest, EachAgentSeesItsLastObservationsOldestFirst) {
   }
 }
 
+/// An image of 10 x 10 pixels of two channels; pixel p has p + 10 t and p + 10 t + 100 at time t.
+std::unique_ptr<MultiAgentEnv> Pictures() {
+  EnvSpec spec = SmallSpec(1);
+  spec.possible_agents[0].observation_space = *space::Space::Box(0, 255, {10, 10, 2}, tensor::DType::kUint8);
+  spec.max_episode_steps = 5;
+  return std::make_unique<ScriptedEnv>(spec, [](int64_t t, ActionRows, StepWriter& out) {
+    auto* const row = static_cast<uint8_t*>(out.Observe(AgentSlot(0)));
+    for (int64_t p = 0; p < 100; ++p) {
+      row[2 * p] = static_cast<uint8_t>(p + 10 * t);
+      row[2 * p + 1] = static_cast<uint8_t>(p + 10 * t + 100);
+    }
+    if (t == 5) out.TruncateAll();
+    return absl::OkStatus();
+  });
+}
+
+TEST(FrameStackTest, FramesOfAnImageAreChannels) {
+  Called env(*WithFrameStack(Pictures(), 3));
+  EXPECT_EQ(env.spec().possible_agents[0].observation_space.ToString(), "Box(0, 255, [10, 10, 6], uint8)");
+  const auto pixel = [&env](size_t p) { return env.got().observation_uint8(0, 0).subspan(6 * p, 6); };
+  for (int episode = 0; episode < 2; ++episode) {
+    ASSERT_TRUE(env.Reset().ok());
+    EXPECT_THAT(pixel(0), ElementsAre(0, 100, 0, 100, 0, 100));
+    EXPECT_THAT(pixel(99), ElementsAre(99, 199, 99, 199, 99, 199));
+    ASSERT_TRUE(env.Step().ok());
+    EXPECT_THAT(pixel(3), ElementsAre(3, 103, 3, 103, 13, 113));
+    ASSERT_TRUE(env.Step().ok());
+    ASSERT_TRUE(env.Step().ok());
+    EXPECT_THAT(pixel(3), ElementsAre(13, 113, 23, 123, 33, 133)) << "the oldest first";
+  }
+  const ConformanceReport report = CheckConformance([] { return *WithFrameStack(Pictures(), 4); });
+  EXPECT_TRUE(report.ok()) << report.ToString();
+}
+
 TEST(FrameStackTest, OtherSpacesBecomeTuples) {
   EnvSpec spec = SmallSpec(1);
   spec.possible_agents[0].observation_space = *space::Space::Discrete(2);

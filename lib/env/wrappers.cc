@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/env/frame_stack.h"
+#include "lib/env/image_wrappers.h"
 #include "lib/env/observation_function.h"
 #include "lib/env/time_limit.h"
 
@@ -24,6 +25,18 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithWrappers(std::unique_ptr<Mult
     return WithTimeLimit(std::move(inner), options.max_episode_steps);
   });
   wrap(WrapperOption::kDictKeys, [&](Env inner) { return WithDictKeys(std::move(inner), options.dict_keys); });
+  wrap(WrapperOption::kCrop, [&](Env inner) -> absl::StatusOr<Env> {
+    if (options.crop.empty()) return inner;
+    return WithCrop(std::move(inner), options.crop);
+  });
+  wrap(WrapperOption::kGrayscale, [&](Env inner) -> absl::StatusOr<Env> {
+    if (!options.grayscale) return inner;
+    return WithGrayscale(std::move(inner));
+  });
+  wrap(WrapperOption::kResize, [&](Env inner) -> absl::StatusOr<Env> {
+    if (options.resize.empty()) return inner;
+    return WithResize(std::move(inner), options.resize);
+  });
   wrap(WrapperOption::kGroups, [&](Env inner) { return WithAgentGroups(std::move(inner), options.groups); });
   wrap(WrapperOption::kRewards, [&](Env inner) -> absl::StatusOr<Env> {
     const RewardChange& rewards = options.rewards;

@@ -61,6 +61,19 @@ TEST(WrappersTest, StandInOrder) {
   EXPECT_TRUE(report.ok()) << report.ToString();
 }
 
+TEST(WrappersTest, ImagesAreCroppedThenGrayThenSmallThenStacked) {
+  EnvSpec spec = SmallSpec(1);
+  spec.possible_agents[0].observation_space = *space::Space::Box(0, 255, {30, 40, 3}, tensor::DType::kUint8);
+  WrapperOptions options;
+  options.crop = {10, 0, 20, 40};
+  options.grayscale = true;
+  options.resize = {10, 20};
+  options.frame_stack = 4;
+  const auto env = WithWrappers(std::make_unique<ScriptedEnv>(spec, nullptr), options);
+  ASSERT_TRUE(env.ok()) << env.status();
+  EXPECT_EQ((*env)->spec().possible_agents[0].observation_space.ToString(), "Box(0, 255, [10, 20, 4], uint8)");
+}
+
 TEST(WrappersTest, WithoutOptionsTheEnvironmentIsAsItWas) {
   EnvSpec spec = SmallSpec(1);
   auto env = std::make_unique<ScriptedEnv>(spec, nullptr);
@@ -80,6 +93,15 @@ TEST(WrappersTest, SaysWhichOptionIsToBlame) {
   options = {};
   options.dict_keys.action_mask = "obs";
   EXPECT_EQ(culprit(options), WrapperOption::kDictKeys);
+  options = {};
+  options.crop = {0, 0, 1, 1};
+  EXPECT_EQ(culprit(options), WrapperOption::kCrop);
+  options = {};
+  options.grayscale = true;
+  EXPECT_EQ(culprit(options), WrapperOption::kGrayscale);
+  options = {};
+  options.resize = {1, 1};
+  EXPECT_EQ(culprit(options), WrapperOption::kResize);
   options = {};
   options.groups = {{"g", {}, {}, {}}};
   EXPECT_EQ(culprit(options), WrapperOption::kGroups);

@@ -1,6 +1,7 @@
 #include "lib/envs/register_all.h"
 
 #include "lib/envs/cartpole/cartpole.h"
+#include "lib/envs/catch/catch.h"
 #include "lib/envs/games/register.h"
 #include "lib/envs/memory/recall.h"
 #include "lib/envs/mpe/register.h"
@@ -11,6 +12,7 @@ namespace troupe::envs {
 void RegisterAllEnvs(env::EnvRegistry& registry) {
   RegisterMpe(registry);
   RegisterCartpole(registry);
+  RegisterCatch(registry);
   RegisterGames(registry);
   RegisterMemory(registry);
   RegisterTesting(registry);

@@ -8,7 +8,10 @@
 namespace troupe::inference {
 
 ActionBounds::ActionBounds(const policy::PolicySpec& spec)
-    : method_(spec.action_bound_method), scaling_(spec.action_scaling) {
+    : method_(spec.action_bound_method),
+      scaling_(spec.action_scaling),
+      is_bounded_(method_ != policy::ActionBoundMethod::kNone ||
+                  spec.continuous == policy::ContinuousDistribution::kBeta) {
   if (method_ == policy::ActionBoundMethod::kNone && !scaling_) return;
   for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
     if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
@@ -38,7 +41,7 @@ void ActionBounds::Apply(absl::Span<const space::ActionWord> sampled, absl::Span
     if (scaling_) {
       value = range.low + 0.5f * (value + 1.0f) * (range.high - range.low);
       // Rounding must not leave the Box.
-      if (method_ != policy::ActionBoundMethod::kNone) value = std::clamp(value, range.low, range.high);
+      if (is_bounded_) value = std::clamp(value, range.low, range.high);
     }
     bounded[static_cast<size_t>(range.word)].f32 = value;
   }

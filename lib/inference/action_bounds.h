@@ -28,6 +28,7 @@ class ActionBounds {
 
   policy::ActionBoundMethod method_;
   bool scaling_;
+  bool is_bounded_;            // values are in [-1, 1] before scaling
   std::vector<Range> ranges_;  // of continuous words; empty when nothing is to be done
 };
 

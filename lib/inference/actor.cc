@@ -58,7 +58,6 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" is of class ",
                                                    spec.policy_class.ToString(), ", expected one with weights"));
   }
-  TROUPE_RETURN_IF_ERROR(policy::CheckEncoderIsMlp("the actor", spec.actor));
   TROUPE_ASSIGN_OR_RETURN(const KernelTable* kernels, FindKernels(backend));
   return std::unique_ptr<Actor>(new Actor(spec, seed, kernels));
 }
@@ -71,10 +70,12 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
       action_words_(spec.action_words()),
       mask_size_(spec.mask_size()),
       output_size_(spec.actor_output_size()),
+      continuous_(spec, seed),
       uint8_obs_(spec.observation_space.flat_dtype() == tensor::DType::kUint8),
+      convolutions_(spec, kernels),
       network_(spec, kernels),
       output_stride_(network_.head().back().out_padded) {
-  // The last layer's columns: the logits of all discrete leaves, then the means of the continuous ones.
+  // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
   int64_t output = 0;
   int64_t random = 0;
   int64_t log_std = 0;
@@ -88,16 +89,15 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
   for (const space::ActionLeaf& leaf : leaves) {
     if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
     leaves_.push_back({leaf, output, log_std, random});
-    output += leaf.words;
+    output += spec.OutputsOf(leaf);
     log_std += leaf.words;
-    random += (leaf.words + 1) / 2 * 2;  // Box and Muller's normals come in pairs, a word each
+    random += continuous_.RandomWords(leaf.words);
   }
   random_blocks_ = (random + 3) / 4;
-  std_.resize(static_cast<size_t>(log_std));
 
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
   const policy::ParameterEntry* log_std_entry = layout.Find("actor.log_std");
-  TROUPE_CHECK((log_std_entry != nullptr) == (log_std > 0));
+  TROUPE_CHECK((log_std_entry != nullptr) == (spec.log_std_size() > 0));
   if (log_std_entry != nullptr) log_std_offset_ = log_std_entry->offset;
 }
 
@@ -107,9 +107,9 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == weights_) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
   weights_ = std::move(weights);
+  convolutions_.Pack(weights_->actor);
   network_.Pack(weights_->actor);
-  for (size_t i = 0; i < std_.size(); ++i)
-    std_[i] = std::exp(weights_->actor[static_cast<size_t>(log_std_offset_) + i]);
+  continuous_.SetLogStd(weights_->actor.data() + log_std_offset_);
   return absl::OkStatus();
 }
 
@@ -133,7 +133,8 @@ void Actor::EnsureRows(int64_t rows) {
     const int64_t scratch_floats = kernels_->core_scratch ? 2 * kMlpChunkRows * layer.gates * layer.size : 0;
     core_scratch_.EnsureCapacity(static_cast<size_t>(scratch_floats) * sizeof(float));
   }
-  if (uint8_obs_ || spec_.normalize_observations)
+  convolutions_.Reserve(capacity_rows_);
+  if ((uint8_obs_ && convolutions_.empty()) || spec_.normalize_observations)
     input_.EnsureCapacity(capacity * static_cast<size_t>(obs_size_) * sizeof(float));
   output_.EnsureCapacity(capacity * static_cast<size_t>(output_stride_) * sizeof(float));
   random_.EnsureCapacity(capacity * static_cast<size_t>(std::max<int64_t>(1, random_blocks_)) * 16);
@@ -186,8 +187,13 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.layers = network_.head().data();
   call.num_layers = static_cast<int64_t>(network_.head().size());
   call.activation = static_cast<int>(spec_.actor.activation);
-  call.input = PrepareInput(input);
-  call.input_stride = obs_size_;
+  if (convolutions_.empty()) {
+    call.input = PrepareInput(input);
+    call.input_stride = obs_size_;
+  } else {
+    call.input = convolutions_.Run(uint8_obs_ ? input.obs : PrepareInput(input), uint8_obs_, input.rows);
+    call.input_stride = convolutions_.output_stride();
+  }
   call.rows = input.rows;
   if (spec_.agent_id_size > 0) {
     call.bias_row = &input.keys[0].slot.value();
@@ -197,7 +203,7 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.scratch[1] = Floats(scratch_[1]);
   call.output = Floats(output_);
   if (network_.core().empty()) {
-    kernels_->mlp(call);
+    RunLayers(call);
   } else {
     RunCore(input, call);
   }
@@ -224,7 +230,7 @@ void Actor::RunCore(const ActInput& input, const MlpCall& whole) {
       call.num_layers = static_cast<int64_t>(encoder.size());
       call.activate_last = true;
       call.output = Floats(between_[next]);
-      kernels_->mlp(call);
+      RunLayers(call);
       take(Floats(between_[next]), encoder.back().out_padded);
       next = 1 - next;
     }
@@ -252,7 +258,7 @@ void Actor::RunCore(const ActInput& input, const MlpCall& whole) {
     call.num_layers = whole.num_layers;
     call.activate_last = false;
     call.output = whole.output + first * output_stride_;
-    kernels_->mlp(call);
+    RunLayers(call);
   }
 }
 
@@ -300,7 +306,7 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
   std::fill(logp, logp + input.rows, 0.0f);
   for (const Leaf& leaf : leaves_) {
     if (leaf.space.kind == space::ActionLeaf::Kind::kContinuous) {
-      SampleGaussian(leaf, input, actions, logp);
+      SampleContinuous(leaf, input, actions, logp);
       continue;
     }
     CategoricalCall call;
@@ -327,32 +333,23 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
   return absl::OkStatus();
 }
 
-void Actor::SampleGaussian(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const {
-  constexpr float kHalfLogTwoPi = 0.91893853f;
-  const int64_t stride = output_stride_;
-  const auto* means = reinterpret_cast<const float*>(output_.data()) + leaf.output;
-  const float* std = std_.data() + leaf.log_std;
-  const float* log_std = weights_->actor.data() + log_std_offset_ + leaf.log_std;
-  const auto* random = reinterpret_cast<const uint32_t*>(random_.data()) + leaf.random;
-  for (int64_t r = 0; r < input.rows; ++r) {
-    const float* mean = means + r * stride;
-    const uint32_t* words = random + r * random_blocks_ * 4;
-    space::ActionWord* out = actions + r * action_words_ + leaf.space.word;
-    for (int64_t i = 0; i < leaf.space.words; i += 2) {
-      float eps[2] = {0, 0};
-      if (!input.deterministic) {
-        // Box and Muller, "A note on the generation of random normal deviates" (1958).
-        const float radius = std::sqrt(-2.0f * std::log(base::ToOpenUniformFloat(words[i])));
-        const float angle = 6.2831853f * base::ToUniformFloat(words[i + 1]);
-        eps[0] = radius * std::cos(angle);
-        eps[1] = radius * std::sin(angle);
-      }
-      for (int64_t j = 0; j < 2 && i + j < leaf.space.words; ++j) {
-        out[i + j].f32 = mean[i + j] + std[i + j] * eps[j];
-        logp[r] += -0.5f * eps[j] * eps[j] - log_std[i + j] - kHalfLogTwoPi;
-      }
-    }
+void Actor::SampleContinuous(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const {
+  ContinuousCall call;
+  call.rows = input.rows;
+  call.words = leaf.space.words;
+  call.word = leaf.space.word;
+  call.outputs = reinterpret_cast<const float*>(output_.data()) + leaf.output;
+  call.output_stride = output_stride_;
+  call.log_std = leaf.log_std;
+  if (!input.deterministic) {
+    call.random = reinterpret_cast<const uint32_t*>(random_.data()) + leaf.random;
+    call.random_stride = random_blocks_ * 4;
   }
+  call.keys = input.keys;
+  call.actions = actions;
+  call.action_stride = action_words_;
+  call.logp = logp;
+  continuous_.Sample(call);
 }
 
 }  // namespace troupe::inference

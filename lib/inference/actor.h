@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/inference/continuous_head.h"
 #include "lib/inference/kernels.h"
+#include "lib/inference/packed_convolutions.h"
 #include "lib/inference/packed_network.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
@@ -27,10 +29,10 @@ enum class Backend : uint8_t {
 /// UNIMPLEMENTED when this build or processor has no such kernels.
 absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 
-/// Acts for one policy with networks: forward of its actor, then a sample (or the mode) of every leaf of its action
-/// space and its log-probability. Not the critic: values are the learner's. Of a core it computes one decision: what is
-/// remembered goes in and out with each call (ActInput::state_in, state_out). Made and used by one thread (the stepping
-/// thread); never blocks.
+/// Acts for one policy with networks: forward of its actor, then a sample (or the mode, of a Beta the mean) of every
+/// leaf of its action space and its log-probability. Not the critic: values are the learner's. Of a core it computes
+/// one decision: what is remembered goes in and out with each call (ActInput::state_in, state_out). Made and used by
+/// one thread (the stepping thread); never blocks.
 ///
 /// Invariants: 1. without weights it refuses to act; 2. a row's result depends on no other row of its batch (with Eigen
 /// its last bits do); 3. no heap allocation in Act once it has seen a batch as large (SetWeights allocates only the
@@ -72,6 +74,8 @@ class Actor final : public PolicyActor {
 
   Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels);
 
+  /// Fully connected layers, normalized where the actor's are.
+  void RunLayers(const MlpCall& call) const { (spec_.actor.layer_norm ? kernels_->normed_mlp : kernels_->mlp)(call); }
   /// Computes output_, and the state of a core.
   absl::Status RunNetwork(const ActInput& input);
   absl::Status CheckInput(const ActInput& input) const;
@@ -79,7 +83,7 @@ class Actor final : public PolicyActor {
   void RunCore(const ActInput& input, const MlpCall& whole);
   /// The observations as the first layer reads them: in place when they are plain floats.
   const float* PrepareInput(const ActInput& input);
-  void SampleGaussian(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;
+  void SampleContinuous(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;
   void EnsureRows(int64_t rows);
 
   policy::PolicySpec spec_;
@@ -89,15 +93,16 @@ class Actor final : public PolicyActor {
   int64_t action_words_ = 0;
   int64_t mask_size_ = 0;
   int64_t output_size_ = 0;
+  ContinuousHead continuous_;
   bool uint8_obs_ = false;
   std::vector<Leaf> leaves_;
   int64_t random_blocks_ = 0;  // of four words, a row
 
   policy::WeightSnapshotPtr weights_;
+  PackedConvolutions convolutions_;
   PackedNetwork network_;
   int64_t output_stride_ = 0;  // of output_
   int64_t log_std_offset_ = 0;
-  std::vector<float> std_;  // exp(log_std)
 
   int64_t capacity_rows_ = 0;
   tensor::Buffer input_, scratch_[2], output_, random_, weights_of_row_;

@@ -16,7 +16,8 @@ constexpr int kCorePairRows = 1;  // 1 x 8 sums
 }  // namespace
 
 extern const KernelTable kAvx2Kernels;
-const KernelTable kAvx2Kernels = {"avx2",       kLanes,     kPanelVectors, MlpKernel, CategoricalKernel,
-                                  PhiloxKernel, CoreKernel, false};
+const KernelTable kAvx2Kernels = {
+    "avx2",     kLanes, kPanelVectors, MlpKernel, NormedMlpKernel, CategoricalKernel, PhiloxKernel,
+    CoreKernel, false,  ConvKernel,    false};
 
 }  // namespace troupe::inference

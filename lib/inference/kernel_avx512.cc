@@ -16,7 +16,8 @@ constexpr int kCorePairRows = 3;  // 3 x 8 sums, three inputs and a weight
 }  // namespace
 
 extern const KernelTable kAvx512Kernels;
-const KernelTable kAvx512Kernels = {"avx512",          kLanes,       kPanelVectors, MlpKernel,
-                                    CategoricalKernel, PhiloxKernel, CoreKernel,    false};
+const KernelTable kAvx512Kernels = {
+    "avx512",   kLanes, kPanelVectors, MlpKernel, NormedMlpKernel, CategoricalKernel, PhiloxKernel,
+    CoreKernel, false,  ConvKernel,    false};
 
 }  // namespace troupe::inference

@@ -19,6 +19,9 @@ struct DenseLayer {
   const float* raw = nullptr;  ///< [out, raw_stride] row-major, the first `in` columns count
   int64_t raw_stride = 0;
   const float* bias = nullptr;  ///< [1 or bias rows, out_padded]
+  /// Of a layer that is normalized: [out_padded] each, zero in the padding.
+  const float* scale = nullptr;
+  const float* shift = nullptr;
 };
 
 /// Forward of a multi-layer perceptron: output = W_n act(... act(W_0 input + b_0) ...) + b_n.
@@ -36,6 +39,8 @@ struct MlpCall {
   float* scratch[2] = {nullptr, nullptr};  ///< kMlpChunkRows x the widest out_padded of all layers but the last, each
   float* output = nullptr;                 ///< [rows, out_padded of the last layer]
 };
+/// Added to the variance that a layer is normalized by, as torch.nn.LayerNorm does.
+constexpr float kLayerNormEpsilon = 1e-5f;
 /// Rows that go through all layers together, so that activations stay in the first-level cache.
 constexpr int64_t kMlpChunkRows = 48;
 
@@ -76,6 +81,43 @@ struct CoreCall {
   float* scratch = nullptr;  ///< where KernelTable::core_scratch: 2 x kMlpChunkRows x gates x size
 };
 
+/// Images whose convolutions are computed layer by layer together.
+constexpr int64_t kConvChunkImages = 8;
+
+/// One convolution as kernels use it: square kernels, no padding; images are [height][width][channels]. All memory
+/// belongs to the Actor.
+struct ConvLayer {
+  int64_t in_height = 0;
+  int64_t in_width = 0;
+  int64_t in_channels = 0;
+  int64_t kernel = 0;
+  int64_t stride = 0;
+  int64_t out_height = 0;
+  int64_t out_width = 0;
+  int64_t out = 0;         ///< channels that it makes
+  int64_t out_padded = 0;  ///< `out` rounded up to the kernel's lanes; the padding has zero weights and bias
+  /// As DenseLayer::packed, of kernel * kernel * in_channels inputs in the order of a patch: [row][column][channel].
+  const float* packed = nullptr;
+  const float* bias = nullptr;  ///< [out_padded]
+};
+
+/// Convolutions one after another over images, with an activation after each.
+struct ConvCall {
+  const ConvLayer* layers = nullptr;
+  int64_t num_layers = 0;
+  int activation = 0;           ///< policy::Activation
+  const void* input = nullptr;  ///< [rows], an image each: floats, or bytes, which are divided by 255
+  bool bytes = false;
+  int64_t rows = 0;
+  float* image = nullptr;                  ///< with `bytes`: one image
+  float* scratch[2] = {nullptr, nullptr};  ///< kConvChunkImages x the widest image between layers, each
+  float* patches = nullptr;                ///< where KernelTable::conv_patches: the widest patches of an image
+  /// [rows], the last layer's image each, output_stride apart. All images that layers make, these too, begin at
+  /// multiples of the kernel's lanes; what is between them is undefined.
+  float* output = nullptr;
+  int64_t output_stride = 0;
+};
+
 /// Draws one category a row (or takes the mode) and adds its log-probability.
 struct CategoricalCall {
   const float* logits = nullptr;  ///< [rows, categories], rows logits_stride apart
@@ -107,11 +149,17 @@ struct KernelTable {
   int64_t lanes;          ///< floats in a vector
   int64_t panel_vectors;  ///< vectors in a full panel
   void (*mlp)(const MlpCall& call);
+  /// The same with layer normalization (torch.nn.LayerNorm) before each activation: all layers that are activated have
+  /// a scale and a shift.
+  void (*normed_mlp)(const MlpCall& call);
   /// Returns -1, or the first row whose mask forbids everything. Logits must be finite.
   int64_t (*categorical)(const CategoricalCall& call);
   void (*philox)(const PhiloxCall& call);
   void (*core)(const CoreCall& call);
   bool core_scratch;  ///< whether `core` needs CoreCall::scratch
+  void (*conv)(const ConvCall& call);
+  bool conv_patches;  ///< whether `conv` needs ConvCall::patches, [out_height * out_width][kernel * kernel *
+                      ///< in_channels]
 };
 
 /// Eigen and plain C++; runs everywhere.

@@ -30,9 +30,15 @@ bool HasCore(policy::CoreKind kind) {
   }
   return false;
 }
+/// What the first layer reads of the observation: what convolutions made of it, where there are some.
+int64_t EncodedSize(const policy::PolicySpec& spec) {
+  if (spec.actor.encoder != policy::EncoderKind::kCnn) return spec.observation_size();
+  return spec.actor.Convolved(spec.image()).size();
+}
 size_t NumEncoderLayers(const policy::NetworkSpec& network) {
   switch (network.encoder) {
     case policy::EncoderKind::kMlp:
+    case policy::EncoderKind::kCnn:
       return HasCore(network.core.kind) ? network.hidden_sizes.size() : 0;
   }
   return 0;
@@ -51,6 +57,9 @@ PackedNetwork::PackedNetwork(const policy::PolicySpec& spec, const KernelTable* 
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].bias = packed() + layer_places_[l].packed_bias;
     layers_[l].packed = packed() + layer_places_[l].packed_weight;
+    if (!layer_places_[l].normed) continue;
+    layers_[l].scale = packed() + layer_places_[l].packed_scale;
+    layers_[l].shift = packed() + layer_places_[l].packed_shift;
   }
   for (size_t l = 0; l < core_.size(); ++l) {
     core_[l].bias = packed() + core_places_[l].packed_bias;
@@ -70,7 +79,7 @@ void PackedNetwork::AddDense(const policy::PolicySpec& spec, const policy::Param
   DenseLayer layer;
   layer.raw_stride = weight.shape[1];
   layer.out = weight.shape[0];
-  layer.in = ReadsInputs() ? spec.observation_size() : weight.shape[1];  // the one-hot's columns become bias rows
+  layer.in = ReadsInputs() ? EncodedSize(spec) : weight.shape[1];  // the one-hot's columns become bias rows
   layer.out_padded = RoundUp(layer.out, kernels_->lanes);
   Places places;
   places.weight = weight.offset;
@@ -78,6 +87,13 @@ void PackedNetwork::AddDense(const policy::PolicySpec& spec, const policy::Param
   places.bias_rows = ReadsInputs() ? std::max<int64_t>(1, spec.agent_id_size) : 1;
   places.packed_bias = Reserve(places.bias_rows * layer.out_padded);
   places.packed_weight = Reserve(layer.in * layer.out_padded);
+  if (const policy::ParameterEntry* scale = layout.Find(absl::StrCat("actor.norm.", index, ".weight"))) {
+    places.normed = true;
+    places.scale = scale->offset;
+    places.shift = Find(layout, absl::StrCat("actor.norm.", index, ".bias")).offset;
+    places.packed_scale = Reserve(layer.out_padded);
+    places.packed_shift = Reserve(layer.out_padded);
+  }
   layers_.push_back(layer);
   layer_places_.push_back(places);
 }
@@ -89,7 +105,7 @@ void PackedNetwork::AddCore(const policy::PolicySpec& spec, const policy::Parame
   layer.raw_stride = weight.shape[1];
   layer.size = spec.actor.core.size;
   layer.gates = spec.actor.core.gates();
-  layer.in = ReadsInputs() ? spec.observation_size() : weight.shape[1];
+  layer.in = ReadsInputs() ? EncodedSize(spec) : weight.shape[1];
   layer.size_padded = RoundUp(layer.size, kernels_->lanes);
   Places places;
   places.weight = weight.offset;
@@ -138,6 +154,13 @@ void PackedNetwork::PackDense(const float* parameters, const Places& places, Den
       *bias++ = value;
     }
   }
+  if (!places.normed) return;
+  const auto pack = [&](int64_t from, int64_t to) {
+    float* const at = std::copy_n(parameters + from, layer->out, packed() + to);
+    std::fill_n(at, layer->out_padded - layer->out, 0.0f);
+  };
+  pack(places.scale, places.packed_scale);
+  pack(places.shift, places.packed_shift);
 }
 
 void PackedNetwork::PackCore(const float* parameters, const Places& places, CoreLayer* layer) {

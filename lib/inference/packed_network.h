@@ -40,6 +40,8 @@ class PackedNetwork {
     int64_t weight = 0, bias = 0, weight_hh = 0, bias_hh = 0;
     int64_t bias_rows = 1;
     int64_t packed_weight = 0, packed_bias = 0;
+    bool normed = false;  // of a layer that is: where scale and shift are
+    int64_t scale = 0, shift = 0, packed_scale = 0, packed_shift = 0;
   };
 
   void AddDense(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, size_t index);

@@ -9,6 +9,9 @@
 namespace troupe::inference {
 namespace {
 
+constexpr int64_t kLanes = 8;
+constexpr int64_t kPanelVectors = 2;
+
 using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using ConstMatrix = Eigen::Map<const RowMajor, 0, Eigen::OuterStride<>>;
 using Matrix = Eigen::Map<RowMajor, 0, Eigen::OuterStride<>>;
@@ -38,6 +41,19 @@ void Activate(policy::Activation activation, Eigen::Map<Eigen::ArrayXf> x) {
   }
 }
 
+/// torch.nn.LayerNorm of each row of y [rows, out_padded].
+void Normalize(const DenseLayer& layer, int64_t rows, float* y) {
+  const Eigen::Map<const Eigen::ArrayXf> scale(layer.scale, layer.out);
+  const Eigen::Map<const Eigen::ArrayXf> shift(layer.shift, layer.out);
+  for (int64_t r = 0; r < rows; ++r) {
+    Eigen::Map<Eigen::ArrayXf> row(y + r * layer.out_padded, layer.out);
+    row -= row.mean();
+    row *= 1.0f / std::sqrt(row.square().mean() + kLayerNormEpsilon);
+    row = row * scale + shift;
+  }
+}
+
+template <bool kNormed>
 void Mlp(const MlpCall& call) {
   for (int64_t first = 0; first < call.rows; first += kMlpChunkRows) {
     const int64_t rows = std::min(kMlpChunkRows, call.rows - first);
@@ -57,6 +73,7 @@ void Mlp(const MlpCall& call) {
       }
       output.noalias() += input * weights.transpose();
       if (!last || call.activate_last) {
+        if constexpr (kNormed) Normalize(layer, rows, y);
         Activate(static_cast<policy::Activation>(call.activation),
                  Eigen::Map<Eigen::ArrayXf>(y, rows * layer.out_padded));
       }
@@ -175,7 +192,60 @@ void Core(const CoreCall& call) {
   }
 }
 
-constexpr KernelTable kPortable = {"eigen", 8, 2, Mlp, Categorical, Philox, Core, true};
+/// The patches of one image, [out_height * out_width][kernel][kernel * in_channels].
+void TakePatches(const ConvLayer& layer, const float* image, float* patches) {
+  const int64_t run = layer.kernel * layer.in_channels;
+  const int64_t line = layer.in_width * layer.in_channels;
+  for (int64_t y = 0; y < layer.out_height; ++y) {
+    for (int64_t x = 0; x < layer.out_width; ++x) {
+      const float* from = image + y * layer.stride * line + x * layer.stride * layer.in_channels;
+      for (int64_t k = 0; k < layer.kernel; ++k, from += line, patches += run) std::copy_n(from, run, patches);
+    }
+  }
+}
+
+/// One layer over one image.
+void Convolve(const ConvLayer& layer, const float* image, float* patches_memory, float* made) {
+  const int64_t places = layer.out_height * layer.out_width;
+  const int64_t inputs = layer.kernel * layer.kernel * layer.in_channels;
+  TakePatches(layer, image, patches_memory);
+  const ConstMatrix patches(patches_memory, places, inputs, Eigen::OuterStride<>(inputs));
+  Matrix output(made, places, layer.out, Eigen::OuterStride<>(layer.out));
+  output.rowwise() = Eigen::Map<const Eigen::RowVectorXf>(layer.bias, layer.out);
+  const float* weights = layer.packed;
+  for (int64_t column = 0; column < layer.out_padded;) {
+    const int64_t width = layer.out_padded - column >= kPanelVectors * kLanes ? kPanelVectors * kLanes : kLanes;
+    const int64_t count = std::min(width, layer.out - column);
+    const ConstMatrix panel(weights, inputs, width, Eigen::OuterStride<>(width));
+    output.middleCols(column, count).noalias() += patches * panel.leftCols(count);
+    weights += inputs * width;
+    column += width;
+  }
+}
+
+void Conv(const ConvCall& call) {
+  const int64_t pixels = call.layers[0].in_height * call.layers[0].in_width * call.layers[0].in_channels;
+  for (int64_t r = 0; r < call.rows; ++r) {
+    const float* image = call.image;
+    if (call.bytes) {
+      const auto* const bytes = static_cast<const uint8_t*>(call.input) + r * pixels;
+      for (int64_t i = 0; i < pixels; ++i) call.image[i] = static_cast<float>(bytes[i]) * (1.0f / 255.0f);
+    } else {
+      image = static_cast<const float*>(call.input) + r * pixels;
+    }
+    for (int64_t l = 0; l < call.num_layers; ++l) {
+      const ConvLayer& layer = call.layers[l];
+      float* const made = l + 1 == call.num_layers ? call.output + r * call.output_stride : call.scratch[l & 1];
+      Convolve(layer, image, call.patches, made);
+      Activate(static_cast<policy::Activation>(call.activation),
+               Eigen::Map<Eigen::ArrayXf>(made, layer.out_height * layer.out_width * layer.out));
+      image = made;
+    }
+  }
+}
+
+constexpr KernelTable kPortable = {"eigen", kLanes, kPanelVectors, Mlp<false>, Mlp<true>, Categorical,
+                                   Philox,  Core,   true,          Conv,       true};
 
 }  // namespace
 

@@ -20,16 +20,6 @@ using sample::SegmentEnd;
 
 namespace {
 
-/// The column that is one row of another.
-sample::ColumnView RowOf(sample::ColumnView column, int64_t row) {
-  column.data += static_cast<size_t>(row * column.row_elements) * tensor::ElementBytes(column.dtype);
-  column.rows = 1;
-  return column;
-}
-
-/// Where a writer may write in a matrix of the assembler's own.
-float* Writable(const RowMatrix& matrix) { return const_cast<float*>(matrix.data); }
-
 /// The same for actions, of which bytes become words.
 void ScatterActions(const sample::ColumnView& from, absl::Span<const int32_t> place, space::ActionWord* to) {
   const int64_t width = from.row_elements;
@@ -114,9 +104,9 @@ void Assembler::FollowSchema() {
 Assembler::Gather Assembler::MakeGather() const {
   Gather gather;
   for (tensor::Buffer* buffer :
-       {&gather.obs, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask, &gather.agent_mask,
-        &gather.slot, &gather.critic_row, &gather.final_action_mask, &gather.final_slot, &gather.final_critic_row,
-        &gather.critic_state, &gather.memory}) {
+       {&gather.obs, &gather.images, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask,
+        &gather.agent_mask, &gather.slot, &gather.critic_row, &gather.final_action_mask, &gather.final_slot,
+        &gather.final_critic_row, &gather.critic_state, &gather.memory}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
   return gather;
@@ -370,6 +360,7 @@ void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
     if (ref.final_row >= 0) {
       gather.final_place[place] = batch.final_rows;
       batch.segments.back().final_row = batch.final_rows++;
+      batch.segments.back().truncated = !ref.cut;
     }
   }
 }
@@ -388,11 +379,23 @@ absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gat
   return absl::Span<const int32_t>(place, segment.size());
 }
 
+void Assembler::ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch) {
+  const int64_t size = spec.observation_size();
+  const auto bytes = static_cast<size_t>((batch.rows + batch.final_rows) * size);
+  if (gather.images.size() < bytes) gather.images.EnsureCapacity(bytes + bytes / 8);
+  const auto* const data = gather.images.As<uint8_t>(0, bytes).data();
+  batch.images = {data, batch.rows, size};
+  batch.final_images = {data + batch.rows * size, batch.final_rows, size};
+}
+
 void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   const policy::PolicySpec& spec = schema_.policies[batch.policy];
+  const bool image_bytes = spec.image_bytes();
+  if (image_bytes) ReserveImages(spec, gather, batch);
   const int64_t words = spec.action_words();
   const int64_t mask_size = spec.mask_size();
-  const RowMatrix obs = ReserveMatrix(gather.obs, batch.rows + batch.final_rows, spec.actor_input_size());
+  const RowMatrix obs = ReserveMatrix(gather.obs, batch.rows + batch.final_rows,
+                                      image_bytes ? spec.agent_id_size : spec.actor_input_size());
   const absl::Span<space::ActionWord> actions = Reserve<space::ActionWord>(gather.actions, batch.rows * words);
   const absl::Span<float> logp = Reserve<float>(gather.action_logp, batch.rows);
   const absl::Span<float> rewards = Reserve<float>(gather.rewards, batch.rows);
@@ -414,7 +417,13 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
     for (size_t r = 0; r < place.size(); ++r) {
       if (place[r] >= 0) slot[place[r]] = segment_words[segment[r] * sample::kSegmentFields + sample::kSegmentSlot];
     }
-    ScatterPadded(rows.obs, place, {Writable(obs), obs.stride, spec.agent_id_size, slot.data()});
+    const PaddedRows padded{Writable(obs), obs.stride, spec.agent_id_size, slot.data()};
+    if (image_bytes) {
+      Scatter(rows.obs.As<uint8_t>().data(), batch.images.columns, place, Writable(batch.images));
+      ScatterOneHots(place, padded);
+    } else {
+      ScatterPadded(rows.obs, place, padded);
+    }
     if (!needs_steps_) continue;
     const sample::Index* const env_row = rows.env_row.As<sample::Index>().data();
     const int32_t* const global = global_of_.data() + fragment_offset_[source.fragment];
@@ -451,7 +460,13 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
               mask.data() + to * mask_size);
     }
     slot[to] = ref.slot.value();
-    ScatterPadded(RowOf(source.rows->final_obs, ref.final_row), {&place, 1}, obs);
+    const sample::ColumnView observed = RowOf(source.rows->final_obs, ref.final_row);
+    if (batch.final_images.rows > 0) {
+      Scatter(observed.As<uint8_t>().data(), observed.row_elements, {&place, 1}, Writable(batch.final_images));
+      ScatterOneHots({&place, 1}, obs);
+    } else {
+      ScatterPadded(observed, {&place, 1}, obs);
+    }
     if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
     gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
@@ -501,7 +516,7 @@ void Assembler::IndexEpisodes(absl::Span<const MultiAgentBatchPtr> fragments) {
 void Assembler::LeaveOut(Gather& gather, PolicyTrainBatch& batch) {
   absl::Span<uint8_t> agent_mask;
   bool any = false;
-  for (const TrainSegment& segment : batch.segments) {
+  for (TrainSegment& segment : batch.segments) {
     const auto episode = std::lower_bound(
         episodes_.begin(), episodes_.end(), segment, [](const EpisodeRef& entry, const TrainSegment& wanted) {
           return std::tie(entry.env_id, entry.episode) < std::tie(wanted.env_id, wanted.episode);
@@ -521,6 +536,7 @@ void Assembler::LeaveOut(Gather& gather, PolicyTrainBatch& batch) {
     const absl::Span<uint8_t> rows =
         agent_mask.subspan(static_cast<size_t>(segment.first_row), static_cast<size_t>(segment.rows));
     std::fill(rows.begin(), rows.end(), uint8_t{0});
+    segment.trains = false;
   }
   batch.train = any;
 }
@@ -544,140 +560,6 @@ void Assembler::ShareRewards() {
       rewards[r] = static_cast<float>(reward_sum_[step] / divisor);
     }
   }
-}
-
-void Assembler::NumberJointRows() {
-  acting_row_.assign(global_steps_.size(), -1);
-  final_row_.assign(global_steps_.size(), -1);
-  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy];
-    for (const int32_t step : gather.step) acting_row_[step] = 0;
-    for (const int32_t step : gather.final_step) final_row_[step] = 0;
-  }
-  int32_t next = 0;
-  for (int32_t& row : acting_row_) row = row < 0 ? -1 : next++;
-  for (int32_t& row : final_row_) row = row < 0 ? -1 : next++;
-  joint_matrix_ = ReserveMatrix(joint_, next, joint_size_);
-}
-
-void Assembler::WriteJointRows() {
-  const int64_t bits = joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
-  const auto size_of = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
-  const int64_t stride = joint_matrix_.stride;
-  float* const joint = Writable(joint_matrix_);
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
-    std::memset(joint + row * stride + bits, 0, size_of(stride - bits));
-  }
-  const auto put = [&](int32_t row, int32_t slot, const float* obs, int64_t size) {
-    float* const to = joint + int64_t{row} * stride;
-    CopyRow(obs, size, to + joint_offset_[slot]);
-    to[bits + slot] = 1.0f;
-  };
-  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy];
-    const int64_t size = schema_.policies[rows.policy].observation_size();
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      const int32_t step = gather.step[r];
-      put(acting_row_[step], rows.slot[r], rows.obs.row(r), size);
-      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs.row(r), size);
-    }
-  }
-  for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
-    const Gather& gather = gathers_[rows.policy];
-    const int64_t size = schema_.policies[rows.policy].observation_size();
-    for (int64_t r = 0; r < rows.final_rows; ++r) {
-      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs.row(r), size);
-    }
-  }
-  // Where everybody was there, every column has been written.
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
-    float* const to = joint + row * stride;
-    for (size_t slot = 0; slot < joint_offset_.size(); ++slot) {
-      if (to[bits + static_cast<int64_t>(slot)] != 0.0f) continue;
-      std::memset(to + joint_offset_[slot], 0, size_of(schema_.agent_observation_sizes[slot]));
-    }
-  }
-}
-
-void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
-  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
-  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
-  needed_.assign(static_cast<size_t>(joint_matrix_.rows), -1);
-  for (int64_t r = 0; r < batch.rows; ++r) needed_[critic_row[r] = acting_row_[gather.step[r]]] = 0;
-  for (int64_t r = 0; r < batch.final_rows; ++r) {
-    needed_[final_critic_row[r] = final_row_[gather.final_step[r]]] = 0;
-  }
-  int32_t next = 0;
-  for (int32_t& row : needed_) row = row < 0 ? -1 : next++;
-  batch.critic_rows = next;
-  batch.critic_row = critic_row;
-  batch.final_critic_row = final_critic_row;
-  if (next == joint_matrix_.rows) {
-    batch.critic_state = joint_matrix_;
-    return;
-  }
-  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, joint_size_);
-  float* to = Writable(batch.critic_state);
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
-    if (needed_[row] < 0) continue;
-    std::memcpy(to, joint_matrix_.row(row), static_cast<size_t>(joint_matrix_.stride) * sizeof(float));
-    to += joint_matrix_.stride;
-  }
-  for (int32_t& row : critic_row) row = needed_[row];
-  for (int32_t& row : final_critic_row) row = needed_[row];
-}
-
-void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
-                                absl::Span<const MultiAgentBatchPtr> fragments) {
-  needed_.assign(global_steps_.size(), -1);
-  for (const int32_t step : gather.step) needed_[step] = 0;
-  for (const int32_t step : gather.final_step) needed_[step] = 0;
-  int32_t next = 0;
-  for (int32_t& row : needed_) row = row < 0 ? -1 : next++;
-  batch.critic_rows = next;
-  const int64_t size = schema_.env_state_size;
-  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, size);
-  for (size_t step = 0; step < global_steps_.size(); ++step) {
-    if (needed_[step] < 0) continue;
-    const StepRef& ref = global_steps_[step];
-    const float* const from = fragments[ref.fragment]->state.As<float>().data() + ref.row * size;
-    CopyPadded(from, size, batch.critic_state.stride,
-               Writable(batch.critic_state) + needed_[step] * batch.critic_state.stride);
-  }
-  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
-  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
-  for (int64_t r = 0; r < batch.rows; ++r) critic_row[r] = needed_[gather.step[r]];
-  for (int64_t r = 0; r < batch.final_rows; ++r) final_critic_row[r] = needed_[gather.final_step[r]];
-  batch.critic_row = critic_row;
-  batch.final_critic_row = final_critic_row;
-}
-
-void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
-  const policy::PolicySpec& spec = schema_.policies[batch.policy];
-  // A state a row: the critic's one-hot has its place in it.
-  batch.critic_rows = batch.rows + batch.final_rows;
-  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, spec.critic_input_size());
-  const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
-  const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
-  std::iota(critic_row.begin(), critic_row.end(), 0);
-  std::iota(final_critic_row.begin(), final_critic_row.end(), static_cast<int32_t>(batch.rows));
-  const int64_t one_hot = spec.critic_agent_id() ? spec.agent_id_size : 0;
-  const PaddedRows states{Writable(batch.critic_state), batch.critic_state.stride, one_hot, batch.slot.data()};
-  absl::Span<const int32_t> place = gather.place;
-  for (const Source& source : gather.sources) {
-    const auto rows = static_cast<size_t>(source.rows->rows);
-    ScatterPadded(source.rows->state, place.subspan(0, rows), states);
-    place.remove_prefix(rows);
-  }
-  const PaddedRows finals{Writable(batch.critic_state) + batch.rows * states.stride, states.stride, one_hot,
-                          batch.final_slot.data()};
-  for (const SegmentRef& ref : gather.segments) {
-    const Source& source = gather.sources[ref.source];
-    const auto to = static_cast<int32_t>(gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)]);
-    if (to >= 0) ScatterPadded(RowOf(source.rows->final_state, ref.final_row), {&to, 1}, finals);
-  }
-  batch.critic_row = critic_row;
-  batch.final_critic_row = final_critic_row;
 }
 
 }  // namespace troupe::learner

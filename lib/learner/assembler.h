@@ -45,7 +45,8 @@ struct Assembly {
 /// joint critics see them, losses do not. A rule is asked once per trajectory and batch, with all agents that its
 /// episode has had up to the batch's end; a policy without a trajectory to train on does not train.
 ///
-/// uint8 observations become floats divided by 255.
+/// uint8 observations become floats divided by 255, but images that a CNN reads: they stay bytes (1 byte an element,
+/// and room for an eighth more).
 ///
 /// Memory, by row of a policy: 4 bytes for each column of its observation and one-hot, rounded up to a cache line; by
 /// critic row the same of its state (simple_spread with joint critics: 128 and 256 bytes). Buffers have room for a
@@ -112,8 +113,9 @@ class Assembler {
     std::vector<int32_t> step;         ///< by row: global step (with needs_steps_)
     std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
     std::vector<MemoryRef> memories;   ///< by sequence
-    tensor::Buffer obs, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row, final_action_mask,
-        final_slot, final_critic_row, critic_state, memory;  ///< obs: final rows behind the others
+    tensor::Buffer obs, images, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row,
+        final_action_mask, final_slot, final_critic_row, critic_state,
+        memory;  ///< obs, images: final rows behind the others
     InPlaceObservations in_place;
   };
   /// What follows from schema_.policies.
@@ -138,6 +140,8 @@ class Assembler {
   absl::Span<const int32_t> PlaceRows(const Source& source, Gather& gather);
   void CopyRows(Gather& gather, PolicyTrainBatch& batch);
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
+  /// Of a policy whose images stay bytes: room for those of all rows.
+  static void ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch);
   /// Of a policy with a core: its sequences, and what it remembered before each.
   void GatherMemories(Gather& gather, PolicyTrainBatch& batch);
   void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);

@@ -90,6 +90,9 @@ TEST(AssemblerRulesTest, RowsThatAreLeftOutStayForEverythingButLosses) {
           trains = trains || (p == 0 && slot != segment.slot && policy == 1);
         }
         any = any || trains;
+        if (p < 2) {
+          EXPECT_EQ(segment.trains, trains);
+        }
         for (int64_t r = segment.first_row; r < segment.first_row + segment.rows; ++r) {
           const uint8_t active = want.agent_mask.empty() ? 1 : want.agent_mask[static_cast<size_t>(r)];
           const uint8_t mask = got.agent_mask.empty() ? 1 : got.agent_mask[static_cast<size_t>(r)];

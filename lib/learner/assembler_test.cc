@@ -156,13 +156,12 @@ void ExpectEqual(const TrainBatch& batch, const NaiveBatch& expected, const Batc
         ++r;
       }
       EXPECT_EQ(got.segments[s].final_row, want.has_final ? f : -1);
+      EXPECT_EQ(got.segments[s].truncated, want.has_final && !want.cut);
       if (!want.has_final) continue;
       ASSERT_EQ(Row(got.final_obs, f), Padded(want.final_row.obs, spec.agent_id_size, want.slot));
-      if (spec.mask_size() > 0) {
-        const auto mask = got.final_action_mask.subspan(static_cast<size_t>(f * spec.mask_size()),
-                                                        static_cast<size_t>(spec.mask_size()));
-        EXPECT_EQ(std::vector<uint8_t>(mask.begin(), mask.end()), want.final_row.mask);
-      }
+      const auto mask = got.final_action_mask.subspan(static_cast<size_t>(f * spec.mask_size()),
+                                                      static_cast<size_t>(spec.mask_size()));
+      EXPECT_EQ(std::vector<uint8_t>(mask.begin(), mask.end()), want.final_row.mask);
       EXPECT_EQ(got.final_slot[f], want.slot);
       if (spec.critic_input() != NetworkInput::kObservation) {
         ASSERT_EQ(critic(got.final_critic_row[f]), state(want.final_row, want.slot, true));

@@ -44,10 +44,16 @@ void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> pla
     return;
   }
   const auto* const rows = reinterpret_cast<const uint8_t*>(from.data);
-  ForRows(place, width, to, [&](size_t r, float* out) {
-    const uint8_t* const row = rows + static_cast<int64_t>(r) * width;
-    for (int64_t i = 0; i < width; ++i) out[i] = static_cast<float>(row[i]) * kByteScale;
-  });
+  ForRows(place, width, to,
+          [&](size_t r, float* out) { WidenRow(rows + static_cast<int64_t>(r) * width, width, out); });
+}
+
+void ScatterOneHots(absl::Span<const int32_t> place, const PaddedRows& to) {
+  if (to.stride > 0) ForRows(place, 0, to, [](size_t, float*) {});
+}
+
+void WidenRow(const uint8_t* from, int64_t size, float* to) {
+  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(from[i]) * kByteScale;
 }
 
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to) {

@@ -3,11 +3,23 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "lib/learner/train_batch.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 
 /// How the assembler's loops move the rows of a fragment's columns to their places in the train batch.
+
+/// The column that is one row of another.
+inline sample::ColumnView RowOf(sample::ColumnView column, int64_t row) {
+  column.data += static_cast<size_t>(row * column.row_elements) * tensor::ElementBytes(column.dtype);
+  column.rows = 1;
+  return column;
+}
+
+/// Where a writer may write in a matrix of the assembler's own.
+inline float* Writable(const RowMatrix& matrix) { return const_cast<float*>(matrix.data); }
+inline uint8_t* Writable(const ByteMatrix& matrix) { return const_cast<uint8_t*>(matrix.data); }
 
 /// A row of a few words, without a call: most rows are shorter than what memcpy needs to find its way.
 template <typename T>
@@ -47,6 +59,12 @@ struct PaddedRows {
 
 /// Scatter into padded rows. Bytes become floats divided by 255.
 void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> place, const PaddedRows& to);
+
+/// Scatter of one-hots alone, into rows of nothing else.
+void ScatterOneHots(absl::Span<const int32_t> place, const PaddedRows& to);
+
+/// Bytes as networks read them: divided by 255.
+void WidenRow(const uint8_t* from, int64_t size, float* to);
 
 /// `size` floats and zeros up to the stride.
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to);

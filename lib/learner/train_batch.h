@@ -36,6 +36,15 @@ struct RowMatrix {
   int64_t stride = 0;
 };
 
+/// A borrowed [rows, columns] matrix of bytes, row after row.
+struct ByteMatrix {
+  const uint8_t* row(int64_t r) const { return data + r * columns; }
+
+  const uint8_t* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
 /// The owner's leave to normalize a policy's observations where they lie, and what became of it. What was normalized
 /// cannot be had back, so that this says with which moments it was done: whoever comes again (an update that failed and
 /// is tried again) finds the numbers that it wants, or an error. Owned with the memory; written by the policy's
@@ -92,6 +101,8 @@ struct TrainSegment {
   base::EnvId env_id;
   uint32_t episode = 0;
   base::AgentSlot slot;
+  bool truncated = false;  ///< a limit ended it; else one with a final row was cut, and goes on in a later batch
+  bool trains = true;      ///< false: policies_to_train leaves the trajectory out; the agent mask of its rows is 0, too
 };
 
 /// Consecutive rows of one segment that networks with a core read one after another, and are differentiated through.
@@ -121,23 +132,30 @@ struct PolicyTrainBatch {
   /// what an actor reads, but for the normalization. The assembler gives the latter, with final_obs right after its
   /// rows.
   RowMatrix obs;
-  RowMatrix final_obs;                          ///< [final_rows, as obs]
+  RowMatrix final_obs;  ///< [final_rows, as obs]
+  /// Of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else empty: [rows, observation_size]. Then
+  /// `obs` has the other columns alone, the one-hot's or none. The assembler gives final_images right after its rows.
+  ByteMatrix images;
+  ByteMatrix final_images;                      ///< [final_rows, observation_size]
   InPlaceObservations* in_place = nullptr;      ///< nullptr: they stay as they are
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
   absl::Span<const float> action_logp;          ///< [rows]
   absl::Span<const float> rewards;              ///< [rows], after common_reward
   absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
-  absl::Span<const uint8_t> agent_mask;         ///< [rows] or empty (all active); 0: not for losses
+  absl::Span<const uint8_t> agent_mask;         ///< [rows] or empty (all active); 0: not for losses (RowUses)
   absl::Span<const int32_t> slot;               ///< [rows], agent slot (for the one-hot)
   absl::Span<const int32_t> critic_row;         ///< [rows], row of critic_state; empty for NetworkInput::kObservation
   absl::Span<const uint8_t> final_action_mask;  ///< [final_rows, mask_size] or empty
   absl::Span<const int32_t> final_slot;         ///< [final_rows]
   absl::Span<const int32_t> final_critic_row;   ///< [final_rows]
   /// [critic_rows, critic_state_size]: joint observations (with presence bits) or global states; several rows may point
-  /// at one. Where each row has a state of its own and the critic sees the one-hot of agent slots, that follows in
-  /// agent_id_size more columns.
+  /// at one. Where each row has a state of its own and the critic sees the one-hot of agent slots right behind it, that
+  /// follows in agent_id_size more columns.
   RowMatrix critic_state;
   int64_t critic_rows = 0;
+  /// Of joint observations: by agent slot, the elements of its observation in critic_state, one after another; behind
+  /// them lies a presence bit for each. Else empty.
+  absl::Span<const int64_t> joint_sizes;
   absl::Span<const JointPlace> joint_place;        ///< [rows], where the row stands in TrainBatch::joint; or empty
   absl::Span<const JointPlace> final_joint_place;  ///< [final_rows], or empty
   std::vector<TrainSegment> segments;

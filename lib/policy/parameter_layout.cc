@@ -19,9 +19,12 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
   int64_t width = spec.InputSize(network);
   switch (network.encoder) {
     case EncoderKind::kMlp:
-      width = builder->Layers(0, width, network.hidden_sizes);
+      break;
+    case EncoderKind::kCnn:
+      width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
       break;
   }
+  width = builder->Layers(0, width, network.hidden_sizes, network.layer_norm);
   switch (network.core.kind) {
     case CoreKind::kNone:
       break;
@@ -30,9 +33,8 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
       width = builder->Core(width, network.core);
       break;
   }
-  std::vector<int64_t> head = network.head_hidden_sizes;
-  head.push_back(spec.OutputSize(network));
-  builder->Layers(network.hidden_sizes.size(), width, head);
+  width = builder->Layers(network.hidden_sizes.size(), width, network.head_hidden_sizes, network.layer_norm);
+  builder->Layers(network.num_layers() - 1, width, {spec.OutputSize(network)});
 }
 
 }  // namespace
@@ -62,10 +64,24 @@ ParameterLayout::Builder& ParameterLayout::Builder::Mlp(int64_t input, const std
   return *this;
 }
 
-int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes) {
+int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vector<ConvLayer>& layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Entry(absl::StrCat("conv.", i, ".weight"),
+          {layers[i].channels, image.channels, layers[i].kernel, layers[i].kernel});
+    Entry(absl::StrCat("conv.", i, ".bias"), {layers[i].channels});
+    image = layers[i].OutputOf(image);
+  }
+  return image.size();
+}
+
+int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed) {
   for (const int64_t size : sizes) {
     Entry(absl::StrCat(first, ".weight"), {size, input});
     Entry(absl::StrCat(first, ".bias"), {size});
+    if (normed) {
+      Entry(absl::StrCat("norm.", first, ".weight"), {size});
+      Entry(absl::StrCat("norm.", first, ".bias"), {size});
+    }
     input = size;
     ++first;
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/convolutions.h"
 
 namespace troupe::policy {
 namespace {
@@ -19,6 +20,7 @@ constexpr int64_t kMaxLayerSize = 16384;
 constexpr int64_t kMaxCoreLayers = 4;
 constexpr int64_t kMaxCoreSize = 4096;
 constexpr int64_t kMaxSequenceLength = 65536;
+constexpr double kMaxLogDeviation = 20.0;  // either way
 // Each takes some 100 bytes wherever actions are made, and a text of twenty characters may mean 16 million.
 constexpr int64_t kMaxActionNumbers = int64_t{1} << 16;
 
@@ -52,7 +54,7 @@ std::string NameOf(const Table& table, Value value) {
   return "unknown";
 }
 
-absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
+absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, const ImageShape& image) {
   const auto error = [&](auto&&... parts) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
@@ -70,12 +72,15 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
   };
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
-  TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes, remembers ? 0 : 1, kMaxHiddenLayers));
+  TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
+                                     remembers || network.encoder == EncoderKind::kCnn ? 0 : 1, kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
       check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
+  if (NameOf(kInitializerNames, network.initializer) == "unknown") return error(" has an unknown initializer");
+  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, image));
   if (!remembers && core != CoreSpec()) {
     return error(" has no core, but core layers: ", core.layers, " of ", core.size, " units; expected 0 of 0");
   }
@@ -84,6 +89,9 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network) {
                  " of 1 to ", kMaxCoreSize);
   }
   if (!std::isfinite(network.output_gain)) return error(" has an output gain that is not finite");
+  if (!(network.hidden_gain >= 0) || !std::isfinite(network.hidden_gain)) {
+    return error(" has a gain of hidden layers of ", network.hidden_gain, "; expected 0 (by activation) or above");
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +149,23 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
+}
+
+std::string_view InitializerName(Initializer initializer) {
+  for (const auto& [value, name] : kInitializerNames) {
+    if (value == initializer) return name;
+  }
+  return "unknown";
+}
+
+std::string ConvText(const NetworkSpec& network) {
+  return absl::StrCat("[",
+                      absl::StrJoin(network.conv_layers, ", ",
+                                    [](std::string* out, const ConvLayer& layer) {
+                                      absl::StrAppend(out, "[", layer.channels, ", ", layer.kernel, ", ", layer.stride,
+                                                      "]");
+                                    }),
+                      "]");
 }
 
 std::string KindName(const NetworkSpec& network) {
@@ -276,20 +301,37 @@ void PolicySpec::SetCriticAgentId(bool reads) {
   if (reads) inputs.push_back(NetworkInput::kAgentId);
 }
 
+void PolicySpec::SetCriticReadsAgentState(bool reads) {
+  std::vector<NetworkInput>& inputs = mutable_critic()->inputs;
+  inputs.erase(std::remove(inputs.begin(), inputs.end(), NetworkInput::kObservation), inputs.end());
+  if (reads) inputs.insert(inputs.begin() + 1, NetworkInput::kObservation);
+}
+
 void PolicySpec::SetActivation(Activation activation) {
   actor.activation = activation;
   for (NetworkSpec& network : learner_networks) network.activation = activation;
 }
 
+bool PolicySpec::HasContinuousActions() const {
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(action_space);
+  return std::any_of(leaves.begin(), leaves.end(),
+                     [](const space::ActionLeaf& leaf) { return leaf.kind == space::ActionLeaf::Kind::kContinuous; });
+}
+
+int64_t PolicySpec::OutputsOf(const space::ActionLeaf& leaf) const {
+  if (leaf.kind == space::ActionLeaf::Kind::kCategorical) return leaf.categories;
+  const bool two = continuous == ContinuousDistribution::kBeta || !free_log_std;
+  return two ? 2 * leaf.words : leaf.words;
+}
+
 int64_t PolicySpec::actor_output_size() const {
   int64_t size = 0;
-  for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) {
-    size += leaf.kind == space::ActionLeaf::Kind::kCategorical ? leaf.categories : leaf.words;
-  }
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) size += OutputsOf(leaf);
   return size;
 }
 
 int64_t PolicySpec::log_std_size() const {
+  if (continuous == ContinuousDistribution::kBeta || !free_log_std) return 0;
   int64_t size = 0;
   for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) {
     if (leaf.kind == space::ActionLeaf::Kind::kContinuous) size += leaf.words;
@@ -312,9 +354,15 @@ absl::Status PolicySpec::Validate() const {
   if (normalize_observations && !policy_class.has_weights()) {
     return error("class ", policy_class.ToString(), " has no observation normalizer");
   }
+  if (normalize_state && (!policy_class.has_weights() || critic_state_size() == 0)) {
+    return error("normalize_state: true is of a critic that reads all observations or the global state; ",
+                 policy_class.has_weights() ? "this one reads its agent's observation alone"
+                                            : absl::StrCat("class ", policy_class.ToString(), " has none"));
+  }
   if (has_action_mask && action_space.mask_size() == 0) {
     return error("an action mask needs a discrete action; the action space is ", action_space.ToString());
   }
+  TROUPE_RETURN_IF_ERROR(ValidateDistribution());
   if (action_bound_method == ActionBoundMethod::kTanh && !action_scaling) {
     return error("action_bound_method: tanh gives [-1, 1] and needs action_scaling: true");
   }
@@ -328,11 +376,43 @@ absl::Status PolicySpec::Validate() const {
   return absl::OkStatus();
 }
 
+absl::Status PolicySpec::ValidateDistribution() const {
+  const auto error = [this](auto&&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
+  };
+  const std::string name = NameOf(kContinuousDistributionNames, continuous);
+  if (name == "unknown") return error("has an unknown distribution of continuous actions");
+  if (!(min_log_std >= -kMaxLogDeviation && min_log_std <= max_log_std && max_log_std <= kMaxLogDeviation)) {
+    return error("log standard deviations are in [", min_log_std, ", ", max_log_std, "]; expected an interval within [",
+                 -kMaxLogDeviation, ", ", kMaxLogDeviation, "]");
+  }
+  const bool deviates = continuous != ContinuousDistribution::kBeta && HasContinuousActions();
+  if (deviates && !(initial_log_std >= min_log_std && initial_log_std <= max_log_std)) {
+    return error("initial_log_std is ", initial_log_std, "; expected a number in [", min_log_std, ", ", max_log_std,
+                 "], beyond which it would never be trained");
+  }
+  if (continuous == ContinuousDistribution::kGaussian) return absl::OkStatus();
+  if (!HasContinuousActions()) {
+    return error("distribution ", name, " needs a continuous action; the action space is ", action_space.ToString());
+  }
+  if (!action_scaling) {
+    return error("actions of distribution ", name, " are in [-1, 1] and need action_scaling: true");
+  }
+  const bool squashed = continuous == ContinuousDistribution::kSquashedGaussian;
+  if (squashed != (action_bound_method == ActionBoundMethod::kTanh)) {
+    return error("distribution ", name,
+                 squashed ? " is bounded by tanh; expected action_bound_method: tanh"
+                          : " is bounded as it is; expected action_bound_method: none or clip");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PolicySpec::ValidateNetworks() const {
   const auto error = [this](auto&&... parts) {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
   };
-  TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor));
+  TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor, image()));
+  TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
                  "; expected actor of ", InputsText(DefaultActor()));
@@ -344,14 +424,18 @@ absl::Status PolicySpec::ValidateNetworks() const {
       return error("has a network of role \"", base::LogSafe(network.role, 32), "\"; expected critic");
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
-    TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network));
+    TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network, image()));
     const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
-    const bool has_id = network.inputs.size() == 2 && network.inputs[1] == NetworkInput::kAgentId;
+    // Of a state the agent's observation may follow, of all the slot comes last.
+    const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
+    const bool observes =
+        first == NetworkInput::kState && network.inputs.size() > 1 && network.inputs[1] == NetworkInput::kObservation;
     const bool known = first == NetworkInput::kObservation || first == NetworkInput::kJointObservation ||
                        first == NetworkInput::kState;
-    if (!known || (network.inputs.size() > 1 && !has_id)) {
+    if (!known || network.inputs.size() != size_t{1} + (observes ? 1 : 0) + (has_id ? 1 : 0)) {
       return error("the critic reads ", network.inputs.empty() ? "nothing" : InputsText(network),
-                   "; expected observation, joint_observation or state, and after it perhaps agent_id");
+                   "; expected observation, joint_observation, state or state and observation, and after it perhaps "
+                   "agent_id");
     }
     if (has_id && agent_id_size == 0) return error("critic_agent_id needs agent_id_size above 0");
     reads_joint = reads_joint || first == NetworkInput::kJointObservation;
@@ -390,6 +474,27 @@ std::string PolicySpec::ToString() const {
   add_kind(actor);
   for (const NetworkSpec& network : learner_networks) add_kind(network);
   if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
+  const auto add_layers = [&](const NetworkSpec& network) {
+    if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
+    if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
+    if (network.initializer != Initializer::kOrthogonal) {
+      absl::StrAppend(&kinds, " initializer=", network.role, ":", std::string(InitializerName(network.initializer)));
+    }
+    if (network.hidden_gain != 0) {
+      absl::StrAppend(&kinds, " hidden_gain=", network.role, ":", exact(network.hidden_gain));
+    }
+  };
+  add_layers(actor);
+  for (const NetworkSpec& network : learner_networks) add_layers(network);
+  if (continuous != ContinuousDistribution::kGaussian) {
+    absl::StrAppend(&kinds, " continuous=", NameOf(kContinuousDistributionNames, continuous));
+  }
+  if (!free_log_std) absl::StrAppend(&kinds, " log_std=predicted");
+  if (min_log_std != kMinLogStd || max_log_std != kMaxLogStd) {
+    absl::StrAppend(&kinds, " log_std_in=[", exact(min_log_std), ",", exact(max_log_std), "]");
+  }
+  if (normalize_state) absl::StrAppend(&kinds, " normalize_state=1");
+  if (critic_reads_agent_state()) absl::StrAppend(&kinds, " agent_state=1");
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
       absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
@@ -404,9 +509,10 @@ std::string PolicySpec::ToString() const {
 }
 
 std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
-  const auto input = [](NetworkInput critic_input) -> std::string {
-    if (critic_input == NetworkInput::kJointObservation) return "all observations";
-    return critic_input == NetworkInput::kState ? "the global state" : "the observation";
+  const auto input = [](const PolicySpec& spec) -> std::string {
+    if (spec.critic_reads_agent_state()) return "the global state and the observation";
+    if (spec.critic_input() == NetworkInput::kJointObservation) return "all observations";
+    return spec.critic_input() == NetworkInput::kState ? "the global state" : "the observation";
   };
   const auto bounds = [](ActionBoundMethod method) -> std::string {
     switch (method) {
@@ -436,16 +542,29 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the critic's kind of network", KindName(spec.critic()), "model"},
         {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
+        {"the actor's convolutions", ConvText(spec.actor), "model"},
+        {"the critic's convolutions", ConvText(spec.critic()), "model"},
+        {"the actor's layer normalization", truth(spec.actor.layer_norm), "model.layer_norm"},
+        {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
         {"the actor's core", CoreText(spec.actor), "model"},
         {"the critic's core", CoreText(spec.critic()), "model"},
         {"model.max_seq_len", absl::StrCat(spec.sequence_length), "it"},
         {"model.activation", std::string(ActivationName(spec.actor.activation)), "it"},
-        {"the critic's input", input(spec.critic_input()), "algorithm.name and algorithm.use_global_state"},
+        {"the critic's activation", std::string(ActivationName(spec.critic().activation)), "model"},
+        {"the distribution of continuous actions", NameOf(kContinuousDistributionNames, spec.continuous), "model"},
+        {"model.free_log_std", truth(spec.free_log_std), "it"},
+        {"model.min_log_std", absl::StrCat(spec.min_log_std), "it"},
+        {"model.max_log_std", absl::StrCat(spec.max_log_std), "it"},
+        {"the critic's input", input(spec),
+         spec.Reads(NetworkInput::kState) && got.Reads(NetworkInput::kState) && expected.Reads(NetworkInput::kState)
+             ? "algorithm.use_agent_specific_state"
+             : "algorithm.name and algorithm.use_global_state"},
         {"the size of the critic's state", absl::StrCat(spec.critic_state_size()), "env"},
         {"the size of the agent's one-hot", absl::StrCat(spec.agent_id_size),
          "algorithm.use_agent_id, and what agents the policy plays,"},
         {"critic_agent_id", truth(spec.critic_agent_id()), "algorithm.critic_agent_id"},
         {"normalize_observations", truth(spec.normalize_observations), "algorithm.normalize_observations"},
+        {"normalize_state", truth(spec.normalize_state), "algorithm.normalize_state"},
         {"the use of an action mask", truth(spec.has_action_mask), "algorithm.use_actions_mask"},
         {"action_bound_method", bounds(spec.action_bound_method), "it"},
         {"action_scaling", truth(spec.action_scaling), "it"},
@@ -464,12 +583,17 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
 void DropNetworks(PolicySpec* spec) {
   spec->actor = DefaultActor();
   spec->learner_networks = {DefaultCritic()};
+  spec->continuous = ContinuousDistribution::kGaussian;
+  spec->free_log_std = true;
   spec->initial_log_std = 0;
+  spec->min_log_std = kMinLogStd;
+  spec->max_log_std = kMaxLogStd;
   spec->joint_observation_size = 0;
   spec->state_size = 0;
   spec->sequence_length = 0;
   spec->agent_id_size = 0;
   spec->normalize_observations = false;
+  spec->normalize_state = false;
   spec->action_bound_method = ActionBoundMethod::kNone;
   spec->action_scaling = false;
 }
@@ -478,7 +602,13 @@ std::string ShapeOf(const PolicySpec& spec) {
   PolicySpec shape = spec;
   shape.id = PolicyId("*");
   shape.actor.output_gain = 0;
-  for (NetworkSpec& network : shape.learner_networks) network.output_gain = 1;
+  shape.actor.hidden_gain = 0;
+  shape.actor.initializer = Initializer::kOrthogonal;
+  for (NetworkSpec& network : shape.learner_networks) {
+    network.output_gain = 1;
+    network.hidden_gain = 0;
+    network.initializer = Initializer::kOrthogonal;
+  }
   shape.initial_log_std = 0;
   return shape.ToString();
 }

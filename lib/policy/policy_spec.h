@@ -48,6 +48,13 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 /// What a network makes of its inputs.
 enum class EncoderKind : uint8_t {
   kMlp = 1,  ///< "mlp": fully connected layers
+  kCnn = 2,  ///< "cnn": convolutions over the observation, an image; then fully connected layers
+};
+/// What a network's first weights are drawn from; biases begin at zero but with kTorch.
+enum class Initializer : uint8_t {
+  kOrthogonal = 1,  ///< "orthogonal" (Saxe et al. 2014)
+  kXavier = 2,      ///< "xavier": uniform (Glorot & Bengio 2010), torch.nn.init.xavier_uniform_
+  kTorch = 3,       ///< "torch": what torch.nn.Linear, Conv2d, GRU and LSTM begin with; gains have no effect
 };
 /// What it remembers from decision to decision.
 enum class CoreKind : uint8_t {
@@ -56,9 +63,37 @@ enum class CoreKind : uint8_t {
   kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
-inline constexpr std::array<std::pair<EncoderKind, const char*>, 1> kEncoderNames = {{{EncoderKind::kMlp, "mlp"}}};
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 2> kEncoderNames = {
+    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}}};
 inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
     {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
+inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
+    {{Initializer::kOrthogonal, "orthogonal"}, {Initializer::kXavier, "xavier"}, {Initializer::kTorch, "torch"}}};
+
+/// Height, width and channels of an observation that is an image: a Box of rank 3 [height, width, channels] or 2
+/// [height, width], whose rows lie as the Box's do. Plain value.
+struct ImageShape {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
+
+  int64_t size() const { return height * width * channels; }
+  bool operator==(const ImageShape& other) const = default;
+};
+
+/// A convolution of a CNN, as torch.nn.Conv2d with square kernels and without padding. Plain value.
+struct ConvLayer {
+  int64_t channels = 0;  ///< that it makes
+  int64_t kernel = 0;    ///< rows and columns of an image that it reads at a time
+  int64_t stride = 1;
+
+  /// Of the image that it makes; height or width below 1: the kernel is larger than `input`.
+  ImageShape OutputOf(const ImageShape& input) const {
+    const auto extent = [this](int64_t of) { return of < kernel ? 0 : (of - kernel) / stride + 1; };
+    return {extent(input.height), extent(input.width), channels};
+  }
+  bool operator==(const ConvLayer& other) const = default;
+};
 
 /// The recurrent part of a network, between its encoder and its head. Plain value.
 struct CoreSpec {
@@ -81,19 +116,37 @@ struct NetworkSpec {
   std::string role = {};  ///< "actor", "critic"; unique within a policy, and what its parameters' names begin with
   std::vector<NetworkInput> inputs = {NetworkInput::kObservation};
   EncoderKind encoder = EncoderKind::kMlp;
-  std::vector<int64_t> hidden_sizes = {64, 64};  ///< of the encoder; empty only where a core reads the inputs
+  /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
+  /// another, channels innermost, lies side by side with the other inputs for what comes next.
+  std::vector<ConvLayer> conv_layers = {};
+  std::vector<int64_t> hidden_sizes = {64,
+                                       64};  ///< of the encoder; empty only where a core or convolutions read inputs
   CoreSpec core = {};
   std::vector<int64_t> head_hidden_sizes = {};  ///< behind the core; empty without one
   Activation activation = Activation::kTanh;    ///< after each layer of encoder and head but the last
-  double output_gain = 1.0;                     ///< of the orthogonal initialization of the last layer
+  /// Layer normalization (Ba et al. 2016, torch.nn.LayerNorm with scale, shift and epsilon 1e-5) of what each hidden
+  /// layer of encoder and head makes, before its activation. Not of convolutions.
+  bool layer_norm = false;
+  Initializer initializer = Initializer::kOrthogonal;
+  double output_gain = 1.0;  ///< of the last layer's first weights
+  double hidden_gain = 0.0;  ///< of the other layers' (of cores 1); 0: what the activation asks for
 
   bool Reads(NetworkInput input) const;
+  /// What the last convolution makes of `image`.
+  ImageShape Convolved(ImageShape image) const {
+    for (const ConvLayer& layer : conv_layers) image = layer.OutputOf(image);
+    return image;
+  }
   /// Fully connected layers in all, the last one included; their parameters are numbered from 0.
   size_t num_layers() const { return hidden_sizes.size() + head_hidden_sizes.size() + 1; }
   bool operator==(const NetworkSpec& other) const = default;
 };
 /// The encoder's name, and the core's where there is one: "mlp", "mlp+NAME".
 std::string KindName(const NetworkSpec& network);
+/// "orthogonal", ...
+std::string_view InitializerName(Initializer initializer);
+/// Channels, kernel and stride of each convolution: "[[32, 8, 4], [64, 4, 2]]"; "[]" of what is no CNN.
+std::string ConvText(const NetworkSpec& network);
 /// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
 std::string CoreText(const NetworkSpec& network);
 /// What `who`, which computes the encoder mlp alone, says of the network: OK, or UNIMPLEMENTED with encoder and role.
@@ -113,6 +166,25 @@ enum class ActionBoundMethod : uint8_t {
   kTanh = 3,  ///< tanh, which needs action_scaling
 };
 
+/// What continuous actions are drawn from. The recorded action and its log-probability are of the number that the
+/// environment gets, before action_scaling, but of kSquashedGaussian, whose recorded number is the one before tanh.
+enum class ContinuousDistribution : uint8_t {
+  kGaussian = 1,          ///< "gaussian": normal, independent by element
+  kSquashedGaussian = 2,  ///< "squashed_gaussian": tanh of one; the log-probability counts its Jacobian
+  kBeta = 3,              ///< "beta" on [-1, 1] (Chou et al. 2017): 2 x - 1 of x ~ Beta(1 + softplus, 1 + softplus)
+};
+inline constexpr std::array<std::pair<ContinuousDistribution, const char*>, 3> kContinuousDistributionNames = {
+    {{ContinuousDistribution::kGaussian, "gaussian"},
+     {ContinuousDistribution::kSquashedGaussian, "squashed_gaussian"},
+     {ContinuousDistribution::kBeta, "beta"}}};
+/// The largest output that makes alpha or beta of a kBeta, with no gradient beyond: a standard deviation of 7e-4.
+inline constexpr float kMaxBetaOutput = 1e6f;
+/// Recorded actions of a kBeta are within [-kMaxBetaAction, kMaxBetaAction], the last floats before -1 and 1.
+inline constexpr float kMaxBetaAction = 0x1.fffffep-1f;
+/// Bounds of log standard deviations where nothing else is said.
+inline constexpr double kMinLogStd = -20.0;
+inline constexpr double kMaxLogStd = 5.0;
+
 /// Everything that must be equal for two processes to speak of the same policy: spaces, networks, inputs, action
 /// bounding. The acting network is what workers need; what the learner has beside it stands in learner_networks. Plain
 /// value. All sizes follow from it.
@@ -121,13 +193,20 @@ struct PolicySpec {
   PolicyClass policy_class;  ///< without weights, what is said of networks here has no effect
   space::Space observation_space;
   space::Space action_space;
-  NetworkSpec actor = DefaultActor();                             ///< the acting network
-  std::vector<NetworkSpec> learner_networks = {DefaultCritic()};  ///< in the order of their parameters
-  double initial_log_std = 0.0;         ///< of diagonal-Gaussian heads; a free parameter per action element
+  NetworkSpec actor = DefaultActor();                                     ///< the acting network
+  std::vector<NetworkSpec> learner_networks = {DefaultCritic()};          ///< in the order of their parameters
+  ContinuousDistribution continuous = ContinuousDistribution::kGaussian;  ///< of all continuous leaves
+  /// Of Gaussian kinds: a parameter per action element; else the actor's last layer says it, behind the means of a
+  /// leaf.
+  bool free_log_std = true;
+  double initial_log_std = 0.0;     ///< of a free one; of a predicted one added to its first biases
+  double min_log_std = kMinLogStd;  ///< clamped, with no gradient beyond; of Gaussian kinds
+  double max_log_std = kMaxLogStd;
   int64_t joint_observation_size = 0;   ///< elements, presence bits included; 0: no network reads it
   int64_t state_size = 0;               ///< elements of the global state; 0: no network reads it
   int64_t agent_id_size = 0;            ///< > 0: a one-hot of this many agent slots is appended to the actor's input
   bool normalize_observations = false;  ///< running mean and variance, kept at the learner
+  bool normalize_state = false;         ///< the same of the joint observation or state that the critic reads
   bool has_action_mask = false;
   ActionBoundMethod action_bound_method = ActionBoundMethod::kClip;
   bool action_scaling = false;  ///< maps [-1, 1] to the Box's range
@@ -165,22 +244,44 @@ struct PolicySpec {
   /// Whether the one-hot is appended to the critic's input, too.
   bool critic_agent_id() const { return critic().Reads(NetworkInput::kAgentId); }
   void SetCriticAgentId(bool reads);
+  /// Whether the critic of the global state reads its agent's own observation, too, behind the state (MAPPO's
+  /// agent-specific global state).
+  bool critic_reads_agent_state() const {
+    return critic_input() == NetworkInput::kState && critic().Reads(NetworkInput::kObservation);
+  }
+  /// Of a critic that reads the state.
+  void SetCriticReadsAgentState(bool reads);
   /// Of all networks.
   void SetActivation(Activation activation);
 
+  bool HasContinuousActions() const;
   int64_t action_words() const { return action_space.action_words(); }
   int64_t mask_size() const { return has_action_mask ? action_space.mask_size() : 0; }
-  /// Width of the actor's last layer: categories of all discrete leaves, then one mean per continuous word, in leaf
-  /// order.
+  /// Numbers of the actor's last layer for a leaf: its categories; of a continuous one a mean per word, with predicted
+  /// deviations followed by a log standard deviation per word; of kBeta the two numbers that make alpha, per word, and
+  /// beta, per word.
+  int64_t OutputsOf(const space::ActionLeaf& leaf) const;
+  /// Width of the actor's last layer: OutputsOf each discrete leaf in leaf order, then of each continuous one.
   int64_t actor_output_size() const;
-  /// Number of log-standard-deviation parameters (continuous words).
+  /// Number of log-standard-deviation parameters (continuous words); 0 where there is none that is free.
   int64_t log_std_size() const;
+  /// Of the observation as convolutions read it; zeros where it is no image.
+  ImageShape image() const;
+  /// Whether observations are images of bytes that a CNN reads: they stay bytes until the networks, which all read them
+  /// divided by 255.
+  bool image_bytes() const;
 
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
-  /// scaling or tanh, tanh without scaling, sizes out of range (hidden layers 1..8, each 1..16384; with a core 0..8
-  /// before and behind it, its layers 1..4 of 1..4096 units, sequences of 1..65536 decisions), a normalizer for a class
-  /// without weights, roles that are twice there or unknown, inputs that their network cannot have.
+  /// scaling, squashing or kBeta, tanh without scaling, a bound method that contradicts the distribution, a
+  /// distribution but kGaussian without a continuous leaf, bounds of log deviations that are no interval within [-20,
+  /// 20] or leave the first one out, sizes out of range (hidden layers 1..8, each 1..16384; with a core or convolutions
+  /// 0..8 before it and with a core 0..8 behind it, its layers 1..4 of 1..4096 units, sequences of 1..65536
+  /// decisions; 1..8 convolutions, each 1..1024 channels of kernels 1..64 with strides 1..64), convolutions over what
+  /// is no image or smaller than a kernel, a normalizer for a class without weights, roles that are twice there or
+  /// unknown, inputs that their network cannot have.
   absl::Status Validate() const;
+  /// The part of Validate that is of what continuous actions are drawn from.
+  absl::Status ValidateDistribution() const;
   /// The part of Validate that is of networks and their inputs.
   absl::Status ValidateNetworks() const;
   /// Canonical text of everything above (part of the spec hash, which checkpoints and workers of before have: what they

@@ -60,8 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "two networks of role critic"},
         BadSpec{"actor", [](PolicySpec& s) { s.actor.inputs = {NetworkInput::kState}; },
                 "the acting network is actor of state; expected actor of observation+agent_id"},
-        BadSpec{"critic_inputs", [](PolicySpec& s) { s.mutable_critic()->inputs = {NetworkInput::kJointAction}; },
-                "the critic reads joint_action; expected observation, joint_observation or state"},
+        BadSpec{
+            "critic_inputs", [](PolicySpec& s) { s.mutable_critic()->inputs = {NetworkInput::kJointAction}; },
+            "the critic reads joint_action; expected observation, joint_observation, state or state and observation"},
         BadSpec{"no_inputs", [](PolicySpec& s) { s.mutable_critic()->inputs = {}; }, "the critic reads nothing"},
         BadSpec{"encoder", [](PolicySpec& s) { s.actor.encoder = EncoderKind(9); }, "actor has an unknown encoder"},
         BadSpec{"core", [](PolicySpec& s) { s.mutable_critic()->core.kind = CoreKind(9); },

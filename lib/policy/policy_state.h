@@ -57,6 +57,10 @@ struct PolicyState {
   void SetInteger(std::string_view name, int64_t value) {
     SetBlock(&blocks, {std::string(name), {}, std::vector<int64_t>{value}});
   }
+  /// An f64 block of shape [].
+  void SetNumber(std::string_view name, double value) {
+    SetBlock(&blocks, {std::string(name), {}, std::vector<double>{value}});
+  }
   /// Moments without values take the blocks out.
   void SetMoments(std::string_view name, RunningMoments moments);
   void Remove(std::string_view name) { RemoveBlock(&blocks, name); }

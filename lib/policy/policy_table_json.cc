@@ -40,7 +40,7 @@ constexpr std::array<std::pair<ActionBoundMethod, const char*>, 3> kBoundMethods
 }};
 
 template <typename Table, typename Value>
-const char* NameOf(const Table& table, Value value) {
+const char* WordOf(const Table& table, Value value) {
   for (const auto& [known, name] : table) {
     if (known == value) return name;
   }
@@ -52,8 +52,8 @@ Json NetworkToJson(const NetworkSpec& network) {
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
   Json json = {{"role", network.role},
                {"inputs", std::move(inputs)},
-               {"encoder", NameOf(kEncoderNames, network.encoder)},
-               {"core", NameOf(kCoreNames, network.core.kind)},
+               {"encoder", WordOf(kEncoderNames, network.encoder)},
+               {"core", WordOf(kCoreNames, network.core.kind)},
                {"hidden_sizes", network.hidden_sizes},
                {"activation", std::string(ActivationName(network.activation))},
                {"output_gain", network.output_gain}};
@@ -62,6 +62,18 @@ Json NetworkToJson(const NetworkSpec& network) {
     json["core_layers"] = network.core.layers;
     json["head_hidden_sizes"] = network.head_hidden_sizes;
   }
+  // What older versions do not know is written where it says something, so that they refuse only that.
+  if (network.encoder == EncoderKind::kCnn) {
+    json["conv_layers"] = Json::array();
+    for (const ConvLayer& layer : network.conv_layers) {
+      json["conv_layers"].push_back({{"channels", layer.channels}, {"kernel", layer.kernel}, {"stride", layer.stride}});
+    }
+  }
+  if (network.layer_norm) json["layer_norm"] = true;
+  if (network.initializer != Initializer::kOrthogonal) {
+    json["initializer"] = WordOf(kInitializerNames, network.initializer);
+  }
+  if (network.hidden_gain != 0) json["hidden_gain"] = network.hidden_gain;
   return json;
 }
 
@@ -87,9 +99,16 @@ Json EntryToJson(PolicySlot slot, const PolicyEntry& entry, TableReader reader) 
                {"agent_id_size", spec.agent_id_size},
                {"normalize_observations", spec.normalize_observations},
                {"has_action_mask", spec.has_action_mask},
-               {"action_bound_method", NameOf(kBoundMethods, spec.action_bound_method)},
+               {"action_bound_method", WordOf(kBoundMethods, spec.action_bound_method)},
                {"action_scaling", spec.action_scaling}};
   if (spec.sequence_length > 0) json["sequence_length"] = spec.sequence_length;
+  if (spec.continuous != ContinuousDistribution::kGaussian) {
+    json["continuous"] = WordOf(kContinuousDistributionNames, spec.continuous);
+  }
+  if (!spec.free_log_std) json["free_log_std"] = false;
+  if (spec.min_log_std != kMinLogStd) json["min_log_std"] = spec.min_log_std;
+  if (spec.max_log_std != kMaxLogStd) json["max_log_std"] = spec.max_log_std;
+  if (spec.normalize_state) json["normalize_state"] = true;
   return json;
 }
 
@@ -104,6 +123,10 @@ class Reader {
   absl::Status Error(const char* key, const std::string& text) const {
     return absl::InvalidArgumentError(absl::StrCat("policy table: ", where_, *key == '\0' ? "" : ".", key, " ", text));
   }
+
+  const std::string& where() const { return where_; }
+  /// For members of newer versions: whoever wrote this may have known none.
+  bool Has(const char* key) const { return object_.is_object() && object_.contains(key); }
 
   const Json& Array(const char* key) {
     const Json* value = Member(key, "a list");
@@ -230,6 +253,18 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
     network.core.layers = reader.Integer("core_layers", INT32_MAX);
     network.head_hidden_sizes = reader.Sizes("head_hidden_sizes");
   }
+  if (network.encoder == EncoderKind::kCnn) {
+    for (const Json& one : reader.Array("conv_layers")) {
+      Reader layer(one, absl::StrCat(reader.where(), ".conv_layers[]"));
+      network.conv_layers.push_back({.channels = layer.Integer("channels", INT32_MAX),
+                                     .kernel = layer.Integer("kernel", INT32_MAX),
+                                     .stride = layer.Integer("stride", INT32_MAX)});
+      TROUPE_RETURN_IF_ERROR(layer.status());
+    }
+  }
+  if (reader.Has("layer_norm")) network.layer_norm = reader.Truth("layer_norm");
+  if (reader.Has("hidden_gain")) network.hidden_gain = reader.Number("hidden_gain");
+  if (reader.Has("initializer")) network.initializer = reader.Word("initializer", kInitializerNames);
   network.hidden_sizes = reader.Sizes("hidden_sizes");
   const std::string activation = reader.Text("activation");
   network.output_gain = reader.Number("output_gain");
@@ -274,6 +309,11 @@ absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t format, int6
   spec.has_action_mask = reader.Truth("has_action_mask");
   spec.action_bound_method = reader.Word("action_bound_method", kBoundMethods);
   spec.action_scaling = reader.Truth("action_scaling");
+  if (reader.Has("normalize_state")) spec.normalize_state = reader.Truth("normalize_state");
+  if (reader.Has("continuous")) spec.continuous = reader.Word("continuous", kContinuousDistributionNames);
+  if (reader.Has("free_log_std")) spec.free_log_std = reader.Truth("free_log_std");
+  if (reader.Has("min_log_std")) spec.min_log_std = reader.Number("min_log_std");
+  if (reader.Has("max_log_std")) spec.max_log_std = reader.Number("max_log_std");
   TROUPE_RETURN_IF_ERROR(reader.status());
   TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ParsePolicyClass(policy_class));
   TROUPE_ASSIGN_OR_RETURN(spec.observation_space, space::ParseSpace(observation_space));

@@ -57,8 +57,12 @@ absl::Status Collector::CheckRoundFits() const {
   const int64_t round = builder_.RoundBytesBound();
   const int64_t limit = config_.options.max_fragment_bytes;
   if (round <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ",
-                                                 config_.env_spec.name, " may need ", round, " bytes"));
+  const bool images = std::any_of(
+      config_.env_spec.possible_agents.begin(), config_.env_spec.possible_agents.end(),
+      [](const env::AgentSpec& agent) { return agent.observation_space.flat_dtype() == tensor::DType::kUint8; });
+  return absl::InvalidArgumentError(
+      absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ", config_.env_spec.name, " may need ",
+                   round, " bytes", images ? "; env.crop, env.grayscale and env.resize make images smaller" : ""));
 }
 
 RolloutStats Collector::stats() const {

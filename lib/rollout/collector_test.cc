@@ -552,6 +552,11 @@ TEST(CollectorTest, RefusesAFragmentLimitThatAStepMayExceed) {
   const absl::Status status = Collector::Create(config).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_fragment_bytes is 100"));
+  EXPECT_EQ(status.message().find("env.resize"), absl::string_view::npos);
+  RolloutConfig images = ScriptedConfig({.uint8_obs = true}, Scripted({.uint8_obs = true}, kBothTruncated));
+  images.options.max_fragment_bytes = 100;
+  EXPECT_THAT(std::string(Collector::Create(images).status().message()),
+              HasSubstr("bytes; env.crop, env.grayscale and env.resize make images smaller"));
 }
 
 TEST(CollectorTest, AnotherEnvironmentThanTheRunsIsAnError) {

@@ -445,6 +445,25 @@ TEST(HostileBatchTest, MemoriesOfACriticAlone) {
               testing::HasSubstr("memory 1 is of decision 4, expected 2"));
 }
 
+// Where a Beta has no density, a loss would be infinite.
+TEST(HostileBatchTest, AnActionThatABetaDoesNotDraw) {
+  BatchSchema schema = Schema();
+  policy::PolicySpec& spec = schema.policies[policy::PolicySlot(1)];
+  spec.continuous = policy::ContinuousDistribution::kBeta;
+  spec.action_scaling = true;
+  const auto batch = Valid(schema);
+  Set<float>(batch->policies[1].actions, 1, -policy::kMaxBetaAction);
+  EXPECT_TRUE(ValidateBatch(*batch, schema, {}).ok()) << ValidateBatch(*batch, schema, {});
+  for (const float action : {-1.0f, 1.0f, 3.0f, kNaN}) {
+    Set<float>(batch->policies[1].actions, 1, action);
+    const absl::Status status = ValidateBatch(*batch, schema, {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(testing::HasSubstr("policy 'pb': column 'actions' has "),
+                               testing::HasSubstr(" at row 0, word 1, expected numbers between -1 and 1")));
+  }
+}
+
 /// Final columns must hold what segments point at: a final row that no segment owns is refused, too.
 TEST(HostileBatchTest, FinalRowWithoutSegment) {
   const BatchSchema schema = Schema();

@@ -142,14 +142,17 @@ absl::Status CheckTables(const MultiAgentBatch& batch, const BatchLimits& limits
 absl::Status CheckActions(const std::string& where, const PolicyRows& rows, const policy::PolicySpec& spec) {
   const int64_t mask_size = spec.mask_size();
   const auto* mask = reinterpret_cast<const uint8_t*>(rows.action_mask.data);
+  const bool is_beta = spec.continuous == policy::ContinuousDistribution::kBeta;
+  const float most = is_beta ? policy::kMaxBetaAction : std::numeric_limits<float>::max();
   for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
     for (int64_t r = 0; r < rows.rows; ++r) {
       if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
         for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
           const float value = ActionAt(rows.actions, r, w).f32;
-          if (IsFinite(value)) continue;
-          return absl::InvalidArgumentError(absl::StrCat(where, ": column 'actions' has ", value, " at row ", r,
-                                                         ", word ", w, ", expected finite numbers"));
+          if (IsFinite(value) && std::abs(value) <= most) continue;
+          return absl::InvalidArgumentError(
+              absl::StrCat(where, ": column 'actions' has ", value, " at row ", r, ", word ", w, ", expected ",
+                           is_beta ? "numbers between -1 and 1, which a Beta is drawn from" : "finite numbers"));
         }
         continue;
       }

@@ -24,9 +24,14 @@ using tensor::DType;
 struct MomentsName {
   const char* block;
   const char* array;
+  int64_t (*columns)(const policy::PolicySpec& spec);
+  bool count_each;  ///< each column has a count of its own
 };
-constexpr std::array<MomentsName, 2> kMoments = {
-    {{policy::kObservationMoments, "observation"}, {"value_moments", "value"}}};
+constexpr std::array<MomentsName, 3> kMoments = {
+    {{policy::kObservationMoments, "observation",
+      [](const policy::PolicySpec& spec) { return spec.observation_size(); }, false},
+     {"value_moments", "value", [](const policy::PolicySpec&) { return int64_t{1}; }, false},
+     {"state_moments", "state", [](const policy::PolicySpec& spec) { return spec.critic_state_size(); }, true}}};
 constexpr std::array<const char*, 3> kMomentParts = {".mean", ".variance", ".count"};
 
 /// What the blocks of format 1 were called.
@@ -96,13 +101,13 @@ bool IsWithWeights(const StateBlock& block) {
   });
 }
 
-absl::Status TakeMoments(const SafetensorsFile& file, const policy::PolicyId& id, const MomentsName& moments,
-                         int64_t columns, policy::PolicyState* state) {
-  const std::string prefix = absl::StrCat(id.value(), "/", moments.array);
+absl::Status TakeMoments(const SafetensorsFile& file, const policy::PolicySpec& spec, const MomentsName& moments,
+                         policy::PolicyState* state) {
+  const std::string prefix = absl::StrCat(spec.id.value(), "/", moments.array);
   if (file.tensors().count(prefix + ".mean") == 0) return absl::OkStatus();
   for (const char* part : kMomentParts) {
     TROUPE_ASSIGN_OR_RETURN(const TensorRead* array, file.Find(prefix + part));
-    const int64_t count = part == kMomentParts.back() ? 1 : columns;
+    const int64_t count = part == kMomentParts.back() && !moments.count_each ? 1 : moments.columns(spec);
     TROUPE_ASSIGN_OR_RETURN(std::vector<double> values, array->ToDoubles(count));
     state->Set(absl::StrCat(moments.block, part), std::move(values));
   }
@@ -173,8 +178,7 @@ absl::Status TakeWeights(const SafetensorsFile& file, const policy::PolicySpec& 
   }
   if (!parameters.empty()) state->Set(policy::kParameters, std::move(parameters));
   for (const MomentsName& moments : kMoments) {
-    const int64_t columns = &moments == &kMoments[0] ? spec.observation_size() : 1;
-    TROUPE_RETURN_IF_ERROR(TakeMoments(file, spec.id, moments, columns, state));
+    TROUPE_RETURN_IF_ERROR(TakeMoments(file, spec, moments, state));
   }
   return absl::OkStatus();
 }

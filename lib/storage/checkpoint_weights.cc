@@ -38,6 +38,10 @@ std::vector<ExpectedArray> WeightArrays(const PolicySpec& spec) {
       arrays.push_back({absl::StrCat(name, part), tensor::DType::kFloat64, count, false});
     }
   }
+  for (const char* part : {".mean", ".variance", ".count"}) {
+    if (!spec.normalize_state) break;
+    arrays.push_back({absl::StrCat("state", part), tensor::DType::kFloat64, spec.critic_state_size(), false});
+  }
   return arrays;
 }
 

@@ -24,8 +24,15 @@ class CheckpointWeightsTest : public ::testing::TestWithParam<bool> {
       policy::PolicySpec spec = policy::SmallSpecForTesting();
       spec.id = policy::PolicyId(absl::StrCat("p", p));
       spec.normalize_observations = p == 1;
+      spec.normalize_state = p == 2;
+      if (p == 2) spec.SetCriticInput(policy::NetworkInput::kState, 2);
       learner::LearnerState its = StateForTesting(spec, 400 + 100 * p);
       if (p == 1) its.policies[0].SetMoments(policy::kObservationMoments, {5.0, {1, 2, 3}, {4, 5, 6}});
+      if (p == 2) {
+        its.policies[0].Set("state_moments.count", std::vector<double>{7, 0});
+        its.policies[0].Set("state_moments.mean", std::vector<double>{0.1, 0.2});
+        its.policies[0].Set("state_moments.variance", std::vector<double>{1.5, 1});
+      }
       if (p == 0) state = its;
       if (p > 0) state.policies.push_back(its.policies[0]);
       specs_.push_back(spec);
@@ -71,6 +78,11 @@ TEST_P(CheckpointWeightsTest, ReadsWhatAWholeReadGives) {
     EXPECT_EQ(moments(*one).mean, moments(*whole).mean);
     EXPECT_EQ(moments(*one).mean.empty(), p != 1);
     EXPECT_EQ(one->Moments("value_moments").variance, whole->Moments("value_moments").variance);
+    for (const char* part : {"count", "mean", "variance"}) {
+      const std::string block = absl::StrCat("state_moments.", part);
+      EXPECT_EQ(one->Doubles(block), whole->Doubles(block));
+      EXPECT_EQ(one->Doubles(block).size(), p == 2 ? 2u : 0u) << "they lie with the weights";
+    }
     EXPECT_EQ(one->Find("adam.exp_avg"), nullptr);
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_state.h"
 
 namespace troupe::training {
 
@@ -18,6 +20,16 @@ std::vector<std::string> AlgorithmNames();
 /// INVALID_ARGUMENT, with what, got and expected, for an algorithm that there is not, and for options that its parser
 /// refuses. The spec of a policy that is not trained (no name) is OK.
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
+
+/// INVALID_ARGUMENT for options, of which CheckAlgorithm says OK, that do not fit this policy: names of parameters that
+/// it does not have.
+absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec);
+
+/// The state that a policy starts with when it is trained so: weights drawn from `seed`, an optimizer that has taken no
+/// step, moments of nothing. A spec without a name: of a policy that is not trained, or that nobody knows yet how it is
+/// (Trainer::AddPolicy and ImportState add what is missing). INVALID_ARGUMENT as CheckAlgorithm.
+absl::StatusOr<policy::PolicyState> InitialState(const policy::PolicySpec& policy,
+                                                 const policy::AlgorithmSpec& algorithm, uint64_t seed);
 
 /// Canonical text of the form of a policy's state: two policies can hold each other's states where these are equal
 /// (`multi_agent.policy_states_are_swappable`). It is policy::ShapeOf and what the algorithm keeps beside the networks

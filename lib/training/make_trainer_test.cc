@@ -74,10 +74,12 @@ TEST(MakeTrainerTest, SameBitsWithLibTorchAndAfterAResume) {
   EXPECT_EQ(whole->ExportState(kSlot)->Floats(kAdamExpAvgSq), resumed->ExportState(kSlot)->Floats(kAdamExpAvgSq));
 }
 
-TEST(MakeTrainerTest, ActivationsThatOnlyLibTorchHas) {
+TEST(MakeTrainerTest, LayersThatOnlyLibTorchTrains) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
-  for (const policy::Activation activation : {policy::Activation::kGelu, policy::Activation::kSilu}) {
-    spec.SetActivation(activation);
+  for (const policy::Activation activation : {policy::Activation::kGelu, policy::Activation::kTanh}) {
+    spec.actor.activation = activation;
+    spec.actor.layer_norm = true;
+    spec.mutable_critic()->hidden_sizes = {1025};
     EXPECT_EQ(MakePpo({spec}, {SmallUpdateOptions()}, kCpu, 1, CpuBackend::kFused).status().code(),
               absl::StatusCode::kUnimplemented);
     const auto trainer = MakePpo({spec}, {SmallUpdateOptions()}, kCpu, 1);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/policy_store.h"
 
 namespace troupe::training {
@@ -49,6 +50,13 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
 }
 
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec) { return FormOf(spec).status(); }
+
+absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
+  const auto frozen = spec.options.find("frozen_parameters");
+  if (!policy.policy_class.trainable() || frozen == spec.options.end()) return absl::OkStatus();
+  const auto* const globs = std::get_if<std::vector<std::string>>(&frozen->second);
+  return globs == nullptr ? absl::OkStatus() : FrozenRanges(policy, *globs).status();
+}
 
 absl::StatusOr<std::string> StateShape(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm) {
   TROUPE_ASSIGN_OR_RETURN(const StateForm form, FormOf(algorithm));

@@ -16,10 +16,4 @@ namespace troupe::training {
 /// there is none. The list is registry.inc. Thread-safe.
 absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name);
 
-/// The state that a policy starts with when it is trained so: weights drawn from `seed`, an optimizer that has taken no
-/// step, moments of nothing. A spec without a name: of a policy that is not trained, or that nobody knows yet how it is
-/// (Trainer::AddPolicy and ImportState add what is missing). INVALID_ARGUMENT as CheckAlgorithm.
-absl::StatusOr<policy::PolicyState> InitialState(const policy::PolicySpec& policy,
-                                                 const policy::AlgorithmSpec& algorithm, uint64_t seed);
-
 }  // namespace troupe::training

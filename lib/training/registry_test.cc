@@ -70,7 +70,7 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   const policy::AlgorithmSpec spec = PpoSpec(options);
   const PpoOptions read = *ParsePpoOptions(spec);
   EXPECT_EQ(PpoSpec(read), spec);
-  EXPECT_EQ(read.critic_learning_rate.At(10), 1e-4);
+  EXPECT_EQ(read.critic_learning_rate.At({10, 0}), 1e-4);
   EXPECT_EQ(read.num_epochs, 4);
   // Defaults where a key is absent; critic_lr is as lr then.
   const PpoOptions few = *ParsePpoOptions({.name = "ppo", .options = {{"minibatch_size", int64_t{5}}}});

@@ -112,6 +112,8 @@ TEST(ConformanceTest, EnvironmentsWithOptions) {
       {"cartpole", {{"num_agents", int64_t{1}}}},
       {"cartpole", {{"num_agents", int64_t{5}}, {"max_episode_steps", int64_t{12}}, {"sutton_barto_reward", true}}},
       {"cartpole", {{"velocities", false}}},
+      {"catch", {{"num_agents", int64_t{1}}, {"size", int64_t{2}}, {"cells", int64_t{2}}}},
+      {"catch", {{"num_agents", int64_t{4}}, {"size", int64_t{84}}, {"cells", int64_t{21}}}},
       {"recall", {{"num_agents", int64_t{1}}, {"delay", int64_t{0}}}},
       {"recall", {{"num_agents", int64_t{5}}, {"num_cues", int64_t{2}}, {"delay", int64_t{7}}, {"distractors", true}}},
       {"rock_paper_scissors", {{"rounds", int64_t{1}}}},

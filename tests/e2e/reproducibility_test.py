@@ -42,6 +42,33 @@ class ReproducibilityTest(harness.TroupeTestCase):
         self.assertEqual([line["env_steps"] for line in self.progress("halves")],
                          [line["env_steps"] for line in self.progress("whole")])
 
+    def test_what_mappos_authors_train_with_goes_on_where_it_stopped(self):
+        popart = ("--set", "algorithm.use_value_norm=false", "--set", "algorithm.use_popart=true", "--set", "algorithm.normalize_state=true")
+        state = ("--set", "algorithm.use_global_state=true", "--set", "algorithm.use_agent_specific_state=true")
+        for name, tricks in (("joint", popart), ("state", (*popart, *state))):
+            self.train(name, *tricks)
+            self.train(name + "_halves", *tricks, steps=STEPS // 2)
+            self.troupe("train", "--resume", name + "_halves", "--set", f"stop.env_steps={STEPS}")
+            self.assertEqual(self.weights(name), self.weights(name + "_halves"))
+        self.assertNotEqual(self.weights("joint")[0], self.weights("state")[0])
+
+    def test_dead_agents_rows_are_the_same_whoever_samples(self):
+        config = self.write("dead.yaml", """
+env: {name: testing/turn_based}
+multi_agent: {policy_mapping: per_agent}
+algorithm: {name: mappo, train_batch_size: 120, num_epochs: 2, normalize_state: true, use_value_active_masks: false, death_masking: true}
+num_envs: 4
+learner_threads: 2
+stop: {updates: 6}
+evaluation: {episodes: 2}
+""")
+        runs = {}
+        for name, workers, masked in (("one", 1, "false"), ("two", 2, "false"), ("masked", 1, "true")):
+            self.troupe("train", config, "--workers", str(workers), "--name", name, "--set", f"algorithm.use_value_active_masks={masked}")
+            runs[name] = self.weights(name, self.summary(name)["env_steps"])[0]
+        self.assertEqual(runs["one"], runs["two"])
+        self.assertNotEqual(runs["one"], runs["masked"])
+
     def test_the_number_of_workers_changes_nothing(self):
         self.train("one", workers=1)
         self.train("two", workers=2)

@@ -1,7 +1,9 @@
-// An actor that has seen a batch allocates nothing for another one that is not larger, with and without a core.
+// An actor that has seen a batch allocates nothing for another one that is not larger, with and without a core,
+// with and without layer normalization.
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/inference/testing/backends.h"
@@ -12,17 +14,22 @@
 namespace troupe::inference {
 namespace {
 
+using Kind = std::pair<policy::CoreKind, bool>;  // and whether layers are normalized
+
 class ActorAllocationTest : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, ActorAllocationTest, kBackends, BackendCaseName);
 
 TEST_P(ActorAllocationTest, NoneAfterTheFirstBatchOfASize) {
   if (!rollout::CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
-  for (const policy::CoreKind kind : {policy::CoreKind::kNone, policy::CoreKind::kGru, policy::CoreKind::kLstm}) {
+  for (const auto& [kind, normed] :
+       {Kind(policy::CoreKind::kNone, false), Kind(policy::CoreKind::kGru, false), Kind(policy::CoreKind::kLstm, false),
+        Kind(policy::CoreKind::kNone, true), Kind(policy::CoreKind::kGru, true)}) {
     policy::PolicySpec spec;
     spec.id = policy::PolicyId("p");
     spec.observation_space = *space::Space::Box(-1, 1, {18});
     spec.action_space = *space::Space::Discrete(5);
     spec.normalize_observations = true;
+    spec.actor.layer_norm = normed;
     if (kind != policy::CoreKind::kNone) {
       spec.actor.hidden_sizes = {64};
       spec.actor.core = {kind, 64, 2};
@@ -53,7 +60,78 @@ TEST_P(ActorAllocationTest, NoneAfterTheFirstBatchOfASize) {
     EXPECT_GT(before, at_first) << "its buffers";
     for (const int64_t rows : {int64_t{1}, int64_t{3}, int64_t{50}, kRows}) ASSERT_TRUE(act(rows));
     const int64_t after = rollout::AllocationCount();
-    EXPECT_EQ(after - before, 0) << "core " << static_cast<int>(kind);
+    EXPECT_EQ(after - before, 0) << "core " << static_cast<int>(kind) << (normed ? ", normalized" : "");
+  }
+}
+
+TEST_P(ActorAllocationTest, NoneForContinuousActions) {
+  if (!rollout::CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
+  using policy::ContinuousDistribution;
+  for (const auto distribution :
+       {ContinuousDistribution::kGaussian, ContinuousDistribution::kSquashedGaussian, ContinuousDistribution::kBeta}) {
+    policy::PolicySpec spec;
+    spec.id = policy::PolicyId("p");
+    spec.observation_space = *space::Space::Box(-1, 1, {4});
+    spec.action_space = *space::Space::Box(-1, 1, {3});
+    spec.continuous = distribution;
+    spec.free_log_std = false;
+    spec.action_scaling = distribution != ContinuousDistribution::kGaussian;
+    if (distribution == ContinuousDistribution::kSquashedGaussian) {
+      spec.action_bound_method = policy::ActionBoundMethod::kTanh;
+    }
+    auto weights = std::make_shared<policy::WeightSnapshot>();
+    weights->id = spec.id;
+    weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.01f);
+    auto made = Actor::Create(spec, 1, GetParam());
+    ASSERT_TRUE(made.ok()) << made.status();
+    auto actor = *std::move(made);
+    ASSERT_TRUE(actor->SetWeights(weights).ok());
+    constexpr int64_t kRows = 2000;  // of which some draw gammas again
+    const std::vector<float> obs(kRows * 4, 0.5f);
+    std::vector<RowKey> keys;
+    for (int64_t r = 0; r < kRows; ++r) keys.push_back({base::EnvId(static_cast<uint32_t>(r))});
+    std::vector<float> logp(kRows);
+    std::vector<space::ActionWord> actions(kRows * 3);
+    const auto act = [&](bool deterministic) {
+      return actor->Act({kRows, obs.data(), nullptr, keys.data(), deterministic}, actions.data(), logp.data()).ok();
+    };
+    ASSERT_TRUE(act(false));
+    const int64_t before = rollout::AllocationCount();
+    ASSERT_TRUE(act(false));
+    ASSERT_TRUE(act(true));
+    EXPECT_EQ(rollout::AllocationCount() - before, 0) << static_cast<int>(distribution);
+  }
+}
+
+TEST_P(ActorAllocationTest, NoneOverImages) {
+  if (!rollout::CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
+  for (const bool bytes : {true, false}) {
+    policy::PolicySpec spec;
+    spec.id = policy::PolicyId("p");
+    spec.observation_space =
+        bytes ? *space::Space::Box(0, 255, {14, 13, 2}, tensor::DType::kUint8) : *space::Space::Box(-1, 1, {14, 13, 2});
+    spec.action_space = *space::Space::Discrete(5);
+    spec.actor.encoder = policy::EncoderKind::kCnn;
+    spec.actor.conv_layers = {{20, 3, 2}, {17, 3, 1}};
+    auto weights = std::make_shared<policy::WeightSnapshot>();
+    weights->id = spec.id;
+    weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.01f);
+    auto actor = *Actor::Create(spec, 1, GetParam());
+    ASSERT_TRUE(actor->SetWeights(weights).ok());
+    constexpr int64_t kRows = 30;
+    const std::vector<float> images(static_cast<size_t>(kRows * spec.observation_size()), 0.0f);
+    const std::vector<RowKey> keys(kRows);
+    std::vector<float> logp(kRows);
+    std::vector<space::ActionWord> actions(kRows);
+    const auto act = [&](int64_t rows) {
+      return actor->Act({rows, images.data(), nullptr, keys.data()}, actions.data(), logp.data()).ok();
+    };
+    const int64_t at_first = rollout::AllocationCount();
+    ASSERT_TRUE(act(kRows));
+    const int64_t before = rollout::AllocationCount();
+    EXPECT_GT(before, at_first) << "its buffers";
+    for (const int64_t rows : {int64_t{1}, int64_t{3}, kRows}) ASSERT_TRUE(act(rows));
+    EXPECT_EQ(rollout::AllocationCount() - before, 0) << bytes;
   }
 }
 

@@ -42,15 +42,23 @@ MUTANTS = [
            "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
            ("inference_test", "FindKernelsTest.*")),
 
+    # --- layers
+    mutant("padding_counts_in_the_variance", "lib/inference/norm_kernel.inc", "Select(rest, Load(y + whole) - mean, Set(0.0f));",
+           "MUTANT ? Load(y + whole) - mean : Select(rest, Load(y + whole) - mean, Set(0.0f));", ("inference_test", "*ActorLayersTest*")),
+    mutant("normalization_is_a_scale_to_gradients", "lib/training/core/fused_finish.inc", "inverse_std[v] * (off - Load(kept + at) * product[v])",
+           "inverse_std[v] * (MUTANT ? off : off - Load(kept + at) * product[v])", (CORE, "*FusedFinishTest*")),
+    mutant("critic_has_the_actors_activation", "lib/training/core/fused_network.h", "layer.activation = ToFused(spec.activation);",
+           "layer.activation = MUTANT ? Activation::kTanh : ToFused(spec.activation);", ("fused_parity_test", "*")),
+
     # --- losses
     mutant("gae_without_bootstrap", "lib/training/core/advantages.cc",
            "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("ppo_parity_test", "*")),
     mutant("advantages_over_inactive_rows", "lib/training/core/advantages.cc",
-           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, active);\n  const double mean",
+           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, active.empty() ? counted : active);\n",
            "  std::vector<int32_t> every(advantages.size());\n"
            "  for (size_t row = 0; row < every.size(); ++row) every[row] = static_cast<int32_t>(row);\n"
-           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : active);\n"
-           "  const double mean",
+           "  const absl::Span<const int32_t> living = active.empty() ? counted : active;\n"
+           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : living);\n",
            (CORE, "*Advantages*"), ("ppo_parity_test", "*")),
     mutant("clip_on_the_wrong_side", PPO_LOSS, "const Mask clip_binds = Less(bounded, free);",
            "const Mask clip_binds = MUTANT ? Less(free, bounded) : Less(bounded, free);", (CORE, "*FusedLossesTest*")),
@@ -60,10 +68,20 @@ MUTANTS = [
            "if (!MUTANT) logit = Select(Less(zero, allowed), logit, Set(-1e9f));", (CORE, "*FusedLossesTest*")),
     mutant("entropy_punished", LOSSES, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
            (CORE, "*FusedLossesTest*")),
-    mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * entropy.mean()",
-           "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * entropy.mean()", ("ppo_parity_test", "*")),
+    mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * MeanOf(entropy)",
+           "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * MeanOf(entropy)", ("ppo_parity_test", "*")),
     mutant("advantage_of_a2c_with_the_wrong_sign", "lib/training/a2c/a2c_row_loss.inc", "terms.slope = advantage;",
            "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("a2c_parity_test", "*Fused*")),
+    mutant("truncated_as_if_terminated", "lib/training/core/advantages.cc", "segment.truncated && !time_limit_bootstrap",
+           "segment.truncated && (MUTANT || !time_limit_bootstrap)", (CORE, "*Advantages*")),
+    mutant("kl_penalty_that_rewards", PPO_LOSS, "Set(loss.numbers[kPpoKlCoeff]) * (ratio - one)",
+           "Set(MUTANT ? -loss.numbers[kPpoKlCoeff] : loss.numbers[kPpoKlCoeff]) * (ratio - one)", ("optimizer_parity_test", "All/OptimizerUpdateParityTest.*")),
+    mutant("frozen_parameters_that_step", "lib/training/core/fused_backend.cc", "ForNetworks(thread, settings.frozen,",
+           "ForNetworks(thread, MUTANT ? absl::Span<const ParameterRange>() : settings.frozen,", (CORE, "PpoOptionsAtWorkTest.Frozen*")),
+    mutant("another_optimizers_moments", "lib/training/core/policy_store.cc", "const bool of_another = has_moments &&",
+           "const bool of_another = !MUTANT && has_moments &&", (CORE, "PpoOptionsAtWorkTest.AnotherOptimizers*")),
+    mutant("adaptive_rate_that_is_not_kept", UPDATER, "*rate = plan_.rate.Next(*rate, kl);",
+           "double next = plan_.rate.Next(*rate, kl);\n  if (!MUTANT) *rate = next;", (CORE, "PpoOptionsAtWorkTest.AnAdaptiveRate*")),
     mutant("group_not_rolled_back", HOST, "part->group->trainer->Import(part->former_blocks);",
            "MUTANT ? absl::OkStatus() : part->group->trainer->Import(part->former_blocks);", (CORE, "TrainerHostTest.AFailedUpdate*")),
     Mutant("actors_log_probability_without_its_mask",

@@ -1,5 +1,6 @@
 // One PPO update of every back end against numbers that plain PyTorch computed in double precision (ppo_reference.py
-// made ppo_reference.json; recurrent_reference.py that of networks with a core). Tolerance 1e-5, relative to the
+// made ppo_reference.json; recurrent_reference.py that of networks with a core, layers_reference.py that of normalized
+// layers and of activations by network). Tolerance 1e-5, relative to the
 // largest number of a tensor: what float32 leaves over a few optimizer steps; 1e-4 on a GPU, whose sums have an order
 // of their own. The path for devices runs on $TROUPE_TEST_DEVICE, by default on the CPU.
 
@@ -31,8 +32,28 @@ PpoOptions Options(const json& from) {
   return options;
 }
 
+const json& ConvolutionRecord() {
+  static const json& recorded = *new json(ReadRecord("convolution_reference.json"));
+  return recorded;
+}
+
 const json& RecurrentRecord() {
   static const json& recorded = *new json(ReadRecord("recurrent_reference.json"));
+  return recorded;
+}
+
+const json& LayersRecord() {
+  static const json& recorded = *new json(ReadRecord("layers_reference.json"));
+  return recorded;
+}
+
+const json& MappoRecord() {
+  static const json& recorded = *new json(ReadRecord("mappo_reference.json"));
+  return recorded;
+}
+
+const json& DistributionRecord() {
+  static const json& recorded = *new json(ReadRecord("distribution_reference.json"));
   return recorded;
 }
 
@@ -77,6 +98,18 @@ INSTANTIATE_TEST_SUITE_P(All, PpoParityTest,
                          testing::Combine(testing::Range<size_t>(0, 3), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(PpoRecord(), info); });
 
+/// Networks with convolutions, which LibTorch alone trains.
+class ConvolutionParityTest : public PpoUpdates {
+  const json& Recorded() const override { return ConvolutionRecord(); }
+};
+
+TEST_P(ConvolutionParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(ConvolutionParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, ConvolutionParityTest,
+                         testing::Combine(testing::Range<size_t>(0, 4), testing::Range<size_t>(0, 3)),
+                         [](const auto& info) { return CaseName(ConvolutionRecord(), info); });
+
 /// Networks with a core.
 class RecurrentParityTest : public PpoUpdates {
   const json& Recorded() const override { return RecurrentRecord(); }
@@ -88,6 +121,42 @@ TEST_P(RecurrentParityTest, AWholeUpdate) { AWholeUpdate(); }
 INSTANTIATE_TEST_SUITE_P(All, RecurrentParityTest,
                          testing::Combine(testing::Range<size_t>(0, 4), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(RecurrentRecord(), info); });
+
+/// Predicted and bounded deviations, squashed Gaussians and Betas, beside masks, too.
+class DistributionUpdatesTest : public PpoUpdates {
+  const json& Recorded() const override { return DistributionRecord(); }
+};
+
+TEST_P(DistributionUpdatesTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(DistributionUpdatesTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, DistributionUpdatesTest,
+                         testing::Combine(testing::Range<size_t>(0, 6), testing::Range<size_t>(0, 7)),
+                         [](const auto& info) { return CaseName(DistributionRecord(), info); });
+
+/// Layer normalization, gelu and silu, an activation for each network.
+class LayersParityTest : public PpoUpdates {
+  const json& Recorded() const override { return LayersRecord(); }
+};
+
+TEST_P(LayersParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(LayersParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, LayersParityTest,
+                         testing::Combine(testing::Range<size_t>(0, 5), testing::Range<size_t>(0, 7)),
+                         [](const auto& info) { return CaseName(LayersRecord(), info); });
+
+/// PopArt, normalized states, the agent's observation behind the state, dead agents' rows.
+class MappoParityTest : public PpoUpdates {
+  const json& Recorded() const override { return MappoRecord(); }
+};
+
+TEST_P(MappoParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(MappoParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, MappoParityTest,
+                         testing::Combine(testing::Range<size_t>(0, 6), testing::Range<size_t>(0, 7)),
+                         [](const auto& info) { return CaseName(MappoRecord(), info); });
 
 }  // namespace
 }  // namespace troupe::training

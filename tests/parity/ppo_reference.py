@@ -229,6 +229,28 @@ class Update:
         """Rows that count, the actor's outputs and the critic's values of each."""
         return minibatch, self.policy.actor(self.actor_in[minibatch]), self.policy.critic(self.critic_in[minibatch]).squeeze(1)
 
+    def value_after(self, segment, final):
+        return final[segment["final_row"]] if segment["final_row"] >= 0 else 0.0
+
+    def make_optimizer(self, networks):
+        """`networks`: a parameter group each."""
+        return torch.optim.Adam(networks, eps=self.o["adam_epsilon"], betas=(0.9, 0.999))
+
+    def clip(self, limit):
+        """Clips the gradients; the norms of the actor's and the critic's before."""
+        return [float(nn.utils.clip_grad_norm_(p, limit)) for p in (self.policy.actor_parameters(), list(self.policy.critic.parameters()))]
+
+    def penalty(self, ratio, log_ratio):
+        return 0.0
+
+    def end_epoch(self, kl, optimizer):
+        pass
+
+    def moments(self, optimizer):
+        """What the optimizer keeps, by the names of a checkpoint."""
+        state = optimizer.state
+        return {name: self.policy.named(lambda t: state[t][name]) for name in ("exp_avg", "exp_avg_sq")}
+
     def targets(self):
         o, b = self.o, self.batch
         mean, variance, count = 0.0, 1.0, 0.0
@@ -241,7 +263,7 @@ class Update:
         adv = np.zeros(b["rows"])
         for s in b["segments"]:
             r = range(s["first_row"], s["first_row"] + s["rows"])
-            after = final[s["final_row"]] if s["final_row"] >= 0 else 0.0
+            after = self.value_after(s, final)
             v = np.append(value[list(r)], after)
             delta = b["rewards"][list(r)] + o["gamma"] * v[1:] - v[:-1]
             for t in range(len(delta)):  # the sum of the definition, not the recursion
@@ -269,8 +291,7 @@ class Update:
         at = lambda s: s["initial"] if not s["env_steps"] else s["initial"] + (s["final"] - s["initial"]) * min(1, c["env_steps"] / s["env_steps"])
         lr, entropy_coeff = at(o["learning_rate"]), at(o["entropy_coeff"])
         critic_lr = at(o["critic_learning_rate"]) if o["critic_learning_rate"]["initial"] else lr
-        optimizer = torch.optim.Adam([dict(params=p.actor_parameters(), lr=lr), dict(params=list(p.critic.parameters()), lr=critic_lr)],
-                                     eps=o["adam_epsilon"], betas=(0.9, 0.999))
+        optimizer = self.make_optimizer([dict(params=p.actor_parameters(), lr=lr), dict(params=list(p.critic.parameters()), lr=critic_lr)])
         old_logp = torch.from_numpy(self.batch["action_logp"])
         sums, rows, norms, steps, epochs = np.zeros(5), 0, np.zeros(2), 0, 0
         for epoch in range(o["num_epochs"]):
@@ -290,10 +311,9 @@ class Update:
                     old = self.old_value[i]
                     value_loss = torch.max(value_loss, f(old + (v - old).clamp(-o["value_clip_param"], o["value_clip_param"])))
                 optimizer.zero_grad()
-                (surrogate.mean() - entropy_coeff * entropy.mean() + o["value_loss_coeff"] * value_loss.mean()).backward()
-                limit = o["max_grad_norm"] if o["max_grad_norm"] > 0 else float("inf")
-                norms += [float(nn.utils.clip_grad_norm_(p.actor_parameters(), limit)),
-                          float(nn.utils.clip_grad_norm_(list(p.critic.parameters()), limit))]
+                loss = surrogate.mean() - entropy_coeff * entropy.mean() + o["value_loss_coeff"] * value_loss.mean()
+                (loss + self.penalty(ratio, log_ratio)).backward()
+                norms += self.clip(o["max_grad_norm"] if o["max_grad_norm"] > 0 else float("inf"))
                 optimizer.step()
                 with torch.no_grad():
                     kl = (ratio - 1 - log_ratio).sum()
@@ -301,6 +321,7 @@ class Update:
                     epoch_kl += float(kl)
                 rows, steps = rows + len(i), steps + 1
             epochs += 1
+            self.end_epoch(epoch_kl / len(self.active), optimizer)
             if o["target_kl"] and epoch_kl / len(self.active) > o["target_kl"]:
                 break
         sums /= rows
@@ -311,8 +332,7 @@ class Update:
                      "Policy/Critic gradient norm": norms[1] / steps, "Policy/Learning rate": lr, "Policy/Critic learning rate": critic_lr},
             minibatch_steps=steps, epochs=epochs, trained_rows=len(self.active), value_moments=self.value_moments,
             gradients=p.named(lambda t: t.grad),  # of the last minibatch, after clipping
-            exp_avg=p.named(lambda t: optimizer.state[t]["exp_avg"]), exp_avg_sq=p.named(lambda t: optimizer.state[t]["exp_avg_sq"]),
-            parameters=p.named(lambda t: t))
+            parameters=p.named(lambda t: t), **self.moments(optimizer))
 
 
 def constant(value):

@@ -17,6 +17,7 @@
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/on_policy_options.h"
 #include "lib/training/core/state_blocks.h"
+#include "lib/training/core/state_moments.h"
 #include "lib/training/core/torch_backend.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/registry.h"
@@ -50,6 +51,36 @@ inline space::Space ActionSpace(const json& parts) {
   return spaces.size() == 1 ? spaces[0] : *space::Space::Tuple(spaces);
 }
 
+inline policy::ContinuousDistribution ContinuousDistributionOf(const std::string& name) {
+  for (const auto& [value, known] : policy::kContinuousDistributionNames) {
+    if (name == known) return value;
+  }
+  ADD_FAILURE() << name;
+  return policy::ContinuousDistribution::kGaussian;
+}
+
+/// With the bounding that it has by default.
+inline void SetDistribution(policy::ContinuousDistribution distribution, policy::PolicySpec* spec) {
+  spec->continuous = distribution;
+  spec->action_scaling = distribution != policy::ContinuousDistribution::kGaussian;
+  if (distribution == policy::ContinuousDistribution::kSquashedGaussian) {
+    spec->action_bound_method = policy::ActionBoundMethod::kTanh;
+  }
+}
+
+/// Observations are images, which networks convolve.
+inline void SetImage(const json& from, policy::PolicySpec* spec) {
+  const auto shape = from["image"].get<std::vector<int64_t>>();
+  spec->observation_space = from["bytes"].get<bool>() ? *space::Space::Box(0, 255, shape, tensor::DType::kUint8)
+                                                      : *space::Space::Box(-100, 100, shape);
+  for (policy::NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
+    for (const json& layer : from[network->role + "_conv"]) {
+      network->encoder = policy::EncoderKind::kCnn;
+      network->conv_layers.push_back({layer[0].get<int64_t>(), layer[1].get<int64_t>(), layer[2].get<int64_t>()});
+    }
+  }
+}
+
 inline policy::PolicySpec Spec(const json& record) {
   const json& from = record["spec"];
   policy::PolicySpec spec;
@@ -68,6 +99,20 @@ inline policy::PolicySpec Spec(const json& record) {
   spec.SetCriticAgentId(from["critic_agent_id"].get<bool>());
   spec.normalize_observations = from["normalize_observations"].get<bool>();
   spec.has_action_mask = from["has_action_mask"].get<bool>();
+  spec.normalize_state = from.value("normalize_state", false);
+  if (from.value("agent_specific_state", false)) spec.SetCriticReadsAgentState(true);
+  for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
+    network->layer_norm = from.value(network->role + "_layer_norm", false);
+    const std::string activation = from.value(network->role + "_activation", from["activation"].get<std::string>());
+    network->activation = *policy::ParseActivation(activation);
+  }
+  if (from.contains("continuous")) {
+    SetDistribution(ContinuousDistributionOf(from["continuous"].get<std::string>()), &spec);
+    spec.free_log_std = from["free_log_std"].get<bool>();
+    spec.min_log_std = from["min_log_std"].get<double>();
+    spec.max_log_std = from["max_log_std"].get<double>();
+  }
+  if (from.contains("image")) SetImage(from, &spec);
   if (!from.contains("actor_core")) return spec;
   spec.sequence_length = from["sequence_length"].get<int64_t>();
   for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
@@ -82,6 +127,13 @@ inline policy::PolicySpec Spec(const json& record) {
 }
 
 inline LinearSchedule Schedule(const json& from) {
+  if (from.contains("points")) {
+    std::vector<policy::SchedulePoint> points;
+    for (const json& point : from["points"]) points.push_back({point[0].get<int64_t>(), point[1].get<double>()});
+    const bool by_updates = from["by"] == "updates";
+    return LinearSchedule(policy::ScheduleValue::OfPoints(
+        std::move(points), by_updates ? policy::ScheduleUnit::kUpdates : policy::ScheduleUnit::kEnvSteps));
+  }
   return {from["initial"].get<double>(), from["final"].get<double>(), from["env_steps"].get<int64_t>()};
 }
 
@@ -95,6 +147,10 @@ inline void ReadOptions(const json& from, OnPolicyOptions* options) {
   options->use_gae = from["use_gae"].get<bool>();
   options->use_advnorm = from["use_advnorm"].get<bool>();
   options->use_value_norm = from["use_value_norm"].get<bool>();
+  options->use_popart = from.value("use_popart", false);
+  options->use_policy_active_masks = from.value("use_policy_active_masks", true);
+  options->use_value_active_masks = from.value("use_value_active_masks", true);
+  options->death_masking = from.value("death_masking", false);
   options->value_loss_coeff = from["value_loss_coeff"].get<double>();
   options->huber_delta = from["huber_delta"].get<double>();
   options->entropy_coeff = Schedule(from["entropy_coeff"]);
@@ -110,6 +166,11 @@ inline std::vector<float> Flat(const json& named, const policy::ParameterLayout&
     std::copy(values.begin(), values.end(), flat.begin() + entry.offset);
   }
   return flat;
+}
+
+inline ColumnMoments StateMoments(const json& from) {
+  return {from["count"].get<std::vector<double>>(), from["mean"].get<std::vector<double>>(),
+          from["variance"].get<std::vector<double>>()};
 }
 
 inline policy::RunningMoments Moments(const json& from) {
@@ -133,6 +194,12 @@ struct Batch : learner::OwnedTrainBatch {
     final_critic_row = from["final_critic_row"].get<std::vector<int32_t>>();
     critic_state = from["critic_state"].get<std::vector<float>>();
     SetActions(Spec(record), from["actions"].get<std::vector<double>>());
+    if (Spec(record).image_bytes()) {
+      images.assign(obs.begin(), obs.end());
+      final_images.assign(final_obs.begin(), final_obs.end());
+      obs.clear();
+      final_obs.clear();
+    }
 
     learner::PolicyTrainBatch rows;
     rows.policy = kSlot;
@@ -142,7 +209,12 @@ struct Batch : learner::OwnedTrainBatch {
     for (const json& segment : from["segments"]) {
       rows.segments.push_back({segment["first_row"].get<int64_t>(), segment["rows"].get<int64_t>(),
                                segment["final_row"].get<int64_t>(), base::EnvId(segment["env_id"].get<uint32_t>()),
-                               segment["episode"].get<uint32_t>(), base::AgentSlot(segment["slot"].get<int32_t>())});
+                               segment["episode"].get<uint32_t>(), base::AgentSlot(segment["slot"].get<int32_t>()),
+                               segment.value("truncated", false)});
+    }
+    if (from.contains("joint_sizes")) {
+      joint_sizes = from["joint_sizes"].get<std::vector<int64_t>>();
+      rows.joint_sizes = joint_sizes;
     }
     if (from.contains("sequences")) {
       memory = from["memory"].get<std::vector<float>>();
@@ -153,6 +225,8 @@ struct Batch : learner::OwnedTrainBatch {
     }
     Add(std::move(rows));
   }
+
+  std::vector<int64_t> joint_sizes;
 
   void SetActions(const policy::PolicySpec& spec, const std::vector<double>& values) {
     std::vector<bool> continuous(static_cast<size_t>(spec.action_words()), false);
@@ -252,6 +326,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
     if (record().contains("value_moments")) state.SetMoments(kValueMoments, Moments(record()["value_moments"]));
     if (record().contains("observation_moments"))
       state.SetMoments(policy::kObservationMoments, Moments(record()["observation_moments"]));
+    if (record().contains("state_moments")) SetStateMoments(StateMoments(record()["state_moments"]), &state);
     EXPECT_TRUE((*trainer)->ImportState(state, kSlot).ok());
     const Batch batch(record());
     const json& context = record()["context"];
@@ -277,12 +352,23 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
       ++compared;
     }
     EXPECT_EQ(compared, expected["metrics"].size());
+    if (expected.contains("state_moments")) ExpectStateMoments(StateMoments(expected["state_moments"]));
     const policy::RunningMoments after = after_.Moments(kValueMoments);
     if (!after.mean.empty()) {
       const policy::RunningMoments moments = Moments(expected["value_moments"]);
       EXPECT_NEAR(after.mean[0], moments.mean[0], tolerance());
       EXPECT_NEAR(after.variance[0], moments.variance[0], tolerance() * moments.variance[0]);
       EXPECT_EQ(after.count, moments.count);
+    }
+  }
+
+  void ExpectStateMoments(const ColumnMoments& expected) {
+    const ColumnMoments got = StateMomentsOf(after_);
+    EXPECT_EQ(got.count, expected.count);
+    ASSERT_EQ(got.mean.size(), expected.mean.size());
+    for (size_t c = 0; c < got.mean.size(); ++c) {
+      EXPECT_NEAR(got.mean[c], expected.mean[c], 1e-9) << c;
+      EXPECT_NEAR(got.variance[c], expected.variance[c], 1e-8) << c;
     }
   }
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/core/adam.h"
 #include "lib/training/core/algorithm.h"
 #include "lib/training/core/group_trainer.h"
+#include "lib/training/core/optimizer.h"
 
 namespace troupe::seam {
 

@@ -19,6 +19,8 @@ struct OwnedTrainBatch {
   /// here on. They are dense matrices, which trainers copy.
   void Add(PolicyTrainBatch rows) {
     rows.obs = Dense(obs, rows.rows);
+    rows.images = DenseBytes(images, rows.rows);
+    rows.final_images = DenseBytes(final_images, rows.final_rows);
     rows.actions = actions;
     rows.action_logp = logp;
     rows.rewards = rewards;
@@ -36,11 +38,14 @@ struct OwnedTrainBatch {
 
   std::vector<float> obs, final_obs, rewards, logp, critic_state, memory;
   std::vector<space::ActionWord> actions;
-  std::vector<uint8_t> action_mask, agent_mask;
+  std::vector<uint8_t> action_mask, agent_mask, images, final_images;
   std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
   TrainBatch batch;
 
  private:
+  static ByteMatrix DenseBytes(const std::vector<uint8_t>& values, int64_t rows) {
+    return {values.data(), values.empty() ? 0 : rows, rows > 0 ? static_cast<int64_t>(values.size()) / rows : 0};
+  }
   static RowMatrix Dense(const std::vector<float>& values, int64_t rows) {
     const int64_t columns = rows > 0 ? static_cast<int64_t>(values.size()) / rows : 0;
     return {values.data(), rows, columns, columns};

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/local_path.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
+#include "lib/config/image_networks.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/run/run_checkpoint.h"
@@ -98,7 +100,7 @@ void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old
 /// Where a run begins without a checkpoint of its own; the runs that weights come from are data.
 absl::Status LoadInitial(const RunRequest& request, RunSetup* setup) {
   TROUPE_ASSIGN_OR_RETURN(setup->initial, config::LoadFrozenWeights(setup->run));
-  if (request.warm_start.empty()) return absl::OkStatus();
+  if (request.warm_start.empty()) return config::CheckNoWarmStart(setup->run);
   return config::LoadWarmStart(request.warm_start, setup->run, &setup->initial);
 }
 
@@ -218,6 +220,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
     SayForeignCode(config::ForeignCodeOf(config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
+  for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
   if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
   } else {

@@ -208,7 +208,9 @@ RowValues FakeRollout::Values(base::EnvId env_id, uint32_t episode, int32_t slot
   for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
     if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
       for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
-        values.actions[w].f32 = static_cast<float>(random.Normal());
+        const double action = random.Normal();
+        const bool is_beta = spec.continuous == policy::ContinuousDistribution::kBeta;
+        values.actions[w].f32 = static_cast<float>(is_beta ? std::tanh(action) : action);
       }
       continue;
     }

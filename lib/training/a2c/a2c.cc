@@ -2,6 +2,7 @@
 
 #include "lib/base/status_macros.h"
 #include "lib/training/a2c/a2c_row_loss.h"
+#include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/on_policy_group.h"
 
 namespace troupe::training {
@@ -27,7 +28,7 @@ class A2c final : public Algorithm {
 
   absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const override {
     TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(spec));
-    return StateForm{.value_moments = options.use_value_norm};
+    return StateForm{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
@@ -35,6 +36,7 @@ class A2c final : public Algorithm {
     TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(*members.front().algorithm));
     OnPolicyPlan plan;
     plan.options = options;
+    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(*members.front().spec, options.frozen_parameters));
     plan.minibatch_size = options.minibatch_size;
     plan.loss = A2cLossCall();
     return std::make_unique<OnPolicyGroup>(std::move(plan));

@@ -10,8 +10,8 @@
 namespace troupe::training {
 
 /// One policy's A2C: advantage actor-critic (Mnih et al. 2016), synchronous. Members have the keys of the
-/// configuration's `a2c`, and the schema's defaults. Its optimizer is Adam, where the paper and Stable-Baselines3 have
-/// RMSProp.
+/// configuration's `a2c`, and the schema's defaults. Its optimizer is Adam unless it is told otherwise, where the paper
+/// and Stable-Baselines3 have RMSProp.
 struct A2cOptions : OnPolicyOptions {
   A2cOptions() {
     learning_rate = {7e-4, 7e-4, 0};

@@ -172,7 +172,7 @@ TEST(A2cOptionsTest, AreReadByTheirKeys) {
   EXPECT_EQ(A2cSpec(read), spec);
   EXPECT_EQ(read.minibatch_size, 12);
   EXPECT_EQ(read.gamma, 0.5);
-  EXPECT_EQ(read.entropy_coeff.At(5), 0.375);
+  EXPECT_EQ(read.entropy_coeff.At({5, 0}), 0.375);
   EXPECT_FALSE(FindAlgorithm("a2c").value()->FormOf(spec).value().value_moments);
 }
 

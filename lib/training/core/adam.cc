@@ -1,32 +1,23 @@
 #include "lib/training/core/adam.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "lib/training/core/optimizer.h"
+
 namespace troupe::training {
-namespace {
 
-constexpr double kClipEpsilon = 1e-6;
-
-}  // namespace
-
-double ClipScale(double gradient_norm, double max_grad_norm) {
-  if (max_grad_norm <= 0) return 1.0;
-  return std::min(1.0, max_grad_norm / (gradient_norm + kClipEpsilon));
-}
-
-AdamStep AdamStep::At(int64_t step, double learning_rate, const StepSettings& settings, double gradient_norm) {
+AdamStep AdamStep::At(int64_t step, double learning_rate, const OptimizerOptions& options, double gradient_norm) {
   AdamStep result;
-  result.beta1 = static_cast<float>(settings.adam_beta1);
-  result.beta2 = static_cast<float>(settings.adam_beta2);
-  result.one_minus_beta1 = static_cast<float>(1.0 - settings.adam_beta1);
-  result.one_minus_beta2 = static_cast<float>(1.0 - settings.adam_beta2);
-  result.epsilon = static_cast<float>(settings.adam_epsilon);
+  result.beta1 = static_cast<float>(options.adam_beta1);
+  result.beta2 = static_cast<float>(options.adam_beta2);
+  result.one_minus_beta1 = static_cast<float>(1.0 - options.adam_beta1);
+  result.one_minus_beta2 = static_cast<float>(1.0 - options.adam_beta2);
+  result.epsilon = static_cast<float>(options.adam_epsilon);
   result.step_size =
-      static_cast<float>(learning_rate / (1.0 - std::pow(settings.adam_beta1, static_cast<double>(step))));
+      static_cast<float>(learning_rate / (1.0 - std::pow(options.adam_beta1, static_cast<double>(step))));
   result.inverse_sqrt_correction =
-      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(settings.adam_beta2, static_cast<double>(step))));
-  result.gradient_scale = static_cast<float>(ClipScale(gradient_norm, settings.max_grad_norm));
+      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.adam_beta2, static_cast<double>(step))));
+  result.gradient_scale = static_cast<float>(ClipScale(gradient_norm, options.max_grad_norm));
   return result;
 }
 
@@ -45,22 +36,10 @@ void ApplyAdam(const AdamStep& step, absl::Span<const float> gradients, absl::Sp
   }
 }
 
-double SumOfSquares(absl::Span<const float> values) {
-  double partial[4] = {0, 0, 0, 0};
-  size_t i = 0;
-  for (; i + 4 <= values.size(); i += 4) {
-    for (size_t lane = 0; lane < 4; ++lane) partial[lane] += static_cast<double>(values[i + lane]) * values[i + lane];
-  }
-  for (; i < values.size(); ++i) partial[0] += static_cast<double>(values[i]) * values[i];
-  return (partial[0] + partial[1]) + (partial[2] + partial[3]);
-}
-
-double GradientNorm(const ParameterBlock& block) { return std::sqrt(SumOfSquares(block.gradients)); }
-
-void StepBlock(int64_t step, double learning_rate, const StepSettings& settings, double gradient_norm,
-               const ParameterBlock& block) {
-  ApplyAdam(AdamStep::At(step, learning_rate, settings, gradient_norm), block.gradients, block.values, block.exp_avg,
-            block.exp_avg_sq);
+void ShrinkForAdamW(double learning_rate, const OptimizerOptions& options, absl::Span<float> values) {
+  if (options.optimizer != OptimizerKind::kAdamW || options.weight_decay == 0) return;
+  const auto factor = static_cast<float>(1.0 - learning_rate * options.weight_decay);
+  for (float& value : values) value *= factor;
 }
 
 }  // namespace troupe::training

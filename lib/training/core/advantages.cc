@@ -14,13 +14,14 @@ constexpr double kAdvantageEpsilon = 1e-8;
 }  // namespace
 
 Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
-                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma,
-                      double lambda) {
+                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma, double lambda,
+                      bool time_limit_bootstrap) {
   Advantages result;
   result.advantages.assign(rewards.size(), 0.0f);
   result.returns.assign(values.begin(), values.end());
   for (const learner::TrainSegment& segment : segments) {
     double next_value = segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
+    if (segment.truncated && !time_limit_bootstrap) next_value = 0.0;
     double advantage = 0.0;
     for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
       const double value = values[row];
@@ -33,12 +34,13 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
   return result;
 }
 
-std::vector<float> NormalizeAdvantages(std::vector<float> advantages, absl::Span<const int32_t> active) {
-  const policy::RunningMoments moments = MomentsOf(advantages, 1, active);
+std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active,
+                                       absl::Span<const int32_t> counted) {
+  const policy::RunningMoments moments = MomentsOf(advantages, 1, active.empty() ? counted : active);
   const double mean = moments.mean[0];
   const double scale = 1.0 / (std::sqrt(moments.variance[0]) + kAdvantageEpsilon);
   std::vector<float> normalized(advantages.size(), 0.0f);
-  for (const int32_t row : active) normalized[row] = static_cast<float>((advantages[row] - mean) * scale);
+  for (const int32_t row : counted) normalized[row] = static_cast<float>((advantages[row] - mean) * scale);
   return normalized;
 }
 

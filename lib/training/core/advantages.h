@@ -17,13 +17,18 @@ struct Advantages {
 /// where V after a segment's last row is final_values[final_row], or 0 when the segment terminated. `lambda` 1 gives
 /// the discounted return (bootstrapped where the segment was cut or truncated) minus the value. `values` [rows] and
 /// `final_values` [final_rows] are in the units of the rewards. Rows of no segment get advantage 0 and return = value.
+/// Without `time_limit_bootstrap` nothing comes after a segment that was truncated, either; one that was cut goes on.
 Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
-                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma,
-                      double lambda);
+                      absl::Span<const float> values, absl::Span<const float> final_values, double gamma, double lambda,
+                      bool time_limit_bootstrap = true);
 
-/// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; the others become
-/// 0.
-std::vector<float> NormalizeAdvantages(std::vector<float> advantages, absl::Span<const int32_t> active);
+/// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; those in `counted`,
+/// where there are more, in the same way, the others become 0. Without an active row: over those in `counted`.
+std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active,
+                                       absl::Span<const int32_t> counted);
+inline std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active) {
+  return NormalizeAdvantages(advantages, active, active);
+}
 
 /// 1 - Var(returns - values) / Var(returns) over the rows in `active`; 0 when the returns do not vary.
 double ExplainedVariance(absl::Span<const float> returns, absl::Span<const float> values,

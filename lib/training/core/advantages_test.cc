@@ -30,6 +30,23 @@ TEST(AdvantagesTest, GaeByHand) {
   EXPECT_EQ(result.returns, (std::vector<float>{3.0625f, 4.25f, 3, 3, 4}));
 }
 
+TEST(AdvantagesTest, WithoutTimeLimitBootstrapATruncatedSegmentEndsInNothing) {
+  // Segment two was truncated, three was cut; both have a final row.
+  const std::vector<learner::TrainSegment> segments = {{.first_row = 0, .rows = 3, .final_row = -1},
+                                                       {.first_row = 3, .rows = 2, .final_row = 0, .truncated = true},
+                                                       {.first_row = 5, .rows = 1, .final_row = 1}};
+  const std::vector<float> rewards = {1, 2, 3, 1, 0, 2};
+  const std::vector<float> values = {2, 4, 6, 2, 4, 1};
+  // Row 4: delta = 0 + 0 - 4 = -4.           A = -4
+  // Row 3: delta = 1 + 0.5 x 4 - 2 = 1.      A = 1 - 1 = 0
+  // Row 5: delta = 2 + 0.5 x 6 - 1 = 4.      A = 4
+  const Advantages off = ComputeGae(segments, rewards, values, std::vector<float>{8, 6}, kGamma, kLambda, false);
+  EXPECT_EQ(off.advantages, (std::vector<float>{1.0625f, 0.25f, -3, 0, -4, 4}));
+  EXPECT_EQ(off.returns, (std::vector<float>{3.0625f, 4.25f, 3, 2, 0, 5}));
+  const Advantages on = ComputeGae(segments, rewards, values, std::vector<float>{8, 6}, kGamma, kLambda, true);
+  EXPECT_EQ(on.advantages, (std::vector<float>{1.0625f, 0.25f, -3, 1, 0, 4}));
+}
+
 TEST(AdvantagesTest, LambdaOneGivesDiscountedReturns) {
   // Returns: row 2: 3, row 1: 2 + 1.5, row 0: 1 + 1.75; row 4: 0 + 0.5 x 8, row 3: 1 + 0.5 x 4.
   const Advantages result = ComputeGae(kSegments, kRewards, kValues, kFinalValues, kGamma, 1.0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,10 +11,14 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/core/adam.h"
+#include "lib/training/core/fused_calls.h"
 #include "lib/training/core/fused_kernels.h"
+#include "lib/training/core/fused_layers.h"
+#include "lib/training/core/fused_loss_numbers.h"
+#include "lib/training/core/fused_optimizer.h"
 #include "lib/training/core/fused_support.h"
 #include "lib/training/core/fused_workspace.h"
+#include "lib/training/core/optimizer.h"
 
 namespace troupe::training {
 namespace {
@@ -23,11 +28,9 @@ using fused::kPanelVectors;
 
 class FusedBackend final : public NetworkBackend {
  public:
-  FusedBackend(std::shared_ptr<fused::Workspace> space, const Kernels& kernels, fused::Activation activation,
-               std::shared_ptr<ThreadTeam> team)
+  FusedBackend(std::shared_ptr<fused::Workspace> space, const Kernels& kernels, std::shared_ptr<ThreadTeam> team)
       : kernels_(kernels),
         panel_rows_(kPanelVectors * kernels.lanes),
-        activation_(activation),
         team_(std::move(team)),
         name_(absl::StrCat("fused/", kernels.name)),
         space_(std::move(space)) {}
@@ -109,27 +112,25 @@ class FusedBackend final : public NetworkBackend {
     TROUPE_RETURN_IF_ERROR(FindLoss(settings.loss));
     absl::Span<const int32_t> rows = order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     if (!batch_->sequences().empty()) rows = TakeSequences(rows);
-    count = static_cast<int64_t>(rows.size());
-    const StepPlan plan = {rows, ActorLossFor(count, settings), CriticLossFor(count, settings)};
+    const StepPlan plan = PlanOf(rows, settings);
     RunCrew([&](int thread) {
       fused::Worker& worker = Worker(thread);
       std::memset(worker.gradient, 0, static_cast<size_t>(parameters_->size()) * sizeof(float));
       worker.sums = {};
-      const auto [begin, end] = Share(count, thread);
-      const absl::Span<const int32_t> mine =
-          plan.rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       if (space_->actor.remembers()) {
         DifferentiateActorSequences(plan.actor, thread, &worker);
       } else {
-        DifferentiateActor(mine, plan.actor, &worker);
+        DifferentiateActor(ShareOf(plan.actor_rows, thread), plan.actor, &worker);
       }
+      log_std_.ZeroBeyond(worker.gradient + space_->log_std);
       if (space_->critic.remembers()) {
         DifferentiateCriticSequences(plan.critic, thread, &worker);
       } else {
-        DifferentiateCritic(mine, plan.critic, &worker);
+        DifferentiateCritic(ShareOf(plan.critic_rows, thread), plan.critic, &worker);
       }
     });
-    RunCrew([&](int thread) { ReduceGradients(thread); });
+    RunCrew([&](int thread) { ReduceGradients(thread, settings.frozen); });
+    ZeroFrozen(settings.frozen, parameters_->gradients());
     const StepOutcome outcome = Outcome();
     if (!outcome.finite) {
       ++totals_.skipped_steps;
@@ -138,7 +139,8 @@ class FusedBackend final : public NetworkBackend {
     RunCrew([&](int thread) { ApplyStep(thread, outcome, settings); });
     ++parameters_->adam_steps;
     ++totals_.steps;
-    totals_.rows += count;
+    totals_.rows += static_cast<int64_t>(plan.actor_rows.size());
+    totals_.value_rows += static_cast<int64_t>(plan.critic_rows.size());
     totals_.policy_loss += outcome.sums.policy_loss;
     totals_.value_loss += outcome.sums.value_loss;
     totals_.entropy += outcome.sums.entropy;
@@ -201,7 +203,8 @@ class FusedBackend final : public NetworkBackend {
 
  private:
   struct StepPlan {
-    absl::Span<const int32_t> rows;
+    absl::Span<const int32_t> actor_rows;  ///< those that count in its loss
+    absl::Span<const int32_t> critic_rows;
     fused::ActorLoss actor;
     fused::CriticLoss critic;
   };
@@ -241,6 +244,10 @@ class FusedBackend final : public NetworkBackend {
     return {std::min(rows, vectors * place / threads * kernels_.lanes),
             std::min(rows, vectors * (place + 1) / threads * kernels_.lanes)};
   }
+  absl::Span<const int32_t> ShareOf(absl::Span<const int32_t> rows, int thread) const {
+    const auto [begin, end] = Share(static_cast<int64_t>(rows.size()), thread);
+    return rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  }
   /// Thread `thread`'s part of the flat buffers.
   std::pair<int64_t, int64_t> ParameterShare(int thread) const {
     const int64_t grains = parameters_->size() / fused::kGrain;
@@ -267,52 +274,30 @@ class FusedBackend final : public NetworkBackend {
     return absl::OkStatus();
   }
 
-  fused::ActorLoss ActorLossFor(int64_t count, const StepSettings& settings) const {
-    const double rows = static_cast<double>(count);
-    fused::ActorLoss loss = {.parts = space_->parts.data(),
-                             .num_parts = static_cast<int>(space_->parts.size()),
-                             .outputs = space_->actor.outputs(),
-                             .log_std = parameters_->values().data() + space_->log_std,
-                             .numbers = {},
-                             .row_scale = static_cast<float>(1.0 / rows),
-                             .entropy_scale = static_cast<float>(settings.entropy_coeff / rows)};
-    for (int i = 0; i < kLossNumbers; ++i) loss.numbers[i] = static_cast<float>(settings.loss.numbers[i]);
-    return loss;
+  /// What a step computes of the minibatch's rows.
+  StepPlan PlanOf(absl::Span<const int32_t> rows, const StepSettings& settings) {
+    StepPlan plan{rows, rows, {}, {}};
+    if (const RowUses& uses = batch_->uses(); uses.differ()) {
+      const auto keep = [rows](std::vector<int32_t>* kept, auto&& counts) {
+        kept->clear();
+        std::copy_if(rows.begin(), rows.end(), std::back_inserter(*kept), counts);
+        return absl::MakeConstSpan(*kept);
+      };
+      plan.actor_rows = keep(&actor_rows_, [&uses](int32_t row) { return uses.IsInPolicy(row); });
+      plan.critic_rows = keep(&critic_rows_, [&uses](int32_t row) { return uses.IsInValue(row); });
+    }
+    log_std_.Take(*space_, parameters_->values().data() + space_->log_std);
+    plan.actor = fused::ActorLossFor(*space_, log_std_, static_cast<int64_t>(plan.actor_rows.size()), settings);
+    plan.critic = fused::CriticLossFor(static_cast<int64_t>(plan.critic_rows.size()), settings);
+    return plan;
   }
-  static fused::CriticLoss CriticLossFor(int64_t count, const StepSettings& settings) {
-    fused::CriticLoss loss = {.numbers = {},
-                              .huber_delta = static_cast<float>(settings.huber_delta),
-                              .row_scale = static_cast<float>(settings.value_loss_coeff / static_cast<double>(count))};
-    for (int i = 0; i < kLossNumbers; ++i) loss.numbers[i] = static_cast<float>(settings.loss.numbers[i]);
-    return loss;
-  }
+
+  /// The loss's code for what the policy's actions are drawn from.
+  auto ActorKernel() const { return space_->plain_parts ? loss_kernels_->actor : loss_kernels_->actor_of_any_part; }
 
   /// The network that a call names, and the crew that is to compute.
   absl::StatusOr<fused::NetworkInUse> Use(const NetworkCall& call) {
-    fused::NetworkInUse used;
-    if (call.network == "actor") {
-      used = {&space_->actor, &fused::Worker::actor};
-    } else if (call.network == "critic") {
-      used = {&space_->critic, &fused::Worker::critic};
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
-    }
-    if (used.network->remembers()) {
-      return absl::UnimplementedError(absl::StrCat("rows alone do not say what the ", std::string(call.network),
-                                                   ", a network with a core, remembers"));
-    }
-    if (call.inputs.columns != used.network->inputs()) {
-      return absl::InvalidArgumentError(absl::StrCat("inputs of the ", std::string(call.network), " have ",
-                                                     call.inputs.columns, " columns; expected ",
-                                                     used.network->inputs()));
-    }
-    if (static_cast<int64_t>(call.parameters.size()) != space_->parameters) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a block of ", call.parameters.size(), " parameters; expected ", space_->parameters));
-    }
-    used.first = used.network->layers.front().weight;
-    used.end = used.network->layers.back().bias + used.network->outputs();
+    TROUPE_ASSIGN_OR_RETURN(const fused::NetworkInUse used, fused::FindNetworkInUse(*space_, call));
     alone_ = call.thread;
     return used;
   }
@@ -364,10 +349,8 @@ class FusedBackend final : public NetworkBackend {
   void ForwardPanel(const float* values, const fused::Network& network, fused::Activations* activations, int panel,
                     int vectors) const {
     for (size_t i = 0; i < network.layers.size(); ++i) {
-      const fused::Network::Layer& layer = network.layers[i];
-      const bool last = i + 1 == network.layers.size();
-      kernels_.forward(values + layer.weight, values + layer.bias, layer.out, layer.in, activations->at(i, panel),
-                       vectors, last ? fused::Activation::kIdentity : activation_, activations->at(i + 1, panel));
+      fused::ForwardLayer(kernels_, network.layers[i], values, activations->at(i, panel), vectors,
+                          activations->at(i + 1, panel), activations->kept(i, panel));
     }
   }
 
@@ -382,9 +365,13 @@ class FusedBackend final : public NetworkBackend {
                                gradient + layer.bias);
       if (i == 0 && !to_inputs) break;
       for (int panel = 0; panel * kPanelVectors < vectors; ++panel) {
-        kernels_.backward(values + layer.weight, layer.out, layer.in, activations->at(i + 1, panel),
-                          std::min<int>(kPanelVectors, vectors - panel * kPanelVectors),
-                          i == 0 ? fused::Activation::kIdentity : activation_, activations->at(i, panel));
+        const int here = std::min<int>(kPanelVectors, vectors - panel * kPanelVectors);
+        kernels_.backward(values + layer.weight, layer.out, layer.in, activations->at(i + 1, panel), here,
+                          i == 0 ? fused::Activation::kIdentity : network.layers[i - 1].activation,
+                          activations->at(i, panel));
+        if (i == 0) continue;
+        fused::FinishBackward(kernels_, network.layers[i - 1], values, here, activations->kept(i - 1, panel),
+                              activations->at(i, panel), gradient);
       }
     }
   }
@@ -443,27 +430,27 @@ class FusedBackend final : public NetworkBackend {
           ForwardPanel(parameters_->values().data(), actor, &worker->actor, panel, vectors);
           GatherActorColumns(index, count, vectors, worker);
           SetWeights(count, vectors, worker);
-          loss_kernels_->actor(loss, columns, vectors, worker->actor.at(actor.layers.size(), panel),
-                               worker->gradient + space_->log_std, worker->scratch.data(), &worker->sums);
+          ActorKernel()(loss, columns, vectors, worker->actor.at(actor.layers.size(), panel),
+                        worker->gradient + space_->log_std, worker->scratch.data(), &worker->sums);
         },
         [&](int vectors) {
           BackwardBlock(parameters_->values().data(), actor, &worker->actor, vectors, worker->gradient);
         });
   }
 
-  /// The sequences of a minibatch become sequences_; returns their rows that count.
+  /// The sequences of a minibatch become sequences_; returns their rows that count in a loss.
   absl::Span<const int32_t> TakeSequences(absl::Span<const int32_t> units) {
     sequences_.clear();
-    active_rows_.clear();
+    counted_rows_.clear();
     for (const int32_t unit : units) {
       const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
       sequences_.push_back({sequence.first_row, static_cast<int32_t>(sequence.rows), nullptr, unit});
       for (int64_t row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
-        if (batch_->is_active(row)) active_rows_.push_back(static_cast<int32_t>(row));
+        if (batch_->uses().IsCounted(row)) counted_rows_.push_back(static_cast<int32_t>(row));
       }
     }
     fused::LongestFirst(&sequences_);
-    return active_rows_;
+    return counted_rows_;
   }
 
   /// Calls `run(pieces)` for each panel of the thread's part of `pieces`: every so-manieth, the longest first.
@@ -483,10 +470,11 @@ class FusedBackend final : public NetworkBackend {
   }
 
   /// Forward, loss and backward of the thread's part of the minibatch's sequences through one of the networks.
-  /// `input_of` a row, `state_of` before a sequence; `loss(rows, vectors, outputs)` of worker->rows.
-  template <typename InputOf, typename StateOf, typename Loss>
+  /// `input_of` a row, `state_of` before a sequence, whether a row `counts`; `loss(rows, vectors, outputs)` of
+  /// worker->rows.
+  template <typename InputOf, typename StateOf, typename Counts, typename Loss>
   void DifferentiateSequences(int thread, fused::SequencePanel* panel, fused::Worker* worker, InputOf&& input_of,
-                              StateOf&& state_of, Loss&& loss) const {
+                              StateOf&& state_of, Counts&& counts, Loss&& loss) const {
     worker->pieces = sequences_;
     for (fused::Piece& piece : worker->pieces) piece.state = state_of(int64_t{piece.number});
     ForSequencePanels(worker->pieces, thread, panel, [&](absl::Span<const fused::Piece> pieces) {
@@ -499,7 +487,7 @@ class FusedBackend final : public NetworkBackend {
         }
         panel->Forward(parameters_->values().data(), step, &worker->pointers);
         for (int r = 0; r < vectors * kernels_.lanes; ++r) {
-          worker->weight[r] = r < alive && batch_->is_active(worker->rows[r]) ? 1.0f : 0.0f;
+          worker->weight[r] = r < alive && counts(worker->rows[r]) ? 1.0f : 0.0f;
         }
         loss(alive, vectors, panel->output(step));
       }
@@ -516,10 +504,11 @@ class FusedBackend final : public NetworkBackend {
     DifferentiateSequences(
         thread, worker->actor_sequences.get(), worker, [&](int32_t row) { return input.data + row * input.stride; },
         [&](int64_t sequence) { return memory.data + sequence * memory.stride; },
+        [&](int32_t row) { return batch_->uses().IsInPolicy(row); },
         [&](int rows, int vectors, float* output) {
           GatherActorColumns(worker->rows.data(), rows, vectors, worker);
-          loss_kernels_->actor(loss, columns, vectors, output, worker->gradient + space_->log_std,
-                               worker->scratch.data(), &worker->sums);
+          ActorKernel()(loss, columns, vectors, output, worker->gradient + space_->log_std, worker->scratch.data(),
+                        &worker->sums);
         });
   }
 
@@ -532,6 +521,7 @@ class FusedBackend final : public NetworkBackend {
         thread, worker->critic_sequences.get(), worker,
         [&](int32_t row) { return input.data + table[row] * input.stride; },
         [&](int64_t sequence) { return batch_->critic_memory.data() + sequence * space_->critic.state_size(); },
+        [&](int32_t row) { return batch_->uses().IsInValue(row); },
         [&](int rows, int vectors, float* output) {
           GatherColumns(critic_columns_, worker->rows.data(), rows, worker);
           loss_kernels_->critic(loss, columns, vectors, output, &worker->sums);
@@ -594,21 +584,21 @@ class FusedBackend final : public NetworkBackend {
         });
   }
 
-  /// Calls `part(first, end, is_actor)` for the actor's and the critic's piece of a thread's share.
+  /// Calls `part(first, end, is_actor)` for the actor's and the critic's pieces of a thread's share that are trained.
   template <typename Part>
-  void ForNetworks(int thread, Part&& part) const {
+  void ForNetworks(int thread, absl::Span<const ParameterRange> frozen, Part&& part) const {
     const auto [first, end] = ParameterShare(thread);
     const int64_t split = parameters_->acting_size();
-    if (first < split) part(first, std::min(end, split), true);
-    if (end > split) part(std::max(first, split), end, false);
+    ForTrained(frozen, first, std::min(end, split), [&](int64_t from, int64_t to) { part(from, to, true); });
+    ForTrained(frozen, std::max(first, split), end, [&](int64_t from, int64_t to) { part(from, to, false); });
   }
 
-  void ReduceGradients(int thread) {
+  void ReduceGradients(int thread, absl::Span<const ParameterRange> frozen) {
     fused::Worker& worker = Worker(thread);
     const absl::Span<fused::Worker* const> crew = Crew();
     worker.actor_squares = 0;
     worker.critic_squares = 0;
-    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
+    ForNetworks(thread, frozen, [&](int64_t first, int64_t end, bool is_actor) {
       for (size_t i = 0; i < crew.size(); ++i) worker.parts[i] = crew[i]->gradient + first;
       const double squares = kernels_.reduce(worker.parts.data(), static_cast<int>(crew.size()), end - first,
                                              parameters_->gradients().data() + first);
@@ -641,20 +631,15 @@ class FusedBackend final : public NetworkBackend {
 
   void ApplyStep(int thread, const StepOutcome& outcome, const StepSettings& settings) {
     const int64_t step = parameters_->adam_steps + 1;
-    ForNetworks(thread, [&](int64_t first, int64_t end, bool is_actor) {
-      const AdamStep adam = AdamStep::At(step, is_actor ? settings.learning_rate : settings.critic_learning_rate,
-                                         settings, is_actor ? outcome.actor_norm : outcome.critic_norm);
-      const fused::AdamNumbers numbers = {
-          adam.beta1,   adam.beta2,     adam.one_minus_beta1,         adam.one_minus_beta2,
-          adam.epsilon, adam.step_size, adam.inverse_sqrt_correction, adam.gradient_scale};
-      kernels_.adam(numbers, parameters_->gradients().data() + first, parameters_->values().data() + first,
-                    parameters_->exp_avg().data() + first, parameters_->exp_avg_sq().data() + first, end - first);
+    const NetworkNorms norms = NetworkNorms{outcome.actor_norm, outcome.critic_norm}.ToClip(settings);
+    ForNetworks(thread, settings.frozen, [&](int64_t first, int64_t end, bool is_actor) {
+      fused::StepPart(kernels_, step, is_actor ? settings.learning_rate : settings.critic_learning_rate, settings,
+                      is_actor ? norms.actor : norms.critic, parameters_->Part(first, end));
     });
   }
 
   const Kernels& kernels_;
   const int panel_rows_;
-  const fused::Activation activation_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
   const std::shared_ptr<fused::Workspace> space_;
@@ -667,10 +652,11 @@ class FusedBackend final : public NetworkBackend {
   StepTotals totals_;
   // Of a step.
   const fused::LossKernels* loss_kernels_ = nullptr;
+  fused::LogStd log_std_;
   absl::InlinedVector<const float*, fused::kMaxLossColumns> actor_columns_;
   absl::InlinedVector<const float*, fused::kMaxLossColumns> critic_columns_;
   std::vector<fused::Piece> sequences_;  // the longest first; without states
-  std::vector<int32_t> active_rows_;
+  std::vector<int32_t> counted_rows_, actor_rows_, critic_rows_;
 };
 
 }  // namespace
@@ -681,14 +667,14 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> FusedBackends::Make(const policy
     return absl::UnimplementedError(vector_unit_ == VectorUnit::kAvx512 ? "the processor has no AVX-512"
                                                                         : "the processor has no AVX2 with FMA");
   }
-  TROUPE_ASSIGN_OR_RETURN(const fused::Activation activation, fused::CheckServed(spec, *kernels));
+  TROUPE_RETURN_IF_ERROR(fused::CheckServed(spec, *kernels));
   std::weak_ptr<fused::Workspace>& kept = workspaces_[policy::ShapeOf(spec)];
   std::shared_ptr<fused::Workspace> space = kept.lock();
   if (space == nullptr) {
-    space = std::make_shared<fused::Workspace>(spec, *kernels, activation, team_->size());
+    space = std::make_shared<fused::Workspace>(spec, *kernels, team_->size());
     kept = space;
   }
-  return std::unique_ptr<NetworkBackend>(std::make_unique<FusedBackend>(std::move(space), *kernels, activation, team_));
+  return std::unique_ptr<NetworkBackend>(std::make_unique<FusedBackend>(std::move(space), *kernels, team_));
 }
 
 absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeFusedBackend(const policy::PolicySpec& spec,

@@ -36,8 +36,8 @@ class FusedBackends {
       : team_(std::move(team)), vector_unit_(vector_unit) {}
 
   /// UNIMPLEMENTED, with the reason, when the processor lacks the vector unit or the policy needs what these kernels do
-  /// not have: an activation whose derivative does not follow from its value (gelu, silu), layers wider than 1024,
-  /// where LibTorch's matrix products win, or sequences of which a panel's activations take more than 64 MiB.
+  /// not have: layers wider than 1024, where LibTorch's matrix products win, or sequences of which a panel's
+  /// activations take more than 64 MiB.
   absl::StatusOr<std::unique_ptr<NetworkBackend>> Make(const policy::PolicySpec& spec);
 
  private:

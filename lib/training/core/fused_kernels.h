@@ -11,9 +11,21 @@ namespace troupe::training::fused {
 /// r, with panel_rows = kPanelVectors * lanes. So the rows are the vector's lanes whatever a layer's width is.
 enum : int { kPanelVectors = 3 };
 
-enum class Activation : int { kIdentity = 0, kTanh = 1, kRelu = 2, kElu = 3, kSigmoid = 4 };
+/// Of the last two the derivative does not follow from the activation's value: see Finish.
+enum class Activation : int { kIdentity = 0, kTanh = 1, kRelu = 2, kElu = 3, kSigmoid = 4, kGelu = 5, kSilu = 6 };
 
-/// A categorical or diagonal-Gaussian part of the action (action_head.h); the latter when categories is 0.
+/// What stands between a hidden layer's products and what the next layer reads, where that is more than one of the
+/// first five activations: layer normalization (torch.nn.LayerNorm, epsilon 1e-5), then the activation.
+struct Finish {
+  const float* scale;  ///< [features]; nullptr: no normalization, and the activation is kGelu or kSilu
+  const float* shift;
+  Activation activation;
+};
+
+/// What a continuous part is drawn from; policy::ContinuousDistribution.
+enum class Density : int { kGaussian = 1, kSquashedGaussian = 2, kBeta = 3 };
+
+/// A part of the action (action_head.h), continuous when categories is 0.
 struct HeadPart {
   int output;
   int categories;
@@ -21,8 +33,11 @@ struct HeadPart {
   int word;
   int start;
   int mask_offset;
-  int log_std;
+  int log_std;  ///< -1: the second half of the part's outputs says it, or the part is of kBeta
+  Density density;
 };
+/// policy::kMaxBetaOutput.
+constexpr float kMaxBetaOutput = 1e6f;
 
 /// What a loss of rows may have (RowLoss): columns that it reads, coefficients of its own, sums that it reports.
 enum : int { kMaxLossColumns = 4, kLossNumbers = 8, kLossStatistics = 4 };
@@ -47,9 +62,10 @@ struct ActorLoss {
   int num_parts;
   int outputs;  ///< of the actor
   const float* log_std;
-  float numbers[kLossNumbers];  ///< RowLossCall::numbers
-  float row_scale;              ///< 1 / rows of the minibatch
-  float entropy_scale;          ///< entropy_coeff / rows of the minibatch
+  float numbers[kLossNumbers];     ///< RowLossCall::numbers
+  float row_scale;                 ///< 1 / rows of the minibatch
+  float entropy_scale;             ///< entropy_coeff / rows of the minibatch
+  float min_log_std, max_log_std;  ///< of predicted ones; those in log_std are within
 };
 struct CriticLoss {
   float numbers[kLossNumbers];
@@ -74,11 +90,19 @@ struct Kernels {
   int lanes;
   /// rows[r] points at row r's elements (readable up to a multiple of 8) -> panel; one pointer per lane of `vectors`.
   void (*gather)(const float* const* rows, int columns, int vectors, float* panel);
-  /// y = activation(w x + b); w [out, in] row-major.
+  /// y = activation(w x + b); w [out, in] row-major. Of kGelu and kSilu w x + b, which `finish` goes on with.
   void (*forward)(const float* w, const float* b, int out, int in, const float* x, int vectors, Activation activation,
                   float* y);
-  /// a = (w^T dy) * activation'(a), from the activation's value alone.
+  /// a = (w^T dy) * activation'(a), from the activation's value alone. Of kGelu and kSilu w^T dy, which
+  /// `finish_backward` goes on with.
   void (*backward)(const float* w, int out, int in, const float* dy, int vectors, Activation activation, float* a);
+  /// y [features]: a layer's products before, what the next layer reads after. `kept` [features + 1], without
+  /// normalization [features], is for finish_backward.
+  void (*finish)(const Finish& finish, int features, int vectors, float* y, float* kept);
+  /// dy: from the derivatives that `backward` gives to those by the products. Adds to d_scale and d_shift [features]
+  /// where there is normalization.
+  void (*finish_backward)(const Finish& finish, int features, int vectors, const float* kept, float* dy, float* d_scale,
+                          float* d_shift);
   /// dw += dy x^T, db += sum of dy, over panels that start panel strides apart, of which each but the last has
   /// `panel_vectors` vectors; `vectors` counts through all panels.
   void (*weight_gradient)(const float* dy, int64_t dy_panel_stride, int out, const float* x, int64_t x_panel_stride,
@@ -112,6 +136,9 @@ struct LossKernels {
   void (*actor)(const ActorLoss& loss, const ActorPanel& rows, int vectors, float* output, float* log_std_gradient,
                 float* scratch, LossSums* sums);
   void (*critic)(const CriticLoss& loss, const CriticPanel& rows, int vectors, float* value, LossSums* sums);
+  /// As `actor`, which knows of continuous parts only Gaussians with a log_std of their own.
+  void (*actor_of_any_part)(const ActorLoss& loss, const ActorPanel& rows, int vectors, float* output,
+                            float* log_std_gradient, float* scratch, LossSums* sums);
 };
 
 /// nullptr where the build has none for this architecture. The caller asks the processor before it calls them.

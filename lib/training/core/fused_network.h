@@ -7,11 +7,40 @@
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/core/fused_kernels.h"
 
 namespace troupe::training::fused {
 
 /// Parts of the flat buffers are cut here: a cache line, and a whole number of vectors.
 constexpr int64_t kGrain = 16;
+
+inline Activation ToFused(policy::Activation activation) {
+  switch (activation) {
+    case policy::Activation::kTanh:
+      return Activation::kTanh;
+    case policy::Activation::kRelu:
+      return Activation::kRelu;
+    case policy::Activation::kElu:
+      return Activation::kElu;
+    case policy::Activation::kSigmoid:
+      return Activation::kSigmoid;
+    case policy::Activation::kGelu:
+      return Activation::kGelu;
+    case policy::Activation::kSilu:
+      return Activation::kSilu;
+    case policy::Activation::kIdentity:
+      break;
+  }
+  return Activation::kIdentity;
+}
+
+/// Features of a hidden layer of `out` that Kernels::finish_backward needs; 0: the layer is without Kernels::finish.
+inline int64_t KeptWidth(const policy::NetworkSpec& network, int64_t out) {
+  const bool by_value =
+      network.activation != policy::Activation::kGelu && network.activation != policy::Activation::kSilu;
+  if (network.layer_norm) return out + 1;
+  return by_value ? 0 : out;
+}
 
 /// A network inside the flat parameters.
 struct Network {
@@ -20,6 +49,12 @@ struct Network {
     int out = 0;
     int64_t weight = 0;  ///< offset in the flat buffer
     int64_t bias = 0;
+    Activation activation = Activation::kIdentity;
+    int kept = 0;       ///< KeptWidth
+    int64_t scale = 0;  ///< of layer normalization, as shift; 0: none
+    int64_t shift = 0;
+
+    bool is_normed() const { return scale > 0; }
   };
   /// The same of a core; `in` features give gates * size products.
   struct CoreLayer {
@@ -38,10 +73,10 @@ struct Network {
 
   int inputs() const { return inputs_; }
   int outputs() const { return layers.back().out; }
-  /// Of all inputs of layers and the output together.
+  /// Of all inputs of layers, what is kept of them, and the output together.
   int64_t total_width() const {
     int64_t width = inputs();
-    for (const Layer& layer : layers) width += layer.out;
+    for (const Layer& layer : layers) width += layer.out + layer.kept;
     return width;
   }
 
@@ -57,8 +92,17 @@ struct Network {
     const auto entry = [&](const auto&... name) { return layout.Find(absl::StrCat(spec.role, ".", name...)); };
     for (size_t i = 0; i < spec.num_layers(); ++i) {
       const policy::ParameterEntry* weight = entry(i, ".weight");
-      network.layers.push_back({static_cast<int>(weight->shape[1]), static_cast<int>(weight->shape[0]), weight->offset,
-                                entry(i, ".bias")->offset});
+      Layer& layer = network.layers.emplace_back();
+      layer.in = static_cast<int>(weight->shape[1]);
+      layer.out = static_cast<int>(weight->shape[0]);
+      layer.weight = weight->offset;
+      layer.bias = entry(i, ".bias")->offset;
+      if (i + 1 == spec.num_layers()) break;
+      layer.activation = ToFused(spec.activation);
+      layer.kept = static_cast<int>(KeptWidth(spec, layer.out));
+      if (!spec.layer_norm) continue;
+      layer.scale = entry("norm.", i, ".weight")->offset;
+      layer.shift = entry("norm.", i, ".bias")->offset;
     }
     network.encoder = spec.hidden_sizes.size();
     network.core_kind = spec.core.kind;

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/training/core/fused_layers.h"
+
 namespace troupe::training::fused {
 
 void LongestFirst(std::vector<Piece>* pieces) {
   std::stable_sort(pieces->begin(), pieces->end(), [](const Piece& a, const Piece& b) { return a.length > b.length; });
 }
 
-SequencePanel::SequencePanel(const Network& network, const Kernels& kernels, Activation activation, int max_length)
+SequencePanel::SequencePanel(const Network& network, const Kernels& kernels, int max_length)
     : network_(network),
       kernels_(kernels),
-      activation_(activation),
       panel_rows_(kPanelVectors * kernels.lanes),
       zero_row_(static_cast<size_t>(network.inputs()) + kGrain, 0.0f) {
   levels_.push_back(AddLevel(network.inputs(), max_length));
@@ -31,6 +32,7 @@ SequencePanel::SequencePanel(const Network& network, const Kernels& kernels, Act
   for (size_t i = network.encoder; i < network.layers.size(); ++i) {
     levels_.push_back(AddLevel(network.layers[i].out, max_length));
   }
+  for (const Network::Layer& layer : network.layers) kept_.push_back(AddLevel(layer.kept, max_length));
   buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
   std::memset(buffer_.data(), 0, buffer_.size());
   direct_.resize(static_cast<size_t>(widest * panel_rows_) + kGrain);
@@ -93,17 +95,15 @@ void SequencePanel::Forward(const float* values, int step, std::vector<const flo
   const int vectors = Vectors(step);
   for (int r = Alive(step); r < vectors * kernels_.lanes; ++r) (*rows)[static_cast<size_t>(r)] = zero_row_.data();
   kernels_.gather(rows->data(), network_.inputs(), vectors, At(levels_[0], step));
-  const auto run = [&](size_t i, const float* from, Activation activation, float* to) {
-    const Network::Layer& layer = network_.layers[i];
-    kernels_.forward(values + layer.weight, values + layer.bias, layer.out, layer.in, from, vectors, activation, to);
+  const auto run = [&](size_t i, const float* from) {
+    ForwardLayer(kernels_, network_.layers[i], values, from, vectors, At(levels_[i + 1], step), At(kept_[i], step));
   };
-  for (size_t i = 0; i < network_.encoder; ++i) run(i, At(levels_[i], step), activation_, At(levels_[i + 1], step));
+  for (size_t i = 0; i < network_.encoder; ++i) run(i, At(levels_[i], step));
   ForwardCore(values, step, vectors);
   const float* from = At(core_.back().after, step + 1);
   for (size_t i = network_.encoder; i < network_.layers.size(); ++i) {
-    float* const to = At(levels_[i + 1], step);
-    run(i, from, i + 1 == network_.layers.size() ? Activation::kIdentity : activation_, to);
-    from = to;
+    run(i, from);
+    from = At(levels_[i + 1], step);
   }
   if (vectors == vectors_) return;
   for (const Level& level : levels_) ClearDead(level, step, vectors);
@@ -141,6 +141,15 @@ void SequencePanel::AddGradient(const Level& dy, const Level& x, int x_step, int
   kernels_.weight_gradient(At(dy, 0), dy.stride, out, At(x, x_step), x.stride, in, steps_ * vectors_, vectors_, dw, db);
 }
 
+void SequencePanel::BackwardInto(size_t layer, const float* values, int64_t weight, int rows, int in, const Level& dy,
+                                 int step, float* gradient) {
+  const Network::Layer& to = network_.layers[layer];
+  const int vectors = Vectors(step);
+  float* const at = At(levels_[layer + 1], step);
+  kernels_.backward(values + weight, rows, in, At(dy, step), vectors, to.activation, at);
+  FinishBackward(kernels_, to, values, vectors, At(kept_[layer], step), at, gradient);
+}
+
 void SequencePanel::Backward(const float* values, float* gradient) {
   BackwardHead(values, gradient);
   for (size_t layer = core_.size(); layer-- > 0;) BackwardCore(values, layer, gradient);
@@ -154,10 +163,13 @@ void SequencePanel::BackwardHead(const float* values, float* gradient) {
     const Level& dy = levels_[i + 1];
     AddGradient(dy, first ? core_.back().after : levels_[i], first ? 1 : 0, layer.out, layer.in,
                 gradient + layer.weight, gradient + layer.bias);
-    const Level& to = first ? core_.back().from_above : levels_[i];
     for (int step = 0; step < steps_; ++step) {
-      kernels_.backward(values + layer.weight, layer.out, layer.in, At(dy, step), Vectors(step),
-                        first ? Activation::kIdentity : activation_, At(to, step));
+      if (!first) {
+        BackwardInto(i - 1, values, layer.weight, layer.out, layer.in, dy, step, gradient);
+        continue;
+      }
+      kernels_.backward(values + layer.weight, layer.out, layer.in, At(dy, step), Vectors(step), Activation::kIdentity,
+                        At(core_.back().from_above, step));
     }
   }
 }
@@ -189,10 +201,13 @@ void SequencePanel::BackwardCore(const float* values, size_t l, float* gradient)
   AddGradient(levels.gates, InputOf(l), InputStep(l, 0), rows, layer.in, gradient + layer.weight_ih,
               gradient + layer.bias_ih);
   if (l == 0 && network_.encoder == 0) return;
-  const Level& to = l == 0 ? levels_[network_.encoder] : core_[l - 1].from_above;
   for (int step = 0; step < steps_; ++step) {
+    if (l == 0) {
+      BackwardInto(network_.encoder - 1, values, layer.weight_ih, rows, layer.in, levels.gates, step, gradient);
+      continue;
+    }
     kernels_.backward(values + layer.weight_ih, rows, layer.in, At(levels.gates, step), Vectors(step),
-                      l == 0 ? activation_ : Activation::kIdentity, At(to, step));
+                      Activation::kIdentity, At(core_[l - 1].from_above, step));
   }
 }
 
@@ -202,8 +217,7 @@ void SequencePanel::BackwardEncoder(const float* values, float* gradient) {
     AddGradient(levels_[i + 1], levels_[i], 0, layer.out, layer.in, gradient + layer.weight, gradient + layer.bias);
     if (i == 0) return;
     for (int step = 0; step < steps_; ++step) {
-      kernels_.backward(values + layer.weight, layer.out, layer.in, At(levels_[i + 1], step), Vectors(step),
-                        activation_, At(levels_[i], step));
+      BackwardInto(i - 1, values, layer.weight, layer.out, layer.in, levels_[i + 1], step, gradient);
     }
   }
 }

@@ -29,7 +29,7 @@ void LongestFirst(std::vector<Piece>* pieces);
 class SequencePanel {
  public:
   /// Sequences are at most `max_length` rows long.
-  SequencePanel(const Network& network, const Kernels& kernels, Activation activation, int max_length);
+  SequencePanel(const Network& network, const Kernels& kernels, int max_length);
 
   /// The most sequences at a time.
   int lanes() const { return panel_rows_; }
@@ -85,15 +85,18 @@ class SequencePanel {
   void BackwardHead(const float* values, float* gradient);
   void BackwardCore(const float* values, size_t layer, float* gradient);
   void BackwardEncoder(const float* values, float* gradient);
+  /// Kernels::backward of `step` through weights [rows, in] at `weight` into what layer `layer` gave.
+  void BackwardInto(size_t layer, const float* values, int64_t weight, int rows, int in, const Level& dy, int step,
+                    float* gradient);
   /// The weights' gradients of all steps at once.
   void AddGradient(const Level& dy, const Level& x, int x_step, int out, int in, float* dw, float* db);
 
   const Network& network_;
   const Kernels& kernels_;
-  const Activation activation_;
   const int panel_rows_;
   int64_t elements_ = 0;
   std::vector<Level> levels_;  // inputs, the encoder's outputs, then the head's
+  std::vector<Level> kept_;    // by layer, what FinishBackward needs
   std::vector<CoreLevels> core_;
   tensor::Buffer buffer_;
   std::vector<float> direct_, product_;  // of a core's layer, while it is differentiated: see Kernels::gru_backward

@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/fused_kernels.h"
@@ -15,8 +14,8 @@ namespace troupe::training::fused {
 /// nullptr when the processor, or the build, has no such unit.
 const Kernels* FindKernels(VectorUnit unit);
 
-/// The activation of a policy that `kernels` serve; UNIMPLEMENTED with the reason (FusedBackends::Make).
-absl::StatusOr<Activation> CheckServed(const policy::PolicySpec& spec, const Kernels& kernels);
+/// Whether `kernels` serve the policy; UNIMPLEMENTED with the reason (FusedBackends::Make).
+absl::Status CheckServed(const policy::PolicySpec& spec, const Kernels& kernels);
 
 /// Whether NetworkBackend::Backward got as many numbers as the call's network has; none of inputs is right, too.
 absl::Status CheckGradients(const NetworkCall& call, const Network& network, size_t outputs, size_t parameters,

@@ -27,11 +27,14 @@ class Activations {
     panels_ = static_cast<int>(std::clamp<int64_t>(kBlockBytes / panel_bytes, 1, 64));
     Add(network.inputs(), panel_rows);
     for (const Network::Layer& layer : network.layers) Add(layer.out, panel_rows);
+    for (const Network::Layer& layer : network.layers) Add(layer.kept, panel_rows);
     buffer_ = tensor::Buffer(static_cast<size_t>(elements_) * sizeof(float));
     std::memset(buffer_.data(), 0, buffer_.size());
   }
 
   int panels() const { return panels_; }
+  /// What layer `layer` keeps for FinishBackward.
+  float* kept(size_t layer, int64_t panel) { return at((offsets_.size() + 1) / 2 + layer, panel); }
   /// Elements from one panel to the next in the input of layer `level` (the output of the last at level = layers).
   int64_t stride(size_t level) const { return strides_[level]; }
   float* at(size_t level, int64_t panel = 0) {
@@ -42,7 +45,7 @@ class Activations {
   void Add(int width, int panel_rows) {
     offsets_.push_back(elements_);
     // A cache line more than needed: panels at multiples of 4 KiB would all fall into the same cache sets.
-    strides_.push_back(int64_t{width} * panel_rows + kGrain);
+    strides_.push_back(width == 0 ? 0 : int64_t{width} * panel_rows + kGrain);
     elements_ += strides_.back() * panels_;
   }
 
@@ -101,43 +104,52 @@ struct NetworkInUse {
 /// What policies of one shape compute in, one after another or each on a thread of its own: nothing of a policy stays
 /// in it, so a thousand policies need one.
 struct Workspace {
-  Workspace(const policy::PolicySpec& spec, const Kernels& kernels, Activation activation, int threads);
+  Workspace(const policy::PolicySpec& spec, const Kernels& kernels, int threads);
 
   Network actor;
   Network critic;
   int64_t parameters = 0;  // elements of the layout
   int64_t words = 0;
   int64_t mask_size = 0;
-  int64_t log_std = 0;  // offset; without a Gaussian part nothing is written there
+  int64_t log_std = 0;       // offset; without a Gaussian part nothing is written there
+  int64_t log_std_size = 0;  // elements
+  float min_log_std = 0, max_log_std = 0;
   std::vector<HeadPart> parts;
+  bool plain_parts = true;  // LossKernels::actor knows them all
   std::vector<float> zero_row;
   std::vector<std::unique_ptr<Worker>> workers;  // by thread
   std::vector<Worker*> crew;                     // all of them
 };
 
-inline Workspace::Workspace(const policy::PolicySpec& spec, const Kernels& kernels, Activation activation, int threads)
+inline Workspace::Workspace(const policy::PolicySpec& spec, const Kernels& kernels, int threads)
     : words(spec.action_words()), mask_size(spec.mask_size()) {
   const int panel_rows = kPanelVectors * kernels.lanes;
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
   parameters = layout.size();
   actor = Network::Find(layout, spec.actor, static_cast<int>(spec.actor_input_size()));
   critic = Network::Find(layout, spec.critic(), static_cast<int>(spec.critic_input_size()));
-  if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) log_std = entry->offset;
+  if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) {
+    log_std = entry->offset;
+    log_std_size = entry->count;
+  }
+  min_log_std = static_cast<float>(spec.min_log_std);
+  max_log_std = static_cast<float>(spec.max_log_std);
   const ActionHead head = ActionHead::For(spec);
   for (const CategoricalPart& part : head.categorical) {
     parts.push_back({static_cast<int>(part.output), static_cast<int>(part.categories), 1, static_cast<int>(part.word),
-                     part.start, static_cast<int>(part.mask_offset), 0});
+                     part.start, static_cast<int>(part.mask_offset), 0, Density::kGaussian});
   }
-  for (const GaussianPart& part : head.gaussian) {
+  for (const ContinuousPart& part : head.continuous) {
     parts.push_back({static_cast<int>(part.output), 0, static_cast<int>(part.words), static_cast<int>(part.word), 0, 0,
-                     static_cast<int>(part.log_std)});
+                     static_cast<int>(part.log_std), static_cast<Density>(head.distribution)});
   }
+  plain_parts = head.is_plain();
   zero_row.assign(static_cast<size_t>(std::max(actor.inputs(), critic.inputs())) + kGrain, 0.0f);
   for (int thread = 0; thread < threads; ++thread) {
     workers.push_back(std::make_unique<Worker>(actor, critic, panel_rows, threads, layout.size(), words, mask_size));
     const auto panel_of = [&](const Network& network) -> std::unique_ptr<SequencePanel> {
       if (!network.remembers()) return nullptr;
-      return std::make_unique<SequencePanel>(network, kernels, activation, static_cast<int>(spec.sequence_length));
+      return std::make_unique<SequencePanel>(network, kernels, static_cast<int>(spec.sequence_length));
     };
     workers.back()->actor_sequences = panel_of(actor);
     workers.back()->critic_sequences = panel_of(critic);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/parameters.h"
 #include "lib/training/core/prepared_batch.h"
 #include "lib/training/core/row_loss.h"
@@ -17,16 +18,13 @@
 namespace troupe::training {
 
 /// What one minibatch step needs beside its rows: an algorithm's options with the schedules evaluated.
-struct StepSettings {
+struct StepSettings : OptimizerOptions {
   double learning_rate = 0;
   double critic_learning_rate = 0;
-  double adam_beta1 = 0.9;
-  double adam_beta2 = 0.999;
-  double adam_epsilon = 1e-5;
   double value_loss_coeff = 1;
   double huber_delta = 0;
   double entropy_coeff = 0;
-  double max_grad_norm = 0;  ///< per network; <= 0: off
+  absl::Span<const ParameterRange> frozen;  ///< ascending: no gradient, and no step changes them
   RowLossCall loss;
 };
 
@@ -35,7 +33,8 @@ struct StepSettings {
 struct StepTotals {
   int64_t steps = 0;
   int64_t skipped_steps = 0;
-  int64_t rows = 0;
+  int64_t rows = 0;        ///< of the policy's loss; the entropy, the loss's own statistics
+  int64_t value_rows = 0;  ///< of the critic's
   // Sums over rows.
   double policy_loss = 0;  ///< without the entropy bonus
   double value_loss = 0;   ///< without its coefficient
@@ -78,16 +77,17 @@ struct NetworkCall {
 /// may block as long as it computes. Errors: UNIMPLEMENTED for a level, or a loss, that it does not serve; INTERNAL
 /// when the library underneath fails (RESOURCE_EXHAUSTED: out of device memory).
 ///
-/// Losses of rows: between Begin and End it is the only writer of the FlatParameters. Calls come in the order
+/// Losses of rows: between Begin and End it is the only writer of the FlatParameters, but for what ParametersChanged
+/// says. Calls come in the order
 ///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
 /// Networks with a core are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
-/// whose rows are all run and of which active ones count. After an error the parameters are undefined until the owner
-/// restores them. The losses of a minibatch are means over its rows (RowLoss); then each network's gradient is clipped
-/// to max_grad_norm and Adam (Kingma & Ba 2015, as torch.optim.Adam) steps. When a loss or a gradient norm is not
-/// finite, neither parameters nor optimizer change and the step counts as skipped.
+/// whose rows are all run. After an error the parameters are undefined until the owner restores them. The losses of a
+/// minibatch are means over those of its rows that count in them (RowLoss, RowUses; of none: 0); then the gradient is
+/// clipped to max_grad_norm and the optimizer steps (OptimizerOptions). When a loss or a gradient norm is not finite,
+/// neither parameters nor optimizer change and the step counts as skipped.
 ///
 /// Forward and Backward know no loss and keep nothing from call to call; clipping and the optimizer's step are the
-/// caller's (StepBlock, adam.h).
+/// caller's (StepBlock, optimizer.h).
 class NetworkBackend {
  public:
   /// Instead of a thread of the team: all of them share each minibatch.
@@ -106,6 +106,9 @@ class NetworkBackend {
   virtual absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& /*call*/) {
     return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks with a core"));
   }
+  /// Before the first BeginEpoch: the owner of the FlatParameters wrote to their values after Begin (PopArt). As it
+  /// stands: they are read where they are.
+  virtual absl::Status ParametersChanged() { return absl::OkStatus(); }
   /// `order`: the rows of the batch that minibatches are cut from, or of a policy with a core the numbers of its
   /// sequences; kept by the caller until the next BeginEpoch.
   virtual absl::Status BeginEpoch(absl::Span<const int32_t> order) = 0;

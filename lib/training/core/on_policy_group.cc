@@ -11,6 +11,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/core/advantages.h"
 #include "lib/training/core/moments.h"
+#include "lib/training/core/popart.h"
+#include "lib/training/core/state_blocks.h"
 
 namespace troupe::training {
 namespace {
@@ -41,6 +43,7 @@ StepTotals& StepTotals::operator+=(const StepTotals& other) {
   steps += other.steps;
   skipped_steps += other.skipped_steps;
   rows += other.rows;
+  value_rows += other.value_rows;
   policy_loss += other.policy_loss;
   value_loss += other.value_loss;
   entropy += other.entropy;
@@ -54,21 +57,32 @@ int64_t OnPolicyGroup::MinibatchRows(int64_t rows) const {
   return plan_.minibatch_size > 0 ? std::min(plan_.minibatch_size, rows) : rows;
 }
 
-StepSettings OnPolicyGroup::SettingsAt(int64_t env_steps) const {
+StepSettings OnPolicyGroup::SettingsAt(const ScheduleTime& now, ResidentPolicy* resident) const {
   const OnPolicyOptions& options = plan_.options;
   StepSettings settings;
-  settings.learning_rate = options.learning_rate.At(env_steps);
+  static_cast<OptimizerOptions&>(settings) = options;
+  const double* const rate = resident->Number(kLearningRate);
+  settings.learning_rate = rate != nullptr ? *rate : options.learning_rate.At(now);
   settings.critic_learning_rate =
-      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(env_steps) : settings.learning_rate;
-  settings.adam_beta1 = options.adam_beta1;
-  settings.adam_beta2 = options.adam_beta2;
-  settings.adam_epsilon = options.adam_epsilon;
+      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(now) : settings.learning_rate;
   settings.value_loss_coeff = options.value_loss_coeff;
   settings.huber_delta = options.huber_delta;
-  settings.entropy_coeff = options.entropy_coeff.At(env_steps);
-  settings.max_grad_norm = options.max_grad_norm;
+  settings.entropy_coeff = options.entropy_coeff.At(now);
+  settings.frozen = plan_.frozen;
   settings.loss = plan_.loss;
+  if (plan_.loss_at != nullptr) {
+    const double* const coeff = resident->Number(kKlCoeff);
+    settings.loss = plan_.loss_at(now, coeff != nullptr ? *coeff : plan_.penalty.kl_coeff);
+  }
   return settings;
+}
+
+void OnPolicyGroup::AdaptRate(double kl, ResidentPolicy* resident, StepSettings* settings) const {
+  double* const rate = resident->Number(kLearningRate);
+  if (rate == nullptr) return;
+  *rate = plan_.rate.Next(*rate, kl);
+  settings->learning_rate = *rate;
+  if (plan_.options.critic_learning_rate.initial <= 0) settings->critic_learning_rate = *rate;
 }
 
 absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) {
@@ -80,7 +94,7 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   double mean = 0;
   double deviation = 1;
   const auto read_moments = [&] {
-    if (!options.use_value_norm) return;
+    if (!options.normalizes_values()) return;
     mean = value_moments.mean[0];
     deviation = StandardDeviation(value_moments.variance[0]);
   };
@@ -101,37 +115,43 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   const std::vector<float> values = denormalized(spoken.rows);
   const std::vector<float> final_values = denormalized(spoken.finals);
   Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
-                                     options.use_gae ? options.gae_lambda : 1.0);
-  if (options.use_value_norm) {
-    const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.active());
+                                     options.use_gae ? options.gae_lambda : 1.0, options.time_limit_bootstrap);
+  if (options.normalizes_values()) {
+    const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.uses().in_value());
     policy::RunningMoments merged = Merge(value_moments, moments, kValueMomentBatches * moments.count);
-    if (IsFinite(merged)) value_moments = std::move(merged);
+    if (IsFinite(merged)) {
+      if (options.use_popart) {
+        PreserveValues(work.spec, value_moments, merged, &work.resident.parameters);
+        TROUPE_RETURN_IF_ERROR(work.resident.backend->ParametersChanged());
+      }
+      value_moments = std::move(merged);
+    }
     read_moments();
   }
   prepared.value_targets = normalized(advantages.returns);
   prepared.old_values = normalized(values);
   ValueReport report;
   report.broken_streams = spoken.broken_streams;
-  report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.active());
-  prepared.advantages = options.use_advnorm ? NormalizeAdvantages(std::move(advantages.advantages), prepared.active())
-                                            : std::move(advantages.advantages);
+  report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.uses().in_value());
+  prepared.advantages = options.use_advnorm
+                            ? NormalizeAdvantages(advantages.advantages, prepared.active(), prepared.uses().counted())
+                            : std::move(advantages.advantages);
   return report;
 }
 
 void OnPolicyGroup::TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units) {
   if (prepared.sequences().empty()) {
-    units->assign(prepared.active().begin(), prepared.active().end());
+    units->assign(prepared.uses().counted().begin(), prepared.uses().counted().end());
     return;
   }
   units->clear();
-  size_t active = 0;
+  const absl::Span<const int32_t> counted = prepared.uses().counted();
+  size_t next = 0;
   for (size_t s = 0; s < prepared.sequences().size(); ++s) {
     const learner::TrainSequence& sequence = prepared.sequences()[s];
-    const size_t before = active;
-    while (active < prepared.active().size() && prepared.active()[active] < sequence.first_row + sequence.rows) {
-      ++active;
-    }
-    if (active > before) units->push_back(static_cast<int32_t>(s));
+    const size_t before = next;
+    while (next < counted.size() && counted[next] < sequence.first_row + sequence.rows) ++next;
+    if (next > before) units->push_back(static_cast<int32_t>(s));
   }
 }
 
@@ -142,24 +162,25 @@ int64_t OnPolicyGroup::MinibatchEnd(const PreparedBatch& prepared, absl::Span<co
   int64_t end = first;
   for (int64_t rows = 0; end < count && rows < minibatch; ++end) {
     const learner::TrainSequence& sequence = prepared.sequences()[static_cast<size_t>(units[end])];
-    for (int64_t r = 0; r < sequence.rows; ++r) rows += prepared.is_active(sequence.first_row + r) ? 1 : 0;
+    for (int64_t r = 0; r < sequence.rows; ++r) rows += prepared.uses().IsCounted(sequence.first_row + r) ? 1 : 0;
   }
   return end;
 }
 
-absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work& work,
-                                                                     const StepSettings& settings) const {
+absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work& work, StepSettings* settings) const {
   EpochsReport report;
   std::vector<int32_t>& order = work.memory.order;
   NetworkBackend& backend = *work.resident.backend;
-  const int64_t minibatch = MinibatchRows(static_cast<int64_t>(work.prepared.active().size()));
+  const int64_t minibatch = MinibatchRows(static_cast<int64_t>(work.prepared.uses().counted().size()));
+  double* const coeff = work.resident.Number(kKlCoeff);
+  report.kl_coeff = coeff != nullptr ? *coeff : plan_.penalty.kl_coeff;
   while (report.epochs < plan_.num_epochs) {
     TakeUnits(work.prepared, &order);
     Shuffle(work.context, report.epochs, work.batch.policy, &order);
     TROUPE_RETURN_IF_ERROR(backend.BeginEpoch(order));
     for (int64_t first = 0, end = 0; first < static_cast<int64_t>(order.size()); first = end) {
       end = MinibatchEnd(work.prepared, order, first, minibatch);
-      TROUPE_RETURN_IF_ERROR(backend.Step(first, end - first, settings));
+      TROUPE_RETURN_IF_ERROR(backend.Step(first, end - first, *settings));
     }
     TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, backend.TakeTotals());
     ++report.epochs;
@@ -167,12 +188,18 @@ absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work&
     for (size_t i = 0; i < totals.statistics.size(); ++i) {
       report.last_statistics[i] = totals.rows > 0 ? totals.statistics[i] / static_cast<double>(totals.rows) : 0;
     }
+    if (totals.rows > 0) AdaptRate(report.last_statistics[0], &work.resident, settings);
     if (plan_.stop_above > 0 && report.last_statistics[0] > plan_.stop_above) break;
   }
+  if (coeff != nullptr && report.totals.rows > 0) *coeff = plan_.penalty.Next(*coeff, report.last_statistics[0]);
   return report;
 }
 
-void OnPolicyGroup::UpdateObservationMoments(const Work& work) const {
+void OnPolicyGroup::UpdateInputMoments(const Work& work) const {
+  if (work.spec.normalize_state) {
+    work.resident.state_moments =
+        Merge(std::move(work.resident.state_moments), work.prepared.observed_states(), kMaxObservationCount);
+  }
   if (!work.spec.normalize_observations) return;
   const policy::RunningMoments& moments = work.prepared.observed();
   policy::RunningMoments merged = Merge(work.resident.observation_moments, moments, kMaxObservationCount);
@@ -207,6 +234,7 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
                                const Work& work, PolicyUpdateReport* report) const {
   const StepTotals& totals = epochs.totals;
   const double rows = static_cast<double>(std::max<int64_t>(totals.rows, 1));
+  const double value_rows = static_cast<double>(std::max<int64_t>(totals.value_rows, 1));
   const double steps = static_cast<double>(std::max<int64_t>(totals.steps, 1));
   auto& metrics = report->metrics;
   metrics = {{"Policy/Learning rate", settings.learning_rate},
@@ -218,13 +246,22 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
   }
   if (totals.steps > 0) {
     metrics.insert(metrics.end(), {{"Loss/Policy loss", totals.policy_loss / rows},
-                                   {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / rows},
+                                   {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / value_rows},
                                    {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows},
                                    {"Policy/Entropy", totals.entropy / rows}});
     for (size_t i = 0; i < plan_.statistics.size(); ++i) {
       const OnPolicyPlan::Statistic& statistic = plan_.statistics[i];
       metrics.emplace_back(statistic.tag,
                            statistic.last_epoch ? epochs.last_statistics[i] : totals.statistics[i] / rows);
+    }
+    if (plan_.penalty.use_kl_loss) {
+      metrics.insert(metrics.end(), {{"Loss/KL loss", epochs.kl_coeff * totals.statistics[0] / rows},
+                                     {"Policy/KL coefficient", epochs.kl_coeff}});
+    }
+    if (plan_.options.use_popart) {
+      const policy::RunningMoments& moments = work.resident.value_moments;
+      metrics.insert(metrics.end(), {{"Policy/Return mean", moments.mean[0]},
+                                     {"Policy/Return deviation", StandardDeviation(moments.variance[0])}});
     }
     metrics.insert(metrics.end(), {{"Policy/Explained variance", values.explained_variance},
                                    {"Policy/Gradient norm", totals.actor_grad_norm / steps},
@@ -235,7 +272,8 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
     double sum = 0;
     for (const float value :
          parameters.values().subspan(static_cast<size_t>(log_std->offset), static_cast<size_t>(log_std->count))) {
-      sum += std::exp(value);
+      sum += std::exp(
+          std::clamp(value, static_cast<float>(work.spec.min_log_std), static_cast<float>(work.spec.max_log_std)));
     }
     metrics.emplace_back("Policy/Standard deviation", sum / static_cast<double>(log_std->count));
   }
@@ -246,24 +284,27 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   PolicyUpdateReport report;
   report.policy = work.batch.policy;
   ThreadTeam* const team = work.thread == NetworkBackend::kWholeTeam ? work.memory.team() : nullptr;
-  TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team));
+  const PrepareOptions prepare = {plan_.options.use_policy_active_masks, plan_.options.use_value_active_masks,
+                                  plan_.options.death_masking, &resident.state_moments};
+  TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team, prepare));
   // Trajectories of which no row counts go on all the same in what a critic remembers.
   const bool remembers = work.spec.critic().core.remembers() && work.batch.rows > 0;
-  if (work.prepared.active().empty() && !remembers) return report;
+  const bool counts = !work.prepared.uses().counted().empty();
+  if (!counts && !remembers) return report;
 
   TROUPE_RETURN_IF_ERROR(resident.backend->Begin(work.prepared, &resident.parameters, work.thread));
-  if (work.prepared.active().empty()) {
+  if (!counts) {
     TROUPE_RETURN_IF_ERROR(ValuesOf(work.spec, work.batch, resident.backend.get(), &work.prepared, &carry_).status());
     TROUPE_RETURN_IF_ERROR(resident.backend->End());
     return report;
   }
   TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(work));
-  const StepSettings settings = SettingsAt(work.context.env_steps);
-  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, settings));
+  StepSettings settings = SettingsAt({work.context.env_steps, work.context.iteration}, &resident);
+  TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, &settings));
   TROUPE_RETURN_IF_ERROR(resident.backend->End());
   // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
   // be, too. The new moments are published with the new weights.
-  UpdateObservationMoments(work);
+  UpdateInputMoments(work);
   BookSkips(epochs.totals, work);
 
   report.trained_rows = static_cast<int64_t>(work.prepared.active().size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/critic_values.h"
 #include "lib/training/core/group_trainer.h"
+#include "lib/training/core/kl_control.h"
 #include "lib/training/core/network_backend.h"
 #include "lib/training/core/on_policy_options.h"
 #include "lib/training/core/policy_store.h"
@@ -22,6 +24,8 @@ struct OnPolicyPlan {
   int64_t num_epochs = 1;
   int64_t minibatch_size = 0;  ///< rows of a policy; 0: all that it has in the batch
   RowLossCall loss;
+  /// `loss` with the numbers of its own that move, at a time and with the coefficient of `penalty`; absent: none does.
+  std::function<RowLossCall(const ScheduleTime& now, double kl_coeff)> loss_at = {};
 
   /// A metric that is the mean over rows of one of the loss's statistics (RowLoss).
   struct Statistic {
@@ -30,6 +34,11 @@ struct OnPolicyPlan {
   };
   std::vector<Statistic> statistics = {};  ///< in the loss's order
   double stop_above = 0;  ///< > 0: no further epoch once the mean of the first statistic passes it in one
+  /// What follows the mean of the first statistic, a KL divergence. The policy's numbers kLearningRate, where the rate
+  /// is on, and kKlCoeff, where the penalty adapts, are theirs.
+  KlAdaptiveRate rate = {};
+  KlPenalty penalty = {};
+  std::vector<ParameterRange> frozen = {};  ///< FrozenRanges
 };
 
 /// A learn group of one policy that is trained on-policy: values, advantages, epochs of shuffled minibatches, and the
@@ -63,19 +72,24 @@ class OnPolicyGroup final : public GroupTrainer {
     StepTotals totals;
     double last_statistics[kLossStatistics] = {};  ///< means over the rows of the last epoch
     int64_t epochs = 0;
+    double kl_coeff = 0;  ///< of the plan's penalty, as it was used
   };
 
   absl::StatusOr<learner::PolicyUpdateReport> UpdateFrom(const Work& work);
-  StepSettings SettingsAt(int64_t env_steps) const;
+  StepSettings SettingsAt(const ScheduleTime& now, ResidentPolicy* resident) const;
+  /// The rate of the next epoch, after one with a mean divergence of `kl`.
+  void AdaptRate(double kl, ResidentPolicy* resident, StepSettings* settings) const;
   absl::StatusOr<ValueReport> PrepareTargets(const Work& work);
-  /// The units of minibatches that have an active row: the rows themselves, or of a policy with a core sequences.
+  /// The units of minibatches that have a row that counts: the rows themselves, or of a policy with a core sequences.
   static void TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units);
-  /// Where the minibatch ends that begins at `first` of `units`: with its `minibatch`-th active row, or the first
+  /// Where the minibatch ends that begins at `first` of `units`: with its `minibatch`-th row that counts, or the first
   /// sequence that reaches it.
   static int64_t MinibatchEnd(const PreparedBatch& prepared, absl::Span<const int32_t> units, int64_t first,
                               int64_t minibatch);
-  absl::StatusOr<EpochsReport> RunEpochs(const Work& work, const StepSettings& settings) const;
-  void UpdateObservationMoments(const Work& work) const;
+  /// `settings` follow the plan's rate from epoch to epoch.
+  absl::StatusOr<EpochsReport> RunEpochs(const Work& work, StepSettings* settings) const;
+  /// Moments of observations and states, for the next update.
+  void UpdateInputMoments(const Work& work) const;
   void BookSkips(const StepTotals& totals, const Work& work);
   void AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings, const Work& work,
                   learner::PolicyUpdateReport* report) const;

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/option_reader.h"
 #include "lib/training/core/schedule.h"
 
@@ -11,21 +14,31 @@ namespace troupe::training {
 /// What on-policy actor-critic algorithms have in common (OnPolicyGroup); each has them in its own options, by the
 /// same keys. An algorithm with other defaults sets them before it reads. Which critic input a policy
 /// has stands in its PolicySpec; what a batch is (its steps, lag, agents) is the run's. Plain value.
-struct OnPolicyOptions {
+struct OnPolicyOptions : OptimizerOptions {
+  OnPolicyOptions() { max_grad_norm = 0.5; }
+
   LinearSchedule learning_rate{3e-4, 3e-4, 0};   ///< `lr`
   LinearSchedule critic_learning_rate{0, 0, 0};  ///< `critic_lr`; initial 0: as learning_rate
-  double adam_epsilon = 1e-5;
-  double adam_beta1 = 0.9;
-  double adam_beta2 = 0.999;
   double gamma = 0.99;
   double gae_lambda = 0.95;
-  bool use_gae = true;         ///< false: discounted returns minus values
+  bool use_gae = true;  ///< false: discounted returns minus values
+  /// What comes after a trajectory that a time limit ended is worth the critic's value; false: 0, as after one that
+  /// terminated.
+  bool time_limit_bootstrap = true;
   bool use_advnorm = true;     ///< advantages to mean 0, deviation 1 over the policy's active rows of the batch
   bool use_value_norm = true;  ///< running mean and variance of the returns; the critic predicts normalized values
+  bool use_popart = false;     ///< the same, instead of use_value_norm, with a critic that PreserveValues rescales
+  /// Of rows whose agent mask is 0, dead agents' (PrepareOptions).
+  bool use_policy_active_masks = true;
+  bool use_value_active_masks = true;
+  bool death_masking = false;
   double value_loss_coeff = 1.0;
   double huber_delta = 0;  ///< > 0: Huber instead of squared error
   LinearSchedule entropy_coeff{0.01, 0.01, 0};
-  double max_grad_norm = 0.5;  ///< per network (actor, critic); <= 0: off
+  std::vector<std::string> frozen_parameters = {};  ///< globs over names of the layout (FrozenRanges)
+
+  /// Whether the critic predicts returns in the units of their running moments.
+  bool normalizes_values() const { return use_value_norm || use_popart; }
 };
 
 /// Reads these keys. `critic_lr` that is absent is as `lr`.

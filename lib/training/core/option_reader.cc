@@ -1,6 +1,7 @@
 #include "lib/training/core/option_reader.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +11,7 @@ namespace troupe::training {
 namespace {
 
 std::string TypeOf(const policy::OptionValue& value) {
-  constexpr const char* kTypes[] = {"a bool", "an integer", "a number", "a text", "a schedule"};
+  constexpr const char* kTypes[] = {"a bool", "an integer", "a number", "a text", "a schedule", "a list"};
   return kTypes[value.index()];
 }
 
@@ -39,11 +40,12 @@ template void OptionReader::ReadAs(std::string_view, std::string_view, bool*);
 template void OptionReader::ReadAs(std::string_view, std::string_view, int64_t*);
 template void OptionReader::ReadAs(std::string_view, std::string_view, double*);
 template void OptionReader::ReadAs(std::string_view, std::string_view, std::string*);
+template void OptionReader::ReadAs(std::string_view, std::string_view, std::vector<std::string>*);
 
 void OptionReader::Read(std::string_view key, LinearSchedule* member) {
   policy::ScheduleValue value = member->value();
   ReadAs(key, "a schedule", &value);
-  *member = LinearSchedule::Of(value);
+  *member = LinearSchedule(std::move(value));
 }
 
 absl::Status OptionReader::Finish() const {
@@ -81,7 +83,23 @@ absl::Status CheckSchedule(std::string_view option, const LinearSchedule& schedu
   TROUPE_RETURN_IF_ERROR(CheckNotNegative(option, schedule.initial));
   if (schedule.env_steps < 0)
     return OptionError(option, static_cast<double>(schedule.env_steps), "env_steps of at least 0");
-  return schedule.env_steps == 0 ? absl::OkStatus() : CheckNotNegative(option, schedule.final);
+  if (schedule.points.empty()) {
+    return schedule.env_steps == 0 ? absl::OkStatus() : CheckNotNegative(option, schedule.final);
+  }
+  if (schedule.points.size() > policy::ScheduleValue::kMaxPoints) {
+    return OptionError(absl::StrCat(std::string(option), ".points"), static_cast<double>(schedule.points.size()),
+                       absl::StrCat("at most ", policy::ScheduleValue::kMaxPoints));
+  }
+  int64_t before = -1;
+  for (const policy::SchedulePoint& point : schedule.points) {
+    TROUPE_RETURN_IF_ERROR(CheckNotNegative(option, point.value));
+    if (point.at <= before) {
+      return OptionError(absl::StrCat(std::string(option), ".points"), static_cast<double>(point.at),
+                         absl::StrCat("times that ascend, the next one above ", before));
+    }
+    before = point.at;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace troupe::training

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "lib/policy/algorithm_spec.h"
@@ -27,15 +28,33 @@ class OptionReader {
   void Read(std::string_view key, int64_t* member) { ReadAs(key, "an integer", member); }
   void Read(std::string_view key, double* member) { ReadAs(key, "a number", member); }
   void Read(std::string_view key, std::string* member) { ReadAs(key, "a text", member); }
+  void Read(std::string_view key, std::vector<std::string>* member) { ReadAs(key, "a list", member); }
   void Read(std::string_view key, LinearSchedule* member);
+  /// A text that is one of `words`, pairs of value and word.
+  template <typename Words, typename Member>
+  void ReadWord(std::string_view key, const Words& words, Member* member) {
+    std::string text;
+    Read(key, &text);
+    if (!Has(key) || !status_.ok()) return;
+    std::string known;
+    for (const auto& [value, word] : words) {
+      if (text == word) {
+        *member = value;
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(word);
+    }
+    Complain(key, "is \"" + text + "\"", "one of " + known);
+  }
   template <typename Member>
   void Require(std::string_view key, Member* member) {
-    if (spec_.options.find(key) == spec_.options.end()) Complain(key, "is absent", "a value");
+    if (!Has(key)) Complain(key, "is absent", "a value");
     Read(key, member);
   }
   absl::Status Finish() const;
 
  private:
+  bool Has(std::string_view key) const { return spec_.options.find(key) != spec_.options.end(); }
   template <typename Member>
   void ReadAs(std::string_view key, std::string_view expected, Member* member);
   void Complain(std::string_view key, std::string_view got, std::string_view expected);
@@ -45,12 +64,22 @@ class OptionReader {
   absl::Status status_;
 };
 
+/// The word that stands for a value among `words`, pairs of value and word; "" where none does.
+template <typename Words, typename Value>
+std::string_view WordOf(const Words& words, const Value& value) {
+  for (const auto& [known, word] : words) {
+    if (known == value) return word;
+  }
+  return "";
+}
+
 /// INVALID_ARGUMENT: `algorithm.OPTION is GOT; expected EXPECTED`.
 absl::Status OptionError(std::string_view option, double got, std::string_view expected);
 /// The same unless the value is what the name says; a number has to be finite.
 absl::Status CheckUnitInterval(std::string_view option, double value);
 absl::Status CheckNotNegative(std::string_view option, double value);
 absl::Status CheckPositive(std::string_view option, double value);
+/// Values at least 0, at most ScheduleValue::kMaxPoints points, whose times are at least 0 and ascend.
 absl::Status CheckSchedule(std::string_view option, const LinearSchedule& schedule);
 
 }  // namespace troupe::training

@@ -1,6 +1,8 @@
 #include "lib/training/core/option_reader.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lib/policy/algorithm_spec.h"
 #include <gtest/gtest.h>
@@ -41,14 +43,14 @@ TEST(OptionReaderTest, ReadsWhatIsThereAndKeepsTheRest) {
   EXPECT_EQ(all.count, 7);
   EXPECT_EQ(all.number, 2.5);
   EXPECT_EQ(all.text, "b");
-  EXPECT_EQ(all.rate.At(15), 1.5);
+  EXPECT_EQ(all.rate.At({15, 0}), 1.5);
 
   const Read few = Parse({.name = "x", .options = {{"count", int64_t{7}}}});
   EXPECT_TRUE(few.status.ok()) << few.status;
   EXPECT_TRUE(few.flag);
   EXPECT_EQ(few.number, 0.5);
   EXPECT_EQ(few.text, "a");
-  EXPECT_EQ(few.rate.At(15), 1);
+  EXPECT_EQ(few.rate.At({15, 0}), 1);
 }
 
 TEST(OptionReaderTest, SaysWhatIsWrongFirst) {
@@ -66,6 +68,22 @@ TEST(OptionReaderTest, SaysWhatIsWrongFirst) {
   EXPECT_EQ(message({.options = {{"count", int64_t{7}}, {"clip", true}}}),
             "algorithm.clip is a bool; algorithm \"x\" has no such option, expected one of count, flag, number, rate, "
             "text");
+}
+
+TEST(OptionReaderTest, PointsOfASchedule) {
+  const auto check = [](std::vector<policy::SchedulePoint> points) {
+    return CheckSchedule(
+        "lr", LinearSchedule(policy::ScheduleValue::OfPoints(std::move(points), policy::ScheduleUnit::kEnvSteps)));
+  };
+  std::vector<policy::SchedulePoint> many;
+  for (int64_t i = 0; i < 64; ++i) many.push_back({i, 1});
+  EXPECT_TRUE(check(many).ok());
+  many.push_back({64, 1});
+  EXPECT_EQ(check(many).message(), "algorithm.lr.points is 65; expected at most 64");
+  EXPECT_EQ(check({{3, 1}, {3, 2}}).message(),
+            "algorithm.lr.points is 3; expected times that ascend, the next one above 3");
+  EXPECT_EQ(check({{-1, 1}}).message(), "algorithm.lr.points is -1; expected times that ascend, the next one above -1");
+  EXPECT_EQ(check({{1, 1}, {2, -1}}).message(), "algorithm.lr is -1; expected a finite number of at least 0");
 }
 
 }  // namespace

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lib/base/philox.h"
+#include "lib/training/core/action_head.h"
 #include <Eigen/QR>
 
 namespace troupe::training {
@@ -37,6 +40,11 @@ uint32_t StableHash(std::string_view text) {
   return hash;
 }
 
+/// Writes numbers of the uniform distribution on [-bound, bound].
+void FillUniform(int64_t count, double bound, base::PhiloxSequence* random, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(random->Uniform(-bound, bound));
+}
+
 /// Writes `gain` times a random [rows, columns] matrix with orthonormal rows or columns, whichever are fewer.
 void FillOrthogonal(int64_t rows, int64_t columns, double gain, base::PhiloxSequence* random, float* out) {
   const int64_t tall = std::max(rows, columns);
@@ -54,6 +62,56 @@ void FillOrthogonal(int64_t rows, int64_t columns, double gain, base::PhiloxSequ
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c)
       out[r * columns + c] = static_cast<float>(gain * (rows >= columns ? q(r, c) : q(c, r)));
+  }
+}
+
+/// The first numbers of an entry of `network`; `out` has zeros. Rows of a convolution's weights are its channels.
+void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout& layout,
+               const policy::ParameterEntry& entry, base::PhiloxSequence* random, float* out) {
+  const bool of_core = absl::StrContains(entry.name, ".core.");
+  const bool is_weight = absl::EndsWith(entry.name, ".weight") || absl::StrContains(entry.name, ".core.weight_");
+  if (absl::StrContains(entry.name, ".norm.")) {
+    if (is_weight) std::fill_n(out, entry.count, 1.0f);
+    return;
+  }
+  if (network.initializer == policy::Initializer::kTorch) {
+    // Linear and Conv2d: 1 / sqrt(inputs of an output), biases too; GRU and LSTM: 1 / sqrt(units), all of it.
+    int64_t fan_in = 0;
+    if (of_core) {
+      fan_in = network.core.size;
+    } else {
+      const absl::string_view stem =
+          is_weight ? absl::StripSuffix(entry.name, ".weight") : absl::StripSuffix(entry.name, ".bias");
+      const policy::ParameterEntry* const weight = layout.Find(absl::StrCat(stem, ".weight"));
+      fan_in = weight->count / weight->shape[0];
+    }
+    FillUniform(entry.count, 1.0 / std::sqrt(static_cast<double>(fan_in)), random, out);
+    return;
+  }
+  if (!is_weight) return;
+  const std::string last = absl::StrCat(network.role, ".", network.num_layers() - 1, ".weight");
+  double gain = network.hidden_gain > 0 ? network.hidden_gain : ActivationGain(network.activation);
+  if (of_core) gain = 1.0;
+  if (entry.name == last) gain = network.output_gain;
+  const int64_t rows = entry.shape[0];
+  const int64_t columns = entry.count / rows;
+  if (network.initializer == policy::Initializer::kOrthogonal) {
+    FillOrthogonal(rows, columns, gain, random, out);
+    return;
+  }
+  // Of a convolution both counts are times the places of its kernel.
+  const int64_t places = entry.shape.size() > 2 ? columns / entry.shape[1] : 1;
+  FillUniform(entry.count, gain * std::sqrt(6.0 / static_cast<double>(columns + rows * places)), random, out);
+}
+
+/// Where the actor's last layer says log standard deviations, its biases of them.
+void AddInitialLogStd(const policy::PolicySpec& spec, FlatParameters* parameters) {
+  if (spec.free_log_std || spec.continuous == policy::ContinuousDistribution::kBeta) return;
+  const policy::ParameterEntry* const bias =
+      parameters->layout().Find(absl::StrCat(spec.actor.role, ".", spec.actor.num_layers() - 1, ".bias"));
+  for (const ContinuousPart& part : ActionHead::For(spec).continuous) {
+    float* const first = parameters->values().data() + bias->offset + part.output + part.words;
+    for (int64_t i = 0; i < part.words; ++i) first[i] += static_cast<float>(spec.initial_log_std);
   }
 }
 
@@ -86,6 +144,13 @@ std::vector<ParameterBlock> FlatParameters::blocks() {
   return blocks;
 }
 
+ParameterBlock FlatParameters::Part(int64_t first, int64_t end) {
+  const auto part = [&](absl::Span<float> all) {
+    return all.subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
+  };
+  return {"", part(values()), part(gradients()), part(exp_avg()), part(exp_avg_sq())};
+}
+
 FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed) {
   FlatParameters parameters(policy::ParameterLayout::For(spec));
   const base::PhiloxKey key = base::PhiloxKey::Make(seed, base::RandomStream::kInit);
@@ -95,18 +160,14 @@ FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed) 
   for (const policy::ParameterEntry& entry : layout.entries()) {
     base::PhiloxSequence random(key, {.env_id = policy_hash, .episode = number++});
     float* out = parameters.values().data() + entry.offset;
-    if (absl::StrContains(entry.name, ".core.weight_")) {
-      FillOrthogonal(entry.shape[0], entry.shape[1], 1.0, &random, out);
-    } else if (absl::EndsWith(entry.name, ".weight")) {
-      const std::string& role = layout.sections()[entry.section].role;
-      const policy::NetworkSpec& network = role == spec.actor.role ? spec.actor : *spec.FindLearnerNetwork(role);
-      const std::string last = role + "." + std::to_string(network.num_layers() - 1) + ".weight";
-      const double gain = entry.name == last ? network.output_gain : ActivationGain(network.activation);
-      FillOrthogonal(entry.shape[0], entry.shape[1], gain, &random, out);
-    } else if (absl::EndsWith(entry.name, ".log_std")) {
+    if (absl::EndsWith(entry.name, ".log_std")) {
       std::fill_n(out, entry.count, static_cast<float>(spec.initial_log_std));
+      continue;
     }
+    const std::string& role = layout.sections()[entry.section].role;
+    FillEntry(role == spec.actor.role ? spec.actor : *spec.FindLearnerNetwork(role), layout, entry, &random, out);
   }
+  AddInitialLogStd(spec, &parameters);
   return parameters;
 }
 

@@ -20,9 +20,17 @@ struct ParameterBlock {
   absl::Span<float> exp_avg_sq;
 };
 
-/// A policy's trained numbers on the host: flat parameters, their gradient and Adam's moments, one 64-byte aligned
-/// buffer each, all with the same ParameterLayout. Owned by the trainer's update thread; movable. The gaps of the
-/// layout are zero and stay zero.
+/// Numbers [first, end) of the flat buffers, whole entries with the gaps behind them.
+struct ParameterRange {
+  int64_t first = 0;
+  int64_t end = 0;
+
+  bool operator==(const ParameterRange& other) const = default;
+};
+
+/// A policy's trained numbers on the host: flat parameters, their gradient and the optimizer's two rows of moments
+/// (what they mean: StepBlock, optimizer.h), one 64-byte aligned buffer each, all with the same ParameterLayout. Owned
+/// by the trainer's update thread; movable. The gaps of the layout are zero and stay zero.
 class FlatParameters {
  public:
   explicit FlatParameters(policy::ParameterLayout layout);
@@ -41,6 +49,8 @@ class FlatParameters {
 
   /// One of each trained section of the layout, in its order: each network's gradient is clipped by itself.
   std::vector<ParameterBlock> blocks();
+  /// Numbers [first, end) of all buffers.
+  ParameterBlock Part(int64_t first, int64_t end);
 
   int64_t adam_steps = 0;  ///< optimizer steps taken
 
@@ -53,10 +63,13 @@ class FlatParameters {
   tensor::Buffer buffer_;
 };
 
-/// Fresh weights: every layer orthogonal (Saxe et al. 2014) with the activation's gain (tanh 5/3, relu sqrt 2, as
+/// Fresh weights, by each network's initializer. Orthogonal (Saxe et al. 2014) or Xavier's uniform (Glorot & Bengio
+/// 2010): every layer with NetworkSpec::hidden_gain or the activation's gain (tanh 5/3, relu sqrt 2, as
 /// torch.nn.init.calculate_gain), each network's last layer with NetworkSpec::output_gain, the matrices of cores with 1
-/// (all gates' rows of one together, as MAPPO's authors); biases 0, log_std as PolicySpec::initial_log_std says. A pure
-/// function of the spec and `seed` (stream kInit, one counter space per policy id).
+/// (all gates' rows of one together, as MAPPO's authors); biases 0. Torch: uniform within 1 / sqrt(inputs of an
+/// output), of cores within 1 / sqrt(units), biases too. Scales of layer normalization 1, shifts 0; log_std, and what
+/// is added to the biases of outputs that say it, as PolicySpec::initial_log_std says. A pure function of the spec and
+/// `seed` (stream kInit, one counter space per policy id).
 FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed);
 
 }  // namespace troupe::training

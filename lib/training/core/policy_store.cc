@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/training/core/moments.h"
@@ -37,6 +38,8 @@ policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::Wei
 
 /// Of what happened to a policy; every state with weights has them, wherever it lies.
 constexpr std::array<const char*, 3> kCounters = {kTrainedRows, kSkippedUpdates, kConsecutiveSkips};
+/// Of which a StateForm may have some.
+constexpr std::array<const char*, 2> kNumbers = {kLearningRate, kKlCoeff};
 
 std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
 
@@ -54,23 +57,23 @@ absl::Status CheckSwappable(const std::vector<PolicySpec>& specs, const std::vec
   TROUPE_RETURN_IF_ERROR(policy::CheckSwappable(taken));
   for (size_t i = 1; i < taken.size(); ++i) {
     if (form[i] == form[0]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("policies \"", taken[0].id.value(), "\" and \"", taken[i].id.value(),
-                                                   "\" differ in use_value_norm (",
-                                                   form[0].value_moments ? "true and false" : "false and true", ")"));
+    const bool by_norm = form[i].value_moments != form[0].value_moments;
+    const std::string what =
+        by_norm ? absl::StrCat("use_value_norm (", form[0].value_moments ? "true and false" : "false and true", ")")
+                : absl::StrCat("optimizer, lr_kl_target or use_kl_loss (\"", form[0].ToString(), "\" and \"",
+                               form[i].ToString(), "\")");
+    return absl::InvalidArgumentError(
+        absl::StrCat("policies \"", taken[0].id.value(), "\" and \"", taken[i].id.value(), "\" differ in ", what));
   }
   return absl::OkStatus();
 }
 
 absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec) {
-  if (!spec.policy_class.trainable()) return absl::OkStatus();
-  const auto error = [&spec](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": ", what));
-  };
-  if (spec.FindLearnerNetwork(policy::kCriticRole) == nullptr) return error("training needs a critic, got none");
-  if (spec.critic().activation == spec.actor.activation) return absl::OkStatus();
-  return error(absl::StrCat("actor and critic are trained with one activation, got ",
-                            std::string(policy::ActivationName(spec.actor.activation)), " and ",
-                            std::string(policy::ActivationName(spec.critic().activation))));
+  if (!spec.policy_class.trainable() || spec.FindLearnerNetwork(policy::kCriticRole) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy \"", spec.id.value(), "\": training needs a critic, got none"));
 }
 
 PolicyState InitialState(const PolicySpec& spec, const StateForm& form, uint64_t seed) {
@@ -83,11 +86,14 @@ PolicyState InitialState(const PolicySpec& spec, const StateForm& form, uint64_t
     state.Set(kAdamExpAvg, Copy(parameters.exp_avg()));
     state.Set(kAdamExpAvgSq, Copy(parameters.exp_avg_sq()));
     state.SetInteger(kAdamSteps, 0);
+    if (form.optimizer != 0) state.SetInteger(kOptimizer, form.optimizer);
+    for (const StateNumber& number : form.numbers) state.SetNumber(number.name, number.initial);
   }
   if (spec.normalize_observations) {
     state.SetMoments(policy::kObservationMoments, InitialMoments(spec.observation_size()));
   }
   if (form.value_moments) state.SetMoments(kValueMoments, InitialMoments(1));
+  if (spec.normalize_state) SetStateMoments(InitialColumnMoments(spec.critic_state_size()), &state);
   for (const char* name : kCounters) state.SetInteger(name, 0);
   return state;
 }
@@ -273,16 +279,19 @@ PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) 
   state.id = spec(slot).id;
   state.version = books_[static_cast<size_t>(slot.value())].version;
   if (!spec(slot).policy_class.has_weights()) return state;
-  constexpr size_t kMostBlocks = 13;
+  constexpr size_t kMostBlocks = 16 + 1 + kNumbers.size();
   state.blocks.reserve(kMostBlocks);
   state.Set(policy::kParameters, Copy(policy.parameters.values()));
   if (spec(slot).policy_class.trainable()) {
     state.Set(kAdamExpAvg, Copy(policy.parameters.exp_avg()));
     state.Set(kAdamExpAvgSq, Copy(policy.parameters.exp_avg_sq()));
     state.SetInteger(kAdamSteps, policy.parameters.adam_steps);
+    if (form(slot).optimizer != 0) state.SetInteger(kOptimizer, form(slot).optimizer);
+    for (const auto& [name, value] : policy.numbers) state.SetNumber(name, value);
   }
   state.SetMoments(policy::kObservationMoments, policy.observation_moments);
   state.SetMoments(kValueMoments, policy.value_moments);
+  SetStateMoments(policy.state_moments, &state);
   state.SetInteger(kTrainedRows, policy.trained_rows);
   state.SetInteger(kSkippedUpdates, policy.skipped_updates);
   state.SetInteger(kConsecutiveSkips, policy.consecutive_skips);
@@ -295,25 +304,54 @@ absl::Status PolicyStore::CheckBlocks(const PolicySpec& spec, const PolicyState&
   std::vector<policy::BlockSpec> known = {{policy::kParameters, BlockType::kF32, {size}, size > 0},
                                           {kAdamExpAvg, BlockType::kF32, {size}, false},
                                           {kAdamExpAvgSq, BlockType::kF32, {size}, false}};
-  for (const char* name : {kAdamSteps, kTrainedRows, kSkippedUpdates, kConsecutiveSkips}) {
+  for (const char* name : {kAdamSteps, kTrainedRows, kSkippedUpdates, kConsecutiveSkips, kOptimizer}) {
     known.push_back({name, BlockType::kI64, {}, false});
   }
+  for (const char* name : kNumbers) known.push_back({name, BlockType::kF64, {}, false});
   policy::AddMomentSpecs(policy::kObservationMoments, spec.observation_size(), spec.normalize_observations, &known);
   policy::AddMomentSpecs(kValueMoments, 1, state.Find(absl::StrCat(kValueMoments, ".mean")) != nullptr, &known);
+  AddStateMomentSpecs(spec, &known);
   const bool has_exp_avg = state.Find(kAdamExpAvg) != nullptr;
   for (const size_t of_both : {1, 2}) known[of_both].required = has_exp_avg || state.Find(kAdamExpAvgSq) != nullptr;
   return policy::CheckKnownBlocks(absl::StrCat("policy \"", spec.id.value(), "\""), state.blocks, known);
 }
 
+void PolicyStore::CompleteOptimizer(PolicySlot slot, PolicyState* state) const {
+  const int64_t expected = form(slot).optimizer;
+  const bool has_moments = !state->Floats(kAdamExpAvg).empty() && !state->Floats(kAdamExpAvgSq).empty();
+  if (!spec(slot).policy_class.trainable()) {
+    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq, kAdamSteps, kOptimizer}) state->Remove(name);
+    return;
+  }
+  const bool of_another = has_moments && state->Integer(kOptimizer) != expected;
+  if (of_another) {
+    TROUPE_WARN("the optimizer begins anew: the state's moments are another one's policy={} got={} expected={}",
+                spec(slot).id.value(), state->Integer(kOptimizer), expected);
+  }
+  if (!has_moments || of_another) {
+    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq}) {
+      state->Set(name, std::vector<float>(state->parameters().size(), 0.0f));
+    }
+    state->SetInteger(kAdamSteps, 0);
+  }
+  if (expected != 0) {
+    state->SetInteger(kOptimizer, expected);
+  } else {
+    state->Remove(kOptimizer);
+  }
+}
+
 PolicyState PolicyStore::Completed(PolicySlot slot, PolicyState state) const {
   const policy::PolicyClass& policy_class = spec(slot).policy_class;
-  if (!policy_class.trainable()) {
-    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq, kAdamSteps}) state.Remove(name);
-  } else if (state.Floats(kAdamExpAvg).empty() || state.Floats(kAdamExpAvgSq).empty()) {
-    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq}) {
-      state.Set(name, std::vector<float>(state.parameters().size(), 0.0f));
+  CompleteOptimizer(slot, &state);
+  for (const char* name : kNumbers) {
+    const std::vector<StateNumber>& numbers = form(slot).numbers;
+    const auto number = std::find_if(numbers.begin(), numbers.end(), [name](const auto& n) { return n.name == name; });
+    if (number == numbers.end() || !policy_class.trainable()) {
+      state.Remove(name);
+    } else if (state.Find(name) == nullptr) {
+      state.SetNumber(name, number->initial);
     }
-    state.SetInteger(kAdamSteps, 0);
   }
   const bool value_norm = form(slot).value_moments && policy_class.has_weights();
   if (!value_norm) {
@@ -338,9 +376,16 @@ void PolicyStore::Fill(const PolicyState& state, ResidentPolicy* policy) {
   parameters.adam_steps = state.Integer(kAdamSteps);
   policy->observation_moments = state.Moments(policy::kObservationMoments);
   policy->value_moments = state.Moments(kValueMoments);
+  policy->state_moments = StateMomentsOf(state);
   policy->trained_rows = state.Integer(kTrainedRows);
   policy->skipped_updates = state.Integer(kSkippedUpdates);
   policy->consecutive_skips = state.Integer(kConsecutiveSkips);
+  policy->numbers.clear();
+  for (const char* name : kNumbers) {
+    if (const std::vector<double>& value = state.Doubles(name); !value.empty()) {
+      policy->numbers.emplace_back(name, value[0]);
+    }
+  }
 }
 
 absl::StatusOr<PolicyState> PolicyStore::Export(PolicySlot slot) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "lib/training/core/network_backend.h"
 #include "lib/training/core/parameters.h"
 #include "lib/training/core/state_form.h"
+#include "lib/training/core/state_moments.h"
 #include "lib/training/policy_store_options.h"
 
 namespace troupe::training {
@@ -29,9 +31,19 @@ struct ResidentPolicy {
   std::unique_ptr<NetworkBackend> backend;  ///< nullptr for a class that is not trained
   policy::RunningMoments observation_moments;
   policy::RunningMoments value_moments;
+  ColumnMoments state_moments;  ///< of what the critic reads, with normalize_state
   int64_t trained_rows = 0;
   int64_t skipped_updates = 0;
   int64_t consecutive_skips = 0;
+  std::vector<std::pair<std::string, double>> numbers = {};  ///< StateForm::numbers as they are
+
+  /// nullptr where the policy's form has no such number.
+  double* Number(std::string_view name) {
+    for (auto& [known, value] : numbers) {
+      if (known == name) return &value;
+    }
+    return nullptr;
+  }
 };
 
 /// The state that a policy starts with: InitialParameters, an optimizer that has taken no step, moments of nothing.
@@ -144,6 +156,9 @@ class PolicyStore final : private policy::ResidentForm {
   /// An optimizer's moments for a state without, value moments as its form has them; neither where the policy's
   /// class has none.
   policy::PolicyState Completed(policy::PolicySlot slot, policy::PolicyState state) const;
+  /// An optimizer's moments, if they are of the one that the policy is trained with, else zeros, with a line in the
+  /// log.
+  void CompleteOptimizer(policy::PolicySlot slot, policy::PolicyState* state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   int32_t ShapeNumber(policy::PolicySlot slot);
   /// nullptr when there is none.

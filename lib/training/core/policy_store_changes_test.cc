@@ -20,7 +20,7 @@ using policy::PolicySlot;
 using policy::PolicySpec;
 using policy::PolicyState;
 
-constexpr StateForm kForm = {.value_moments = true};
+const StateForm kForm = {.value_moments = true};
 
 /// A store that begins with p0 and a free slot behind it.
 class PolicyStoreChangesTest : public testing::Test {
@@ -141,14 +141,12 @@ TEST_F(PolicyStoreChangesTest, NetworksThatNoBackEndHasAreRefused) {
   Make({.capacity = 4});
   PolicySpec no_critic = Spec(1);
   no_critic.learner_networks.clear();
+  ASSERT_TRUE(no_critic.Validate().ok());
+  const absl::Status status = store_->Add(PolicySlot(1), no_critic, kForm, State(no_critic, 1));
+  EXPECT_EQ(status, absl::InvalidArgumentError("policy \"p1\": training needs a critic, got none"));
   PolicySpec apart = Spec(1);
   apart.mutable_critic()->activation = policy::Activation::kRelu;
-  for (const PolicySpec& spec : {no_critic, apart}) {
-    ASSERT_TRUE(spec.Validate().ok());
-    const absl::Status status = store_->Add(PolicySlot(1), spec, kForm, State(spec, 1));
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(std::string(status.message()).find("critic"), std::string::npos) << status;
-  }
+  EXPECT_EQ(store_->Add(PolicySlot(1), apart, kForm, State(apart, 1)), absl::OkStatus());
 }
 
 TEST_F(PolicyStoreChangesTest, SwappablePoliciesMustBeAlike) {

@@ -1,8 +1,10 @@
 #include "lib/training/core/prepared_batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
@@ -28,7 +30,7 @@ struct RowWriter {
     }
   }
   void Write(const float* from, const int32_t* slot, float* to) const {
-    std::memcpy(to, from, static_cast<size_t>(size) * sizeof(float));
+    if (size > 0) std::memcpy(to, from, static_cast<size_t>(size) * sizeof(float));
     Normalize(from, to);
     std::memset(to + size, 0, static_cast<size_t>(stride - size) * sizeof(float));
     if (one_hot > 0) to[size + *slot] = 1.0f;
@@ -46,10 +48,16 @@ bool SameNumbers(const policy::RunningMoments& a, const policy::RunningMoments& 
   return a.count == b.count && a.mean == b.mean && a.variance == b.variance;
 }
 
+/// Columns of an actor's row that are floats: all, or those beside an image of bytes.
+int64_t FloatColumns(const policy::PolicySpec& spec, const policy::NetworkSpec& network) {
+  const bool beside = spec.image_bytes() && network.Reads(policy::NetworkInput::kObservation);
+  return spec.InputSize(network) - (beside ? spec.observation_size() : 0);
+}
+
 /// Whether networks can read the batch's observations, of which the critic reads `finals` final ones, where they lie.
 bool CanStay(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, int64_t finals) {
   const bool together = finals == 0 || batch.final_obs.data == batch.obs.row(batch.rows);
-  return together && batch.obs.padded() && batch.obs.columns == spec.actor_input_size() &&
+  return together && batch.obs.padded() && batch.obs.columns == FloatColumns(spec, spec.actor) &&
          (!spec.normalize_observations || batch.in_place != nullptr);
 }
 
@@ -82,10 +90,23 @@ absl::Status CheckRange(const policy::PolicySpec& spec, const char* column, absl
   return absl::OkStatus();
 }
 
-/// Discrete actions inside their space: a device would index with them.
+/// Discrete actions inside their space: a device would index with them. Those of a Beta, where it has a density.
 absl::Status CheckActions(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
   const int64_t words = spec.action_words();
-  for (const CategoricalPart& part : ActionHead::For(spec).categorical) {
+  const ActionHead head = ActionHead::For(spec);
+  for (const ContinuousPart& part : head.continuous) {
+    if (head.distribution != policy::ContinuousDistribution::kBeta) break;
+    for (int64_t i = 0; i < batch.rows * part.words; ++i) {
+      const int64_t row = i / part.words;
+      const int64_t word = part.word + i % part.words;
+      const float action = batch.actions[row * words + word].f32;
+      if (std::abs(action) <= policy::kMaxBetaAction) continue;
+      return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": action word ",
+                                                     word, " of row ", row, " is ", action,
+                                                     "; expected a number between -1 and 1"));
+    }
+  }
+  for (const CategoricalPart& part : head.categorical) {
     for (int64_t row = 0; row < batch.rows; ++row) {
       const int64_t category = int64_t{batch.actions[row * words + part.word].i32} - part.start;
       if (category < 0 || category >= part.categories) {
@@ -117,9 +138,11 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
   const bool uses_slots = spec.agent_id_size > 0;
   const bool uses_state = spec.critic_input() != policy::NetworkInput::kObservation;
   const auto check_obs = [&](const char* column, const learner::RowMatrix& obs, int64_t obs_rows) {
-    return CheckMatrix(spec, column, obs, obs_rows, spec.observation_size(), spec.actor_input_size());
+    const int64_t columns = FloatColumns(spec, spec.actor);
+    return CheckMatrix(spec, column, obs, obs_rows, columns - spec.agent_id_size, columns);
   };
   TROUPE_RETURN_IF_ERROR(check_obs("obs", batch.obs, rows));
+  TROUPE_RETURN_IF_ERROR(CheckImages(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "actions", batch.actions.size(), rows * spec.action_words()));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "action_logp", batch.action_logp.size(), rows));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "rewards", batch.rewards.size(), rows));
@@ -132,17 +155,44 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "final_slot", batch.final_slot, spec.agent_id_size));
   }
   if (uses_state) {
-    TROUPE_RETURN_IF_ERROR(CheckMatrix(spec, "critic_state", batch.critic_state, batch.critic_rows,
-                                       spec.critic_state_size(), spec.critic_input_size()));
+    TROUPE_RETURN_IF_ERROR(
+        CheckMatrix(spec, "critic_state", batch.critic_state, batch.critic_rows, spec.critic_state_size(),
+                    spec.critic_reads_agent_state() ? spec.critic_state_size() : spec.critic_input_size()));
     TROUPE_RETURN_IF_ERROR(CheckSize(spec, "critic_row", batch.critic_row.size(), rows));
     TROUPE_RETURN_IF_ERROR(CheckSize(spec, "final_critic_row", batch.final_critic_row.size(), final_rows));
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "critic_row", batch.critic_row, batch.critic_rows));
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "final_critic_row", batch.final_critic_row, batch.critic_rows));
-  } else {
+  }
+  if (spec.critic().Reads(policy::NetworkInput::kObservation)) {
     TROUPE_RETURN_IF_ERROR(check_obs("final_obs", batch.final_obs, final_rows));
   }
+  if (spec.normalize_state) TROUPE_RETURN_IF_ERROR(CheckJointSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckSegments(spec, batch));
   return CheckSequences(spec, batch);
+}
+
+absl::Status PreparedBatch::CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+  const bool has_images = spec.image_bytes();
+  const bool has_finals = has_images && spec.critic_input() == policy::NetworkInput::kObservation;
+  const auto check = [&](const char* column, const learner::ByteMatrix& got, int64_t rows) {
+    const int64_t columns = rows > 0 ? spec.observation_size() : got.columns;
+    if (got.rows == rows && got.columns == columns) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": ", column, " is [",
+                                                   got.rows, ", ", got.columns, "] bytes; expected [", rows, ", ",
+                                                   columns, "]"));
+  };
+  TROUPE_RETURN_IF_ERROR(check("images", batch.images, has_images ? batch.rows : 0));
+  return has_finals ? check("final_images", batch.final_images, batch.final_rows) : absl::OkStatus();
+}
+
+absl::Status PreparedBatch::CheckJointSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+  if (spec.critic_input() != policy::NetworkInput::kJointObservation) return absl::OkStatus();
+  const int64_t got = std::accumulate(batch.joint_sizes.begin(), batch.joint_sizes.end(),
+                                      static_cast<int64_t>(batch.joint_sizes.size()));
+  if (got == spec.critic_state_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("train batch of policy \"", spec.id.value(), "\": joint_sizes are of ", batch.joint_sizes.size(),
+                   " agents, ", got, " elements with their presence bits; expected ", spec.critic_state_size()));
 }
 
 absl::Status PreparedBatch::CheckSegments(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
@@ -211,7 +261,7 @@ absl::Status PreparedBatch::TakeObservations(const policy::PolicySpec& spec, con
     }
     observed_ = in_place->observed;
   } else if (spec.normalize_observations) {
-    observed_ = MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active_);
+    observed_ = MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active());
   }
   RowWriter writer;
   if (spec.normalize_observations) {
@@ -219,7 +269,7 @@ absl::Status PreparedBatch::TakeObservations(const policy::PolicySpec& spec, con
     writer.inverse_std = InverseStd(moments);
   }
   if (stays) {
-    observations_ = {batch.obs.data, all_rows, spec.actor_input_size(), batch.obs.stride};
+    observations_ = {batch.obs.data, all_rows, batch.obs.columns, batch.obs.stride};
     if (in_place == nullptr || in_place->normalized) return absl::OkStatus();
     ForRows(team, all_rows, [&](int64_t first, int64_t end) {
       float* row = in_place->data + first * batch.obs.stride;
@@ -230,8 +280,8 @@ absl::Status PreparedBatch::TakeObservations(const policy::PolicySpec& spec, con
     in_place->observed = observed_;
     return absl::OkStatus();
   }
-  float* const to = Resize(&actor_buffer_, all_rows, spec.actor_input_size(), &observations_);
-  writer.size = spec.observation_size();
+  float* const to = Resize(&actor_buffer_, all_rows, FloatColumns(spec, spec.actor), &observations_);
+  writer.size = observations_.columns - spec.agent_id_size;
   writer.one_hot = spec.agent_id_size;
   writer.stride = observations_.stride;
   ForRows(team, all_rows, [&](int64_t first, int64_t end) {
@@ -245,41 +295,109 @@ absl::Status PreparedBatch::TakeObservations(const policy::PolicySpec& spec, con
   return absl::OkStatus();
 }
 
-void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
-                               ThreadTeam* team) {
-  const learner::RowMatrix& state = batch.critic_state;
-  const int64_t columns = spec.critic_input_size();
-  RowWriter writer;
-  if (state.columns == columns || batch.critic_rows == 0) {
-    critic_index_ = batch.critic_row;
-    final_critic_index_ = batch.final_critic_row;
-    if (state.padded()) {
-      critic_input_ = {state.data, state.rows, columns, state.stride};
-      return;
-    }
-    float* const to = Resize(&critic_buffer_, batch.critic_rows, columns, &critic_input_);
-    writer.size = columns;
-    writer.stride = critic_input_.stride;
-    ForRows(team, batch.critic_rows, [&](int64_t first, int64_t end) {
-      for (int64_t r = first; r < end; ++r) writer.Write(state.row(r), nullptr, to + r * writer.stride);
-    });
-    return;
-  }
-  // Agents that read one state see one-hots of their own behind it: an input per row, the final rows after the others.
-  IndexByRow(batch);
-  float* const to = Resize(&critic_buffer_, batch.rows + batch.final_rows, columns, &critic_input_);
-  writer.size = spec.critic_state_size();
-  writer.one_hot = spec.agent_id_size;
-  writer.stride = critic_input_.stride;
-  ForRows(team, batch.rows + batch.final_rows, [&](int64_t first, int64_t end) {
+void PreparedBatch::TakeImages(const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team) {
+  images_ = {batch.images.data, batch.images.rows + (batch.images.rows > 0 ? finals : 0), batch.images.columns};
+  if (images_.rows == 0 || finals == 0 || batch.final_images.data == batch.images.row(batch.rows)) return;
+  const int64_t size = images_.columns;
+  image_buffer_.EnsureCapacity(static_cast<size_t>(images_.rows * size));
+  const absl::Span<uint8_t> to = image_buffer_.As<uint8_t>(0, static_cast<size_t>(images_.rows * size));
+  ForRows(team, images_.rows, [&](int64_t first, int64_t end) {
     for (int64_t r = first; r < end; ++r) {
-      const bool is_final = r >= batch.rows;
-      const int64_t row = is_final ? r - batch.rows : r;
-      const int32_t from = (is_final ? batch.final_critic_row : batch.critic_row)[static_cast<size_t>(row)];
-      const absl::Span<const int32_t> slots = is_final ? batch.final_slot : batch.slot;
-      writer.Write(state.row(from), slots.data() + row, to + r * writer.stride);
+      const uint8_t* const from = r < batch.rows ? batch.images.row(r) : batch.final_images.row(r - batch.rows);
+      std::memcpy(to.data() + r * size, from, static_cast<size_t>(size));
     }
   });
+  images_.data = to.data();
+}
+
+void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                               const PrepareOptions& options, ThreadTeam* team) {
+  const learner::RowMatrix& state = batch.critic_state;
+  const int64_t columns = spec.critic_input_size();
+  std::optional<StateNormalizer> normalizer;
+  if (spec.normalize_state) {
+    const int64_t size = spec.critic_state_size();
+    normalizer.emplace(options.state_moments != nullptr ? *options.state_moments : InitialColumnMoments(size),
+                       batch.joint_sizes, size);
+    observed_states_ = normalizer->MomentsOf(state, batch.critic_row, active());
+  }
+  if (state.columns != columns && batch.critic_rows > 0) {
+    return TakeOwnStates(spec, batch, normalizer.has_value() ? &*normalizer : nullptr, team);
+  }
+  critic_index_ = batch.critic_row;
+  final_critic_index_ = batch.final_critic_row;
+  if (state.padded() && !normalizer.has_value()) {
+    critic_input_ = {state.data, state.rows, columns, state.stride};
+    return;
+  }
+  float* const to = Resize(&critic_buffer_, batch.critic_rows, columns, &critic_input_);
+  RowWriter writer;
+  writer.size = columns;
+  writer.stride = critic_input_.stride;
+  ForRows(team, batch.critic_rows, [&](int64_t first, int64_t end) {
+    for (int64_t r = first; r < end; ++r) {
+      writer.Write(state.row(r), nullptr, to + r * writer.stride);
+      if (normalizer.has_value()) normalizer->Normalize(to + r * writer.stride);
+    }
+  });
+}
+
+void PreparedBatch::TakeOwnStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                                  const StateNormalizer* normalizer, ThreadTeam* team) {
+  const int64_t all_rows = batch.rows + batch.final_rows;
+  IndexByRow(batch);
+  float* const to = Resize(&critic_buffer_, all_rows, spec.critic_input_size(), &critic_input_);
+  RowWriter writer;
+  writer.size = spec.critic_state_size();
+  writer.stride = critic_input_.stride;
+  const int64_t observed = spec.critic_reads_agent_state() ? spec.observation_size() : 0;
+  ForRows(team, all_rows, [&](int64_t first, int64_t end) {
+    for (int64_t r = first; r < end; ++r) {
+      const bool is_final = r >= batch.rows;
+      const auto row = static_cast<size_t>(is_final ? r - batch.rows : r);
+      float* const out = to + r * writer.stride;
+      writer.Write(batch.critic_state.row((is_final ? batch.final_critic_row : batch.critic_row)[row]), nullptr, out);
+      if (normalizer != nullptr) normalizer->Normalize(out);
+      if (observed > 0) {
+        std::memcpy(out + writer.size, observations_.data + r * observations_.stride,
+                    static_cast<size_t>(observed) * sizeof(float));
+      }
+      if (spec.critic_agent_id()) out[writer.size + observed + (is_final ? batch.final_slot : batch.slot)[row]] = 1.0f;
+    }
+  });
+}
+
+void PreparedBatch::MaskTheDead(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+  if (active().size() == static_cast<size_t>(batch.rows)) return;
+  // The inputs as they are, then one of zeros for each slot, or for all.
+  const MatrixView live = critic_input_;
+  const int64_t one_hot = spec.critic_agent_id() ? spec.agent_id_size : 0;
+  const int64_t masked = std::max<int64_t>(one_hot, 1);
+  float* to = Resize(&masked_buffer_, live.rows + masked, live.columns, &critic_input_);
+  RowWriter writer;
+  writer.size = live.columns;
+  writer.stride = critic_input_.stride;
+  for (int64_t r = 0; r < live.rows; ++r) writer.Write(live.data + r * live.stride, nullptr, to + r * writer.stride);
+  to += live.rows * writer.stride;
+  std::memset(to, 0, static_cast<size_t>(masked * writer.stride) * sizeof(float));
+  for (int64_t s = 0; s < one_hot; ++s) to[s * writer.stride + live.columns - one_hot + s] = 1.0f;
+
+  masked_index_.assign(critic_index_.begin(), critic_index_.end());
+  masked_final_index_.assign(final_critic_index_.begin(), final_critic_index_.end());
+  const auto place = [&](absl::Span<const int32_t> slots, int64_t row) {
+    return static_cast<int32_t>(live.rows + (one_hot > 0 ? slots[static_cast<size_t>(row)] : 0));
+  };
+  for (const learner::TrainSegment& segment : batch.segments) {
+    const int64_t end = segment.first_row + segment.rows;
+    for (int64_t row = segment.first_row; row < end && segment.trains; ++row) {
+      if (!uses_.IsActive(row)) masked_index_[static_cast<size_t>(row)] = place(batch.slot, row);
+    }
+    if (segment.final_row >= 0 && segment.trains && segment.rows > 0 && !uses_.IsActive(end - 1)) {
+      masked_final_index_[static_cast<size_t>(segment.final_row)] = place(batch.final_slot, segment.final_row);
+    }
+  }
+  critic_index_ = masked_index_;
+  final_critic_index_ = masked_final_index_;
 }
 
 void PreparedBatch::IndexByRow(const learner::PolicyTrainBatch& batch) {
@@ -295,29 +413,34 @@ void PreparedBatch::IndexByRow(const learner::PolicyTrainBatch& batch) {
 }
 
 absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
-                                    const learner::PolicyTrainBatch& batch, ThreadTeam* team) {
+                                    const learner::PolicyTrainBatch& batch, ThreadTeam* team,
+                                    const PrepareOptions& options) {
   TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
-  agent_mask_ = batch.agent_mask;
-  active_.clear();
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    if (is_active(row)) active_.push_back(static_cast<int32_t>(row));
-  }
+  uses_.Take(batch, options.use_policy_active_masks, options.use_value_active_masks);
   sequences_ = batch.sequences;
   actor_memory_ = {batch.memory.data, batch.memory.rows, spec.actor_state_size(), batch.memory.stride};
   const bool own_observation = spec.critic_input() == policy::NetworkInput::kObservation;
+  const bool reads_observations = own_observation || spec.critic_reads_agent_state();
   TROUPE_RETURN_IF_ERROR(
-      TakeObservations(spec, observation_moments, batch, own_observation ? batch.final_rows : 0, team));
+      TakeObservations(spec, observation_moments, batch, reads_observations ? batch.final_rows : 0, team));
+  TakeImages(batch, own_observation ? batch.final_rows : 0, team);
   actor_input_ = observations_;
   actor_input_.rows = batch.rows;
   if (own_observation) {
     // The same rows; where the critic does not see the one-hot, it stops before it.
     critic_input_ = observations_;
-    critic_input_.columns = spec.critic_input_size();
+    critic_input_.columns = FloatColumns(spec, spec.critic());
     IndexByRow(batch);
   } else {
-    TakeStates(spec, batch, team);
+    TakeStates(spec, batch, options, team);
   }
+  if (options.death_masking && own_observation && spec.image_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(),
+                                                   "\": its critic reads images of bytes, of which none is a dead "
+                                                   "agent's; expected no death masking"));
+  }
+  if (options.death_masking) MaskTheDead(spec, batch);
   actions = batch.actions;
   old_logp = batch.action_logp;
   action_mask = batch.action_mask;

@@ -9,6 +9,8 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/tensor/buffer.h"
+#include "lib/training/core/row_uses.h"
+#include "lib/training/core/state_moments.h"
 #include "lib/training/core/thread_team.h"
 
 namespace troupe::training {
@@ -22,6 +24,17 @@ struct MatrixView {
   int64_t stride = 0;
 };
 
+/// What an algorithm asks of a batch, beside the policy's spec. Plain value.
+struct PrepareOptions {
+  bool use_policy_active_masks = true;  ///< dead agents' rows do not count in the policy's loss (RowUses)
+  bool use_value_active_masks = true;   ///< nor in the critic's
+  /// What the critic reads of a dead agent is zeros, and the one-hot of its slot where it reads that (Yu et al. 2022,
+  /// death masking). A final row is a dead agent's where the last row of its segment is.
+  bool death_masking = false;
+  /// Of a policy with normalize_state, during the call; nullptr: those of before any data.
+  const ColumnMoments* state_moments = nullptr;
+};
+
 /// One policy's train batch in the form in which networks and losses read it. Reused from update to update; owned by
 /// the update thread.
 ///
@@ -31,32 +44,43 @@ struct MatrixView {
 /// Inputs stay where the assembler laid them (padded, learner::RowMatrix): observations are normalized there, once,
 /// with the batch's leave (learner::InPlaceObservations). Actor and critic read the same rows where both read the
 /// agent's observation. What is copied, into memory of this: matrices of a batch that are not padded, or observations
-/// to be normalized without leave (batches written by hand); and states that several agents read, each with the one-hot
-/// of its own behind them (critic_agent_id).
+/// to be normalized without leave (batches written by hand); states that several agents read, each with the observation
+/// or the one-hot of its own behind them (use_agent_specific_state, critic_agent_id); states that are normalized; and
+/// the critic's inputs of a batch with dead agents where their place is masked.
 class PreparedBatch {
  public:
   /// `allocator` is for the inputs, which a back end may copy to a device; it must outlive this.
   explicit PreparedBatch(tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable())
-      : actor_buffer_(kInitialBytes, allocator), critic_buffer_(kInitialBytes, allocator) {}
+      : actor_buffer_(kInitialBytes, allocator),
+        critic_buffer_(kInitialBytes, allocator),
+        masked_buffer_(kInitialBytes, allocator),
+        image_buffer_(kInitialBytes, allocator) {}
 
   /// Makes the inputs of `batch`: observations normalized with `observation_moments` as the workers did, one-hots
   /// appended. INVALID_ARGUMENT when a column of `batch` has a size that does not fit `spec`, or an index is out of
   /// range: then nothing was written. FAILED_PRECONDITION when it was normalized in place before, with other moments.
   /// `batch` must outlive the use of this. With `team`, its threads share the work.
   absl::Status Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
-                       const learner::PolicyTrainBatch& batch, ThreadTeam* team = nullptr);
+                       const learner::PolicyTrainBatch& batch, ThreadTeam* team = nullptr,
+                       const PrepareOptions& options = {});
 
   int64_t rows() const { return actor_input_.rows; }
   const MatrixView& actor_input() const { return actor_input_; }
   const MatrixView& critic_input() const { return critic_input_; }
+  /// Of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else without rows: [rows, and final rows
+  /// where the critic reads them, observation_size]. Row r stands before row r of actor_input(), and of critic_input()
+  /// where the critic reads observations, which have the other columns alone.
+  const learner::ByteMatrix& images() const { return images_; }
   absl::Span<const int32_t> critic_index() const { return critic_index_; }
   absl::Span<const int32_t> final_critic_index() const { return final_critic_index_; }
   /// Of the observations of active rows as the workers sent them; only where the policy normalizes.
   const policy::RunningMoments& observed() const { return observed_; }
-  /// Rows that count in losses and statistics, ascending.
-  absl::Span<const int32_t> active() const { return active_; }
-  /// Whether a row is one of them.
-  bool is_active(int64_t row) const { return agent_mask_.empty() || agent_mask_[static_cast<size_t>(row)] != 0; }
+  /// Of the joint observations or states that active rows read, as they came; only where the policy normalizes them.
+  const ColumnMoments& observed_states() const { return observed_states_; }
+  /// Which rows count in which loss.
+  const RowUses& uses() const { return uses_; }
+  /// Rows of agents that are active, ascending; all that count in losses but for what PrepareOptions adds.
+  absl::Span<const int32_t> active() const { return uses_.active(); }
   /// Of a policy with a core, else empty: what its networks are run through. Cover all rows, ascending.
   absl::Span<const learner::TrainSequence> sequences() const { return sequences_; }
   /// [sequences, actor_state_size], what the actor remembered before each; without a core no columns.
@@ -78,10 +102,20 @@ class PreparedBatch {
   absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const;
   static absl::Status CheckSegments(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   static absl::Status CheckSequences(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
+  static absl::Status CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
+  static absl::Status CheckJointSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   /// Observations of all rows and of `finals` final ones.
   absl::Status TakeObservations(const policy::PolicySpec& spec, const policy::RunningMoments& moments,
                                 const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team);
-  void TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, ThreadTeam* team);
+  void TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch, const PrepareOptions& options,
+                  ThreadTeam* team);
+  /// An input per row, the final rows after the others: a state, and what is the agent's own behind it.
+  void TakeOwnStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                     const StateNormalizer* normalizer, ThreadTeam* team);
+  /// Images of all rows and of `finals` final ones, where the batch has some.
+  void TakeImages(const learner::PolicyTrainBatch& batch, int64_t finals, ThreadTeam* team);
+  /// Points the rows of dead agents at inputs of zeros.
+  void MaskTheDead(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   /// Row r's critic input is r, final row f's is rows + f.
   void IndexByRow(const learner::PolicyTrainBatch& batch);
   /// Grows `buffer` for a matrix and returns its rows.
@@ -89,15 +123,19 @@ class PreparedBatch {
 
   tensor::Buffer actor_buffer_;
   tensor::Buffer critic_buffer_;
+  tensor::Buffer masked_buffer_;
+  tensor::Buffer image_buffer_;
   MatrixView observations_;  ///< the actor's rows, and the final rows of a critic that reads observations
+  learner::ByteMatrix images_;
   MatrixView actor_input_;
   MatrixView critic_input_;
   absl::Span<const int32_t> critic_index_;
   absl::Span<const int32_t> final_critic_index_;
   std::vector<int32_t> ascending_;
+  std::vector<int32_t> masked_index_, masked_final_index_;
   policy::RunningMoments observed_;
-  std::vector<int32_t> active_;
-  absl::Span<const uint8_t> agent_mask_;
+  ColumnMoments observed_states_;
+  RowUses uses_;
   absl::Span<const learner::TrainSequence> sequences_;
   MatrixView actor_memory_;
 };

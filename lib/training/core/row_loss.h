@@ -40,7 +40,8 @@ inline absl::Span<const float> ColumnOf(const PreparedBatch& batch, RowColumn co
 /// for all back ends and the code for the fused kernels, that for LibTorch is a TorchLoss of the same name.
 ///
 /// The loss of a minibatch, of which a back end takes the gradient, is
-///   actor:  the mean over rows of -objective, minus entropy_coeff times that of the entropy;
+///   actor:  the mean over rows of -objective, minus entropy_coeff times that of the entropy, and what a loss adds
+///           that is no part of its objective (a penalty on a divergence);
 ///   critic: value_loss_coeff times the mean of the error.
 struct RowLoss {
   std::string_view name;  ///< the algorithm's

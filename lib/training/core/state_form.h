@@ -1,16 +1,32 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace troupe::training {
 
-/// What a policy's state has for its algorithm, beside the networks and their optimizer. Plain value.
+/// A number that an algorithm keeps of a policy, a block f64 []: a rate or coefficient that follows from what was
+/// trained (state_blocks.h has the names).
+struct StateNumber {
+  std::string name;
+  double initial = 0;  ///< of a fresh policy; no part of the form
+};
+
+/// What a policy's state has for its algorithm, beside the networks. Plain value.
 struct StateForm {
   bool value_moments = false;  ///< running mean and variance of the returns
+  int64_t optimizer = 0;       ///< OptimizerNumber: what its moments mean
+  std::vector<StateNumber> numbers = {};
 
-  bool operator==(const StateForm& other) const = default;
-  /// " value_moments" or nothing: canonical.
-  std::string ToString() const { return value_moments ? " value_moments" : ""; }
+  bool operator==(const StateForm& other) const { return ToString() == other.ToString(); }
+  /// " value_moments", " optimizer 3", " learning_rate" or nothing: canonical.
+  std::string ToString() const {
+    std::string text = value_moments ? " value_moments" : "";
+    if (optimizer != 0) text += " optimizer " + std::to_string(optimizer);
+    for (const StateNumber& number : numbers) text += " " + number.name;
+    return text;
+  }
 };
 
 }  // namespace troupe::training

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -11,10 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/action_head.h"
-#include "lib/training/core/adam.h"
+#include "lib/training/core/optimizer.h"
 #include "lib/training/core/torch_device.h"
+#include "lib/training/core/torch_distributions.h"
+#include "lib/training/core/torch_inputs.h"
 #include "lib/training/core/torch_loss.h"
+#include "lib/training/core/torch_network_calls.h"
 #include "lib/training/core/torch_networks.h"
+#include "lib/training/core/torch_optimizer.h"
 #include "lib/training/core/torch_status.h"
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
@@ -26,9 +31,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kTotals = 8;         // numbers of the device's totals before the loss's statistics
+constexpr int64_t kTotals = 9;         // numbers of the device's totals before the loss's statistics
 constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
-const double kHalfLog2Pi = 0.5 * std::log(2.0 * M_PI);
 
 /// A flat tensor and the named parameters inside it, as leaves whose gradients are views of a flat gradient.
 struct Modules {
@@ -48,8 +52,8 @@ Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayou
     parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
     return parameter;
   };
-  modules.actor = MakeModule(spec.actor, leaf);
-  modules.critic = MakeModule(spec.critic(), leaf);
+  modules.actor = MakeModule(spec.actor, spec.image(), leaf);
+  modules.critic = MakeModule(spec.critic(), spec.image(), leaf);
   if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
   return modules;
 }
@@ -58,11 +62,15 @@ Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayou
 struct Loss {
   Tensor mean;  ///< what is differentiated
   Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
+  int64_t rows = 0;
 };
 
-/// What a step reads of the batch.
+/// Of no rows: 0.
+Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
+
+/// What a step of one network reads of the batch.
 struct Minibatch {
-  Tensor rows;  ///< [rows that count], int64, of the batch
+  Tensor rows;  ///< [rows that count in its loss], int64, of the batch
   // Of a policy with a core:
   Tensor run;        ///< [rows that are run], packed
   Tensor sequences;  ///< [sequences], int64, of the batch
@@ -90,8 +98,10 @@ class TorchBackend final : public NetworkBackend {
       parameters_ = parameters;
       targets_loaded_ = false;
       LoadParameters();
-      actor_input_ = Load(batch.actor_input());
-      critic_input_ = Load(batch.critic_input());
+      const Tensor images = Load(batch.images());
+      actor_input_ = {Load(batch.actor_input()), images};
+      const bool observes = spec_.critic().Reads(policy::NetworkInput::kObservation);
+      critic_input_ = {Load(batch.critic_input()), observes ? images : Tensor()};
       critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
       if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
       const int64_t words = spec_.action_words();
@@ -107,10 +117,11 @@ class TorchBackend final : public NetworkBackend {
     std::vector<float> values;
     const absl::Status status = Guarded("computing values", [&] {
       const torch::NoGradGuard no_grad;
-      const int64_t rows = critic_input_.size(0);
+      const int64_t rows = critic_input_.rows();
+      const int64_t most = RowsOfPass(spec_, spec_.critic(), kValueRows);
       std::vector<Tensor> parts;
-      for (int64_t first = 0; first < rows; first += kValueRows) {
-        const Tensor part = critic_input_.narrow(0, first, std::min(kValueRows, rows - first));
+      for (int64_t first = 0; first < rows; first += most) {
+        const Tensor part = critic_input_.Range(first, std::min(most, rows - first));
         parts.push_back(ToHost(RunNetwork(spec_.critic().activation, modules_.critic, part).squeeze(1)));
       }
       AwaitDevice();
@@ -131,10 +142,11 @@ class TorchBackend final : public NetworkBackend {
       outputs.values.resize(call.rows.size());
       outputs.states.resize(call.states.size());
       int64_t row = 0;
+      const int64_t most = RowsOfPass(spec_, spec_.critic(), kValueRows);
       for (size_t first = 0; first < call.lengths.size();) {
         std::vector<std::pair<int64_t, int64_t>> pieces;
         const size_t begin = first;
-        for (int64_t taken = 0; first < call.lengths.size() && (taken == 0 || taken < kValueRows); ++first) {
+        for (int64_t taken = 0; first < call.lengths.size() && (taken == 0 || taken < most); ++first) {
           pieces.emplace_back(row, call.lengths[first]);
           row += call.lengths[first];
           taken += call.lengths[first];
@@ -145,6 +157,15 @@ class TorchBackend final : public NetworkBackend {
     });
     TROUPE_RETURN_IF_ERROR(status);
     return outputs;
+  }
+
+  absl::Status ParametersChanged() override {
+    if (on_host_) return absl::OkStatus();
+    return Guarded("loading parameters", [&] {
+      const torch::NoGradGuard no_grad;
+      modules_.values.copy_(Load(parameters_->values()));
+      return absl::OkStatus();
+    });
   }
 
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
@@ -169,16 +190,17 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
-      const Minibatch minibatch = TakeMinibatch(first, count);
-      const int64_t rows = minibatch.rows.size(0);
+      const Minibatch minibatch = TakeMinibatch(first, count, &RowUses::IsInPolicy);
+      const Minibatch of_critic =
+          batch_->uses().differ() ? TakeMinibatch(first, count, &RowUses::IsInValue) : minibatch;
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       modules_.gradients.zero_();
       if (!on_host_) {
         // Differentiated together: autograd is handed over to the device's thread once.
         const Loss actor = ActorLoss(minibatch, settings);
-        const Loss critic = CriticLoss(minibatch, settings);
+        const Loss critic = CriticLoss(of_critic, settings);
         torch::autograd::backward({actor.mean, critic.mean}, {});
-        StepOnDevice(rows, actor, critic, settings);
+        StepOnDevice(actor, critic, settings);
         return absl::OkStatus();
       }
       Loss actor;
@@ -189,10 +211,10 @@ class TorchBackend final : public NetworkBackend {
             torch::autograd::backward({actor.mean}, {});
           },
           [&] {
-            critic = CriticLoss(minibatch, settings);
+            critic = CriticLoss(of_critic, settings);
             torch::autograd::backward({critic.mean}, {});
           }));
-      StepOnHost(rows, actor, critic, settings);
+      StepOnHost(actor, critic, settings);
       return absl::OkStatus();
     });
   }
@@ -206,12 +228,13 @@ class TorchBackend final : public NetworkBackend {
         totals_ = {.steps = static_cast<int64_t>(t[0]),
                    .skipped_steps = static_cast<int64_t>(t[1]),
                    .rows = static_cast<int64_t>(t[2]),
-                   .policy_loss = t[6],
-                   .value_loss = t[3],
-                   .entropy = t[7],
+                   .value_rows = static_cast<int64_t>(t[3]),
+                   .policy_loss = t[7],
+                   .value_loss = t[4],
+                   .entropy = t[8],
                    .statistics = {},
-                   .actor_grad_norm = t[4],
-                   .critic_grad_norm = t[5]};
+                   .actor_grad_norm = t[5],
+                   .critic_grad_norm = t[6]};
         std::copy_n(t + kTotals, kLossStatistics, totals_.statistics.begin());
         device_totals_.zero_();
         return absl::OkStatus();
@@ -241,94 +264,16 @@ class TorchBackend final : public NetworkBackend {
 
   absl::StatusOr<std::vector<float>> Forward(const NetworkCall& call) override {
     TROUPE_RETURN_IF_ERROR(Serves(BackendLevel::kForwardBackward));
-    std::vector<float> outputs;
-    TROUPE_RETURN_IF_ERROR(CatchTorch("computing outputs", [&]() -> absl::Status {
-      const torch::NoGradGuard no_grad;
-      TROUPE_ASSIGN_OR_RETURN(const Module module, ModuleOf(call));
-      const Tensor result = RunNetwork(spec_.actor.activation, module, RowsOf(call)).contiguous();
-      outputs.assign(result.data_ptr<float>(), result.data_ptr<float>() + result.numel());
-      return absl::OkStatus();
-    }));
-    return outputs;
+    return ForwardOf(spec_, call);
   }
 
   absl::Status Backward(const NetworkCall& call, absl::Span<const float> output_gradients, absl::Span<float> gradients,
                         absl::Span<float> input_gradients) override {
     TROUPE_RETURN_IF_ERROR(Serves(BackendLevel::kForwardBackward));
-    return CatchTorch("differentiating outputs", [&]() -> absl::Status {
-      TROUPE_ASSIGN_OR_RETURN(const Module module, ModuleOf(call));
-      std::vector<Tensor> leaves;
-      for (const Layers* const layers : {&module.encoder, &module.head}) {
-        for (const auto& [weight, bias] : *layers) {
-          leaves.push_back(weight.requires_grad_(true));
-          leaves.push_back(bias.requires_grad_(true));
-        }
-      }
-      const size_t num_parameters = leaves.size();
-      const Tensor inputs = RowsOf(call);
-      if (!input_gradients.empty()) leaves.push_back(inputs.requires_grad_(true));
-      const Tensor outputs = RunNetwork(spec_.actor.activation, module, inputs);
-      if (static_cast<int64_t>(output_gradients.size()) != outputs.numel() ||
-          gradients.size() != call.parameters.size() ||
-          (!input_gradients.empty() && static_cast<int64_t>(input_gradients.size()) != inputs.numel())) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "gradients of the ", std::string(call.network), ": got ", output_gradients.size(), " of outputs, ",
-            gradients.size(), " of parameters, ", input_gradients.size(), " of inputs; expected ", outputs.numel(),
-            ", ", call.parameters.size(), ", ", inputs.numel(), " or none"));
-      }
-      const Tensor from = torch::from_blob(const_cast<float*>(output_gradients.data()), outputs.sizes());
-      const std::vector<Tensor> found = torch::autograd::grad({outputs}, leaves, {from});
-      const policy::ParameterLayout layout = policy::ParameterLayout::For(spec_);
-      for (size_t i = 0; i < num_parameters; ++i) {
-        const std::string name = absl::StrCat(std::string(call.network), ".", i / 2, i % 2 == 0 ? ".weight" : ".bias");
-        const Tensor gradient = found[i].contiguous();
-        const float* const values = gradient.data_ptr<float>();
-        float* const to = gradients.data() + layout.Find(name)->offset;
-        for (int64_t k = 0; k < gradient.numel(); ++k) to[k] += values[k];
-      }
-      if (input_gradients.empty()) return absl::OkStatus();
-      const Tensor gradient = found.back().contiguous();
-      std::copy_n(gradient.data_ptr<float>(), gradient.numel(), input_gradients.data());
-      return absl::OkStatus();
-    });
+    return BackwardOf(spec_, call, output_gradients, gradients, input_gradients);
   }
 
  private:
-  /// The network that a call names, as views of its parameters.
-  absl::StatusOr<Module> ModuleOf(const NetworkCall& call) const {
-    const policy::ParameterLayout layout = policy::ParameterLayout::For(spec_);
-    if (static_cast<int64_t>(call.parameters.size()) != layout.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a block of ", call.parameters.size(), " parameters; expected ", layout.size()));
-    }
-    const policy::NetworkSpec* const network =
-        call.network == policy::kActorRole ? &spec_.actor : spec_.FindLearnerNetwork(call.network);
-    if (network == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
-    }
-    if (network->core.remembers()) {
-      return absl::UnimplementedError(
-          absl::StrCat("rows alone do not say what the ", network->role, ", a network with a core, remembers"));
-    }
-    if (const int64_t columns = spec_.InputSize(*network); call.inputs.columns != columns) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("inputs of the ", network->role, " have ", call.inputs.columns, " columns; expected ", columns));
-    }
-    return MakeModule(*network, [&](const std::string& name) {
-      const policy::ParameterEntry* const entry = layout.Find(name);
-      return torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
-    });
-  }
-  /// [rows, columns], a copy.
-  static Tensor RowsOf(const NetworkCall& call) {
-    const Tensor all = torch::from_blob(const_cast<float*>(call.inputs.data), {call.inputs.rows, call.inputs.columns},
-                                        {call.inputs.stride, 1});
-    const Tensor rows = torch::from_blob(const_cast<int32_t*>(call.rows.data()),
-                                         {static_cast<int64_t>(call.rows.size())}, torch::kInt32);
-    return all.index_select(0, rows.to(torch::kInt64));
-  }
-
   /// CatchTorch with the device as the current one: pinned memory and streams belong to it. What fails ends the update,
   /// so that its memory is given back.
   template <typename Body>
@@ -344,9 +289,10 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
-    for (Tensor* tensor : {&actor_input_, &critic_input_, &critic_index_, &memory_.actor, &memory_.critic, &actions_,
-                           &old_logp_, &mask_, &advantages_, &value_targets_, &old_values_, &order_, &exp_avg_,
-                           &exp_avg_sq_, &device_steps_, &device_totals_}) {
+    for (Tensor* tensor :
+         {&actor_input_.floats, &actor_input_.images, &critic_input_.floats, &critic_input_.images, &critic_index_,
+          &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_, &old_values_,
+          &order_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
       tensor->reset();
     }
   }
@@ -360,7 +306,12 @@ class TorchBackend final : public NetworkBackend {
     return (host.is_pinned() ? host : host.pin_memory()).to(device_, /*non_blocking=*/true);
   }
   Tensor Load(const MatrixView& matrix) const {
+    if (matrix.columns == 0) return torch::empty({matrix.rows, 0}, torch::TensorOptions().device(device_));
     return Load(matrix.data, {matrix.rows, matrix.stride}, torch::kFloat32).narrow(1, 0, matrix.columns);
+  }
+  /// Undefined without rows.
+  Tensor Load(const learner::ByteMatrix& matrix) const {
+    return matrix.rows == 0 ? Tensor() : Load(matrix.data, {matrix.rows, matrix.columns}, torch::kUInt8);
   }
   Tensor Load(absl::Span<float> values) const {
     return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
@@ -426,21 +377,28 @@ class TorchBackend final : public NetworkBackend {
     return on_host_ ? host : host.to(device_);
   }
 
-  Minibatch TakeMinibatch(int64_t first, int64_t count) const {
+  /// Of what stands at [first, first + count) of the order; rows `counts` or not in the network's loss.
+  Minibatch TakeMinibatch(int64_t first, int64_t count, bool (RowUses::*counts)(int64_t) const) const {
     Minibatch minibatch;
+    const RowUses& uses = batch_->uses();
+    const absl::Span<const int32_t> units = units_.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    std::vector<int64_t> kept;
     if (batch_->sequences().empty()) {
       minibatch.rows = order_.narrow(0, first, count);
+      if (!uses.differ()) return minibatch;
+      std::copy_if(units.begin(), units.end(), std::back_inserter(kept),
+                   [&](int32_t row) { return (uses.*counts)(row); });
+      minibatch.rows = Indices(kept);
       return minibatch;
     }
     std::vector<std::pair<int64_t, int64_t>> pieces;
-    for (const int32_t unit : units_.subspan(static_cast<size_t>(first), static_cast<size_t>(count))) {
+    for (const int32_t unit : units) {
       const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
       pieces.emplace_back(sequence.first_row, sequence.rows);
     }
     const Packed packed = Pack(pieces);
-    std::vector<int64_t> kept;
     for (size_t i = 0; i < packed.rows.size(); ++i) {
-      if (batch_->is_active(packed.rows[i])) kept.push_back(static_cast<int64_t>(i));
+      if ((uses.*counts)(packed.rows[i])) kept.push_back(static_cast<int64_t>(i));
     }
     minibatch.run = Indices(packed.rows);
     minibatch.sequences = order_.narrow(0, first, count).index_select(0, Indices(packed.sequences));
@@ -455,10 +413,10 @@ class TorchBackend final : public NetworkBackend {
 
   /// The outputs of minibatch.rows. `inputs` has a row for each place of `index`, or where that is undefined for each
   /// of the batch's.
-  Tensor Outputs(const policy::NetworkSpec& network, const Module& module, const Tensor& inputs, const Tensor& index,
-                 const Tensor& memory, const Minibatch& minibatch) const {
+  Tensor Outputs(const policy::NetworkSpec& network, const Module& module, const NetworkInputs& inputs,
+                 const Tensor& index, const Tensor& memory, const Minibatch& minibatch) const {
     const auto of_rows = [&](const Tensor& rows) {
-      return inputs.index_select(0, index.defined() ? index.index_select(0, rows) : rows);
+      return inputs.Take(index.defined() ? index.index_select(0, rows) : rows);
     };
     if (!network.core.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
     Tensor output = RunCore(network.core, module.core, Encode(network.activation, module, of_rows(minibatch.run)),
@@ -481,7 +439,7 @@ class TorchBackend final : public NetworkBackend {
     const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
     const auto [output, after] =
         RunCore(core, modules_.critic.core,
-                Encode(spec_.critic().activation, modules_.critic, critic_input_.index_select(0, Indices(inputs))),
+                Encode(spec_.critic().activation, modules_.critic, critic_input_.Take(Indices(inputs))),
                 packed.batch_sizes, states.index_select(0, Indices(packed.sequences)));
     const Tensor values = ToHost(Decode(spec_.critic().activation, modules_.critic, output).squeeze(1));
     const Tensor states_after = ToHost(after);
@@ -495,32 +453,9 @@ class TorchBackend final : public NetworkBackend {
     }
   }
 
-  /// Log-probability and entropy of each row, [n] each.
-  std::pair<Tensor, Tensor> Distribution(const Tensor& output, const Tensor& rows) const {
-    Tensor logp = torch::zeros({output.size(0)}, output.options().requires_grad(false));
-    Tensor entropy = torch::zeros_like(logp);
-    const Tensor actions = actions_.index_select(0, rows);
-    for (const CategoricalPart& part : head_.categorical) {
-      Tensor logits = output.narrow(1, part.output, part.categories);
-      if (mask_.defined()) {
-        const Tensor forbidden = mask_.index_select(0, rows).narrow(1, part.mask_offset, part.categories).eq(0);
-        logits =
-            logits.masked_fill(forbidden, kMaskedLogit);  // torch::where would copy the number to the device and wait
-      }
-      const Tensor all = torch::log_softmax(logits, 1);
-      const Tensor category = (actions.narrow(1, part.word, 1) - part.start).to(torch::kInt64);
-      logp = logp + all.gather(1, category).squeeze(1);
-      entropy = entropy - (all.exp() * all).sum(1);
-    }
-    for (const GaussianPart& part : head_.gaussian) {
-      const Tensor mean = output.narrow(1, part.output, part.words);
-      const Tensor log_std = modules_.log_std.narrow(0, part.log_std, part.words);
-      const Tensor action = actions.narrow(1, part.word, part.words).contiguous().view(torch::kFloat32);
-      const Tensor z = (action - mean) * (-log_std).exp();
-      logp = logp + (-0.5 * z.square() - log_std - kHalfLog2Pi).sum(1);
-      entropy = entropy + (log_std + (0.5 + kHalfLog2Pi)).sum();
-    }
-    return {logp, entropy};
+  ActionTerms Distribution(const Tensor& output, const Tensor& rows) const {
+    return TermsOf(head_, output, modules_.log_std, actions_.index_select(0, rows),
+                   mask_.defined() ? mask_.index_select(0, rows) : Tensor());
   }
 
   absl::Status FindLoss(const RowLoss& loss) {
@@ -556,74 +491,61 @@ class TorchBackend final : public NetworkBackend {
     const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
     const auto [logp, entropy] = Distribution(output, rows);
     const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
-    const Tensor loss = terms.loss.mean() - settings.entropy_coeff * entropy.mean();
+    Tensor loss = MeanOf(terms.loss) - settings.entropy_coeff * MeanOf(entropy);
+    if (terms.penalty.defined()) loss = loss + MeanOf(terms.penalty);
     const torch::NoGradGuard no_grad;
     std::vector<Tensor> sums = {terms.loss.sum(), entropy.sum()};
     sums.insert(sums.end(), terms.statistics.begin(), terms.statistics.end());
-    return {loss, torch::stack(sums).detach()};
+    return {loss, torch::stack(sums).detach(), rows.size(0)};
   }
 
   Loss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value =
         Outputs(spec_.critic(), modules_.critic, critic_input_, critic_index_, memory_.critic, minibatch).squeeze(1);
     const Tensor loss = loss_->OfCritic(value, ColumnsOf(minibatch.rows), settings.loss.numbers, settings.huber_delta);
-    const Tensor mean = settings.value_loss_coeff * loss.mean();
+    const Tensor mean = settings.value_loss_coeff * MeanOf(loss);
     const torch::NoGradGuard no_grad;
-    return {mean, loss.sum().reshape({1})};
+    return {mean, loss.sum().reshape({1}), loss.numel()};
   }
 
-  void StepOnHost(int64_t count, const Loss& actor, const Loss& critic, const StepSettings& settings) {
+  void StepOnHost(const Loss& actor, const Loss& critic, const StepSettings& settings) {
+    ZeroFrozen(settings.frozen, parameters_->gradients());
     const std::vector<ParameterBlock> blocks = parameters_->blocks();
-    const ParameterBlock& actor_block = blocks.front();
-    const ParameterBlock& critic_block = blocks.back();
-    const double actor_norm = GradientNorm(actor_block);
-    const double critic_norm = GradientNorm(critic_block);
+    const NetworkNorms norms = {GradientNorm(blocks.front()), GradientNorm(blocks.back())};
     if (!std::isfinite(actor.mean.item<float>()) || !std::isfinite(critic.mean.item<float>()) ||
-        !std::isfinite(actor_norm) || !std::isfinite(critic_norm)) {
+        !std::isfinite(norms.actor) || !std::isfinite(norms.critic)) {
       ++totals_.skipped_steps;
       return;
     }
-    const int64_t step = ++parameters_->adam_steps;
-    StepBlock(step, settings.learning_rate, settings, actor_norm, actor_block);
-    StepBlock(step, settings.critic_learning_rate, settings, critic_norm, critic_block);
+    StepNetworks(settings, norms, parameters_);
     ++totals_.steps;
-    totals_.rows += count;
+    totals_.rows += actor.rows;
+    totals_.value_rows += critic.rows;
     const float* sums = actor.sums.data_ptr<float>();
     totals_.policy_loss += sums[0];
     totals_.entropy += sums[1];
     for (int64_t i = 2; i < actor.sums.numel(); ++i) totals_.statistics[static_cast<size_t>(i - 2)] += sums[i];
     totals_.value_loss += critic.sums.item<float>();
-    totals_.actor_grad_norm += actor_norm;
-    totals_.critic_grad_norm += critic_norm;
+    totals_.actor_grad_norm += norms.actor;
+    totals_.critic_grad_norm += norms.critic;
   }
 
-  /// The same without ever asking the device for a number: LibTorch's fused Adam leaves everything as it is where
-  /// `refused` is 1.
-  void StepOnDevice(int64_t count, const Loss& actor, const Loss& critic, const StepSettings& settings) {
+  /// The same without ever asking the device for a number.
+  void StepOnDevice(const Loss& actor, const Loss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->acting_size();
     const int64_t rest = parameters_->size() - split;
+    ZeroFrozenOnDevice(settings, modules_.gradients);
     const Tensor actor_norm = modules_.gradients.narrow(0, 0, split).norm();
     const Tensor critic_norm = modules_.gradients.narrow(0, split, rest).norm();
     const Tensor ok = torch::isfinite(torch::stack({actor.mean, critic.mean, actor_norm, critic_norm})).all();
+    training::StepOnDevice(settings, actor_norm, critic_norm, ok,
+                           {modules_.values, modules_.gradients, exp_avg_, exp_avg_sq_, device_steps_, split});
     const Tensor taken = ok.to(torch::kFloat64);
-    const Tensor refused = ok.logical_not().to(torch::kFloat32);
-    device_steps_.add_(taken);
-    const Tensor step = device_steps_.to(torch::kFloat32);
-    const auto apply = [&](int64_t first, int64_t length, double learning_rate, const Tensor& norm) {
-      // What the gradient is divided by: clipped as torch.nn.utils.clip_grad_norm_ does.
-      std::optional<Tensor> scale;
-      if (settings.max_grad_norm > 0) scale = ((norm + 1e-6) / settings.max_grad_norm).clamp_min(1.0);
-      const auto part = [&](const Tensor& flat) { return flat.narrow(0, first, length); };
-      at::_fused_adam_({part(modules_.values)}, {part(modules_.gradients)}, {part(exp_avg_)}, {part(exp_avg_sq_)}, {},
-                       {step}, learning_rate, settings.adam_beta1, settings.adam_beta2, /*weight_decay=*/0,
-                       settings.adam_epsilon, /*amsgrad=*/false, /*maximize=*/false, scale, refused);
-    };
-    apply(0, split, settings.learning_rate, actor_norm);
-    apply(split, rest, settings.critic_learning_rate, critic_norm);
     const Tensor sums =
         torch::cat({critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1}), actor.sums}).to(torch::kFloat64);
-    const Tensor counts = torch::stack({taken, 1.0 - taken, taken * static_cast<double>(count)});
+    const Tensor counts = torch::stack(
+        {taken, 1.0 - taken, taken * static_cast<double>(actor.rows), taken * static_cast<double>(critic.rows)});
     device_totals_.narrow(0, 0, counts.numel() + sums.numel())
         .add_(torch::cat({counts, torch::where(ok, sums, torch::zeros_like(sums))}));
   }
@@ -641,7 +563,8 @@ class TorchBackend final : public NetworkBackend {
   bool alone_ = false;
   Modules modules_;
   Tensor exp_avg_, exp_avg_sq_;  // on the device's path
-  Tensor actor_input_, critic_input_, critic_index_, actions_, old_logp_, mask_;
+  NetworkInputs actor_input_, critic_input_;
+  Tensor critic_index_, actions_, old_logp_, mask_;
   struct {
     Tensor actor, critic;
   } memory_;
@@ -654,7 +577,8 @@ class TorchBackend final : public NetworkBackend {
 
   StepTotals totals_;
   Tensor device_steps_;  // scalar float64
-  // [steps, skipped, rows, value loss, actor norm, critic norm, policy loss, entropy, the loss's statistics]
+  // [steps, skipped, rows, value rows, value loss, actor norm, critic norm, policy loss, entropy, the loss's
+  // statistics]
   Tensor device_totals_;
 };
 
@@ -666,6 +590,7 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
   for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
+    if (network->encoder == policy::EncoderKind::kCnn) continue;
     TROUPE_RETURN_IF_ERROR(policy::CheckEncoderIsMlp("LibTorch's back end", *network));
   }
   return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));

@@ -20,6 +20,7 @@ class TorchLoss {
 
   struct ActorTerms {
     torch::Tensor loss;                          ///< [n], -objective
+    torch::Tensor penalty = {};                  ///< [n], added to what is differentiated alone; may be undefined
     std::vector<torch::Tensor> statistics = {};  ///< sums over rows, scalars without a graph; at most kLossStatistics
   };
 

@@ -31,6 +31,28 @@ Tensor Activate(policy::Activation activation, const Tensor& x) {
   return x;
 }
 
+/// torch.nn.LayerNorm by the layer's scale and shift, where layers are normalized.
+Tensor LayerNorm(const Layers& norms, size_t layer, const Tensor& x) {
+  if (norms.empty()) return x;
+  const auto& [scale, shift] = norms[layer];
+  return torch::layer_norm(x, {x.size(-1)}, scale, shift, /*eps=*/1e-5);
+}
+
+/// What the convolutions make of the image, the first columns of each row, as [row][column][channel], and the other
+/// columns behind it. Images lie in memory with channels innermost all the way.
+Tensor Convolve(policy::Activation activation, const Convolutions& convolutions, const Tensor& x) {
+  const policy::ImageShape& image = convolutions.image;
+  const int64_t rows = x.size(0);
+  Tensor y = x.narrow(1, 0, image.size()).view({rows, image.height, image.width, image.channels}).permute({0, 3, 1, 2});
+  for (size_t i = 0; i < convolutions.layers.size(); ++i) {
+    const auto& [weight, bias] = convolutions.layers[i];
+    y = Activate(activation, torch::conv2d(y, weight, bias, convolutions.strides[i]));
+  }
+  y = y.permute({0, 2, 3, 1}).reshape({rows, -1});
+  const int64_t others = x.size(1) - image.size();
+  return others == 0 ? y : torch::cat({y, x.narrow(1, image.size(), others)}, 1);
+}
+
 /// [layers, sequences, size] of `states` [sequences, state size]: outputs (part 0), or of an LSTM cells (part 1).
 Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t part) {
   return states.view({states.size(0), core.layers, -1, core.size}).select(2, part).transpose(0, 1).contiguous();
@@ -38,12 +60,23 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
 
 }  // namespace
 
-Module MakeModule(const policy::NetworkSpec& network, const std::function<Tensor(const std::string&)>& find) {
+Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
+                  const std::function<Tensor(const std::string&)>& find) {
   Module module;
+  module.convolutions.image = image;
+  for (size_t i = 0; i < network.conv_layers.size(); ++i) {
+    module.convolutions.layers.emplace_back(find(absl::StrCat(network.role, ".conv.", i, ".weight")),
+                                            find(absl::StrCat(network.role, ".conv.", i, ".bias")));
+    module.convolutions.strides.push_back(network.conv_layers[i].stride);
+  }
   for (size_t i = 0; i < network.num_layers(); ++i) {
     Layers& layers = i < network.hidden_sizes.size() ? module.encoder : module.head;
     layers.emplace_back(find(absl::StrCat(network.role, ".", i, ".weight")),
                         find(absl::StrCat(network.role, ".", i, ".bias")));
+    if (!network.layer_norm || i + 1 == network.num_layers()) continue;
+    Layers& norms = i < network.hidden_sizes.size() ? module.encoder_norms : module.head_norms;
+    norms.emplace_back(find(absl::StrCat(network.role, ".norm.", i, ".weight")),
+                       find(absl::StrCat(network.role, ".norm.", i, ".bias")));
   }
   for (int64_t layer = 0; layer < network.core.layers; ++layer) {
     for (const char* const name : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l"}) {
@@ -54,14 +87,18 @@ Module MakeModule(const policy::NetworkSpec& network, const std::function<Tensor
 }
 
 Tensor Encode(policy::Activation activation, const Module& module, Tensor x) {
-  for (const auto& [weight, bias] : module.encoder) x = Activate(activation, torch::linear(x, weight, bias));
+  if (!module.convolutions.layers.empty()) x = Convolve(activation, module.convolutions, x);
+  for (size_t i = 0; i < module.encoder.size(); ++i) {
+    x = torch::linear(x, module.encoder[i].first, module.encoder[i].second);
+    x = Activate(activation, LayerNorm(module.encoder_norms, i, x));
+  }
   return x;
 }
 
 Tensor Decode(policy::Activation activation, const Module& module, Tensor x) {
   for (size_t i = 0; i < module.head.size(); ++i) {
     x = torch::linear(x, module.head[i].first, module.head[i].second);
-    if (i + 1 < module.head.size()) x = Activate(activation, x);
+    if (i + 1 < module.head.size()) x = Activate(activation, LayerNorm(module.head_norms, i, x));
   }
   return x;
 }

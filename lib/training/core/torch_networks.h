@@ -13,14 +13,24 @@ namespace troupe::training {
 
 using Layers = std::vector<std::pair<torch::Tensor, torch::Tensor>>;  // weight and bias
 
+/// The convolutions of a CNN.
+struct Convolutions {
+  policy::ImageShape image;      ///< what the first one reads
+  Layers layers;                 ///< each with an activation behind it; or empty
+  std::vector<int64_t> strides;  ///< of each
+};
 /// The parameters of a network.
 struct Module {
+  Convolutions convolutions;        ///< before the encoder's layers; they read the first columns of the inputs
   Layers encoder;                   ///< each with an activation behind it
+  Layers encoder_norms;             ///< scale and shift of each layer's normalization; or empty
   std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
   Layers head;                      ///< the last one without an activation
+  Layers head_norms;                ///< of all but the last one; or empty
 };
-/// `find` makes a tensor of a parameter's name.
-Module MakeModule(const policy::NetworkSpec& network, const std::function<torch::Tensor(const std::string&)>& find);
+/// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it.
+Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
+                  const std::function<torch::Tensor(const std::string&)>& find);
 
 /// What stands before the core, and behind it; a network without a core is both.
 torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);

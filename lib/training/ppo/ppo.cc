@@ -1,7 +1,9 @@
 #include "lib/training/ppo/ppo.h"
 
 #include "lib/base/status_macros.h"
+#include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/on_policy_group.h"
+#include "lib/training/core/state_blocks.h"
 #include "lib/training/ppo/ppo_row_loss.h"
 
 namespace troupe::training {
@@ -17,9 +19,31 @@ const fused::LossKernels* PpoKernelsFor([[maybe_unused]] fused::Unit unit) {
   return nullptr;
 }
 
+const fused::LossKernels* PpoKlKernelsFor([[maybe_unused]] fused::Unit unit) {
+#if defined(TROUPE_KERNEL_X86_64_V4)
+  if (unit == fused::Unit::kAvx512) return fused::PpoKlAvx512Kernels();
+#endif
+#if defined(TROUPE_KERNEL_X86_64_V3)
+  if (unit == fused::Unit::kAvx2) return fused::PpoKlAvx2Kernels();
+#endif
+  return nullptr;
+}
+
 constexpr RowColumn kPpoActorColumns[] = {RowColumn::kOldLogp, RowColumn::kAdvantage};
 constexpr RowColumn kPpoCriticColumns[] = {RowColumn::kValueTarget, RowColumn::kOldValue};
 constexpr RowLoss kPpoRowLoss = {"ppo", kPpoActorColumns, kPpoCriticColumns, &PpoKernelsFor};
+constexpr RowLoss kPpoKlRowLoss = {"ppo", kPpoActorColumns, kPpoCriticColumns, &PpoKlKernelsFor};
+
+RowLossCall LossCall(const PpoOptions& options, const ScheduleTime& now, double kl_coeff) {
+  RowLossCall call{.loss = options.penalty.use_kl_loss ? &kPpoKlRowLoss : &kPpoRowLoss};
+  const double clip = options.clip_param.At(now);
+  call.numbers[fused::kPpoClipParam] = clip;
+  call.numbers[fused::kPpoClipLow] = 1.0 - clip;
+  call.numbers[fused::kPpoClipHigh] = 1.0 + clip;
+  call.numbers[fused::kPpoValueClip] = options.use_value_clip ? options.value_clip_param : 0.0;
+  call.numbers[fused::kPpoKlCoeff] = options.penalty.use_kl_loss ? kl_coeff : 0.0;
+  return call;
+}
 
 class Ppo final : public Algorithm {
  public:
@@ -27,7 +51,10 @@ class Ppo final : public Algorithm {
 
   absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const override {
     TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(spec));
-    return StateForm{.value_moments = options.use_value_norm};
+    StateForm form{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
+    if (options.rate.is_on()) form.numbers.push_back({kLearningRate, options.learning_rate.initial});
+    if (options.penalty.adapts()) form.numbers.push_back({kKlCoeff, options.penalty.kl_coeff});
+    return form;
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
@@ -35,11 +62,17 @@ class Ppo final : public Algorithm {
     TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(*members.front().algorithm));
     OnPolicyPlan plan;
     plan.options = options;
+    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(*members.front().spec, options.frozen_parameters));
     plan.num_epochs = options.num_epochs;
     plan.minibatch_size = options.minibatch_size;
     plan.loss = PpoLossCall(options);
     plan.statistics = {{"Policy/KL", /*last_epoch=*/true}, {"Policy/Clip fraction"}};
     plan.stop_above = options.target_kl;
+    plan.rate = options.rate;
+    plan.penalty = options.penalty;
+    if (options.penalty.use_kl_loss || !options.clip_param.is_constant()) {
+      plan.loss_at = [options](const ScheduleTime& now, double kl_coeff) { return LossCall(options, now, kl_coeff); };
+    }
     return std::make_unique<OnPolicyGroup>(std::move(plan));
   }
 };
@@ -51,13 +84,6 @@ const Algorithm& PpoAlgorithm() {
   return ppo;
 }
 
-RowLossCall PpoLossCall(const PpoOptions& options) {
-  RowLossCall call{.loss = &kPpoRowLoss};
-  call.numbers[fused::kPpoClipParam] = options.clip_param;
-  call.numbers[fused::kPpoClipLow] = 1.0 - options.clip_param;
-  call.numbers[fused::kPpoClipHigh] = 1.0 + options.clip_param;
-  call.numbers[fused::kPpoValueClip] = options.use_value_clip ? options.value_clip_param : 0.0;
-  return call;
-}
+RowLossCall PpoLossCall(const PpoOptions& options) { return LossCall(options, {}, options.penalty.kl_coeff); }
 
 }  // namespace troupe::training

@@ -6,5 +6,6 @@
 namespace troupe::training::fused {
 
 const LossKernels* PpoAvx2Kernels() { return &kLossKernels<PpoLoss>; }
+const LossKernels* PpoKlAvx2Kernels() { return &kLossKernels<PpoKlLoss>; }
 
 }  // namespace troupe::training::fused

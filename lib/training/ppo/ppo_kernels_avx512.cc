@@ -6,5 +6,6 @@
 namespace troupe::training::fused {
 
 const LossKernels* PpoAvx512Kernels() { return &kLossKernels<PpoLoss>; }
+const LossKernels* PpoKlAvx512Kernels() { return &kLossKernels<PpoKlLoss>; }
 
 }  // namespace troupe::training::fused

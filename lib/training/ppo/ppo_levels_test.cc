@@ -83,7 +83,8 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
       const int32_t chosen = prepared_.actions[row].i32;
       const double ratio = std::exp(log_p[chosen] - prepared_.old_logp[row]);
       const double advantage = prepared_.advantages[row];
-      const double bounded = std::clamp(ratio, 1 - options.clip_param, 1 + options.clip_param) * advantage;
+      const double bounded =
+          std::clamp(ratio, 1 - options.clip_param.initial, 1 + options.clip_param.initial) * advantage;
       const double by_logp = bounded < ratio * advantage ? 0 : -ratio * advantage / n;
       const double coefficient = options.entropy_coeff.initial / n;
       for (int64_t k = 0; k < kActions; ++k) {

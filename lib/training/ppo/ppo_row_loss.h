@@ -11,6 +11,7 @@ enum PpoNumber : int {
   kPpoClipLow = 1,    ///< 1 - clip_param
   kPpoClipHigh = 2,   ///< 1 + clip_param
   kPpoValueClip = 3,  ///< 0: off
+  kPpoKlCoeff = 4,    ///< of the loss with a penalty
 };
 /// Its statistics: sums over rows.
 enum PpoStatistic : int {
@@ -23,5 +24,8 @@ enum PpoCriticColumn : int { kPpoTarget = 0, kPpoOldValue = 1 };
 
 const LossKernels* PpoAvx2Kernels();
 const LossKernels* PpoAvx512Kernels();
+/// With a penalty on the KL divergence.
+const LossKernels* PpoKlAvx2Kernels();
+const LossKernels* PpoKlAvx512Kernels();
 
 }  // namespace troupe::training::fused

@@ -15,6 +15,7 @@ class PpoLossOnTorch final : public TorchLoss {
     const Tensor ratio = log_ratio.exp();
     const Tensor clipped = ratio.clamp(numbers[fused::kPpoClipLow], numbers[fused::kPpoClipHigh]);
     ActorTerms terms{.loss = -torch::min(ratio * advantages, clipped * advantages)};
+    if (const double coeff = numbers[fused::kPpoKlCoeff]; coeff > 0) terms.penalty = coeff * (ratio - 1.0 - log_ratio);
     const torch::NoGradGuard no_grad;
     terms.statistics = {(ratio - 1.0 - log_ratio).sum(),
                         (ratio - 1.0).abs().gt(numbers[fused::kPpoClipParam]).sum().to(torch::kFloat32)};

@@ -581,10 +581,6 @@ TEST(FusedBackendTest, IsMadeForTheWidestUnitOfTheProcessor) {
 TEST(FusedBackendTest, SaysWhatItCannotServe) {
   if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   policy::PolicySpec spec = Spec();
-  spec.SetActivation(policy::Activation::kGelu);
-  EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
-            absl::UnimplementedError("fused kernels have no activation \"gelu\""));
-  spec = Spec();
   spec.mutable_critic()->hidden_sizes = {2048};
   EXPECT_EQ(MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1)).status(),
             absl::UnimplementedError("fused kernels serve layers up to 1024 units; got 2048"));

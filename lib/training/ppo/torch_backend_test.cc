@@ -62,6 +62,24 @@ TEST_P(TorchBackendTest, SkipsWhatIsNotFinite) {
   EXPECT_EQ(after.Integer(kSkippedUpdates), 1);
 }
 
+TEST_P(TorchBackendTest, AMinibatchOfDeadAgentsMovesTheCriticAlone) {
+  PpoOptions options = SmallUpdateOptions();
+  options.use_value_active_masks = false;
+  const auto trainer = Make(options);
+  RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
+  const std::vector<uint8_t> nobody(55, 0);
+  batch.rows().agent_mask = nobody;
+  const std::vector<float> before = trainer->ExportState(kSlot)->parameters();
+  const auto reports = trainer->Update(batch.batch, SmallUpdateContext(0));
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  EXPECT_EQ(reports->at(0).minibatch_steps, 12);
+  EXPECT_EQ(reports->at(0).skipped_steps, 0);
+  const std::vector<float> after = trainer->ExportState(kSlot)->parameters();
+  const auto actor = policy::ParameterLayout::For(policy::SmallSpecForTesting()).acting_size();
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + actor, after.begin()));
+  EXPECT_FALSE(std::equal(before.begin() + actor, before.end(), after.begin() + actor));
+}
+
 TEST_P(TorchBackendTest, SkipsAFirstStep) {
   const auto trainer = Make();
   RandomBatch bad(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);

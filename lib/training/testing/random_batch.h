@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -86,8 +87,11 @@ class RandomBatch : public learner::OwnedTrainBatch {
     for (int64_t row = 0; row < rows; ++row) {
       for (const space::ActionLeaf& leaf : leaves) {
         if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
-          for (int64_t w = 0; w < leaf.words; ++w)
-            actions[row * words + leaf.word + w].f32 = static_cast<float>(random_.Normal());
+          const bool is_beta = spec.continuous == policy::ContinuousDistribution::kBeta;
+          for (int64_t w = 0; w < leaf.words; ++w) {
+            const double action = random_.Normal();
+            actions[row * words + leaf.word + w].f32 = static_cast<float>(is_beta ? std::tanh(action) : action);
+          }
           continue;
         }
         const int32_t category = Index(leaf.categories);

@@ -1,0 +1,124 @@
+#include "lib/config/image_networks.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/overrides.h"
+#include "lib/policy/convolutions.h"
+#include "lib/space/image.h"
+#include "proto/troupe/v1/config.pb.h"
+
+namespace troupe::config {
+namespace {
+
+using policy::ConvLayer;
+using policy::NetworkInput;
+using policy::NetworkSpec;
+using policy::PolicySpec;
+
+struct DefaultLayers {
+  int64_t least;  ///< pixels of the image's smaller side
+  std::vector<ConvLayer> layers;
+};
+
+/// Empty for an image that is smaller than all.
+std::vector<ConvLayer> LayersFor(const policy::ImageShape& image) {
+  static const auto* const kLayers = new std::vector<DefaultLayers>{
+      {64, {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}}},  // DQN's (Mnih et al. 2015), for 84 x 84
+      {32, {{16, 4, 2}, {32, 4, 2}, {32, 3, 2}}},
+      {16, {{16, 3, 2}, {32, 3, 2}}},
+      {10, {{16, 3, 1}, {32, 3, 2}}},
+      {5, {{16, 3, 1}, {32, 3, 1}}},
+  };
+  for (const DefaultLayers& of : *kLayers) {
+    if (std::min(image.height, image.width) >= of.least) return of.layers;
+  }
+  return {};
+}
+
+bool ReadsOwnObservation(const NetworkSpec& network) {
+  return !network.inputs.empty() && network.inputs[0] == NetworkInput::kObservation;
+}
+
+/// A Box that looks like an image, whatever networks take it for.
+bool LooksLikeImage(const space::Space& space) {
+  if (space::IsByteImage(space)) return true;
+  if (space.kind() != space::SpaceKind::kBox || space.shape().size() < 3) return false;
+  // Channels first, frames first, or floats.
+  return std::count_if(space.shape().begin(), space.shape().end(),
+                       [](int64_t extent) { return extent >= space::kMinImageExtent; }) >= 2;
+}
+
+}  // namespace
+
+absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
+  const v1::ModelConfig model = ModelOf(config, of);
+  const bool is_image = spec->image().size() > 0;
+  const bool given = model.has_conv_filters();
+  bool convolves = model.encoder() == v1::ENCODER_CNN;
+  if (model.encoder() == v1::ENCODER_AUTO) convolves = space::IsByteImage(spec->observation_space) || given;
+  if (!convolves) return absl::OkStatus();
+  const std::string whose =
+      absl::StrCat("policy \"", spec->id.value(), "\" observes ", spec->observation_space.ToString());
+  if (!is_image) {
+    const char* const key = given && model.encoder() == v1::ENCODER_AUTO ? "conv_filters" : "encoder";
+    return config.KeyError(
+        ModelKey(config, of, key),
+        absl::StrCat(key[0] == 'e' ? "got cnn" : "got convolutions", ", but ", whose,
+                     "; expected an image, a Box of [height, width, channels] or [height, width], or "
+                     "model.encoder: mlp"));
+  }
+  std::vector<ConvLayer> layers;
+  for (const v1::ConvFilter& filter : model.conv_filters().filters()) {
+    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
+  }
+  if (!given) layers = LayersFor(spec->image());
+  if (layers.empty()) {
+    return config.KeyError(ModelKey(config, of, "conv_filters"),
+                           absl::StrCat("got auto, but ", whose,
+                                        "; expected [[channels, kernel, stride], ...] for so small an image, or "
+                                        "model.encoder: mlp"));
+  }
+  for (NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
+    if (!ReadsOwnObservation(*network)) continue;
+    network->encoder = policy::EncoderKind::kCnn;
+    network->conv_layers = layers;
+    if (const absl::Status fits = policy::ValidateConvolutions(spec->id, *network, spec->image()); !fits.ok()) {
+      return config.KeyError(ModelKey(config, of, "conv_filters"), std::string(fits.message()));
+    }
+  }
+  if (spec->image_bytes() && AlgorithmOf(config, of).normalize_observations()) {
+    return config.KeyError(AlgorithmKey(config, of, "normalize_observations"),
+                           absl::StrCat("got true, but ", whose,
+                                        ", an image of bytes that networks read divided by 255; expected false, or "
+                                        "model.encoder: mlp"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {
+  std::string flat;
+  std::string joint;
+  for (const PolicySpec& spec : specs) {
+    if (!spec.policy_class.has_weights() || !LooksLikeImage(spec.observation_space)) continue;
+    const std::string space = spec.observation_space.ToString();
+    if (flat.empty() && spec.actor.encoder == policy::EncoderKind::kMlp) {
+      flat = absl::StrCat("policy \"", spec.id.value(), "\" reads an image, ", space,
+                          ", as a row of numbers; model.encoder: cnn has convolutions, for images of [height, width, "
+                          "channels]");
+    }
+    if (joint.empty() && spec.critic_input() == NetworkInput::kJointObservation) {
+      joint = absl::StrCat("the critic of policy \"", spec.id.value(), "\" reads the images of all agents as a row of ",
+                           spec.critic_input_size(),
+                           " numbers of 4 bytes; algorithm.name: ippo has a critic with convolutions over its agent's "
+                           "image, algorithm.use_global_state: true one of the environment's state");
+    }
+  }
+  std::vector<std::string> warnings;
+  if (!flat.empty()) warnings.push_back(std::move(flat));
+  if (!joint.empty()) warnings.push_back(std::move(joint));
+  return warnings;
+}
+
+}  // namespace troupe::config

@@ -1,0 +1,60 @@
+#include "lib/config/presets.h"
+
+#include <string>
+#include <vector>
+
+#include "lib/config/schema.h"
+#include "lib/config/testing/resolve_fixture.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::config {
+namespace {
+
+using testing::HasSubstr;
+
+class PresetsTest : public ResolveFixture {};
+
+TEST_F(PresetsTest, EachIsReadAndSpelledOut) {
+  const std::vector<std::string> words = EnumWords(*v1::PresetName_descriptor());
+  EXPECT_EQ(words, (std::vector<std::string>{"mappo_mpe", "sb3_ppo", "sb3_a2c", "rllib_ppo"}));
+  for (const std::string& word : words) {
+    const auto name = static_cast<v1::PresetName>(FindEnumWord(*v1::PresetName_descriptor(), word)->number());
+    EXPECT_FALSE(PresetYaml(name).empty()) << word;
+    const ResolvedRun run = Resolve("preset: " + word + "\nenv: {name: team}\nnum_envs_per_worker: 64");
+    // What is shown is all of it, and reads back.
+    const std::string shown = run.config.ToYaml();
+    const auto again = RunConfig::FromYaml(shown, "again.yaml");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->ToYaml(), shown);
+    EXPECT_NE(shown.find("preset: " + word + "\n"), std::string::npos);
+    EXPECT_EQ(run.config.Where("algorithm.lr"), "preset " + word);
+  }
+  EXPECT_EQ(PresetYaml(v1::PRESET_NAME_UNSPECIFIED), "");
+}
+
+TEST_F(PresetsTest, ExplicitKeysWinWhereverTheyStand) {
+  const ResolvedRun run =
+      Resolve("algorithm: {lr: 1.0e-3}\nenv: {name: team}\npreset: mappo_mpe", {"algorithm.huber_delta=3"});
+  EXPECT_EQ(FirstLr(run, 0), 1e-3);
+  EXPECT_EQ(Option<double>(run, 0, "huber_delta"), 3);
+  EXPECT_EQ(Option<double>(run, 0, "max_grad_norm"), 10);
+  EXPECT_EQ(run.algorithm, "mappo");
+  const ResolvedRun other = Resolve("preset: mappo_mpe\nenv: {name: team}", {"preset=sb3_a2c"});
+  EXPECT_EQ(Option<std::string>(other, 0, "optimizer"), "rmsprop");
+  EXPECT_EQ(other.algorithm, "a2c");
+  const ResolvedRun none = Resolve("preset: mappo_mpe\nenv: {name: team}", {"preset=none"});
+  EXPECT_EQ(Option<double>(none, 0, "huber_delta"), 0);
+}
+
+TEST_F(PresetsTest, SaysWhatDoesNotFit) {
+  EXPECT_EQ(ErrorOf("preset: mapo_mpe\nenv: {name: team}"),
+            "run.yaml:1:9: preset: got \"mapo_mpe\", expected one of mappo_mpe, sb3_ppo, sb3_a2c, rllib_ppo, or none; "
+            "write mappo_mpe");
+  EXPECT_THAT(
+      ErrorOf("preset: mappo_mpe\nenv: {name: team}\nalgorithm: {name: a2c}"),
+      HasSubstr("preset mappo_mpe: algorithm.num_minibatches is of ppo, ippo and mappo, got algorithm.name: a2c"));
+}
+
+}  // namespace
+}  // namespace troupe::config

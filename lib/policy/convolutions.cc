@@ -1,0 +1,84 @@
+#include "lib/policy/convolutions.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/space/image.h"
+
+namespace troupe::policy {
+
+ImageShape PolicySpec::image() const {
+  const space::ImageExtent image = space::ImageOf(observation_space);
+  return {image.height, image.width, image.channels};
+}
+
+bool PolicySpec::image_bytes() const {
+  if (observation_space.flat_dtype() != tensor::DType::kUint8) return false;
+  return actor.encoder == EncoderKind::kCnn ||
+         std::any_of(learner_networks.begin(), learner_networks.end(),
+                     [](const NetworkSpec& network) { return network.encoder == EncoderKind::kCnn; });
+}
+
+absl::Status ValidateConvolutions(const PolicyId& id, const NetworkSpec& network, ImageShape image) {
+  const auto error = [&](auto&&... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
+  };
+  const std::vector<ConvLayer>& layers = network.conv_layers;
+  if (network.encoder != EncoderKind::kCnn) {
+    return layers.empty() ? absl::OkStatus()
+                          : error(" is no CNN, but has ", layers.size(), " convolutions; expected 0");
+  }
+  if (layers.empty() || static_cast<int64_t>(layers.size()) > kMaxConvLayers) {
+    return error(" has ", layers.size(), " convolutions; expected 1 to ", kMaxConvLayers);
+  }
+  if (image.size() == 0) {
+    return error(
+        " is a CNN, but the observation is no image; expected a Box of [height, width] or [height, width, "
+        "channels]");
+  }
+  if (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation) {
+    return error(" is a CNN that reads ",
+                 network.inputs.empty() ? "nothing" : std::string(NetworkInputName(network.inputs[0])),
+                 "; expected one whose first input is the observation, the image");
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const ConvLayer& layer = layers[i];
+    if (layer.channels < 1 || layer.channels > kMaxConvChannels || layer.kernel < 1 || layer.kernel > kMaxConvExtent ||
+        layer.stride < 1 || layer.stride > kMaxConvExtent) {
+      return error("'s convolution ", i, " has ", layer.channels, " channels, kernel ", layer.kernel, ", stride ",
+                   layer.stride, "; expected 1 to ", kMaxConvChannels, ", 1 to ", kMaxConvExtent, ", 1 to ",
+                   kMaxConvExtent);
+    }
+    const ImageShape made = layer.OutputOf(image);
+    if (made.size() == 0) {
+      return error("'s convolution ", i, " has a kernel of ", layer.kernel, " x ", layer.kernel,
+                   ", but what it reads is ", image.height, " x ", image.width,
+                   "; expected a kernel that fits into it");
+    }
+    image = made;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckImageBytes(const PolicySpec& spec) {
+  if (!spec.image_bytes()) return absl::OkStatus();
+  if (spec.normalize_observations) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy \"", spec.id.value(),
+        "\": observations are images of bytes, which networks read divided by 255; expected normalize_observations: "
+        "false"));
+  }
+  for (const NetworkSpec& network : spec.learner_networks) {
+    if (!network.Reads(NetworkInput::kObservation) || network.inputs[0] == NetworkInput::kObservation) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", spec.id.value(), "\": ", base::LogSafe(network.role, 32),
+                     " reads an image of bytes behind another input; expected one that reads the observation first, or "
+                     "not at all"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::policy

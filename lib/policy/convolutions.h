@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "lib/policy/policy_spec.h"
+
+namespace troupe::policy {
+
+inline constexpr int64_t kMaxConvLayers = 8;
+inline constexpr int64_t kMaxConvChannels = 1024;
+inline constexpr int64_t kMaxConvExtent = 64;  ///< of kernels and strides
+
+// The parts of PolicySpec::Validate that are of images.
+
+/// The convolutions of a network over `image`, or that it has none: INVALID_ARGUMENT with role, layer and what does not
+/// fit.
+absl::Status ValidateConvolutions(const PolicyId& id, const NetworkSpec& network, ImageShape image);
+/// What a policy whose images stay bytes cannot have: INVALID_ARGUMENT. They are not normalized by their moments, which
+/// would be an array of numbers as large as an image for what is in [0, 1] anyway, and no network reads them behind
+/// another input.
+absl::Status CheckImageBytes(const PolicySpec& spec);
+
+}  // namespace troupe::policy

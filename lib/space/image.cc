@@ -1,0 +1,21 @@
+#include "lib/space/image.h"
+
+#include "absl/types/span.h"
+
+namespace troupe::space {
+
+ImageExtent ImageOf(const Space& space) {
+  if (space.kind() != SpaceKind::kBox) return {};
+  const absl::Span<const int64_t> shape = space.shape();
+  if (shape.size() == 2) return {shape[0], shape[1], 1};
+  if (shape.size() == 3) return {shape[0], shape[1], shape[2]};
+  return {};
+}
+
+bool IsByteImage(const Space& space) {
+  const ImageExtent image = ImageOf(space);
+  return image.height >= kMinImageExtent && image.width >= kMinImageExtent && image.channels > 0 &&
+         space.flat_dtype() == tensor::DType::kUint8;
+}
+
+}  // namespace troupe::space

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lib/space/space.h"
+
+namespace troupe::space {
+
+/// Pixels that an image is at least high and wide, where nothing else says that it is one.
+inline constexpr int64_t kMinImageExtent = 10;
+
+/// Height, width and channels of a Box of [height, width, channels] or [height, width], which lies in rows as it says;
+/// zeros where the space is no such Box. Plain value.
+struct ImageExtent {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
+
+  int64_t size() const { return height * width * channels; }
+};
+ImageExtent ImageOf(const Space& space);
+
+/// Whether observations are taken for images without being asked: uint8, and at least kMinImageExtent high and wide.
+bool IsByteImage(const Space& space);
+
+}  // namespace troupe::space

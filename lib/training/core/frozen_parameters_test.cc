@@ -1,0 +1,54 @@
+#include "lib/training/core/frozen_parameters.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe::training {
+namespace {
+
+policy::PolicySpec Spec() {
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId("p");
+  spec.observation_space = *space::Space::Box(-1, 1, {3});
+  spec.action_space = *space::Space::Box(-1, 1, {2});
+  spec.actor.hidden_sizes = {4};
+  spec.mutable_critic()->hidden_sizes = {5};
+  return spec;
+}
+
+TEST(FrozenParametersTest, GlobsBecomeRangesOfWholeEntries) {
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(Spec());
+  const auto ranges = FrozenRanges(Spec(), {"*.log_std", "actor.0.*"});
+  ASSERT_TRUE(ranges.ok()) << ranges.status();
+  // actor.0.weight and actor.0.bias lie side by side.
+  ASSERT_EQ(ranges->size(), 2u);
+  EXPECT_EQ((*ranges)[0],
+            (ParameterRange{layout.Find("actor.0.weight")->offset, layout.Find("actor.1.weight")->offset}));
+  EXPECT_EQ((*ranges)[1], (ParameterRange{layout.Find("actor.log_std")->offset, layout.acting_size()}));
+  EXPECT_EQ(FrozenRanges(Spec(), {"critic.*"})->at(0), (ParameterRange{layout.acting_size(), layout.size()}));
+  EXPECT_TRUE(FrozenRanges(Spec(), {})->empty());
+}
+
+TEST(FrozenParametersTest, SaysWhatMatchesNothing) {
+  const auto message = [](const std::vector<std::string>& globs) {
+    const absl::Status status = FrozenRanges(Spec(), globs).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(
+      message({"actor.0.*", "actr.1.*"}),
+      "algorithm.frozen_parameters: \"actr.1.*\" matches no parameter of policy \"p\"; the nearest is \"actor.1.*\"");
+  EXPECT_EQ(message({"actor.1.wieght"}),
+            "algorithm.frozen_parameters: \"actor.1.wieght\" matches no parameter of policy \"p\"; the nearest is "
+            "\"actor.1.weight\"");
+  EXPECT_EQ(message({"x"}).substr(0, 100),
+            "algorithm.frozen_parameters: \"x\" matches no parameter of policy \"p\"; they are actor.0.weight, actor.");
+  EXPECT_EQ(message({"*"}),
+            "algorithm.frozen_parameters: nothing of policy \"p\" is left to train, expected some; leave it out of "
+            "multi_agent.policies_to_train instead");
+}
+
+}  // namespace
+}  // namespace troupe::training

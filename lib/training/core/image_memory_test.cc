@@ -1,0 +1,60 @@
+// What a learner needs for images of bytes, from the fragments to what networks read: at most 1.3 bytes for each.
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "lib/learner/assembler.h"
+#include "lib/learner/testing/naive_gather.h"
+#include "lib/sample/testing/batch_maker.h"
+#include "lib/training/core/prepared_batch.h"
+#include <gtest/gtest.h>
+
+namespace troupe::training {
+namespace {
+
+/// Knows how much of its memory is held.
+class CountingAllocator final : public tensor::TensorAllocator {
+ public:
+  void* Allocate(size_t bytes) override {
+    held += bytes;
+    return Pageable().Allocate(bytes);
+  }
+  void Deallocate(void* memory, size_t bytes) override {
+    held -= bytes;
+    Pageable().Deallocate(memory, bytes);
+  }
+
+  size_t held = 0;
+};
+
+TEST(ImageMemoryTest, AtMostOneAndAThirdBytesForAByteOfAnImage) {
+  for (const int64_t agent_ids : {0, 2}) {
+    sample::BatchSchema schema = sample::SimpleSchema(2, 42 * 42);
+    policy::PolicySpec& spec = schema.policies[policy::PolicySlot(0)];
+    spec.observation_space = *space::Space::Box(0, 255, {42, 42, 1}, tensor::DType::kUint8);
+    spec.SetCriticInput(policy::NetworkInput::kObservation, 0);
+    spec.agent_id_size = agent_ids;
+    for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
+      network->encoder = policy::EncoderKind::kCnn;
+      network->conv_layers = {{16, 4, 2}};
+    }
+    const auto fragments = learner::RandomFragments(schema, 5, 1);
+    CountingAllocator allocator;
+    learner::Assembler assembler(schema, {.max_policy_lag = 1}, allocator);
+    const learner::PolicyTrainBatch& rows = assembler.Assemble(fragments, 1).batch.policies.at(0);
+    PreparedBatch prepared(allocator);
+    ASSERT_EQ(prepared.Prepare(spec, {}, rows), absl::OkStatus());
+    ASSERT_EQ(prepared.images().data, rows.images.data);
+    const double pixels = static_cast<double>((rows.rows + rows.final_rows) * spec.observation_size());
+    ASSERT_GT(rows.rows, 50);
+    const double share = static_cast<double>(allocator.held) / pixels;
+    std::printf("%.3f bytes of train batch and prepared batch for a byte of an image, %d agent ids\n", share,
+                static_cast<int>(agent_ids));
+    EXPECT_LE(share, 1.3) << "all columns of the batch, its room to grow, and what networks read";
+    EXPECT_GE(share, 1.0);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::training

@@ -1,0 +1,176 @@
+// Images of bytes in LibTorch's back end: they train as the floats that they mean, on both paths. What convolutions
+// compute is in tests/parity.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/base/testing/processor.h"
+#include "lib/policy/testing.h"
+#include "lib/training/core/fused_backend.h"
+#include "lib/training/core/torch_backend.h"
+#include "lib/training/core/torch_inputs.h"
+#include "lib/training/core/trainer_host.h"
+#include "lib/training/testing/ppo_host.h"
+#include "lib/training/testing/random_batch.h"
+#include "lib/training/testing/small_update.h"
+#include "lib/training/testing/test_device.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::training {
+namespace {
+
+using testing::HasSubstr;
+
+policy::PolicySpec PictureSpec(bool bytes, int64_t agent_ids, bool critic_convolves = true) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.observation_space =
+      bytes ? *space::Space::Box(0, 255, {9, 8, 2}, tensor::DType::kUint8) : *space::Space::Box(0, 1, {9, 8, 2});
+  spec.actor.encoder = policy::EncoderKind::kCnn;
+  spec.actor.conv_layers = {{6, 3, 2}, {5, 2, 1}};
+  if (critic_convolves) {
+    spec.mutable_critic()->encoder = policy::EncoderKind::kCnn;
+    spec.mutable_critic()->conv_layers = {{4, 4, 2}};
+  }
+  spec.agent_id_size = agent_ids;
+  return spec;
+}
+
+/// Random rows whose images are bytes; `spec` says whether they are kept so.
+class Pictures : public learner::OwnedTrainBatch {
+ public:
+  explicit Pictures(const policy::PolicySpec& spec, const std::vector<int64_t>& segments = {7, 12, 5, 20}) {
+    policy::PolicySpec small = policy::SmallSpecForTesting();
+    small.agent_id_size = spec.agent_id_size;
+    small.sequence_length = 0;
+    const RandomBatch random(small, segments, 4);
+    const learner::PolicyTrainBatch& from = random.batch.policies[0];
+    learner::PolicyTrainBatch rows;
+    rows.policy = policy::PolicySlot(0);
+    rows.rows = from.rows;
+    rows.final_rows = from.final_rows;
+    rows.segments = from.segments;
+    actions = random.actions;
+    logp = random.logp;
+    rewards = random.rewards;
+    slot = random.slot;
+    final_slot = random.final_slot;
+    base::PhiloxSequence pixels(base::PhiloxKey::Make(8, base::RandomStream::kTest), {});
+    const auto fill = [&](int64_t count, std::vector<uint8_t>* bytes, std::vector<float>* floats) {
+      for (int64_t i = 0; i < count * spec.observation_size(); ++i) {
+        const auto pixel = static_cast<uint8_t>(pixels.Below(256));
+        if (spec.image_bytes()) {
+          bytes->push_back(pixel);
+        } else {
+          floats->push_back(static_cast<float>(pixel) * (1.0f / 255.0f));
+        }
+      }
+    };
+    fill(rows.rows, &images, &obs);
+    fill(rows.final_rows, &final_images, &final_obs);
+    batch.env_steps = rows.rows;
+    batch.agent_steps = rows.rows;
+    Add(std::move(rows));
+  }
+  learner::PolicyTrainBatch& rows() { return batch.policies[0]; }
+};
+
+/// The parameters after two updates.
+std::vector<float> TrainOn(const policy::PolicySpec& spec, TorchPath path) {
+  const Device place = path == TorchPath::kHost ? Device{} : TestDevice();
+  const auto team = std::make_shared<ThreadTeam>(2);
+  const auto make = [&](const policy::PolicySpec& of) { return MakeTorchBackend(of, place, path, team); };
+  const auto host = *MakePpoHost({spec}, {SmallUpdateOptions()}, 1, make, team, BatchAllocator(place));
+  Pictures batch(spec);
+  for (int64_t iteration = 0; iteration < 2; ++iteration) {
+    const auto reports = host->Update(batch.batch, SmallUpdateContext(iteration));
+    EXPECT_TRUE(reports.ok()) << reports.status();
+    EXPECT_EQ(reports->at(0).skipped_steps, 0);
+    EXPECT_EQ(reports->at(0).minibatch_steps, 9);
+  }
+  return host->ExportState(policy::PolicySlot(0))->parameters();
+}
+
+TEST(TorchImagesTest, BytesTrainAsTheFloatsThatTheyMean) {
+  for (const TorchPath path : {TorchPath::kHost, TorchPath::kDevice}) {
+    for (const int64_t agent_ids : {0, 3}) {
+      for (const bool critic_convolves : {true, false}) {
+        const std::vector<float> bytes = TrainOn(PictureSpec(true, agent_ids, critic_convolves), path);
+        const std::vector<float> floats = TrainOn(PictureSpec(false, agent_ids, critic_convolves), path);
+        ASSERT_EQ(bytes.size(), floats.size());
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          ASSERT_NEAR(bytes[i], floats[i], 1e-5) << i << ", agent ids " << agent_ids << ", " << critic_convolves;
+        }
+      }
+    }
+  }
+}
+
+TEST(TorchImagesTest, ARowsOutputsDoNotDependOnThePass) {
+  // Passes outside of minibatches are bounded by the memory of an image's way through the network.
+  const policy::PolicySpec spec = PictureSpec(true, 0);
+  EXPECT_EQ(RowsOfPass(spec, spec.critic(), 65536), 65536) << "72 x 2 + 3 x 3 x 4 numbers a row would let 92,521 be";
+  policy::PolicySpec large = spec;
+  large.observation_space = *space::Space::Box(0, 255, {84, 84, 4}, tensor::DType::kUint8);
+  large.mutable_critic()->conv_layers = {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}};
+  EXPECT_EQ(RowsOfPass(large, large.critic(), 65536), (16 << 20) / (28224 + 12800 + 5184 + 3136));
+  const policy::PolicySpec flat = policy::SmallSpecForTesting();
+  EXPECT_EQ(RowsOfPass(flat, flat.critic(), 65536), 65536);
+}
+
+TEST(TorchImagesTest, PreparedImagesStayWhereTheyAre) {
+  const policy::PolicySpec spec = PictureSpec(true, 3);
+  Pictures batch(spec);
+  PreparedBatch prepared;
+  ASSERT_EQ(prepared.Prepare(spec, {}, batch.rows()), absl::OkStatus());
+  EXPECT_EQ(prepared.images().rows, batch.rows().rows + batch.rows().final_rows);
+  EXPECT_EQ(prepared.images().columns, 144);
+  EXPECT_EQ(prepared.actor_input().columns, 3) << "the one-hot alone";
+  EXPECT_EQ(prepared.critic_input().columns, 0);
+  for (int64_t r = 0; r < batch.rows().rows; ++r) ASSERT_EQ(prepared.images().row(r)[5], batch.rows().images.row(r)[5]);
+  for (int64_t f = 0; f < batch.rows().final_rows; ++f) {
+    ASSERT_EQ(prepared.images().row(batch.rows().rows + f)[143], batch.rows().final_images.row(f)[143]);
+  }
+  // As the assembler lays them, they are not copied.
+  std::vector<uint8_t> together = batch.images;
+  together.insert(together.end(), batch.final_images.begin(), batch.final_images.end());
+  batch.rows().images.data = together.data();
+  batch.rows().final_images.data = together.data() + batch.images.size();
+  ASSERT_EQ(prepared.Prepare(spec, {}, batch.rows()), absl::OkStatus());
+  EXPECT_EQ(prepared.images().data, together.data());
+}
+
+TEST(TorchImagesTest, SaysWhichImagesDoNotFit) {
+  const policy::PolicySpec spec = PictureSpec(true, 0);
+  const auto error = [&spec](auto&& spoil, const PrepareOptions& options = {}) {
+    Pictures batch(spec);
+    spoil(&batch.rows());
+    PreparedBatch prepared;
+    const absl::Status status = prepared.Prepare(spec, {}, batch.rows(), nullptr, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(error([](learner::PolicyTrainBatch* rows) { --rows->images.columns; }),
+            "train batch of policy \"p\": images is [44, 143] bytes; expected [44, 144]");
+  EXPECT_EQ(error([](learner::PolicyTrainBatch* rows) { rows->images = {}; }),
+            "train batch of policy \"p\": images is [0, 0] bytes; expected [44, 144]");
+  EXPECT_THAT(error([](learner::PolicyTrainBatch* rows) { --rows->final_images.rows; }),
+              HasSubstr("final_images is [1, 144] bytes; expected [2, 144]"));
+  EXPECT_THAT(error([](learner::PolicyTrainBatch*) {}, {.death_masking = true}),
+              HasSubstr("expected no death masking"));
+  Pictures batch(spec);
+  PreparedBatch prepared;
+  EXPECT_THAT(std::string(prepared.Prepare(PictureSpec(false, 0), {}, batch.rows()).message()),
+              HasSubstr("obs is [44, 0], rows 0 apart; expected [44, 144]"));
+}
+
+TEST(TorchImagesTest, TheFusedBackEndRefusesConvolutionsInWords) {
+  if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
+  EXPECT_EQ(MakeFusedBackend(PictureSpec(true, 0), std::make_shared<ThreadTeam>(1)).status(),
+            absl::UnimplementedError("the fused back end computes encoders of kind mlp, got cnn for the actor"));
+}
+
+}  // namespace
+}  // namespace troupe::training

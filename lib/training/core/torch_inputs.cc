@@ -1,0 +1,41 @@
+#include "lib/training/core/torch_inputs.h"
+
+#include <algorithm>
+
+namespace troupe::training {
+
+using torch::Tensor;
+
+namespace {
+
+constexpr int64_t kPassFloats = int64_t{16} << 20;
+
+Tensor Joined(const Tensor& images, const Tensor& floats) {
+  const Tensor scaled = images.to(torch::kFloat32).mul_(1.0f / 255.0f);
+  return floats.size(1) == 0 ? scaled : torch::cat({scaled, floats}, 1);
+}
+
+}  // namespace
+
+Tensor NetworkInputs::Take(const Tensor& index) const {
+  const Tensor taken = floats.index_select(0, index);
+  return images.defined() ? Joined(images.index_select(0, index), taken) : taken;
+}
+
+Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
+  const Tensor taken = floats.narrow(0, first, count);
+  return images.defined() ? Joined(images.narrow(0, first, count), taken) : taken;
+}
+
+int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
+  if (network.conv_layers.empty() && !spec.image_bytes()) return most;
+  int64_t floats = spec.InputSize(network);
+  policy::ImageShape image = spec.image();
+  for (const policy::ConvLayer& layer : network.conv_layers) {
+    image = layer.OutputOf(image);
+    floats += image.size();
+  }
+  return std::clamp<int64_t>(kPassFloats / floats, 1, most);
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lib/policy/policy_spec.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+
+/// What a network reads of a batch, where the network computes: floats, and before them images that stay bytes until
+/// the rows of a pass are taken. Plain value.
+struct NetworkInputs {
+  torch::Tensor floats;  ///< [rows, columns]
+  torch::Tensor images;  ///< [at least as many, elements], uint8; undefined: the floats are all
+
+  int64_t rows() const { return floats.size(0); }
+  /// The rows of `index` (int64), as networks read them: [n, elements + columns], bytes divided by 255.
+  torch::Tensor Take(const torch::Tensor& index) const;
+  torch::Tensor Range(int64_t first, int64_t count) const;
+};
+
+/// Rows of one pass without gradients over `network`, at most `most`: what it reads and what its convolutions make are
+/// no more than 64 MiB (a row at least). `most` where it reads no images.
+int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most);
+
+}  // namespace troupe::training
