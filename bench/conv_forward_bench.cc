@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/fma_peak.h"
+#include "bench/forward_options.h"
 #include "lib/base/philox.h"
 #include "lib/inference/actor.h"
 #include "lib/policy/parameter_layout.h"
@@ -28,11 +29,9 @@
 namespace troupe::inference {
 namespace {
 
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "conv_forward_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
+constexpr char kProgram[] = "conv_forward_bench";
+
+void Check(const absl::Status& status) { bench::Check(kProgram, status); }
 
 policy::PolicySpec Spec(int64_t size, int64_t channels, std::vector<policy::ConvLayer> layers,
                         std::vector<int64_t> hidden) {
@@ -158,7 +157,7 @@ class Case {
     Measure([this] { torch_->Forward(torch_images_); }, counts ? &theirs_ : nullptr);
   }
   void Print(double flops_per_second) {
-    const double ours = Median(&ours_), theirs = Median(&theirs_);
+    const double ours = bench::MedianOf(ours_), theirs = bench::MedianOf(theirs_);
     const double share = FlopsPerRow(spec_) * static_cast<double>(rows_) / flops_per_second * 1e8;
     std::printf("%-28s %10.1f us %10.1f us %8.2f x %9.1f %% %9.1f %%\n", name_.c_str(), ours, theirs, theirs / ours,
                 share / ours, share / theirs);
@@ -173,10 +172,6 @@ class Case {
     call();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
     if (microseconds != nullptr) microseconds->push_back(took.count());
-  }
-  static double Median(std::vector<double>* values) {
-    std::sort(values->begin(), values->end());
-    return (*values)[values->size() / 2];
   }
 
   const std::string name_;
@@ -197,12 +192,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--back_end") {
-      back_end = value == "eigen"    ? Backend::kEigen
-                 : value == "avx2"   ? Backend::kAvx2
-                 : value == "avx512" ? Backend::kAvx512
-                                     : Backend::kAuto;
-    }
+    if (flag == "--back_end") back_end = bench::BackendOrExit(kProgram, value);
   }
   torch::set_num_threads(1);
   std::vector<std::unique_ptr<Case>> cases;
@@ -219,8 +209,7 @@ int Main(int argc, char** argv) {
     if (repetition >= 0) peaks.push_back(bench::FmaOpsPerSecond(20'000));
     for (const std::unique_ptr<Case>& c : cases) c->Run(repetition >= 0);
   }
-  std::sort(peaks.begin(), peaks.end());
-  const double peak = peaks[peaks.size() / 2];
+  const double peak = bench::MedianOf(peaks);
   std::printf("actor with convolutions, relu, back end %s, one thread, median of %d; FMA peak %.0f GFLOP/s\n",
               cases[0]->back_end().c_str(), repetitions, peak * 1e-9);
   std::printf("%-28s %13s %13s %10s %11s %11s\n", "", "actor", "torch", "faster", "of peak", "torch's");

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/fma_peak.h"
+#include "bench/forward_options.h"
 #include "bench/random_policy.h"
 #include "lib/base/philox.h"
 #include "lib/inference/actor.h"
@@ -30,11 +31,9 @@ namespace {
 
 constexpr int64_t kUnits = 64;
 
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "recurrent_forward_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
+constexpr char kProgram[] = "recurrent_forward_bench";
+
+void Check(const absl::Status& status) { bench::Check(kProgram, status); }
 
 policy::PolicySpec Spec(policy::CoreKind core) {
   policy::PolicySpec spec = SpreadSpec(policy::PolicyId("p"));
@@ -103,10 +102,7 @@ class TorchNetwork {
 struct Leg {
   std::function<void()> call;
   std::vector<double> microseconds = {};
-  double median() {
-    std::sort(microseconds.begin(), microseconds.end());
-    return microseconds[microseconds.size() / 2];
-  }
+  double median() const { return bench::MedianOf(microseconds); }
 };
 
 /// Rows to act for, and what three ways to do it remember of them.
@@ -186,12 +182,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--back_end") {
-      back_end = value == "eigen"    ? Backend::kEigen
-                 : value == "avx2"   ? Backend::kAvx2
-                 : value == "avx512" ? Backend::kAvx512
-                                     : Backend::kAuto;
-    }
+    if (flag == "--back_end") back_end = bench::BackendOrExit(kProgram, value);
   }
   torch::set_num_threads(1);
   std::vector<std::unique_ptr<Case>> cases;
@@ -211,8 +202,7 @@ int Main(int argc, char** argv) {
       }
     }
   }
-  std::sort(peaks.begin(), peaks.end());
-  const double peak = peaks[peaks.size() / 2];
+  const double peak = bench::MedianOf(peaks);
   std::printf("actor 18-64-core of 64-5 tanh, back end %s, one thread, median of %d; FMA peak %.0f GFLOP/s\n",
               cases[0]->back_end().c_str(), repetitions, peak * 1e-9);
   std::printf("%-24s %13s %13s %13s %11s %11s\n", "", "actor", "torch, cell", "torch, layer", "faster", "of peak");

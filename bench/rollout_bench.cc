@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/forward_options.h"
 #include "bench/random_policy.h"
 #include "lib/base/philox.h"
 #include "lib/env/checked_env.h"
@@ -55,11 +56,9 @@ class DroppingSink final : public rollout::SampleSink {
   int64_t bytes = 0;
 };
 
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "rollout_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
+constexpr char kProgram[] = "rollout_bench";
+
+void Check(const absl::Status& status) { bench::Check(kProgram, status); }
 
 double Seconds(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -76,10 +75,7 @@ struct Leg {
   int64_t allocations = 0;
   int64_t counted_agent_steps = 0;
 
-  double median() {
-    std::sort(ns_per_agent_step.begin(), ns_per_agent_step.end());
-    return ns_per_agent_step[ns_per_agent_step.size() / 2];
-  }
+  double median() const { return bench::MedianOf(ns_per_agent_step); }
 };
 
 env::EpisodeSeed SeedOf(uint32_t env, uint32_t episode) { return {1, base::EnvId(env), episode}; }
@@ -97,12 +93,7 @@ int Main(int argc, char** argv) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
     if (flag == "--policies") num_policies = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--back_end") {
-      back_end = value == "eigen"    ? inference::Backend::kEigen
-                 : value == "avx2"   ? inference::Backend::kAvx2
-                 : value == "avx512" ? inference::Backend::kAvx512
-                                     : inference::Backend::kAuto;
-    }
+    if (flag == "--back_end") back_end = bench::BackendOrExit(kProgram, value);
   }
 
   env::EnvRegistry registry;

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/forward_options.h"
 #include "bench/random_policy.h"
 #include "lib/base/philox.h"
 #include "lib/inference/actor.h"
@@ -23,11 +24,9 @@
 namespace troupe::inference {
 namespace {
 
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "stacked_forward_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
+constexpr char kProgram[] = "stacked_forward_bench";
+
+void Check(const absl::Status& status) { bench::Check(kProgram, status); }
 
 policy::PolicySpec Spec(int index) { return SpreadSpec(policy::PolicyId(absl::StrCat("p", index))); }
 
@@ -35,10 +34,7 @@ struct Leg {
   const char* name;
   std::function<void()> call;
   std::vector<double> microseconds = {};
-  double median() {
-    std::sort(microseconds.begin(), microseconds.end());
-    return microseconds[microseconds.size() / 2];
-  }
+  double median() const { return bench::MedianOf(microseconds); }
 };
 
 int Main(int argc, char** argv) {
@@ -52,12 +48,7 @@ int Main(int argc, char** argv) {
     if (flag == "--repetitions") repetitions = number;
     if (flag == "--policies") policies = number;
     if (flag == "--rows") rows = number;
-    if (flag == "--back_end") {
-      back_end = value == "eigen"    ? Backend::kEigen
-                 : value == "avx2"   ? Backend::kAvx2
-                 : value == "avx512" ? Backend::kAvx512
-                                     : Backend::kAuto;
-    }
+    if (flag == "--back_end") back_end = bench::BackendOrExit(kProgram, value);
   }
   rows = std::max<int64_t>(1, rows / policies) * policies;
   std::vector<std::unique_ptr<Actor>> actors;

@@ -8,8 +8,8 @@
 A cell is named ENVIRONMENT/ALGORITHM/NETWORK, of which --only takes globs, and trained once a seed; the first seed of all cells comes first, MLPs
 before GRUs. What is done stands in --out (build/zoo/cells.json) after each cell: the same command goes on where it was stopped, and trains again
 only what failed or whose settings have changed. --hours is a limit: a cell that has not ended by then is given up, and is 'not run'. The pages are
-written at the end: bench/zoo.json, in which cells of --out take the place of those of before, docs/results.md and its pictures. What was recorded
-with settings that have changed since leaves them. --workers N has as many environments as the settings say, in N processes. --python is the interpreter of the Python environments
+written at the end: bench/zoo.json, in which cells of --out take the place of those of before, a failed one not that of one that was measured,
+docs/results.md and its pictures. What was recorded or stands in --out with settings that have changed since is left out. --workers N has as many environments as the settings say, in N processes. --python is the interpreter of the Python environments
 (numpy, gymnasium, lbforaging, rware); without it their cells are not run. --note is written beside the machine, as what else it did. Pictures need matplotlib in the Python that runs this. Exit status 1
 where a cell failed.
 """
@@ -50,11 +50,11 @@ def name_of(task, algorithm, network):
     return f"{task.name}/{algorithm}/{network}"
 
 
-def cells(only=(), seeds=(1,), networks=NETWORKS):
+def cells(only=(), seeds=(1,)):
     """[(task, algorithm, network, seed)] in the order of training, of cells that make sense and whose name matches one of `only`, all without."""
     return [
         (task, algorithm, network, seed)
-        for seed in seeds for network in networks for task in TASKS for algorithm in ALGORITHMS
+        for seed in seeds for network in NETWORKS for task in TASKS for algorithm in ALGORITHMS
         if task.why_not(algorithm, network) is None
         and (not only or any(fnmatch.fnmatchcase(name_of(task, algorithm, network), glob) for glob in only))
     ]
@@ -64,10 +64,29 @@ def key_of(task, algorithm, network, seed):
     return f"{name_of(task, algorithm, network)}/{seed}"
 
 
+def digest_of(*parts):
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def uncommented(task, algorithm):
+    return re.sub(r"\s*(?:^|(?<=\s))#.*$", "", task.document(algorithm), flags=re.M)
+
+
 def digest(task, algorithm, network):
-    """Of all that says what a cell trains and measures, comments aside: another one is another cell."""
-    parts = (re.sub(r"\s*(?:^|(?<=\s))#.*$", "", task.document(algorithm), flags=re.M), task.settings(algorithm, network), [list(vars(measure).values()) for measure in task.measures], task.episodes)
-    return hashlib.sha256(json.dumps(parts, default=list).encode()).hexdigest()[:16]
+    """Of all that says what a cell trains, measures and draws, comments aside: another one is another cell."""
+    measures = [list(vars(measure).values()) for measure in task.measures]
+    return digest_of(uncommented(task, algorithm), task.settings(algorithm, network), measures, task.episodes, EVALUATION_SEED, task.curves)
+
+
+def digest_at_random(task):
+    """Of all that says what random play gets in a task, whatever cell's run measures it."""
+    measures = [(measure.name, measure.at_random, measure.agents) for measure in task.measures]
+    return digest_of([uncommented(task, algorithm) for algorithm in ALGORITHMS], task.sets, measures, task.episodes, EVALUATION_SEED)
+
+
+def current(entries, digests):
+    """Those of `entries` that were made with the settings of today, of which `digests` are."""
+    return {key: entry for key, entry in entries.items() if key in digests and entry.get("settings") == digests[key]}
 
 
 def spread_over(document, workers):
@@ -173,7 +192,7 @@ class Zoo:
             path = pathlib.Path(folder) / "run.yaml"
             path.write_text(document)
         settings = [*task.settings(algorithm, network), f"seed={seed}", f"experiment.directory={folder}", "evaluation.at_end=false", "evaluation.interval=0",
-                    "experiment.checkpoint_interval=0"]
+                    "experiment.checkpoint_interval=0", f"experiment.write_interval={task.env_steps // 100}"]
         command = [self._troupe, "train", path, "--name", "run"]
         if self._workers is not None:
             command += ["--workers", self._workers]
@@ -192,8 +211,12 @@ class Zoo:
             }
             for measure in task.measures
         }
-        if task.name not in self.random or set(self.random[task.name]) != {measure.name for measure in task.measures}:
-            self.random[task.name] = {measure.name: self._evaluate(task, run, measure, measure.at_random, deadline) for measure in task.measures}
+        at_random = digest_at_random(task)
+        if not current(self.random, {task.name: at_random}):
+            self.random[task.name] = {
+                "settings": at_random,
+                "measures": {measure.name: self._evaluate(task, run, measure, measure.at_random, deadline) for measure in task.measures},
+            }
         return {
             "env_steps": summary["env_steps"], "wall_clock_s": round(summary["wall_clock_s"], 1), "measures": measures,
             "curves": {label: curve(run / "progress.jsonl", keys) for label, keys in task.curves.items()},
@@ -221,12 +244,17 @@ def list_cells(zoo, args):
 
 
 def write_pages(zoo, seeds):
-    """bench/zoo.json, docs/results.md and the pictures; of the seeds asked for and of those that were recorded."""
+    """bench/zoo.json, docs/results.md and the pictures; of the seeds asked for and of those that were recorded. What has other settings than today's is
+    left out before what is new takes the place of what was recorded."""
     before = read(RECORDED)
     seeds = sorted({*SEEDS, *seeds, *before.get("seeds", [])})
     wanted = {key_of(*cell): digest(*cell[:3]) for cell in cells((), seeds)}
-    kept = {key: entry for key, entry in sorted({**before.get("cells", {}), **zoo.cells}.items()) if wanted.get(key) == entry["settings"]}
-    record = {"seeds": seeds, "random": {**before.get("random", {}), **zoo.random}, "cells": kept}
+    kept = current(before.get("cells", {}), wanted)
+    kept.update((key, entry) for key, entry in current(zoo.cells, wanted).items() if "measures" in entry or "measures" not in kept.get(key, {}))
+    kept = dict(sorted(kept.items()))
+    at_random = {task.name: digest_at_random(task) for task in TASKS}
+    random = {**current(before.get("random", {}), at_random), **current(zoo.random, at_random)}
+    record = {"seeds": seeds, "random": random, "cells": kept}
     partial = RECORDED.with_name(RECORDED.name + ".partial")
     # A line a cell.
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(entry)}" for key, entry in kept.items())

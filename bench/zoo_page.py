@@ -1,5 +1,6 @@
 """docs/results.md and its pictures, from the cells that bench/zoo.py trained."""
 
+import bisect
 import re
 import statistics
 import textwrap
@@ -87,7 +88,7 @@ def rows_of(record, task, algorithm, network):
     for measure in task.measures:
         sampled = [entry["measures"][measure.name]["sampled"] for entry in done.values()]
         deterministic = [entry["measures"][measure.name]["deterministic"] for entry in done.values()]
-        random = record["random"].get(task.name, {}).get(measure.name)
+        random = record["random"].get(task.name, {}).get("measures", {}).get(measure.name)
         found.append((
             *begin, measure.name, number(statistics.mean(sampled)),
             f"{number(min(sampled))} to {number(max(sampled))}" if len(sampled) > 1 else "one seed",
@@ -131,16 +132,26 @@ def page(record):
     return text
 
 
+def point_at(curve, step):
+    """(seconds, value) of a curve at an env step that it has passed, on the line between the points beside it."""
+    after = bisect.bisect_left([point[0] for point in curve], step)
+    (first, *begin), (last, *end) = curve[max(0, after - 1)], curve[after]
+    share = (step - first) / (last - first) if last > first else 0.0
+    return tuple(a + share * (b - a) for a, b in zip(begin, end))
+
+
 def mean_curve(curves):
-    """[[env steps, seconds, mean, least, most]] of seeds' curves, as far as all of them have points; theirs are at nearly the same steps."""
-    length = min(map(len, curves))
-    if length == 0:
+    """[[env steps, seconds, mean, least, most]] of seeds' curves at the steps of the one that ends first, as far as all of them go. When a line of
+    progress is written depends on the clock, too, so that the others have theirs at other steps, and another number of them."""
+    if not all(curves):
         return []
-    return [
-        (statistics.mean(point[0] for point in points), statistics.mean(point[1] for point in points), statistics.mean(point[2] for point in points),
-         min(point[2] for point in points), max(point[2] for point in points))
-        for points in zip(*(curve[-length:] for curve in curves))
-    ]
+    shortest = min(curves, key=lambda curve: (curve[-1][0], len(curve)))
+    begin = max(curve[0][0] for curve in curves)
+    found = []
+    for step in (point[0] for point in shortest if point[0] >= begin):
+        seconds, values = zip(*(point_at(curve, step) for curve in curves))
+        found.append((step, statistics.mean(seconds), statistics.mean(values), min(values), max(values)))
+    return found
 
 
 def draw(cells, random, seeds, folder):
@@ -169,7 +180,7 @@ def draw(cells, random, seeds, folder):
                 color = colors[algorithm, network]
                 axis.plot(steps, [point[2] for point in points], styles[label], color=color, label=name, linewidth=1.3)
                 axis.fill_between(steps, [point[3] for point in points], [point[4] for point in points], color=color, alpha=0.15, linewidth=0)
-            floor = random.get(task.name, {}).get(task.measures[0].name)
+            floor = random.get(task.name, {}).get("measures", {}).get(task.measures[0].name)
             if floor is not None and list(task.curves) == ["sum"]:
                 axis.axhline(floor, color="gray", linewidth=0.9, linestyle=(0, (1, 2)), label="random play")
             axis.set_title(task.name, fontsize=9)

@@ -223,7 +223,6 @@ ROUNDS = "no round depends on those before: there is nothing to remember"
 BOARD = {("mappo", "*"): TURNS, ("*", "gru"): WHOLE}
 
 TAG = {"predators": (("adversary_*",), ("predators",)), "prey": (("agent_*",), ("prey",))}
-WAREHOUSE = "python:rware:rware-tiny-2ag-easy-v2"
 
 TASKS = (
     world("simple", not_applicable={("mappo", "*"): ALONE, ("*", "gru"): WHOLE}),
@@ -274,7 +273,7 @@ TASKS = (
          not_applicable={("mappo", "*"): TURNS, ("*", "gru"): "an observation has all cards and actions that the player has seen: there is nothing to remember"},
          published={"*": ("-1/18, both in equilibrium", "Kuhn 1950")}),
     Task("Foraging-8x8-2p-2f-coop", "Python environments", team("default_policy"), {"*": "python/lbforaging.yaml"}, gru=gru(25), python=True,
-         env_steps=PYTHON_ENV_STEPS, episodes=200, published={"*": ("1.00", "IPPO and MAPPO after 20 M env steps: arXiv 2006.07869")}),
+         env_steps=PYTHON_ENV_STEPS, episodes=200),
     Task("rware-tiny-2ag-easy, smaller", "Python environments", team("default_policy"), {"*": "python/rware.yaml"}, gru=gru(50), python=True,
          env_steps=PYTHON_ENV_STEPS, episodes=100),
 )

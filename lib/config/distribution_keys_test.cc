@@ -133,6 +133,13 @@ model: {action_distribution: squashed_gaussian}
   EXPECT_EQ(run.policies[1].continuous, ContinuousDistribution::kGaussian);
   EXPECT_EQ(run.policies[1].ToString(),
             Resolve("env: {name: hybrid}\nalgorithm: {use_parameter_sharing: false}").policies[1].ToString());
+  // What the squashed one beside it brings may be said, and is then the run's.
+  const std::string squashed =
+      "env: {name: hybrid}\nalgorithm: {use_parameter_sharing: false}\n"
+      "model: {action_distribution: squashed_gaussian}\naction_bound_method: tanh";
+  const ResolvedRun said = Resolve(squashed);
+  EXPECT_EQ(said.policies[0].ToString(), Resolve(squashed + "\naction_scaling: true").policies[0].ToString());
+  EXPECT_EQ(said.policies[1].ToString(), Resolve(squashed + "\naction_scaling: true").policies[1].ToString());
 }
 
 TEST_F(DistributionKeysTest, ARunOfBeforeGoesOn) {

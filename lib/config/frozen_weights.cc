@@ -14,6 +14,7 @@
 #include "lib/policy/parameter_globs.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/storage/checkpoint_blocks.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 #include "lib/training/algorithm_options.h"
@@ -69,21 +70,26 @@ absl::Status Misfit(const storage::CheckpointWeights& weights, const Found& foun
                    tensor.empty() ? "" : absl::StrCat(" (", WeightsFile(weights, found.spec.id), ": ", tensor, ")")));
 }
 
+bool HasMoments(const PolicyState& state, const storage::MomentsName& name) {
+  return std::any_of(storage::kMomentParts.begin(), storage::kMomentParts.end(),
+                     [&](const char* part) { return state.Find(absl::StrCat(name.block, part)) != nullptr; });
+}
+
 /// Fresh weights of the run's policy in `slot`, with what `globs` match of another's, whose state has no optimizer.
 absl::StatusOr<PolicyState> TakePart(const ResolvedRun& run, size_t slot, const std::vector<std::string>& globs,
                                      const Found& found, const PolicyState& theirs) {
   constexpr char kKey[] = "multi_agent.load_parameters";
-  static const auto* const kMoments = new std::vector<std::pair<std::string, const char*>>{
-      {"observation", policy::kObservationMoments}, {"state", "state_moments"}, {"value", "value_moments"}};
   const PolicySpec& spec = run.policies[slot];
   const policy::ParameterLayout to = policy::ParameterLayout::For(spec);
   const policy::ParameterLayout from = policy::ParameterLayout::For(found.spec);
+  TROUPE_ASSIGN_OR_RETURN(PolicyState state, training::InitialState(spec, run.algorithms[slot], run.seed));
   std::vector<std::string> moments;
-  for (const auto& [name, block] : *kMoments) moments.push_back(name);
+  for (const storage::MomentsName& name : storage::kMoments) {
+    if (HasMoments(state, name)) moments.emplace_back(name.array);
+  }
   const absl::StatusOr<std::vector<bool>> matched =
       policy::MatchEntries(to, globs, absl::StrCat("policy \"", spec.id.value(), "\""), moments);
   if (!matched.ok()) return run.config.KeyError(kKey, std::string(matched.status().message()));
-  TROUPE_ASSIGN_OR_RETURN(PolicyState state, training::InitialState(spec, run.algorithms[slot], run.seed));
   const absl::Span<float> values = state.MutableFloats(policy::kParameters);
   for (size_t i = 0; i < to.entries().size(); ++i) {
     if (!(*matched)[i]) continue;
@@ -97,17 +103,17 @@ absl::StatusOr<PolicyState> TakePart(const ResolvedRun& run, size_t slot, const 
     }
     std::copy_n(theirs.parameters().begin() + source->offset, entry.count, values.begin() + entry.offset);
   }
-  for (const auto& [name, block] : *kMoments) {
+  for (const storage::MomentsName& name : storage::kMoments) {
     const bool taken = std::any_of(globs.begin(), globs.end(),
-                                   [&name = name](const std::string& glob) { return policy::GlobMatches(glob, name); });
-    if (!taken) continue;
-    for (const char* part : {".count", ".mean", ".variance"}) {
-      const policy::StateBlock* const other = theirs.Find(absl::StrCat(block, part));
-      const policy::StateBlock* const own = state.Find(absl::StrCat(block, part));
-      if (own == nullptr) break;
+                                   [&name](const std::string& glob) { return policy::GlobMatches(glob, name.array); });
+    if (!taken || !HasMoments(state, name)) continue;
+    for (const char* part : storage::kMomentParts) {
+      const policy::StateBlock* const other = theirs.Find(absl::StrCat(name.block, part));
+      const policy::StateBlock* const own = state.Find(absl::StrCat(name.block, part));
+      if (own == nullptr) continue;
       if (other == nullptr || other->shape != own->shape) {
         return absl::FailedPreconditionError(absl::StrCat(
-            found.what, " has no ", name, " moments of this shape, which ", kKey, " takes; leave them out"));
+            found.what, " has no ", name.array, " moments of this shape, which ", kKey, " takes; leave them out"));
       }
       policy::SetBlock(&state.blocks, *other);
     }
@@ -129,7 +135,10 @@ absl::StatusOr<PolicyState> TakeFrom(const storage::CheckpointWeights& weights, 
     TROUPE_ASSIGN_OR_RETURN(const PolicyState theirs, weights.Read(found->spec));
     return TakePart(run, slot, {globs.begin(), globs.end()}, *found, theirs);
   }
-  if (!policy::FirstShapeDifference(found->spec, spec).empty()) return Misfit(weights, *found, spec);
+  // A critic without the moments that its inputs were normalized by is another one.
+  if (!policy::FirstShapeDifference(found->spec, spec).empty() || found->spec.normalize_state != spec.normalize_state) {
+    return Misfit(weights, *found, spec);
+  }
   return weights.Read(spec);
 }
 
@@ -170,11 +179,13 @@ absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
     TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
     TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
                             storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
+    const bool takes_part = !run.config.proto().multi_agent().load_parameters().values().empty();
     for (size_t slot = 0; slot < run.policies.size(); ++slot) {
       const PolicySpec& spec = run.policies[slot];
       if (!spec.policy_class.trainable()) continue;
-      // Those of the first versions do not say what they hold; what does not fit is then seen in the tensors alone.
-      if (weights->manifest().state.table != nullptr) {
+      // Those of the first versions do not say what they hold; what does not fit is then seen in the tensors alone, and
+      // a part of them is not taken.
+      if (weights->manifest().state.table != nullptr || takes_part) {
         TROUPE_ASSIGN_OR_RETURN((*states)[slot], TakeFrom(*weights, directory, run, slot));
       } else {
         TROUPE_ASSIGN_OR_RETURN((*states)[slot], weights->Read(spec));

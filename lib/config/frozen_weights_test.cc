@@ -164,6 +164,20 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
   EXPECT_THAT(warm_start({"model.actor_core=gru"}),
               HasSubstr("the actor's kind of network is mlp, expected mlp+gru; set model alike (policies.safetensors: "
                         "tensor \"main/actor.1.weight\" has shape [3, 8], expected [3, 64])"));
+  // The moments that a critic's inputs were normalized by are of its shape.
+  for (const bool before : {false, true}) {
+    const std::string mappo = MakeRun(before ? "normalized" : "plain", {100}, false,
+                                      {"algorithm.name=mappo", before ? "algorithm.normalize_state=true" : "seed=1"});
+    const auto warm_start_mappo = [&](const std::string& normalize) {
+      const ResolvedRun to = Resolve(kRun, {"algorithm.name=mappo", "algorithm.normalize_state=" + normalize,
+                                            "multi_agent.policies.old.class=random"});
+      std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+      return std::string(LoadWarmStart(mappo, to, &states).message());
+    };
+    const std::string same = before ? "true" : "false", other = before ? "false" : "true";
+    EXPECT_EQ(warm_start_mappo(same), "");
+    EXPECT_THAT(warm_start_mappo(other), HasSubstr("does not fit: normalize_state is " + same + ", expected " + other));
+  }
   EXPECT_THAT(
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +
@@ -203,6 +217,14 @@ TEST_F(FrozenWeightsTest, AWarmStartMayTakeSomeParametersAlone) {
               HasSubstr("--set multi_agent.load_parameters=[actr.0.*]: multi_agent.load_parameters: \"actr.0.*\" "
                         "matches no parameter of policy \"main\"; the nearest "
                         "is \"actor.0.*\""));
+  // Moments are there to be taken where the run's policy has them.
+  EXPECT_THAT(error({"multi_agent.load_parameters=[observation]"}),
+              HasSubstr("multi_agent.load_parameters: \"observation\" matches no parameter of policy \"main\""));
+  EXPECT_THAT(error({"multi_agent.load_parameters=[state]"}), HasSubstr("\"state\" matches no parameter of policy"));
+  EXPECT_EQ(error({"multi_agent.load_parameters=[value]"}), "");
+  EXPECT_EQ(error({"multi_agent.load_parameters=[\"*\"]"}), "");
+  EXPECT_THAT(error({"algorithm.normalize_observations=true", "multi_agent.load_parameters=[observation]"}),
+              HasSubstr("has no observation moments of this shape, which multi_agent.load_parameters takes"));
   EXPECT_EQ(CheckNoWarmStart(to), absl::OkStatus());
   EXPECT_EQ(CheckNoWarmStart(Resolve(kRun, {"multi_agent.load_parameters=[\"critic.*\"]"})).message(),
             "--set multi_agent.load_parameters=[\"critic.*\"]: multi_agent.load_parameters: got what to take, but from "
@@ -275,6 +297,21 @@ TEST_F(FrozenWeightsTest, ACheckpointWithoutATableNamesTheCommandThatAddsIt) {
   ASSERT_EQ(storage::AddPolicyTable(storage::FileSystem::Posix(), checkpoint, *table), absl::OkStatus());
   EXPECT_TRUE(storage::VerifyCheckpoint(storage::FileSystem::Posix(), checkpoint).ok());
   EXPECT_TRUE(Load("checkpoint:" + run + "#main").ok());
+}
+
+TEST_F(FrozenWeightsTest, APartOfACheckpointWithoutATableIsRefusedInsteadOfAllOfItTaken) {
+  table_is_noted_ = false;
+  const std::string run = MakeRun("run", {100});
+  const auto warm_start = [&](std::vector<std::string> overrides) {
+    overrides.push_back("multi_agent.policies.old.class=random");
+    const ResolvedRun to = Resolve(kRun, overrides);
+    std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+    return LoadWarmStart(run, to, &states);
+  };
+  EXPECT_EQ(warm_start({}), absl::OkStatus());
+  const absl::Status part = warm_start({"multi_agent.load_parameters=[\"actor.*\"]"});
+  EXPECT_EQ(part.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(part.message()), HasSubstr("troupe checkpoint convert " + run + "/checkpoints/100"));
 }
 
 TEST_F(FrozenWeightsTest, FilesThatAreNoneAreRefusedWithoutTheirWords) {

@@ -152,7 +152,7 @@ TEST_F(MultiAgentTest, SwappableStatesNeedOneNormalizer) {
       ErrorOf("env: {name: team}\nmulti_agent:\n  policy_mapping: per_agent\n  policies: {agent_0: {}, agent_1: "
               "{algorithm: {use_value_norm: false}}, agent_2: {}}\n  policy_states_are_swappable: true"),
       "run.yaml:5:32: multi_agent.policy_states_are_swappable: got true, but policies \"agent_0\" and \"agent_1\" "
-      "differ in use_value_norm (true and false)");
+      "differ in use_value_norm or use_popart (true and false)");
 }
 
 TEST_F(MultiAgentTest, SpacesAsText) {

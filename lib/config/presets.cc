@@ -1,9 +1,13 @@
 #include "lib/config/presets.h"
 
+#include <string_view>
+
 namespace troupe::config {
 namespace {
 
-// The on-policy repository's scripts for MPE (Yu et al. 2022): 128 environments of 25 steps, one minibatch.
+// The on-policy repository's scripts for MPE (Yu et al. 2022) with their `mappo`, without the GRU: 128 environments of
+// 25 steps, one minibatch. Their MPE says done at world_length, and use_proper_time_limits is off: no value follows. Of
+// their layer normalization, which stands behind the activation (and before the first layer), there is no key.
 constexpr std::string_view kMappoMpe = R"(
 algorithm:
   name: mappo
@@ -24,11 +28,23 @@ algorithm:
   huber_delta: 10.0
   entropy_coeff: 0.01
   max_grad_norm: 10.0
+  time_limit_bootstrap: false
 model:
   actor_hidden_sizes: [64, 64]
   critic_hidden_sizes: [64, 64]
   activation: tanh
   initializer: orthogonal
+  actor_output_gain: 0.01
+)";
+
+// Of both of Stable-Baselines3's; its gain of hidden layers is the square root of 2 whatever the activation.
+constexpr std::string_view kSb3Model = R"(
+model:
+  actor_hidden_sizes: [64, 64]
+  critic_hidden_sizes: [64, 64]
+  activation: tanh
+  initializer: orthogonal
+  hidden_gain: 1.4142135623730951
   actor_output_gain: 0.01
 )";
 
@@ -53,12 +69,6 @@ algorithm:
   entropy_coeff: 0.0
   max_grad_norm: 0.5
   clip_grad_norm_by: policy
-model:
-  actor_hidden_sizes: [64, 64]
-  critic_hidden_sizes: [64, 64]
-  activation: tanh
-  initializer: orthogonal
-  actor_output_gain: 0.01
 )";
 
 // Stable-Baselines3's A2C; how many steps a batch has follows there from the number of environments, 5 of each.
@@ -80,12 +90,6 @@ algorithm:
   entropy_coeff: 0.0
   max_grad_norm: 0.5
   clip_grad_norm_by: policy
-model:
-  actor_hidden_sizes: [64, 64]
-  critic_hidden_sizes: [64, 64]
-  activation: tanh
-  initializer: orthogonal
-  actor_output_gain: 0.01
 )";
 
 // RLlib's PPOConfig; its value loss is the squared error, bounded instead of clipped.
@@ -111,21 +115,27 @@ algorithm:
   kl_coeff: 0.2
   kl_target: 0.01
   max_grad_norm: 0.0
-model: {actor_hidden_sizes: [256, 256], critic_hidden_sizes: [256, 256], activation: tanh}
+model:
+  actor_hidden_sizes: [256, 256]
+  critic_hidden_sizes: [256, 256]
+  activation: tanh
+  initializer: torch
+  free_log_std: false
+  max_log_std: 20.0
 )";
 
 }  // namespace
 
-std::string_view PresetYaml(v1::PresetName name) {
+std::string PresetYaml(v1::PresetName name) {
   switch (name) {
     case v1::PRESET_NAME_MAPPO_MPE:
-      return kMappoMpe;
+      return std::string(kMappoMpe);
     case v1::PRESET_NAME_SB3_PPO:
-      return kSb3Ppo;
+      return std::string(kSb3Ppo).append(kSb3Model);
     case v1::PRESET_NAME_SB3_A2C:
-      return kSb3A2c;
+      return std::string(kSb3A2c).append(kSb3Model);
     case v1::PRESET_NAME_RLLIB_PPO:
-      return kRllibPpo;
+      return std::string(kRllibPpo);
     default:
       return "";
   }

@@ -33,6 +33,28 @@ TEST_F(PresetsTest, EachIsReadAndSpelledOut) {
   EXPECT_EQ(PresetYaml(v1::PRESET_NAME_UNSPECIFIED), "");
 }
 
+TEST_F(PresetsTest, AreWhatTheOthersHave) {
+  for (const std::string word : {"sb3_ppo", "sb3_a2c"}) {
+    const ResolvedRun run = Resolve("preset: " + word + "\nenv: {name: continuous}");
+    const policy::PolicySpec& spec = run.policies.at(0);
+    // np.sqrt(2) whatever the activation (ActorCriticPolicy._build).
+    EXPECT_EQ(spec.actor.hidden_gain, 1.4142135623730951) << word;
+    EXPECT_EQ(spec.critic().hidden_gain, 1.4142135623730951) << word;
+    EXPECT_EQ(spec.actor.output_gain, 0.01) << word;
+    EXPECT_EQ(spec.critic().output_gain, 1) << word;
+    EXPECT_EQ(spec.actor.hidden_sizes, (std::vector<int64_t>{64, 64})) << word;
+    EXPECT_EQ(spec.actor.initializer, policy::Initializer::kOrthogonal) << word;
+    EXPECT_TRUE(Option<bool>(run, 0, "time_limit_bootstrap")) << word;
+  }
+  EXPECT_FALSE(Option<bool>(Resolve("preset: mappo_mpe\nenv: {name: team}"), 0, "time_limit_bootstrap"));
+  const policy::PolicySpec rllib = Resolve("preset: rllib_ppo\nenv: {name: continuous}").policies.at(0);
+  EXPECT_EQ(rllib.actor.initializer, policy::Initializer::kTorch);
+  EXPECT_EQ(rllib.critic().initializer, policy::Initializer::kTorch);
+  EXPECT_FALSE(rllib.free_log_std);
+  EXPECT_EQ(rllib.min_log_std, -20);
+  EXPECT_EQ(rllib.max_log_std, 20);
+}
+
 TEST_F(PresetsTest, ExplicitKeysWinWhereverTheyStand) {
   const ResolvedRun run =
       Resolve("algorithm: {lr: 1.0e-3}\nenv: {name: team}\npreset: mappo_mpe", {"algorithm.huber_delta=3"});

@@ -89,7 +89,9 @@ absl::Status SetDistribution(const RunConfig& config, const SettingsOf& of, cons
   spec->action_bound_method = config.proto().has_action_bound_method()
                                   ? static_cast<ActionBoundMethod>(config.proto().action_bound_method())
                                   : (squashed ? ActionBoundMethod::kTanh : ActionBoundMethod::kClip);
-  spec->action_scaling = config.proto().has_action_scaling() ? config.proto().action_scaling() : bounded;
+  // Of the run's tanh a policy without continuous actions has the scaling, too.
+  const bool scaled = bounded || spec->action_bound_method == ActionBoundMethod::kTanh;
+  spec->action_scaling = config.proto().has_action_scaling() ? config.proto().action_scaling() : scaled;
   if (!spec->HasContinuousActions()) return absl::OkStatus();
   if (bounded) {
     const std::string name =

@@ -490,7 +490,8 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
   if (const absl::Status status = spec->Validate(); !status.ok()) {
-    const std::string key = spec->action_scaling ? "action_scaling" : "action_bound_method";
+    const bool says_scaling = config.proto().has_action_scaling() && spec->action_scaling;
+    const std::string key = says_scaling ? "action_scaling" : "action_bound_method";
     return config.KeyError(key, std::string(status.message()));
   }
   return absl::OkStatus();

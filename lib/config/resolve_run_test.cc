@@ -335,8 +335,12 @@ TEST_F(ResolveRunTest, ActionBounding) {
                 .policies[0]
                 .action_bound_method,
             policy::ActionBoundMethod::kTanh);
-  EXPECT_NE(ErrorOf("env: {name: continuous}\naction_bound_method: tanh").find("run.yaml:2:22: action_bound_method: "),
-            std::string::npos);
+  EXPECT_TRUE(Resolve("env: {name: continuous}\naction_bound_method: tanh").policies[0].action_scaling) << "auto";
+  EXPECT_EQ(ErrorOf("env: {name: continuous}\naction_bound_method: tanh\naction_scaling: false")
+                .find("run.yaml:2:22: action_bound_method: "),
+            0u);
+  EXPECT_EQ(ErrorOf("env: {name: unbounded}\naction_bound_method: tanh").find("run.yaml:2:22: action_bound_method: "),
+            0u);
   EXPECT_NE(ErrorOf("env: {name: unbounded}\naction_scaling: true").find("run.yaml:2:17: action_scaling: "),
             std::string::npos);
 }

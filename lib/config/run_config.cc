@@ -107,7 +107,7 @@ absl::StatusOr<Source> ReadPreset(const std::vector<Source>& sources) {
   const google::protobuf::EnumValueDescriptor* const value = FindEnumWord(*v1::PresetName_descriptor(), word);
   if (value == nullptr) return Source{};
   const std::string place = absl::StrCat("preset ", word);
-  const std::string yaml(PresetYaml(static_cast<v1::PresetName>(value->number())));
+  const std::string yaml = PresetYaml(static_cast<v1::PresetName>(value->number()));
   TROUPE_ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(yaml, place, true));
   return Source{document, "", place};
 }

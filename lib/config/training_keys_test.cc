@@ -78,7 +78,7 @@ TEST(ScheduleKeysTest, BadPoints) {
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: [[3, .nan]]}").substr(0, 46),
             "run.yaml:1:22: algorithm.lr: got \".nan\", expec");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: [[3, -1]]}"),
-            "run.yaml:1:22: algorithm.lr: got -1, expected a number in [0, 1000] or {initial, final, env_steps}; the "
+            "run.yaml:1:22: algorithm.lr: got -1, expected a number in [0, 1000] or a schedule; the "
             "default is 3.0e-4");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: {points: [[3, 1]], by: seconds}}"),
             "run.yaml:1:40: algorithm.lr.by: got \"seconds\", expected one of env_steps, updates");

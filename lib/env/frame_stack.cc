@@ -52,8 +52,9 @@ class FrameStackEnv final : public EnvWrapper {
       Agent& stack = agents_.emplace_back();
       stack.frame_bytes = static_cast<size_t>(agent.observation_space.flat_size()) *
                           tensor::ElementBytes(agent.observation_space.flat_dtype());
-      stack.past.resize((frames_ - 1) * stack.frame_bytes);
-      if (space::IsByteImage(agent.observation_space)) {
+      const bool image = space::IsByteImage(agent.observation_space);
+      stack.past.resize((image ? frames_ : frames_ - 1) * stack.frame_bytes);
+      if (image) {
         stack.run_bytes = RunOf(agent.observation_space);
         stack.newest.resize(stack.frame_bytes);
       }
@@ -63,7 +64,7 @@ class FrameStackEnv final : public EnvWrapper {
  private:
   struct Agent {
     size_t frame_bytes = 0;
-    std::vector<std::byte> past;  ///< the frames before the next one, oldest first
+    std::vector<std::byte> past;  ///< the frames before the next one, oldest first; of images the last row
     bool seen = false;            ///< in this episode
     // Of images, whose frames become channels:
     size_t run_bytes = 0;           ///< of a pixel; 0: no image
@@ -114,22 +115,21 @@ class FrameStackEnv final : public EnvWrapper {
     return absl::OkStatus();
   }
 
-  /// Writes the row of an image: by pixel the channels of all frames.
+  /// Writes the row of an image, by pixel the channels of all frames: the last row moved on by a frame. What that takes
+  /// over from the next pixel is where the newest frame belongs.
   void Interleave(Agent* agent) const {
-    const size_t bytes = agent->frame_bytes;
-    if (!agent->seen) {
-      for (size_t f = 0; f + 1 < frames_; ++f) std::memcpy(agent->past.data() + f * bytes, agent->newest.data(), bytes);
-    }
-    agent->seen = true;
-    std::byte* to = agent->row;
-    for (size_t pixel = 0; pixel < bytes; pixel += agent->run_bytes) {
-      for (size_t f = 0; f < frames_; ++f, to += agent->run_bytes) {
-        const std::byte* const frame = f + 1 < frames_ ? agent->past.data() + f * bytes : agent->newest.data();
-        for (size_t i = 0; i < agent->run_bytes; ++i) to[i] = frame[pixel + i];
+    const size_t run = agent->run_bytes;
+    const size_t pixel_bytes = frames_ * run;
+    const size_t kept = agent->seen ? pixel_bytes - run : 0;  // of a pixel
+    if (agent->seen) std::memcpy(agent->row, agent->past.data() + run, agent->past.size() - run);
+    const std::byte* newest = agent->newest.data();
+    for (std::byte* pixel = agent->row; pixel != agent->row + agent->past.size(); pixel += pixel_bytes, newest += run) {
+      for (size_t at = kept; at < pixel_bytes; at += run) {
+        for (size_t i = 0; i < run; ++i) pixel[at + i] = newest[i];
       }
     }
-    std::memmove(agent->past.data(), agent->past.data() + bytes, agent->past.size() - bytes);
-    std::memcpy(agent->past.data() + agent->past.size() - bytes, agent->newest.data(), bytes);
+    agent->seen = true;
+    std::memcpy(agent->past.data(), agent->row, agent->past.size());
   }
 
   const size_t frames_;

@@ -134,6 +134,7 @@ class ImageEnv final : public EnvWrapper {
     for (size_t i = 0; i < changes.size(); ++i) {
       Agent& agent = agents_.emplace_back();
       agent.change = std::move(changes[i]);
+      if (agent.change == nullptr) continue;
       agent.image.resize(static_cast<size_t>(inner_spec().possible_agents[i].observation_space.flat_size()));
     }
   }
@@ -193,7 +194,7 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithImages(std::unique_ptr<MultiA
     const space::Space& old = agent.observation_space;
     const ImageExtent from = space::ImageOf(old);
     absl::StatusOr<std::unique_ptr<ImageChange>> change =
-        from.size() > 0 && old.flat_dtype() == tensor::DType::kUint8
+        space::IsImageOfBytes(old)
             ? make(from)
             : absl::InvalidArgumentError(
                   "expected an image, a uint8 Box of [height, width, channels] or [height, width]");
@@ -206,6 +207,8 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithImages(std::unique_ptr<MultiA
     }
     changes.push_back(*std::move(change));
   }
+  const bool changes_any = std::any_of(changes.begin(), changes.end(), [](const auto& one) { return one != nullptr; });
+  if (!changes_any) return env;
   return std::make_unique<ImageEnv>(std::move(env), std::move(spec), std::move(changes));
 }
 

@@ -133,7 +133,6 @@ void Actor::EnsureRows(int64_t rows) {
     const int64_t scratch_floats = kernels_->core_scratch ? 2 * kMlpChunkRows * layer.gates * layer.size : 0;
     core_scratch_.EnsureCapacity(static_cast<size_t>(scratch_floats) * sizeof(float));
   }
-  convolutions_.Reserve(capacity_rows_);
   if ((uint8_obs_ && convolutions_.empty()) || spec_.normalize_observations)
     input_.EnsureCapacity(capacity * static_cast<size_t>(obs_size_) * sizeof(float));
   output_.EnsureCapacity(capacity * static_cast<size_t>(output_stride_) * sizeof(float));
@@ -187,13 +186,9 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.layers = network_.head().data();
   call.num_layers = static_cast<int64_t>(network_.head().size());
   call.activation = static_cast<int>(spec_.actor.activation);
-  if (convolutions_.empty()) {
-    call.input = PrepareInput(input);
-    call.input_stride = obs_size_;
-  } else {
-    call.input = convolutions_.Run(uint8_obs_ ? input.obs : PrepareInput(input), uint8_obs_, input.rows);
-    call.input_stride = convolutions_.output_stride();
-  }
+  const bool images_of_bytes = uint8_obs_ && !convolutions_.empty();
+  if (!images_of_bytes) call.input = PrepareInput(input);
+  call.input_stride = obs_size_;
   call.rows = input.rows;
   if (spec_.agent_id_size > 0) {
     call.bias_row = &input.keys[0].slot.value();
@@ -202,22 +197,31 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.scratch[0] = Floats(scratch_[0]);
   call.scratch[1] = Floats(scratch_[1]);
   call.output = Floats(output_);
-  if (network_.core().empty()) {
+  if (network_.core().empty() && convolutions_.empty()) {
     RunLayers(call);
   } else {
-    RunCore(input, call);
+    RunChunks(input, call);
   }
   return absl::OkStatus();
 }
 
-void Actor::RunCore(const ActInput& input, const MlpCall& whole) {
+void Actor::RunChunks(const ActInput& input, const MlpCall& whole) {
   const absl::Span<const DenseLayer> encoder = network_.encoder();
   const int64_t state_size = spec_.actor_state_size();
   for (int64_t first = 0; first < input.rows; first += kMlpChunkRows) {
     // What the next layer reads: at first the inputs, and whose they are.
     MlpCall call = whole;
     call.rows = std::min(kMlpChunkRows, input.rows - first);
-    call.input = whole.input + first * whole.input_stride;
+    if (convolutions_.empty()) {
+      call.input = whole.input + first * whole.input_stride;
+    } else {
+      const bool bytes = whole.input == nullptr;
+      const void* const images =
+          bytes ? static_cast<const void*>(static_cast<const uint8_t*>(input.obs) + first * obs_size_)
+                : whole.input + first * obs_size_;
+      call.input = convolutions_.Run(images, bytes, call.rows);
+      call.input_stride = convolutions_.output_stride();
+    }
     if (whole.bias_row != nullptr) call.bias_row = whole.bias_row + first * whole.bias_row_stride;
     const auto take = [&call](const float* output, int64_t stride) {
       call.input = output;

@@ -40,7 +40,7 @@ absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 class Actor final : public PolicyActor {
  public:
   /// `seed` is the run's; samples are drawn from its stream kAction. INVALID_ARGUMENT for an invalid spec
-  /// or a class without weights, UNIMPLEMENTED for an encoder that it does not compute and a backend that is not there.
+  /// or a class without weights, UNIMPLEMENTED for a backend that is not there.
   static absl::StatusOr<std::unique_ptr<Actor>> Create(const policy::PolicySpec& spec, uint64_t seed,
                                                        Backend backend = Backend::kAuto);
 
@@ -79,8 +79,9 @@ class Actor final : public PolicyActor {
   /// Computes output_, and the state of a core.
   absl::Status RunNetwork(const ActInput& input);
   absl::Status CheckInput(const ActInput& input) const;
-  /// The same with a core, a chunk of rows at a time. `whole` is the head's call, but for its input, the network's.
-  void RunCore(const ActInput& input, const MlpCall& whole);
+  /// The same with convolutions or a core, a chunk of rows at a time. `whole` is the head's call, but for its input, the
+  /// network's; nullptr: images of bytes, input.obs.
+  void RunChunks(const ActInput& input, const MlpCall& whole);
   /// The observations as the first layer reads them: in place when they are plain floats.
   const float* PrepareInput(const ActInput& input);
   void SampleContinuous(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/philox.h"
 #include "lib/inference/testing/backends.h"
+#include "lib/inference/testing/in_double.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -84,26 +85,6 @@ struct CnnBatch {
   std::vector<RowKey> keys;
 };
 
-double ActivatedInDouble(policy::Activation activation, double x) {
-  switch (activation) {
-    case policy::Activation::kTanh:
-      return std::tanh(x);
-    case policy::Activation::kRelu:
-      return std::max(x, 0.0);
-    case policy::Activation::kElu:
-      return x > 0 ? x : std::expm1(x);
-    case policy::Activation::kGelu:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case policy::Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case policy::Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    case policy::Activation::kIdentity:
-      return x;
-  }
-  return x;
-}
-
 /// The last layer's outputs of row `r` by the definition of torch.nn.Conv2d and Linear.
 std::vector<double> CnnInDouble(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights,
                                 const CnnBatch& batch, int64_t r) {
@@ -135,7 +116,7 @@ std::vector<double> CnnInDouble(const policy::PolicySpec& spec, const policy::We
               }
             }
           }
-          y.push_back(ActivatedInDouble(network.activation, sum));
+          y.push_back(ActivationInDouble(network.activation, sum));
         }
       }
     }
@@ -152,7 +133,7 @@ std::vector<double> CnnInDouble(const policy::PolicySpec& spec, const policy::We
     for (int64_t o = 0; o < layout.Find(absl::StrCat("actor.", l, ".bias"))->count; ++o) {
       double sum = bias[o];
       for (size_t k = 0; k < x.size(); ++k) sum += x[k] * weight[static_cast<size_t>(o) * x.size() + k];
-      y.push_back(l + 1 < network.num_layers() ? ActivatedInDouble(network.activation, sum) : sum);
+      y.push_back(l + 1 < network.num_layers() ? ActivationInDouble(network.activation, sum) : sum);
     }
     x = std::move(y);
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/philox.h"
 #include "lib/inference/testing/backends.h"
+#include "lib/inference/testing/in_double.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -126,8 +127,6 @@ struct CoreBatch {
   std::vector<float> obs, state;
   std::vector<RowKey> keys;
 };
-
-double SigmoidInDouble(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// One network by its definition (torch.nn.Linear, GRU, LSTM), in double. Keeps what it remembers itself.
 class CoreInDouble {

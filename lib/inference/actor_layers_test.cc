@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/philox.h"
 #include "lib/inference/testing/backends.h"
+#include "lib/inference/testing/in_double.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -21,27 +22,6 @@ using Doubles = std::vector<double>;
 base::PhiloxSequence LayersRandom(uint32_t a, uint32_t b) {
   return base::PhiloxSequence(base::PhiloxKey::Make(23, base::RandomStream::kTest), {a, b, 0, 0});
 }
-
-double LayersActivation(policy::Activation activation, double x) {
-  switch (activation) {
-    case policy::Activation::kTanh:
-      return std::tanh(x);
-    case policy::Activation::kRelu:
-      return std::max(x, 0.0);
-    case policy::Activation::kElu:
-      return x > 0 ? x : std::expm1(x);
-    case policy::Activation::kGelu:
-      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case policy::Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case policy::Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    case policy::Activation::kIdentity:
-      return x;
-  }
-  return x;
-}
-double SigmoidOf(double x) { return LayersActivation(policy::Activation::kSigmoid, x); }
 
 /// An actor by its definition.
 class LayersInDouble {
@@ -95,7 +75,7 @@ class LayersInDouble {
       for (const double value : y) variance += (value - mean) * (value - mean) / n;
       for (size_t i = 0; i < y.size(); ++i) y[i] = (y[i] - mean) / std::sqrt(variance + 1e-5) * scale[i] + shift[i];
     }
-    for (double& value : y) value = LayersActivation(network_.activation, value);
+    for (double& value : y) value = ActivationInDouble(network_.activation, value);
     return y;
   }
   Doubles Core(const Doubles& x, int64_t layer, double* h, size_t size) const {
@@ -109,12 +89,12 @@ class LayersInDouble {
     for (size_t i = 0; i < size; ++i) {
       const auto sum = [&](size_t gate) { return gi[gate * size + i] + gh[gate * size + i]; };
       if (is_gru) {
-        const double fresh = std::tanh(gi[2 * size + i] + SigmoidOf(sum(0)) * gh[2 * size + i]);
-        h[i] = (1 - SigmoidOf(sum(1))) * fresh + SigmoidOf(sum(1)) * h[i];
+        const double fresh = std::tanh(gi[2 * size + i] + SigmoidInDouble(sum(0)) * gh[2 * size + i]);
+        h[i] = (1 - SigmoidInDouble(sum(1))) * fresh + SigmoidInDouble(sum(1)) * h[i];
       } else {
         double& cell = h[size + i];
-        cell = SigmoidOf(sum(1)) * cell + SigmoidOf(sum(0)) * std::tanh(sum(2));
-        h[i] = SigmoidOf(sum(3)) * std::tanh(cell);
+        cell = SigmoidInDouble(sum(1)) * cell + SigmoidInDouble(sum(0)) * std::tanh(sum(2));
+        h[i] = SigmoidInDouble(sum(3)) * std::tanh(cell);
       }
     }
     return Doubles(h, h + size);

@@ -6,6 +6,7 @@
 
 #include "lib/base/philox.h"
 #include "lib/inference/testing/backends.h"
+#include "lib/inference/testing/in_double.h"
 #include "lib/policy/parameter_layout.h"
 #include <gtest/gtest.h>
 
@@ -75,26 +76,6 @@ std::vector<float> RandomRows(int64_t count, double span) {
   std::vector<float> rows(static_cast<size_t>(count));
   for (float& x : rows) x = static_cast<float>(random.Uniform(-span, span));
   return rows;
-}
-
-double ActivationInDouble(Activation activation, double x) {
-  switch (activation) {
-    case Activation::kTanh:
-      return std::tanh(x);
-    case Activation::kRelu:
-      return x > 0 ? x : 0;
-    case Activation::kElu:
-      return x > 0 ? x : std::expm1(x);
-    case Activation::kGelu:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    case Activation::kIdentity:
-      return x;
-  }
-  return 0;
 }
 
 /// The actor by its definition, in double.

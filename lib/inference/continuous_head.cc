@@ -140,6 +140,8 @@ void ContinuousHead::Sample(const ContinuousCall& call) const {
   }
 }
 
+// The default keeps the bits that it always had: its log-probability is of the number drawn, SampleGaussian's of the
+// action as it is recorded.
 void ContinuousHead::SampleFreeGaussian(const ContinuousCall& call) const {
   const float* std = std_.data() + call.log_std;
   const float* log_std = log_std_.data() + call.log_std;

@@ -28,12 +28,8 @@ constexpr int64_t kDraws = 20000;
 PolicySpec SpecOf(ContinuousDistribution distribution, bool is_free, const Space& actions) {
   PolicySpec spec = policy::SmallSpecForTesting();
   spec.action_space = actions;
-  spec.continuous = distribution;
+  policy::SetDistributionForTesting(distribution, &spec);
   spec.free_log_std = is_free;
-  spec.action_scaling = distribution != ContinuousDistribution::kGaussian;
-  if (distribution == ContinuousDistribution::kSquashedGaussian) {
-    spec.action_bound_method = policy::ActionBoundMethod::kTanh;
-  }
   return spec;
 }
 
@@ -51,7 +47,7 @@ double LogBeta(double y, double a, double b) {
 }
 
 /// The largest distance of the samples' distribution from the one with that density on [low, high] (Kolmogorov and
-/// Smirnov's); trapezoids of it, narrower than a thousandth of what it spreads over.
+/// Smirnov's); midpoints of it, narrower than a thousandth of what it spreads over.
 double DistanceFrom(std::vector<double> samples, double low, double high,
                     const std::function<double(double)>& log_density) {
   std::sort(samples.begin(), samples.end());

@@ -67,6 +67,7 @@ PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const Ker
   Grow(image_, spec.image().size());
   for (tensor::Buffer& scratch : scratch_) Grow(scratch, kConvChunkImages * between);
   if (kernels->conv_patches) Grow(patches_, patches);
+  Grow(output_, kMlpChunkRows * output_stride_);
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].packed = FloatsOf(packed_) + places_[l].packed_weight;
     layers_[l].bias = FloatsOf(packed_) + places_[l].packed_bias;
@@ -97,10 +98,6 @@ void PackedConvolutions::PackLayer(const float* parameters, const Places& places
   float* const bias = FloatsOf(packed_) + places.packed_bias;
   std::copy_n(parameters + places.bias, layer.out, bias);
   std::fill(bias + layer.out, bias + layer.out_padded, 0.0f);
-}
-
-void PackedConvolutions::Reserve(int64_t rows) {
-  if (!empty()) Grow(output_, rows * output_stride_);
 }
 
 const float* PackedConvolutions::Run(const void* images, bool bytes, int64_t rows) {

@@ -13,8 +13,8 @@ namespace troupe::inference {
 /// The convolutions of a policy's actor as kernels read them, and what they write between: none where its encoder is
 /// no CNN. Made and owned by an Actor; not thread-safe, never blocks.
 ///
-/// Memory: the weights once more, images between layers of kConvChunkImages rows, and the last layer's images of as
-/// many rows as Reserve was asked for.
+/// Memory: the weights once more, images between layers of kConvChunkImages rows, and the last layer's images of
+/// kMlpChunkRows.
 class PackedConvolutions {
  public:
   /// `spec` is valid and has weights. `kernels` lives for ever.
@@ -23,10 +23,8 @@ class PackedConvolutions {
   bool empty() const { return layers_.empty(); }
   /// Packs the flat parameters of the acting section.
   void Pack(absl::Span<const float> parameters);
-  /// Room for the outputs of so many rows.
-  void Reserve(int64_t rows);
   /// The last convolution's images [rows], output_stride() apart; valid until the next call. `images` are floats, or
-  /// with `bytes` uint8_t, [rows] images each. At most as many rows as reserved.
+  /// with `bytes` uint8_t, [rows] images each; at most kMlpChunkRows.
   const float* Run(const void* images, bool bytes, int64_t rows);
   int64_t output_stride() const { return output_stride_; }
 

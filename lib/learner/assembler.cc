@@ -1,7 +1,6 @@
 #include "lib/learner/assembler.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -382,6 +381,8 @@ absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gat
 void Assembler::ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch) {
   const int64_t size = spec.observation_size();
   const auto bytes = static_cast<size_t>((batch.rows + batch.final_rows) * size);
+  // As Reserve, with half of its spare room: pictures are most of what a learner holds (at most 1.3 bytes a pixel
+  // byte).
   if (gather.images.size() < bytes) gather.images.EnsureCapacity(bytes + bytes / 8);
   const auto* const data = gather.images.As<uint8_t>(0, bytes).data();
   batch.images = {data, batch.rows, size};

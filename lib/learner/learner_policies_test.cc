@@ -120,6 +120,16 @@ TEST_F(LearnerPoliciesTest, AGrantCarriesThePoliciesOnceTheyHaveChanged) {
   EXPECT_EQ(last_grant_.policies, next);
 }
 
+TEST_F(LearnerPoliciesTest, WhatWasTrainedOnDeadAgentsAloneIsPublished) {
+  Begin();
+  trainer_->TakeAllForDead();
+  Work();
+  ASSERT_EQ(Step(), Kind::kUpdated);
+  EXPECT_EQ(publisher_.Newest(0)->version, (policy::WeightVersion{1, 1}));
+  EXPECT_EQ(publisher_.Newest(0)->actor, (*trainer_->Snapshot(PolicySlot(0)))->actor);
+  EXPECT_EQ(publisher_.Newest(1)->version, (policy::WeightVersion{1, 0})) << "nobody has played it";
+}
+
 TEST_F(LearnerPoliciesTest, ANewPolicyPlaysAndTrainsOnceItIsMapped) {
   Begin();
   PolicyTablePtr next = *learner_->Policies()->Add(Spec("new"), true);

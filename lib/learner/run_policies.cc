@@ -113,7 +113,8 @@ absl::Status RunPolicies::PublishVersion(int64_t n, const std::vector<PolicyUpda
   if (!stamp) {
     // Also of removed policies: their episodes play on with what updates make of them.
     for (const PolicyUpdateReport& report : *reports) {
-      if (report.trained_rows > 0) changed[report.policy] = 1;
+      // Rows of dead agents alone are no trained rows; where an algorithm takes them it has made steps.
+      if (report.trained_rows > 0 || report.minibatch_steps > 0) changed[report.policy] = 1;
     }
   }
   for (const PolicySlot slot : changed.ids()) {

@@ -12,6 +12,9 @@
 namespace troupe::learner {
 namespace {
 
+/// Also on rows of dead agents alone, which are no trained rows.
+bool HasTrained(const PolicyUpdateReport& report) { return report.trained_rows > 0 || report.minibatch_steps > 0; }
+
 /// Weighted means by tag, in the order in which tags come.
 class Means {
  public:
@@ -48,7 +51,7 @@ std::vector<TaggedValue> MeanMetrics(absl::Span<const PolicyUpdateReport> report
 std::optional<double> JoinTrainTimes(absl::Span<const PolicyUpdateReport> reports, TrainTimeAggregator aggregator) {
   std::vector<double> times;
   for (const PolicyUpdateReport& report : reports) {
-    if (report.trained_rows > 0) times.push_back(report.train_time_s);
+    if (HasTrained(report)) times.push_back(report.train_time_s);
   }
   if (times.empty()) return std::nullopt;
   switch (aggregator) {
@@ -69,12 +72,13 @@ std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const P
   std::vector<int64_t> rows(agent_ids.size());
   std::vector<int64_t> rows_in_all(agent_ids.size());
   for (size_t i = 0; i < reports.size(); ++i) {
-    if (reports[i].trained_rows == 0) continue;
+    if (!HasTrained(reports[i])) continue;
+    const bool on_the_dead = reports[i].trained_rows == 0;
     std::fill(rows.begin(), rows.end(), 0);
     const PolicyTrainBatch& policy = batch.policies[i];
     for (const TrainSegment& segment : policy.segments) {
       int64_t& count = rows[static_cast<size_t>(segment.slot.value())];
-      if (policy.agent_mask.empty()) {
+      if (policy.agent_mask.empty() || (on_the_dead && segment.trains)) {
         count += segment.rows;
       } else {
         const auto first = policy.agent_mask.begin() + segment.first_row;

@@ -28,7 +28,8 @@ std::vector<TaggedValue> MeanMetrics(absl::Span<const PolicyUpdateReport> report
 std::optional<double> JoinTrainTimes(absl::Span<const PolicyUpdateReport> reports, TrainTimeAggregator aggregator);
 
 /// `<agent id>/<loss>` for the agents with rows of a policy that trained, at most kMaxAgentsWithLosses, and every
-/// metric `Loss/...`: the mean over those policies by the agent's rows. `reports` of `batch`, in its order.
+/// metric `Loss/...`: the mean over those policies by the agent's rows. Dead agents' rows count where a policy trained
+/// on no others. `reports` of `batch`, in its order.
 std::vector<TaggedValue> AgentLosses(const TrainBatch& batch, absl::Span<const PolicyUpdateReport> reports,
                                      absl::Span<const std::string> agent_ids);
 

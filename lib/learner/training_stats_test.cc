@@ -55,6 +55,29 @@ TEST(TrainingStatsTest, AnAgentHasTheLossesOfThePoliciesThatPlayedIt) {
               ElementsAre(Pair("x/Loss/Policy loss", (30 * 1.0 + 10 * 5.0) / 40), Pair("y/Loss/Policy loss", 1.0)));
 }
 
+TEST(TrainingStatsTest, APolicyTrainsOnDeadAgentsRowsAlone) {
+  PolicyUpdateReport report = Report(0, 0, 0, 4.0);
+  report.minibatch_steps = 3;
+  report.metrics = {{"Loss/Value loss", 2}};
+  EXPECT_EQ(JoinTrainTimes({report}, TrainTimeAggregator::kMean), 4.0);
+  TrainBatch batch;
+  batch.policies.resize(1);
+  PolicyTrainBatch& policy = batch.policies[0];
+  const std::vector<uint8_t> mask = {0, 0, 0};
+  policy.agent_mask = mask;
+  policy.segments.resize(2);
+  policy.segments[0].rows = 2;
+  policy.segments[1] = policy.segments[0];
+  policy.segments[1].first_row = 2;
+  policy.segments[1].rows = 1;
+  policy.segments[1].slot = base::AgentSlot(1);
+  policy.segments[1].trains = false;
+  const std::vector<std::string> agents = {"x", "y"};
+  EXPECT_THAT(AgentLosses(batch, {report}, agents), ElementsAre(Pair("x/Loss/Value loss", 2.0)));
+  report.minibatch_steps = 0;
+  EXPECT_TRUE(AgentLosses(batch, {report}, agents).empty());
+}
+
 TEST(TrainingStatsTest, AThousandAgentsDoNotFloodTheRun) {
   TrainBatch batch;
   batch.policies.resize(1);

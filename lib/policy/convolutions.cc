@@ -9,10 +9,7 @@
 
 namespace troupe::policy {
 
-ImageShape PolicySpec::image() const {
-  const space::ImageExtent image = space::ImageOf(observation_space);
-  return {image.height, image.width, image.channels};
-}
+ImageShape PolicySpec::image() const { return space::ImageOf(observation_space); }
 
 bool PolicySpec::image_bytes() const {
   if (observation_space.flat_dtype() != tensor::DType::kUint8) return false;
@@ -57,6 +54,10 @@ absl::Status ValidateConvolutions(const PolicyId& id, const NetworkSpec& network
       return error("'s convolution ", i, " has a kernel of ", layer.kernel, " x ", layer.kernel,
                    ", but what it reads is ", image.height, " x ", image.width,
                    "; expected a kernel that fits into it");
+    }
+    if (made.size() > space::Space::kMaxElements) {
+      return error("'s convolution ", i, " makes ", made.size(), " numbers of an image; expected at most ",
+                   space::Space::kMaxElements);
     }
     image = made;
   }

@@ -119,6 +119,12 @@ INSTANTIATE_TEST_SUITE_P(
                  "actor's convolution 0 has 1025 channels, kernel 4, stride 2; expected 1 to 1024, 1 to 64, 1 to 64"},
         BadImage{"kernel", [](PolicySpec& s) { s.actor.conv_layers[0].kernel = 0; }, "kernel 0"},
         BadImage{"stride", [](PolicySpec& s) { s.actor.conv_layers[0].stride = 65; }, "stride 65"},
+        BadImage{"too_much",
+                 [](PolicySpec& s) {
+                   s.observation_space = *space::Space::Box(0, 255, {1024, 1024, 1}, tensor::DType::kUint8);
+                   s.actor.conv_layers = {{1024, 1, 1}, {1, 64, 64}};
+                 },
+                 "actor's convolution 0 makes 1073741824 numbers of an image; expected at most 16777216"},
         BadImage{
             "larger", [](PolicySpec& s) { s.actor.conv_layers[1].kernel = 6; },
             "actor's convolution 1 has a kernel of 6 x 6, but what it reads is 9 x 5; expected a kernel that fits"},

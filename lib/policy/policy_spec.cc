@@ -116,6 +116,13 @@ bool IsBounded(const space::ActionLeaf& leaf) {
   return true;
 }
 
+/// Two specs are equal exactly when their texts are.
+std::string Exact(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.17g", value);
+  return std::string(text);
+}
+
 }  // namespace
 
 std::string_view ActivationName(Activation activation) {
@@ -149,13 +156,6 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
-}
-
-std::string_view InitializerName(Initializer initializer) {
-  for (const auto& [value, name] : kInitializerNames) {
-    if (value == initializer) return name;
-  }
-  return "unknown";
 }
 
 std::string ConvText(const NetworkSpec& network) {
@@ -452,18 +452,12 @@ absl::Status PolicySpec::ValidateNetworks() const {
 }
 
 std::string PolicySpec::ToString() const {
-  // Doubles by "%.17g": two specs are equal exactly when their texts are.
-  const auto exact = [](double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.17g", value);
-    return std::string(text);
-  };
   std::string networks;
   for (const NetworkSpec& network : learner_networks) {
     if (IsActorAndCritic(*this)) break;
     absl::StrAppend(&networks, " network=", network.role, ":", InputsText(network), ":[",
                     absl::StrJoin(network.hidden_sizes, ","), "]:", std::string(ActivationName(network.activation)),
-                    ":", exact(network.output_gain));
+                    ":", Exact(network.output_gain));
   }
   std::string kinds;
   const auto add_kind = [&kinds](const NetworkSpec& network) {
@@ -478,10 +472,10 @@ std::string PolicySpec::ToString() const {
     if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
-      absl::StrAppend(&kinds, " initializer=", network.role, ":", std::string(InitializerName(network.initializer)));
+      absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
     }
     if (network.hidden_gain != 0) {
-      absl::StrAppend(&kinds, " hidden_gain=", network.role, ":", exact(network.hidden_gain));
+      absl::StrAppend(&kinds, " hidden_gain=", network.role, ":", Exact(network.hidden_gain));
     }
   };
   add_layers(actor);
@@ -491,15 +485,15 @@ std::string PolicySpec::ToString() const {
   }
   if (!free_log_std) absl::StrAppend(&kinds, " log_std=predicted");
   if (min_log_std != kMinLogStd || max_log_std != kMaxLogStd) {
-    absl::StrAppend(&kinds, " log_std_in=[", exact(min_log_std), ",", exact(max_log_std), "]");
+    absl::StrAppend(&kinds, " log_std_in=[", Exact(min_log_std), ",", Exact(max_log_std), "]");
   }
   if (normalize_state) absl::StrAppend(&kinds, " normalize_state=1");
   if (critic_reads_agent_state()) absl::StrAppend(&kinds, " agent_state=1");
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
       absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
-      "] activation=", std::string(ActivationName(actor.activation)), " gain=", exact(actor.output_gain),
-      " log_std=", exact(initial_log_std), " critic_input=", static_cast<int>(critic_input()),
+      "] activation=", std::string(ActivationName(actor.activation)), " gain=", Exact(actor.output_gain),
+      " log_std=", Exact(initial_log_std), " critic_input=", static_cast<int>(critic_input()),
       " critic_state=", critic_state_size(), " agent_id=", agent_id_size, " critic_agent_id=", critic_agent_id(),
       " normalize=", normalize_observations, " mask=", has_action_mask,
       " bound=", static_cast<int>(action_bound_method), " scaling=", action_scaling,
@@ -553,8 +547,8 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the critic's activation", std::string(ActivationName(spec.critic().activation)), "model"},
         {"the distribution of continuous actions", NameOf(kContinuousDistributionNames, spec.continuous), "model"},
         {"model.free_log_std", truth(spec.free_log_std), "it"},
-        {"model.min_log_std", absl::StrCat(spec.min_log_std), "it"},
-        {"model.max_log_std", absl::StrCat(spec.max_log_std), "it"},
+        {"model.min_log_std", Exact(spec.min_log_std), "it"},
+        {"model.max_log_std", Exact(spec.max_log_std), "it"},
         {"the critic's input", input(spec),
          spec.Reads(NetworkInput::kState) && got.Reads(NetworkInput::kState) && expected.Reads(NetworkInput::kState)
              ? "algorithm.use_agent_specific_state"

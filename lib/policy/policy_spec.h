@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_class.h"
+#include "lib/space/image.h"
 #include "lib/space/space.h"
 
 namespace troupe::policy {
@@ -70,16 +71,8 @@ inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
 inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
     {{Initializer::kOrthogonal, "orthogonal"}, {Initializer::kXavier, "xavier"}, {Initializer::kTorch, "torch"}}};
 
-/// Height, width and channels of an observation that is an image: a Box of rank 3 [height, width, channels] or 2
-/// [height, width], whose rows lie as the Box's do. Plain value.
-struct ImageShape {
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
-
-  int64_t size() const { return height * width * channels; }
-  bool operator==(const ImageShape& other) const = default;
-};
+/// Of an observation, which is an image where its Box has rows and columns.
+using ImageShape = space::ImageExtent;
 
 /// A convolution of a CNN, as torch.nn.Conv2d with square kernels and without padding. Plain value.
 struct ConvLayer {
@@ -143,8 +136,6 @@ struct NetworkSpec {
 };
 /// The encoder's name, and the core's where there is one: "mlp", "mlp+NAME".
 std::string KindName(const NetworkSpec& network);
-/// "orthogonal", ...
-std::string_view InitializerName(Initializer initializer);
 /// Channels, kernel and stride of each convolution: "[[32, 8, 4], [64, 4, 2]]"; "[]" of what is no CNN.
 std::string ConvText(const NetworkSpec& network);
 /// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
@@ -166,8 +157,9 @@ enum class ActionBoundMethod : uint8_t {
   kTanh = 3,  ///< tanh, which needs action_scaling
 };
 
-/// What continuous actions are drawn from. The recorded action and its log-probability are of the number that the
-/// environment gets, before action_scaling, but of kSquashedGaussian, whose recorded number is the one before tanh.
+/// What continuous actions are drawn from. The recorded action is the one before the bound method. Its log-probability
+/// is of that number, but of kSquashedGaussian, where it is of its tanh, what the environment gets before
+/// action_scaling.
 enum class ContinuousDistribution : uint8_t {
   kGaussian = 1,          ///< "gaussian": normal, independent by element
   kSquashedGaussian = 2,  ///< "squashed_gaussian": tanh of one; the log-probability counts its Jacobian
@@ -274,11 +266,11 @@ struct PolicySpec {
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
   /// scaling, squashing or kBeta, tanh without scaling, a bound method that contradicts the distribution, a
   /// distribution but kGaussian without a continuous leaf, bounds of log deviations that are no interval within [-20,
-  /// 20] or leave the first one out, sizes out of range (hidden layers 1..8, each 1..16384; with a core or convolutions
-  /// 0..8 before it and with a core 0..8 behind it, its layers 1..4 of 1..4096 units, sequences of 1..65536
-  /// decisions; 1..8 convolutions, each 1..1024 channels of kernels 1..64 with strides 1..64), convolutions over what
-  /// is no image or smaller than a kernel, a normalizer for a class without weights, roles that are twice there or
-  /// unknown, inputs that their network cannot have.
+  /// 20] or leave the first one out, sizes out of range, a normalizer for a class without weights, roles that are twice
+  /// there or unknown, inputs that their network cannot have, convolutions over what is no image or smaller than a
+  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or convolutions 0..8 before it, with a core 0..8
+  /// behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8, each 1..1024
+  /// channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers.
   absl::Status Validate() const;
   /// The part of Validate that is of what continuous actions are drawn from.
   absl::Status ValidateDistribution() const;

@@ -26,6 +26,11 @@ inline constexpr char kParameters[] = "parameters";
 /// f64: `observation_moments.{mean,variance}` [observation_size()] and `observation_moments.count` [1]; there exactly
 /// when PolicySpec::normalize_observations.
 inline constexpr char kObservationMoments[] = "observation_moments";
+/// The same of value targets, one column, where the policy's algorithm normalizes them.
+inline constexpr char kValueMoments[] = "value_moments";
+/// f64 `state_moments.{mean,variance,count}`, [PolicySpec::critic_state_size()] each; there exactly when
+/// PolicySpec::normalize_state. A presence bit has count 0.
+inline constexpr char kStateMoments[] = "state_moments";
 
 /// Everything of a policy that lives on, as named blocks: flat parameters, normalizers, and what else its trainer keeps
 /// (an optimizer, counters, ...), which only the trainer knows. What is checkpointed, spilled and swapped. Plain value.

@@ -62,7 +62,8 @@ Json NetworkToJson(const NetworkSpec& network) {
     json["core_layers"] = network.core.layers;
     json["head_hidden_sizes"] = network.head_hidden_sizes;
   }
-  // What older versions do not know is written where it says something, so that they refuse only that.
+  // What is new is written only where it says something: a table without has the text of before. An older build that
+  // passes over a member finds another spec hash.
   if (network.encoder == EncoderKind::kCnn) {
     json["conv_layers"] = Json::array();
     for (const ConvLayer& layer : network.conv_layers) {

@@ -32,6 +32,13 @@ inline PolicySpec SmallSpecWithCoresForTesting(CoreKind actor, CoreKind critic) 
   return spec;
 }
 
+/// Continuous actions of that distribution, with the bounding that it has by default.
+inline void SetDistributionForTesting(ContinuousDistribution distribution, PolicySpec* spec) {
+  spec->continuous = distribution;
+  spec->action_scaling = distribution != ContinuousDistribution::kGaussian;
+  if (distribution == ContinuousDistribution::kSquashedGaussian) spec->action_bound_method = ActionBoundMethod::kTanh;
+}
+
 /// Slots of policies by their numbers; -1: kNoPolicy.
 inline std::vector<PolicySlot> SlotsForTesting(std::initializer_list<int32_t> numbers) {
   std::vector<PolicySlot> slots;

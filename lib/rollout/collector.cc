@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/space/image.h"
 
 namespace troupe::rollout {
 
@@ -57,9 +58,9 @@ absl::Status Collector::CheckRoundFits() const {
   const int64_t round = builder_.RoundBytesBound();
   const int64_t limit = config_.options.max_fragment_bytes;
   if (round <= limit) return absl::OkStatus();
-  const bool images = std::any_of(
-      config_.env_spec.possible_agents.begin(), config_.env_spec.possible_agents.end(),
-      [](const env::AgentSpec& agent) { return agent.observation_space.flat_dtype() == tensor::DType::kUint8; });
+  const bool images =
+      std::any_of(config_.env_spec.possible_agents.begin(), config_.env_spec.possible_agents.end(),
+                  [](const env::AgentSpec& agent) { return space::IsImageOfBytes(agent.observation_space); });
   return absl::InvalidArgumentError(
       absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ", config_.env_spec.name, " may need ",
                    round, " bytes", images ? "; env.crop, env.grayscale and env.resize make images smaller" : ""));

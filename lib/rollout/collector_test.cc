@@ -553,8 +553,14 @@ TEST(CollectorTest, RefusesAFragmentLimitThatAStepMayExceed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_fragment_bytes is 100"));
   EXPECT_EQ(status.message().find("env.resize"), absl::string_view::npos);
-  RolloutConfig images = ScriptedConfig({.uint8_obs = true}, Scripted({.uint8_obs = true}, kBothTruncated));
-  images.options.max_fragment_bytes = 100;
+  RolloutConfig bytes = ScriptedConfig({.uint8_obs = true}, Scripted({.uint8_obs = true}, kBothTruncated));
+  bytes.options.max_fragment_bytes = 100;
+  EXPECT_EQ(Collector::Create(bytes).status().message().find("env.resize"), absl::string_view::npos)
+      << "four bytes in a row are no image";
+  RolloutConfig images = bytes;
+  const space::Space image = *space::Space::Box(0, 255, {2, 2, 1}, tensor::DType::kUint8);
+  for (env::AgentSpec& agent : images.env_spec.possible_agents) agent.observation_space = image;
+  for (policy::PolicySpec& spec : images.policies) spec.observation_space = image;
   EXPECT_THAT(std::string(Collector::Create(images).status().message()),
               HasSubstr("bytes; env.crop, env.grayscale and env.resize make images smaller"));
 }

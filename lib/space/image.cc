@@ -12,10 +12,13 @@ ImageExtent ImageOf(const Space& space) {
   return {};
 }
 
+bool IsImageOfBytes(const Space& space) {
+  return ImageOf(space).size() > 0 && space.flat_dtype() == tensor::DType::kUint8;
+}
+
 bool IsByteImage(const Space& space) {
   const ImageExtent image = ImageOf(space);
-  return image.height >= kMinImageExtent && image.width >= kMinImageExtent && image.channels > 0 &&
-         space.flat_dtype() == tensor::DType::kUint8;
+  return IsImageOfBytes(space) && image.height >= kMinImageExtent && image.width >= kMinImageExtent;
 }
 
 }  // namespace troupe::space

@@ -17,9 +17,12 @@ struct ImageExtent {
   int64_t channels = 0;
 
   int64_t size() const { return height * width * channels; }
+  bool operator==(const ImageExtent& other) const = default;
 };
 ImageExtent ImageOf(const Space& space);
 
+/// Whether observations are images of bytes, of any size.
+bool IsImageOfBytes(const Space& space);
 /// Whether observations are taken for images without being asked: uint8, and at least kMinImageExtent high and wide.
 bool IsByteImage(const Space& space);
 

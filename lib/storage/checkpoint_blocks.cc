@@ -20,20 +20,6 @@ using policy::BlockType;
 using policy::StateBlock;
 using tensor::DType;
 
-/// Moments that lie with the weights, under a shorter name.
-struct MomentsName {
-  const char* block;
-  const char* array;
-  int64_t (*columns)(const policy::PolicySpec& spec);
-  bool count_each;  ///< each column has a count of its own
-};
-constexpr std::array<MomentsName, 3> kMoments = {
-    {{policy::kObservationMoments, "observation",
-      [](const policy::PolicySpec& spec) { return spec.observation_size(); }, false},
-     {"value_moments", "value", [](const policy::PolicySpec&) { return int64_t{1}; }, false},
-     {"state_moments", "state", [](const policy::PolicySpec& spec) { return spec.critic_state_size(); }, true}}};
-constexpr std::array<const char*, 3> kMomentParts = {".mean", ".variance", ".count"};
-
 /// What the blocks of format 1 were called.
 struct OldName {
   const char* old;
@@ -107,14 +93,17 @@ absl::Status TakeMoments(const SafetensorsFile& file, const policy::PolicySpec& 
   if (file.tensors().count(prefix + ".mean") == 0) return absl::OkStatus();
   for (const char* part : kMomentParts) {
     TROUPE_ASSIGN_OR_RETURN(const TensorRead* array, file.Find(prefix + part));
-    const int64_t count = part == kMomentParts.back() && !moments.count_each ? 1 : moments.columns(spec);
-    TROUPE_ASSIGN_OR_RETURN(std::vector<double> values, array->ToDoubles(count));
+    TROUPE_ASSIGN_OR_RETURN(std::vector<double> values, array->ToDoubles(moments.NumbersOf(part, spec)));
     state->Set(absl::StrCat(moments.block, part), std::move(values));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+int64_t MomentsName::NumbersOf(std::string_view part, const policy::PolicySpec& spec) const {
+  return part == kMomentParts.back() && !count_each ? 1 : columns(spec);
+}
 
 void AddWeights(const policy::PolicyState& state, const policy::PolicySpec& spec, std::vector<TensorToWrite>* arrays) {
   const std::string prefix = state.id.value() + "/";

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +22,23 @@ namespace troupe::storage {
 /// Of manifests: 1 had PPO's blocks under names of their own, 2 has blocks of any name.
 constexpr int64_t kOldestCheckpointFormat = 1;
 constexpr int64_t kCheckpointFormat = 2;
+
+/// Moments that lie with the weights, under a shorter name: `<array>.mean`, `.variance`, `.count`, each there or not.
+struct MomentsName {
+  const char* block;
+  const char* array;
+  int64_t (*columns)(const policy::PolicySpec& spec);
+  bool count_each;  ///< each column has a count of its own
+
+  /// Of one of kMomentParts.
+  int64_t NumbersOf(std::string_view part, const policy::PolicySpec& spec) const;
+};
+inline constexpr std::array<MomentsName, 3> kMoments = {
+    {{policy::kObservationMoments, "observation",
+      [](const policy::PolicySpec& spec) { return spec.observation_size(); }, false},
+     {policy::kValueMoments, "value", [](const policy::PolicySpec&) { return int64_t{1}; }, false},
+     {policy::kStateMoments, "state", [](const policy::PolicySpec& spec) { return spec.critic_state_size(); }, true}}};
+inline constexpr std::array<const char*, 3> kMomentParts = {".mean", ".variance", ".count"};
 
 /// The arrays borrow from the state.
 void AddWeights(const policy::PolicyState& state, const policy::PolicySpec& spec, std::vector<TensorToWrite>* arrays);

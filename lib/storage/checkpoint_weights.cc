@@ -32,15 +32,12 @@ std::vector<ExpectedArray> WeightArrays(const PolicySpec& spec) {
   for (const policy::ParameterEntry& entry : layout.entries()) {
     arrays.push_back({entry.name, tensor::DType::kFloat32, entry.count, true});
   }
-  for (const auto& [name, size] : {std::pair("observation", spec.observation_size()), std::pair("value", int64_t{1})}) {
-    for (const auto& [part, count] :
-         {std::pair(".mean", size), std::pair(".variance", size), std::pair(".count", int64_t{1})}) {
-      arrays.push_back({absl::StrCat(name, part), tensor::DType::kFloat64, count, false});
+  // Whatever the reader normalizes: the checksum is of all that the writer had.
+  for (const MomentsName& moments : kMoments) {
+    for (const char* part : kMomentParts) {
+      arrays.push_back(
+          {absl::StrCat(moments.array, part), tensor::DType::kFloat64, moments.NumbersOf(part, spec), false});
     }
-  }
-  for (const char* part : {".mean", ".variance", ".count"}) {
-    if (!spec.normalize_state) break;
-    arrays.push_back({absl::StrCat("state", part), tensor::DType::kFloat64, spec.critic_state_size(), false});
   }
   return arrays;
 }

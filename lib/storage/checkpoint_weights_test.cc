@@ -87,6 +87,15 @@ TEST_P(CheckpointWeightsTest, ReadsWhatAWholeReadGives) {
   }
 }
 
+TEST_P(CheckpointWeightsTest, ReadsWhatTheReaderDoesNotNormalize) {
+  const auto weights = Open();
+  policy::PolicySpec spec = specs_[2];
+  spec.normalize_state = false;
+  const absl::StatusOr<policy::PolicyState> state = weights->Read(spec);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->parameters(), weights->Read(specs_[2])->parameters());
+}
+
 TEST_P(CheckpointWeightsTest, AnotherPolicyOrNetworkIsRefused) {
   const auto weights = Open();
   policy::PolicySpec spec = specs_[0];

@@ -7,6 +7,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/policy_store.h"
+#include "lib/training/core/prepared_batch.h"
 
 namespace troupe::training {
 
@@ -52,10 +53,19 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec) { return FormOf(spec).status(); }
 
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
+  if (!policy.policy_class.trainable()) return absl::OkStatus();
+  const auto is_on = [&spec](const char* key) {
+    const auto option = spec.options.find(key);
+    const bool* const value = option == spec.options.end() ? nullptr : std::get_if<bool>(&option->second);
+    return value != nullptr && *value;
+  };
+  if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
   const auto frozen = spec.options.find("frozen_parameters");
-  if (!policy.policy_class.trainable() || frozen == spec.options.end()) return absl::OkStatus();
+  if (frozen == spec.options.end()) return absl::OkStatus();
   const auto* const globs = std::get_if<std::vector<std::string>>(&frozen->second);
-  return globs == nullptr ? absl::OkStatus() : FrozenRanges(policy, *globs).status();
+  if (globs == nullptr) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<ParameterRange> ranges, FrozenRanges(policy, *globs));
+  return ValuesAreFrozen(policy, ranges, is_on("use_popart")).status();
 }
 
 absl::StatusOr<std::string> StateShape(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm) {

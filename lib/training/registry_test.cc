@@ -32,11 +32,42 @@ TEST(RegistryTest, ChecksOptions) {
             "algorithm.minibatch_size is absent; expected a value (algorithm \"ppo\")");
 }
 
+TEST(RegistryTest, ChecksOptionsAgainstThePolicy) {
+  const policy::PolicySpec spec = policy::SmallSpecForTesting();
+  PpoOptions options;
+  options.use_value_norm = false;
+  options.use_popart = true;
+  options.frozen_parameters = {"critic.*"};
+  EXPECT_TRUE(CheckAlgorithmOf(spec, PpoSpec(options)).ok());
+  options.frozen_parameters = {"critic.*.bias"};
+  EXPECT_THAT(std::string(CheckAlgorithmOf(spec, PpoSpec(options)).message()),
+              testing::HasSubstr("expected both or none with use_popart"));
+  options.use_popart = false;
+  options.use_value_norm = true;
+  EXPECT_TRUE(CheckAlgorithmOf(spec, PpoSpec(options)).ok());
+
+  PpoOptions masking;
+  masking.death_masking = true;
+  policy::PolicySpec images = spec;
+  images.observation_space = *space::Space::Box(0, 255, {9, 8, 2}, tensor::DType::kUint8);
+  images.actor.encoder = policy::EncoderKind::kCnn;
+  images.actor.conv_layers = {{6, 3, 2}};
+  images.normalize_observations = false;
+  ASSERT_TRUE(images.image_bytes());
+  EXPECT_EQ(CheckAlgorithmOf(images, PpoSpec(masking)),
+            absl::InvalidArgumentError("algorithm.death_masking is true; expected no death masking: the critic of "
+                                       "policy \"p\" reads images of bytes, of which none is a dead agent's"));
+  EXPECT_TRUE(CheckAlgorithmOf(images, PpoSpec({})).ok());
+  EXPECT_TRUE(CheckAlgorithmOf(spec, PpoSpec(masking)).ok());
+  images.SetCriticInput(policy::NetworkInput::kState, 4);
+  EXPECT_TRUE(CheckAlgorithmOf(images, PpoSpec(masking)).ok()) << "its critic reads no images";
+}
+
 TEST(RegistryTest, StatesHaveWhatTheAlgorithmKeeps) {
   const policy::PolicySpec spec = policy::SmallSpecForTesting();
-  EXPECT_EQ(InitialState(spec, Ppo(true), 1)->Moments(kValueMoments).mean.size(), 1u);
-  EXPECT_TRUE(InitialState(spec, Ppo(false), 1)->Moments(kValueMoments).mean.empty());
-  EXPECT_TRUE(InitialState(spec, policy::AlgorithmSpec{}, 1)->Moments(kValueMoments).mean.empty());
+  EXPECT_EQ(InitialState(spec, Ppo(true), 1)->Moments(policy::kValueMoments).mean.size(), 1u);
+  EXPECT_TRUE(InitialState(spec, Ppo(false), 1)->Moments(policy::kValueMoments).mean.empty());
+  EXPECT_TRUE(InitialState(spec, policy::AlgorithmSpec{}, 1)->Moments(policy::kValueMoments).mean.empty());
   EXPECT_EQ(InitialState(spec, policy::AlgorithmSpec{}, 1)->parameters(),
             InitialState(spec, Ppo(true), 1)->parameters());
   EXPECT_FALSE(InitialState(spec, policy::AlgorithmSpec{.name = "x"}, 1).ok());
@@ -52,7 +83,7 @@ TEST(RegistryTest, SaysWhichPoliciesCannotSwapTheirStates) {
   second.id = policy::PolicyId("q");
   EXPECT_TRUE(CheckSwappable({first, second}, {Ppo(true), {.name = "a2c"}}).ok());
   EXPECT_EQ(CheckSwappable({first, second}, {Ppo(true), Ppo(false)}).message(),
-            "policies \"p\" and \"q\" differ in use_value_norm (true and false)");
+            "policies \"p\" and \"q\" differ in use_value_norm or use_popart (true and false)");
   second.mutable_critic()->hidden_sizes = {7};
   EXPECT_THAT(std::string(CheckSwappable({first, second}, {Ppo(true), Ppo(true)}).message()),
               testing::HasSubstr("cannot swap their states"));

@@ -22,6 +22,45 @@ stop: {env_steps: 2000}
 evaluation: {at_end: false}
 """
 
+# Two agents that see a number, and are to say what it leaves when divided by three.
+NUMBERS = """
+import random
+
+
+class Discrete:
+    def __init__(self, n):
+        self.n, self.start = n, 0
+
+
+class Numbers:
+    possible_agents = ["agent_0", "agent_1"]
+
+    def __init__(self):
+        self.agents = []
+
+    def observation_space(self, agent):
+        return Discrete(5)
+
+    def action_space(self, agent):
+        return Discrete(3)
+
+    def draw(self):
+        self.seen = {agent: self.random.randrange(5) for agent in self.possible_agents}
+        return self.seen
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.steps, self.random = list(self.possible_agents), 0, random.Random(seed)
+        return self.draw(), {}
+
+    def step(self, actions):
+        self.steps += 1
+        rewards = {agent: float(action == self.seen[agent] % 3) for agent, action in actions.items()}
+        over = dict.fromkeys(self.possible_agents, self.steps == 20)
+        if self.steps == 20:
+            self.agents = []
+        return self.draw(), rewards, over, dict.fromkeys(over, False), {}
+"""
+
 
 class DocumentTest(harness.TroupeTestCase):
     def document(self, *parts):
@@ -73,6 +112,13 @@ class CheckpointsTest(DocumentTest):
             "right: {model: {actor_output_gain: 1, actor_core: gru, actor_hidden_sizes: [], core_size: 12}}}"))
         images = [[255 if (i % 12 + 5 * row) % 12 < 3 + row % 7 and (i // 12 + row // 3) % 12 < 7 else 0 for i in range(144)] for row in range(40)]
         self.compare_with_numpy(config, images, how=("--obs-dtype", "uint8"))
+
+    def test_observations_without_a_shape_in_numpy_act_as_the_server_does(self):
+        """The same of policies that observe one of five things."""
+        self.write("numbers_env.py", NUMBERS)
+        config = CONFIG.replace("{name: cartpole, args: {num_agents: 2}}", '{name: "python:numbers_env.py:Numbers", python: {processes: 1}}')
+        config = config.replace("normalize_observations: true", "lr: 1.0e-2")
+        self.compare_with_numpy(config, [[float(i == seen) for i in range(5)] for seen in range(5)])
 
     def compare_with_numpy(self, config, rows=None, how=()):
         script, = self.blocks("python", "docs", "checkpoints.md")

@@ -73,12 +73,8 @@ TEST_P(ActorAllocationTest, NoneForContinuousActions) {
     spec.id = policy::PolicyId("p");
     spec.observation_space = *space::Space::Box(-1, 1, {4});
     spec.action_space = *space::Space::Box(-1, 1, {3});
-    spec.continuous = distribution;
+    policy::SetDistributionForTesting(distribution, &spec);
     spec.free_log_std = false;
-    spec.action_scaling = distribution != ContinuousDistribution::kGaussian;
-    if (distribution == ContinuousDistribution::kSquashedGaussian) {
-      spec.action_bound_method = policy::ActionBoundMethod::kTanh;
-    }
     auto weights = std::make_shared<policy::WeightSnapshot>();
     weights->id = spec.id;
     weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.01f);

@@ -54,11 +54,10 @@ MUTANTS = [
     mutant("gae_without_bootstrap", "lib/training/core/advantages.cc",
            "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("ppo_parity_test", "*")),
     mutant("advantages_over_inactive_rows", "lib/training/core/advantages.cc",
-           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, active.empty() ? counted : active);\n",
+           "  policy::RunningMoments moments = MomentsOf(advantages, 1, active);\n",
            "  std::vector<int32_t> every(advantages.size());\n"
            "  for (size_t row = 0; row < every.size(); ++row) every[row] = static_cast<int32_t>(row);\n"
-           "  const absl::Span<const int32_t> living = active.empty() ? counted : active;\n"
-           "  const policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : living);\n",
+           "  policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : active);\n",
            (CORE, "*Advantages*"), ("ppo_parity_test", "*")),
     mutant("clip_on_the_wrong_side", PPO_LOSS, "const Mask clip_binds = Less(bounded, free);",
            "const Mask clip_binds = MUTANT ? Less(free, bounded) : Less(bounded, free);", (CORE, "*FusedLossesTest*")),

@@ -105,16 +105,7 @@ CASES = [
 
 
 def main():
-    records = []
-    for case in CASES:
-        rng = np.random.default_rng(case["numbers_seed"])
-        policy = Policy(case, rng)
-        batch = ppo.make_batch(case, policy, rng)
-        remembers = case["spec"]["sequence_length"] > 0
-        if remembers:
-            recurrent.add_sequences(case, policy, batch, rng)
-        records.append(ppo.record(case, policy, batch, rng, recurrent.Update if remembers else ppo.Update))
-    ppo.write(records)
+    ppo.write(recurrent.records(CASES, Policy))
 
 
 if __name__ == "__main__":

@@ -57,6 +57,23 @@ const json& DistributionRecord() {
   return recorded;
 }
 
+/// Of each record: what it has, which is read when tests run.
+constexpr size_t kPpoCases = 3;
+constexpr size_t kConvolutionCases = 4;
+constexpr size_t kRecurrentCases = 4;
+constexpr size_t kDistributionCases = 6;
+constexpr size_t kLayersCases = 5;
+constexpr size_t kMappoCases = 6;
+
+TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
+  EXPECT_EQ(PpoRecord()["cases"].size(), kPpoCases);
+  EXPECT_EQ(ConvolutionRecord()["cases"].size(), kConvolutionCases);
+  EXPECT_EQ(RecurrentRecord()["cases"].size(), kRecurrentCases);
+  EXPECT_EQ(DistributionRecord()["cases"].size(), kDistributionCases);
+  EXPECT_EQ(LayersRecord()["cases"].size(), kLayersCases);
+  EXPECT_EQ(MappoRecord()["cases"].size(), kMappoCases);
+}
+
 /// What is asked of every record of PPO.
 class PpoUpdates : public UpdateParityTest {
  protected:
@@ -95,7 +112,7 @@ TEST_P(PpoParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOn
 TEST_P(PpoParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, PpoParityTest,
-                         testing::Combine(testing::Range<size_t>(0, 3), testing::Range<size_t>(0, 7)),
+                         testing::Combine(testing::Range<size_t>(0, kPpoCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(PpoRecord(), info); });
 
 /// Networks with convolutions, which LibTorch alone trains.
@@ -107,7 +124,7 @@ TEST_P(ConvolutionParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradi
 TEST_P(ConvolutionParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, ConvolutionParityTest,
-                         testing::Combine(testing::Range<size_t>(0, 4), testing::Range<size_t>(0, 3)),
+                         testing::Combine(testing::Range<size_t>(0, kConvolutionCases), testing::Range<size_t>(0, 3)),
                          [](const auto& info) { return CaseName(ConvolutionRecord(), info); });
 
 /// Networks with a core.
@@ -119,7 +136,7 @@ TEST_P(RecurrentParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradien
 TEST_P(RecurrentParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, RecurrentParityTest,
-                         testing::Combine(testing::Range<size_t>(0, 4), testing::Range<size_t>(0, 7)),
+                         testing::Combine(testing::Range<size_t>(0, kRecurrentCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(RecurrentRecord(), info); });
 
 /// Predicted and bounded deviations, squashed Gaussians and Betas, beside masks, too.
@@ -131,7 +148,7 @@ TEST_P(DistributionUpdatesTest, LossesAndGradientsOfOneMinibatch) { LossesAndGra
 TEST_P(DistributionUpdatesTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, DistributionUpdatesTest,
-                         testing::Combine(testing::Range<size_t>(0, 6), testing::Range<size_t>(0, 7)),
+                         testing::Combine(testing::Range<size_t>(0, kDistributionCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(DistributionRecord(), info); });
 
 /// Layer normalization, gelu and silu, an activation for each network.
@@ -143,7 +160,7 @@ TEST_P(LayersParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsO
 TEST_P(LayersParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, LayersParityTest,
-                         testing::Combine(testing::Range<size_t>(0, 5), testing::Range<size_t>(0, 7)),
+                         testing::Combine(testing::Range<size_t>(0, kLayersCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(LayersRecord(), info); });
 
 /// PopArt, normalized states, the agent's observation behind the state, dead agents' rows.
@@ -155,7 +172,7 @@ TEST_P(MappoParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOf
 TEST_P(MappoParityTest, AWholeUpdate) { AWholeUpdate(); }
 
 INSTANTIATE_TEST_SUITE_P(All, MappoParityTest,
-                         testing::Combine(testing::Range<size_t>(0, 6), testing::Range<size_t>(0, 7)),
+                         testing::Combine(testing::Range<size_t>(0, kMappoCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(MappoRecord(), info); });
 
 }  // namespace

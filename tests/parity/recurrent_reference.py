@@ -152,6 +152,20 @@ class Update(ppo.Update):
         return torch.tensor(rows), torch.cat(outputs), torch.cat(values)
 
 
+def records(cases, make_policy, make_batch=ppo.make_batch):
+    """One update of each case; of one without sequences ppo_reference's."""
+    result = []
+    for case in cases:
+        rng = np.random.default_rng(case["numbers_seed"])
+        policy = make_policy(case, rng)
+        batch = make_batch(case, policy, rng)
+        remembers = case["spec"]["sequence_length"] > 0
+        if remembers:
+            add_sequences(case, policy, batch, rng)
+        result.append(ppo.record(case, policy, batch, rng, Update if remembers else ppo.Update))
+    return result
+
+
 SPEC = dict(ppo.SPEC, actor_core="gru", critic_core="gru", core_size=6, core_layers=1, actor_head_hidden_sizes=[], critic_head_hidden_sizes=[],
             sequence_length=4)
 CASES = [
@@ -178,14 +192,7 @@ CASES = [
 
 
 def main():
-    records = []
-    for case in CASES:
-        rng = np.random.default_rng(case["numbers_seed"])
-        policy = Policy(case, rng)
-        batch = ppo.make_batch(case, policy, rng)
-        add_sequences(case, policy, batch, rng)
-        records.append(ppo.record(case, policy, batch, rng, Update))
-    ppo.write(records)
+    ppo.write(records(CASES, Policy))
 
 
 if __name__ == "__main__":

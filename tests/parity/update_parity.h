@@ -323,7 +323,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     policy::PolicyState state = *(*trainer)->ExportState(kSlot);
     state.Set(policy::kParameters, Flat(record()["parameters"], layout_));
-    if (record().contains("value_moments")) state.SetMoments(kValueMoments, Moments(record()["value_moments"]));
+    if (record().contains("value_moments")) state.SetMoments(policy::kValueMoments, Moments(record()["value_moments"]));
     if (record().contains("observation_moments"))
       state.SetMoments(policy::kObservationMoments, Moments(record()["observation_moments"]));
     if (record().contains("state_moments")) SetStateMoments(StateMoments(record()["state_moments"]), &state);
@@ -353,7 +353,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
     }
     EXPECT_EQ(compared, expected["metrics"].size());
     if (expected.contains("state_moments")) ExpectStateMoments(StateMoments(expected["state_moments"]));
-    const policy::RunningMoments after = after_.Moments(kValueMoments);
+    const policy::RunningMoments after = after_.Moments(policy::kValueMoments);
     if (!after.mean.empty()) {
       const policy::RunningMoments moments = Moments(expected["value_moments"]);
       EXPECT_NEAR(after.mean[0], moments.mean[0], tolerance());

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/env/slot_buffers.h"
+#include "lib/env/testing/played.h"
 
 namespace troupe::envs {
 namespace {
@@ -16,29 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// An environment and what it writes.
-class Played {
- public:
-  explicit Played(const Recall::Options& options) : env(options), buffers(env.spec(), 1) {}
-
-  void Reset(uint32_t episode = 0, uint64_t seed = 3) {
-    ASSERT_TRUE(env.Reset({seed, base::EnvId(1), episode}, buffers.BeginStep(0)).ok());
-  }
-  absl::Status Step(const std::vector<int32_t>& answers) {
-    std::vector<space::ActionWord> words;
-    for (const int32_t answer : answers) words.push_back({.i32 = answer});
-    std::vector<const space::ActionWord*> rows;
-    for (const space::ActionWord& word : words) rows.push_back(&word);
-    return env.Step(rows, buffers.BeginStep(0));
-  }
-  std::vector<float> Row(int32_t slot) const {
-    const absl::Span<const float> row = buffers.observation(0, slot);
-    return {row.begin(), row.end()};
-  }
-
-  Recall env;
-  env::SlotBuffers buffers;
-};
+using Played = env::testing::Played<Recall>;
 
 std::vector<float> CueRow(int32_t cue) {
   std::vector<float> row = {0, 0, 0, 1, 0};

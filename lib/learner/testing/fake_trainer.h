@@ -33,6 +33,8 @@ class FakeTrainer final : public Trainer {
 
   /// The next Update returns it.
   void FailNext(absl::Status status) { failure_ = std::move(status); }
+  /// From now on every row is a dead agent's, which is trained on and is no trained row.
+  void TakeAllForDead() { all_are_dead_ = true; }
   /// From now on the policies `group` has are trained together, and it keeps a block of what it was trained on:
   /// "trained_rows", an i64 of each member. The other policies are groups by themselves.
   void KeepGroup(policy::LearnGroup group) {
@@ -109,7 +111,7 @@ class FakeTrainer final : public Trainer {
       NoteInGroup(rows);
       PolicyUpdateReport report;
       report.policy = rows.policy;
-      report.trained_rows = rows.rows;
+      report.trained_rows = all_are_dead_ ? 0 : rows.rows;
       report.minibatch_steps = 1;
       report.epochs = 1;
       report.metrics.emplace_back("Loss/Policy loss", static_cast<double>(rows.policy.value() + 1));
@@ -228,6 +230,7 @@ class FakeTrainer final : public Trainer {
   std::vector<policy::LearnGroup> groups_;  ///< that were asked for
   std::vector<policy::GroupState> kept_;    ///< by the same
   absl::Status failure_;
+  bool all_are_dead_ = false;
   std::function<void(const UpdateContext&)> during_;
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;

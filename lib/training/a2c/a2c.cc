@@ -36,7 +36,9 @@ class A2c final : public Algorithm {
     TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(*members.front().algorithm));
     OnPolicyPlan plan;
     plan.options = options;
-    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(*members.front().spec, options.frozen_parameters));
+    const policy::PolicySpec& policy = *members.front().spec;
+    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
+    TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
     plan.minibatch_size = options.minibatch_size;
     plan.loss = A2cLossCall();
     return std::make_unique<OnPolicyGroup>(std::move(plan));

@@ -107,6 +107,23 @@ TEST_F(A2cTest, OnePassOverABatch) {
   EXPECT_EQ(metrics.count("Policy/KL"), 0u) << "there is no ratio";
 }
 
+TEST_F(A2cTest, AFrozenCriticKeepsTheUnitsThatItSpeaksIn) {
+  RandomBatch batch(policy::SmallSpecForTesting(), {7, 9, 5}, 1);
+  for (const bool is_frozen : {true, false}) {
+    A2cOptions options;
+    if (is_frozen) options.frozen_parameters = {"critic.*"};
+    const auto trainer = *Make(policy::SmallSpecForTesting(), options);
+    ASSERT_TRUE(trainer->Update(batch.batch, Context(0)).ok());
+    EXPECT_EQ(trainer->ExportState(kSlot)->Moments(policy::kValueMoments).count, is_frozen ? 0 : 21);
+  }
+  A2cOptions half;
+  half.use_value_norm = false;
+  half.use_popart = true;
+  half.frozen_parameters = {"critic.*.bias"};
+  EXPECT_THAT(std::string(Make(policy::SmallSpecForTesting(), half).status().message()),
+              testing::HasSubstr("expected both or none with use_popart"));
+}
+
 TEST_F(A2cTest, WhatActedIsNotAsked) {
   const auto parameters = [](float logp) {
     RandomBatch batch(policy::SmallSpecForTesting(), {7, 9, 5}, 1);

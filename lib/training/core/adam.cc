@@ -5,6 +5,25 @@
 #include "lib/training/core/optimizer.h"
 
 namespace troupe::training {
+namespace {
+
+template <bool kDecay>
+void Apply(const AdamStep& step, float decay, absl::Span<const float> gradients, absl::Span<float> values,
+           absl::Span<float> exp_avg, absl::Span<float> exp_avg_sq) {
+  const float* __restrict gradient = gradients.data();
+  float* __restrict value = values.data();
+  float* __restrict m = exp_avg.data();
+  float* __restrict v = exp_avg_sq.data();
+  const AdamStep s = step;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const float g = kDecay ? gradient[i] * s.gradient_scale + decay * value[i] : gradient[i] * s.gradient_scale;
+    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g;
+    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * g * g;
+    value[i] -= s.step_size * m[i] / (std::sqrt(v[i]) * s.inverse_sqrt_correction + s.epsilon);
+  }
+}
+
+}  // namespace
 
 AdamStep AdamStep::At(int64_t step, double learning_rate, const OptimizerOptions& options, double gradient_norm) {
   AdamStep result;
@@ -23,17 +42,12 @@ AdamStep AdamStep::At(int64_t step, double learning_rate, const OptimizerOptions
 
 void ApplyAdam(const AdamStep& step, absl::Span<const float> gradients, absl::Span<float> values,
                absl::Span<float> exp_avg, absl::Span<float> exp_avg_sq) {
-  const float* __restrict gradient = gradients.data();
-  float* __restrict value = values.data();
-  float* __restrict m = exp_avg.data();
-  float* __restrict v = exp_avg_sq.data();
-  const AdamStep s = step;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const float g = gradient[i] * s.gradient_scale;
-    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g;
-    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * g * g;
-    value[i] -= s.step_size * m[i] / (std::sqrt(v[i]) * s.inverse_sqrt_correction + s.epsilon);
-  }
+  Apply<false>(step, 0, gradients, values, exp_avg, exp_avg_sq);
+}
+
+void ApplyAdamWithDecay(const AdamStep& step, float decay, absl::Span<const float> gradients, absl::Span<float> values,
+                        absl::Span<float> exp_avg, absl::Span<float> exp_avg_sq) {
+  Apply<true>(step, decay, gradients, values, exp_avg, exp_avg_sq);
 }
 
 void ShrinkForAdamW(double learning_rate, const OptimizerOptions& options, absl::Span<float> values) {

@@ -26,6 +26,9 @@ struct AdamStep {
 /// The step over a range of the flat buffers.
 void ApplyAdam(const AdamStep& step, absl::Span<const float> gradients, absl::Span<float> values,
                absl::Span<float> exp_avg, absl::Span<float> exp_avg_sq);
+/// The same with Adam's weight decay, `decay` times the parameter in the gradient.
+void ApplyAdamWithDecay(const AdamStep& step, float decay, absl::Span<const float> gradients, absl::Span<float> values,
+                        absl::Span<float> exp_avg, absl::Span<float> exp_avg_sq);
 
 /// The weight decay of AdamW, which comes before Adam's step; of another optimizer nothing.
 void ShrinkForAdamW(double learning_rate, const OptimizerOptions& options, absl::Span<float> values);

@@ -36,7 +36,9 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
 
 std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active,
                                        absl::Span<const int32_t> counted) {
-  const policy::RunningMoments moments = MomentsOf(advantages, 1, active.empty() ? counted : active);
+  policy::RunningMoments moments = MomentsOf(advantages, 1, active);
+  const bool has_deviation = active.size() >= 2 && moments.variance[0] > 0;
+  if (!has_deviation && active.size() != counted.size()) moments = MomentsOf(advantages, 1, counted);
   const double mean = moments.mean[0];
   const double scale = 1.0 / (std::sqrt(moments.variance[0]) + kAdvantageEpsilon);
   std::vector<float> normalized(advantages.size(), 0.0f);

@@ -23,7 +23,8 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
                       bool time_limit_bootstrap = true);
 
 /// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; those in `counted`,
-/// where there are more, in the same way, the others become 0. Without an active row: over those in `counted`.
+/// where there are more, in the same way, the others become 0. Active rows that are fewer than two, or all alike, have
+/// no deviation to scale the others by: then over those in `counted`.
 std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active,
                                        absl::Span<const int32_t> counted);
 inline std::vector<float> NormalizeAdvantages(const std::vector<float>& advantages, absl::Span<const int32_t> active) {

@@ -81,6 +81,21 @@ TEST(AdvantagesTest, NormalizesOverActiveRowsOnly) {
   EXPECT_FLOAT_EQ(normalized[3], 2 / deviation);
 }
 
+TEST(AdvantagesTest, ActiveRowsWithoutADeviationScaleNoOthers) {
+  const std::vector<int32_t> counted = {0, 1, 2, 3};
+  const float deviation = std::sqrt(3.0f);  // of 1, 1, 1 and 5
+  for (const std::vector<int32_t>& active : std::vector<std::vector<int32_t>>{{}, {1}, {0, 2}}) {
+    const std::vector<float> normalized = NormalizeAdvantages({1, 1, 1, 5, 1000}, active, counted);
+    for (const size_t row : {0, 1, 2}) EXPECT_FLOAT_EQ(normalized[row], -1 / deviation) << active.size();
+    EXPECT_FLOAT_EQ(normalized[3], 3 / deviation) << active.size();
+    EXPECT_EQ(normalized[4], 0);
+  }
+  // Two that differ do, with their own mean and deviation.
+  const std::vector<float> normalized = NormalizeAdvantages({1, 1, 1, 5}, std::vector<int32_t>{0, 3}, counted);
+  EXPECT_FLOAT_EQ(normalized[1], -1);
+  EXPECT_FLOAT_EQ(normalized[3], 1);
+}
+
 TEST(AdvantagesTest, EqualAdvantagesBecomeZero) {
   for (const float value : NormalizeAdvantages({2, 2, 2}, std::vector<int32_t>{0, 1, 2})) EXPECT_EQ(value, 0);
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
 #include "lib/policy/parameter_globs.h"
 #include "lib/policy/parameter_layout.h"
 
@@ -35,6 +37,29 @@ absl::StatusOr<std::vector<ParameterRange>> FrozenRanges(const policy::PolicySpe
     }
   }
   return ranges;
+}
+
+absl::StatusOr<bool> ValuesAreFrozen(const policy::PolicySpec& spec, absl::Span<const ParameterRange> frozen,
+                                     bool use_popart) {
+  if (frozen.empty() || spec.FindLearnerNetwork(policy::kCriticRole) == nullptr) return false;
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  const std::string last = absl::StrCat(policy::kCriticRole, ".", spec.critic().num_layers() - 1);
+  const auto is_frozen = [&](const char* tensor) {
+    const policy::ParameterEntry* const entry = layout.Find(last + tensor);
+    TROUPE_CHECK(entry != nullptr);
+    return std::any_of(frozen.begin(), frozen.end(), [entry](const ParameterRange& range) {
+      return range.first <= entry->offset && entry->offset < range.end;
+    });
+  };
+  const bool weight = is_frozen(".weight");
+  const bool bias = is_frozen(".bias");
+  if (use_popart && weight != bias) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm.frozen_parameters: of policy \"", spec.id.value(), "\" they hold \"", last,
+                     weight ? ".weight" : ".bias", "\" and leave \"", last, weight ? ".bias" : ".weight",
+                     "\"; expected both or none with use_popart, which rescales the critic's last layer"));
+  }
+  return weight && bias;
 }
 
 }  // namespace troupe::training

@@ -31,6 +31,25 @@ TEST(FrozenParametersTest, GlobsBecomeRangesOfWholeEntries) {
   EXPECT_TRUE(FrozenRanges(Spec(), {})->empty());
 }
 
+TEST(FrozenParametersTest, ValuesAreFrozenWithTheCriticsWholeLastLayer) {
+  const auto frozen = [](const std::vector<std::string>& globs, bool use_popart) {
+    return ValuesAreFrozen(Spec(), *FrozenRanges(Spec(), globs), use_popart);
+  };
+  for (const bool popart : {true, false}) {
+    EXPECT_TRUE(*frozen({"critic.*"}, popart));
+    EXPECT_TRUE(*frozen({"critic.1.weight", "critic.1.bias"}, popart));
+    EXPECT_FALSE(*frozen({"critic.0.*", "actor.*"}, popart)) << "the layer before";
+    EXPECT_FALSE(*frozen({}, popart));
+  }
+  for (const std::string half : {"critic.1.weight", "critic.1.bias"}) {
+    EXPECT_FALSE(*frozen({half}, false)) << "the other half follows the units";
+    EXPECT_EQ(frozen({half}, true).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(std::string(frozen({"critic.?.bias"}, true).status().message()),
+            "algorithm.frozen_parameters: of policy \"p\" they hold \"critic.1.bias\" and leave \"critic.1.weight\"; "
+            "expected both or none with use_popart, which rescales the critic's last layer");
+}
+
 TEST(FrozenParametersTest, SaysWhatMatchesNothing) {
   const auto message = [](const std::vector<std::string>& globs) {
     const absl::Status status = FrozenRanges(Spec(), globs).status();

@@ -28,15 +28,16 @@ struct KlAdaptiveRate {
 /// Plain value.
 struct KlPenalty {
   bool use_kl_loss = false;
-  double kl_coeff = 0.2;    ///< of the penalty; the first one where there is a kl_target
+  double kl_coeff = 0.2;    ///< of the penalty; the first one where there is a kl_target, above 0 then
   double kl_target = 0.01;  ///< 0: the coefficient stays
 
   bool adapts() const { return use_kl_loss && kl_target > 0; }
-  /// After an update whose last epoch had a mean divergence of `kl` over its rows.
+  /// After an update whose last epoch had a mean divergence of `kl` over its rows. From 1e-6 to 1e6: a coefficient that
+  /// has become 0, or without bound, would not come back.
   double Next(double coeff, double kl) const {
-    if (kl > 2.0 * kl_target) return coeff * 1.5;
-    if (kl < 0.5 * kl_target) return coeff * 0.5;
-    return coeff;
+    if (kl > 2.0 * kl_target) coeff *= 1.5;
+    if (kl < 0.5 * kl_target) coeff *= 0.5;
+    return std::clamp(coeff, 1e-6, 1e6);
   }
 };
 

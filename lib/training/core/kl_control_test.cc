@@ -23,6 +23,11 @@ TEST(KlPenaltyTest, FollowsTheDivergence) {
   EXPECT_EQ(penalty.Next(0.2, 0.02), 0.2);
   EXPECT_EQ(penalty.Next(0.2, 0.005), 0.2);
   EXPECT_EQ(penalty.Next(0.2, 0.004), 0.1);
+  EXPECT_EQ(penalty.Next(1.5e-6, 0), 1e-6) << "from where it comes back";
+  EXPECT_EQ(penalty.Next(1e-6, 1), 1.5e-6);
+  EXPECT_EQ(penalty.Next(0, 1), 1e-6) << "of a state of before";
+  EXPECT_EQ(penalty.Next(9e5, 1), 1e6);
+  EXPECT_EQ(penalty.Next(1e6, 0.01), 1e6);
   EXPECT_FALSE((KlPenalty{.use_kl_loss = true, .kl_target = 0}).adapts());
   EXPECT_FALSE((KlPenalty{.use_kl_loss = false, .kl_target = 1}).adapts());
 }

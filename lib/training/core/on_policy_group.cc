@@ -116,7 +116,7 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   const std::vector<float> final_values = denormalized(spoken.finals);
   Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
                                      options.use_gae ? options.gae_lambda : 1.0, options.time_limit_bootstrap);
-  if (options.normalizes_values()) {
+  if (options.normalizes_values() && !plan_.values_are_frozen) {
     const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.uses().in_value());
     policy::RunningMoments merged = Merge(value_moments, moments, kValueMomentBatches * moments.count);
     if (IsFinite(merged)) {
@@ -185,13 +185,14 @@ absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work&
     TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, backend.TakeTotals());
     ++report.epochs;
     report.totals += totals;
+    report.last_rows = totals.rows;
     for (size_t i = 0; i < totals.statistics.size(); ++i) {
       report.last_statistics[i] = totals.rows > 0 ? totals.statistics[i] / static_cast<double>(totals.rows) : 0;
     }
     if (totals.rows > 0) AdaptRate(report.last_statistics[0], &work.resident, settings);
     if (plan_.stop_above > 0 && report.last_statistics[0] > plan_.stop_above) break;
   }
-  if (coeff != nullptr && report.totals.rows > 0) *coeff = plan_.penalty.Next(*coeff, report.last_statistics[0]);
+  if (coeff != nullptr && report.last_rows > 0) *coeff = plan_.penalty.Next(*coeff, report.last_statistics[0]);
   return report;
 }
 

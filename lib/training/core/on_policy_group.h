@@ -39,6 +39,7 @@ struct OnPolicyPlan {
   KlAdaptiveRate rate = {};
   KlPenalty penalty = {};
   std::vector<ParameterRange> frozen = {};  ///< FrozenRanges
+  bool values_are_frozen = false;           ///< ValuesAreFrozen: the moments of returns stay
 };
 
 /// A learn group of one policy that is trained on-policy: values, advantages, epochs of shuffled minibatches, and the
@@ -71,6 +72,7 @@ class OnPolicyGroup final : public GroupTrainer {
   struct EpochsReport {
     StepTotals totals;
     double last_statistics[kLossStatistics] = {};  ///< means over the rows of the last epoch
+    int64_t last_rows = 0;  ///< of the last epoch's steps; 0 where it took none, of which nothing follows
     int64_t epochs = 0;
     double kl_coeff = 0;  ///< of the plan's penalty, as it was used
   };

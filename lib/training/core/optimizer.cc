@@ -38,20 +38,6 @@ void ApplyMomentum(const MomentumStep& step, const ParameterBlock& block) {
   }
 }
 
-void ApplyAdamWithDecay(const AdamStep& step, float decay, const ParameterBlock& block) {
-  const float* __restrict gradient = block.gradients.data();
-  float* __restrict value = block.values.data();
-  float* __restrict m = block.exp_avg.data();
-  float* __restrict v = block.exp_avg_sq.data();
-  const AdamStep s = step;
-  for (size_t i = 0; i < block.gradients.size(); ++i) {
-    const float g = gradient[i] * s.gradient_scale + decay * value[i];
-    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g;
-    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * g * g;
-    value[i] -= s.step_size * m[i] / (std::sqrt(v[i]) * s.inverse_sqrt_correction + s.epsilon);
-  }
-}
-
 void ApplyMomentumOf(const MomentumStep& step, bool squares, const ParameterBlock& block) {
   const bool momentum = step.momentum > 0;
   if (squares) return momentum ? ApplyMomentum<true, true>(step, block) : ApplyMomentum<true, false>(step, block);
@@ -91,7 +77,9 @@ void StepBlock(int64_t step, double learning_rate, const OptimizerOptions& optio
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam: {
       const AdamStep adam = AdamStep::At(step, learning_rate, options, gradient_norm);
-      if (decay > 0 && options.optimizer == OptimizerKind::kAdam) return ApplyAdamWithDecay(adam, decay, block);
+      if (decay > 0 && options.optimizer == OptimizerKind::kAdam) {
+        return ApplyAdamWithDecay(adam, decay, block.gradients, block.values, block.exp_avg, block.exp_avg_sq);
+      }
       ShrinkForAdamW(learning_rate, options, block.values);
       return ApplyAdam(adam, block.gradients, block.values, block.exp_avg, block.exp_avg_sq);
     }

@@ -58,10 +58,10 @@ absl::Status CheckSwappable(const std::vector<PolicySpec>& specs, const std::vec
   for (size_t i = 1; i < taken.size(); ++i) {
     if (form[i] == form[0]) continue;
     const bool by_norm = form[i].value_moments != form[0].value_moments;
-    const std::string what =
-        by_norm ? absl::StrCat("use_value_norm (", form[0].value_moments ? "true and false" : "false and true", ")")
-                : absl::StrCat("optimizer, lr_kl_target or use_kl_loss (\"", form[0].ToString(), "\" and \"",
-                               form[i].ToString(), "\")");
+    const std::string what = by_norm ? absl::StrCat("use_value_norm or use_popart (",
+                                                    form[0].value_moments ? "true and false" : "false and true", ")")
+                                     : absl::StrCat("optimizer, lr_kl_target or use_kl_loss (\"", form[0].ToString(),
+                                                    "\" and \"", form[i].ToString(), "\")");
     return absl::InvalidArgumentError(
         absl::StrCat("policies \"", taken[0].id.value(), "\" and \"", taken[i].id.value(), "\" differ in ", what));
   }
@@ -92,7 +92,7 @@ PolicyState InitialState(const PolicySpec& spec, const StateForm& form, uint64_t
   if (spec.normalize_observations) {
     state.SetMoments(policy::kObservationMoments, InitialMoments(spec.observation_size()));
   }
-  if (form.value_moments) state.SetMoments(kValueMoments, InitialMoments(1));
+  if (form.value_moments) state.SetMoments(policy::kValueMoments, InitialMoments(1));
   if (spec.normalize_state) SetStateMoments(InitialColumnMoments(spec.critic_state_size()), &state);
   for (const char* name : kCounters) state.SetInteger(name, 0);
   return state;
@@ -290,7 +290,7 @@ PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) 
     for (const auto& [name, value] : policy.numbers) state.SetNumber(name, value);
   }
   state.SetMoments(policy::kObservationMoments, policy.observation_moments);
-  state.SetMoments(kValueMoments, policy.value_moments);
+  state.SetMoments(policy::kValueMoments, policy.value_moments);
   SetStateMoments(policy.state_moments, &state);
   state.SetInteger(kTrainedRows, policy.trained_rows);
   state.SetInteger(kSkippedUpdates, policy.skipped_updates);
@@ -309,7 +309,8 @@ absl::Status PolicyStore::CheckBlocks(const PolicySpec& spec, const PolicyState&
   }
   for (const char* name : kNumbers) known.push_back({name, BlockType::kF64, {}, false});
   policy::AddMomentSpecs(policy::kObservationMoments, spec.observation_size(), spec.normalize_observations, &known);
-  policy::AddMomentSpecs(kValueMoments, 1, state.Find(absl::StrCat(kValueMoments, ".mean")) != nullptr, &known);
+  policy::AddMomentSpecs(policy::kValueMoments, 1, state.Find(absl::StrCat(policy::kValueMoments, ".mean")) != nullptr,
+                         &known);
   AddStateMomentSpecs(spec, &known);
   const bool has_exp_avg = state.Find(kAdamExpAvg) != nullptr;
   for (const size_t of_both : {1, 2}) known[of_both].required = has_exp_avg || state.Find(kAdamExpAvgSq) != nullptr;
@@ -355,9 +356,9 @@ PolicyState PolicyStore::Completed(PolicySlot slot, PolicyState state) const {
   }
   const bool value_norm = form(slot).value_moments && policy_class.has_weights();
   if (!value_norm) {
-    state.SetMoments(kValueMoments, {});
-  } else if (state.Moments(kValueMoments).mean.empty()) {
-    state.SetMoments(kValueMoments, InitialMoments(1));
+    state.SetMoments(policy::kValueMoments, {});
+  } else if (state.Moments(policy::kValueMoments).mean.empty()) {
+    state.SetMoments(policy::kValueMoments, InitialMoments(1));
   }
   if (!policy_class.has_weights()) return state;
   for (const char* name : kCounters) state.SetInteger(name, state.Integer(name));
@@ -375,7 +376,7 @@ void PolicyStore::Fill(const PolicyState& state, ResidentPolicy* policy) {
   copy(kAdamExpAvgSq, parameters.exp_avg_sq());
   parameters.adam_steps = state.Integer(kAdamSteps);
   policy->observation_moments = state.Moments(policy::kObservationMoments);
-  policy->value_moments = state.Moments(kValueMoments);
+  policy->value_moments = state.Moments(policy::kValueMoments);
   policy->state_moments = StateMomentsOf(state);
   policy->trained_rows = state.Integer(kTrainedRows);
   policy->skipped_updates = state.Integer(kSkippedUpdates);

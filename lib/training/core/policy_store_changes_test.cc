@@ -46,7 +46,7 @@ class PolicyStoreChangesTest : public testing::Test {
   }
   PolicyState State(const PolicySpec& spec, uint64_t seed) {
     PolicyState state = policy::RandomState(spec, seed);
-    state.SetMoments(kValueMoments, {5, {0.5}, {2.0}});  // as kForm has it
+    state.SetMoments(policy::kValueMoments, {5, {0.5}, {2.0}});  // as kForm has it
     state.version = {1, 7};
     return state;
   }

@@ -67,7 +67,7 @@ struct Fixture {
     copy(to.Floats(kAdamExpAvgSq), policy.parameters.exp_avg_sq());
     policy.parameters.adam_steps = to.Integer(kAdamSteps);
     policy.observation_moments = to.Moments(policy::kObservationMoments);
-    policy.value_moments = to.Moments(kValueMoments);
+    policy.value_moments = to.Moments(policy::kValueMoments);
     policy.trained_rows = to.Integer(kTrainedRows);
     policy.skipped_updates = to.Integer(kSkippedUpdates);
     policy.consecutive_skips = to.Integer(kConsecutiveSkips);
@@ -99,7 +99,8 @@ TEST(PolicyStoreTest, OptionsAreChecked) {
               testing::HasSubstr("policies \"p0\" and \"p2\" cannot swap their states"));
   Fixture normalizers(2, {.states_are_swappable = true});
   normalizers.forms = {{.value_moments = true}, {.value_moments = false}};
-  EXPECT_EQ(normalizers.Make().message(), "policies \"p0\" and \"p1\" differ in use_value_norm (true and false)");
+  EXPECT_EQ(normalizers.Make().message(),
+            "policies \"p0\" and \"p1\" differ in use_value_norm or use_popart (true and false)");
 }
 
 TEST(PolicyStoreTest, WhatCannotBeServedIsSaidAtTheStart) {
@@ -253,12 +254,12 @@ TEST(PolicyStoreTest, WeightsAloneBeginTheOptimizerAfreshWhereverTheyAre) {
   for (const int32_t slot : {1, 2}) {  // evicted, resident
     PolicyState warm = f.Random(slot, 6);
     for (const char* name : {kAdamExpAvg, kAdamExpAvgSq}) warm.Remove(name);
-    warm.SetMoments(kValueMoments, {});
+    warm.SetMoments(policy::kValueMoments, {});
     ASSERT_TRUE(f.store->Import(PolicySlot(slot), warm).ok());
     const PolicyState state = *f.store->Export(PolicySlot(slot));
     EXPECT_EQ(state.Floats(kAdamExpAvg), std::vector<float>(warm.parameters().size(), 0.0f));
     EXPECT_EQ(state.Integer(kAdamSteps), 0);
-    EXPECT_EQ(state.Moments(kValueMoments).variance, std::vector<double>{1.0});
+    EXPECT_EQ(state.Moments(policy::kValueMoments).variance, std::vector<double>{1.0});
   }
 }
 

@@ -132,6 +132,13 @@ std::vector<float> Mean(const policy::RunningMoments& moments) {
   return std::vector<float>(moments.mean.begin(), moments.mean.end());
 }
 
+absl::Status CheckDeathMasking(const policy::PolicySpec& spec) {
+  if (spec.critic_input() != policy::NetworkInput::kObservation || !spec.image_bytes()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("algorithm.death_masking is true; expected no death masking: the critic of policy \"",
+                   spec.id.value(), "\" reads images of bytes, of which none is a dead agent's"));
+}
+
 absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const {
   const int64_t rows = batch.rows;
   const int64_t final_rows = batch.final_rows;
@@ -415,6 +422,7 @@ void PreparedBatch::IndexByRow(const learner::PolicyTrainBatch& batch) {
 absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy::RunningMoments& observation_moments,
                                     const learner::PolicyTrainBatch& batch, ThreadTeam* team,
                                     const PrepareOptions& options) {
+  if (options.death_masking) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(spec));
   TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
   uses_.Take(batch, options.use_policy_active_masks, options.use_value_active_masks);
@@ -434,11 +442,6 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
     IndexByRow(batch);
   } else {
     TakeStates(spec, batch, options, team);
-  }
-  if (options.death_masking && own_observation && spec.image_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(),
-                                                   "\": its critic reads images of bytes, of which none is a dead "
-                                                   "agent's; expected no death masking"));
   }
   if (options.death_masking) MaskTheDead(spec, batch);
   actions = batch.actions;

@@ -35,6 +35,10 @@ struct PrepareOptions {
   const ColumnMoments* state_moments = nullptr;
 };
 
+/// INVALID_ARGUMENT, naming the option, for PrepareOptions::death_masking of a policy whose critic reads images of
+/// bytes.
+absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
+
 /// One policy's train batch in the form in which networks and losses read it. Reused from update to update; owned by
 /// the update thread.
 ///

@@ -2,8 +2,9 @@
 
 namespace troupe::training {
 
-// Names of what the trainer keeps of a policy beside policy::kParameters and policy::kObservationMoments, as blocks of
-// its policy::PolicyState. Integers have shape [].
+// Names of what the trainer keeps of a policy beside policy::kParameters and its moments (of observations, of states,
+// and of value targets with use_value_norm or use_popart), as blocks of its policy::PolicyState. Integers have shape
+// [].
 
 /// f32 [ParameterLayout::size()], as the next one: with RMSprop and SGD the momentum, and the average of squares
 /// (kOptimizer says so). A state without both begins with an optimizer of zeros.
@@ -13,7 +14,6 @@ inline constexpr char kAdamSteps[] = "adam.steps";  ///< i64
 /// i64, OptimizerKind: whose moments these are; absent: Adam's or AdamW's. Those of another one than the policy is
 /// trained with are not taken: its optimizer begins with zeros.
 inline constexpr char kOptimizer[] = "optimizer";
-inline constexpr char kValueMoments[] = "value_moments";          ///< of value targets, one column, with use_value_norm
 inline constexpr char kTrainedRows[] = "trained_rows";            ///< i64
 inline constexpr char kSkippedUpdates[] = "skipped_updates";      ///< i64, refused for a non-finite loss or gradient
 inline constexpr char kConsecutiveSkips[] = "consecutive_skips";  ///< i64

@@ -17,7 +17,7 @@ constexpr char kMean[] = ".mean";
 constexpr char kVariance[] = ".variance";
 constexpr char kCount[] = ".count";
 
-std::string BlockName(const char* part) { return absl::StrCat(kStateMoments, part); }
+std::string BlockName(const char* part) { return absl::StrCat(policy::kStateMoments, part); }
 
 }  // namespace
 

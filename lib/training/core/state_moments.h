@@ -20,10 +20,6 @@ struct ColumnMoments {
   bool operator==(const ColumnMoments& other) const = default;
 };
 
-/// f64 `state_moments.{mean,variance,count}`, [PolicySpec::critic_state_size()] each; there exactly when
-/// PolicySpec::normalize_state. A presence bit has count 0.
-inline constexpr char kStateMoments[] = "state_moments";
-
 /// Before any data: mean 0, variance 1, weight 0.
 ColumnMoments InitialColumnMoments(int64_t columns);
 /// `old` and `batch` together, as Merge of RunningMoments, column by column. A column that is not finite afterwards

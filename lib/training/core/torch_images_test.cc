@@ -108,16 +108,39 @@ TEST(TorchImagesTest, BytesTrainAsTheFloatsThatTheyMean) {
   }
 }
 
-TEST(TorchImagesTest, ARowsOutputsDoNotDependOnThePass) {
+TEST(TorchImagesTest, APassHasTheRowsWhoseWayFitsItsMemory) {
   // Passes outside of minibatches are bounded by the memory of an image's way through the network.
   const policy::PolicySpec spec = PictureSpec(true, 0);
-  EXPECT_EQ(RowsOfPass(spec, spec.critic(), 65536), 65536) << "72 x 2 + 3 x 3 x 4 numbers a row would let 92,521 be";
+  EXPECT_EQ(RowsOfPass(spec, spec.critic(), 65536), 65536) << "72 x 2 + 3 x 3 x 4 numbers a row would let 93,206 be";
   policy::PolicySpec large = spec;
   large.observation_space = *space::Space::Box(0, 255, {84, 84, 4}, tensor::DType::kUint8);
   large.mutable_critic()->conv_layers = {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}};
   EXPECT_EQ(RowsOfPass(large, large.critic(), 65536), (16 << 20) / (28224 + 12800 + 5184 + 3136));
   const policy::PolicySpec flat = policy::SmallSpecForTesting();
   EXPECT_EQ(RowsOfPass(flat, flat.critic(), 65536), 65536);
+}
+
+TEST(TorchImagesTest, ARowIsTheSameInEveryPass) {
+  const torch::Tensor bytes = torch::arange(9 * 7).mul(4).to(torch::kUInt8).view({9, 7});
+  for (const int64_t columns : {0, 3}) {
+    for (const bool images : {true, false}) {
+      if (columns == 0 && !images) continue;
+      NetworkInputs inputs;
+      inputs.floats = torch::arange(8 * columns, torch::kFloat32).view({8, columns});
+      if (images) inputs.images = bytes;  // one row more: a critic's final one
+      const torch::Tensor all = inputs.Range(0, 8);
+      ASSERT_EQ(all.sizes(), (torch::IntArrayRef{8, columns + (images ? 7 : 0)}));
+      for (const int64_t k : {1, 3, 7}) {
+        EXPECT_TRUE(torch::equal(all, torch::cat({inputs.Range(0, k), inputs.Range(k, 8 - k)}))) << k << " " << columns;
+      }
+      EXPECT_TRUE(torch::equal(all, inputs.Take(torch::arange(8)))) << columns;
+      const torch::Tensor some = torch::tensor({5, 0, 5}, torch::kInt64);
+      EXPECT_TRUE(torch::equal(all.index_select(0, some), inputs.Take(some))) << columns;
+      if (images) {
+        EXPECT_EQ(all[2][6].item<float>(), static_cast<float>(20 * 4) * (1.0f / 255.0f));
+      }
+    }
+  }
 }
 
 TEST(TorchImagesTest, PreparedImagesStayWhereTheyAre) {
@@ -160,6 +183,9 @@ TEST(TorchImagesTest, SaysWhichImagesDoNotFit) {
               HasSubstr("final_images is [1, 144] bytes; expected [2, 144]"));
   EXPECT_THAT(error([](learner::PolicyTrainBatch*) {}, {.death_masking = true}),
               HasSubstr("expected no death masking"));
+  EXPECT_THAT(error([](learner::PolicyTrainBatch* rows) { rows->images = {}; }, {.death_masking = true}),
+              HasSubstr("expected no death masking"))
+      << "before anything is read, let alone written";
   Pictures batch(spec);
   PreparedBatch prepared;
   EXPECT_THAT(std::string(prepared.Prepare(PictureSpec(false, 0), {}, batch.rows()).message()),

@@ -99,7 +99,7 @@ std::vector<double> ValuesOf(const policy::PolicySpec& spec, const policy::Polic
   FlatParameters parameters(policy::ParameterLayout::For(spec));
   std::copy(state.parameters().begin(), state.parameters().end(), parameters.values().begin());
   EXPECT_TRUE(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam).ok());
-  const policy::RunningMoments moments = state.Moments(kValueMoments);
+  const policy::RunningMoments moments = state.Moments(policy::kValueMoments);
   const std::vector<float> spoken = *backend->Values();
   std::vector<double> values;
   for (const float value : spoken) {
@@ -135,7 +135,7 @@ class MappoTricksTest : public testing::Test {
   }
 };
 
-TEST_F(MappoTricksTest, OneOfTheTwoNormalizersOfValues) {
+TEST(MappoOptionsTest, OneOfTheTwoNormalizersOfValues) {
   PpoOptions options = PopArt();
   options.use_value_norm = true;
   EXPECT_EQ(std::string(ValidatePpoOptions(options).message()),
@@ -154,18 +154,50 @@ TEST_F(MappoTricksTest, PopArtChangesNoValueWhileNothingIsLearnt) {
     const policy::PolicyState before = *trainer->ExportState(kSlot);
     const learner::PolicyUpdateReport report = Update(trainer.get(), batch.batch);
     const policy::PolicyState after = *trainer->ExportState(kSlot);
-    EXPECT_GT(after.Moments(kValueMoments).mean[0], 30);
+    EXPECT_GT(after.Moments(policy::kValueMoments).mean[0], 30);
     const double moved =
         LargestDifference(ValuesOf(JointSpec(), after, batch.rows()), ValuesOf(JointSpec(), before, batch.rows()));
     if (!popart) {
       EXPECT_GT(moved, 1) << "without it the critic says something else in the new units";
       continue;
     }
-    EXPECT_LT(moved, 1e-5 * std::sqrt(after.Moments(kValueMoments).variance[0]));
+    EXPECT_LT(moved, 1e-5 * std::sqrt(after.Moments(policy::kValueMoments).variance[0]));
     const std::map<std::string, double> metrics(report.metrics.begin(), report.metrics.end());
-    EXPECT_EQ(metrics.at("Policy/Return mean"), after.Moments(kValueMoments).mean[0]);
-    EXPECT_EQ(metrics.at("Policy/Return deviation"), std::sqrt(after.Moments(kValueMoments).variance[0]));
+    EXPECT_EQ(metrics.at("Policy/Return mean"), after.Moments(policy::kValueMoments).mean[0]);
+    EXPECT_EQ(metrics.at("Policy/Return deviation"), std::sqrt(after.Moments(policy::kValueMoments).variance[0]));
   }
+}
+
+TEST_F(MappoTricksTest, AFrozenCriticSaysWhatItSaid) {
+  for (const bool popart : {true, false}) {
+    for (const bool whole : {true, false}) {
+      PpoOptions options = popart ? PopArt() : SmallUpdateOptions();
+      options.frozen_parameters = {whole ? "critic.*" : "critic.0.*"};
+      JointBatch batch(1);
+      for (float& reward : batch.rewards) reward = 50 + 20 * reward;
+      const auto trainer = MakeTrainer({JointSpec()}, options);
+      const policy::PolicyState before = *trainer->ExportState(kSlot);
+      EXPECT_EQ(Update(trainer.get(), batch.batch).minibatch_steps, 12);
+      const policy::PolicyState after = *trainer->ExportState(kSlot);
+      const std::vector<double> said = ValuesOf(JointSpec(), before, batch.rows());
+      if (whole) {
+        EXPECT_EQ(ValuesOf(JointSpec(), after, batch.rows()), said) << popart;
+        EXPECT_EQ(after.Moments(policy::kValueMoments).mean, before.Moments(policy::kValueMoments).mean);
+      } else {
+        EXPECT_NE(ValuesOf(JointSpec(), after, batch.rows()), said) << popart;
+        EXPECT_GT(after.Moments(policy::kValueMoments).mean[0], 30);
+      }
+    }
+  }
+}
+
+TEST_F(MappoTricksTest, PopArtIsRefusedHalfOfItsLayer) {
+  PpoOptions options = PopArt();
+  options.frozen_parameters = {"critic.*.weight"};
+  const auto host = MakePpoHost({JointSpec()}, {options}, 1, [](const policy::PolicySpec& spec) {
+    return MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1));
+  });
+  EXPECT_THAT(std::string(host.status().message()), testing::HasSubstr("expected both or none with use_popart"));
 }
 
 TEST_F(MappoTricksTest, MomentsOfStatesAreOfAgentsThatAreThere) {

@@ -62,7 +62,9 @@ class Ppo final : public Algorithm {
     TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(*members.front().algorithm));
     OnPolicyPlan plan;
     plan.options = options;
-    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(*members.front().spec, options.frozen_parameters));
+    const policy::PolicySpec& policy = *members.front().spec;
+    TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
+    TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
     plan.num_epochs = options.num_epochs;
     plan.minibatch_size = options.minibatch_size;
     plan.loss = PpoLossCall(options);

@@ -43,6 +43,7 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   TROUPE_RETURN_IF_ERROR(CheckRate(options));
   TROUPE_RETURN_IF_ERROR(CheckNotNegative("kl_coeff", options.penalty.kl_coeff));
   TROUPE_RETURN_IF_ERROR(CheckNotNegative("kl_target", options.penalty.kl_target));
+  if (options.penalty.adapts()) TROUPE_RETURN_IF_ERROR(CheckPositive("kl_coeff", options.penalty.kl_coeff));
   if (options.use_value_clip) TROUPE_RETURN_IF_ERROR(CheckPositive("value_clip_param", options.value_clip_param));
   TROUPE_RETURN_IF_ERROR(CheckNotNegative("target_kl", options.target_kl));
   if (options.num_epochs < 1) return OptionError("num_epochs", static_cast<double>(options.num_epochs), "at least 1");

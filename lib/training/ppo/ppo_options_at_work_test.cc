@@ -109,6 +109,19 @@ TEST_F(PpoOptionsAtWorkTest, AKlCoefficientIsInTheStateAndGoesOnFromThere) {
   EXPECT_EQ(Number(*whole->ExportState(kSlot), kKlCoeff), 0.75 * 1.5);
 }
 
+TEST_F(PpoOptionsAtWorkTest, AnEpochWithoutAStepSaysNothingOfTheKlCoefficient) {
+  PpoOptions options = SmallUpdateOptions();
+  options.penalty = {.use_kl_loss = true, .kl_coeff = 0.5, .kl_target = 1e-6};
+  options.num_epochs = 2;
+  options.minibatch_size = 1000;
+  options.critic_learning_rate = 1e30;  // its loss is not finite after the first step
+  const auto host = Make(options);
+  EXPECT_EQ(Update(host.get(), 0).at("Policy/Skipped steps"), 1);
+  const policy::PolicyState state = *host->ExportState(kSlot);
+  EXPECT_EQ(state.Integer(kAdamSteps), 1);
+  EXPECT_EQ(Number(state, kKlCoeff), 0.5);
+}
+
 TEST_F(PpoOptionsAtWorkTest, WithoutThemTheStateHasNoSuchBlocks) {
   PpoOptions options = SmallUpdateOptions();
   options.penalty = {.use_kl_loss = true, .kl_target = 0};
@@ -225,6 +238,9 @@ TEST_F(PpoOptionsAtWorkTest, AGlobThatMatchesNothingIsRefused) {
 }
 
 TEST(PpoOptionsTest, RefusesRatesAndPenaltiesThatCannotWork) {
+  PpoOptions fixed;
+  fixed.penalty = {.use_kl_loss = true, .kl_coeff = 0, .kl_target = 0};
+  EXPECT_TRUE(ValidatePpoOptions(fixed).ok()) << "a coefficient that stays may be 0";
   const auto message = [](auto change) {
     PpoOptions options;
     change(&options);
@@ -255,6 +271,8 @@ TEST(PpoOptionsTest, RefusesRatesAndPenaltiesThatCannotWork) {
             "algorithm.lr_kl_step is 0; expected a number of at least 1");
   EXPECT_EQ(message([](auto* o) { o->penalty.kl_coeff = -1; }),
             "algorithm.kl_coeff is -1; expected a finite number of at least 0");
+  EXPECT_EQ(message([](auto* o) { o->penalty = {.use_kl_loss = true, .kl_coeff = 0, .kl_target = 0.01}; }),
+            "algorithm.kl_coeff is 0; expected a finite number above 0");
   EXPECT_EQ(message([](auto* o) {
               o->clip_param = {0.2, 0, 10};
             }),

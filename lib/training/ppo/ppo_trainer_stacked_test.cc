@@ -147,9 +147,9 @@ TEST_P(StackedTest, EqualsOneAfterAnother) {
       EXPECT_EQ(a.Integer(kTrainedRows), b.Integer(kTrainedRows));
       EXPECT_EQ(a.Integer(kSkippedUpdates), b.Integer(kSkippedUpdates));
       EXPECT_EQ(a.Moments(policy::kObservationMoments).mean, b.Moments(policy::kObservationMoments).mean);
-      ASSERT_EQ(a.Moments(kValueMoments).mean.size(), b.Moments(kValueMoments).mean.size());
-      for (size_t i = 0; i < a.Moments(kValueMoments).mean.size(); ++i) {
-        EXPECT_NEAR(a.Moments(kValueMoments).mean[i], b.Moments(kValueMoments).mean[i], 1e-5);
+      ASSERT_EQ(a.Moments(policy::kValueMoments).mean.size(), b.Moments(policy::kValueMoments).mean.size());
+      for (size_t i = 0; i < a.Moments(policy::kValueMoments).mean.size(); ++i) {
+        EXPECT_NEAR(a.Moments(policy::kValueMoments).mean[i], b.Moments(policy::kValueMoments).mean[i], 1e-5);
       }
     }
   }

@@ -409,7 +409,7 @@ TEST_P(PpoTrainerTest, EveryPolicyTrainsWithItsOwnOptions) {
   }
   policy::ExpectSameBits(*mixed->ExportState(kSlot), *first_alike->ExportState(kSlot));
   policy::ExpectSameBits(*mixed->ExportState(policy::PolicySlot(1)), *second_alike->ExportState(policy::PolicySlot(1)));
-  EXPECT_TRUE(mixed->ExportState(policy::PolicySlot(1))->Moments(kValueMoments).mean.empty());
+  EXPECT_TRUE(mixed->ExportState(policy::PolicySlot(1))->Moments(policy::kValueMoments).mean.empty());
 }
 
 TEST_P(PpoTrainerTest, AFailedUpdateLeavesEveryPolicyAsItWas) {
@@ -487,12 +487,12 @@ TEST_P(PpoTrainerTest, MomentsForget) {
   RandomBatch batch(spec, kSegments, 1);
   const auto trainer = Make({spec}, Options());
   policy::PolicyState state = *trainer->ExportState(kSlot);
-  state.SetMoments(kValueMoments, {1e6, {1000.0}, {1.0}});
+  state.SetMoments(policy::kValueMoments, {1e6, {1000.0}, {1.0}});
   state.SetMoments(policy::kObservationMoments, {1e9, {0.0, 0.0, 0.0}, {1.0, 1.0, 1.0}});
   ASSERT_TRUE(trainer->ImportState(state, kSlot).ok());
   Update(trainer.get(), batch.batch, Context(0));
   const policy::PolicyState after = *trainer->ExportState(kSlot);
-  EXPECT_EQ(after.Moments(kValueMoments).count, 50 * 55 + 55);
+  EXPECT_EQ(after.Moments(policy::kValueMoments).count, 50 * 55 + 55);
   EXPECT_EQ(after.Moments(policy::kObservationMoments).count, 1e8 + 55);
 }
 
@@ -518,7 +518,7 @@ TEST_P(PpoTrainerTest, LearnsWhichArmPays) {
   // pays.
   EXPECT_LT(entropy, 1.375);
   const policy::PolicyState state = *trainer->ExportState(kSlot);
-  EXPECT_NEAR(state.Moments(kValueMoments).mean[0], 0.25, 0.05);
+  EXPECT_NEAR(state.Moments(policy::kValueMoments).mean[0], 0.25, 0.05);
   // The arm that pays is the likeliest one, whatever is observed.
   const RandomBatch seen(spec, pulls, 77);
   for (size_t row = 0; row < pulls.size(); ++row) {
