@@ -79,8 +79,8 @@ class Actor final : public PolicyActor {
   /// Computes output_, and the state of a core.
   absl::Status RunNetwork(const ActInput& input);
   absl::Status CheckInput(const ActInput& input) const;
-  /// The same with convolutions or a core, a chunk of rows at a time. `whole` is the head's call, but for its input, the
-  /// network's; nullptr: images of bytes, input.obs.
+  /// The same with convolutions or a core, a chunk of rows at a time. `whole` is the head's call, but for its input,
+  /// the network's; nullptr: images of bytes, input.obs.
   void RunChunks(const ActInput& input, const MlpCall& whole);
   /// The observations as the first layer reads them: in place when they are plain floats.
   const float* PrepareInput(const ActInput& input);
