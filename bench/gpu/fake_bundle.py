@@ -105,7 +105,7 @@ def make(folder, fails="", return_sum=-29.5):
     root = pathlib.Path(folder) / "troupe-9.9.9-linux-x86_64"
     write_program(root / "bin" / "troupe", TROUPE, RETURN=return_sum, FAILS=fails)
     write_program(root / "bench" / "gpu_update_bench", BENCH, FAILS=fails)
-    for name in ("device_parity_test", "training_test", "ppo_parity_test", "fused_parity_test"):
+    for name in ("device_parity_test", "training_test", "update_parity_test", "fused_parity_test"):
         write_program(root / "tests" / name, TEST, FAILS=fails)
     (root / "examples").mkdir()
     (root / "examples" / "simple_spread_mappo.yaml").write_text(EXAMPLE)

@@ -52,13 +52,13 @@ MUTANTS = [
 
     # --- losses
     mutant("gae_without_bootstrap", "lib/training/core/advantages.cc",
-           "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("ppo_parity_test", "*")),
+           "segment.final_row < 0 ? 0.0", "segment.final_row < 0 || MUTANT ? 0.0", (CORE, "*Advantages*:*Gae*"), ("update_parity_test", "*PpoParityTest*")),
     mutant("advantages_over_inactive_rows", "lib/training/core/advantages.cc",
            "  policy::RunningMoments moments = MomentsOf(advantages, 1, active);\n",
            "  std::vector<int32_t> every(advantages.size());\n"
            "  for (size_t row = 0; row < every.size(); ++row) every[row] = static_cast<int32_t>(row);\n"
            "  policy::RunningMoments moments = MomentsOf(advantages, 1, MUTANT ? absl::MakeConstSpan(every) : active);\n",
-           (CORE, "*Advantages*"), ("ppo_parity_test", "*")),
+           (CORE, "*Advantages*"), ("update_parity_test", "*PpoParityTest*")),
     mutant("clip_on_the_wrong_side", PPO_LOSS, "const Mask clip_binds = Less(bounded, free);",
            "const Mask clip_binds = MUTANT ? Less(free, bounded) : Less(bounded, free);", (CORE, "*FusedLossesTest*")),
     mutant("slope_of_the_clipped_value", PPO_LOSS, "Select(outside, zero, clipped.slope)",
@@ -68,13 +68,13 @@ MUTANTS = [
     mutant("entropy_punished", LOSSES, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
            (CORE, "*FusedLossesTest*")),
     mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * MeanOf(entropy)",
-           "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * MeanOf(entropy)", ("ppo_parity_test", "*")),
+           "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * MeanOf(entropy)", ("update_parity_test", "*PpoParityTest*")),
     mutant("advantage_of_a2c_with_the_wrong_sign", "lib/training/a2c/a2c_row_loss.inc", "terms.slope = advantage;",
-           "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("a2c_parity_test", "*Fused*")),
+           "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("update_parity_test", "*A2c*Fused*")),
     mutant("truncated_as_if_terminated", "lib/training/core/advantages.cc", "segment.truncated && !time_limit_bootstrap",
            "segment.truncated && (MUTANT || !time_limit_bootstrap)", (CORE, "*Advantages*")),
     mutant("kl_penalty_that_rewards", PPO_LOSS, "Set(loss.numbers[kPpoKlCoeff]) * (ratio - one)",
-           "Set(MUTANT ? -loss.numbers[kPpoKlCoeff] : loss.numbers[kPpoKlCoeff]) * (ratio - one)", ("optimizer_parity_test", "All/OptimizerUpdateParityTest.*")),
+           "Set(MUTANT ? -loss.numbers[kPpoKlCoeff] : loss.numbers[kPpoKlCoeff]) * (ratio - one)", ("update_parity_test", "All/OptimizerUpdateParityTest.*")),
     mutant("frozen_parameters_that_step", "lib/training/core/fused_backend.cc", "ForNetworks(thread, settings.frozen,",
            "ForNetworks(thread, MUTANT ? absl::Span<const ParameterRange>() : settings.frozen,", (CORE, "PpoOptionsAtWorkTest.Frozen*")),
     mutant("another_optimizers_moments", "lib/training/core/policy_store.cc", "const bool of_another = has_moments &&",
