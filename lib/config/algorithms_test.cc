@@ -149,7 +149,8 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
   EXPECT_THAT(ErrorOf("algorithm: {ppo: {lr: 1}}"), StartsWith("run.yaml:1:13: unknown key \"algorithm.ppo\"; "))
       << "an entry is no key";
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c, lr: -1}"),
-            "run.yaml:1:28: algorithm.lr: got -1, expected a number in [0, 1000] or a schedule; the "
+            "run.yaml:1:28: algorithm.lr: got -1, expected a number in [0, 1000] or a schedule ({initial, "
+            "final, env_steps}); the "
             "default is 7.0e-4");
   EXPECT_EQ(ErrorOf("algorithm: {mixer_lr: 1, name: qmix}"),
             "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; the "

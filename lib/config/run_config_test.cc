@@ -198,9 +198,10 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
   EXPECT_EQ(ErrorOf("env: {name: a, args: [1]}"),
             "run.yaml:1:22: env.args: got a list, expected a mapping of names to numbers, strings, booleans, null, and "
             "lists and mappings of these; write {NAME: VALUE}");
-  EXPECT_EQ(ErrorOf("algorithm: {critic_lr: x}"),
-            "run.yaml:1:24: algorithm.critic_lr: got \"x\", expected a number in [0, 1000] or {initial, final, "
-            "env_steps}, or auto; the default is auto");
+  EXPECT_EQ(
+      ErrorOf("algorithm: {critic_lr: x}"),
+      "run.yaml:1:24: algorithm.critic_lr: got \"x\", expected a number in [0, 1000] or a schedule ({initial, final, "
+      "env_steps}), or auto; the default is auto");
 }
 
 TEST(RunConfigTest, OutOfRangeSaysTheRange) {
@@ -208,9 +209,10 @@ TEST(RunConfigTest, OutOfRangeSaysTheRange) {
             "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1]; the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: -0.1}"),
             "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]; the default is 0.99");
-  EXPECT_EQ(ErrorOf("algorithm: {clip_param: 0}"),
-            "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000] or {initial, final, "
-            "env_steps}; the default is 0.2");
+  EXPECT_EQ(
+      ErrorOf("algorithm: {clip_param: 0}"),
+      "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000] or a schedule ({initial, final, "
+      "env_steps}); the default is 0.2");
   EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
             "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1; the default is 4000");
   EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 2}"),

@@ -154,7 +154,7 @@ std::string Expectation(const FieldDescriptor& field) {
       text = absl::StrCat("a list of 1 to ", rule.max_items(), " convolutions, [channels, kernel, stride] each");
       break;
     case KeyForm::kSchedule:
-      text = absl::StrCat("a number", Range(rule), " or a schedule");
+      text = absl::StrCat("a number", Range(rule), " or a schedule ({initial, final, env_steps})");
       break;
     case KeyForm::kArguments:
       text = "a mapping of names to numbers, strings, booleans, null, and lists and mappings of these";

@@ -29,9 +29,10 @@ std::string KeyErrorOf(std::string_view yaml) {
 TEST(ScheduleKeysTest, NeedItsThreeParts) {
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: {initial: 1, final: 0}}"),
             "run.yaml:1:17: algorithm.lr.env_steps is missing; expected {initial, final, env_steps}");
-  EXPECT_EQ(KeyErrorOf("algorithm: {lr: {initial: -1, final: 0, env_steps: 3}}"),
-            "run.yaml:1:27: algorithm.lr.initial: got -1, expected a number in [0, 1000] or {initial, final, "
-            "env_steps}; the default is 3.0e-4");
+  EXPECT_EQ(
+      KeyErrorOf("algorithm: {lr: {initial: -1, final: 0, env_steps: 3}}"),
+      "run.yaml:1:27: algorithm.lr.initial: got -1, expected a number in [0, 1000] or a schedule ({initial, final, "
+      "env_steps}); the default is 3.0e-4");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: {initial: 1, final: 0, env_steps: 0}}"),
             "run.yaml:1:51: algorithm.lr.env_steps: got 0, expected an integer >= 1");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: {start: 1}}"),
@@ -78,7 +79,8 @@ TEST(ScheduleKeysTest, BadPoints) {
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: [[3, .nan]]}").substr(0, 46),
             "run.yaml:1:22: algorithm.lr: got \".nan\", expec");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: [[3, -1]]}"),
-            "run.yaml:1:22: algorithm.lr: got -1, expected a number in [0, 1000] or a schedule; the "
+            "run.yaml:1:22: algorithm.lr: got -1, expected a number in [0, 1000] or a schedule ({initial, "
+            "final, env_steps}); the "
             "default is 3.0e-4");
   EXPECT_EQ(KeyErrorOf("algorithm: {lr: {points: [[3, 1]], by: seconds}}"),
             "run.yaml:1:40: algorithm.lr.by: got \"seconds\", expected one of env_steps, updates");

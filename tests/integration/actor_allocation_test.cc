@@ -8,6 +8,7 @@
 
 #include "lib/inference/testing/backends.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/testing.h"
 #include "lib/rollout/testing/malloc_counter.h"
 #include <gtest/gtest.h>
 

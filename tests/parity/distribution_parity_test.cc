@@ -81,7 +81,7 @@ class DistributionParityTest : public testing::TestWithParam<size_t> {
   static policy::PolicySpec SpecOf(policy::ContinuousDistribution kind, bool is_free) {
     policy::PolicySpec spec = policy::SmallSpecForTesting();
     spec.action_space = *space::Space::Box(-1, 1, {1});
-    SetDistribution(kind, &spec);
+    policy::SetDistributionForTesting(kind, &spec);
     spec.free_log_std = is_free;
     return spec;
   }

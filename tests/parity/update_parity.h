@@ -14,6 +14,7 @@
 
 #include "lib/base/testing/processor.h"
 #include "lib/learner/testing/owned_train_batch.h"
+#include "lib/policy/testing.h"
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/on_policy_options.h"
 #include "lib/training/core/state_blocks.h"
@@ -59,15 +60,6 @@ inline policy::ContinuousDistribution ContinuousDistributionOf(const std::string
   return policy::ContinuousDistribution::kGaussian;
 }
 
-/// With the bounding that it has by default.
-inline void SetDistribution(policy::ContinuousDistribution distribution, policy::PolicySpec* spec) {
-  spec->continuous = distribution;
-  spec->action_scaling = distribution != policy::ContinuousDistribution::kGaussian;
-  if (distribution == policy::ContinuousDistribution::kSquashedGaussian) {
-    spec->action_bound_method = policy::ActionBoundMethod::kTanh;
-  }
-}
-
 /// Observations are images, which networks convolve.
 inline void SetImage(const json& from, policy::PolicySpec* spec) {
   const auto shape = from["image"].get<std::vector<int64_t>>();
@@ -107,7 +99,7 @@ inline policy::PolicySpec Spec(const json& record) {
     network->activation = *policy::ParseActivation(activation);
   }
   if (from.contains("continuous")) {
-    SetDistribution(ContinuousDistributionOf(from["continuous"].get<std::string>()), &spec);
+    policy::SetDistributionForTesting(ContinuousDistributionOf(from["continuous"].get<std::string>()), &spec);
     spec.free_log_std = from["free_log_std"].get<bool>();
     spec.min_log_std = from["min_log_std"].get<double>();
     spec.max_log_std = from["max_log_std"].get<double>();
