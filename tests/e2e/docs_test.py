@@ -116,7 +116,8 @@ class CheckpointsTest(DocumentTest):
     def test_observations_without_a_shape_in_numpy_act_as_the_server_does(self):
         """The same of policies that observe one of five things."""
         self.write("numbers_env.py", NUMBERS)
-        config = CONFIG.replace("{name: cartpole, args: {num_agents: 2}}", '{name: "python:numbers_env.py:Numbers", python: {processes: 1}}')
+        env = '{name: "python:numbers_env.py:Numbers", python: {interpreter: "%s", processes: 1}}' % sys.executable
+        config = CONFIG.replace("{name: cartpole, args: {num_agents: 2}}", env)
         config = config.replace("normalize_observations: true", "lr: 1.0e-2")
         self.compare_with_numpy(config, [[float(i == seen) for i in range(5)] for seen in range(5)])
 

@@ -70,7 +70,7 @@ MUTANTS = [
     mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * MeanOf(entropy)",
            "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * MeanOf(entropy)", ("update_parity_test", "*PpoParityTest*")),
     mutant("advantage_of_a2c_with_the_wrong_sign", "lib/training/a2c/a2c_row_loss.inc", "terms.slope = advantage;",
-           "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("update_parity_test", "*A2c*Fused*")),
+           "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("update_parity_test", "All/A2cParityTest.*")),
     mutant("truncated_as_if_terminated", "lib/training/core/advantages.cc", "segment.truncated && !time_limit_bootstrap",
            "segment.truncated && (MUTANT || !time_limit_bootstrap)", (CORE, "*Advantages*")),
     mutant("kl_penalty_that_rewards", PPO_LOSS, "Set(loss.numbers[kPpoKlCoeff]) * (ratio - one)",
