@@ -168,7 +168,7 @@ class BundleTest(unittest.TestCase):
                 self.assertTrue(os.path.isfile(os.path.join(self.unpacked, target)), f"{member.name} -> {member.linkname}")
         for name in ("LICENSE", "README.md", "bin/troupe", "bin/troupe-learner", "tests/training_core_test", "tests/training_test",
                      "tests/update_parity_test", "tests/fused_parity_test", "tests/parity/ppo_reference.json", "tests/parity/a2c_reference.json", "bench/update_bench",
-                     "bench/stacked_update_bench", "bench/ingest_bench", "bench/learning.py", "bench/gpu/check",
+                     "bench/stacked_update_bench", "bench/learning.py", "bench/gpu/check",
                      "examples/simple_spread_mappo.yaml", "python/troupe/__init__.py", "include/troupe/lib/env/plugin_sdk.h",
                      "licenses/libgrpc-dev", "licenses/libspdlog-dev"):
             self.assertTrue(os.path.isfile(os.path.join(self.root, name)), name)
