@@ -40,8 +40,10 @@ def train(build, rounds):
     """{name: median env steps/s}, each setting once in every round."""
     settings = {
         f"epochs{epochs}_lag{lag}": (steps, [f"algorithm.num_epochs={epochs}", f"algorithm.max_policy_lag={lag}"])
-        for epochs, lag, steps in ((10, 0, 600_000), (1, 0, 3_000_000), (1, 1, 3_000_000))
+        for epochs, lag, steps in ((10, 0, 600_000), (10, 1, 600_000), (1, 0, 3_000_000), (1, 1, 3_000_000))
     }
+    steps, sets = settings["epochs10_lag1"]
+    settings["epochs10_lag1_env_steps"] = (steps, [*sets, "algorithm.minibatch_by=env_steps"])
     rates = {name: [] for name in settings}
     for _ in range(rounds):
         for name, (steps, sets) in settings.items():

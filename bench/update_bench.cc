@@ -1,8 +1,8 @@
 // Milliseconds of one PPO update at the setting of issue 3: 4000 env steps of simple_spread with 3 agents (12,000
 // rows), minibatches of 1000 rows, 10 epochs = 120 minibatch steps, actor 21-64-64-5 and critic 57-64-64-1 with tanh.
-// Fused kernels beside LibTorch, and, as the floor, LibTorch's matrix products of the same shapes alone. All in turns
-// in one run; medians. The last line is the share of the fused multiply-adds that the cores could do meanwhile,
-// measured in every round, too.
+// Fused kernels, with minibatches of env steps too, beside LibTorch, and, as the floor, LibTorch's matrix products of
+// the same shapes alone. All in turns in one run; medians. The last line is the share of the fused multiply-adds that
+// the cores could do meanwhile, measured in every round, too.
 //
 //   update_bench [rounds] [only]     `only`: contenders whose name begins so, for a profiler
 
@@ -65,8 +65,11 @@ struct Contender {
   std::vector<double> seconds;
 };
 
-Contender TrainerContender(std::string name, const TrainerHost::BackendFactory& make, const SpreadRows& rows) {
-  auto trainer = MakePpoHost({SpreadUpdate::Spec()}, {SpreadUpdate::Options(kEpochs, kMinibatch)}, 1, make);
+Contender TrainerContender(std::string name, const TrainerHost::BackendFactory& make, const SpreadRows& rows,
+                           MinibatchBy minibatch_by = MinibatchBy::kRows) {
+  PpoOptions options = SpreadUpdate::Options(kEpochs, kMinibatch);
+  options.minibatch_by = minibatch_by;
+  auto trainer = MakePpoHost({SpreadUpdate::Spec()}, {options}, 1, make);
   if (!trainer.ok()) {
     std::printf("%-28s not here: %s\n", name.c_str(), std::string(trainer.status().message()).c_str());
     return {};
@@ -81,6 +84,24 @@ Contender TrainerContender(std::string name, const TrainerHost::BackendFactory& 
               std::exit(1);
             }
           }};
+}
+
+/// `peaks`: fused multiply-adds a second that cores could do, by threads. Of contenders that were timed and sorted.
+void PrintShareOfPeak(const std::vector<Contender>& contenders, std::map<int, std::vector<double>> peaks) {
+  std::printf("of the FMA peak:");
+  for (auto& [threads, rates] : peaks) {
+    const std::string name = absl::StrCat("fused avx512, ", threads, threads == 1 ? " thread" : " threads");
+    const auto fused_row = std::find_if(contenders.rbegin(), contenders.rend(), [&](const Contender& contender) {
+      return contender.name == name || contender.name == absl::StrReplaceAll(name, {{"avx512", "avx2"}});
+    });
+    if (fused_row == contenders.rend()) continue;
+    std::sort(rates.begin(), rates.end());
+    const double peak = rates[rates.size() / 2];
+    const double flops = SpreadUpdate::UpdateFlopsPerRow(64) * kRows * kEpochs;
+    std::printf("%s %d thread%s %.1f %% of %.0f GFLOP/s", threads == 1 ? "" : ",", threads, threads == 1 ? "" : "s",
+                100 * flops / (fused_row->seconds[fused_row->seconds.size() / 2] * peak), peak * 1e-9);
+  }
+  std::printf("\n");
 }
 
 int Main(int rounds, const std::string& only) {
@@ -115,6 +136,10 @@ int Main(int rounds, const std::string& only) {
                               TrainerContender("fused avx2, 2 threads", fused(VectorUnit::kAvx2, team), rows),
                               TrainerContender("fused avx512, 1 thread", fused(VectorUnit::kAvx512, alone), rows),
                               TrainerContender("fused avx512, 2 threads", fused(VectorUnit::kAvx512, team), rows),
+                              TrainerContender("fused, env steps, 1 thread", fused(VectorUnit::kBest, alone), rows,
+                                               MinibatchBy::kEnvSteps),
+                              TrainerContender("fused, env steps, 2 threads", fused(VectorUnit::kBest, team), rows,
+                                               MinibatchBy::kEnvSteps),
                               TrainerContender("LibTorch, 1 thread", libtorch(alone), rows),
                               TrainerContender("LibTorch, 2 threads", libtorch(team), rows),
                               {"GEMM floor, 1 thread", floor(alone), {}},
@@ -146,20 +171,7 @@ int Main(int rounds, const std::string& only) {
     std::printf("%-28s %10.1f %10.1f %12.3f %12.0f\n", contender.name.c_str(), median * 1e3,
                 contender.seconds.front() * 1e3, median * 1e3 / (kEpochs * kRows / kMinibatch), kEnvSteps / median);
   }
-  std::printf("of the FMA peak:");
-  for (auto& [threads, rates] : peaks) {
-    const std::string name = absl::StrCat("fused avx512, ", threads, threads == 1 ? " thread" : " threads");
-    const auto fused_row = std::find_if(contenders.rbegin(), contenders.rend(), [&](const Contender& contender) {
-      return contender.name == name || contender.name == absl::StrReplaceAll(name, {{"avx512", "avx2"}});
-    });
-    if (fused_row == contenders.rend()) continue;
-    std::sort(rates.begin(), rates.end());
-    const double peak = rates[rates.size() / 2];
-    const double flops = SpreadUpdate::UpdateFlopsPerRow(64) * kRows * kEpochs;
-    std::printf("%s %d thread%s %.1f %% of %.0f GFLOP/s", threads == 1 ? "" : ",", threads, threads == 1 ? "" : "s",
-                100 * flops / (fused_row->seconds[fused_row->seconds.size() / 2] * peak), peak * 1e-9);
-  }
-  std::printf("\n");
+  PrintShareOfPeak(contenders, peaks);
   return 0;
 }
 

@@ -103,9 +103,11 @@ algorithm:
   use_kl_loss: true
   frozen_parameters: ["actor.0.*"]
   critic_lr: {points: [[0, 1.0e-3], [10, 1.0e-4]], by: updates}
+  minibatch_by: env_steps
 )");
   EXPECT_EQ(Option<std::string>(run, 0, "optimizer"), "rmsprop");
   EXPECT_EQ(Option<double>(run, 0, "momentum"), 0.5);
+  EXPECT_EQ(Option<std::string>(run, 0, "minibatch_by"), "env_steps");
   EXPECT_EQ(Option<double>(run, 0, "weight_decay"), 0.01);
   EXPECT_EQ(Option<std::string>(run, 0, "clip_grad_norm_by"), "policy");
   EXPECT_EQ(Option<bool>(run, 0, "time_limit_bootstrap"), false);
@@ -135,6 +137,10 @@ TEST_F(TrainingKeysTest, WhatDoesNotFitIsSaidAtItsKey) {
                         "\"default_policy\"; the nearest is \"actor.0.*\""));
   EXPECT_THAT(error("frozen_parameters: [\"*\"]"), HasSubstr("is left to train, expected some"));
   EXPECT_THAT(error("optimizer: lion"), HasSubstr("got \"lion\", expected one of adam, adamw, rmsprop, sgd"));
+  EXPECT_THAT(error("minibatch_by: episodes"), HasSubstr("got \"episodes\", expected one of rows, env_steps"));
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmodel: {actor_core: gru}\nalgorithm: {minibatch_by: env_steps}"),
+            "run.yaml:3:27: algorithm.minibatch_by: got env_steps; expected rows: policy \"default_policy\" has a core "
+            "(model.actor_core, critic_core), and its minibatches are made of whole sequences");
   EXPECT_THAT(error("critic_lr: [[0, 0], [5, 1]]"),
               HasSubstr("algorithm.critic_lr: got 0 to begin with, expected a number > 0 or auto"));
 }

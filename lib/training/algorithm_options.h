@@ -22,7 +22,8 @@ std::vector<std::string> AlgorithmNames();
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
 
 /// INVALID_ARGUMENT for options, of which CheckAlgorithm says OK, that do not fit this policy: names of parameters that
-/// it does not have, half of the layer that PopArt rescales, death masking where its critic reads images of bytes.
+/// it does not have, half of the layer that PopArt rescales, death masking where its critic reads images of bytes,
+/// minibatches of env steps where it has a core.
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec);
 
 /// The state that a policy starts with when it is trained so: weights drawn from `seed`, an optimizer that has taken no

@@ -60,6 +60,10 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
     return value != nullptr && *value;
   };
   if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
+  const auto minibatch_by = spec.options.find("minibatch_by");
+  if (minibatch_by != spec.options.end() && minibatch_by->second == policy::OptionValue(std::string("env_steps"))) {
+    TROUPE_RETURN_IF_ERROR(CheckMinibatchBy(policy, MinibatchBy::kEnvSteps));
+  }
   const auto frozen = spec.options.find("frozen_parameters");
   if (frozen == spec.options.end()) return absl::OkStatus();
   const auto* const globs = std::get_if<std::vector<std::string>>(&frozen->second);

@@ -63,6 +63,22 @@ TEST(RegistryTest, ChecksOptionsAgainstThePolicy) {
   EXPECT_TRUE(CheckAlgorithmOf(images, PpoSpec(masking)).ok()) << "its critic reads no images";
 }
 
+TEST(RegistryTest, MinibatchesOfEnvStepsAreOfPoliciesWithoutACore) {
+  PpoOptions options;
+  options.minibatch_by = MinibatchBy::kEnvSteps;
+  EXPECT_TRUE(CheckAlgorithmOf(policy::SmallSpecForTesting(), PpoSpec(options)).ok());
+  const policy::PolicySpec cores =
+      policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kNone);
+  EXPECT_THAT(std::string(CheckAlgorithmOf(cores, PpoSpec(options)).message()),
+              testing::HasSubstr("algorithm.minibatch_by is env_steps; expected rows: policy \"p\" has a core"));
+  options.minibatch_by = MinibatchBy::kRows;
+  EXPECT_TRUE(CheckAlgorithmOf(cores, PpoSpec(options)).ok());
+  policy::AlgorithmSpec unknown = PpoSpec(options);
+  unknown.options["minibatch_by"] = std::string("episodes");
+  EXPECT_THAT(std::string(CheckAlgorithm(unknown).message()),
+              testing::HasSubstr("algorithm.minibatch_by is \"episodes\"; expected one of rows, env_steps"));
+}
+
 TEST(RegistryTest, StatesHaveWhatTheAlgorithmKeeps) {
   const policy::PolicySpec spec = policy::SmallSpecForTesting();
   EXPECT_EQ(InitialState(spec, Ppo(true), 1)->Moments(policy::kValueMoments).mean.size(), 1u);
@@ -98,11 +114,13 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   options.num_epochs = 4;
   options.minibatch_size = 12;
   options.max_grad_norm = 2;
+  options.minibatch_by = MinibatchBy::kEnvSteps;
   const policy::AlgorithmSpec spec = PpoSpec(options);
   const PpoOptions read = *ParsePpoOptions(spec);
   EXPECT_EQ(PpoSpec(read), spec);
   EXPECT_EQ(read.critic_learning_rate.At({10, 0}), 1e-4);
   EXPECT_EQ(read.num_epochs, 4);
+  EXPECT_EQ(read.minibatch_by, MinibatchBy::kEnvSteps);
   // Defaults where a key is absent; critic_lr is as lr then.
   const PpoOptions few = *ParsePpoOptions({.name = "ppo", .options = {{"minibatch_size", int64_t{5}}}});
   PpoOptions defaults;

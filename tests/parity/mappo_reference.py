@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """One PPO update with what MAPPO's authors train with, computed by plain PyTorch in double precision, as recorded numbers for
-tests/parity/ppo_parity_test.cc: PopArt, normalized states, the agent's observation behind the state, dead agents' rows.
+tests/parity/ppo_parity_test.cc: PopArt, normalized states, the agent's observation behind the state, dead agents' rows, minibatches of
+env steps.
 
     python tests/parity/mappo_reference.py > tests/parity/mappo_reference.json
 
@@ -82,6 +83,22 @@ class Tricks:
             inputs = [np.where(d[:, None], 0.0, x) for d, x in zip(dead, inputs)]
         ids = spec["agent_id_size"] if spec["critic_agent_id"] else 0
         self.critic_in, self.final_in = (torch.from_numpy(np.concatenate([x, ppo.one_hot(s, ids)], 1)) for x, s in zip(inputs, slots))
+
+    def minibatches(self, epoch):
+        """Of env steps: rows of one joint observation or state stay together; a minibatch ends where a multiple of its size is reached."""
+        if self.o.get("minibatch_by") != "env_steps":
+            return super().minibatches(epoch)
+        env_steps = {}
+        for row in self.active:
+            env_steps.setdefault(int(self.batch["critic_row"][row]), []).append(int(row))
+        env_steps, c = list(env_steps.values()), self.case["context"]
+        minibatches, taken = [[]], 0
+        for number in ppo.shuffled(np.arange(len(env_steps)), c["seed"], c["iteration"], epoch, 0):
+            if minibatches[-1] and taken // self.o["minibatch_size"] > (taken - len(minibatches[-1])) // self.o["minibatch_size"]:
+                minibatches.append([])
+            minibatches[-1] += env_steps[number]
+            taken += len(env_steps[number])
+        return [torch.tensor(rows) for rows in minibatches]
 
     def final_observations(self):
         final = self.batch["final_obs"]
@@ -271,6 +288,12 @@ CASES = [
          spec=dict(SPEC, critic_agent_id=True),
          options=dict(OPTIONS, use_policy_active_masks=False, use_value_active_masks=False, death_masking=True), value_moments=MOMENTS,
          context=dict(seed=16, iteration=9, env_steps=0)),
+    dict(name="env_steps_with_popart", segment_lengths=LENGTHS, inactive_rows=True, numbers_seed=17, spec=JOINT,
+         options=dict(POPART, minibatch_by="env_steps"), value_moments=MOMENTS, context=dict(seed=17, iteration=10, env_steps=0)),
+    dict(name="env_steps_with_the_dead_in_the_value_loss", segment_lengths=LENGTHS, inactive_rows=True, numbers_seed=18,
+         spec=dict(SPEC, critic_input="global_state", critic_state_size=6, normalize_state=True),
+         options=dict(OPTIONS, use_value_active_masks=False, death_masking=True, minibatch_by="env_steps", minibatch_size=13), value_moments=MOMENTS,
+         state_moments=state_moments(6, 0), context=dict(seed=18, iteration=11, env_steps=0)),
 ]
 
 

@@ -209,6 +209,51 @@ inline std::vector<ParityCase> RandomParityCases(int count) {
   return cases;
 }
 
+/// Minibatches of env steps: a RandomBatch has about two rows for an input of the critic, of some one and of others
+/// many.
+inline std::vector<ParityCase> EnvStepParityCases(int random_cases) {
+  std::vector<ParityCase> cases;
+  const auto add = [&cases](const std::string& name) -> ParityCase& {
+    cases.push_back({"EnvSteps" + name, ParitySpec(7, {13, 22}, {9}), {}, {11, 30, 47, 5}});
+    cases.back().spec.agent_id_size = 3;
+    cases.back().spec.SetCriticInput(policy::NetworkInput::kState, 10);
+    cases.back().options.minibatch_by = MinibatchBy::kEnvSteps;
+    return cases.back();
+  };
+  add("Spread").segments = std::vector<int64_t>(40, 25);
+  cases.back().spec = ParitySpec(18, {64, 64}, {64, 64});
+  cases.back().spec.agent_id_size = 3;
+  cases.back().spec.SetCriticInput(policy::NetworkInput::kJointObservation, 57);
+  cases.back().options.huber_delta = 10;
+  add("DeadInTheCriticsLoss").inactive_rows = true;
+  cases.back().options.use_value_active_masks = false;
+  add("DeadInThePolicysLoss").inactive_rows = true;
+  cases.back().options.use_policy_active_masks = false;
+  add("DeadInBothWithMaskedInputs").inactive_rows = true;
+  cases.back().options.use_policy_active_masks = cases.back().options.use_value_active_masks = false;
+  cases.back().options.death_masking = true;
+  for (int number = 0; number < random_cases; ++number) {
+    base::PhiloxSequence random(base::PhiloxKey::Make(83, base::RandomStream::kTest),
+                                {.env_id = static_cast<uint32_t>(number)});
+    const auto below = [&random](uint32_t most) { return static_cast<int64_t>(random.Below(most)); };
+    ParityCase& one = add("Random" + std::to_string(number));
+    one.spec.SetCriticInput(policy::NetworkInput::kState, 1 + below(30));
+    policy::NetworkSpec* const critic = one.spec.mutable_critic();
+    critic->activation = static_cast<policy::Activation>(1 + below(7));
+    critic->layer_norm = below(2) == 0;
+    critic->hidden_sizes.clear();
+    for (int64_t layers = 1 + below(3); layers > 0; --layers) critic->hidden_sizes.push_back(5 + below(40));
+    one.inactive_rows = below(2) == 0;
+    if (below(2) == 0) one.options.huber_delta = 0.5;
+    one.options.use_value_clip = below(2) == 0;
+    one.options.use_value_active_masks = below(3) != 0;
+    one.options.death_masking = below(3) == 0;
+    one.segments.clear();
+    for (int64_t segments = 1 + below(40); segments > 0; --segments) one.segments.push_back(1 + below(30));
+  }
+  return cases;
+}
+
 /// The models, heads and sizes that the fused kernels serve, too; sizes meet every remainder of their tiles, panels and
 /// blocks.
 inline std::vector<ParityCase> FusedParityCases() {
@@ -247,8 +292,8 @@ inline std::vector<ParityCase> FusedParityCases() {
   for (const int64_t rows : {1, 7, 8, 9, 16, 17, 24, 25, 48, 49, 97}) {
     cases.push_back({"Rows" + std::to_string(rows), ParitySpec(5, {8}, {8}), {}, {rows}});
   }
-  for (std::vector<ParityCase>& more :
-       std::vector{CoreParityCases(), LayerParityCases(), RandomParityCases(24), DistributionParityCases(12)}) {
+  for (std::vector<ParityCase>& more : std::vector{CoreParityCases(), LayerParityCases(), RandomParityCases(24),
+                                                   DistributionParityCases(12), EnvStepParityCases(12)}) {
     for (ParityCase& one : more) cases.push_back(std::move(one));
   }
   return cases;

@@ -63,7 +63,7 @@ constexpr size_t kConvolutionCases = 4;
 constexpr size_t kRecurrentCases = 4;
 constexpr size_t kDistributionCases = 6;
 constexpr size_t kLayersCases = 5;
-constexpr size_t kMappoCases = 6;
+constexpr size_t kMappoCases = 8;
 
 TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
   EXPECT_EQ(PpoRecord()["cases"].size(), kPpoCases);
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(All, LayersParityTest,
                          testing::Combine(testing::Range<size_t>(0, kLayersCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(LayersRecord(), info); });
 
-/// PopArt, normalized states, the agent's observation behind the state, dead agents' rows.
+/// PopArt, normalized states, the agent's observation behind the state, dead agents' rows, minibatches of env steps.
 class MappoParityTest : public PpoUpdates {
   const json& Recorded() const override { return MappoRecord(); }
 };

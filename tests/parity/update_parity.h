@@ -143,6 +143,8 @@ inline void ReadOptions(const json& from, OnPolicyOptions* options) {
   options->use_policy_active_masks = from.value("use_policy_active_masks", true);
   options->use_value_active_masks = from.value("use_value_active_masks", true);
   options->death_masking = from.value("death_masking", false);
+  const bool by_env_steps = from.value("minibatch_by", "rows") == "env_steps";
+  options->minibatch_by = by_env_steps ? MinibatchBy::kEnvSteps : MinibatchBy::kRows;
   options->value_loss_coeff = from["value_loss_coeff"].get<double>();
   options->huber_delta = from["huber_delta"].get<double>();
   options->entropy_coeff = Schedule(from["entropy_coeff"]);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/fused_calls.h"
+#include "lib/training/core/fused_critic_runs.h"
 #include "lib/training/core/fused_kernels.h"
 #include "lib/training/core/fused_layers.h"
 #include "lib/training/core/fused_loss_numbers.h"
@@ -112,6 +113,7 @@ class FusedBackend final : public NetworkBackend {
     TROUPE_RETURN_IF_ERROR(FindLoss(settings.loss));
     absl::Span<const int32_t> rows = order_.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     if (!batch_->sequences().empty()) rows = TakeSequences(rows);
+    if (!batch_->units().empty()) rows = TakeUnits(rows);
     const StepPlan plan = PlanOf(rows, settings);
     RunCrew([&](int thread) {
       fused::Worker& worker = Worker(thread);
@@ -126,7 +128,7 @@ class FusedBackend final : public NetworkBackend {
       if (space_->critic.remembers()) {
         DifferentiateCriticSequences(plan.critic, thread, &worker);
       } else {
-        DifferentiateCritic(ShareOf(plan.critic_rows, thread), plan.critic, &worker);
+        DifferentiateCritic(plan.critic_rows, plan.critic, thread, &worker);
       }
     });
     RunCrew([&](int thread) { ReduceGradients(thread, settings.frozen); });
@@ -289,6 +291,8 @@ class FusedBackend final : public NetworkBackend {
     log_std_.Take(*space_, parameters_->values().data() + space_->log_std);
     plan.actor = fused::ActorLossFor(*space_, log_std_, static_cast<int64_t>(plan.actor_rows.size()), settings);
     plan.critic = fused::CriticLossFor(static_cast<int64_t>(plan.critic_rows.size()), settings);
+    runs_.Clear();
+    if (!batch_->units().empty()) runs_.Take(plan.critic_rows, batch_->critic_index());
     return plan;
   }
 
@@ -405,16 +409,12 @@ class FusedBackend final : public NetworkBackend {
     for (int64_t column = 0; column < matrix.columns; column += kLine) Prefetch(at + column);
   }
 
-  void SetWeights(int rows, int vectors, fused::Worker* worker) const {
-    for (int r = 0; r < vectors * kernels_.lanes; ++r) worker->weight[r] = r < rows ? 1.0f : 0.0f;
-  }
-
   void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->actor_input();
     const fused::Network& actor = space_->actor;
     fused::ActorPanel columns = {
         worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
-    PointAtColumns(worker, columns.columns);
+    worker->PointAtColumns(columns.columns);
     ForBlocks(
         static_cast<int64_t>(rows.size()), worker->actor.panels(),
         [&](int64_t first, int count, int vectors, int panel) {
@@ -429,7 +429,7 @@ class FusedBackend final : public NetworkBackend {
           kernels_.gather(worker->pointers.data(), actor.inputs(), vectors, worker->actor.at(0, panel));
           ForwardPanel(parameters_->values().data(), actor, &worker->actor, panel, vectors);
           GatherActorColumns(index, count, vectors, worker);
-          SetWeights(count, vectors, worker);
+          worker->SetWeights(count, vectors * kernels_.lanes);
           ActorKernel()(loss, columns, vectors, worker->actor.at(actor.layers.size(), panel),
                         worker->gradient + space_->log_std, worker->scratch.data(), &worker->sums);
         },
@@ -450,6 +450,16 @@ class FusedBackend final : public NetworkBackend {
       }
     }
     fused::LongestFirst(&sequences_);
+    return counted_rows_;
+  }
+
+  /// The rows of a minibatch's units, which become counted_rows_.
+  absl::Span<const int32_t> TakeUnits(absl::Span<const int32_t> units) {
+    counted_rows_.clear();
+    for (const int32_t unit : units) {
+      const absl::Span<const int32_t> rows = batch_->units().RowsOf(unit);
+      counted_rows_.insert(counted_rows_.end(), rows.begin(), rows.end());
+    }
     return counted_rows_;
   }
 
@@ -500,7 +510,7 @@ class FusedBackend final : public NetworkBackend {
     const MatrixView& memory = batch_->actor_memory();
     fused::ActorPanel columns = {
         worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
-    PointAtColumns(worker, columns.columns);
+    worker->PointAtColumns(columns.columns);
     DifferentiateSequences(
         thread, worker->actor_sequences.get(), worker, [&](int32_t row) { return input.data + row * input.stride; },
         [&](int64_t sequence) { return memory.data + sequence * memory.stride; },
@@ -516,35 +526,23 @@ class FusedBackend final : public NetworkBackend {
     const MatrixView& input = batch_->critic_input();
     const absl::Span<const int32_t> table = batch_->critic_index();
     fused::CriticPanel columns = {{}, worker->weight.data()};
-    PointAtColumns(worker, columns.columns);
+    worker->PointAtColumns(columns.columns);
     DifferentiateSequences(
         thread, worker->critic_sequences.get(), worker,
         [&](int32_t row) { return input.data + table[row] * input.stride; },
         [&](int64_t sequence) { return batch_->critic_memory.data() + sequence * space_->critic.state_size(); },
         [&](int32_t row) { return batch_->uses().IsInValue(row); },
         [&](int rows, int vectors, float* output) {
-          GatherColumns(critic_columns_, worker->rows.data(), rows, worker);
+          worker->GatherColumns(critic_columns_, worker->rows.data(), rows);
           loss_kernels_->critic(loss, columns, vectors, output, &worker->sums);
         });
-  }
-
-  static void PointAtColumns(fused::Worker* worker, const float** columns) {
-    for (int i = 0; i < fused::kMaxLossColumns; ++i) columns[i] = worker->columns[i].data();
-  }
-  static void GatherColumns(absl::Span<const float* const> columns, const int32_t* index, int count,
-                            fused::Worker* worker) {
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const float* const from = columns[i];
-      float* const to = worker->columns[i].data();
-      for (int r = 0; r < count; ++r) to[r] = from[index[r]];
-    }
   }
 
   void GatherActorColumns(const int32_t* index, int count, int vectors, fused::Worker* worker) const {
     const int64_t words = space_->words;
     const int64_t mask_size = space_->mask_size;
     const int padded = vectors * kernels_.lanes;
-    GatherColumns(actor_columns_, index, count, worker);
+    worker->GatherColumns(actor_columns_, index, count);
     for (int64_t w = 0; w < words; ++w) {
       int32_t* to = worker->actions.data() + w * panel_rows_;
       for (int r = 0; r < count; ++r) to[r] = batch_->actions[index[r] * words + w].i32;
@@ -557,27 +555,35 @@ class FusedBackend final : public NetworkBackend {
     }
   }
 
-  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, fused::Worker* worker) const {
+  /// Of thread `thread`'s part of `rows`, or of the runs that they form.
+  void DifferentiateCritic(absl::Span<const int32_t> rows, const fused::CriticLoss& loss, int thread,
+                           fused::Worker* worker) const {
     const MatrixView& input = batch_->critic_input();
     const fused::Network& critic = space_->critic;
     const absl::Span<const int32_t> table = batch_->critic_index();
+    const absl::Span<const int32_t> heads = runs_.empty() ? rows : runs_.heads();
+    const int64_t begin = Share(static_cast<int64_t>(heads.size()), thread).first;
+    const absl::Span<const int32_t> mine = ShareOf(heads, thread);
+    const fused::CriticRuns::LossOfRows of_rows = {*loss_kernels_, loss, critic_columns_, kernels_.lanes};
     fused::CriticPanel columns = {{}, worker->weight.data()};
-    PointAtColumns(worker, columns.columns);
+    worker->PointAtColumns(columns.columns);
     ForBlocks(
-        static_cast<int64_t>(rows.size()), worker->critic.panels(),
+        static_cast<int64_t>(mine.size()), worker->critic.panels(),
         [&](int64_t first, int count, int vectors, int panel) {
-          const int32_t* index = rows.data() + first;
-          for (const int32_t row : NextPanel(rows, first + count)) {
+          const int32_t* index = mine.data() + first;
+          for (const int32_t row : NextPanel(mine, first + count)) {
             PrefetchRow(input, table[row]);
             for (const float* const column : critic_columns_) Prefetch(column + row);
           }
           for (int r = 0; r < count; ++r) worker->pointers[r] = input.data + table[index[r]] * input.stride;
-          GatherColumns(critic_columns_, index, count, worker);
+          if (runs_.empty()) worker->GatherColumns(critic_columns_, index, count);
           Pad(count, vectors, worker);
           kernels_.gather(worker->pointers.data(), critic.inputs(), vectors, worker->critic.at(0, panel));
           ForwardPanel(parameters_->values().data(), critic, &worker->critic, panel, vectors);
-          SetWeights(count, vectors, worker);
-          loss_kernels_->critic(loss, columns, vectors, worker->critic.at(critic.layers.size(), panel), &worker->sums);
+          float* const values = worker->critic.at(critic.layers.size(), panel);
+          if (!runs_.empty()) return runs_.Differentiate(of_rows, begin + first, count, values, worker);
+          worker->SetWeights(count, vectors * kernels_.lanes);
+          loss_kernels_->critic(loss, columns, vectors, values, &worker->sums);
         },
         [&](int vectors) {
           BackwardBlock(parameters_->values().data(), critic, &worker->critic, vectors, worker->gradient);
@@ -657,6 +663,7 @@ class FusedBackend final : public NetworkBackend {
   absl::InlinedVector<const float*, fused::kMaxLossColumns> critic_columns_;
   std::vector<fused::Piece> sequences_;  // the longest first; without states
   std::vector<int32_t> counted_rows_, actor_rows_, critic_rows_;
+  fused::CriticRuns runs_;  // of a batch with units
 };
 
 }  // namespace

@@ -70,7 +70,23 @@ struct alignas(64) Worker {
         scratch(static_cast<size_t>(2 * panel_rows * actor_network.outputs())),
         gradients(static_cast<size_t>(parameters) * sizeof(float)),
         parts(static_cast<size_t>(threads)) {
+    for (std::vector<float>* of_rows : {&spoken, &slopes}) of_rows->resize(static_cast<size_t>(panel_rows));
     for (std::vector<float>& column : columns) column.resize(static_cast<size_t>(panel_rows));
+  }
+
+  void PointAtColumns(const float** at) const {
+    for (int i = 0; i < kMaxLossColumns; ++i) at[i] = columns[i].data();
+  }
+  /// The numbers of `count` rows of a batch, of each column of a loss.
+  void GatherColumns(absl::Span<const float* const> from, const int32_t* index, int count) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      const float* const column = from[i];
+      float* const to = columns[i].data();
+      for (int r = 0; r < count; ++r) to[r] = column[index[r]];
+    }
+  }
+  void SetWeights(int count, int padded) {
+    for (int r = 0; r < padded; ++r) weight[r] = r < count ? 1.0f : 0.0f;
   }
 
   Activations actor;
@@ -84,6 +100,7 @@ struct alignas(64) Worker {
   std::vector<float> allowed;
   std::vector<float> columns[kMaxLossColumns];  // of the loss
   std::vector<float> weight;
+  std::vector<float> spoken, slopes;  // of CriticRuns
   std::vector<float> scratch;
   tensor::Buffer gradients;         // this thread's part where the team shares a minibatch
   float* gradient = nullptr;        // where it adds to: the above, or the policy's own

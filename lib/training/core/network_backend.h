@@ -81,10 +81,12 @@ struct NetworkCall {
 /// says. Calls come in the order
 ///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
 /// Networks with a core are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
-/// whose rows are all run. After an error the parameters are undefined until the owner restores them. The losses of a
-/// minibatch are means over those of its rows that count in them (RowLoss, RowUses; of none: 0); then the gradient is
-/// clipped to max_grad_norm and the optimizer steps (OptimizerOptions). When a loss or a gradient norm is not finite,
-/// neither parameters nor optimizer change and the step counts as skipped.
+/// whose rows are all run. Where a batch has PreparedBatch::units(), minibatches are of these, and the critic is run
+/// once for each of their inputs: its derivative there is the sum of those of the rows that read it. After an error the
+/// parameters are undefined until the owner restores them. The losses of a minibatch are means over those of its rows
+/// that count in them (RowLoss, RowUses; of none: 0); then the gradient is clipped to max_grad_norm and the optimizer
+/// steps (OptimizerOptions). When a loss or a gradient norm is not finite, neither parameters nor optimizer change and
+/// the step counts as skipped.
 ///
 /// Forward and Backward know no loss and keep nothing from call to call; clipping and the optimizer's step are the
 /// caller's (StepBlock, optimizer.h).
@@ -109,8 +111,8 @@ class NetworkBackend {
   /// Before the first BeginEpoch: the owner of the FlatParameters wrote to their values after Begin (PopArt). As it
   /// stands: they are read where they are.
   virtual absl::Status ParametersChanged() { return absl::OkStatus(); }
-  /// `order`: the rows of the batch that minibatches are cut from, or of a policy with a core the numbers of its
-  /// sequences; kept by the caller until the next BeginEpoch.
+  /// `order`: the rows of the batch that minibatches are cut from, the numbers of its units where it has some, or of a
+  /// policy with a core those of its sequences; kept by the caller until the next BeginEpoch.
   virtual absl::Status BeginEpoch(absl::Span<const int32_t> order) = 0;
   /// One minibatch of order[first, first + count).
   virtual absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) = 0;

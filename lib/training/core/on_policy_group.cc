@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -140,6 +141,11 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
 }
 
 void OnPolicyGroup::TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units) {
+  if (!prepared.units().empty()) {
+    units->resize(static_cast<size_t>(prepared.units().size()));
+    std::iota(units->begin(), units->end(), 0);
+    return;
+  }
   if (prepared.sequences().empty()) {
     units->assign(prepared.uses().counted().begin(), prepared.uses().counted().end());
     return;
@@ -155,16 +161,27 @@ void OnPolicyGroup::TakeUnits(const PreparedBatch& prepared, std::vector<int32_t
   }
 }
 
-int64_t OnPolicyGroup::MinibatchEnd(const PreparedBatch& prepared, absl::Span<const int32_t> units, int64_t first,
-                                    int64_t minibatch) {
-  const auto count = static_cast<int64_t>(units.size());
-  if (prepared.sequences().empty()) return std::min(first + minibatch, count);
-  int64_t end = first;
-  for (int64_t rows = 0; end < count && rows < minibatch; ++end) {
-    const learner::TrainSequence& sequence = prepared.sequences()[static_cast<size_t>(units[end])];
+std::vector<int64_t> OnPolicyGroup::MinibatchEnds(const PreparedBatch& prepared, absl::Span<const int32_t> units,
+                                                  int64_t minibatch) {
+  const bool by_units = !prepared.units().empty();
+  const auto rows_of = [&](int32_t unit) -> int64_t {
+    if (by_units) return static_cast<int64_t>(prepared.units().RowsOf(unit).size());
+    if (prepared.sequences().empty()) return 1;
+    const learner::TrainSequence& sequence = prepared.sequences()[static_cast<size_t>(unit)];
+    int64_t rows = 0;
     for (int64_t r = 0; r < sequence.rows; ++r) rows += prepared.uses().IsCounted(sequence.first_row + r) ? 1 : 0;
+    return rows;
+  };
+  std::vector<int64_t> ends;
+  int64_t rows = 0;  // of the epoch
+  int64_t goal = minibatch;
+  for (size_t i = 0; i < units.size(); ++i) {
+    rows += rows_of(units[i]);
+    if (rows < goal && i + 1 < units.size()) continue;
+    ends.push_back(static_cast<int64_t>(i) + 1);
+    goal = (by_units ? rows / minibatch * minibatch : rows) + minibatch;
   }
-  return end;
+  return ends;
 }
 
 absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work& work, StepSettings* settings) const {
@@ -178,9 +195,10 @@ absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work&
     TakeUnits(work.prepared, &order);
     Shuffle(work.context, report.epochs, work.batch.policy, &order);
     TROUPE_RETURN_IF_ERROR(backend.BeginEpoch(order));
-    for (int64_t first = 0, end = 0; first < static_cast<int64_t>(order.size()); first = end) {
-      end = MinibatchEnd(work.prepared, order, first, minibatch);
+    int64_t first = 0;
+    for (const int64_t end : MinibatchEnds(work.prepared, order, minibatch)) {
       TROUPE_RETURN_IF_ERROR(backend.Step(first, end - first, *settings));
+      first = end;
     }
     TROUPE_ASSIGN_OR_RETURN(const StepTotals totals, backend.TakeTotals());
     ++report.epochs;
@@ -286,7 +304,7 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   report.policy = work.batch.policy;
   ThreadTeam* const team = work.thread == NetworkBackend::kWholeTeam ? work.memory.team() : nullptr;
   const PrepareOptions prepare = {plan_.options.use_policy_active_masks, plan_.options.use_value_active_masks,
-                                  plan_.options.death_masking, &resident.state_moments};
+                                  plan_.options.death_masking, &resident.state_moments, plan_.options.minibatch_by};
   TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team, prepare));
   // Trajectories of which no row counts go on all the same in what a critic remembers.
   const bool remembers = work.spec.critic().core.remembers() && work.batch.rows > 0;

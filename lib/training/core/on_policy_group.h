@@ -82,12 +82,15 @@ class OnPolicyGroup final : public GroupTrainer {
   /// The rate of the next epoch, after one with a mean divergence of `kl`.
   void AdaptRate(double kl, ResidentPolicy* resident, StepSettings* settings) const;
   absl::StatusOr<ValueReport> PrepareTargets(const Work& work);
-  /// The units of minibatches that have a row that counts: the rows themselves, or of a policy with a core sequences.
+  /// The units of minibatches that have a row that counts: the rows themselves, RowUnits, or of a policy with a core
+  /// sequences.
   static void TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units);
-  /// Where the minibatch ends that begins at `first` of `units`: with its `minibatch`-th row that counts, or the first
-  /// sequence that reaches it.
-  static int64_t MinibatchEnd(const PreparedBatch& prepared, absl::Span<const int32_t> units, int64_t first,
-                              int64_t minibatch);
+  /// Where minibatches of `units` end, one after another. Of rows: with each `minibatch`-th. Of sequences: with the
+  /// first that reaches as many rows that count, from where the minibatch began. Of RowUnits: with the first that
+  /// reaches a multiple of it, from where the epoch began, so that there are as many minibatches as of rows, or one
+  /// less where the remainder is less than a unit.
+  static std::vector<int64_t> MinibatchEnds(const PreparedBatch& prepared, absl::Span<const int32_t> units,
+                                            int64_t minibatch);
   /// `settings` follow the plan's rate from epoch to epoch.
   absl::StatusOr<EpochsReport> RunEpochs(const Work& work, StepSettings* settings) const;
   /// Moments of observations and states, for the next update.

@@ -18,6 +18,7 @@ void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options) {
   reader->Read("use_policy_active_masks", &options->use_policy_active_masks);
   reader->Read("use_value_active_masks", &options->use_value_active_masks);
   reader->Read("death_masking", &options->death_masking);
+  reader->ReadWord("minibatch_by", kMinibatchByNames, &options->minibatch_by);
   reader->Read("value_loss_coeff", &options->value_loss_coeff);
   reader->Read("huber_delta", &options->huber_delta);
   reader->Read("entropy_coeff", &options->entropy_coeff);
@@ -55,6 +56,7 @@ void WriteOnPolicyOptions(const OnPolicyOptions& options, policy::AlgorithmSpec*
   to["use_policy_active_masks"] = options.use_policy_active_masks;
   to["use_value_active_masks"] = options.use_value_active_masks;
   to["death_masking"] = options.death_masking;
+  to["minibatch_by"] = std::string(WordOf(kMinibatchByNames, options.minibatch_by));
   to["value_loss_coeff"] = options.value_loss_coeff;
   to["huber_delta"] = options.huber_delta;
   to["entropy_coeff"] = options.entropy_coeff.value();

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/option_reader.h"
+#include "lib/training/core/row_units.h"
 #include "lib/training/core/schedule.h"
 
 namespace troupe::training {
@@ -32,6 +33,7 @@ struct OnPolicyOptions : OptimizerOptions {
   bool use_policy_active_masks = true;
   bool use_value_active_masks = true;
   bool death_masking = false;
+  MinibatchBy minibatch_by = MinibatchBy::kRows;
   double value_loss_coeff = 1.0;
   double huber_delta = 0;  ///< > 0: Huber instead of squared error
   LinearSchedule entropy_coeff{0.01, 0.01, 0};

@@ -139,6 +139,13 @@ absl::Status CheckDeathMasking(const policy::PolicySpec& spec) {
                    spec.id.value(), "\" reads images of bytes, of which none is a dead agent's"));
 }
 
+absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by) {
+  if (minibatch_by == MinibatchBy::kRows || !spec.remembers()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("algorithm.minibatch_by is env_steps; expected rows: policy \"", spec.id.value(),
+                   "\" has a core (model.actor_core, critic_core), and its minibatches are made of whole sequences"));
+}
+
 absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const {
   const int64_t rows = batch.rows;
   const int64_t final_rows = batch.final_rows;
@@ -423,6 +430,7 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
                                     const learner::PolicyTrainBatch& batch, ThreadTeam* team,
                                     const PrepareOptions& options) {
   if (options.death_masking) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(spec));
+  TROUPE_RETURN_IF_ERROR(CheckMinibatchBy(spec, options.minibatch_by));
   TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
   uses_.Take(batch, options.use_policy_active_masks, options.use_value_active_masks);
@@ -442,6 +450,10 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
     IndexByRow(batch);
   } else {
     TakeStates(spec, batch, options, team);
+  }
+  units_.Clear();
+  if (options.minibatch_by == MinibatchBy::kEnvSteps) {
+    units_.Take(uses_.counted(), critic_index_, critic_input_.rows);
   }
   if (options.death_masking) MaskTheDead(spec, batch);
   actions = batch.actions;

@@ -9,6 +9,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/tensor/buffer.h"
+#include "lib/training/core/row_units.h"
 #include "lib/training/core/row_uses.h"
 #include "lib/training/core/state_moments.h"
 #include "lib/training/core/thread_team.h"
@@ -33,11 +34,15 @@ struct PrepareOptions {
   bool death_masking = false;
   /// Of a policy with normalize_state, during the call; nullptr: those of before any data.
   const ColumnMoments* state_moments = nullptr;
+  MinibatchBy minibatch_by = MinibatchBy::kRows;
 };
 
 /// INVALID_ARGUMENT, naming the option, for PrepareOptions::death_masking of a policy whose critic reads images of
 /// bytes.
 absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
+/// INVALID_ARGUMENT, naming the option, for MinibatchBy::kEnvSteps of a policy with a core: its minibatches are of
+/// whole sequences.
+absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by);
 
 /// One policy's train batch in the form in which networks and losses read it. Reused from update to update; owned by
 /// the update thread.
@@ -83,6 +88,10 @@ class PreparedBatch {
   const ColumnMoments& observed_states() const { return observed_states_; }
   /// Which rows count in which loss.
   const RowUses& uses() const { return uses_; }
+  /// With MinibatchBy::kEnvSteps, where rows that count share inputs of the critic, else empty: what minibatches are
+  /// cut from. By the inputs that rows read before dead agents' were masked, so that these stay with their env step; in
+  /// critic_index() a unit may have several inputs then.
+  const RowUnits& units() const { return units_; }
   /// Rows of agents that are active, ascending; all that count in losses but for what PrepareOptions adds.
   absl::Span<const int32_t> active() const { return uses_.active(); }
   /// Of a policy with a core, else empty: what its networks are run through. Cover all rows, ascending.
@@ -140,6 +149,7 @@ class PreparedBatch {
   policy::RunningMoments observed_;
   ColumnMoments observed_states_;
   RowUses uses_;
+  RowUnits units_;
   absl::Span<const learner::TrainSequence> sequences_;
   MatrixView actor_memory_;
 };

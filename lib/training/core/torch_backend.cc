@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/action_head.h"
+#include "lib/training/core/epoch_rows.h"
 #include "lib/training/core/optimizer.h"
 #include "lib/training/core/torch_device.h"
 #include "lib/training/core/torch_distributions.h"
@@ -76,6 +77,23 @@ struct Minibatch {
   Tensor sequences;  ///< [sequences], int64, of the batch
   Tensor batch_sizes;
   Tensor kept;  ///< places in `run` of `rows`; undefined: all count
+  // Of a batch with units:
+  Tensor inputs;  ///< [inputs], int64, of the critic's table
+  Tensor places;  ///< [rows], int64, among `width` numbers for each of the inputs
+  int64_t width = 0;
+};
+
+/// EpochRows, and where the networks are.
+struct LoadedRows {
+  EpochRows host;
+  Tensor rows, inputs, places;
+};
+
+/// The order of an epoch.
+struct Epoch {
+  absl::Span<const int32_t> units;
+  Tensor order;              ///< `units`, int64; undefined where a batch has units
+  LoadedRows actor, critic;  ///< of a batch with units; the critic's where it has other rows than the actor
 };
 
 class TorchBackend final : public NetworkBackend {
@@ -181,8 +199,13 @@ class TorchBackend final : public NetworkBackend {
         }
         targets_loaded_ = true;
       }
-      units_ = order;
-      order_ = Load(order.data(), {static_cast<int64_t>(order.size())}, torch::kInt32).to(torch::kInt64);
+      epoch_.units = order;
+      if (!batch_->units().empty()) {
+        LoadUnits(&RowUses::IsInPolicy, &epoch_.actor);
+        if (batch_->uses().differ()) LoadUnits(&RowUses::IsInValue, &epoch_.critic);
+        return absl::OkStatus();
+      }
+      epoch_.order = Load(order.data(), {static_cast<int64_t>(order.size())}, torch::kInt32).to(torch::kInt64);
       return absl::OkStatus();
     });
   }
@@ -190,9 +213,12 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
-      const Minibatch minibatch = TakeMinibatch(first, count, &RowUses::IsInPolicy);
-      const Minibatch of_critic =
-          batch_->uses().differ() ? TakeMinibatch(first, count, &RowUses::IsInValue) : minibatch;
+      const auto take = [&](bool of_critic) {
+        if (!batch_->units().empty()) return TakeUnits(first, count, of_critic ? epoch_.critic : epoch_.actor);
+        return TakeMinibatch(first, count, of_critic ? &RowUses::IsInValue : &RowUses::IsInPolicy);
+      };
+      const Minibatch minibatch = take(/*of_critic=*/false);
+      const Minibatch of_critic = batch_->uses().differ() ? take(/*of_critic=*/true) : minibatch;
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       modules_.gradients.zero_();
       if (!on_host_) {
@@ -289,12 +315,12 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
-    for (Tensor* tensor :
-         {&actor_input_.floats, &actor_input_.images, &critic_input_.floats, &critic_input_.images, &critic_index_,
-          &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_, &old_values_,
-          &order_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
+    for (Tensor* tensor : {&actor_input_.floats, &actor_input_.images, &critic_input_.floats, &critic_input_.images,
+                           &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_,
+                           &value_targets_, &old_values_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
       tensor->reset();
     }
+    epoch_ = {};
   }
 
   /// Host memory as a tensor: borrowed on the host's path, else a copy on the device. To a CUDA device all copies are
@@ -381,10 +407,11 @@ class TorchBackend final : public NetworkBackend {
   Minibatch TakeMinibatch(int64_t first, int64_t count, bool (RowUses::*counts)(int64_t) const) const {
     Minibatch minibatch;
     const RowUses& uses = batch_->uses();
-    const absl::Span<const int32_t> units = units_.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    const absl::Span<const int32_t> units =
+        epoch_.units.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     std::vector<int64_t> kept;
     if (batch_->sequences().empty()) {
-      minibatch.rows = order_.narrow(0, first, count);
+      minibatch.rows = epoch_.order.narrow(0, first, count);
       if (!uses.differ()) return minibatch;
       std::copy_if(units.begin(), units.end(), std::back_inserter(kept),
                    [&](int32_t row) { return (uses.*counts)(row); });
@@ -401,7 +428,7 @@ class TorchBackend final : public NetworkBackend {
       if ((uses.*counts)(packed.rows[i])) kept.push_back(static_cast<int64_t>(i));
     }
     minibatch.run = Indices(packed.rows);
-    minibatch.sequences = order_.narrow(0, first, count).index_select(0, Indices(packed.sequences));
+    minibatch.sequences = epoch_.order.narrow(0, first, count).index_select(0, Indices(packed.sequences));
     minibatch.batch_sizes = packed.batch_sizes;
     minibatch.rows = minibatch.run;
     if (kept.size() < packed.rows.size()) {
@@ -409,6 +436,38 @@ class TorchBackend final : public NetworkBackend {
       minibatch.rows = minibatch.run.index_select(0, minibatch.kept);
     }
     return minibatch;
+  }
+
+  /// An epoch's rows at once: a minibatch is then a piece of what the device has, for which nothing is copied there.
+  void LoadUnits(bool (RowUses::*counts)(int64_t) const, LoadedRows* rows) const {
+    rows->host = RowsOfEpoch(*batch_, epoch_.units, counts);
+    const auto load = [this](const std::vector<int32_t>& numbers) {
+      return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
+    };
+    rows->rows = load(rows->host.rows);
+    rows->inputs = load(rows->host.inputs);
+    rows->places = load(rows->host.places);
+  }
+
+  static Minibatch TakeUnits(int64_t first, int64_t count, const LoadedRows& epoch) {
+    const auto begin = static_cast<size_t>(first);
+    const auto end = static_cast<size_t>(first + count);
+    const auto piece = [&](const Tensor& of, const std::vector<int32_t>& ends) {
+      return of.narrow(0, ends[begin], ends[end] - ends[begin]);
+    };
+    Minibatch minibatch;
+    minibatch.rows = piece(epoch.rows, epoch.host.first_row);
+    minibatch.inputs = piece(epoch.inputs, epoch.host.first_input);
+    minibatch.width = epoch.host.width;
+    minibatch.places = piece(epoch.places, epoch.host.first_row) - epoch.host.first_input[begin] * minibatch.width;
+    return minibatch;
+  }
+
+  /// The critic's values of minibatch.rows, from one pass over the inputs that they read. Each row takes a number of
+  /// its own, so that autograd adds up rows in one order: adding to one number by index has none on a GPU.
+  Tensor ValuesOfUnits(const Minibatch& minibatch) const {
+    const Tensor values = RunNetwork(spec_.critic().activation, modules_.critic, critic_input_.Take(minibatch.inputs));
+    return values.expand({-1, minibatch.width}).flatten().index_select(0, minibatch.places);
   }
 
   /// The outputs of minibatch.rows. `inputs` has a row for each place of `index`, or where that is undefined for each
@@ -500,8 +559,10 @@ class TorchBackend final : public NetworkBackend {
   }
 
   Loss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor value =
-        Outputs(spec_.critic(), modules_.critic, critic_input_, critic_index_, memory_.critic, minibatch).squeeze(1);
+    const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
+                                                    : Outputs(spec_.critic(), modules_.critic, critic_input_,
+                                                              critic_index_, memory_.critic, minibatch)
+                                                          .squeeze(1);
     const Tensor loss = loss_->OfCritic(value, ColumnsOf(minibatch.rows), settings.loss.numbers, settings.huber_delta);
     const Tensor mean = settings.value_loss_coeff * MeanOf(loss);
     const torch::NoGradGuard no_grad;
@@ -568,8 +629,8 @@ class TorchBackend final : public NetworkBackend {
   struct {
     Tensor actor, critic;
   } memory_;
-  absl::Span<const int32_t> units_;  // order_, on the host
-  Tensor advantages_, value_targets_, old_values_, order_;
+  Epoch epoch_;
+  Tensor advantages_, value_targets_, old_values_;
   bool targets_loaded_ = false;
 
   const RowLoss* row_loss_ = nullptr;  // of the last step
