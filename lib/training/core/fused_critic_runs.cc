@@ -34,16 +34,17 @@ void CriticRuns::Differentiate(const LossOfRows& loss, int64_t first_run, int ru
   CriticPanel columns = {{}, worker->weight.data()};
   worker->PointAtColumns(columns.columns);
   const auto panel_rows = static_cast<int>(worker->weight.size());
-  const int32_t end = first_[static_cast<size_t>(first_run + runs)];
+  const absl::Span<const int32_t> rows = RowsOf(first_run, runs);
+  const int32_t begin = first_[static_cast<size_t>(first_run)];
   int run = 0;
-  for (int32_t row = first_[static_cast<size_t>(first_run)]; row < end; row += panel_rows) {
-    const int count = std::min<int>(panel_rows, end - row);
+  for (int row = 0; row < static_cast<int>(rows.size()); row += panel_rows) {
+    const int count = std::min(panel_rows, static_cast<int>(rows.size()) - row);
     const int first_of_panel = run;
     const auto next_row = [&](int r) {
-      if (row + r == first_[static_cast<size_t>(first_run + run + 1)]) ++run;
+      if (begin + row + r == first_[static_cast<size_t>(first_run + run + 1)]) ++run;
       return run;
     };
-    worker->GatherColumns(loss.columns, rows_.data() + row, count);
+    worker->GatherColumns(loss.columns, rows.data() + row, count);
     for (int r = 0; r < count; ++r) slopes[r] = spoken[next_row(r)];
     worker->SetWeights(count, padded(count));
     loss.kernels.critic(loss.numbers, columns, padded(count) / loss.lanes, slopes, &worker->sums);
