@@ -269,8 +269,8 @@ constexpr ForeignKey kForeignKeys[] = {
     {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
     {"use_wandb", kOnPolicy, "experiment.wandb", ""},
     // What Troupe does in one way only, or not.
-    {"lstm_use_prev_action", kRllib, "", "networks read what the environment lets an agent observe"},
-    {"lstm_use_prev_reward", kRllib, "", "networks read what the environment lets an agent observe"},
+    {"lstm_use_prev_action", kRllib, "env.previous_action", "true or false"},
+    {"lstm_use_prev_reward", kRllib, "env.previous_reward", "true or false"},
     {"shared_lstm", kStableBaselines, "", "actor and critic share no layers"},
     {"dropout", kXuance, "", "layers have no dropout"},
     {"use_attention", kRllib, "", "layers are fully connected or recurrent"},

@@ -89,6 +89,8 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "env.reward_scale",
                                                                 "env.reward_clip",
                                                                 "env.frame_stack",
+                                                                "env.previous_action",
+                                                                "env.previous_reward",
                                                                 "env.grayscale",
                                                                 "env.resize",
                                                                 "env.crop",

@@ -34,14 +34,12 @@ constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = 
     {Activation::kIdentity, "identity"},
 }};
 
-constexpr std::array<std::pair<NetworkInput, std::string_view>, 7> kInputs = {{
+constexpr std::array<std::pair<NetworkInput, std::string_view>, 5> kInputs = {{
     {NetworkInput::kObservation, "observation"},
     {NetworkInput::kJointObservation, "joint_observation"},
     {NetworkInput::kState, "state"},
     {NetworkInput::kAgentId, "agent_id"},
     {NetworkInput::kJointAction, "joint_action"},
-    {NetworkInput::kPreviousAction, "previous_action"},
-    {NetworkInput::kPreviousReward, "previous_reward"},
 }};
 
 constexpr char kMlp[] = "mlp";  // the only kind there was when checkpoints and workers began to hash texts
@@ -221,9 +219,7 @@ int64_t PolicySpec::InputSize(const NetworkSpec& network) const {
       case NetworkInput::kAgentId:
         size += agent_id_size;
         break;
-      case NetworkInput::kJointAction:  // Validate refuses them
-      case NetworkInput::kPreviousAction:
-      case NetworkInput::kPreviousReward:
+      case NetworkInput::kJointAction:  // Validate refuses it
         break;
     }
   }

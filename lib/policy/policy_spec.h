@@ -38,8 +38,6 @@ enum class NetworkInput : uint8_t {
   kState = 3,             ///< the environment's global state
   kAgentId = 4,           ///< one-hot of the agent's slot, agent_id_size wide; nothing where that is 0
   kJointAction = 5,       ///< all agents' actions
-  kPreviousAction = 6,    ///< the agent's own, before this decision
-  kPreviousReward = 7,    ///< the agent's own, of the step before
 };
 /// "observation", "joint_observation", "state", ...
 std::string_view NetworkInputName(NetworkInput input);
