@@ -66,22 +66,25 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
       {"multi_agent.policies.class", "multi_agent: {policies: {a: {class: 'python:mine:x'}}}"},
       {"multi_agent.policy_mapping.rules.function",
        "multi_agent: {policy_mapping: {'*': {function: 'python:mine:x'}}}"}};
-  // Names of agents, policies, parameters and spaces, keys of an environment's infos, functions that are looked up in a
-  // table.
+  // Names of agents, policies, parameters, leaves and spaces, keys of an environment's infos, functions that are looked
+  // up in a table.
   const std::set<std::string> no_code = {"env.action_mask_key",
                                          "env.groups.act_space",
                                          "env.groups.agents",
                                          "env.groups.name",
                                          "env.groups.obs_space",
                                          "env.state_key",
+                                         "model.leaf_encoders.encoders.leaf",
                                          "multi_agent.agents.agents",
                                          "multi_agent.agents.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.agents.algorithm.ppo.frozen_parameters.values",
+                                         "multi_agent.agents.model.leaf_encoders.encoders.leaf",
                                          "multi_agent.observation_fn",
                                          "multi_agent.policies.action_space",
                                          "multi_agent.policies.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.policies.algorithm.ppo.frozen_parameters.values",
                                          "multi_agent.policies.id",
+                                         "multi_agent.policies.model.leaf_encoders.encoders.leaf",
                                          "multi_agent.policies.observation_space",
                                          "multi_agent.policy_mapping.rules.agents",
                                          "multi_agent.policy_mapping.rules.policies.policy"};

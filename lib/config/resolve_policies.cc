@@ -364,7 +364,7 @@ absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const po
                                         network.role, " of policy \"", of.policy.value(),
                                         "\" has no core that they could stand behind; expected [], or ", core));
   }
-  if (!network.hidden_sizes.empty() || !network.conv_layers.empty()) return absl::OkStatus();
+  if (!network.hidden_sizes.empty() || network.encoder != policy::EncoderKind::kMlp) return absl::OkStatus();
   return config.KeyError(ModelKey(config, of, network.role + "_hidden_sizes"),
                          absl::StrCat("got [], but the ", network.role, " of policy \"", of.policy.value(),
                                       "\" has no core that could read its inputs; expected 1 to 8 layers, or ", core));

@@ -127,6 +127,7 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "model.critic_activation",
                                                                 "model.encoder",
                                                                 "model.conv_filters",
+                                                                "model.leaf_encoders",
                                                                 "model.layer_norm",
                                                                 "model.initializer",
                                                                 "model.hidden_gain",

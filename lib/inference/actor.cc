@@ -74,6 +74,7 @@ Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* k
       uint8_obs_(spec.observation_space.flat_dtype() == tensor::DType::kUint8),
       convolutions_(spec, kernels),
       network_(spec, kernels),
+      observed_leaves_(spec, network_, kernels),
       output_stride_(network_.head().back().out_padded) {
   // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
   int64_t output = 0;
@@ -108,6 +109,7 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
   weights_ = std::move(weights);
   convolutions_.Pack(weights_->actor);
+  observed_leaves_.Pack(weights_->actor);
   network_.Pack(weights_->actor);
   continuous_.SetLogStd(weights_->actor.data() + log_std_offset_);
   return absl::OkStatus();
@@ -197,7 +199,7 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.scratch[0] = Floats(scratch_[0]);
   call.scratch[1] = Floats(scratch_[1]);
   call.output = Floats(output_);
-  if (network_.core().empty() && convolutions_.empty()) {
+  if (network_.core().empty() && convolutions_.empty() && observed_leaves_.empty()) {
     RunLayers(call);
   } else {
     RunChunks(input, call);
@@ -212,7 +214,10 @@ void Actor::RunChunks(const ActInput& input, const MlpCall& whole) {
     // What the next layer reads: at first the inputs, and whose they are.
     MlpCall call = whole;
     call.rows = std::min(kMlpChunkRows, input.rows - first);
-    if (convolutions_.empty()) {
+    if (!observed_leaves_.empty()) {
+      call.input = observed_leaves_.Run(whole.input + first * whole.input_stride, call.rows);
+      call.input_stride = observed_leaves_.output_stride();
+    } else if (convolutions_.empty()) {
       call.input = whole.input + first * whole.input_stride;
     } else {
       const bool bytes = whole.input == nullptr;

@@ -11,6 +11,7 @@
 #include "lib/inference/continuous_head.h"
 #include "lib/inference/kernels.h"
 #include "lib/inference/packed_convolutions.h"
+#include "lib/inference/packed_leaves.h"
 #include "lib/inference/packed_network.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
@@ -79,8 +80,8 @@ class Actor final : public PolicyActor {
   /// Computes output_, and the state of a core.
   absl::Status RunNetwork(const ActInput& input);
   absl::Status CheckInput(const ActInput& input) const;
-  /// The same with convolutions or a core, a chunk of rows at a time. `whole` is the head's call, but for its input,
-  /// the network's; nullptr: images of bytes, input.obs.
+  /// The same with convolutions, encoders of leaves or a core, a chunk of rows at a time. `whole` is the head's call,
+  /// but for its input, the network's; nullptr: images of bytes, input.obs.
   void RunChunks(const ActInput& input, const MlpCall& whole);
   /// The observations as the first layer reads them: in place when they are plain floats.
   const float* PrepareInput(const ActInput& input);
@@ -102,6 +103,7 @@ class Actor final : public PolicyActor {
   policy::WeightSnapshotPtr weights_;
   PackedConvolutions convolutions_;
   PackedNetwork network_;
+  PackedLeaves observed_leaves_;
   int64_t output_stride_ = 0;  // of output_
   int64_t log_std_offset_ = 0;
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/check.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::policy {
 namespace {
@@ -22,6 +23,15 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
       break;
     case EncoderKind::kCnn:
       width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
+      break;
+    case EncoderKind::kLeaves:
+      for (const ObservationPart& part : ObservationParts(spec, network)) {
+        if (part.encoder == nullptr) continue;
+        const int64_t seen = part.image.size() == 0
+                                 ? part.size
+                                 : builder->Convolutions(part.image, part.encoder->conv_layers, part.stem);
+        width += builder->Layers(0, seen, part.encoder->hidden_sizes, network.layer_norm, part.stem) - part.size;
+      }
       break;
   }
   width = builder->Layers(0, width, network.hidden_sizes, network.layer_norm);
@@ -64,23 +74,25 @@ ParameterLayout::Builder& ParameterLayout::Builder::Mlp(int64_t input, const std
   return *this;
 }
 
-int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vector<ConvLayer>& layers) {
+int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vector<ConvLayer>& layers,
+                                               const std::string& stem) {
   for (size_t i = 0; i < layers.size(); ++i) {
-    Entry(absl::StrCat("conv.", i, ".weight"),
+    Entry(absl::StrCat(stem, "conv.", i, ".weight"),
           {layers[i].channels, image.channels, layers[i].kernel, layers[i].kernel});
-    Entry(absl::StrCat("conv.", i, ".bias"), {layers[i].channels});
+    Entry(absl::StrCat(stem, "conv.", i, ".bias"), {layers[i].channels});
     image = layers[i].OutputOf(image);
   }
   return image.size();
 }
 
-int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed) {
+int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed,
+                                         const std::string& stem) {
   for (const int64_t size : sizes) {
-    Entry(absl::StrCat(first, ".weight"), {size, input});
-    Entry(absl::StrCat(first, ".bias"), {size});
+    Entry(absl::StrCat(stem, first, ".weight"), {size, input});
+    Entry(absl::StrCat(stem, first, ".bias"), {size});
     if (normed) {
-      Entry(absl::StrCat("norm.", first, ".weight"), {size});
-      Entry(absl::StrCat("norm.", first, ".bias"), {size});
+      Entry(absl::StrCat(stem, "norm.", first, ".weight"), {size});
+      Entry(absl::StrCat(stem, "norm.", first, ".bias"), {size});
     }
     input = size;
     ++first;

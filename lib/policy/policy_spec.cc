@@ -11,12 +11,11 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/convolutions.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::policy {
 namespace {
 
-constexpr size_t kMaxHiddenLayers = 8;
-constexpr int64_t kMaxLayerSize = 16384;
 constexpr int64_t kMaxCoreLayers = 4;
 constexpr int64_t kMaxCoreSize = 4096;
 constexpr int64_t kMaxSequenceLength = 65536;
@@ -73,7 +72,7 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, con
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
   TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
-                                     remembers || network.encoder == EncoderKind::kCnn ? 0 : 1, kMaxHiddenLayers));
+                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1, kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
       check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
@@ -156,16 +155,6 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
-}
-
-std::string ConvText(const NetworkSpec& network) {
-  return absl::StrCat("[",
-                      absl::StrJoin(network.conv_layers, ", ",
-                                    [](std::string* out, const ConvLayer& layer) {
-                                      absl::StrAppend(out, "[", layer.channels, ", ", layer.kernel, ", ", layer.stride,
-                                                      "]");
-                                    }),
-                      "]");
 }
 
 std::string KindName(const NetworkSpec& network) {
@@ -412,6 +401,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
   };
   TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor, image()));
+  TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, actor, observation_space));
   TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
@@ -425,6 +415,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
     TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network, image()));
+    TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, network, observation_space));
     const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
     // Of a state the agent's observation may follow, of all the slot comes last.
     const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
@@ -470,6 +461,9 @@ std::string PolicySpec::ToString() const {
   if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
   const auto add_layers = [&](const NetworkSpec& network) {
     if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
+    if (network.encoder == EncoderKind::kLeaves) {
+      absl::StrAppend(&kinds, " leaves=", network.role, ":", LeavesText(network));
+    }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
       absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
@@ -538,6 +532,8 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
         {"the actor's convolutions", ConvText(spec.actor), "model"},
         {"the critic's convolutions", ConvText(spec.critic()), "model"},
+        {"the actor's encoders of leaves", LeavesText(spec.actor), "model"},
+        {"the critic's encoders of leaves", LeavesText(spec.critic()), "model"},
         {"the actor's layer normalization", truth(spec.actor.layer_norm), "model.layer_norm"},
         {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
         {"the actor's core", CoreText(spec.actor), "model"},

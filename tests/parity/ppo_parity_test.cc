@@ -1,6 +1,6 @@
 // One PPO update of every back end against numbers that plain PyTorch computed in double precision (ppo_reference.py
-// made ppo_reference.json; recurrent_reference.py that of networks with a core, layers_reference.py that of normalized
-// layers and of activations by network). Tolerance 1e-5, relative to the
+// made ppo_reference.json; recurrent_reference.py that of networks with a core, leaf_reference.py that of encoders of
+// leaves, layers_reference.py that of normalized layers and of activations by network). Tolerance 1e-5, relative to the
 // largest number of a tensor: what float32 leaves over a few optimizer steps; 1e-4 on a GPU, whose sums have an order
 // of their own. The path for devices runs on $TROUPE_TEST_DEVICE, by default on the CPU.
 
@@ -37,6 +37,11 @@ const json& ConvolutionRecord() {
   return recorded;
 }
 
+const json& LeafRecord() {
+  static const json& recorded = *new json(ReadRecord("leaf_reference.json"));
+  return recorded;
+}
+
 const json& RecurrentRecord() {
   static const json& recorded = *new json(ReadRecord("recurrent_reference.json"));
   return recorded;
@@ -60,6 +65,7 @@ const json& DistributionRecord() {
 /// Of each record: what it has, which is read when tests run.
 constexpr size_t kPpoCases = 3;
 constexpr size_t kConvolutionCases = 4;
+constexpr size_t kLeafCases = 4;
 constexpr size_t kRecurrentCases = 4;
 constexpr size_t kDistributionCases = 6;
 constexpr size_t kLayersCases = 5;
@@ -68,6 +74,7 @@ constexpr size_t kMappoCases = 8;
 TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
   EXPECT_EQ(PpoRecord()["cases"].size(), kPpoCases);
   EXPECT_EQ(ConvolutionRecord()["cases"].size(), kConvolutionCases);
+  EXPECT_EQ(LeafRecord()["cases"].size(), kLeafCases);
   EXPECT_EQ(RecurrentRecord()["cases"].size(), kRecurrentCases);
   EXPECT_EQ(DistributionRecord()["cases"].size(), kDistributionCases);
   EXPECT_EQ(LayersRecord()["cases"].size(), kLayersCases);
@@ -126,6 +133,18 @@ TEST_P(ConvolutionParityTest, AWholeUpdate) { AWholeUpdate(); }
 INSTANTIATE_TEST_SUITE_P(All, ConvolutionParityTest,
                          testing::Combine(testing::Range<size_t>(0, kConvolutionCases), testing::Range<size_t>(0, 3)),
                          [](const auto& info) { return CaseName(ConvolutionRecord(), info); });
+
+/// Encoders of leaves of Dict and Tuple observations, which LibTorch alone trains.
+class LeafParityTest : public PpoUpdates {
+  const json& Recorded() const override { return LeafRecord(); }
+};
+
+TEST_P(LeafParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(LeafParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, LeafParityTest,
+                         testing::Combine(testing::Range<size_t>(0, kLeafCases), testing::Range<size_t>(0, 3)),
+                         [](const auto& info) { return CaseName(LeafRecord(), info); });
 
 /// Networks with a core.
 class RecurrentParityTest : public PpoUpdates {

@@ -105,6 +105,28 @@ TEST(InitializersTest, XavierIsUniformByInputsAndOutputs) {
   ExpectAll(parameters, "actor.log_std", -0.5);
 }
 
+// Encoders of leaves are hidden layers and convolutions as others.
+TEST(InitializersTest, EncodersOfLeavesBeginAsHiddenLayersDo) {
+  policy::PolicySpec spec = WideSpec(Initializer::kXavier);
+  spec.observation_space = *space::ParseSpace("Tuple(Box(0, 1, [12, 12, 3]), Box(-1, 1, [70]))");
+  spec.actor.encoder = policy::EncoderKind::kLeaves;
+  spec.actor.leaf_encoders = {{.leaf = 0, .conv_layers = {{20, 4, 2}}}, {.leaf = 1, .hidden_sizes = {50, 40}}};
+  spec.actor.layer_norm = true;
+  FlatParameters parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.weight", 5.0 / 3 * std::sqrt(6.0 / (16 * (3 + 20))));
+  ExpectUniform(parameters, "actor.leaf.1.0.weight", 5.0 / 3 * std::sqrt(6.0 / (70 + 50)));
+  ExpectUniform(parameters, "actor.leaf.1.1.weight", 5.0 / 3 * std::sqrt(6.0 / (50 + 40)));
+  ExpectAll(parameters, "actor.leaf.1.1.bias", 0);
+  ExpectAll(parameters, "actor.leaf.1.norm.0.weight", 1);
+  spec.actor.initializer = Initializer::kTorch;
+  parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.weight", 1 / std::sqrt(48.0));
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.bias", 1 / std::sqrt(48.0));
+  ExpectUniform(parameters, "actor.leaf.1.1.weight", 1 / std::sqrt(50.0));
+  ExpectUniform(parameters, "actor.leaf.1.1.bias", 1 / std::sqrt(50.0));
+  ExpectAll(parameters, "actor.leaf.1.norm.1.bias", 0);
+}
+
 TEST(InitializersTest, NetworksHaveTheirOwnGainsAndInitializers) {
   policy::PolicySpec spec = WideSpec(Initializer::kXavier);
   spec.actor.hidden_gain = 0.5;

@@ -53,8 +53,8 @@ Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayou
     parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
     return parameter;
   };
-  modules.actor = MakeModule(spec.actor, spec.image(), leaf);
-  modules.critic = MakeModule(spec.critic(), spec.image(), leaf);
+  modules.actor = MakeModule(spec, spec.actor, leaf);
+  modules.critic = MakeModule(spec, spec.critic(), leaf);
   if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
   return modules;
 }
@@ -654,10 +654,11 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
     switch (network->encoder) {  // a kind that is added does not compile before it is computed here
       case policy::EncoderKind::kMlp:
       case policy::EncoderKind::kCnn:
+      case policy::EncoderKind::kLeaves:
         continue;
     }
-    return absl::UnimplementedError(
-        absl::StrCat("LibTorch's back end computes encoders of kind mlp and cnn, got unknown for the ", network->role));
+    return absl::UnimplementedError(absl::StrCat(
+        "LibTorch's back end computes encoders of kind mlp, cnn and leaves, got unknown for the ", network->role));
   }
   return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
 }

@@ -1,6 +1,9 @@
 #include "lib/training/core/torch_inputs.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::training {
 
@@ -13,6 +16,16 @@ constexpr int64_t kPassFloats = int64_t{16} << 20;
 Tensor Joined(const Tensor& images, const Tensor& floats) {
   const Tensor scaled = images.to(torch::kFloat32).mul_(1.0f / 255.0f);
   return floats.size(1) == 0 ? scaled : torch::cat({scaled, floats}, 1);
+}
+
+/// Of a row, what convolutions make one after another.
+int64_t FloatsBetween(const std::vector<policy::ConvLayer>& layers, policy::ImageShape image) {
+  int64_t floats = 0;
+  for (const policy::ConvLayer& layer : layers) {
+    image = layer.OutputOf(image);
+    floats += image.size();
+  }
+  return floats;
 }
 
 }  // namespace
@@ -28,13 +41,14 @@ Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
 }
 
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
-  if (network.conv_layers.empty() && !spec.image_bytes()) return most;
-  int64_t floats = spec.InputSize(network);
-  policy::ImageShape image = spec.image();
-  for (const policy::ConvLayer& layer : network.conv_layers) {
-    image = layer.OutputOf(image);
-    floats += image.size();
+  int64_t convolved = FloatsBetween(network.conv_layers, spec.image());
+  if (network.encoder == policy::EncoderKind::kLeaves) {
+    for (const policy::ObservationPart& part : policy::ObservationParts(spec, network)) {
+      if (part.encoder != nullptr) convolved += FloatsBetween(part.encoder->conv_layers, part.image);
+    }
   }
+  if (convolved == 0 && !spec.image_bytes()) return most;
+  const int64_t floats = spec.InputSize(network) + convolved;
   return std::clamp<int64_t>(kPassFloats / floats, 1, most);
 }
 

@@ -46,7 +46,7 @@ absl::StatusOr<CalledNetwork> FindCalled(const policy::PolicySpec& spec, const N
     return absl::InvalidArgumentError(
         absl::StrCat("inputs of the ", network.role, " have ", call.inputs.columns, " columns; expected ", columns));
   }
-  called.module = MakeModule(network, spec.image(), [&](const std::string& name) {
+  called.module = MakeModule(spec, network, [&](const std::string& name) {
     const policy::ParameterEntry* const entry = layout.Find(name);
     Tensor view = torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
     called.parameters.push_back(view);

@@ -19,17 +19,27 @@ struct Convolutions {
   Layers layers;                 ///< each with an activation behind it; or empty
   std::vector<int64_t> strides;  ///< of each
 };
+/// A run of the observation's columns, and the encoder that reads it, if one does.
+struct LeafModule {
+  int64_t first = 0;
+  int64_t columns = 0;
+  bool divided = false;       ///< by 255, before the encoder
+  Convolutions convolutions;  ///< or none
+  Layers layers;              ///< each with an activation behind it; or empty
+  Layers norms;               ///< scale and shift of each layer's normalization; or empty
+};
 /// The parameters of a network.
 struct Module {
   Convolutions convolutions;        ///< before the encoder's layers; they read the first columns of the inputs
+  std::vector<LeafModule> leaves;   ///< all of the observation, the first columns; or empty without leaves' encoders
   Layers encoder;                   ///< each with an activation behind it
   Layers encoder_norms;             ///< scale and shift of each layer's normalization; or empty
   std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
   Layers head;                      ///< the last one without an activation
   Layers head_norms;                ///< of all but the last one; or empty
 };
-/// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it.
-Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
+/// `find` makes a tensor of a parameter's name; `network` is one of the policy's.
+Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
                   const std::function<torch::Tensor(const std::string&)>& find);
 
 /// What stands before the core, and behind it; a network without a core is both.
