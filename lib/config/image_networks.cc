@@ -27,6 +27,14 @@ struct DefaultLayers {
 
 }  // namespace
 
+std::vector<ConvLayer> ConvLayersOf(const v1::ConvFilters& filters) {
+  std::vector<ConvLayer> layers;
+  for (const v1::ConvFilter& filter : filters.filters()) {
+    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
+  }
+  return layers;
+}
+
 std::vector<ConvLayer> ConvLayersFor(const policy::ImageShape& image) {
   static const auto* const kLayers = new std::vector<DefaultLayers>{
       {64, {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}}},  // DQN's (Mnih et al. 2015), for 84 x 84
@@ -96,10 +104,7 @@ absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySp
                      "; expected an image, a Box of [height, width, channels] or [height, width], or "
                      "model.encoder: mlp"));
   }
-  std::vector<ConvLayer> layers;
-  for (const v1::ConvFilter& filter : model.conv_filters().filters()) {
-    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
-  }
+  std::vector<ConvLayer> layers = ConvLayersOf(model.conv_filters());
   if (!given) layers = ConvLayersFor(spec->image());
   if (layers.empty()) {
     return config.KeyError(ModelKey(config, of, "conv_filters"),

@@ -8,6 +8,10 @@
 #include "lib/config/run_config.h"
 #include "lib/policy/policy_spec.h"
 
+namespace troupe::v1 {
+class ConvFilters;
+}  // namespace troupe::v1
+
 namespace troupe::config {
 
 /// Gives the networks of `spec`, whose spaces and inputs are known, their encoders: model.encoder, model.conv_filters
@@ -16,6 +20,8 @@ namespace troupe::config {
 /// normalize_observations over images of bytes, and what SetLeafEncoders refuses.
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec);
 
+/// What conv_filters gives.
+std::vector<policy::ConvLayer> ConvLayersOf(const v1::ConvFilters& filters);
 /// Convolutions by the size of an image, DQN's from 64 x 64 pixels on; empty for one that is smaller than all.
 std::vector<policy::ConvLayer> ConvLayersFor(const policy::ImageShape& image);
 /// Whether the network reads its agent's observation before all else: only such a one has an encoder of it.

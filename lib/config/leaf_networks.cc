@@ -29,14 +29,6 @@ using space::ObservationLeaf;
 constexpr size_t kLeavesShown = 8;
 constexpr size_t kLeafBytesShown = 64;
 
-std::vector<policy::ConvLayer> FiltersOf(const v1::ConvFilters& filters) {
-  std::vector<policy::ConvLayer> layers;
-  for (const v1::ConvFilter& filter : filters.filters()) {
-    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
-  }
-  return layers;
-}
-
 /// What a configuration says of the leaves of a policy.
 class LeafSettings {
  public:
@@ -138,7 +130,7 @@ class LeafSettings {
       return Error(key, absl::StrCat("got convolutions, but ", name, " is ", leaf.space.ToString(),
                                      "; expected an image, a Box of [height, width, channels] or [height, width]"));
     }
-    std::vector<policy::ConvLayer> layers = FiltersOf(listed ? entry->conv_filters() : model_.conv_filters());
+    std::vector<policy::ConvLayer> layers = ConvLayersOf(listed ? entry->conv_filters() : model_.conv_filters());
     if (layers.empty()) layers = ConvLayersFor(image);
     if (layers.empty()) {
       return Error(key, absl::StrCat("got auto, but ", name, " is ", leaf.space.ToString(),
