@@ -50,8 +50,8 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 enum class EncoderKind : uint8_t {
   kMlp = 1,  ///< "mlp": fully connected layers
   kCnn = 2,  ///< "cnn": convolutions over the observation, an image; then fully connected layers
-  kLeaves =
-      3,  ///< "leaves": an encoder of its own for leaves of a Dict or Tuple observation; then fully connected layers
+  /// "leaves": an encoder for each of some leaves of a Dict or Tuple observation; then fully connected layers
+  kLeaves = 3,
 };
 /// What a network's first weights are drawn from; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
@@ -126,8 +126,8 @@ struct NetworkSpec {
   /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
   /// another, channels innermost, lies side by side with the other inputs for what comes next.
   std::vector<ConvLayer> conv_layers = {};
-  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves
-  /// without one as they are: side by side they are the observation that comes next reads.
+  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves without one
+  /// as they are; joined, they stand for the observation in what comes next.
   std::vector<LeafEncoder> leaf_encoders = {};
   /// Of what reads the inputs side by side; empty only behind an encoder that is no mlp, or before a core.
   std::vector<int64_t> hidden_sizes = {64, 64};
