@@ -41,15 +41,6 @@ bool ReadsOwnObservation(const NetworkSpec& network) {
   return !network.inputs.empty() && network.inputs[0] == NetworkInput::kObservation;
 }
 
-/// A Box that looks like an image, whatever networks take it for.
-bool LooksLikeImage(const space::Space& space) {
-  if (space::IsByteImage(space)) return true;
-  if (space.kind() != space::SpaceKind::kBox || space.shape().size() < 3) return false;
-  // Channels first, frames first, or floats.
-  return std::count_if(space.shape().begin(), space.shape().end(),
-                       [](int64_t extent) { return extent >= space::kMinImageExtent; }) >= 2;
-}
-
 }  // namespace
 
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
@@ -95,6 +86,14 @@ absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySp
                                         "model.encoder: mlp"));
   }
   return absl::OkStatus();
+}
+
+bool LooksLikeImage(const space::Space& space) {
+  if (space::IsByteImage(space)) return true;
+  if (space.kind() != space::SpaceKind::kBox || space.shape().size() < 3) return false;
+  // Channels first, frames first, or floats.
+  return std::count_if(space.shape().begin(), space.shape().end(),
+                       [](int64_t extent) { return extent >= space::kMinImageExtent; }) >= 2;
 }
 
 std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {

@@ -7,6 +7,7 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/space/space.h"
 
 namespace troupe::config {
 
@@ -15,6 +16,9 @@ namespace troupe::config {
 /// larger than what it reads, an image for which there are no convolutions, and normalize_observations over images of
 /// bytes.
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec);
+
+/// A Box that looks like an image, whatever networks take it for.
+bool LooksLikeImage(const space::Space& space);
 
 /// Sentences for the log about networks that read images as rows of numbers, one for actors and one for critics of all
 /// agents' images, each with the first policy that has one, and the way out.

@@ -11,6 +11,7 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
+#include "lib/config/attention_critic.h"
 #include "lib/config/image_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/config/parse_policy_mapping.h"
@@ -364,7 +365,7 @@ absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const po
                                         network.role, " of policy \"", of.policy.value(),
                                         "\" has no core that they could stand behind; expected [], or ", core));
   }
-  if (!network.hidden_sizes.empty() || !network.conv_layers.empty()) return absl::OkStatus();
+  if (!network.hidden_sizes.empty() || network.encoder != policy::EncoderKind::kMlp) return absl::OkStatus();
   return config.KeyError(ModelKey(config, of, network.role + "_hidden_sizes"),
                          absl::StrCat("got [], but the ", network.role, " of policy \"", of.policy.value(),
                                       "\" has no core that could read its inputs; expected 1 to 8 layers, or ", core));
@@ -485,6 +486,7 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(SetEncoders(config, of, spec));
+  TROUPE_RETURN_IF_ERROR(SetAttention(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();

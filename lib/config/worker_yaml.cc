@@ -70,9 +70,9 @@ std::string Write(const RunConfig& config, const std::vector<std::string>& more)
 
 }  // namespace
 
+// Some are read only because a worker resolves the whole configuration, and what is left out must not make it refuse
+// the rest: the batch must hold its environments, the budget its batches.
 const std::vector<std::string>& WorkerKeys() {
-  // Some are read only because a worker resolves the whole configuration, and what is left out must not make it refuse
-  // the rest: the batch must hold its environments, the budget its batches.
   static const auto* const kKeys = new std::vector<std::string>{"seed",
                                                                 "env.name",
                                                                 "env.args",
@@ -127,6 +127,9 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "model.critic_activation",
                                                                 "model.encoder",
                                                                 "model.conv_filters",
+                                                                "model.critic_encoder",
+                                                                "model.attention_size",
+                                                                "model.attention_heads",
                                                                 "model.layer_norm",
                                                                 "model.initializer",
                                                                 "model.hidden_gain",

@@ -23,6 +23,9 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
     case EncoderKind::kCnn:
       width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
       break;
+    case EncoderKind::kAttention:
+      width += builder->Attention(network.attention) - spec.joint_observation_size;
+      break;
   }
   width = builder->Layers(0, width, network.hidden_sizes, network.layer_norm);
   switch (network.core.kind) {
@@ -72,6 +75,19 @@ int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vect
     image = layers[i].OutputOf(image);
   }
   return image.size();
+}
+
+int64_t ParameterLayout::Builder::Attention(const AttentionSpec& attention) {
+  const int64_t size = attention.size;
+  for (size_t i = 0; i < attention.observation_sizes.size(); ++i) {
+    Entry(absl::StrCat("embedding.", i, ".weight"), {size, attention.observation_sizes[i]});
+    Entry(absl::StrCat("embedding.", i, ".bias"), {size});
+  }
+  Entry("attention.in_proj_weight", {3 * size, size});
+  Entry("attention.in_proj_bias", {3 * size});
+  Entry("attention.out_proj.weight", {size, size});
+  Entry("attention.out_proj.bias", {size});
+  return size;
 }
 
 int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed) {

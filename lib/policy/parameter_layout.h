@@ -49,6 +49,9 @@ class ParameterLayout {
     /// Entries conv.<i>.{weight,bias}, weights [channels, input channels, kernel, kernel] as torch.nn.Conv2d. Returns
     /// the numbers that the last one makes of an image.
     int64_t Convolutions(ImageShape image, const std::vector<ConvLayer>& layers);
+    /// Entries embedding.<i>.{weight,bias}, of each observation space a torch.nn.Linear, then attention.* as
+    /// torch.nn.MultiheadAttention names and shapes them. Returns the size of an embedding.
+    int64_t Attention(const AttentionSpec& attention);
     /// Entries core.{weight_ih,weight_hh,bias_ih,bias_hh}_l<layer>, as torch.nn.GRU and torch.nn.LSTM name and shape
     /// them. Returns the width of its output.
     int64_t Core(int64_t input, const CoreSpec& core);
@@ -63,7 +66,8 @@ class ParameterLayout {
   /// The section "actor": actor.conv.<i>.{weight,bias} of a CNN, actor.<i>.{weight,bias} for each layer, behind each
   /// hidden one actor.norm.<i>.{weight,bias} where layers are normalized, actor.core.* between those of encoder and
   /// head where there is a core, actor.log_std when log_std_size() > 0; then one of each learner network,
-  /// critic.<i>.{weight,bias} and so on. Nothing for a class without weights.
+  /// critic.<i>.{weight,bias} and so on, with attention first critic.embedding.<i>.* and critic.attention.*. Nothing
+  /// for a class without weights.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/attention.h"
 #include "lib/policy/convolutions.h"
 
 namespace troupe::policy {
@@ -54,7 +55,8 @@ std::string NameOf(const Table& table, Value value) {
   return "unknown";
 }
 
-absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, const ImageShape& image) {
+absl::Status ValidateNetwork(const PolicySpec& spec, const NetworkSpec& network) {
+  const PolicyId& id = spec.id;
   const auto error = [&](auto&&... parts) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
@@ -73,14 +75,15 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, con
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
   TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
-                                     remembers || network.encoder == EncoderKind::kCnn ? 0 : 1, kMaxHiddenLayers));
+                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1, kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
       check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
   if (NameOf(kInitializerNames, network.initializer) == "unknown") return error(" has an unknown initializer");
-  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, image));
+  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, spec.image()));
+  TROUPE_RETURN_IF_ERROR(ValidateAttention(id, network, spec.joint_observation_size));
   if (!remembers && core != CoreSpec()) {
     return error(" has no core, but core layers: ", core.layers, " of ", core.size, " units; expected 0 of 0");
   }
@@ -411,7 +414,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
   const auto error = [this](auto&&... parts) {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
   };
-  TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor, image()));
+  TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, actor));
   TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
@@ -424,7 +427,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
       return error("has a network of role \"", base::LogSafe(network.role, 32), "\"; expected critic");
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
-    TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network, image()));
+    TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, network));
     const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
     // Of a state the agent's observation may follow, of all the slot comes last.
     const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
@@ -470,6 +473,9 @@ std::string PolicySpec::ToString() const {
   if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
   const auto add_layers = [&](const NetworkSpec& network) {
     if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
+    if (network.encoder == EncoderKind::kAttention) {
+      absl::StrAppend(&kinds, " attention=", network.role, ":", AttentionText(network));
+    }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
       absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
@@ -538,6 +544,7 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
         {"the actor's convolutions", ConvText(spec.actor), "model"},
         {"the critic's convolutions", ConvText(spec.critic()), "model"},
+        {"the critic's attention", AttentionText(spec.critic()), "model.attention_size, attention_heads and env"},
         {"the actor's layer normalization", truth(spec.actor.layer_norm), "model.layer_norm"},
         {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
         {"the actor's core", CoreText(spec.actor), "model"},

@@ -48,8 +48,9 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 
 /// What a network makes of its inputs.
 enum class EncoderKind : uint8_t {
-  kMlp = 1,  ///< "mlp": fully connected layers
-  kCnn = 2,  ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kMlp = 1,        ///< "mlp": fully connected layers
+  kCnn = 2,        ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kAttention = 3,  ///< "attention": over agents, of a critic's joint observation; then fully connected layers
 };
 /// What a network's first weights are drawn from; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
@@ -64,8 +65,8 @@ enum class CoreKind : uint8_t {
   kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
-inline constexpr std::array<std::pair<EncoderKind, const char*>, 2> kEncoderNames = {
-    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}}};
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 3> kEncoderNames = {
+    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}, {EncoderKind::kAttention, "attention"}}};
 inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
     {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
 inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
@@ -86,6 +87,20 @@ struct ConvLayer {
     return {extent(input.height), extent(input.width), channels};
   }
   bool operator==(const ConvLayer& other) const = default;
+};
+
+/// Attention over agents (lib/policy/attention.h): each agent's observation is embedded by the layer of its observation
+/// space; agents attend to each other; their mean is what comes next. Plain value.
+struct AttentionSpec {
+  int64_t size = 0;   ///< numbers of an agent's embedding; 0 without attention, as heads
+  int64_t heads = 0;  ///< a divisor of size
+  /// Elements of each distinct observation space; an embedding layer each. In the order in which `agents` name them.
+  std::vector<int64_t> observation_sizes = {};
+  std::vector<int64_t> agents = {};  ///< by agent slot, the place of its observation space in observation_sizes
+
+  /// Elements of the joint observation: every agent's, then a presence bit each.
+  int64_t joint_observation_size() const;
+  bool operator==(const AttentionSpec& other) const = default;
 };
 
 /// The recurrent part of a network, between its encoder and its head. Plain value.
@@ -112,17 +127,19 @@ struct NetworkSpec {
   /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
   /// another, channels innermost, lies side by side with the other inputs for what comes next.
   std::vector<ConvLayer> conv_layers = {};
-  std::vector<int64_t> hidden_sizes = {64,
-                                       64};  ///< of the encoder; empty only where a core or convolutions read inputs
+  /// Of kAttention, over the joint observation; what it makes lies before the other inputs for what comes next.
+  AttentionSpec attention = {};
+  /// Of the encoder; empty only where a core, convolutions or attention read inputs.
+  std::vector<int64_t> hidden_sizes = {64, 64};
   CoreSpec core = {};
   std::vector<int64_t> head_hidden_sizes = {};  ///< behind the core; empty without one
   Activation activation = Activation::kTanh;    ///< after each layer of encoder and head but the last
   /// Layer normalization (Ba et al. 2016, torch.nn.LayerNorm with scale, shift and epsilon 1e-5) of what each hidden
-  /// layer of encoder and head makes, before its activation. Not of convolutions.
+  /// layer of encoder and head makes, before its activation. Not of convolutions and attention.
   bool layer_norm = false;
   Initializer initializer = Initializer::kOrthogonal;
   double output_gain = 1.0;  ///< of the last layer's first weights
-  double hidden_gain = 0.0;  ///< of the other layers' (of cores 1); 0: what the activation asks for
+  double hidden_gain = 0.0;  ///< of the other layers' (of cores and of attention's projections 1); 0: the activation's
 
   bool Reads(NetworkInput input) const;
   /// What the last convolution makes of `image`.
@@ -268,9 +285,10 @@ struct PolicySpec {
   /// distribution but kGaussian without a continuous leaf, bounds of log deviations that are no interval within [-20,
   /// 20] or leave the first one out, sizes out of range, a normalizer for a class without weights, roles that are twice
   /// there or unknown, inputs that their network cannot have, convolutions over what is no image or smaller than a
-  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or convolutions 0..8 before it, with a core 0..8
-  /// behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8, each 1..1024
-  /// channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers.
+  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core, convolutions or attention 0..8 before it, with a
+  /// core 0..8 behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8,
+  /// each 1..1024 channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers;
+  /// attention as lib/policy/attention.h says.
   absl::Status Validate() const;
   /// The part of Validate that is of what continuous actions are drawn from.
   absl::Status ValidateDistribution() const;

@@ -70,6 +70,13 @@ Json NetworkToJson(const NetworkSpec& network) {
       json["conv_layers"].push_back({{"channels", layer.channels}, {"kernel", layer.kernel}, {"stride", layer.stride}});
     }
   }
+  if (network.encoder == EncoderKind::kAttention) {
+    const AttentionSpec& attention = network.attention;
+    json["attention"] = {{"size", attention.size},
+                         {"heads", attention.heads},
+                         {"observation_sizes", attention.observation_sizes},
+                         {"agents", attention.agents}};
+  }
   if (network.layer_norm) json["layer_norm"] = true;
   if (network.initializer != Initializer::kOrthogonal) {
     json["initializer"] = WordOf(kInitializerNames, network.initializer);
@@ -262,6 +269,16 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
                                      .stride = layer.Integer("stride", INT32_MAX)});
       TROUPE_RETURN_IF_ERROR(layer.status());
     }
+  }
+  if (network.encoder == EncoderKind::kAttention) {
+    const Json* const object = reader.Object("attention");
+    TROUPE_RETURN_IF_ERROR(reader.status());
+    Reader attention(*object, absl::StrCat(reader.where(), ".attention"));
+    network.attention = {.size = attention.Integer("size", INT32_MAX),
+                         .heads = attention.Integer("heads", INT32_MAX),
+                         .observation_sizes = attention.Sizes("observation_sizes"),
+                         .agents = attention.Sizes("agents")};
+    TROUPE_RETURN_IF_ERROR(attention.status());
   }
   if (reader.Has("layer_norm")) network.layer_norm = reader.Truth("layer_norm");
   if (reader.Has("hidden_gain")) network.hidden_gain = reader.Number("hidden_gain");

@@ -121,6 +121,37 @@ TEST(InitializersTest, NetworksHaveTheirOwnGainsAndInitializers) {
   ExpectUniform(InitialParameters(spec, 7), "critic.1.weight", 9 * std::sqrt(6.0 / 51));
 }
 
+// torch.nn.MultiheadAttention: xavier_uniform_ of all that projects in, out_proj as torch.nn.Linear, biases zero. Else
+// the projections, which have no activation, have gain 1, and an embedding's layer that of hidden ones.
+TEST(InitializersTest, AttentionBeginsAsTorchsOrWithGainOne) {
+  policy::PolicySpec spec = policy::AttendingSpecForTesting();
+  spec.joint_observation_size += 97;
+  policy::NetworkSpec* const critic = spec.mutable_critic();
+  critic->attention.observation_sizes = {3, 102};
+  critic->attention.size = 60;
+  critic->initializer = Initializer::kTorch;
+  critic->hidden_gain = 0.5;
+  ASSERT_TRUE(spec.Validate().ok()) << spec.Validate();
+  FlatParameters parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "critic.embedding.1.weight", 1 / std::sqrt(102.0));
+  ExpectUniform(parameters, "critic.embedding.0.bias", 1 / std::sqrt(3.0));
+  ExpectUniform(parameters, "critic.attention.in_proj_weight", std::sqrt(6.0 / (60 + 180)));
+  ExpectUniform(parameters, "critic.attention.out_proj.weight", 1 / std::sqrt(60.0));
+  ExpectAll(parameters, "critic.attention.in_proj_bias", 0);
+  ExpectAll(parameters, "critic.attention.out_proj.bias", 0);
+  critic->initializer = Initializer::kXavier;
+  parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "critic.embedding.1.weight", 0.5 * std::sqrt(6.0 / (102 + 60)));
+  ExpectUniform(parameters, "critic.attention.in_proj_weight", std::sqrt(6.0 / (60 + 180)));
+  ExpectUniform(parameters, "critic.attention.out_proj.weight", std::sqrt(6.0 / 120));
+  ExpectAll(parameters, "critic.embedding.1.bias", 0);
+  critic->initializer = Initializer::kOrthogonal;
+  parameters = InitialParameters(spec, 7);
+  EXPECT_NEAR(NumbersOf(parameters, "critic.attention.in_proj_weight").variance, 1.0 / 180, 1e-6) << "of unit columns";
+  EXPECT_NEAR(NumbersOf(parameters, "critic.attention.out_proj.weight").variance, 1.0 / 60, 1e-6);
+  EXPECT_NEAR(NumbersOf(parameters, "critic.embedding.1.weight").variance, 0.25 / 102, 1e-6);
+}
+
 TEST(InitializersTest, NormalizationBeginsAsNone) {
   for (const Initializer initializer : {Initializer::kOrthogonal, Initializer::kXavier, Initializer::kTorch}) {
     policy::PolicySpec spec = WideSpec(initializer);

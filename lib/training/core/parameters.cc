@@ -69,12 +69,17 @@ void FillOrthogonal(int64_t rows, int64_t columns, double gain, base::PhiloxSequ
 void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout& layout,
                const policy::ParameterEntry& entry, base::PhiloxSequence* random, float* out) {
   const bool of_core = absl::StrContains(entry.name, ".core.");
-  const bool is_weight = absl::EndsWith(entry.name, ".weight") || absl::StrContains(entry.name, ".core.weight_");
+  const bool projects = absl::StrContains(entry.name, ".attention.");
+  const bool projects_in = absl::EndsWith(entry.name, ".in_proj_weight");
+  const bool is_weight =
+      absl::EndsWith(entry.name, ".weight") || absl::StrContains(entry.name, ".core.weight_") || projects_in;
   if (absl::StrContains(entry.name, ".norm.")) {
     if (is_weight) std::fill_n(out, entry.count, 1.0f);
     return;
   }
-  if (network.initializer == policy::Initializer::kTorch) {
+  if (projects && !is_weight) return;  // torch.nn.MultiheadAttention's begin with zeros, too
+  // Its weights that make queries, keys and values begin as xavier's.
+  if (network.initializer == policy::Initializer::kTorch && !projects_in) {
     // Linear and Conv2d: 1 / sqrt(inputs of an output), biases too; GRU and LSTM: 1 / sqrt(units), all of it.
     int64_t fan_in = 0;
     if (of_core) {
@@ -91,7 +96,7 @@ void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout
   if (!is_weight) return;
   const std::string last = absl::StrCat(network.role, ".", network.num_layers() - 1, ".weight");
   double gain = network.hidden_gain > 0 ? network.hidden_gain : ActivationGain(network.activation);
-  if (of_core) gain = 1.0;
+  if (of_core || projects) gain = 1.0;
   if (entry.name == last) gain = network.output_gain;
   const int64_t rows = entry.shape[0];
   const int64_t columns = entry.count / rows;

@@ -654,10 +654,11 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
     switch (network->encoder) {  // a kind that is added does not compile before it is computed here
       case policy::EncoderKind::kMlp:
       case policy::EncoderKind::kCnn:
+      case policy::EncoderKind::kAttention:
         continue;
     }
-    return absl::UnimplementedError(
-        absl::StrCat("LibTorch's back end computes encoders of kind mlp and cnn, got unknown for the ", network->role));
+    return absl::UnimplementedError(absl::StrCat(
+        "LibTorch's back end computes encoders of kind mlp, cnn and attention, got unknown for the ", network->role));
   }
   return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
 }

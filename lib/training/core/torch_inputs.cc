@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/training/core/torch_attention.h"
+
 namespace troupe::training {
 
 using torch::Tensor;
@@ -28,8 +30,9 @@ Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
 }
 
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
-  if (network.conv_layers.empty() && !spec.image_bytes()) return most;
-  int64_t floats = spec.InputSize(network);
+  const bool attends = network.encoder == policy::EncoderKind::kAttention;
+  if (network.conv_layers.empty() && !attends && !spec.image_bytes()) return most;
+  int64_t floats = spec.InputSize(network) + FloatsOfAttention(network.attention);
   policy::ImageShape image = spec.image();
   for (const policy::ConvLayer& layer : network.conv_layers) {
     image = layer.OutputOf(image);

@@ -19,8 +19,8 @@ struct NetworkInputs {
   torch::Tensor Range(int64_t first, int64_t count) const;
 };
 
-/// Rows of one pass without gradients over `network`, at most `most`: what it reads and what its convolutions make are
-/// no more than 64 MiB (a row at least). `most` where it reads no images.
+/// Rows of one pass without gradients over `network`, at most `most`: what it reads and what its convolutions or its
+/// attention make are no more than 64 MiB (a row at least). `most` where it has neither and reads no images.
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most);
 
 }  // namespace troupe::training

@@ -9,8 +9,6 @@ namespace troupe::training {
 
 using torch::Tensor;
 
-namespace {
-
 Tensor Activate(policy::Activation activation, const Tensor& x) {
   switch (activation) {
     case policy::Activation::kTanh:
@@ -30,6 +28,8 @@ Tensor Activate(policy::Activation activation, const Tensor& x) {
   }
   return x;
 }
+
+namespace {
 
 /// torch.nn.LayerNorm by the layer's scale and shift, where layers are normalized.
 Tensor LayerNorm(const Layers& norms, size_t layer, const Tensor& x) {
@@ -69,6 +69,7 @@ Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& 
                                             find(absl::StrCat(network.role, ".conv.", i, ".bias")));
     module.convolutions.strides.push_back(network.conv_layers[i].stride);
   }
+  module.attention = MakeAttention(network, find);
   for (size_t i = 0; i < network.num_layers(); ++i) {
     Layers& layers = i < network.hidden_sizes.size() ? module.encoder : module.head;
     layers.emplace_back(find(absl::StrCat(network.role, ".", i, ".weight")),
@@ -88,6 +89,7 @@ Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& 
 
 Tensor Encode(policy::Activation activation, const Module& module, Tensor x) {
   if (!module.convolutions.layers.empty()) x = Convolve(activation, module.convolutions, x);
+  if (!module.attention.embeddings.empty()) x = Attend(activation, module.attention, x);
   for (size_t i = 0; i < module.encoder.size(); ++i) {
     x = torch::linear(x, module.encoder[i].first, module.encoder[i].second);
     x = Activate(activation, LayerNorm(module.encoder_norms, i, x));

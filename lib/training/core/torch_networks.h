@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/policy/policy_spec.h"
+#include "lib/training/core/torch_attention.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -22,6 +23,7 @@ struct Convolutions {
 /// The parameters of a network.
 struct Module {
   Convolutions convolutions;        ///< before the encoder's layers; they read the first columns of the inputs
+  Attention attention;              ///< likewise, in a critic of the joint observation
   Layers encoder;                   ///< each with an activation behind it
   Layers encoder_norms;             ///< scale and shift of each layer's normalization; or empty
   std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
@@ -31,6 +33,8 @@ struct Module {
 /// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it.
 Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
                   const std::function<torch::Tensor(const std::string&)>& find);
+
+torch::Tensor Activate(policy::Activation activation, const torch::Tensor& x);
 
 /// What stands before the core, and behind it; a network without a core is both.
 torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);
