@@ -63,6 +63,14 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
   const std::map<std::string, std::string> code = {
       {"env.name", "env: {name: 'python:mine:x'}"},
       {"env.plugin", "env: {name: x, plugin: /mine.so}"},
+      {"model.torchscript", "{env: {name: x}, model: {torchscript: /mine.pt}}"},
+      {"model.critic_torchscript", "{env: {name: x}, model: {critic_torchscript: /mine.pt}}"},
+      {"multi_agent.agents.model.torchscript", "multi_agent: {agents: {a: {model: {torchscript: /mine.pt}}}}"},
+      {"multi_agent.agents.model.critic_torchscript",
+       "multi_agent: {agents: {a: {model: {critic_torchscript: /mine.pt}}}}"},
+      {"multi_agent.policies.model.torchscript", "multi_agent: {policies: {a: {model: {torchscript: /mine.pt}}}}"},
+      {"multi_agent.policies.model.critic_torchscript",
+       "multi_agent: {policies: {a: {model: {critic_torchscript: /mine.pt}}}}"},
       {"multi_agent.policies.class", "multi_agent: {policies: {a: {class: 'python:mine:x'}}}"},
       {"multi_agent.policy_mapping.rules.function",
        "multi_agent: {policy_mapping: {'*': {function: 'python:mine:x'}}}"}};

@@ -16,6 +16,7 @@
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/config/resolve_distribution.h"
 #include "lib/config/schema.h"
+#include "lib/config/torch_modules.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
@@ -489,6 +490,7 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
+  TROUPE_RETURN_IF_ERROR(SetModules(config, of, spec));
   if (const absl::Status status = spec->Validate(); !status.ok()) {
     const bool says_scaling = config.proto().has_action_scaling() && spec->action_scaling;
     const std::string key = says_scaling ? "action_scaling" : "action_bound_method";

@@ -128,6 +128,8 @@ const std::vector<std::string>& WorkerKeys() {
                                                                 "model.encoder",
                                                                 "model.conv_filters",
                                                                 "model.layer_norm",
+                                                                "model.torchscript",
+                                                                "model.critic_torchscript",
                                                                 "model.initializer",
                                                                 "model.hidden_gain",
                                                                 "model.actor_output_gain",

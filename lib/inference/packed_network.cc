@@ -39,6 +39,7 @@ size_t NumEncoderLayers(const policy::NetworkSpec& network) {
   switch (network.encoder) {
     case policy::EncoderKind::kMlp:
     case policy::EncoderKind::kCnn:
+    case policy::EncoderKind::kTorchScript:  // Actor::Create refuses it
       return HasCore(network.core.kind) ? network.hidden_sizes.size() : 0;
   }
   return 0;

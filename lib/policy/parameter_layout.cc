@@ -16,9 +16,16 @@ int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kE
 
 /// The entries of a network. The switches have no default, so that a kind without entries does not compile.
 void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLayout::Builder* builder) {
+  if (network.encoder == EncoderKind::kTorchScript) {
+    for (const ModuleTensor& tensor : network.module.tensors) {
+      if (!tensor.is_buffer) builder->Entry(tensor.name, tensor.shape);
+    }
+    return;
+  }
   int64_t width = spec.InputSize(network);
   switch (network.encoder) {
     case EncoderKind::kMlp:
+    case EncoderKind::kTorchScript:  // not here any more
       break;
     case EncoderKind::kCnn:
       width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
@@ -35,6 +42,17 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
   }
   width = builder->Layers(network.hidden_sizes.size(), width, network.head_hidden_sizes, network.layer_norm);
   builder->Layers(network.num_layers() - 1, width, {spec.OutputSize(network)});
+}
+
+/// The section of a module's buffers, where it has some, behind that of its parameters.
+void AddBuffers(const NetworkSpec& network, bool acting, ParameterLayout::Builder* builder) {
+  bool begun = false;
+  for (const ModuleTensor& tensor : network.module.tensors) {
+    if (!tensor.is_buffer) continue;
+    if (!begun) builder->Section(network.role + kBuffersOf, /*trained=*/false, acting);
+    begun = true;
+    builder->Entry(tensor.name, tensor.shape);
+  }
 }
 
 }  // namespace
@@ -114,9 +132,11 @@ ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
   builder.Section(kActorRole, /*trained=*/true, /*acting=*/true);
   AddNetwork(spec, spec.actor, &builder);
   if (spec.log_std_size() > 0) builder.Entry("log_std", {spec.log_std_size()});
+  AddBuffers(spec.actor, /*acting=*/true, &builder);
   for (const NetworkSpec& network : spec.learner_networks) {
     builder.Section(network.role, /*trained=*/true, /*acting=*/false);
     AddNetwork(spec, network, &builder);
+    AddBuffers(network, /*acting=*/false, &builder);
   }
   return builder.Build();
 }

@@ -11,6 +11,9 @@
 
 namespace troupe::policy {
 
+/// Behind a network's role: the section of its module's buffers.
+inline constexpr char kBuffersOf[] = ".buffers";
+
 /// One named tensor inside a policy's flat parameters. `offset` and `count` are in float32 elements.
 struct ParameterEntry {
   std::string name;            ///< "actor.0.weight", "actor.0.bias", ..., "actor.log_std", "critic.0.weight", ...
@@ -63,7 +66,8 @@ class ParameterLayout {
   /// The section "actor": actor.conv.<i>.{weight,bias} of a CNN, actor.<i>.{weight,bias} for each layer, behind each
   /// hidden one actor.norm.<i>.{weight,bias} where layers are normalized, actor.core.* between those of encoder and
   /// head where there is a core, actor.log_std when log_std_size() > 0; then one of each learner network,
-  /// critic.<i>.{weight,bias} and so on. Nothing for a class without weights.
+  /// critic.<i>.{weight,bias} and so on. Nothing for a class without weights. Of a user's module actor.<name> for each
+  /// parameter, and a section "actor.buffers", which is not trained, with actor.buffers.<name> for each buffer.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }

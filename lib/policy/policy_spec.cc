@@ -73,7 +73,7 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, con
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
   TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
-                                     remembers || network.encoder == EncoderKind::kCnn ? 0 : 1, kMaxHiddenLayers));
+                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1, kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
       check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
@@ -412,6 +412,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
   };
   TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor, image()));
+  TROUPE_RETURN_IF_ERROR(ValidateModule(id, actor));
   TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
@@ -425,6 +426,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
     TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network, image()));
+    TROUPE_RETURN_IF_ERROR(ValidateModule(id, network));
     const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
     // Of a state the agent's observation may follow, of all the slot comes last.
     const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
@@ -470,6 +472,9 @@ std::string PolicySpec::ToString() const {
   if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
   const auto add_layers = [&](const NetworkSpec& network) {
     if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
+    if (network.encoder == EncoderKind::kTorchScript) {
+      absl::StrAppend(&kinds, " module=", network.role, ":", CanonicalModuleText(network.module));
+    }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
       absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
@@ -534,6 +539,8 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the action space", spec.action_space.ToString(), "env"},
         {"the actor's kind of network", KindName(spec.actor), "model"},
         {"the critic's kind of network", KindName(spec.critic()), "model"},
+        {"the actor's TorchScript module", ModuleText(spec.actor.module), "model.torchscript"},
+        {"the critic's TorchScript module", ModuleText(spec.critic().module), "model.critic_torchscript"},
         {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
         {"the actor's convolutions", ConvText(spec.actor), "model"},

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/module_spec.h"
 #include "lib/policy/policy_class.h"
 #include "lib/space/image.h"
 #include "lib/space/space.h"
@@ -48,8 +49,9 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 
 /// What a network makes of its inputs.
 enum class EncoderKind : uint8_t {
-  kMlp = 1,  ///< "mlp": fully connected layers
-  kCnn = 2,  ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kMlp = 1,          ///< "mlp": fully connected layers
+  kCnn = 2,          ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kTorchScript = 5,  ///< "torchscript": a user's module, which is the whole network
 };
 /// What a network's first weights are drawn from; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
@@ -64,8 +66,8 @@ enum class CoreKind : uint8_t {
   kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
-inline constexpr std::array<std::pair<EncoderKind, const char*>, 2> kEncoderNames = {
-    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}}};
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 3> kEncoderNames = {
+    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}, {EncoderKind::kTorchScript, "torchscript"}}};
 inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
     {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
 inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
@@ -123,6 +125,7 @@ struct NetworkSpec {
   Initializer initializer = Initializer::kOrthogonal;
   double output_gain = 1.0;  ///< of the last layer's first weights
   double hidden_gain = 0.0;  ///< of the other layers' (of cores 1); 0: what the activation asks for
+  ModuleSpec module = {};    ///< of a kTorchScript, which has no layers and no core beside it
 
   bool Reads(NetworkInput input) const;
   /// What the last convolution makes of `image`.

@@ -47,6 +47,14 @@ const char* WordOf(const Table& table, Value value) {
   return "unknown";
 }
 
+Json ModuleToJson(const ModuleSpec& module) {
+  Json tensors = Json::array();
+  for (const ModuleTensor& tensor : module.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"is_buffer", tensor.is_buffer}});
+  }
+  return {{"sha256", module.sha256}, {"tensors", std::move(tensors)}};
+}
+
 Json NetworkToJson(const NetworkSpec& network) {
   Json inputs = Json::array();
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
@@ -70,6 +78,7 @@ Json NetworkToJson(const NetworkSpec& network) {
       json["conv_layers"].push_back({{"channels", layer.channels}, {"kernel", layer.kernel}, {"stride", layer.stride}});
     }
   }
+  if (network.encoder == EncoderKind::kTorchScript) json["torchscript"] = ModuleToJson(network.module);
   if (network.layer_norm) json["layer_norm"] = true;
   if (network.initializer != Initializer::kOrthogonal) {
     json["initializer"] = WordOf(kInitializerNames, network.initializer);
@@ -236,6 +245,20 @@ absl::Status ModelFromJson(const Json& entry, PolicySpec* spec) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<ModuleSpec> ModuleFromJson(const Json& json, const std::string& where) {
+  Reader reader(json, where);
+  ModuleSpec module;
+  module.sha256 = reader.Text("sha256");
+  for (const Json& one : reader.Array("tensors")) {
+    Reader tensor(one, where + ".tensors[]");
+    module.tensors.push_back(
+        {.name = tensor.Text("name"), .shape = tensor.Sizes("shape"), .is_buffer = tensor.Truth("is_buffer")});
+    TROUPE_RETURN_IF_ERROR(tensor.status());
+  }
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  return module;
+}
+
 absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string& where) {
   Reader reader(json, where);
   NetworkSpec network;
@@ -262,6 +285,11 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
                                      .stride = layer.Integer("stride", INT32_MAX)});
       TROUPE_RETURN_IF_ERROR(layer.status());
     }
+  }
+  if (network.encoder == EncoderKind::kTorchScript) {
+    const Json* const module = reader.Object("torchscript");
+    TROUPE_RETURN_IF_ERROR(reader.status());
+    TROUPE_ASSIGN_OR_RETURN(network.module, ModuleFromJson(*module, where + ".torchscript"));
   }
   if (reader.Has("layer_norm")) network.layer_norm = reader.Truth("layer_norm");
   if (reader.Has("hidden_gain")) network.hidden_gain = reader.Number("hidden_gain");

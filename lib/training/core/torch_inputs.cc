@@ -18,7 +18,8 @@ Tensor Joined(const Tensor& images, const Tensor& floats) {
 }  // namespace
 
 Tensor NetworkInputs::Take(const Tensor& index) const {
-  const Tensor taken = floats.index_select(0, index);
+  Tensor taken = floats.index_select(0, index);
+  if (mask.defined()) taken = torch::cat({taken, mask.index_select(0, index).to(torch::kFloat32)}, 1);
   return images.defined() ? Joined(images.index_select(0, index), taken) : taken;
 }
 

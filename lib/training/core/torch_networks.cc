@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -61,8 +62,13 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
 }  // namespace
 
 Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
-                  const std::function<Tensor(const std::string&)>& find) {
+                  const std::function<Tensor(const std::string&)>& find, std::shared_ptr<ScriptNetwork> script) {
   Module module;
+  module.script = std::move(script);
+  if (module.script != nullptr) {
+    module.script->Bind([&](const std::string& name) { return find(absl::StrCat(network.role, ".", name)); });
+    return module;
+  }
   module.convolutions.image = image;
   for (size_t i = 0; i < network.conv_layers.size(); ++i) {
     module.convolutions.layers.emplace_back(find(absl::StrCat(network.role, ".conv.", i, ".weight")),
@@ -104,6 +110,7 @@ Tensor Decode(policy::Activation activation, const Module& module, Tensor x) {
 }
 
 Tensor RunNetwork(policy::Activation activation, const Module& module, const Tensor& x) {
+  if (module.script != nullptr) return module.script->Run(x);
   return Decode(activation, module, Encode(activation, module, x));
 }
 

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lib/policy/policy_spec.h"
+#include "lib/training/script/script_network.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -27,10 +29,14 @@ struct Module {
   std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
   Layers head;                      ///< the last one without an activation
   Layers head_norms;                ///< of all but the last one; or empty
+  /// A user's module, which is all of the network; or nullptr. Its inputs have the action mask of an actor behind them.
+  std::shared_ptr<ScriptNetwork> script;
 };
-/// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it.
+/// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it. `script`, of a
+/// network that is a user's module, gets its tensors so, too.
 Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
-                  const std::function<torch::Tensor(const std::string&)>& find);
+                  const std::function<torch::Tensor(const std::string&)>& find,
+                  std::shared_ptr<ScriptNetwork> script = nullptr);
 
 /// What stands before the core, and behind it; a network without a core is both.
 torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);
