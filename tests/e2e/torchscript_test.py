@@ -63,7 +63,8 @@ class TorchScriptTest(harness.RunningTestCase):
         process = self.start_program("serve", "run", "--listen", address, "--allow-torchscript", self.kept)
         self.await_true(lambda: "policy server ready" in self.log_text(), "the policy server")
         answer = self.troupe("query", address, "--policy", "default_policy", "--obs", "[0.1, 0, 0, 0]", "--json")
-        self.assertIn("logp", answer.stdout)
+        own = self.troupe("query", "run", "--policy", "default_policy", "--obs", "[0.1, 0, 0, 0]", "--json", "--allow-torchscript", self.kept)
+        self.assertEqual(json.loads(own.stdout)["policy_id"], json.loads(answer.stdout)["policy_id"])
         process.terminate()
         self.assertEqual(process.wait(20), 0, self.log_text())
 
