@@ -9,6 +9,7 @@ find_package(nlohmann_json REQUIRED CONFIG)
 find_package(yaml-cpp REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(Protobuf REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)  # comes with gRPC
 
 # Debian's yaml-cpp 0.7 exports a bare target without its include folder; ours carries the namespace newer versions have.
 if(NOT TARGET yaml-cpp::yaml-cpp)

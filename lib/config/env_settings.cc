@@ -37,6 +37,7 @@ absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
     wrappers.rewards.high = env.reward_clip().high();
   }
   wrappers.frame_stack = env.frame_stack();
+  wrappers.previous_step = {.action = env.previous_action(), .reward = env.previous_reward()};
   wrappers.observation_fn = config.proto().multi_agent().observation_fn();
   return wrappers;
 }

@@ -70,6 +70,18 @@ TEST_F(EnvWrappersTest, RewardsFramesAndTimeLimit) {
             INFINITY);
 }
 
+TEST_F(EnvWrappersTest, AgentsMayObserveTheirLastStep) {
+  const ResolvedRun run = Resolve("env: {name: team, previous_action: true, frame_stack: 2}");
+  EXPECT_TRUE(run.env.wrappers.previous_step.action);
+  EXPECT_FALSE(run.env.wrappers.previous_step.reward);
+  const ResolvedRun before = Resolve("env: {name: team, frame_stack: 2}");
+  EXPECT_FALSE(before.env.wrappers.previous_step.action);
+  EXPECT_EQ(run.policies[0].observation_size(),
+            before.policies[0].observation_size() + before.policies[0].action_space.mask_size());
+  EXPECT_TRUE(Resolve("env: {name: team, previous_reward: true}").env.wrappers.previous_step.reward);
+  EXPECT_THAT(ErrorOf("env: {name: team, previous_action: 2}"), HasSubstr("env.previous_action: got 2, expected true"));
+}
+
 TEST_F(EnvWrappersTest, KeysOfDictsAreStatesAndMasks) {
   const space::Space dict =
       *space::ParseSpace("Dict{action_mask: MultiBinary(5), observation: Box(-1, 1, [3]), state: Box(-1, 1, [7])}");

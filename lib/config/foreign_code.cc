@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "lib/config/torch_modules.h"
+#include "lib/policy/module_files.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 
@@ -40,6 +42,7 @@ std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
   if (!python.empty() && !env.python().folder().empty()) code.push_back({"env.python.folder", env.python().folder()});
   if (!python.empty() && !env.python().path().empty()) code.push_back({"env.python.path", env.python().path()});
   code.insert(code.end(), python.begin(), python.end());
+  for (const NamedModule& module : ModulesOf(config)) code.push_back({module.key, module.text});
   return code;
 }
 
@@ -49,6 +52,9 @@ std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table) {
     if (!entry.has_value()) continue;
     AddPython(absl::StrCat(kPolicies, ".", entry->spec.id.value(), ".class"), entry->spec.policy_class.ToString(),
               &code);
+    for (const std::string& hash : policy::ModuleHashes(entry->spec)) {
+      AddForeignCode({{"model.torchscript", absl::StrCat(std::string(policy::kModuleHashPrefix), hash)}}, &code);
+    }
   }
   for (const policy::MappingRule& rule : table.rules()) AddPython(kMapping, rule.function, &code);
   return code;

@@ -11,13 +11,14 @@ namespace troupe::config {
 /// One thing that is executed where a run is played, and that is not Troupe's own.
 struct ForeignCode {
   std::string key;   ///< of the configuration: "env.plugin", "multi_agent.policies.P.class"
-  std::string text;  ///< what stands there: a path, or "python:MODULE:NAME"
+  std::string text;  ///< what stands there: a path, "python:MODULE:NAME" or, of a TorchScript file, "sha256:HEX"
 
   friend bool operator==(const ForeignCode& a, const ForeignCode& b) { return a.key == b.key && a.text == b.text; }
 };
 
 /// What the configuration names: environment, plug-in, policies and mapping functions in Python, and, if there is
-/// anything in Python, interpreter and module path. Empty for a run of native code. Executes and opens nothing.
+/// anything in Python, interpreter and module path; TorchScript files. Empty for a run of native code. Executes and
+/// opens nothing.
 std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config);
 /// What the policies and the mapping name, which may have changed while the run trained.
 std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table);

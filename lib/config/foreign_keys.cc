@@ -20,6 +20,7 @@ constexpr std::string_view kTianshou = "Tianshou";
 constexpr std::string_view kOnPolicy = "on-policy MAPPO";
 constexpr std::string_view kStableBaselines = "Stable-Baselines3";
 constexpr std::string_view kCleanRl = "CleanRL";
+constexpr std::string_view kMaac = "MAAC";
 constexpr std::string_view kSeveral = "several libraries";
 
 constexpr std::string_view kCoreNote = "gru or lstm; the critic's: model.critic_core";
@@ -198,6 +199,9 @@ constexpr ForeignKey kForeignKeys[] = {
     {"kernels", kXuance, "model.conv_filters", "[[channels, kernel, stride], ...]"},
     {"strides", kXuance, "model.conv_filters", "[[channels, kernel, stride], ...]"},
     {"features_extractor_class", kStableBaselines, "model.encoder", "mlp or cnn"},
+    {"features_extractor_kwargs", kStableBaselines, "model.leaf_encoders",
+     "{LEAF: {conv_filters: auto, hidden_sizes: [256]}}"},
+    {"cnn_output_dim", kStableBaselines, "model.leaf_encoders", "hidden_sizes behind a leaf's conv_filters"},
     {"normalize_images", kStableBaselines, "", "bytes are always divided by 255, floats stay"},
     {"use_lstm", kRllib, "model.actor_core", kCoreNote},
     {"lstm_cell_size", kRllib, "model.core_size", ""},
@@ -216,6 +220,13 @@ constexpr ForeignKey kForeignKeys[] = {
     {"lstm_hidden_size", kStableBaselines, "model.core_size", ""},
     {"n_lstm_layers", kStableBaselines, "model.core_layers", ""},
     {"enable_critic_lstm", kStableBaselines, "model.critic_core", "gru or lstm"},
+    {"use_attention", kRllib, "model.critic_encoder",
+     "attention over agents, of a centralized critic; over an agent's history there is none, but model.actor_core"},
+    {"attention_dim", kRllib, "model.attention_size", "with model.critic_encoder: attention"},
+    {"attention_num_heads", kRllib, "model.attention_heads", "with model.critic_encoder: attention"},
+    {"attend_heads", kMaac, "model.attention_heads", "with model.critic_encoder: attention"},
+    {"n_embd", kOnPolicy, "model.attention_size", "with model.critic_encoder: attention"},
+    {"n_head", kOnPolicy, "model.attention_heads", "with model.critic_encoder: attention"},
     // Workers and environments.
     {"num_rollout_workers", kRllib, "num_workers", ""},
     {"num_env_runners", kRllib, "num_workers", ""},
@@ -269,11 +280,10 @@ constexpr ForeignKey kForeignKeys[] = {
     {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
     {"use_wandb", kOnPolicy, "experiment.wandb", ""},
     // What Troupe does in one way only, or not.
-    {"lstm_use_prev_action", kRllib, "", "networks read what the environment lets an agent observe"},
-    {"lstm_use_prev_reward", kRllib, "", "networks read what the environment lets an agent observe"},
+    {"lstm_use_prev_action", kRllib, "env.previous_action", "true or false"},
+    {"lstm_use_prev_reward", kRllib, "env.previous_reward", "true or false"},
     {"shared_lstm", kStableBaselines, "", "actor and critic share no layers"},
     {"dropout", kXuance, "", "layers have no dropout"},
-    {"use_attention", kRllib, "", "layers are fully connected or recurrent"},
     {"render", kXuance, "", "environments are not rendered"},
     {"render_mode", kSeveral, "", "environments are not rendered; one in Python may take it in env.args"},
     {"fps", kXuance, "", "environments are not rendered"},

@@ -178,6 +178,19 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
     EXPECT_EQ(warm_start_mappo(same), "");
     EXPECT_THAT(warm_start_mappo(other), HasSubstr("does not fit: normalize_state is " + same + ", expected " + other));
   }
+  // A critic that attends to agents may find more of them.
+  const auto attending = [](int agents, const char* others) {
+    return std::vector<std::string>{"env.name=cartpole", "env.args.num_agents=" + std::to_string(agents),
+                                    "algorithm.name=mappo", "model.critic_encoder=attention",
+                                    std::string("multi_agent.policy_mapping={agent_0: main, \"*\": ") + others + "}"};
+  };
+  const std::string two = MakeRun("two", {100}, false, attending(2, "dice"));
+  std::vector<std::string> overrides = attending(5, "old");
+  overrides.emplace_back("multi_agent.policies.old.class=random");
+  const ResolvedRun five = Resolve(kRun, overrides);
+  EXPECT_EQ(five.policies[0].critic().attention.agents.size(), 5u);
+  std::vector<std::optional<policy::PolicyState>> states(2);
+  EXPECT_EQ(LoadWarmStart(two, five, &states), absl::OkStatus());
   EXPECT_THAT(
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +

@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/leaf_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/policy/convolutions.h"
 #include "lib/space/image.h"
+#include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -22,8 +25,17 @@ struct DefaultLayers {
   std::vector<ConvLayer> layers;
 };
 
-/// Empty for an image that is smaller than all.
-std::vector<ConvLayer> LayersFor(const policy::ImageShape& image) {
+}  // namespace
+
+std::vector<ConvLayer> ConvLayersOf(const v1::ConvFilters& filters) {
+  std::vector<ConvLayer> layers;
+  for (const v1::ConvFilter& filter : filters.filters()) {
+    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
+  }
+  return layers;
+}
+
+std::vector<ConvLayer> ConvLayersFor(const policy::ImageShape& image) {
   static const auto* const kLayers = new std::vector<DefaultLayers>{
       {64, {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}}},  // DQN's (Mnih et al. 2015), for 84 x 84
       {32, {{16, 4, 2}, {32, 4, 2}, {32, 3, 2}}},
@@ -41,19 +53,33 @@ bool ReadsOwnObservation(const NetworkSpec& network) {
   return !network.inputs.empty() && network.inputs[0] == NetworkInput::kObservation;
 }
 
-/// A Box that looks like an image, whatever networks take it for.
-bool LooksLikeImage(const space::Space& space) {
-  if (space::IsByteImage(space)) return true;
-  if (space.kind() != space::SpaceKind::kBox || space.shape().size() < 3) return false;
-  // Channels first, frames first, or floats.
-  return std::count_if(space.shape().begin(), space.shape().end(),
-                       [](int64_t extent) { return extent >= space::kMinImageExtent; }) >= 2;
+namespace {
+
+/// The first image that the actor reads as numbers, in words: "Box(...)", or "Box(...) at camera"; empty: none. Of
+/// `any` image, convolved or not.
+std::string ImageOf(const PolicySpec& spec, bool any) {
+  const std::vector<space::ObservationLeaf> leaves = space::ObservationLeaves(spec.observation_space);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const space::ObservationLeaf& leaf = leaves[i];
+    if (!LooksLikeImage(leaf.space)) continue;
+    const std::vector<policy::LeafEncoder>& encoders = spec.actor.leaf_encoders;
+    const bool convolved = std::any_of(encoders.begin(), encoders.end(), [i](const policy::LeafEncoder& encoder) {
+      return encoder.leaf == static_cast<int64_t>(i) && !encoder.conv_layers.empty();
+    });
+    if (!any && (convolved || spec.actor.encoder == policy::EncoderKind::kCnn)) continue;
+    return leaf.name.empty() ? leaf.space.ToString()
+                             : absl::StrCat(leaf.space.ToString(), " at ", base::LogSafe(leaf.name, 64));
+  }
+  return "";
 }
 
 }  // namespace
 
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
   const v1::ModelConfig model = ModelOf(config, of);
+  const space::SpaceKind kind = spec->observation_space.kind();
+  const bool has_leaves = kind == space::SpaceKind::kDict || kind == space::SpaceKind::kTuple;
+  if (has_leaves || model.has_leaf_encoders()) return SetLeafEncoders(config, of, spec);
   const bool is_image = spec->image().size() > 0;
   const bool given = model.has_conv_filters();
   bool convolves = model.encoder() == v1::ENCODER_CNN;
@@ -69,11 +95,8 @@ absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySp
                      "; expected an image, a Box of [height, width, channels] or [height, width], or "
                      "model.encoder: mlp"));
   }
-  std::vector<ConvLayer> layers;
-  for (const v1::ConvFilter& filter : model.conv_filters().filters()) {
-    layers.push_back({filter.channels(), filter.kernel(), filter.stride()});
-  }
-  if (!given) layers = LayersFor(spec->image());
+  std::vector<ConvLayer> layers = ConvLayersOf(model.conv_filters());
+  if (!given) layers = ConvLayersFor(spec->image());
   if (layers.empty()) {
     return config.KeyError(ModelKey(config, of, "conv_filters"),
                            absl::StrCat("got auto, but ", whose,
@@ -97,14 +120,22 @@ absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySp
   return absl::OkStatus();
 }
 
+bool LooksLikeImage(const space::Space& space) {
+  if (space::IsByteImage(space)) return true;
+  if (space.kind() != space::SpaceKind::kBox || space.shape().size() < 3) return false;
+  // Channels first, frames first, or floats.
+  return std::count_if(space.shape().begin(), space.shape().end(),
+                       [](int64_t extent) { return extent >= space::kMinImageExtent; }) >= 2;
+}
+
 std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {
   std::string flat;
   std::string joint;
   for (const PolicySpec& spec : specs) {
-    if (!spec.policy_class.has_weights() || !LooksLikeImage(spec.observation_space)) continue;
-    const std::string space = spec.observation_space.ToString();
-    if (flat.empty() && spec.actor.encoder == policy::EncoderKind::kMlp) {
-      flat = absl::StrCat("policy \"", spec.id.value(), "\" reads an image, ", space,
+    if (!spec.policy_class.has_weights() || ImageOf(spec, /*any=*/true).empty()) continue;
+    const std::string image = ImageOf(spec, /*any=*/false);
+    if (flat.empty() && !image.empty()) {
+      flat = absl::StrCat("policy \"", spec.id.value(), "\" reads an image, ", image,
                           ", as a row of numbers; model.encoder: cnn has convolutions, for images of [height, width, "
                           "channels]");
     }

@@ -7,14 +7,28 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/space/space.h"
+
+namespace troupe::v1 {
+class ConvFilters;
+}  // namespace troupe::v1
 
 namespace troupe::config {
 
-/// Gives the networks of `spec`, whose spaces and inputs are known, their encoders: model.encoder and
-/// model.conv_filters. INVALID_ARGUMENT with the place of the key for a CNN of what is no image, a convolution that is
-/// larger than what it reads, an image for which there are no convolutions, and normalize_observations over images of
-/// bytes.
+/// Gives the networks of `spec`, whose spaces and inputs are known, their encoders: model.encoder, model.conv_filters
+/// and of a Dict or Tuple model.leaf_encoders. INVALID_ARGUMENT with the place of the key for a CNN of what is no
+/// image, a convolution that is larger than what it reads, an image for which there are no convolutions,
+/// normalize_observations over images of bytes, and what SetLeafEncoders refuses.
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec);
+
+/// What conv_filters gives.
+std::vector<policy::ConvLayer> ConvLayersOf(const v1::ConvFilters& filters);
+/// Convolutions by the size of an image, DQN's from 64 x 64 pixels on; empty for one that is smaller than all.
+std::vector<policy::ConvLayer> ConvLayersFor(const policy::ImageShape& image);
+/// Whether the network reads its agent's observation before all else: only such a one has an encoder of it.
+bool ReadsOwnObservation(const policy::NetworkSpec& network);
+/// A Box that looks like an image, whatever networks take it for.
+bool LooksLikeImage(const space::Space& space);
 
 /// Sentences for the log about networks that read images as rows of numbers, one for actors and one for critics of all
 /// agents' images, each with the first policy that has one, and the way out.

@@ -50,6 +50,8 @@ std::string KeyOf(env::WrapperOption option) {
       return "env.reward_scale";  // ranges of reward_clip were checked when they were read
     case env::WrapperOption::kFrameStack:
       return "env.frame_stack";
+    case env::WrapperOption::kPreviousStep:
+      return "env.previous_action";
     case env::WrapperOption::kObservationFn:
       return "multi_agent.observation_fn";
   }

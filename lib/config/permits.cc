@@ -13,7 +13,9 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/torch_modules.h"
 #include "lib/env/env_args.h"
+#include "lib/policy/module_files.h"
 #include "lib/policy/policy_class.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
@@ -38,6 +40,12 @@ std::string PluginStatement(const v1::EnvConfig& env) {
 
 void AddMapping(const std::string& function, std::set<Statement>* statements) {
   if (policy::IsPythonName(function)) statements->insert({Statement::Kind::kMapping, function});
+}
+
+void AddModules(const policy::PolicySpec& spec, std::set<Statement>* statements) {
+  for (const std::string& hash : policy::ModuleHashes(spec)) {
+    statements->insert({Statement::Kind::kModule, absl::StrCat(std::string(policy::kModuleHashPrefix), hash)});
+  }
 }
 
 /// Text in a value; names inside a mapping are text, too.
@@ -98,6 +106,8 @@ std::string NameOf(Statement::Kind kind) {
       return "mapping function";
     case Statement::Kind::kPolicy:
       return "policy class";
+    case Statement::Kind::kModule:
+      return "TorchScript module";
   }
   return "code";
 }
@@ -110,6 +120,11 @@ absl::Status Refuse(const Statement& asked) {
                                 name.substr(0, colon),
                                 ", which this worker does not permit; to permit it start it with --config FILE, whose "
                                 "env names both"));
+  }
+  if (asked.kind == Statement::Kind::kModule) {
+    return Refused(absl::StrCat("the learner asks for the TorchScript module ", name,
+                                ", which this worker does not permit; to permit it start it with --allow-torchscript "
+                                "FILE, the file with that SHA-256, or --config FILE, whose model names it"));
   }
   return Refused(absl::StrCat("the learner asks for the ", NameOf(asked.kind), " ", name,
                               ", which this worker does not permit; to permit it start it with ",
@@ -132,6 +147,7 @@ std::set<Statement> StatementsOf(const RunConfig& config) {
   for (const v1::PolicyMappingRule& rule : config.proto().multi_agent().policy_mapping().rules()) {
     AddMapping(rule.function(), &statements);
   }
+  for (const NamedModule& module : ModulesOf(config)) statements.insert({Statement::Kind::kModule, module.text});
   return statements;
 }
 
@@ -141,6 +157,7 @@ std::set<Statement> StatementsOf(const policy::PolicyTable& table) {
     if (entry.has_value() && entry->spec.policy_class.kind == policy::PolicyClass::Kind::kPython) {
       statements.insert({Statement::Kind::kPolicy, entry->spec.policy_class.name});
     }
+    if (entry.has_value()) AddModules(entry->spec, &statements);
   }
   for (const policy::MappingRule& rule : table.rules()) AddMapping(rule.function, &statements);
   return statements;
@@ -154,8 +171,12 @@ uint64_t CombineDigests(absl::Span<const uint64_t> digests) {
 
 Permits::Permits(RunConfig own) : own_(std::move(own)), statements_(StatementsOf(own_)) {}
 
-absl::StatusOr<Permits> Permits::Make(const RunConfig& own, const std::vector<std::string>& python_names) {
+absl::StatusOr<Permits> Permits::Make(const RunConfig& own, const std::vector<std::string>& python_names,
+                                      const std::vector<std::string>& module_hashes) {
   Permits permits(own);
+  for (const std::string& hash : module_hashes) {
+    permits.statements_.insert({Statement::Kind::kModule, absl::StrCat(std::string(policy::kModuleHashPrefix), hash)});
+  }
   for (const std::string& name : python_names) {
     const std::string_view rest = policy::WithoutPythonPrefix(name);
     if (!policy::IsPythonName(name) || rest.empty() || name.size() > policy::kMaxPythonNameLength ||
@@ -170,8 +191,9 @@ absl::StatusOr<Permits> Permits::Make(const RunConfig& own, const std::vector<st
   }
   if (permits.statements_.size() > kMaxStatements) {
     return absl::InvalidArgumentError(absl::StrCat("this worker would permit ", permits.statements_.size(),
-                                                   " names of Python and plug-ins (--config and, three times each, "
-                                                   "--allow-python), expected at most ",
+                                                   " names of Python, plug-ins and TorchScript files (--config, "
+                                                   "--allow-torchscript and, three times each, --allow-python), "
+                                                   "expected at most ",
                                                    kMaxStatements));
   }
   return permits;
@@ -179,7 +201,7 @@ absl::StatusOr<Permits> Permits::Make(const RunConfig& own, const std::vector<st
 
 absl::Status Permits::Check(const std::set<Statement>& asked) const {
   for (const Statement& statement : asked) {
-    if (statements_.count(statement) == 0) return Refuse(statement);
+    if (!Permit(statement)) return Refuse(statement);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@ struct Statement {
     kPlugin = 2,   ///< file name of `env.plugin`, a colon, and the environment in it
     kMapping = 3,  ///< a mapping function: python:…
     kPolicy = 4,   ///< the class of a policy: python:…
+    kModule = 5,   ///< a TorchScript file: sha256:HEX
   };
   Kind kind;
   std::string name;
@@ -51,8 +52,10 @@ class Permits {
   /// Nothing but what is native.
   Permits() : Permits(RunConfig()) {}
   /// `own`: the worker's file. `python_names`: names besides, each of which may be environment, mapping function or
-  /// policy. INVALID_ARGUMENT a name that does not begin with python:, or holds * or ?; more than kMaxStatements.
-  static absl::StatusOr<Permits> Make(const RunConfig& own, const std::vector<std::string>& python_names);
+  /// policy. `module_hashes`: of TorchScript files, besides those of `own`, which is pinned. INVALID_ARGUMENT a name
+  /// that does not begin with python:, or holds * or ?; more than kMaxStatements.
+  static absl::StatusOr<Permits> Make(const RunConfig& own, const std::vector<std::string>& python_names,
+                                      const std::vector<std::string>& module_hashes = {});
 
   /// What the worker resolves and runs where the learner says `asked`: that, with its own env.python.interpreter,
   /// env.python.path, env.python.folder and env.plugin. PERMISSION_DENIED (exit code kRefused) says what was asked and
@@ -64,6 +67,9 @@ class Permits {
   absl::StatusOr<RunConfig> Admit(const RunConfig& asked) const;
   /// The policies and their mapping after a change. PERMISSION_DENIED as Admit.
   absl::Status Check(const policy::PolicyTable& table) const;
+
+  /// Whether this one is among the statements of its own side.
+  bool Permit(const Statement& asked) const { return statements_.count(asked) > 0; }
 
   /// Of everything that is permitted, ascending.
   std::vector<uint64_t> Digests() const;

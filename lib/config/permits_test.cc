@@ -63,25 +63,36 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
   const std::map<std::string, std::string> code = {
       {"env.name", "env: {name: 'python:mine:x'}"},
       {"env.plugin", "env: {name: x, plugin: /mine.so}"},
+      {"model.torchscript", "{env: {name: x}, model: {torchscript: /mine.pt}}"},
+      {"model.critic_torchscript", "{env: {name: x}, model: {critic_torchscript: /mine.pt}}"},
+      {"multi_agent.agents.model.torchscript", "multi_agent: {agents: {a: {model: {torchscript: /mine.pt}}}}"},
+      {"multi_agent.agents.model.critic_torchscript",
+       "multi_agent: {agents: {a: {model: {critic_torchscript: /mine.pt}}}}"},
+      {"multi_agent.policies.model.torchscript", "multi_agent: {policies: {a: {model: {torchscript: /mine.pt}}}}"},
+      {"multi_agent.policies.model.critic_torchscript",
+       "multi_agent: {policies: {a: {model: {critic_torchscript: /mine.pt}}}}"},
       {"multi_agent.policies.class", "multi_agent: {policies: {a: {class: 'python:mine:x'}}}"},
       {"multi_agent.policy_mapping.rules.function",
        "multi_agent: {policy_mapping: {'*': {function: 'python:mine:x'}}}"}};
-  // Names of agents, policies, parameters and spaces, keys of an environment's infos, functions that are looked up in a
-  // table.
+  // Names of agents, policies, parameters, leaves and spaces, keys of an environment's infos, functions that are looked
+  // up in a table.
   const std::set<std::string> no_code = {"env.action_mask_key",
                                          "env.groups.act_space",
                                          "env.groups.agents",
                                          "env.groups.name",
                                          "env.groups.obs_space",
                                          "env.state_key",
+                                         "model.leaf_encoders.encoders.leaf",
                                          "multi_agent.agents.agents",
                                          "multi_agent.agents.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.agents.algorithm.ppo.frozen_parameters.values",
+                                         "multi_agent.agents.model.leaf_encoders.encoders.leaf",
                                          "multi_agent.observation_fn",
                                          "multi_agent.policies.action_space",
                                          "multi_agent.policies.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.policies.algorithm.ppo.frozen_parameters.values",
                                          "multi_agent.policies.id",
+                                         "multi_agent.policies.model.leaf_encoders.encoders.leaf",
                                          "multi_agent.policies.observation_space",
                                          "multi_agent.policy_mapping.rules.agents",
                                          "multi_agent.policy_mapping.rules.policies.policy"};

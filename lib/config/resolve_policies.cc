@@ -11,11 +11,13 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
+#include "lib/config/attention_critic.h"
 #include "lib/config/image_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/config/resolve_distribution.h"
 #include "lib/config/schema.h"
+#include "lib/config/torch_modules.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
@@ -364,7 +366,7 @@ absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const po
                                         network.role, " of policy \"", of.policy.value(),
                                         "\" has no core that they could stand behind; expected [], or ", core));
   }
-  if (!network.hidden_sizes.empty() || !network.conv_layers.empty()) return absl::OkStatus();
+  if (!network.hidden_sizes.empty() || network.encoder != policy::EncoderKind::kMlp) return absl::OkStatus();
   return config.KeyError(ModelKey(config, of, network.role + "_hidden_sizes"),
                          absl::StrCat("got [], but the ", network.role, " of policy \"", of.policy.value(),
                                       "\" has no core that could read its inputs; expected 1 to 8 layers, or ", core));
@@ -485,10 +487,12 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(SetEncoders(config, of, spec));
+  TROUPE_RETURN_IF_ERROR(SetAttention(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
+  TROUPE_RETURN_IF_ERROR(SetModules(config, of, spec));
   if (const absl::Status status = spec->Validate(); !status.ok()) {
     const bool says_scaling = config.proto().has_action_scaling() && spec->action_scaling;
     const std::string key = says_scaling ? "action_scaling" : "action_bound_method";

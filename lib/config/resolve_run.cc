@@ -15,6 +15,7 @@
 #include "lib/config/resolve_algorithms.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/torch_modules.h"
 #include "lib/config/value_hint.h"
 #include "lib/learner/score.h"
 #include "lib/policy/policy_mapping.h"
@@ -320,9 +321,10 @@ policy::BySlot<policy::PolicyId> ResolvedRun::policy_ids() const {
   return ids;
 }
 
-absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry) {
+absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::EnvRegistry& registry) {
   ResolvedRun run;
-  run.config = config;
+  TROUPE_ASSIGN_OR_RETURN(run.config, PinModules(unpinned));
+  const RunConfig& config = run.config;
   run.seed = static_cast<uint64_t>(config.proto().seed());
   run.algorithm = AlgorithmWord(config.proto().algorithm().name());
   TROUPE_RETURN_IF_ERROR(MakeEnvironment(registry, &run));

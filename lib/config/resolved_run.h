@@ -89,7 +89,7 @@ struct ResolvedRun {
 
 /// Makes the environment, infers what the configuration leaves open (policies, spaces, critic inputs, intervals) and
 /// checks keys against each other. INVALID_ARGUMENT (NOT_FOUND: unknown environment) with the place of the key that is
-/// wrong.
+/// wrong. The run's configuration is pinned (PinModules). Modules have tensors where the program has LibTorch.
 absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry);
 
 /// env.args of a configuration, for those who need an environment and no run.

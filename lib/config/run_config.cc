@@ -20,6 +20,7 @@
 #include "lib/config/parse_yaml.h"
 #include "lib/config/presets.h"
 #include "lib/config/schema.h"
+#include "lib/config/torch_modules.h"
 #include "lib/config/yaml_loader.h"
 #include "lib/config/yaml_writer.h"
 #include "lib/policy/python_callable.h"
@@ -255,6 +256,10 @@ void RunConfig::AnchorPaths(const std::string& file) {
     const std::filesystem::path base = in_file("env.plugin") ? folder : here;
     proto->mutable_env()->set_plugin((base / plugin).lexically_normal().string());
   }
+  for (const MutableModule& module : MutableModules(proto.get())) {
+    if (!IsModulePath(*module.text)) continue;
+    *module.text = ((in_file(module.key) ? folder : here) / *module.text).lexically_normal().string();
+  }
   // A name stays as it is written, since workers on other machines permit it so: where its file lies is each side's
   // own.
   std::vector<NamedFile> files = FilesOfPython(proto.get());
@@ -280,13 +285,17 @@ int32_t RunConfig::num_workers() const { return proto_->num_workers(); }
 
 std::string RunConfig::ToYaml() const { return WriteYaml(*proto_); }
 
-RunConfig RunConfig::WithNumEnvs(int32_t num_envs) const {
-  auto proto = std::make_shared<v1::RunConfig>(*proto_);
-  proto->set_num_envs(num_envs);
+RunConfig RunConfig::With(std::shared_ptr<const v1::RunConfig> proto) const {
   RunConfig config;
   config.proto_ = std::move(proto);
   config.places_ = places_;
   return config;
+}
+
+RunConfig RunConfig::WithNumEnvs(int32_t num_envs) const {
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  proto->set_num_envs(num_envs);
+  return With(std::move(proto));
 }
 
 RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
@@ -297,19 +306,13 @@ RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
   env.mutable_python()->set_path(from.python().path());
   env.mutable_python()->set_folder(from.python().folder());
   if (!env.plugin().empty()) env.set_plugin(from.plugin());
-  RunConfig config;
-  config.proto_ = std::move(proto);
-  config.places_ = places_;
-  return config;
+  return With(std::move(proto));
 }
 
 RunConfig RunConfig::WithoutSecrets() const {
   auto proto = std::make_shared<v1::RunConfig>(*proto_);
   proto->mutable_experiment()->clear_wandb_kwargs();
-  RunConfig config;
-  config.proto_ = std::move(proto);
-  config.places_ = places_;
-  return config;
+  return With(std::move(proto));
 }
 
 std::string RunConfig::Where(std::string_view key) const {

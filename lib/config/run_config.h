@@ -34,9 +34,10 @@ class RunConfig {
   RunConfig();
 
   /// The file at `path`, then `overrides` ("algorithm.lr=1e-3", the value in YAML) in order. An empty file is an error.
-  /// A relative env.plugin becomes absolute: in the file it is relative to the file's folder, in an override to the
-  /// working directory. So are names of Python that name a file; they stay as they are written, and env.python.folder
-  /// says where they lie, unless the file names some as well as an override, whose names become absolute then.
+  /// A relative env.plugin, and paths to TorchScript files, become absolute: in the file it is relative to the file's
+  /// folder, in an override to the working directory. So are names of Python that name a file; they stay as they are
+  /// written, and env.python.folder says where they lie, unless the file names some as well as an override, whose names
+  /// become absolute then.
   static absl::StatusOr<RunConfig> FromFile(const std::string& path, const std::vector<std::string>& overrides = {});
   /// The same from text; `source` stands for the file's name in errors.
   static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
@@ -62,6 +63,8 @@ class RunConfig {
   /// The same with what `own` says of where things are on this machine: env.python.interpreter, env.python.path,
   /// env.python.folder and, where there is a plug-in, env.plugin.
   RunConfig WithPlacesOf(const RunConfig& own) const;
+  /// The same with other values at the places of these.
+  RunConfig With(std::shared_ptr<const v1::RunConfig> proto) const;
   /// The same without what others sign in with: experiment.wandb_kwargs.
   RunConfig WithoutSecrets() const;
 

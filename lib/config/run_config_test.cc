@@ -155,8 +155,11 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
   EXPECT_EQ(ErrorOf("model: {use_cnn: true}"),
             "run.yaml:1:9: unknown key \"model.use_cnn\" (XuanCe): here it is \"model.encoder\", cnn");
   EXPECT_EQ(ErrorOf("model: {use_attention: true}"),
-            "run.yaml:1:9: unknown key \"model.use_attention\" (RLlib): there is no such choice here: layers are fully "
-            "connected or recurrent; leave it out");
+            "run.yaml:1:9: unknown key \"model.use_attention\" (RLlib): here it is \"model.critic_encoder\", attention "
+            "over agents, of a centralized critic; over an agent's history there is none, but model.actor_core");
+  EXPECT_EQ(ErrorOf("model: {dropout: 0.1}"),
+            "run.yaml:1:9: unknown key \"model.dropout\" (XuanCe): there is no such choice here: layers have no "
+            "dropout; leave it out");
 }
 
 TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {

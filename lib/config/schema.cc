@@ -97,6 +97,7 @@ KeyForm FormOf(const FieldDescriptor& field) {
   if (type == v1::IntegerList::descriptor()) return KeyForm::kIntegerList;
   if (type == v1::StringList::descriptor()) return KeyForm::kStringList;
   if (type == v1::ConvFilters::descriptor()) return KeyForm::kConvFilters;
+  if (type == v1::LeafEncoders::descriptor()) return KeyForm::kLeafEncoders;
   if (type == v1::Schedule::descriptor()) return KeyForm::kSchedule;
   if (type == v1::Argument::descriptor()) return KeyForm::kArguments;
   if (type == v1::PolicyConfig::descriptor()) return KeyForm::kPolicies;
@@ -152,6 +153,10 @@ std::string Expectation(const FieldDescriptor& field) {
       break;
     case KeyForm::kConvFilters:
       text = absl::StrCat("a list of 1 to ", rule.max_items(), " convolutions, [channels, kernel, stride] each");
+      break;
+    case KeyForm::kLeafEncoders:
+      text = absl::StrCat("a mapping from 1 to ", rule.max_items(),
+                          " globs over leaves' names to {hidden_sizes, conv_filters} or flat");
       break;
     case KeyForm::kSchedule:
       text = absl::StrCat("a number", Range(rule), " or a schedule ({initial, final, env_steps})");

@@ -25,6 +25,7 @@ enum class KeyForm {
   kPolicyMapping,    ///< an ordered mapping from glob to policy id, per_agent, or {function: NAME}
   kGroups,           ///< a mapping from name to a list of agent ids or {agents, obs_space, act_space}
   kConvFilters,      ///< [[channels, kernel, stride], ...]
+  kLeafEncoders,     ///< an ordered mapping from glob to {hidden_sizes, conv_filters} or flat
   kRange,            ///< [low, high], or a number for [-number, number]
   kPoliciesToTrain,  ///< [id, {only_against: [id]}], which may be empty
   kReturnTargets,    ///< a number for the sum, or {policy:ID: number}

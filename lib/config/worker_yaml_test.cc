@@ -61,6 +61,8 @@ env:
   reward_scale: 0.5
   reward_clip: [-1, 1]
   frame_stack: 2
+  previous_action: true
+  previous_reward: true
 multi_agent:
   policies:
     a: {model: {actor_hidden_sizes: [8], actor_head_hidden_sizes: []}, algorithm: {lr: 0.1, use_agent_id: false}}

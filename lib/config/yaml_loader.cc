@@ -134,6 +134,8 @@ absl::Status YamlLoader::LoadKey(const YAML::Node& node, const std::string& key,
       return LoadStringList(node, key, field, message);
     case KeyForm::kConvFilters:
       return LoadConvFilters(node, key, field, message);
+    case KeyForm::kLeafEncoders:
+      return LoadLeafEncoders(node, key, field, message);
     case KeyForm::kSchedule:
       return LoadSchedule(node, key, field, message);
     case KeyForm::kArguments:

@@ -49,6 +49,9 @@ class YamlLoader {
   absl::Status LoadKey(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadScalar(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadConvFilters(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadLeafEncoders(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
+  absl::Status LoadLeafEncoder(const YAML::Node& node, const std::string& key, v1::LeafEncoder* encoder);
+  absl::Status LoadConvolution(const YAML::Node& node, const std::string& key, v1::ConvFilter* filter);
   absl::Status LoadIntegerList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadStringList(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
   absl::Status LoadArguments(const YAML::Node& node, const std::string& key, const Field& field, Message* message);

@@ -127,6 +127,19 @@ std::string ConvFiltersText(const v1::ConvFilters& filters) {
                       "]");
 }
 
+std::string LeafEncoderText(const v1::LeafEncoder& encoder) {
+  if (encoder.flat()) return absl::StrCat(StringText(encoder.leaf()), ": flat");
+  std::vector<std::string> parts;
+  if (encoder.auto_filters()) parts.push_back("conv_filters: auto");
+  if (encoder.has_conv_filters()) {
+    parts.push_back(absl::StrCat("conv_filters: ", ConvFiltersText(encoder.conv_filters())));
+  }
+  if (encoder.has_hidden_sizes()) {
+    parts.push_back(absl::StrCat("hidden_sizes: [", absl::StrJoin(encoder.hidden_sizes().values(), ", "), "]"));
+  }
+  return absl::StrCat(StringText(encoder.leaf()), ": {", absl::StrJoin(parts, ", "), "}");
+}
+
 std::string ScheduleText(const v1::Schedule& schedule) {
   if (schedule.points_size() > 0) {
     std::vector<std::string> points;
@@ -206,6 +219,12 @@ std::string InlineText(const Message& message, const FieldDescriptor& field) {
       return NamesText(static_cast<const v1::StringList&>(reflection.GetMessage(message, &field)).values());
     case KeyForm::kConvFilters:
       return ConvFiltersText(static_cast<const v1::ConvFilters&>(reflection.GetMessage(message, &field)));
+    case KeyForm::kLeafEncoders: {
+      const auto& encoders = static_cast<const v1::LeafEncoders&>(reflection.GetMessage(message, &field));
+      std::vector<std::string> entries;
+      for (const v1::LeafEncoder& encoder : encoders.encoders()) entries.push_back(LeafEncoderText(encoder));
+      return absl::StrCat("{", absl::StrJoin(entries, ", "), "}");
+    }
     case KeyForm::kSchedule:
       return ScheduleText(static_cast<const v1::Schedule&>(reflection.GetMessage(message, &field)));
     case KeyForm::kArguments:

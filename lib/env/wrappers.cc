@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithWrappers(std::unique_ptr<Mult
     return WithChangedRewards(std::move(inner), rewards);
   });
   wrap(WrapperOption::kFrameStack, [&](Env inner) { return WithFrameStack(std::move(inner), options.frame_stack); });
+  wrap(WrapperOption::kPreviousStep,
+       [&](Env inner) { return WithPreviousStep(std::move(inner), options.previous_step); });
   wrap(WrapperOption::kObservationFn,
        [&](Env inner) { return WithObservationFunction(std::move(inner), options.observation_fn); });
   return wrapped;

@@ -11,6 +11,7 @@
 #include "lib/env/changed_rewards.h"
 #include "lib/env/dict_keys.h"
 #include "lib/env/multi_agent_env.h"
+#include "lib/env/previous_step.h"
 
 namespace troupe::env {
 
@@ -24,6 +25,7 @@ struct WrapperOptions {
   std::vector<AgentGroup> groups;
   RewardChange rewards;
   int64_t frame_stack = 1;
+  PreviousStep previous_step;
   std::string observation_fn;  ///< an ObservationFunction; empty: none
 };
 
@@ -37,14 +39,15 @@ enum class WrapperOption : uint8_t {
   kGroups,
   kRewards,
   kFrameStack,
+  kPreviousStep,
   kObservationFn
 };
 
 /// `env` with the wrappers that `options` ask for, from the inside out in the order of its members: limits are the
 /// task's own, so they come first; images are cropped and made small before anybody keeps them; groups take apart what
 /// is observed only when it is known; rewards are those of groups; frames are of what is observed, not of a function's
-/// result; and a function sees everything else done. Errors are those of the wrapper; `culprit`, where given, says
-/// which.
+/// result, and hold no actions, or images would be none; and a function sees everything else done. Errors are those of
+/// the wrapper; `culprit`, where given, says which.
 absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithWrappers(std::unique_ptr<MultiAgentEnv> env,
                                                             const WrapperOptions& options,
                                                             std::optional<WrapperOption>* culprit = nullptr);

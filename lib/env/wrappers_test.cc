@@ -40,6 +40,7 @@ WrapperOptions All() {
   options.groups = {{"both", {"agent_0", "agent_1"}, {}, {}}};
   options.rewards = {.scale = 0.5, .low = -1, .high = 2};
   options.frame_stack = 2;
+  options.previous_step.reward = true;
   options.observation_fn = "joint_observation";
   return options;
 }
@@ -48,8 +49,9 @@ TEST(WrappersTest, StandInOrder) {
   Called env(*WithWrappers(Endless(), All()));
   ASSERT_TRUE(env.Reset().ok());
   ASSERT_TRUE(env.Step().ok());
-  // The state left before the group was made, two of its Tuples are stacked, then comes the function's bit of presence.
-  EXPECT_THAT(env.Row(0), ElementsAre(0, 0, 0.1f, 0.1f, 1));
+  // The state left before the group was made, two of its Tuples are stacked, then come its reward, as it is below, and
+  // the function's bit of presence.
+  EXPECT_THAT(env.Row(0), ElementsAre(0, 0, 0.1f, 0.1f, 2, 1));
   EXPECT_THAT(env.State(0), ElementsAre(1, 1));
   EXPECT_EQ(env.got().reward(0, 0), 2) << "the group's 6, halved, then clipped";
   EXPECT_THAT(env.got().infos(0, 0), ElementsAre(3, 3)) << "as the environment gave them";
@@ -111,6 +113,14 @@ TEST(WrappersTest, SaysWhichOptionIsToBlame) {
   options = {};
   options.frame_stack = 0;
   EXPECT_EQ(culprit(options), WrapperOption::kFrameStack);
+  options = {};
+  options.frame_stack = 64;
+  options.previous_step.action = true;
+  EnvSpec large = SmallSpec(1);
+  large.possible_agents[0].observation_space = *space::Space::Box(0, 1, {space::Space::kMaxElements / 64});
+  std::optional<WrapperOption> option;
+  EXPECT_FALSE(WithWrappers(std::make_unique<ScriptedEnv>(large, nullptr), options, &option).ok());
+  EXPECT_EQ(option, WrapperOption::kPreviousStep);
   options = {};
   options.observation_fn = "x";
   EXPECT_EQ(culprit(options), WrapperOption::kObservationFn);

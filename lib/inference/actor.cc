@@ -2,30 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
-#include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
 
 namespace troupe::inference {
 namespace {
 
-constexpr float kObservationClip = 10.0f;
-
 float* Floats(tensor::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
-
-bool AllFinite(const float* values, int64_t count) {
-  uint32_t any = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, values + i, sizeof(bits));
-    any |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
-  }
-  return any == 0;
-}
 
 }  // namespace
 
@@ -58,6 +44,10 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\" is of class ",
                                                    spec.policy_class.ToString(), ", expected one with weights"));
   }
+  if (spec.actor.encoder == policy::EncoderKind::kTorchScript) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": the actor is ",
+                                                   policy::ModuleText(spec.actor.module), ", expected no module"));
+  }
   TROUPE_ASSIGN_OR_RETURN(const KernelTable* kernels, FindKernels(backend));
   return std::unique_ptr<Actor>(new Actor(spec, seed, kernels));
 }
@@ -65,41 +55,15 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
 Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels)
     : spec_(spec),
       kernels_(kernels),
-      seed_(seed),
       obs_size_(spec.observation_size()),
-      action_words_(spec.action_words()),
-      mask_size_(spec.mask_size()),
       output_size_(spec.actor_output_size()),
-      continuous_(spec, seed),
+      sampler_(spec, seed, kernels),
+      observations_(spec),
       uint8_obs_(spec.observation_space.flat_dtype() == tensor::DType::kUint8),
       convolutions_(spec, kernels),
       network_(spec, kernels),
-      output_stride_(network_.head().back().out_padded) {
-  // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
-  int64_t output = 0;
-  int64_t random = 0;
-  int64_t log_std = 0;
-  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(spec.action_space);
-  for (const space::ActionLeaf& leaf : leaves) {
-    if (leaf.kind != space::ActionLeaf::Kind::kCategorical) continue;
-    leaves_.push_back({leaf, output, 0, random});
-    output += leaf.categories;
-    random += 1;
-  }
-  for (const space::ActionLeaf& leaf : leaves) {
-    if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
-    leaves_.push_back({leaf, output, log_std, random});
-    output += spec.OutputsOf(leaf);
-    log_std += leaf.words;
-    random += continuous_.RandomWords(leaf.words);
-  }
-  random_blocks_ = (random + 3) / 4;
-
-  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  const policy::ParameterEntry* log_std_entry = layout.Find("actor.log_std");
-  TROUPE_CHECK((log_std_entry != nullptr) == (spec.log_std_size() > 0));
-  if (log_std_entry != nullptr) log_std_offset_ = log_std_entry->offset;
-}
+      observed_leaves_(spec, network_, kernels),
+      output_stride_(network_.head().back().out_padded) {}
 
 absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == nullptr)
@@ -108,8 +72,9 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
   weights_ = std::move(weights);
   convolutions_.Pack(weights_->actor);
+  observed_leaves_.Pack(weights_->actor);
   network_.Pack(weights_->actor);
-  continuous_.SetLogStd(weights_->actor.data() + log_std_offset_);
+  sampler_.SetWeights(*weights_);
   return absl::OkStatus();
 }
 
@@ -133,32 +98,9 @@ void Actor::EnsureRows(int64_t rows) {
     const int64_t scratch_floats = kernels_->core_scratch ? 2 * kMlpChunkRows * layer.gates * layer.size : 0;
     core_scratch_.EnsureCapacity(static_cast<size_t>(scratch_floats) * sizeof(float));
   }
-  if ((uint8_obs_ && convolutions_.empty()) || spec_.normalize_observations)
-    input_.EnsureCapacity(capacity * static_cast<size_t>(obs_size_) * sizeof(float));
+  if (convolutions_.empty() || spec_.normalize_observations) observations_.EnsureCapacity(capacity_rows_);
   output_.EnsureCapacity(capacity * static_cast<size_t>(output_stride_) * sizeof(float));
-  random_.EnsureCapacity(capacity * static_cast<size_t>(std::max<int64_t>(1, random_blocks_)) * 16);
-  weights_of_row_.EnsureCapacity(static_cast<size_t>(output_size_ + kernels_->lanes) * sizeof(float));
-}
-
-const float* Actor::PrepareInput(const ActInput& input) {
-  if (!uint8_obs_ && !spec_.normalize_observations) return static_cast<const float*>(input.obs);
-  float* out = Floats(input_);
-  const int64_t count = input.rows * obs_size_;
-  if (uint8_obs_) {
-    const auto* bytes = static_cast<const uint8_t*>(input.obs);
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(bytes[i]) * (1.0f / 255.0f);
-  }
-  if (!spec_.normalize_observations) return out;
-  const float* mean = weights_->observation_mean.data();
-  const float* inverse_std = weights_->observation_inverse_std.data();
-  const float* in = uint8_obs_ ? out : static_cast<const float*>(input.obs);
-  for (int64_t r = 0; r < input.rows; ++r) {
-    for (int64_t i = 0; i < obs_size_; ++i) {
-      const float z = (in[r * obs_size_ + i] - mean[i]) * inverse_std[i];
-      out[r * obs_size_ + i] = std::min(std::max(z, -kObservationClip), kObservationClip);
-    }
-  }
-  return out;
+  sampler_.EnsureCapacity(capacity_rows_);
 }
 
 absl::Status Actor::CheckInput(const ActInput& input) const {
@@ -170,13 +112,7 @@ absl::Status Actor::CheckInput(const ActInput& input) const {
         "policy \"", spec_.id.value(), "\": no ", input.state_in == nullptr ? "state_in" : "state_out", " for ",
         input.rows, " rows, expected ", spec_.actor_state_size(), " elements a row, which its core remembers"));
   }
-  for (int64_t r = 0; spec_.agent_id_size > 0 && r < input.rows; ++r) {
-    const int32_t slot = input.keys[r].slot.value();
-    if (slot >= 0 && slot < spec_.agent_id_size) continue;
-    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": row ", r, " is of agent slot ",
-                                                   slot, ", expected 0 to ", spec_.agent_id_size - 1));
-  }
-  return absl::OkStatus();
+  return CheckSlots(spec_, input);
 }
 
 absl::Status Actor::RunNetwork(const ActInput& input) {
@@ -187,7 +123,7 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.num_layers = static_cast<int64_t>(network_.head().size());
   call.activation = static_cast<int>(spec_.actor.activation);
   const bool images_of_bytes = uint8_obs_ && !convolutions_.empty();
-  if (!images_of_bytes) call.input = PrepareInput(input);
+  if (!images_of_bytes) call.input = observations_.Prepare(input, *weights_);
   call.input_stride = obs_size_;
   call.rows = input.rows;
   if (spec_.agent_id_size > 0) {
@@ -197,7 +133,7 @@ absl::Status Actor::RunNetwork(const ActInput& input) {
   call.scratch[0] = Floats(scratch_[0]);
   call.scratch[1] = Floats(scratch_[1]);
   call.output = Floats(output_);
-  if (network_.core().empty() && convolutions_.empty()) {
+  if (network_.core().empty() && convolutions_.empty() && observed_leaves_.empty()) {
     RunLayers(call);
   } else {
     RunChunks(input, call);
@@ -212,7 +148,10 @@ void Actor::RunChunks(const ActInput& input, const MlpCall& whole) {
     // What the next layer reads: at first the inputs, and whose they are.
     MlpCall call = whole;
     call.rows = std::min(kMlpChunkRows, input.rows - first);
-    if (convolutions_.empty()) {
+    if (!observed_leaves_.empty()) {
+      call.input = observed_leaves_.Run(whole.input + first * whole.input_stride, call.rows);
+      call.input_stride = observed_leaves_.output_stride();
+    } else if (convolutions_.empty()) {
       call.input = whole.input + first * whole.input_stride;
     } else {
       const bool bytes = whole.input == nullptr;
@@ -293,67 +232,14 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
     }
   }
   if (!AllFinite(output, input.rows * stride)) {
-    return absl::InternalError(absl::StrCat(
-        "policy \"", spec_.id.value(), "\": the actor's output is not finite, weights version ", weights_->version.n));
+    return OutputNotFinite(spec_, *weights_);
   }
   if (!network_.core().empty() && !AllFinite(input.state_out, input.rows * spec_.actor_state_size())) {
     return absl::InternalError(absl::StrCat("policy \"", spec_.id.value(),
                                             "\": what its core remembers is not finite, weights version ",
                                             weights_->version.n));
   }
-  auto* random = reinterpret_cast<uint32_t*>(random_.data());
-  if (!input.deterministic) {
-    const base::PhiloxKey key = base::PhiloxKey::Make(seed_, base::RandomStream::kAction);
-    kernels_->philox(
-        {key.k0, key.k1, reinterpret_cast<const uint32_t*>(input.keys), input.rows, random_blocks_, random});
-  }
-  std::fill(logp, logp + input.rows, 0.0f);
-  for (const Leaf& leaf : leaves_) {
-    if (leaf.space.kind == space::ActionLeaf::Kind::kContinuous) {
-      SampleContinuous(leaf, input, actions, logp);
-      continue;
-    }
-    CategoricalCall call;
-    call.logits = output + leaf.output;
-    call.logits_stride = stride;
-    call.rows = input.rows;
-    call.categories = leaf.space.categories;
-    if (mask_size_ > 0) {
-      call.mask = input.action_mask + leaf.space.mask_offset;
-      call.mask_stride = mask_size_;
-    }
-    if (!input.deterministic) {
-      call.random = random + leaf.random;
-      call.random_stride = random_blocks_ * 4;
-    }
-    call.start = static_cast<int32_t>(leaf.space.start);
-    call.action = &actions[leaf.space.word].i32;
-    call.action_stride = action_words_;
-    call.logp = logp;
-    call.scratch = Floats(weights_of_row_);
-    const int64_t bad_row = kernels_->categorical(call);
-    if (bad_row >= 0) return EverythingForbidden(spec_, input.keys[bad_row]);
-  }
-  return absl::OkStatus();
-}
-
-void Actor::SampleContinuous(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const {
-  ContinuousCall call;
-  call.rows = input.rows;
-  call.words = leaf.space.words;
-  call.word = leaf.space.word;
-  call.outputs = reinterpret_cast<const float*>(output_.data()) + leaf.output;
-  call.output_stride = output_stride_;
-  call.log_std = leaf.log_std;
-  if (!input.deterministic) {
-    call.random = reinterpret_cast<const uint32_t*>(random_.data()) + leaf.random;
-    call.random_stride = random_blocks_ * 4;
-  }
-  call.keys = input.keys;
-  call.actions = actions;
-  call.action_stride = action_words_;
-  call.logp = logp;
-  continuous_.Sample(call);
+  return sampler_.Sample(spec_, input, output, stride, actions, logp);
 }
 
 }  // namespace troupe::inference

@@ -8,9 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lib/inference/continuous_head.h"
+#include "lib/inference/head_sampler.h"
 #include "lib/inference/kernels.h"
+#include "lib/inference/observation_input.h"
 #include "lib/inference/packed_convolutions.h"
+#include "lib/inference/packed_leaves.h"
 #include "lib/inference/packed_network.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_spec.h"
@@ -65,13 +67,6 @@ class Actor final : public PolicyActor {
   std::string_view backend_name() const { return kernels_->name; }
 
  private:
-  struct Leaf {
-    space::ActionLeaf space;
-    int64_t output = 0;   // first column of the last layer
-    int64_t log_std = 0;  // first of actor.log_std
-    int64_t random = 0;   // first random word of the row
-  };
-
   Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels);
 
   /// Fully connected layers, normalized where the actor's are.
@@ -79,34 +74,27 @@ class Actor final : public PolicyActor {
   /// Computes output_, and the state of a core.
   absl::Status RunNetwork(const ActInput& input);
   absl::Status CheckInput(const ActInput& input) const;
-  /// The same with convolutions or a core, a chunk of rows at a time. `whole` is the head's call, but for its input,
-  /// the network's; nullptr: images of bytes, input.obs.
+  /// The same with convolutions, encoders of leaves or a core, a chunk of rows at a time. `whole` is the head's call,
+  /// but for its input, the network's; nullptr: images of bytes, input.obs.
   void RunChunks(const ActInput& input, const MlpCall& whole);
-  /// The observations as the first layer reads them: in place when they are plain floats.
-  const float* PrepareInput(const ActInput& input);
-  void SampleContinuous(const Leaf& leaf, const ActInput& input, space::ActionWord* actions, float* logp) const;
   void EnsureRows(int64_t rows);
 
   policy::PolicySpec spec_;
   const KernelTable* const kernels_;
-  const uint64_t seed_;
   int64_t obs_size_ = 0;
-  int64_t action_words_ = 0;
-  int64_t mask_size_ = 0;
   int64_t output_size_ = 0;
-  ContinuousHead continuous_;
+  HeadSampler sampler_;
+  ObservationInput observations_;
   bool uint8_obs_ = false;
-  std::vector<Leaf> leaves_;
-  int64_t random_blocks_ = 0;  // of four words, a row
 
   policy::WeightSnapshotPtr weights_;
   PackedConvolutions convolutions_;
   PackedNetwork network_;
+  PackedLeaves observed_leaves_;
   int64_t output_stride_ = 0;  // of output_
-  int64_t log_std_offset_ = 0;
 
   int64_t capacity_rows_ = 0;
-  tensor::Buffer input_, scratch_[2], output_, random_, weights_of_row_;
+  tensor::Buffer scratch_[2], output_;
   tensor::Buffer between_[2], core_scratch_;  // of cores alone: a chunk's outputs of encoder and core
 };
 

@@ -12,7 +12,7 @@ namespace troupe::inference {
 
 /// What acts for a policy of this class; samples follow from `seed`, the run's. Errors are those of Actor::Create,
 /// ScriptedActor::Create and ActorHost::MakeActor; FAILED_PRECONDITION for a class that needs a host where there is
-/// none.
+/// none, and for a user's module in a program without LibTorch.
 absl::StatusOr<std::unique_ptr<PolicyActor>> MakePolicyActor(const policy::PolicySpec& spec, uint64_t seed,
                                                              Backend backend = Backend::kAuto,
                                                              ActorHost* host = nullptr);

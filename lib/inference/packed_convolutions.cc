@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
-#include "lib/policy/parameter_layout.h"
 
 namespace troupe::inference {
 namespace {
@@ -19,8 +18,8 @@ void Grow(tensor::Buffer& buffer, int64_t floats) {
   buffer.EnsureCapacity(static_cast<size_t>(floats) * sizeof(float));
 }
 
-int64_t OffsetOf(const policy::ParameterLayout& layout, size_t index, const char* part) {
-  const policy::ParameterEntry* const entry = layout.Find(absl::StrCat("actor.conv.", index, part));
+int64_t OffsetOf(const policy::ParameterLayout& layout, const std::string& stem, size_t index, const char* part) {
+  const policy::ParameterEntry* const entry = layout.Find(absl::StrCat(stem, "conv.", index, part));
   TROUPE_CHECK(entry != nullptr);
   return entry->offset;
 }
@@ -28,11 +27,16 @@ int64_t OffsetOf(const policy::ParameterLayout& layout, size_t index, const char
 }  // namespace
 
 PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const KernelTable* kernels)
-    : kernels_(kernels), activation_(static_cast<int>(spec.actor.activation)) {
-  if (spec.actor.conv_layers.empty()) return;
-  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
-  policy::ImageShape image = spec.image();
+    : PackedConvolutions(policy::ParameterLayout::For(spec), "actor.", spec.actor.conv_layers, spec.image(),
+                         spec.actor.activation, kernels) {}
+
+PackedConvolutions::PackedConvolutions(const policy::ParameterLayout& layout, const std::string& stem,
+                                       const std::vector<policy::ConvLayer>& layers, policy::ImageShape image,
+                                       policy::Activation activation, const KernelTable* kernels)
+    : kernels_(kernels), activation_(static_cast<int>(activation)) {
+  if (layers.empty()) return;
   const int64_t lanes = kernels->lanes;
+  const int64_t pixels = image.size();
   int64_t packed = 0;
   int64_t between = 0;
   int64_t patches = 0;
@@ -41,8 +45,8 @@ PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const Ker
     packed += RoundedUp(floats, kLineFloats);
     return place;
   };
-  for (size_t l = 0; l < spec.actor.conv_layers.size(); ++l) {
-    const policy::ConvLayer& given = spec.actor.conv_layers[l];
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const policy::ConvLayer& given = layers[l];
     const policy::ImageShape made = given.OutputOf(image);
     ConvLayer layer;
     layer.in_height = image.height;
@@ -55,16 +59,16 @@ PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const Ker
     layer.out = made.channels;
     layer.out_padded = RoundedUp(made.channels, lanes);
     const int64_t inputs = given.kernel * given.kernel * image.channels;
-    places_.push_back({OffsetOf(layout, l, ".weight"), OffsetOf(layout, l, ".bias"), reserve(inputs * layer.out_padded),
-                       reserve(layer.out_padded)});
+    places_.push_back({OffsetOf(layout, stem, l, ".weight"), OffsetOf(layout, stem, l, ".bias"),
+                       reserve(inputs * layer.out_padded), reserve(layer.out_padded)});
     layers_.push_back(layer);
     output_stride_ = RoundedUp(made.size(), lanes);
-    if (l + 1 < spec.actor.conv_layers.size()) between = std::max(between, output_stride_);
+    if (l + 1 < layers.size()) between = std::max(between, output_stride_);
     patches = std::max(patches, made.height * made.width * inputs);
     image = made;
   }
   Grow(packed_, packed);
-  Grow(image_, spec.image().size());
+  Grow(image_, pixels);
   for (tensor::Buffer& scratch : scratch_) Grow(scratch, kConvChunkImages * between);
   if (kernels->conv_patches) Grow(patches_, patches);
   Grow(output_, kMlpChunkRows * output_stride_);
@@ -100,7 +104,7 @@ void PackedConvolutions::PackLayer(const float* parameters, const Places& places
   std::fill(bias + layer.out, bias + layer.out_padded, 0.0f);
 }
 
-const float* PackedConvolutions::Run(const void* images, bool bytes, int64_t rows) {
+const float* PackedConvolutions::Run(const void* images, bool bytes, int64_t rows, int64_t first) {
   ConvCall call;
   call.layers = layers_.data();
   call.num_layers = static_cast<int64_t>(layers_.size());
@@ -112,10 +116,10 @@ const float* PackedConvolutions::Run(const void* images, bool bytes, int64_t row
   call.scratch[0] = FloatsOf(scratch_[0]);
   call.scratch[1] = FloatsOf(scratch_[1]);
   call.patches = FloatsOf(patches_);
-  call.output = FloatsOf(output_);
+  call.output = FloatsOf(output_) + first * output_stride_;
   call.output_stride = output_stride_;
   kernels_->conv(call);
-  return call.output;
+  return FloatsOf(output_);
 }
 
 }  // namespace troupe::inference

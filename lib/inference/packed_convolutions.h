@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "lib/inference/kernels.h"
+#include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/tensor/buffer.h"
 
@@ -17,15 +19,20 @@ namespace troupe::inference {
 /// kMlpChunkRows.
 class PackedConvolutions {
  public:
-  /// `spec` is valid and has weights. `kernels` lives for ever.
+  /// Those of the actor's own encoder. `spec` is valid and has weights. `kernels` lives for ever.
   PackedConvolutions(const policy::PolicySpec& spec, const KernelTable* kernels);
+  /// Others over `image`, whose parameters are called "<stem>conv.<i>.weight" and so on.
+  PackedConvolutions(const policy::ParameterLayout& layout, const std::string& stem,
+                     const std::vector<policy::ConvLayer>& layers, policy::ImageShape image,
+                     policy::Activation activation, const KernelTable* kernels);
 
   bool empty() const { return layers_.empty(); }
   /// Packs the flat parameters of the acting section.
   void Pack(absl::Span<const float> parameters);
-  /// The last convolution's images [rows], output_stride() apart; valid until the next call. `images` are floats, or
-  /// with `bytes` uint8_t, [rows] images each; at most kMlpChunkRows.
-  const float* Run(const void* images, bool bytes, int64_t rows);
+  /// The last convolution's images [first + rows], output_stride() apart; valid until the next call that has not more
+  /// before it. `images` are floats, or with `bytes` uint8_t, [rows] images each; `first`: images of calls just before
+  /// that stay, in all at most kMlpChunkRows.
+  const float* Run(const void* images, bool bytes, int64_t rows, int64_t first = 0);
   int64_t output_stride() const { return output_stride_; }
 
  private:

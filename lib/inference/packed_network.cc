@@ -5,11 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::inference {
 namespace {
 
 constexpr int64_t kCacheLineFloats = 16;
+constexpr int64_t kAllColumns = -1;  // that a layer's weights have
 
 const policy::ParameterEntry& Find(const policy::ParameterLayout& layout, const std::string& name) {
   const policy::ParameterEntry* entry = layout.Find(name);
@@ -30,15 +32,13 @@ bool HasCore(policy::CoreKind kind) {
   }
   return false;
 }
-/// What the first layer reads of the observation: what convolutions made of it, where there are some.
-int64_t EncodedSize(const policy::PolicySpec& spec) {
-  if (spec.actor.encoder != policy::EncoderKind::kCnn) return spec.observation_size();
-  return spec.actor.Convolved(spec.image()).size();
-}
 size_t NumEncoderLayers(const policy::NetworkSpec& network) {
   switch (network.encoder) {
     case policy::EncoderKind::kMlp:
     case policy::EncoderKind::kCnn:
+    case policy::EncoderKind::kLeaves:
+    case policy::EncoderKind::kAttention:    // of critics alone
+    case policy::EncoderKind::kTorchScript:  // Actor::Create refuses it
       return HasCore(network.core.kind) ? network.hidden_sizes.size() : 0;
   }
   return 0;
@@ -50,17 +50,13 @@ PackedNetwork::PackedNetwork(const policy::PolicySpec& spec, const KernelTable* 
     : kernels_(kernels), num_encoder_layers_(NumEncoderLayers(spec.actor)) {
   const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
   // In the order in which they are read.
+  if (spec.actor.encoder == policy::EncoderKind::kLeaves) AddLeaves(spec, layout);
   for (size_t l = 0; l < num_encoder_layers_; ++l) AddDense(spec, layout, l);
   for (int64_t l = 0; l < spec.actor.core.layers; ++l) AddCore(spec, layout, l);
   for (size_t l = num_encoder_layers_; l < spec.actor.num_layers(); ++l) AddDense(spec, layout, l);
   packed_.EnsureCapacity(static_cast<size_t>(packed_floats_) * sizeof(float));
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l].bias = packed() + layer_places_[l].packed_bias;
-    layers_[l].packed = packed() + layer_places_[l].packed_weight;
-    if (!layer_places_[l].normed) continue;
-    layers_[l].scale = packed() + layer_places_[l].packed_scale;
-    layers_[l].shift = packed() + layer_places_[l].packed_shift;
-  }
+  for (size_t l = 0; l < layers_.size(); ++l) SetPointers(layer_places_[l], &layers_[l]);
+  for (size_t l = 0; l < leaf_layers_.size(); ++l) SetPointers(leaf_places_[l], &leaf_layers_[l]);
   for (size_t l = 0; l < core_.size(); ++l) {
     core_[l].bias = packed() + core_places_[l].packed_bias;
     core_[l].packed = packed() + core_places_[l].packed_weight;
@@ -73,29 +69,61 @@ int64_t PackedNetwork::Reserve(int64_t floats) {
   return place;
 }
 
+void PackedNetwork::AddLeaves(const policy::PolicySpec& spec, const policy::ParameterLayout& layout) {
+  for (const policy::ObservationPart& part : policy::ObservationParts(spec, spec.actor)) {
+    if (part.encoder == nullptr) continue;
+    const std::string stem = absl::StrCat("actor.", part.stem);
+    for (size_t l = 0; l < part.encoder->hidden_sizes.size(); ++l) {
+      const auto [layer, places] = MakeDense(layout, stem, l, kAllColumns, 1);
+      leaf_layers_.push_back(layer);
+      leaf_places_.push_back(places);
+    }
+    leaf_ends_.push_back(leaf_layers_.size());
+  }
+}
+
 void PackedNetwork::AddDense(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, size_t index) {
-  const policy::ParameterEntry& weight = Find(layout, absl::StrCat("actor.", index, ".weight"));
+  // The one-hot's columns become bias rows.
+  const auto [layer, places] =
+      ReadsInputs() ? MakeDense(layout, "actor.", index, policy::EncodedObservationSize(spec, spec.actor),
+                                std::max<int64_t>(1, spec.agent_id_size))
+                    : MakeDense(layout, "actor.", index, kAllColumns, 1);
+  layers_.push_back(layer);
+  layer_places_.push_back(places);
+}
+
+std::pair<DenseLayer, PackedNetwork::Places> PackedNetwork::MakeDense(const policy::ParameterLayout& layout,
+                                                                      const std::string& stem, size_t index, int64_t in,
+                                                                      int64_t bias_rows) {
+  const policy::ParameterEntry& weight = Find(layout, absl::StrCat(stem, index, ".weight"));
   TROUPE_CHECK(weight.shape.size() == 2);
   DenseLayer layer;
   layer.raw_stride = weight.shape[1];
   layer.out = weight.shape[0];
-  layer.in = ReadsInputs() ? EncodedSize(spec) : weight.shape[1];  // the one-hot's columns become bias rows
+  layer.in = in == kAllColumns ? weight.shape[1] : in;
   layer.out_padded = RoundUp(layer.out, kernels_->lanes);
   Places places;
   places.weight = weight.offset;
-  places.bias = Find(layout, absl::StrCat("actor.", index, ".bias")).offset;
-  places.bias_rows = ReadsInputs() ? std::max<int64_t>(1, spec.agent_id_size) : 1;
+  places.bias = Find(layout, absl::StrCat(stem, index, ".bias")).offset;
+  places.bias_rows = bias_rows;
   places.packed_bias = Reserve(places.bias_rows * layer.out_padded);
   places.packed_weight = Reserve(layer.in * layer.out_padded);
-  if (const policy::ParameterEntry* scale = layout.Find(absl::StrCat("actor.norm.", index, ".weight"))) {
+  if (const policy::ParameterEntry* scale = layout.Find(absl::StrCat(stem, "norm.", index, ".weight"))) {
     places.normed = true;
     places.scale = scale->offset;
-    places.shift = Find(layout, absl::StrCat("actor.norm.", index, ".bias")).offset;
+    places.shift = Find(layout, absl::StrCat(stem, "norm.", index, ".bias")).offset;
     places.packed_scale = Reserve(layer.out_padded);
     places.packed_shift = Reserve(layer.out_padded);
   }
-  layers_.push_back(layer);
-  layer_places_.push_back(places);
+  return {layer, places};
+}
+
+void PackedNetwork::SetPointers(const Places& places, DenseLayer* layer) {
+  layer->bias = packed() + places.packed_bias;
+  layer->packed = packed() + places.packed_weight;
+  if (!places.normed) return;
+  layer->scale = packed() + places.packed_scale;
+  layer->shift = packed() + places.packed_shift;
 }
 
 void PackedNetwork::AddCore(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, int64_t index) {
@@ -105,7 +133,7 @@ void PackedNetwork::AddCore(const policy::PolicySpec& spec, const policy::Parame
   layer.raw_stride = weight.shape[1];
   layer.size = spec.actor.core.size;
   layer.gates = spec.actor.core.gates();
-  layer.in = ReadsInputs() ? EncodedSize(spec) : weight.shape[1];
+  layer.in = ReadsInputs() ? policy::EncodedObservationSize(spec, spec.actor) : weight.shape[1];
   layer.size_padded = RoundUp(layer.size, kernels_->lanes);
   Places places;
   places.weight = weight.offset;
@@ -128,6 +156,7 @@ int64_t PackedNetwork::widest_between() const {
 
 void PackedNetwork::Pack(absl::Span<const float> parameters) {
   for (size_t l = 0; l < layers_.size(); ++l) PackDense(parameters.data(), layer_places_[l], &layers_[l]);
+  for (size_t l = 0; l < leaf_layers_.size(); ++l) PackDense(parameters.data(), leaf_places_[l], &leaf_layers_[l]);
   for (size_t l = 0; l < core_.size(); ++l) PackCore(parameters.data(), core_places_[l], &core_[l]);
 }
 

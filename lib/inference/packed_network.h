@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -11,8 +13,8 @@
 
 namespace troupe::inference {
 
-/// The layers of a policy's actor as kernels read them: encoder, core and head. Made and owned by an Actor; not
-/// thread-safe, never blocks.
+/// The fully connected layers and the core of a policy's actor as kernels read them: encoders of leaves, encoder, core
+/// and head. Made and owned by an Actor; not thread-safe, never blocks.
 ///
 /// Invariants: 1. without a core all layers are the head's; 2. the layer that reads the inputs has a bias row for each
 /// agent where the policy has an agent id, and reads no columns of its one-hot then; 3. no heap allocation after the
@@ -27,6 +29,11 @@ class PackedNetwork {
 
   /// Layers before the core: none where the core reads the inputs, and none without a core.
   absl::Span<const DenseLayer> encoder() const { return absl::MakeConstSpan(layers_).first(num_encoder_layers_); }
+  /// The layers of the encoder with that number among NetworkSpec::leaf_encoders; perhaps none.
+  absl::Span<const DenseLayer> leaf(size_t number) const {
+    const size_t first = number == 0 ? 0 : leaf_ends_[number - 1];
+    return absl::MakeConstSpan(leaf_layers_).subspan(first, leaf_ends_[number] - first);
+  }
   /// Each reads the one before it. Empty without a core.
   absl::Span<const CoreLayer> core() const { return core_; }
   /// The layers behind the core, or all; never empty.
@@ -44,7 +51,13 @@ class PackedNetwork {
     int64_t scale = 0, shift = 0, packed_scale = 0, packed_shift = 0;
   };
 
+  void AddLeaves(const policy::PolicySpec& spec, const policy::ParameterLayout& layout);
+  /// A layer of encoder or head.
   void AddDense(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, size_t index);
+  /// The layer that is called "<stem><index>", with `in` columns, and where it is.
+  std::pair<DenseLayer, Places> MakeDense(const policy::ParameterLayout& layout, const std::string& stem, size_t index,
+                                          int64_t in, int64_t bias_rows);
+  void SetPointers(const Places& places, DenseLayer* layer);
   void AddCore(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, int64_t index);
   /// The first layer that is added reads the inputs.
   bool ReadsInputs() const { return layers_.empty() && core_.empty(); }
@@ -55,9 +68,11 @@ class PackedNetwork {
 
   const KernelTable* const kernels_;
   size_t num_encoder_layers_ = 0;
-  std::vector<DenseLayer> layers_;  // the encoder's, then the head's
+  std::vector<DenseLayer> layers_;       // the encoder's, then the head's
+  std::vector<DenseLayer> leaf_layers_;  // of all leaves' encoders
+  std::vector<size_t> leaf_ends_;        // by encoder, into leaf_layers_
   std::vector<CoreLayer> core_;
-  std::vector<Places> layer_places_, core_places_;
+  std::vector<Places> layer_places_, leaf_places_, core_places_;
   int64_t packed_floats_ = 0;
   tensor::Buffer packed_;  // weights and biases of all layers: with many policies, one stream from far memory each
 };

@@ -17,4 +17,14 @@ absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input)
                                                  expected ? "expected, got none" : "given, expected none"));
 }
 
+absl::Status CheckSlots(const policy::PolicySpec& spec, const ActInput& input) {
+  for (int64_t r = 0; spec.agent_id_size > 0 && r < input.rows; ++r) {
+    const int32_t slot = input.keys[r].slot.value();
+    if (slot >= 0 && slot < spec.agent_id_size) continue;
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": row ", r, " is of agent slot ",
+                                                   slot, ", expected 0 to ", spec.agent_id_size - 1));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace troupe::inference

@@ -56,6 +56,8 @@ class PolicyActor {
 
 /// The mask of `key`'s decision allows nothing: INVALID_ARGUMENT.
 absl::Status EverythingForbidden(const policy::PolicySpec& spec, const RowKey& key);
+/// A row's slot has no place in the policy's one-hot: INVALID_ARGUMENT; else OK.
+absl::Status CheckSlots(const policy::PolicySpec& spec, const ActInput& input);
 /// A mask was given to a policy without one, or the other way round: INVALID_ARGUMENT; else OK.
 absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input);
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/space/image.h"
 
@@ -18,28 +19,43 @@ bool PolicySpec::image_bytes() const {
                      [](const NetworkSpec& network) { return network.encoder == EncoderKind::kCnn; });
 }
 
+std::string ConvLayersText(const std::vector<ConvLayer>& layers) {
+  return absl::StrCat("[",
+                      absl::StrJoin(layers, ", ",
+                                    [](std::string* out, const ConvLayer& layer) {
+                                      absl::StrAppend(out, "[", layer.channels, ", ", layer.kernel, ", ", layer.stride,
+                                                      "]");
+                                    }),
+                      "]");
+}
+
+std::string ConvText(const NetworkSpec& network) { return ConvLayersText(network.conv_layers); }
+
 absl::Status ValidateConvolutions(const PolicyId& id, const NetworkSpec& network, ImageShape image) {
-  const auto error = [&](auto&&... parts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
-  };
+  const std::string whose = absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32));
+  const auto error = [&](auto&&... parts) { return absl::InvalidArgumentError(absl::StrCat(whose, parts...)); };
   const std::vector<ConvLayer>& layers = network.conv_layers;
   if (network.encoder != EncoderKind::kCnn) {
     return layers.empty() ? absl::OkStatus()
                           : error(" is no CNN, but has ", layers.size(), " convolutions; expected 0");
   }
+  if (image.size() > 0 && (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation)) {
+    return error(" is a CNN that reads ",
+                 network.inputs.empty() ? "nothing" : std::string(NetworkInputName(network.inputs[0])),
+                 "; expected one whose first input is the observation, the image");
+  }
+  return ValidateConvLayers(whose, layers, image);
+}
+
+absl::Status ValidateConvLayers(const std::string& whose, const std::vector<ConvLayer>& layers, ImageShape image,
+                                const std::string& reads) {
+  const auto error = [&](auto&&... parts) { return absl::InvalidArgumentError(absl::StrCat(whose, parts...)); };
   if (layers.empty() || static_cast<int64_t>(layers.size()) > kMaxConvLayers) {
     return error(" has ", layers.size(), " convolutions; expected 1 to ", kMaxConvLayers);
   }
   if (image.size() == 0) {
-    return error(
-        " is a CNN, but the observation is no image; expected a Box of [height, width] or [height, width, "
-        "channels]");
-  }
-  if (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation) {
-    return error(" is a CNN that reads ",
-                 network.inputs.empty() ? "nothing" : std::string(NetworkInputName(network.inputs[0])),
-                 "; expected one whose first input is the observation, the image");
+    return error(" is a CNN, but ", reads, " is no image; expected a Box of [height, width] or [height, width, ",
+                 "channels]");
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     const ConvLayer& layer = layers[i];

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/check.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::policy {
 namespace {
@@ -16,12 +17,31 @@ int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kE
 
 /// The entries of a network. The switches have no default, so that a kind without entries does not compile.
 void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLayout::Builder* builder) {
+  if (network.encoder == EncoderKind::kTorchScript) {
+    for (const ModuleTensor& tensor : network.module.tensors) {
+      if (!tensor.is_buffer) builder->Entry(tensor.name, tensor.shape);
+    }
+    return;
+  }
   int64_t width = spec.InputSize(network);
   switch (network.encoder) {
     case EncoderKind::kMlp:
+    case EncoderKind::kTorchScript:  // not here any more
       break;
     case EncoderKind::kCnn:
       width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
+      break;
+    case EncoderKind::kLeaves:
+      for (const ObservationPart& part : ObservationParts(spec, network)) {
+        if (part.encoder == nullptr) continue;
+        const int64_t seen = part.image.size() == 0
+                                 ? part.size
+                                 : builder->Convolutions(part.image, part.encoder->conv_layers, part.stem);
+        width += builder->Layers(0, seen, part.encoder->hidden_sizes, network.layer_norm, part.stem) - part.size;
+      }
+      break;
+    case EncoderKind::kAttention:
+      width += builder->Attention(network.attention) - spec.joint_observation_size;
       break;
   }
   width = builder->Layers(0, width, network.hidden_sizes, network.layer_norm);
@@ -35,6 +55,17 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
   }
   width = builder->Layers(network.hidden_sizes.size(), width, network.head_hidden_sizes, network.layer_norm);
   builder->Layers(network.num_layers() - 1, width, {spec.OutputSize(network)});
+}
+
+/// The section of a module's buffers, where it has some, behind that of its parameters.
+void AddBuffers(const NetworkSpec& network, bool acting, ParameterLayout::Builder* builder) {
+  bool begun = false;
+  for (const ModuleTensor& tensor : network.module.tensors) {
+    if (!tensor.is_buffer) continue;
+    if (!begun) builder->Section(network.role + kBuffersOf, /*trained=*/false, acting);
+    begun = true;
+    builder->Entry(tensor.name, tensor.shape);
+  }
 }
 
 }  // namespace
@@ -64,23 +95,38 @@ ParameterLayout::Builder& ParameterLayout::Builder::Mlp(int64_t input, const std
   return *this;
 }
 
-int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vector<ConvLayer>& layers) {
+int64_t ParameterLayout::Builder::Convolutions(ImageShape image, const std::vector<ConvLayer>& layers,
+                                               const std::string& stem) {
   for (size_t i = 0; i < layers.size(); ++i) {
-    Entry(absl::StrCat("conv.", i, ".weight"),
+    Entry(absl::StrCat(stem, "conv.", i, ".weight"),
           {layers[i].channels, image.channels, layers[i].kernel, layers[i].kernel});
-    Entry(absl::StrCat("conv.", i, ".bias"), {layers[i].channels});
+    Entry(absl::StrCat(stem, "conv.", i, ".bias"), {layers[i].channels});
     image = layers[i].OutputOf(image);
   }
   return image.size();
 }
 
-int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed) {
+int64_t ParameterLayout::Builder::Attention(const AttentionSpec& attention) {
+  const int64_t size = attention.size;
+  for (size_t i = 0; i < attention.observation_sizes.size(); ++i) {
+    Entry(absl::StrCat("embedding.", i, ".weight"), {size, attention.observation_sizes[i]});
+    Entry(absl::StrCat("embedding.", i, ".bias"), {size});
+  }
+  Entry("attention.in_proj_weight", {3 * size, size});
+  Entry("attention.in_proj_bias", {3 * size});
+  Entry("attention.out_proj.weight", {size, size});
+  Entry("attention.out_proj.bias", {size});
+  return size;
+}
+
+int64_t ParameterLayout::Builder::Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed,
+                                         const std::string& stem) {
   for (const int64_t size : sizes) {
-    Entry(absl::StrCat(first, ".weight"), {size, input});
-    Entry(absl::StrCat(first, ".bias"), {size});
+    Entry(absl::StrCat(stem, first, ".weight"), {size, input});
+    Entry(absl::StrCat(stem, first, ".bias"), {size});
     if (normed) {
-      Entry(absl::StrCat("norm.", first, ".weight"), {size});
-      Entry(absl::StrCat("norm.", first, ".bias"), {size});
+      Entry(absl::StrCat(stem, "norm.", first, ".weight"), {size});
+      Entry(absl::StrCat(stem, "norm.", first, ".bias"), {size});
     }
     input = size;
     ++first;
@@ -114,9 +160,11 @@ ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
   builder.Section(kActorRole, /*trained=*/true, /*acting=*/true);
   AddNetwork(spec, spec.actor, &builder);
   if (spec.log_std_size() > 0) builder.Entry("log_std", {spec.log_std_size()});
+  AddBuffers(spec.actor, /*acting=*/true, &builder);
   for (const NetworkSpec& network : spec.learner_networks) {
     builder.Section(network.role, /*trained=*/true, /*acting=*/false);
     AddNetwork(spec, network, &builder);
+    AddBuffers(network, /*acting=*/false, &builder);
   }
   return builder.Build();
 }

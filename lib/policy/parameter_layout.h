@@ -11,6 +11,9 @@
 
 namespace troupe::policy {
 
+/// Behind a network's role: the section of its module's buffers.
+inline constexpr char kBuffersOf[] = ".buffers";
+
 /// One named tensor inside a policy's flat parameters. `offset` and `count` are in float32 elements.
 struct ParameterEntry {
   std::string name;            ///< "actor.0.weight", "actor.0.bias", ..., "actor.log_std", "critic.0.weight", ...
@@ -44,11 +47,16 @@ class ParameterLayout {
     /// Entries <i>.{weight,bias} of fully connected layers.
     Builder& Mlp(int64_t input, const std::vector<int64_t>& hidden, int64_t output);
     /// The same of some layers, numbered from `first`; `normed`: each followed by norm.<i>.{weight,bias}, the scale and
-    /// shift of its layer normalization. Returns the width of the last one's output, or `input`.
-    int64_t Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed = false);
+    /// shift of its layer normalization. Names begin with `stem`. Returns the width of the last one's output, or
+    /// `input`.
+    int64_t Layers(size_t first, int64_t input, const std::vector<int64_t>& sizes, bool normed = false,
+                   const std::string& stem = "");
     /// Entries conv.<i>.{weight,bias}, weights [channels, input channels, kernel, kernel] as torch.nn.Conv2d. Returns
-    /// the numbers that the last one makes of an image.
-    int64_t Convolutions(ImageShape image, const std::vector<ConvLayer>& layers);
+    /// the numbers that the last one makes of an image. Names begin with `stem`.
+    int64_t Convolutions(ImageShape image, const std::vector<ConvLayer>& layers, const std::string& stem = "");
+    /// Entries embedding.<i>.{weight,bias}, of each observation space a torch.nn.Linear, then attention.* as
+    /// torch.nn.MultiheadAttention names and shapes them. Returns the size of an embedding.
+    int64_t Attention(const AttentionSpec& attention);
     /// Entries core.{weight_ih,weight_hh,bias_ih,bias_hh}_l<layer>, as torch.nn.GRU and torch.nn.LSTM name and shape
     /// them. Returns the width of its output.
     int64_t Core(int64_t input, const CoreSpec& core);
@@ -60,10 +68,13 @@ class ParameterLayout {
     int64_t end_ = 0;
   };
 
-  /// The section "actor": actor.conv.<i>.{weight,bias} of a CNN, actor.<i>.{weight,bias} for each layer, behind each
+  /// The section "actor": actor.conv.<i>.{weight,bias} of a CNN, the same and more of leaves' encoders as
+  /// actor.leaf.<place of the leaf>.*, actor.<i>.{weight,bias} for each layer, behind each
   /// hidden one actor.norm.<i>.{weight,bias} where layers are normalized, actor.core.* between those of encoder and
   /// head where there is a core, actor.log_std when log_std_size() > 0; then one of each learner network,
-  /// critic.<i>.{weight,bias} and so on. Nothing for a class without weights.
+  /// critic.<i>.{weight,bias} and so on, with attention first critic.embedding.<i>.* and critic.attention.*. Nothing
+  /// for a class without weights. Of a user's module actor.<name> for each parameter, and a section "actor.buffers",
+  /// which is not trained, with actor.buffers.<name> for each buffer.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }

@@ -10,13 +10,13 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/attention.h"
 #include "lib/policy/convolutions.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::policy {
 namespace {
 
-constexpr size_t kMaxHiddenLayers = 8;
-constexpr int64_t kMaxLayerSize = 16384;
 constexpr int64_t kMaxCoreLayers = 4;
 constexpr int64_t kMaxCoreSize = 4096;
 constexpr int64_t kMaxSequenceLength = 65536;
@@ -34,14 +34,12 @@ constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = 
     {Activation::kIdentity, "identity"},
 }};
 
-constexpr std::array<std::pair<NetworkInput, std::string_view>, 7> kInputs = {{
+constexpr std::array<std::pair<NetworkInput, std::string_view>, 5> kInputs = {{
     {NetworkInput::kObservation, "observation"},
     {NetworkInput::kJointObservation, "joint_observation"},
     {NetworkInput::kState, "state"},
     {NetworkInput::kAgentId, "agent_id"},
     {NetworkInput::kJointAction, "joint_action"},
-    {NetworkInput::kPreviousAction, "previous_action"},
-    {NetworkInput::kPreviousReward, "previous_reward"},
 }};
 
 constexpr char kMlp[] = "mlp";  // the only kind there was when checkpoints and workers began to hash texts
@@ -54,7 +52,8 @@ std::string NameOf(const Table& table, Value value) {
   return "unknown";
 }
 
-absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, const ImageShape& image) {
+absl::Status ValidateNetwork(const PolicySpec& spec, const NetworkSpec& network) {
+  const PolicyId& id = spec.id;
   const auto error = [&](auto&&... parts) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32), parts...));
@@ -73,14 +72,15 @@ absl::Status ValidateNetwork(const PolicyId& id, const NetworkSpec& network, con
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
   TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
-                                     remembers || network.encoder == EncoderKind::kCnn ? 0 : 1, kMaxHiddenLayers));
+                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1, kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
       check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
   if (NameOf(kInitializerNames, network.initializer) == "unknown") return error(" has an unknown initializer");
-  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, image));
+  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, spec.image()));
+  TROUPE_RETURN_IF_ERROR(ValidateAttention(id, network, spec.joint_observation_size));
   if (!remembers && core != CoreSpec()) {
     return error(" has no core, but core layers: ", core.layers, " of ", core.size, " units; expected 0 of 0");
   }
@@ -158,16 +158,6 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name) {
       absl::StrCat("got the network input \"", base::LogSafe(name, 64), "\", which is unknown"));
 }
 
-std::string ConvText(const NetworkSpec& network) {
-  return absl::StrCat("[",
-                      absl::StrJoin(network.conv_layers, ", ",
-                                    [](std::string* out, const ConvLayer& layer) {
-                                      absl::StrAppend(out, "[", layer.channels, ", ", layer.kernel, ", ", layer.stride,
-                                                      "]");
-                                    }),
-                      "]");
-}
-
 std::string KindName(const NetworkSpec& network) {
   const std::string encoder = NameOf(kEncoderNames, network.encoder);
   return network.core.remembers() ? absl::StrCat(encoder, "+", NameOf(kCoreNames, network.core.kind)) : encoder;
@@ -221,9 +211,7 @@ int64_t PolicySpec::InputSize(const NetworkSpec& network) const {
       case NetworkInput::kAgentId:
         size += agent_id_size;
         break;
-      case NetworkInput::kJointAction:  // Validate refuses them
-      case NetworkInput::kPreviousAction:
-      case NetworkInput::kPreviousReward:
+      case NetworkInput::kJointAction:  // Validate refuses it
         break;
     }
   }
@@ -411,7 +399,9 @@ absl::Status PolicySpec::ValidateNetworks() const {
   const auto error = [this](auto&&... parts) {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", parts...));
   };
-  TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, actor, image()));
+  TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, actor));
+  TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, actor, observation_space));
+  TROUPE_RETURN_IF_ERROR(ValidateModule(id, actor));
   TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
@@ -424,7 +414,9 @@ absl::Status PolicySpec::ValidateNetworks() const {
       return error("has a network of role \"", base::LogSafe(network.role, 32), "\"; expected critic");
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
-    TROUPE_RETURN_IF_ERROR(ValidateNetwork(id, network, image()));
+    TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, network));
+    TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, network, observation_space));
+    TROUPE_RETURN_IF_ERROR(ValidateModule(id, network));
     const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
     // Of a state the agent's observation may follow, of all the slot comes last.
     const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
@@ -470,6 +462,15 @@ std::string PolicySpec::ToString() const {
   if (sequence_length > 0) absl::StrAppend(&kinds, " sequence=", sequence_length);
   const auto add_layers = [&](const NetworkSpec& network) {
     if (network.encoder == EncoderKind::kCnn) absl::StrAppend(&kinds, " conv=", network.role, ":", ConvText(network));
+    if (network.encoder == EncoderKind::kLeaves) {
+      absl::StrAppend(&kinds, " leaves=", network.role, ":", LeavesText(network));
+    }
+    if (network.encoder == EncoderKind::kAttention) {
+      absl::StrAppend(&kinds, " attention=", network.role, ":", AttentionText(network));
+    }
+    if (network.encoder == EncoderKind::kTorchScript) {
+      absl::StrAppend(&kinds, " module=", network.role, ":", CanonicalModuleText(network.module));
+    }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
       absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
@@ -534,10 +535,15 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the action space", spec.action_space.ToString(), "env"},
         {"the actor's kind of network", KindName(spec.actor), "model"},
         {"the critic's kind of network", KindName(spec.critic()), "model"},
+        {"the actor's TorchScript module", ModuleText(spec.actor.module), "model.torchscript"},
+        {"the critic's TorchScript module", ModuleText(spec.critic().module), "model.critic_torchscript"},
         {"model.actor_hidden_sizes", sizes(spec.actor.hidden_sizes), "it"},
         {"model.critic_hidden_sizes", sizes(spec.critic().hidden_sizes), "it"},
         {"the actor's convolutions", ConvText(spec.actor), "model"},
         {"the critic's convolutions", ConvText(spec.critic()), "model"},
+        {"the actor's encoders of leaves", LeavesText(spec.actor), "model"},
+        {"the critic's encoders of leaves", LeavesText(spec.critic()), "model"},
+        {"the critic's attention", AttentionText(spec.critic()), "model.attention_size, attention_heads and env"},
         {"the actor's layer normalization", truth(spec.actor.layer_norm), "model.layer_norm"},
         {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
         {"the actor's core", CoreText(spec.actor), "model"},

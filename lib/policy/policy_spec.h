@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/module_spec.h"
 #include "lib/policy/policy_class.h"
 #include "lib/space/image.h"
 #include "lib/space/space.h"
@@ -38,8 +39,6 @@ enum class NetworkInput : uint8_t {
   kState = 3,             ///< the environment's global state
   kAgentId = 4,           ///< one-hot of the agent's slot, agent_id_size wide; nothing where that is 0
   kJointAction = 5,       ///< all agents' actions
-  kPreviousAction = 6,    ///< the agent's own, before this decision
-  kPreviousReward = 7,    ///< the agent's own, of the step before
 };
 /// "observation", "joint_observation", "state", ...
 std::string_view NetworkInputName(NetworkInput input);
@@ -48,8 +47,11 @@ absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 
 /// What a network makes of its inputs.
 enum class EncoderKind : uint8_t {
-  kMlp = 1,  ///< "mlp": fully connected layers
-  kCnn = 2,  ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kMlp = 1,          ///< "mlp": fully connected layers
+  kCnn = 2,          ///< "cnn": convolutions over the observation, an image; then fully connected layers
+  kAttention = 3,    ///< "attention": over agents, of a critic's joint observation; then fully connected layers
+  kLeaves = 4,       ///< "leaves": encoders of parts of a Dict or Tuple observation; then fully connected layers
+  kTorchScript = 5,  ///< "torchscript": a user's module, which is the whole network
 };
 /// What a network's first weights are drawn from; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
@@ -64,12 +66,19 @@ enum class CoreKind : uint8_t {
   kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
-inline constexpr std::array<std::pair<EncoderKind, const char*>, 2> kEncoderNames = {
-    {{EncoderKind::kMlp, "mlp"}, {EncoderKind::kCnn, "cnn"}}};
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 5> kEncoderNames = {
+    {{EncoderKind::kMlp, "mlp"},
+     {EncoderKind::kCnn, "cnn"},
+     {EncoderKind::kAttention, "attention"},
+     {EncoderKind::kLeaves, "leaves"},
+     {EncoderKind::kTorchScript, "torchscript"}}};
 inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
     {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
 inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
     {{Initializer::kOrthogonal, "orthogonal"}, {Initializer::kXavier, "xavier"}, {Initializer::kTorch, "torch"}}};
+
+inline constexpr size_t kMaxHiddenLayers = 8;    ///< of encoder and head each
+inline constexpr int64_t kMaxLayerSize = 16384;  ///< units
 
 /// Of an observation, which is an image where its Box has rows and columns.
 using ImageShape = space::ImageExtent;
@@ -86,6 +95,29 @@ struct ConvLayer {
     return {extent(input.height), extent(input.width), channels};
   }
   bool operator==(const ConvLayer& other) const = default;
+};
+
+/// What a network makes of one leaf of its observation: convolutions where the leaf is an image, then fully connected
+/// layers, each with an activation behind it. Plain value.
+struct LeafEncoder {
+  int64_t leaf = 0;                         ///< its place among space::ObservationLeaves
+  std::vector<ConvLayer> conv_layers = {};  ///< 0 to 8
+  std::vector<int64_t> hidden_sizes = {};   ///< 0 to 8; with no convolutions 1 to 8
+  bool operator==(const LeafEncoder& other) const = default;
+};
+
+/// Attention over agents (lib/policy/attention.h): each agent's observation is embedded by the layer of its observation
+/// space; agents attend to each other; their mean is what comes next. Plain value.
+struct AttentionSpec {
+  int64_t size = 0;   ///< numbers of an agent's embedding; 0 without attention, as heads
+  int64_t heads = 0;  ///< a divisor of size
+  /// Elements of each distinct observation space; an embedding layer each. In the order in which `agents` name them.
+  std::vector<int64_t> observation_sizes = {};
+  std::vector<int64_t> agents = {};  ///< by agent slot, the place of its observation space in observation_sizes
+
+  /// Elements of the joint observation: every agent's, then a presence bit each.
+  int64_t joint_observation_size() const;
+  bool operator==(const AttentionSpec& other) const = default;
 };
 
 /// The recurrent part of a network, between its encoder and its head. Plain value.
@@ -112,17 +144,23 @@ struct NetworkSpec {
   /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
   /// another, channels innermost, lies side by side with the other inputs for what comes next.
   std::vector<ConvLayer> conv_layers = {};
-  std::vector<int64_t> hidden_sizes = {64,
-                                       64};  ///< of the encoder; empty only where a core or convolutions read inputs
+  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves
+  /// without one as they are: side by side they are the observation that comes next reads.
+  std::vector<LeafEncoder> leaf_encoders = {};
+  /// Of kAttention, over the joint observation; what it makes lies before the other inputs for what comes next.
+  AttentionSpec attention = {};
+  /// Of what reads the inputs side by side; empty only behind an encoder that is no mlp, or before a core.
+  std::vector<int64_t> hidden_sizes = {64, 64};
   CoreSpec core = {};
   std::vector<int64_t> head_hidden_sizes = {};  ///< behind the core; empty without one
   Activation activation = Activation::kTanh;    ///< after each layer of encoder and head but the last
   /// Layer normalization (Ba et al. 2016, torch.nn.LayerNorm with scale, shift and epsilon 1e-5) of what each hidden
-  /// layer of encoder and head makes, before its activation. Not of convolutions.
+  /// layer of encoder, leaves' encoders and head makes, before its activation. Not of convolutions and attention.
   bool layer_norm = false;
   Initializer initializer = Initializer::kOrthogonal;
   double output_gain = 1.0;  ///< of the last layer's first weights
-  double hidden_gain = 0.0;  ///< of the other layers' (of cores 1); 0: what the activation asks for
+  double hidden_gain = 0.0;  ///< of the other layers' (of cores and of attention's projections 1); 0: the activation's
+  ModuleSpec module = {};    ///< of a kTorchScript, which has no layers and no core beside it
 
   bool Reads(NetworkInput input) const;
   /// What the last convolution makes of `image`.
@@ -138,6 +176,8 @@ struct NetworkSpec {
 std::string KindName(const NetworkSpec& network);
 /// Channels, kernel and stride of each convolution: "[[32, 8, 4], [64, 4, 2]]"; "[]" of what is no CNN.
 std::string ConvText(const NetworkSpec& network);
+/// Of each encoder of a leaf its place, convolutions and layers: "{0: [] [32], 2: [[16, 8, 4]] []}"; "{}": none.
+std::string LeavesText(const NetworkSpec& network);
 /// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
 std::string CoreText(const NetworkSpec& network);
 /// What `who`, which computes the encoder mlp alone, says of the network: OK, or UNIMPLEMENTED with encoder and role.
@@ -268,9 +308,10 @@ struct PolicySpec {
   /// distribution but kGaussian without a continuous leaf, bounds of log deviations that are no interval within [-20,
   /// 20] or leave the first one out, sizes out of range, a normalizer for a class without weights, roles that are twice
   /// there or unknown, inputs that their network cannot have, convolutions over what is no image or smaller than a
-  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or convolutions 0..8 before it, with a core 0..8
-  /// behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8, each 1..1024
-  /// channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers.
+  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or an encoder that is no mlp 0..8 before it, with a
+  /// core 0..8 behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8,
+  /// each 1..1024 channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers; encoders
+  /// of leaves 1..64, with convolutions and layers as those; attention as lib/policy/attention.h says.
   absl::Status Validate() const;
   /// The part of Validate that is of what continuous actions are drawn from.
   absl::Status ValidateDistribution() const;

@@ -47,6 +47,22 @@ const char* WordOf(const Table& table, Value value) {
   return "unknown";
 }
 
+Json ConvLayersToJson(const std::vector<ConvLayer>& layers) {
+  Json json = Json::array();
+  for (const ConvLayer& layer : layers) {
+    json.push_back({{"channels", layer.channels}, {"kernel", layer.kernel}, {"stride", layer.stride}});
+  }
+  return json;
+}
+
+Json ModuleToJson(const ModuleSpec& module) {
+  Json tensors = Json::array();
+  for (const ModuleTensor& tensor : module.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"is_buffer", tensor.is_buffer}});
+  }
+  return {{"sha256", module.sha256}, {"tensors", std::move(tensors)}};
+}
+
 Json NetworkToJson(const NetworkSpec& network) {
   Json inputs = Json::array();
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
@@ -64,12 +80,23 @@ Json NetworkToJson(const NetworkSpec& network) {
   }
   // What is new is written only where it says something: a table without has the text of before. An older build that
   // passes over a member finds another spec hash.
-  if (network.encoder == EncoderKind::kCnn) {
-    json["conv_layers"] = Json::array();
-    for (const ConvLayer& layer : network.conv_layers) {
-      json["conv_layers"].push_back({{"channels", layer.channels}, {"kernel", layer.kernel}, {"stride", layer.stride}});
+  if (network.encoder == EncoderKind::kCnn) json["conv_layers"] = ConvLayersToJson(network.conv_layers);
+  if (network.encoder == EncoderKind::kLeaves) {
+    json["leaf_encoders"] = Json::array();
+    for (const LeafEncoder& encoder : network.leaf_encoders) {
+      json["leaf_encoders"].push_back({{"leaf", encoder.leaf},
+                                       {"conv_layers", ConvLayersToJson(encoder.conv_layers)},
+                                       {"hidden_sizes", encoder.hidden_sizes}});
     }
   }
+  if (network.encoder == EncoderKind::kAttention) {
+    const AttentionSpec& attention = network.attention;
+    json["attention"] = {{"size", attention.size},
+                         {"heads", attention.heads},
+                         {"observation_sizes", attention.observation_sizes},
+                         {"agents", attention.agents}};
+  }
+  if (network.encoder == EncoderKind::kTorchScript) json["torchscript"] = ModuleToJson(network.module);
   if (network.layer_norm) json["layer_norm"] = true;
   if (network.initializer != Initializer::kOrthogonal) {
     json["initializer"] = WordOf(kInitializerNames, network.initializer);
@@ -236,6 +263,45 @@ absl::Status ModelFromJson(const Json& entry, PolicySpec* spec) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<ConvLayer>> ConvLayersFromJson(Reader* reader) {
+  std::vector<ConvLayer> layers;
+  for (const Json& one : reader->Array("conv_layers")) {
+    Reader layer(one, absl::StrCat(reader->where(), ".conv_layers[]"));
+    layers.push_back({.channels = layer.Integer("channels", INT32_MAX),
+                      .kernel = layer.Integer("kernel", INT32_MAX),
+                      .stride = layer.Integer("stride", INT32_MAX)});
+    TROUPE_RETURN_IF_ERROR(layer.status());
+  }
+  return layers;
+}
+
+absl::StatusOr<std::vector<LeafEncoder>> LeafEncodersFromJson(Reader* reader) {
+  std::vector<LeafEncoder> encoders;
+  for (const Json& one : reader->Array("leaf_encoders")) {
+    Reader of_leaf(one, absl::StrCat(reader->where(), ".leaf_encoders[]"));
+    LeafEncoder& encoder = encoders.emplace_back();
+    encoder.leaf = of_leaf.Integer("leaf", INT32_MAX);
+    TROUPE_ASSIGN_OR_RETURN(encoder.conv_layers, ConvLayersFromJson(&of_leaf));
+    encoder.hidden_sizes = of_leaf.Sizes("hidden_sizes");
+    TROUPE_RETURN_IF_ERROR(of_leaf.status());
+  }
+  return encoders;
+}
+
+absl::StatusOr<ModuleSpec> ModuleFromJson(const Json& json, const std::string& where) {
+  Reader reader(json, where);
+  ModuleSpec module;
+  module.sha256 = reader.Text("sha256");
+  for (const Json& one : reader.Array("tensors")) {
+    Reader tensor(one, where + ".tensors[]");
+    module.tensors.push_back(
+        {.name = tensor.Text("name"), .shape = tensor.Sizes("shape"), .is_buffer = tensor.Truth("is_buffer")});
+    TROUPE_RETURN_IF_ERROR(tensor.status());
+  }
+  TROUPE_RETURN_IF_ERROR(reader.status());
+  return module;
+}
+
 absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string& where) {
   Reader reader(json, where);
   NetworkSpec network;
@@ -255,13 +321,25 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
     network.head_hidden_sizes = reader.Sizes("head_hidden_sizes");
   }
   if (network.encoder == EncoderKind::kCnn) {
-    for (const Json& one : reader.Array("conv_layers")) {
-      Reader layer(one, absl::StrCat(reader.where(), ".conv_layers[]"));
-      network.conv_layers.push_back({.channels = layer.Integer("channels", INT32_MAX),
-                                     .kernel = layer.Integer("kernel", INT32_MAX),
-                                     .stride = layer.Integer("stride", INT32_MAX)});
-      TROUPE_RETURN_IF_ERROR(layer.status());
-    }
+    TROUPE_ASSIGN_OR_RETURN(network.conv_layers, ConvLayersFromJson(&reader));
+  }
+  if (network.encoder == EncoderKind::kLeaves) {
+    TROUPE_ASSIGN_OR_RETURN(network.leaf_encoders, LeafEncodersFromJson(&reader));
+  }
+  if (network.encoder == EncoderKind::kAttention) {
+    const Json* const object = reader.Object("attention");
+    TROUPE_RETURN_IF_ERROR(reader.status());
+    Reader attention(*object, absl::StrCat(reader.where(), ".attention"));
+    network.attention = {.size = attention.Integer("size", INT32_MAX),
+                         .heads = attention.Integer("heads", INT32_MAX),
+                         .observation_sizes = attention.Sizes("observation_sizes"),
+                         .agents = attention.Sizes("agents")};
+    TROUPE_RETURN_IF_ERROR(attention.status());
+  }
+  if (network.encoder == EncoderKind::kTorchScript) {
+    const Json* const module = reader.Object("torchscript");
+    TROUPE_RETURN_IF_ERROR(reader.status());
+    TROUPE_ASSIGN_OR_RETURN(network.module, ModuleFromJson(*module, where + ".torchscript"));
   }
   if (reader.Has("layer_norm")) network.layer_norm = reader.Truth("layer_norm");
   if (reader.Has("hidden_gain")) network.hidden_gain = reader.Number("hidden_gain");

@@ -32,6 +32,18 @@ inline PolicySpec SmallSpecWithCoresForTesting(CoreKind actor, CoreKind critic) 
   return spec;
 }
 
+/// The same with a critic that attends, in 2 heads of 6 numbers together, to agents that observe 3, 5, 3 and 3 numbers,
+/// those of 5 in a space of their own; with agent ids, which the critic does not read.
+inline PolicySpec AttendingSpecForTesting() {
+  PolicySpec spec = SmallSpecForTesting();
+  spec.agent_id_size = 4;
+  spec.SetCriticInput(NetworkInput::kJointObservation, 3 + 5 + 3 + 3 + 4);
+  NetworkSpec* const critic = spec.mutable_critic();
+  critic->encoder = EncoderKind::kAttention;
+  critic->attention = {.size = 6, .heads = 2, .observation_sizes = {3, 5}, .agents = {0, 1, 0, 0}};
+  return spec;
+}
+
 /// Continuous actions of that distribution, with the bounding that it has by default.
 inline void SetDistributionForTesting(ContinuousDistribution distribution, PolicySpec* spec) {
   spec->continuous = distribution;

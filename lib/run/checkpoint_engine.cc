@@ -15,6 +15,7 @@
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
+#include "lib/config/torch_modules.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
@@ -38,23 +39,27 @@ std::vector<policy::PolicySpec> ActiveSpecs(const policy::PolicyTable& table) {
   return specs;
 }
 
-/// Where policies in Python are asked; nullptr: the run has none. What it names must stand in the operator's own
-/// configuration, name by name, which also says with which interpreter.
+/// Where policies in Python are asked; nullptr: the run has none. What it names in Python, or as TorchScript files,
+/// must be the operator's own: in their configuration, name by name, which also says with which interpreter, or a file.
 absl::StatusOr<std::shared_ptr<inference::ActorHost>> MakeActorHost(const policy::PolicyTable& table,
-                                                                    const std::string& config_path) {
-  const std::set<config::Statement> asked = config::StatementsOf(table);
-  if (asked.empty()) return nullptr;
+                                                                    const AskedCheckpoint& asked) {
+  const std::set<config::Statement> named = config::StatementsOf(table);
+  if (named.empty()) return nullptr;
   config::RunConfig own;
-  if (!config_path.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(config_path));
+  if (!asked.config_path.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(asked.config_path));
+    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own));
   }
-  const std::set<config::Statement> permitted = config::StatementsOf(own);
-  for (const config::Statement& each : asked) {
-    if (permitted.count(each) > 0) continue;
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> modules, config::AddModuleFiles(asked.modules));
+  TROUPE_ASSIGN_OR_RETURN(const config::Permits permits, config::Permits::Make(own, {}, modules));
+  for (const config::Statement& each : named) {
+    if (permits.Permit(each)) continue;
+    const bool is_module = each.kind == config::Statement::Kind::kModule;
     return base::WithExitCode(
-        absl::PermissionDeniedError(absl::StrCat("the run names ", base::LogSafe(each.name),
-                                                 ", which nothing of yours permits, expected --config FILE with a "
-                                                 "configuration that names it, too")),
+        absl::PermissionDeniedError(absl::StrCat(
+            "the run names ", base::LogSafe(each.name), ", which nothing of yours permits, expected ",
+            is_module ? "--allow-torchscript FILE with that SHA-256 (the run keeps it in torchscript/), or " : "",
+            "--config FILE with a configuration that names it, too")),
         base::ExitCode::kRefused);
   }
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, config::EnvSettingsOf(own));
@@ -103,7 +108,7 @@ absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const A
   const std::vector<policy::PolicySpec> policies = ActiveSpecs(*table);
   opened->num_policies_ = policies.size();
   opened->capacity_ = CapacityOf(asked, weights->manifest());
-  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<inference::ActorHost> actor_host, MakeActorHost(*table, asked.config_path));
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<inference::ActorHost> actor_host, MakeActorHost(*table, asked));
   const storage::CheckpointWeights& stored = *weights;
   opened->source_ = std::make_unique<Source>(std::move(weights));
   TROUPE_ASSIGN_OR_RETURN(opened->engine_,

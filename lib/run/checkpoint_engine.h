@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lib/serving/query_engine.h"
@@ -15,6 +16,7 @@ struct AskedCheckpoint {
   std::string run_folder;
   std::string checkpoint = "latest";  ///< latest, best or env steps; read once
   std::string config_path;            ///< the operator's own: what of the run's Python may be imported; empty: nothing
+  std::vector<std::string> modules;   ///< TorchScript files, besides those of config_path, that may be run
   int64_t policy_map_capacity = 0;    ///< actors in memory; 0: as many as the run's learner held
   std::optional<uint64_t> seed;       ///< of sampled actions; drawn when absent
 };
@@ -24,7 +26,8 @@ struct AskedCheckpoint {
 /// its configuration is read nor its environment made.
 class CheckpointEngine {
  public:
-  /// Errors of storage::CheckpointWeights; PERMISSION_DENIED for a run with Python that config_path does not name.
+  /// Errors of storage::CheckpointWeights; PERMISSION_DENIED for a run with Python, or with users' modules,
+  /// that neither config_path nor `modules` names.
   static absl::StatusOr<std::unique_ptr<CheckpointEngine>> Open(const AskedCheckpoint& asked);
   ~CheckpointEngine();
 

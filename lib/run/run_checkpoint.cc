@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/run_config.h"
+#include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 
@@ -47,6 +48,7 @@ absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const
   std::vector<config::ForeignCode> code = config::ForeignCodeOf(config);
   if (manifest.state.table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*manifest.state.table), &code);
   SayForeignCode(code);
+  TROUPE_RETURN_IF_ERROR(ReadRunModules(folder, config));
   TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
   if (manifest.state.table != nullptr) UsePolicies(*manifest.state.table, &found.run);
   return found;

@@ -23,12 +23,13 @@ absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
 
 /// INVALID_ARGUMENT for options, of which CheckAlgorithm says OK, that do not fit this policy: names of parameters that
 /// it does not have, half of the layer that PopArt rescales, death masking where its critic reads images of bytes,
-/// minibatches of env steps where it has a core.
+/// minibatches of env steps where it has a core, PopArt where it is a user's module.
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec);
 
 /// The state that a policy starts with when it is trained so: weights drawn from `seed`, an optimizer that has taken no
 /// step, moments of nothing. A spec without a name: of a policy that is not trained, or that nobody knows yet how it is
-/// (Trainer::AddPolicy and ImportState add what is missing). INVALID_ARGUMENT as CheckAlgorithm.
+/// (Trainer::AddPolicy and ImportState add what is missing). INVALID_ARGUMENT as CheckAlgorithm; what AddModuleValues
+/// says.
 absl::StatusOr<policy::PolicyState> InitialState(const policy::PolicySpec& policy,
                                                  const policy::AlgorithmSpec& algorithm, uint64_t seed);
 

@@ -60,12 +60,18 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
     return value != nullptr && *value;
   };
   if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
+  if (is_on("use_popart") && policy.critic().encoder == policy::EncoderKind::kTorchScript) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm.use_popart: got true, but the critic of policy \"", policy.id.value(),
+                     "\" is a TorchScript module, of which no layer is known to be the last; expected false"));
+  }
   const auto minibatch_by = spec.options.find("minibatch_by");
   if (minibatch_by != spec.options.end() && minibatch_by->second == policy::OptionValue(std::string("env_steps"))) {
     TROUPE_RETURN_IF_ERROR(CheckMinibatchBy(policy, MinibatchBy::kEnvSteps));
   }
   const auto frozen = spec.options.find("frozen_parameters");
-  if (frozen == spec.options.end()) return absl::OkStatus();
+  // The names of a module's tensors are known where there is LibTorch: whoever trains looks at them.
+  if (frozen == spec.options.end() || policy::HasUnreadModule(policy)) return absl::OkStatus();
   const auto* const globs = std::get_if<std::vector<std::string>>(&frozen->second);
   if (globs == nullptr) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const std::vector<ParameterRange> ranges, FrozenRanges(policy, *globs));

@@ -129,5 +129,23 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   EXPECT_EQ(few.critic_learning_rate.initial, 0);
 }
 
+TEST(RegistryTest, ACriticThatIsAModuleHasNoLastLayerToRescale) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.mutable_critic()->encoder = policy::EncoderKind::kTorchScript;
+  spec.mutable_critic()->hidden_sizes = {};
+  spec.mutable_critic()->module.sha256 = std::string(64, 'a');
+  PpoOptions options;
+  options.use_popart = true;
+  EXPECT_THAT(std::string(CheckAlgorithmOf(spec, PpoSpec(options)).message()),
+              testing::HasSubstr("algorithm.use_popart: got true, but the critic of policy \"p\" is a TorchScript "
+                                 "module"));
+  // Names of tensors that nobody has read are looked at by whoever trains.
+  options.use_popart = false;
+  options.frozen_parameters = {"critic.body.*"};
+  EXPECT_EQ(CheckAlgorithmOf(spec, PpoSpec(options)), absl::OkStatus());
+  spec.mutable_critic()->module.tensors = {{"w", {3}}};
+  EXPECT_FALSE(CheckAlgorithmOf(spec, PpoSpec(options)).ok());
+}
+
 }  // namespace
 }  // namespace troupe::training

@@ -20,6 +20,7 @@
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
+#include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -110,6 +111,7 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
 
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
+  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(NamesModules(folder + "/config.yaml")));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);

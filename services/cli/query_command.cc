@@ -15,6 +15,7 @@
 #include "services/cli/output.h"
 #include "services/cli/query_agents.h"
 #include "services/cli/query_text.h"
+#include "services/cli/run_command_line.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,7 @@ struct QueryFlags {
   std::string directory = "runs";
   std::string checkpoint;  // empty: the learner where there is one, else the latest
   std::string config;
+  std::vector<std::string> modules;
   std::string policy;
   std::string obs;
   std::string obs_dtype = "float32";
@@ -87,6 +89,9 @@ absl::StatusOr<std::unique_ptr<Answerer>> OpenCheckpoint(const QueryFlags& flags
   asked.run_folder = folder;
   if (!flags.checkpoint.empty()) asked.checkpoint = flags.checkpoint;
   asked.config_path = flags.config;
+  asked.modules = flags.modules;
+  TROUPE_RETURN_IF_ERROR(
+      ActWhereLibTorchIs(!flags.modules.empty() || (!flags.config.empty() && NamesModules(flags.config))));
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<run::CheckpointEngine> opened, run::CheckpointEngine::Open(asked));
   return std::make_unique<Checkpoint>(std::move(opened));
 }
@@ -244,8 +249,14 @@ void AddQueryCommand(CLI::App& app, Action* action) {
   query->add_flag("--deterministic", flags->deterministic, "the most probable action instead of a sampled one");
   query->add_option("--checkpoint", flags->checkpoint,
                     "of a run: ask this checkpoint, latest, best, or its env steps, though it may train");
-  query->add_option("--config", flags->config,
-                    "for a checkpoint: a configuration of yours; what it names in Python may be imported");
+  query->add_option(
+      "--config", flags->config,
+      "for a checkpoint: a configuration of yours; what it names in Python may be imported, its TorchScript "
+      "files run");
+  query
+      ->add_option("--allow-torchscript", flags->modules,
+                   "for a checkpoint: a TorchScript file that may be run, as the run keeps in RUN/torchscript (repeat)")
+      ->allow_extra_args(false);
   query->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
   query->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()

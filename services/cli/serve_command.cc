@@ -6,6 +6,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
 #include "services/common/signals.h"
 #include "services/policy_server/policy_server_process.h"
@@ -26,6 +27,9 @@ struct ServeFlags {
 };
 
 absl::StatusOr<int> Serve(const ServeFlags& flags) {
+  const run::AskedCheckpoint& asked = flags.server.asked;
+  TROUPE_RETURN_IF_ERROR(
+      ActWhereLibTorchIs(!asked.modules.empty() || (!asked.config_path.empty() && NamesModules(asked.config_path))));
   base::InitLogging("serve", flags.log_level);
   DrainSignals::Install();
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kServerBytes));
@@ -50,7 +54,12 @@ void AddServeCommand(CLI::App& app, Action* action) {
       ->required()
       ->allow_extra_args(false);
   serve->add_option("--config", flags->server.asked.config_path,
-                    "a configuration of yours: what it names in Python may be imported, with its env.python");
+                    "a configuration of yours: what it names in Python may be imported, with its env.python; its "
+                    "TorchScript files may be run");
+  serve
+      ->add_option("--allow-torchscript", flags->server.asked.modules,
+                   "a TorchScript file that may be run, as the run keeps in RUN/torchscript (repeat)")
+      ->allow_extra_args(false);
   serve
       ->add_option("--policy-map-capacity", flags->server.asked.policy_map_capacity,
                    "policies in memory at most (default: as many as the run's learner held)")

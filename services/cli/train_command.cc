@@ -18,9 +18,12 @@
 #include "lib/base/terminal_block.h"
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/torch_modules.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/module_files.h"
 #include "lib/run/memory_limit.h"
+#include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
@@ -61,6 +64,7 @@ struct Plan {
   int num_workers = 0;
   std::string worker_yaml;                ///< what the workers permit: what the configuration asks for, without secrets
   std::vector<std::string> allow_python;  ///< names besides
+  std::vector<std::string> modules;       ///< TorchScript files that the workers may run
 };
 
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
@@ -83,9 +87,22 @@ std::vector<std::string> NamesThatCame(const std::string& folder, const config::
   if (!manifest.ok() || manifest->state.table == nullptr) return names;
   const std::set<config::Statement> begun = config::StatementsOf(config);
   for (const config::Statement& statement : config::StatementsOf(*manifest->state.table)) {
+    if (statement.kind == config::Statement::Kind::kModule) continue;  // no name: those are the configuration's
     if (begun.count(statement) == 0) names.push_back(statement.name);
   }
   return names;
+}
+
+/// Where the TorchScript files of the pinned configuration were read.
+absl::StatusOr<std::vector<std::string>> ModulePaths(const config::RunConfig& config) {
+  std::vector<std::string> paths;
+  for (const config::NamedModule& module : config::ModulesOf(config)) {
+    const absl::StatusOr<policy::ModuleFilePtr> file =
+        policy::ModuleFiles::OfProcess().Find(module.text.substr(policy::kModuleHashPrefix.size()));
+    if (!file.ok()) return config.KeyError(module.key, std::string(file.status().message()));
+    paths.push_back((*file)->path);
+  }
+  return paths;
 }
 
 absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
@@ -111,6 +128,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     if (file.empty()) file = plan.folder + "/config.yaml";
   }
   TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
+  TROUPE_ASSIGN_OR_RETURN(config, config::PinModules(config));
   if (!plan.folder.empty() && flags.start_over.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
                             config::RunConfig::FromFile(plan.folder + "/config.yaml"));
@@ -118,6 +136,8 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   }
   plan.num_workers = config.num_workers();
   plan.worker_yaml = config::WorkerFileYaml(config);
+  if (!plan.folder.empty()) TROUPE_RETURN_IF_ERROR(run::ReadRunModules(plan.folder, config));
+  TROUPE_ASSIGN_OR_RETURN(plan.modules, ModulePaths(config));
   // The environment of a run that goes on is not made here: the learner does, once it has said what that executes.
   if (flags.resume.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
@@ -230,6 +250,10 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   for (const std::string& name : plan.allow_python) {
     options.worker_command.push_back("--allow-python");
     options.worker_command.push_back(name);
+  }
+  for (const std::string& path : plan.modules) {
+    options.worker_command.push_back("--allow-torchscript");
+    options.worker_command.push_back(path);
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();

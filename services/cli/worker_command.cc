@@ -7,6 +7,7 @@
 #include "lib/envs/register_all.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/run_command_line.h"
 #include "services/common/signals.h"
 #include "services/worker/worker_process.h"
 #include <CLI/CLI.hpp>
@@ -25,6 +26,9 @@ struct Flags {
 };
 
 absl::StatusOr<int> Work(const Flags& flags) {
+  const WorkerFlags& own = flags.worker;
+  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(!own.allow_torchscript.empty() ||
+                                            (!own.config.empty() && NamesModules(own.config, own.overrides))));
   base::InitLogging("worker", flags.log_level);
   DrainSignals::Install();
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kWorkerBytes));
@@ -45,14 +49,18 @@ void AddWorkerCommand(CLI::App& app, Action* action) {
   worker->add_option("--learner", flags->worker.learner, "the learner's address: unix:PATH or HOST:PORT")->required();
   auto* config = worker->add_option(
       "--config", flags->worker.config,
-      "permit the environment in Python or in a plug-in, mapping functions and policies that this configuration "
-      "names; interpreter, module path and plug-in are those that it says");
+      "permit the environment in Python or in a plug-in, mapping functions, policies and TorchScript files that this "
+      "configuration names; interpreter, module path and plug-in are those that it says");
   worker->add_option("--set", flags->worker.overrides, "override a key of it: a.b=value (repeat)")
       ->allow_extra_args(false)
       ->needs(config);
   worker
       ->add_option("--allow-python", flags->worker.allow_python,
                    "permit this name besides, exactly: python:MODULE or python:MODULE:NAME (repeat)")
+      ->allow_extra_args(false);
+  worker
+      ->add_option("--allow-torchscript", flags->worker.allow_torchscript,
+                   "permit, and run, this TorchScript file as a network: what a learner names by its SHA-256 (repeat)")
       ->allow_extra_args(false);
   worker->add_flag("--insecure-plaintext-network", flags->worker.insecure_plaintext_network,
                    "connect without encryption and authentication beyond this machine");

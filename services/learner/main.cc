@@ -6,6 +6,9 @@
 #include "lib/env/registry.h"
 #include "lib/envs/register_all.h"
 #include "lib/run/memory_limit.h"
+#include "lib/training/script/script_modules.h"
+#include "services/cli/cli_command.h"
+#include "services/cli/run_command_line.h"
 #include "services/common/signals.h"
 #include "services/learner/learner_flags.h"
 #include "services/learner/learner_process.h"
@@ -24,11 +27,29 @@ absl::Status Run(const troupe::services::LearnerFlags& flags) {
   return troupe::services::RunLearner(flags, registry);
 }
 
+/// The commands of `troupe` that act with policies, where those are users' modules.
+void AddActingCommands(CLI::App& app, troupe::services::Action* action) {
+  troupe::services::AddWorkerCommand(app, action);
+  troupe::services::AddEvaluateCommand(app, action);
+  troupe::services::AddServeCommand(app, action);
+  troupe::services::AddQueryCommand(app, action);
+}
+
+bool IsActingCommand(const std::string& word) {
+  return word == "worker" || word == "evaluate" || word == "serve" || word == "query";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   troupe::run::EndInWordsWhenOutOfMemory("troupe-learner");
   troupe::services::RestoreLibraryPath();
+  troupe::training::InstallScriptModules();
+  if (argc >= 2 && IsActingCommand(argv[1])) {
+    troupe::base::InitLogging("troupe", "info");
+    troupe::training::ActWithOneThread();
+    return troupe::services::RunCommandLine(argc, argv, "troupe-learner", &AddActingCommands);
+  }
   const absl::StatusOr<troupe::services::LearnerFlags> flags = troupe::services::ParseLearnerFlags(argc, argv);
   if (flags.status().code() == absl::StatusCode::kOutOfRange) {
     std::fputs(std::string(flags.status().message()).c_str(), stdout);

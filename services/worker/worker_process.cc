@@ -22,6 +22,8 @@
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
+#include "lib/config/torch_modules.h"
+#include "lib/policy/module_reader.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/worker_client.h"
 #include "lib/run/life_report.h"
@@ -139,8 +141,10 @@ absl::StatusOr<config::Permits> ReadPermits(const WorkerFlags& flags) {
   config::RunConfig own;
   if (!flags.config.empty()) {
     TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(flags.config, flags.overrides));
+    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own));
   }
-  return config::Permits::Make(own, flags.allow_python);
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> modules, config::AddModuleFiles(flags.allow_torchscript));
+  return config::Permits::Make(own, flags.allow_python, modules);
 }
 
 /// The learner's configuration as far as it is permitted: read as text, nothing of it looked up or made.
@@ -150,11 +154,20 @@ absl::StatusOr<config::RunConfig> ReadWelcome(const std::string& config_yaml, co
   return permits.Admit(asked);
 }
 
+/// FAILED_PRECONDITION: the run has modules, and this program cannot run any.
+absl::Status CheckHasModules(const config::ResolvedRun& run) {
+  if (policy::FindModuleReader() != nullptr || config::ModulesOf(run.config).empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the run's policies are TorchScript modules, and this program has no LibTorch; expected troupe worker with "
+      "--allow-torchscript FILE, or with a --config that names the file: that becomes troupe-learner worker");
+}
+
 /// The run as this build understands the learner's configuration.
 absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, const config::Permits& permits,
                                                    const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ReadWelcome(welcome.config_yaml, permits));
   TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, config::ResolveRun(config, registry));
+  TROUPE_RETURN_IF_ERROR(CheckHasModules(run));
   if (run.schema.WorkerHash() != welcome.spec_hash) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this worker makes spec ", absl::Hex(run.schema.WorkerHash()), " of the learner's configuration, expected ",

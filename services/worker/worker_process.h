@@ -18,6 +18,7 @@ struct WorkerFlags {
   std::string config;
   std::vector<std::string> overrides;
   std::vector<std::string> allow_python;
+  std::vector<std::string> allow_torchscript;  ///< and these TorchScript files
   bool insecure_plaintext_network = false;
   absl::Duration connect_timeout = absl::Seconds(30);   ///< for the first welcome
   absl::Duration reconnect_timeout = absl::Minutes(5);  ///< a learner that is away for longer is gone for good

@@ -52,6 +52,7 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentBehindWrappers) {
   options.max_episode_steps = 5;
   options.rewards = {.scale = -0.5, .low = -1, .high = 2};
   options.frame_stack = 3;
+  options.previous_step = {.action = true, .reward = true};
   for (const env::EnvRegistry::Entry& entry : registry.entries()) {
     const auto make = [&]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
       auto env = registry.Make(entry.name, env::EnvArgs());

@@ -61,6 +61,29 @@ class Numbers:
         return self.draw(), rewards, over, dict.fromkeys(over, False), {}
 """
 
+# The same with a camera, whose bar is in one of three columns, a goal, and an arm that says nothing; the number is column plus goal.
+ROBOTS = NUMBERS + """
+
+import numpy
+from gymnasium import spaces
+
+
+class Robots(Numbers):
+    def observation_space(self, agent):
+        arm = spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (3,), numpy.uint8)])
+        return spaces.Dict({"camera": spaces.Box(0, 255, (12, 12, 1), numpy.uint8), "goal": spaces.Discrete(3), "arm": arm})
+
+    def draw(self):
+        looks, self.seen = {}, {}
+        for agent in self.possible_agents:
+            column, goal = self.random.randrange(3), self.random.randrange(3)
+            camera = numpy.zeros((12, 12, 1), numpy.uint8)
+            camera[:, 4 * column:4 * column + 4] = self.random.randrange(200, 256)
+            arm = (numpy.float32([self.random.uniform(-1, 1), 0]), numpy.uint8([self.random.randrange(10), 0, 9]))
+            looks[agent], self.seen[agent] = {"camera": camera, "goal": goal, "arm": arm}, column + goal
+        return looks
+"""
+
 
 class DocumentTest(harness.TroupeTestCase):
     def document(self, *parts):
@@ -112,6 +135,19 @@ class CheckpointsTest(DocumentTest):
             "right: {model: {actor_output_gain: 1, actor_core: gru, actor_hidden_sizes: [], core_size: 12}}}"))
         images = [[255 if (i % 12 + 5 * row) % 12 < 3 + row % 7 and (i // 12 + row // 3) % 12 < 7 else 0 for i in range(144)] for row in range(40)]
         self.compare_with_numpy(config, images, how=("--obs-dtype", "uint8"))
+
+    def test_encoders_of_leaves_in_numpy_act_as_the_server_does(self):
+        """The same of Dicts: arm/0 (2 numbers), arm/1 (3 bytes), camera (12 x 12 bytes), goal (one of 3)."""
+        self.write("robots_env.py", ROBOTS)
+        env = '{name: "python:robots_env.py:Robots", python: {interpreter: "%s", processes: 1}}' % sys.executable
+        config = CONFIG.replace("{name: cartpole, args: {num_agents: 2}}", env).replace("[left, right]", (
+            "{left: {model: {actor_output_gain: 1, layer_norm: true, leaf_encoders: {'arm/1': {hidden_sizes: [5]}, goal: {hidden_sizes: [4, 3]}}}}, "
+            "right: {algorithm: {normalize_observations: true}, model: {actor_output_gain: 1, actor_core: lstm, actor_hidden_sizes: [], core_size: 12, "
+            "leaf_encoders: {camera: {conv_filters: [[5, 3, 2]], hidden_sizes: [6]}, 'arm/*': {hidden_sizes: [4]}}}}}"))
+        config = config.replace("normalize_observations: true}\n", "name: ippo, lr: 1.0e-4}\n")
+        rows = [[k / 40, -k / 60, k % 10, 0, 9] + [200.0 + k if (i + 3 * k) % 12 < 4 else 0.0 for i in range(144)] + [float(i == k % 3) for i in range(3)]
+                for k in range(40)]
+        self.compare_with_numpy(config, rows)
 
     def test_observations_without_a_shape_in_numpy_act_as_the_server_does(self):
         """The same of policies that observe one of five things."""

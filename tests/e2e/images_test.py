@@ -1,24 +1,36 @@
-"""Policies that see images: trained from bytes by workers and learner, before the first step of an update networks say of every row what they said
-when it was acted (see memory_test.py); a run goes on as if it had not stopped. How a served policy answers is in docs_test.py."""
+"""Policies that see images, alone or among leaves of a Dict: trained from bytes by workers and learner, before the first step of an update
+networks say of every row what they said when it was acted (see memory_test.py); a run goes on as if it had not stopped. How a served policy
+answers is in docs_test.py."""
 
 import harness
 
 SMALL = {"algorithm.train_batch_size": 192, "algorithm.minibatch_size": 384, "num_envs_per_worker": 16, "evaluation.at_end": "false",
          "experiment.write_interval": 192, "algorithm.lr": "1e-3"}
+# Leaves image and state; episodes of 8 steps.
+LEAVES = """
+env: {name: testing/signals, args: {dict: true}, state_key: ""}
+algorithm: {name: ippo, num_epochs: 4}
+model: {leaf_encoders: {image: {conv_filters: [[6, 3, 1]], hidden_sizes: [8]}, state: {hidden_sizes: [5]}}}
+"""
 
 
 class Images(harness.TroupeTestCase):
 
-    def train(self, name, updates, *more, **sets):
+    def setUp(self):
+        super().setUp()
+        self.leaves = self.write("leaves.yaml", LEAVES)
+
+    def train(self, name, updates, *more, config=None, **sets):
         sets = {**SMALL, "stop.env_steps": updates * 192, **{key.replace("__", "."): value for key, value in sets.items()}}
-        return self.troupe("train", self.example("catch_cnn.yaml"), "--name", name, *[part for key, value in sets.items() for part in ("--set", f"{key}={value}")],
-                           *more)
+        return self.troupe("train", config or self.example("catch_cnn.yaml"), "--name", name,
+                           *[part for key, value in sets.items() for part in ("--set", f"{key}={value}")], *more)
 
     def test_rows_are_learned_as_they_were_acted(self):
         """With one epoch of one minibatch and a clip of 1e-4 the clip fraction is the share of rows whose ratio is further from 1."""
         cores = {"model__actor_core": "gru", "model__critic_core": "lstm", "model__core_size": 8, "model__max_seq_len": 5}
         for name, sets in (("local", {"num_workers": 0}), ("two", {"num_workers": 2, "num_envs_per_worker": 8}), ("remembers", {"num_workers": 1, **cores}),
-                           ("stacked", {"num_workers": 1, "env__frame_stack": 3, "env__resize": "[28, 30]", "env__crop": "[0, 0, 42, 40]"})):
+                           ("stacked", {"num_workers": 1, "env__frame_stack": 3, "env__resize": "[28, 30]", "env__crop": "[0, 0, 42, 40]"}),
+                           ("leaves", {"num_workers": 2, "num_envs_per_worker": 12, "config": self.leaves, **cores})):
             self.train(name, 4, algorithm__num_epochs=1, algorithm__clip_param=1e-4, **sets)
             lines = self.progress(name)
             self.assertEqual(len(lines), 4, name)
@@ -28,12 +40,13 @@ class Images(harness.TroupeTestCase):
 
     def test_a_run_goes_on_as_if_it_had_not_stopped(self):
         """Batches of whole episodes, so that none is under way at the stop."""
-        self.train("whole", 6, num_workers=1)
-        self.train("parts", 3, num_workers=1)
-        self.troupe("train", "--resume", "parts", "--set", f"stop.env_steps={6 * 192}")
-        values = [self.progress(name)[-1] for name in ("whole", "parts")]
-        for tag in ("Loss/Policy loss", "Loss/Value loss", "Policy/Entropy"):
-            self.assertEqual(values[0][tag], values[1][tag], tag)
+        for kind, sets in (("cnn", {}), ("leaves", {"config": self.leaves, "num_envs_per_worker": 24})):
+            self.train(f"{kind}_whole", 6, num_workers=1, **sets)
+            self.train(f"{kind}_parts", 3, num_workers=1, **sets)
+            self.troupe("train", "--resume", f"{kind}_parts", "--set", f"stop.env_steps={6 * 192}")
+            values = [self.progress(f"{kind}_{name}")[-1] for name in ("whole", "parts")]
+            for tag in ("Loss/Policy loss", "Loss/Value loss", "Policy/Entropy"):
+                self.assertEqual(values[0][tag], values[1][tag], (kind, tag))
 
     def test_says_which_back_end_trains_and_what_reads_an_image_as_a_row(self):
         done = self.train("cnn", 1, num_workers=0)
@@ -41,6 +54,8 @@ class Images(harness.TroupeTestCase):
         self.assertNotIn("as a row of numbers", done.stderr)
         done = self.train("mlp", 1, num_workers=0, model__encoder="mlp")
         self.assertEqual(done.stderr.count("as a row of numbers"), 1)
+        done = self.train("leaves", 1, num_workers=0, config=self.leaves)
+        self.assertIn("the fused back end computes encoders of kind mlp, got leaves for the actor", done.stderr)
         done = self.train("mappo", 1, num_workers=0, algorithm__name="mappo")
         self.assertIn("reads the images of all agents as a row of 3530 numbers", done.stderr)
 

@@ -1,5 +1,5 @@
 // Writes the corpora that programs make (fragments, weights, tables, checkpoints, frames) into the folder given; those
-// of YAML are files of examples/. Run again when a format grows, and commit what it wrote.
+// of YAML are files of examples/ and one of leaf_encoders. Run again when a format grows, and commit what it wrote.
 
 #include <cstdio>
 #include <filesystem>
@@ -95,6 +95,15 @@ policy::PolicyTablePtr Table() {
   return *table;
 }
 
+/// Of a policy with an encoder for a leaf that is an image, and for one that is not.
+policy::PolicyTablePtr TableOfLeaves() {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.observation_space = *space::ParseSpace("Dict{arm: Tuple(Box(-1, 1, [2])), camera: Box(0, 255, [5, 4], uint8)}");
+  spec.actor.encoder = policy::EncoderKind::kLeaves;
+  spec.actor.leaf_encoders = {{.leaf = 0, .hidden_sizes = {3}}, {.leaf = 1, .conv_layers = {{2, 3, 1}}}};
+  return *policy::PolicyTable::Make({spec}, {true}, {{"*", {{spec.id, 1.0}}}}, {"agent_0"});
+}
+
 void WriteTables(const fs::path& folder) {
   policy::PolicyTablePtr table = Table();
   Write(folder / "first", policy::ToJson(*table));
@@ -104,6 +113,7 @@ void WriteTables(const fs::path& folder) {
   table = *table->SetMapping({{"*", {{late.id, 1.0}}}});
   table = *table->Remove(policy::PolicyId("b"));
   Write(folder / "changed", policy::ToJson(*table));
+  Write(folder / "leaves", policy::ToJson(*TableOfLeaves()));
 }
 
 void WriteCheckpoints(const fs::path& folder) {

@@ -100,16 +100,29 @@ TEST_P(ActorAllocationTest, NoneForContinuousActions) {
   }
 }
 
+/// Convolutions over all of the observation, or over a leaf beside one that layers read.
+policy::PolicySpec SpecOfImages(const std::string& observation) {
+  policy::PolicySpec spec;
+  spec.id = policy::PolicyId("p");
+  spec.observation_space = *space::ParseSpace(observation);
+  spec.action_space = *space::Space::Discrete(5);
+  const std::vector<policy::ConvLayer> layers = {{20, 3, 2}, {17, 3, 1}};
+  if (spec.image().size() > 0) {
+    spec.actor.encoder = policy::EncoderKind::kCnn;
+    spec.actor.conv_layers = layers;
+  } else {
+    spec.actor.encoder = policy::EncoderKind::kLeaves;
+    spec.actor.leaf_encoders = {{.leaf = 0, .conv_layers = layers, .hidden_sizes = {33}},
+                                {.leaf = 1, .hidden_sizes = {40, 9}}};
+  }
+  return spec;
+}
+
 TEST_P(ActorAllocationTest, NoneOverImages) {
   if (!rollout::CountsAllocations()) GTEST_SKIP() << "sanitizers replace malloc themselves";
-  for (const bool bytes : {true, false}) {
-    policy::PolicySpec spec;
-    spec.id = policy::PolicyId("p");
-    spec.observation_space =
-        bytes ? *space::Space::Box(0, 255, {14, 13, 2}, tensor::DType::kUint8) : *space::Space::Box(-1, 1, {14, 13, 2});
-    spec.action_space = *space::Space::Discrete(5);
-    spec.actor.encoder = policy::EncoderKind::kCnn;
-    spec.actor.conv_layers = {{20, 3, 2}, {17, 3, 1}};
+  for (const char* const observation : {"Box(0, 255, [14, 13, 2], uint8)", "Box(-1, 1, [14, 13, 2])",
+                                        "Tuple(Box(0, 255, [14, 13, 2], uint8), Box(-1, 1, [7]), Discrete(3))"}) {
+    const policy::PolicySpec spec = SpecOfImages(observation);
     auto weights = std::make_shared<policy::WeightSnapshot>();
     weights->id = spec.id;
     weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()), 0.01f);
@@ -128,7 +141,7 @@ TEST_P(ActorAllocationTest, NoneOverImages) {
     const int64_t before = rollout::AllocationCount();
     EXPECT_GT(before, at_first) << "its buffers";
     for (const int64_t rows : {int64_t{1}, int64_t{3}, kRows}) ASSERT_TRUE(act(rows));
-    EXPECT_EQ(rollout::AllocationCount() - before, 0) << bytes;
+    EXPECT_EQ(rollout::AllocationCount() - before, 0) << observation;
   }
 }
 

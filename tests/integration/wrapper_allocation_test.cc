@@ -19,13 +19,13 @@ namespace {
 TEST(WrapperAllocationTest, NoneInAStep) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  // Images stay bytes but in a group, and joint_observation needs floats.
+  // Images stay bytes until previous_action but in a group, and joint_observation needs floats.
   for (const bool grouped : {false, true}) {
     const auto config = config::RunConfig::FromYaml(
         absl::StrCat("env: {name: testing/signals, args: {dict: true, hybrid: true}, max_episode_steps: 7, ",
                      grouped ? "groups: {both: [agent_1, agent_0]}, "
                              : "crop: [1, 0, 3, 2], resize: [10, 12], grayscale: true, ",
-                     "reward_scale: 2, reward_clip: 1, frame_stack: 3}\n",
+                     "reward_scale: 2, reward_clip: 1, frame_stack: 3, previous_action: true, previous_reward: true}\n",
                      grouped ? "multi_agent: {observation_fn: joint_observation}\n" : ""),
         "test.yaml");
     ASSERT_TRUE(config.ok()) << config.status();

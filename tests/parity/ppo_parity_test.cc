@@ -1,6 +1,6 @@
 // One PPO update of every back end against numbers that plain PyTorch computed in double precision (ppo_reference.py
 // made ppo_reference.json; recurrent_reference.py that of networks with a core, layers_reference.py that of normalized
-// layers and of activations by network). Tolerance 1e-5, relative to the
+// layers and of activations by network, and so on). Tolerance 1e-5, relative to the
 // largest number of a tensor: what float32 leaves over a few optimizer steps; 1e-4 on a GPU, whose sums have an order
 // of their own. The path for devices runs on $TROUPE_TEST_DEVICE, by default on the CPU.
 
@@ -37,6 +37,11 @@ const json& ConvolutionRecord() {
   return recorded;
 }
 
+const json& LeafRecord() {
+  static const json& recorded = *new json(ReadRecord("leaf_reference.json"));
+  return recorded;
+}
+
 const json& RecurrentRecord() {
   static const json& recorded = *new json(ReadRecord("recurrent_reference.json"));
   return recorded;
@@ -52,6 +57,11 @@ const json& MappoRecord() {
   return recorded;
 }
 
+const json& AttentionRecord() {
+  static const json& recorded = *new json(ReadRecord("attention_reference.json"));
+  return recorded;
+}
+
 const json& DistributionRecord() {
   static const json& recorded = *new json(ReadRecord("distribution_reference.json"));
   return recorded;
@@ -60,18 +70,22 @@ const json& DistributionRecord() {
 /// Of each record: what it has, which is read when tests run.
 constexpr size_t kPpoCases = 3;
 constexpr size_t kConvolutionCases = 4;
+constexpr size_t kLeafCases = 4;
 constexpr size_t kRecurrentCases = 4;
 constexpr size_t kDistributionCases = 6;
 constexpr size_t kLayersCases = 5;
 constexpr size_t kMappoCases = 8;
+constexpr size_t kAttentionCases = 4;
 
 TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
   EXPECT_EQ(PpoRecord()["cases"].size(), kPpoCases);
   EXPECT_EQ(ConvolutionRecord()["cases"].size(), kConvolutionCases);
+  EXPECT_EQ(LeafRecord()["cases"].size(), kLeafCases);
   EXPECT_EQ(RecurrentRecord()["cases"].size(), kRecurrentCases);
   EXPECT_EQ(DistributionRecord()["cases"].size(), kDistributionCases);
   EXPECT_EQ(LayersRecord()["cases"].size(), kLayersCases);
   EXPECT_EQ(MappoRecord()["cases"].size(), kMappoCases);
+  EXPECT_EQ(AttentionRecord()["cases"].size(), kAttentionCases);
 }
 
 /// What is asked of every record of PPO.
@@ -127,6 +141,18 @@ INSTANTIATE_TEST_SUITE_P(All, ConvolutionParityTest,
                          testing::Combine(testing::Range<size_t>(0, kConvolutionCases), testing::Range<size_t>(0, 3)),
                          [](const auto& info) { return CaseName(ConvolutionRecord(), info); });
 
+/// Encoders of leaves of Dict and Tuple observations, which LibTorch alone trains.
+class LeafParityTest : public PpoUpdates {
+  const json& Recorded() const override { return LeafRecord(); }
+};
+
+TEST_P(LeafParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(LeafParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, LeafParityTest,
+                         testing::Combine(testing::Range<size_t>(0, kLeafCases), testing::Range<size_t>(0, 3)),
+                         [](const auto& info) { return CaseName(LeafRecord(), info); });
+
 /// Networks with a core.
 class RecurrentParityTest : public PpoUpdates {
   const json& Recorded() const override { return RecurrentRecord(); }
@@ -174,6 +200,18 @@ TEST_P(MappoParityTest, AWholeUpdate) { AWholeUpdate(); }
 INSTANTIATE_TEST_SUITE_P(All, MappoParityTest,
                          testing::Combine(testing::Range<size_t>(0, kMappoCases), testing::Range<size_t>(0, 7)),
                          [](const auto& info) { return CaseName(MappoRecord(), info); });
+
+/// Critics that attend to agents, which LibTorch alone trains.
+class AttentionParityTest : public PpoUpdates {
+  const json& Recorded() const override { return AttentionRecord(); }
+};
+
+TEST_P(AttentionParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(AttentionParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionParityTest,
+                         testing::Combine(testing::Range<size_t>(0, kAttentionCases), testing::Range<size_t>(0, 3)),
+                         [](const auto& info) { return CaseName(AttentionRecord(), info); });
 
 }  // namespace
 }  // namespace troupe::training

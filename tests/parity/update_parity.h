@@ -73,6 +73,44 @@ inline void SetImage(const json& from, policy::PolicySpec* spec) {
   }
 }
 
+/// Observations are a Tuple, of which networks have encoders of some leaves.
+inline void SetLeaves(const json& from, policy::PolicySpec* spec) {
+  std::vector<space::Space> leaves;
+  for (const json& leaf : from["leaves"]) {
+    const auto shape = leaf["shape"].get<std::vector<int64_t>>();
+    leaves.push_back(leaf["bytes"].get<bool>() ? *space::Space::Box(0, 255, shape, tensor::DType::kUint8)
+                                               : *space::Space::Box(-100, 100, shape));
+  }
+  spec->observation_space = *space::Space::Tuple(leaves);
+  for (policy::NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
+    for (const json& encoder : from[network->role + "_leaves"]) {
+      network->encoder = policy::EncoderKind::kLeaves;
+      network->leaf_encoders.push_back(
+          {.leaf = encoder["leaf"].get<int64_t>(), .hidden_sizes = encoder["hidden"].get<std::vector<int64_t>>()});
+      for (const json& layer : encoder["conv"]) {
+        network->leaf_encoders.back().conv_layers.push_back(
+            {layer[0].get<int64_t>(), layer[1].get<int64_t>(), layer[2].get<int64_t>()});
+      }
+    }
+  }
+}
+
+/// The critic attends to agents.
+inline void SetAttention(const json& from, policy::PolicySpec* spec) {
+  policy::NetworkSpec* const critic = spec->mutable_critic();
+  critic->encoder = policy::EncoderKind::kAttention;
+  policy::AttentionSpec& attention = critic->attention;
+  attention.size = from["attention_size"].get<int64_t>();
+  attention.heads = from["attention_heads"].get<int64_t>();
+  attention.agents = from["attention_agents"].get<std::vector<int64_t>>();
+  for (size_t agent = 0; agent < attention.agents.size(); ++agent) {
+    const auto space = static_cast<size_t>(attention.agents[agent]);
+    if (space == attention.observation_sizes.size()) {
+      attention.observation_sizes.push_back(from["joint_sizes"][agent].get<int64_t>());
+    }
+  }
+}
+
 inline policy::PolicySpec Spec(const json& record) {
   const json& from = record["spec"];
   policy::PolicySpec spec;
@@ -105,6 +143,8 @@ inline policy::PolicySpec Spec(const json& record) {
     spec.max_log_std = from["max_log_std"].get<double>();
   }
   if (from.contains("image")) SetImage(from, &spec);
+  if (from.contains("leaves")) SetLeaves(from, &spec);
+  if (from.contains("attention_size")) SetAttention(from, &spec);
   if (!from.contains("actor_core")) return spec;
   spec.sequence_length = from["sequence_length"].get<int64_t>();
   for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {

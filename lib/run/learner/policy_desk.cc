@@ -64,8 +64,11 @@ absl::Status PolicyDesk::CheckPermitted(const policy::PolicyTable& next, const p
     if (const std::optional<std::string> worker = deps_.workers->WorkerWithout(asked.Digest())) {
       return absl::FailedPreconditionError(
           absl::StrCat("worker ", *worker, " does not permit ", base::LogSafe(asked.name),
-                       ", expected workers that were started with --allow-python ", base::LogSafe(asked.name),
-                       " (troupe train hands it on), or whose --config names it"));
+                       ", expected workers that were started with ",
+                       asked.kind == config::Statement::Kind::kModule
+                           ? std::string("--allow-torchscript FILE")
+                           : absl::StrCat("--allow-python ", base::LogSafe(asked.name), " (troupe train hands it on)"),
+                       ", or whose --config names it"));
     }
   }
   return absl::OkStatus();

@@ -12,9 +12,11 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/config/image_networks.h"
+#include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/run/run_checkpoint.h"
+#include "lib/run/run_modules.h"
 #include "lib/storage/start_over.h"
 #include <nlohmann/json.hpp>
 
@@ -212,12 +214,15 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
   if (resume) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
                             config::RunConfig::FromFile(directory + "/config.yaml"));
+    TROUPE_ASSIGN_OR_RETURN(config, config::PinModules(config));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
     SayWhatIsResumed(directory, old_config, config);
+    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, old_config));
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
     trained_before = old_run.learner.trains;
   } else if (!request.resume.empty()) {
     SayForeignCode(config::ForeignCodeOf(config));
+    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
   for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
@@ -238,10 +243,11 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
     TROUPE_RETURN_IF_ERROR(CheckStartOver(request.start_over, setup.name, directory));
     TROUPE_ASSIGN_OR_RETURN(setup.moved_to, storage::MoveRunAside(storage::FileSystem::Posix(), directory));
   }
-  storage::RunFolder::Options options = FolderOptionsOf(setup, config);
+  storage::RunFolder::Options options = FolderOptionsOf(setup, setup.run.config);
   options.directory = directory;
   options.resume = resume;
   TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));
+  TROUPE_RETURN_IF_ERROR(KeepRunModules(directory, setup.run.policies));
   if (resume) {
     absl::StatusOr<learner::LearnerState> state = setup.folder->LoadLatest(&setup.quarantined);
     // A run that never had a checkpoint begins again, in the next epoch.

@@ -31,6 +31,34 @@ TEST(FrozenParametersTest, GlobsBecomeRangesOfWholeEntries) {
   EXPECT_TRUE(FrozenRanges(Spec(), {})->empty());
 }
 
+/// Whose actor and critic are users' modules with a weight and a buffer each.
+policy::PolicySpec ModuleSpec() {
+  policy::PolicySpec spec = Spec();
+  for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
+    network->encoder = policy::EncoderKind::kTorchScript;
+    network->hidden_sizes = {};
+    network->module = {std::string(64, 'a'), {{"w", {20}}, {"scale", {3}, true}}};
+  }
+  return spec;
+}
+
+TEST(FrozenParametersTest, BuffersOfModulesAreNeverTrained) {
+  const policy::PolicySpec spec = ModuleSpec();
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  const auto section = [&](const char* role) {
+    const policy::ParameterSection& found = *layout.FindSection(role);
+    return ParameterRange{found.offset, found.offset + found.size};
+  };
+  EXPECT_EQ(*FrozenRanges(spec, {}),
+            (std::vector<ParameterRange>{section("actor.buffers"), section("critic.buffers")}));
+  // The critic lies behind the actor's buffers: one range.
+  EXPECT_EQ(*FrozenRanges(spec, {"critic.w"}),
+            (std::vector<ParameterRange>{{section("actor.buffers").first, layout.size()}}));
+  EXPECT_FALSE(FrozenRanges(spec, {"actor.w", "actor.log_std", "critic.w"}).ok()) << "buffers are not left to train";
+  EXPECT_FALSE(*ValuesAreFrozen(spec, *FrozenRanges(spec, {"actor.w"}), false));
+  EXPECT_TRUE(*ValuesAreFrozen(spec, *FrozenRanges(spec, {"critic.*"}), false));
+}
+
 TEST(FrozenParametersTest, ValuesAreFrozenWithTheCriticsWholeLastLayer) {
   const auto frozen = [](const std::vector<std::string>& globs, bool use_popart) {
     return ValuesAreFrozen(Spec(), *FrozenRanges(Spec(), globs), use_popart);

@@ -105,6 +105,28 @@ TEST(InitializersTest, XavierIsUniformByInputsAndOutputs) {
   ExpectAll(parameters, "actor.log_std", -0.5);
 }
 
+// Encoders of leaves are hidden layers and convolutions as others.
+TEST(InitializersTest, EncodersOfLeavesBeginAsHiddenLayersDo) {
+  policy::PolicySpec spec = WideSpec(Initializer::kXavier);
+  spec.observation_space = *space::ParseSpace("Tuple(Box(0, 1, [12, 12, 3]), Box(-1, 1, [70]))");
+  spec.actor.encoder = policy::EncoderKind::kLeaves;
+  spec.actor.leaf_encoders = {{.leaf = 0, .conv_layers = {{20, 4, 2}}}, {.leaf = 1, .hidden_sizes = {50, 40}}};
+  spec.actor.layer_norm = true;
+  FlatParameters parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.weight", 5.0 / 3 * std::sqrt(6.0 / (16 * (3 + 20))));
+  ExpectUniform(parameters, "actor.leaf.1.0.weight", 5.0 / 3 * std::sqrt(6.0 / (70 + 50)));
+  ExpectUniform(parameters, "actor.leaf.1.1.weight", 5.0 / 3 * std::sqrt(6.0 / (50 + 40)));
+  ExpectAll(parameters, "actor.leaf.1.1.bias", 0);
+  ExpectAll(parameters, "actor.leaf.1.norm.0.weight", 1);
+  spec.actor.initializer = Initializer::kTorch;
+  parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.weight", 1 / std::sqrt(48.0));
+  ExpectUniform(parameters, "actor.leaf.0.conv.0.bias", 1 / std::sqrt(48.0));
+  ExpectUniform(parameters, "actor.leaf.1.1.weight", 1 / std::sqrt(50.0));
+  ExpectUniform(parameters, "actor.leaf.1.1.bias", 1 / std::sqrt(50.0));
+  ExpectAll(parameters, "actor.leaf.1.norm.1.bias", 0);
+}
+
 TEST(InitializersTest, NetworksHaveTheirOwnGainsAndInitializers) {
   policy::PolicySpec spec = WideSpec(Initializer::kXavier);
   spec.actor.hidden_gain = 0.5;
@@ -119,6 +141,37 @@ TEST(InitializersTest, NetworksHaveTheirOwnGainsAndInitializers) {
   ExpectUniform(parameters, "critic.1.weight", 1 / std::sqrt(50.0));
   spec.mutable_critic()->initializer = Initializer::kXavier;
   ExpectUniform(InitialParameters(spec, 7), "critic.1.weight", 9 * std::sqrt(6.0 / 51));
+}
+
+// torch.nn.MultiheadAttention: xavier_uniform_ of all that projects in, out_proj as torch.nn.Linear, biases zero. Else
+// the projections, which have no activation, have gain 1, and an embedding's layer that of hidden ones.
+TEST(InitializersTest, AttentionBeginsAsTorchsOrWithGainOne) {
+  policy::PolicySpec spec = policy::AttendingSpecForTesting();
+  spec.joint_observation_size += 97;
+  policy::NetworkSpec* const critic = spec.mutable_critic();
+  critic->attention.observation_sizes = {3, 102};
+  critic->attention.size = 60;
+  critic->initializer = Initializer::kTorch;
+  critic->hidden_gain = 0.5;
+  ASSERT_TRUE(spec.Validate().ok()) << spec.Validate();
+  FlatParameters parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "critic.embedding.1.weight", 1 / std::sqrt(102.0));
+  ExpectUniform(parameters, "critic.embedding.0.bias", 1 / std::sqrt(3.0));
+  ExpectUniform(parameters, "critic.attention.in_proj_weight", std::sqrt(6.0 / (60 + 180)));
+  ExpectUniform(parameters, "critic.attention.out_proj.weight", 1 / std::sqrt(60.0));
+  ExpectAll(parameters, "critic.attention.in_proj_bias", 0);
+  ExpectAll(parameters, "critic.attention.out_proj.bias", 0);
+  critic->initializer = Initializer::kXavier;
+  parameters = InitialParameters(spec, 7);
+  ExpectUniform(parameters, "critic.embedding.1.weight", 0.5 * std::sqrt(6.0 / (102 + 60)));
+  ExpectUniform(parameters, "critic.attention.in_proj_weight", std::sqrt(6.0 / (60 + 180)));
+  ExpectUniform(parameters, "critic.attention.out_proj.weight", std::sqrt(6.0 / 120));
+  ExpectAll(parameters, "critic.embedding.1.bias", 0);
+  critic->initializer = Initializer::kOrthogonal;
+  parameters = InitialParameters(spec, 7);
+  EXPECT_NEAR(NumbersOf(parameters, "critic.attention.in_proj_weight").variance, 1.0 / 180, 1e-6) << "of unit columns";
+  EXPECT_NEAR(NumbersOf(parameters, "critic.attention.out_proj.weight").variance, 1.0 / 60, 1e-6);
+  EXPECT_NEAR(NumbersOf(parameters, "critic.embedding.1.weight").variance, 0.25 / 102, 1e-6);
 }
 
 TEST(InitializersTest, NormalizationBeginsAsNone) {

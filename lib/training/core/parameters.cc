@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lib/base/philox.h"
+#include "lib/base/status_macros.h"
+#include "lib/policy/module_reader.h"
 #include "lib/training/core/action_head.h"
 #include <Eigen/QR>
 
@@ -69,12 +71,17 @@ void FillOrthogonal(int64_t rows, int64_t columns, double gain, base::PhiloxSequ
 void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout& layout,
                const policy::ParameterEntry& entry, base::PhiloxSequence* random, float* out) {
   const bool of_core = absl::StrContains(entry.name, ".core.");
-  const bool is_weight = absl::EndsWith(entry.name, ".weight") || absl::StrContains(entry.name, ".core.weight_");
+  const bool projects = absl::StrContains(entry.name, ".attention.");
+  const bool projects_in = absl::EndsWith(entry.name, ".in_proj_weight");
+  const bool is_weight =
+      absl::EndsWith(entry.name, ".weight") || absl::StrContains(entry.name, ".core.weight_") || projects_in;
   if (absl::StrContains(entry.name, ".norm.")) {
     if (is_weight) std::fill_n(out, entry.count, 1.0f);
     return;
   }
-  if (network.initializer == policy::Initializer::kTorch) {
+  if (projects && !is_weight) return;  // torch.nn.MultiheadAttention's begin with zeros, too
+  // Its weights that make queries, keys and values begin as xavier's.
+  if (network.initializer == policy::Initializer::kTorch && !projects_in) {
     // Linear and Conv2d: 1 / sqrt(inputs of an output), biases too; GRU and LSTM: 1 / sqrt(units), all of it.
     int64_t fan_in = 0;
     if (of_core) {
@@ -91,7 +98,7 @@ void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout
   if (!is_weight) return;
   const std::string last = absl::StrCat(network.role, ".", network.num_layers() - 1, ".weight");
   double gain = network.hidden_gain > 0 ? network.hidden_gain : ActivationGain(network.activation);
-  if (of_core) gain = 1.0;
+  if (of_core || projects) gain = 1.0;
   if (entry.name == last) gain = network.output_gain;
   const int64_t rows = entry.shape[0];
   const int64_t columns = entry.count / rows;
@@ -104,9 +111,16 @@ void FillEntry(const policy::NetworkSpec& network, const policy::ParameterLayout
   FillUniform(entry.count, gain * std::sqrt(6.0 / static_cast<double>(columns + rows * places)), random, out);
 }
 
+/// The network whose first numbers are drawn; nullptr: a user's module, whose first values its file has.
+const policy::NetworkSpec* NetworkOf(const policy::PolicySpec& spec, const std::string& role) {
+  const policy::NetworkSpec* const network = role == spec.actor.role ? &spec.actor : spec.FindLearnerNetwork(role);
+  return network == nullptr || network->encoder == policy::EncoderKind::kTorchScript ? nullptr : network;
+}
+
 /// Where the actor's last layer says log standard deviations, its biases of them.
 void AddInitialLogStd(const policy::PolicySpec& spec, FlatParameters* parameters) {
   if (spec.free_log_std || spec.continuous == policy::ContinuousDistribution::kBeta) return;
+  if (spec.actor.encoder == policy::EncoderKind::kTorchScript) return;  // its first values are the file's
   const policy::ParameterEntry* const bias =
       parameters->layout().Find(absl::StrCat(spec.actor.role, ".", spec.actor.num_layers() - 1, ".bias"));
   for (const ContinuousPart& part : ActionHead::For(spec).continuous) {
@@ -116,6 +130,21 @@ void AddInitialLogStd(const policy::PolicySpec& spec, FlatParameters* parameters
 }
 
 }  // namespace
+
+absl::Status AddModuleValues(const policy::PolicySpec& spec, FlatParameters* parameters) {
+  std::vector<const policy::NetworkSpec*> networks = {&spec.actor};
+  for (const policy::NetworkSpec& network : spec.learner_networks) networks.push_back(&network);
+  for (const policy::NetworkSpec* const network : networks) {
+    if (network->encoder != policy::EncoderKind::kTorchScript) continue;
+    policy::ModuleReader* const reader = policy::FindModuleReader();
+    if (reader == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("policy \"", spec.id.value(), "\": the ", network->role,
+                                                        " is a TorchScript module, and this program has no LibTorch"));
+    }
+    TROUPE_RETURN_IF_ERROR(reader->WriteFirstValues(spec, *network, parameters->layout(), parameters->values()));
+  }
+  return absl::OkStatus();
+}
 
 FlatParameters::FlatParameters(policy::ParameterLayout layout)
     : layout_(std::move(layout)),
@@ -156,16 +185,17 @@ FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed) 
   const base::PhiloxKey key = base::PhiloxKey::Make(seed, base::RandomStream::kInit);
   const uint32_t policy_hash = StableHash(spec.id.value());
   uint32_t number = 0;
+  const std::string log_std = absl::StrCat(spec.actor.role, ".log_std");
   const policy::ParameterLayout& layout = parameters.layout();
   for (const policy::ParameterEntry& entry : layout.entries()) {
     base::PhiloxSequence random(key, {.env_id = policy_hash, .episode = number++});
     float* out = parameters.values().data() + entry.offset;
-    if (absl::EndsWith(entry.name, ".log_std")) {
+    if (spec.log_std_size() > 0 && entry.name == log_std) {
       std::fill_n(out, entry.count, static_cast<float>(spec.initial_log_std));
       continue;
     }
-    const std::string& role = layout.sections()[entry.section].role;
-    FillEntry(role == spec.actor.role ? spec.actor : *spec.FindLearnerNetwork(role), layout, entry, &random, out);
+    const policy::NetworkSpec* const network = NetworkOf(spec, layout.sections()[entry.section].role);
+    if (network != nullptr) FillEntry(*network, layout, entry, &random, out);
   }
   AddInitialLogStd(spec, &parameters);
   return parameters;

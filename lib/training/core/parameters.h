@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_spec.h"
@@ -71,5 +72,9 @@ class FlatParameters {
 /// is added to the biases of outputs that say it, as PolicySpec::initial_log_std says. A pure function of the spec and
 /// `seed` (stream kInit, one counter space per policy id).
 FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed);
+
+/// Writes what the files of users' modules have, of which InitialParameters leaves zeros. Errors as
+/// policy::ModuleReader::WriteFirstValues; FAILED_PRECONDITION: there is a module, and the program has no LibTorch.
+absl::Status AddModuleValues(const policy::PolicySpec& spec, FlatParameters* parameters);
 
 }  // namespace troupe::training

@@ -76,11 +76,12 @@ absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec) {
       absl::StrCat("policy \"", spec.id.value(), "\": training needs a critic, got none"));
 }
 
-PolicyState InitialState(const PolicySpec& spec, const StateForm& form, uint64_t seed) {
+absl::StatusOr<PolicyState> InitialState(const PolicySpec& spec, const StateForm& form, uint64_t seed) {
   PolicyState state;
   state.id = spec.id;
   if (!spec.policy_class.has_weights()) return state;
-  const FlatParameters parameters = InitialParameters(spec, seed);
+  FlatParameters parameters = InitialParameters(spec, seed);
+  TROUPE_RETURN_IF_ERROR(AddModuleValues(spec, &parameters));
   state.Set(policy::kParameters, Copy(parameters.values()));
   if (spec.policy_class.trainable()) {
     state.Set(kAdamExpAvg, Copy(parameters.exp_avg()));

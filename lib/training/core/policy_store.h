@@ -46,8 +46,9 @@ struct ResidentPolicy {
   }
 };
 
-/// The state that a policy starts with: InitialParameters, an optimizer that has taken no step, moments of nothing.
-policy::PolicyState InitialState(const policy::PolicySpec& spec, const StateForm& form, uint64_t seed);
+/// The state that a policy starts with: InitialParameters and AddModuleValues, an optimizer that has taken no step,
+/// moments of nothing.
+absl::StatusOr<policy::PolicyState> InitialState(const policy::PolicySpec& spec, const StateForm& form, uint64_t seed);
 
 /// INVALID_ARGUMENT, naming the first two policies and in what they differ, unless all that train can hold each other's
 /// states. By slot.

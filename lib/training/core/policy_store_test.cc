@@ -132,7 +132,7 @@ TEST(PolicyStoreTest, EvictedPoliciesKeepEveryBit) {
     for (size_t slot = 1; shapes == 2 && slot < 7; slot += 2) f.specs[slot].mutable_critic()->hidden_sizes = {7};
     ASSERT_TRUE(f.Make().ok());
     std::vector<PolicyState> expected;
-    for (const policy::PolicySpec& spec : f.specs) expected.push_back(InitialState(spec, StateForm{true}, kSeed));
+    for (const policy::PolicySpec& spec : f.specs) expected.push_back(*InitialState(spec, StateForm{true}, kSeed));
     for (int32_t slot = 0; slot < 7; ++slot) f.ExpectState(slot, expected[slot]);
     base::PhiloxSequence random(base::PhiloxKey::Make(3, base::RandomStream::kTest), {});
     for (uint64_t step = 0; step < 400; ++step) {
@@ -269,7 +269,7 @@ TEST(PolicyStoreTest, AFullDiskLosesNothing) {
   f.blobs.Refuse(absl::ResourceExhaustedError("disk full"));
   std::vector<PolicyState> expected;
   for (int32_t slot = 0; slot < 8; ++slot) {
-    expected.push_back(slot < 5 ? f.Random(slot, 5) : InitialState(f.specs[slot], StateForm{true}, kSeed));
+    expected.push_back(slot < 5 ? f.Random(slot, 5) : *InitialState(f.specs[slot], StateForm{true}, kSeed));
     expected.back().version = {};
     if (slot < 5) f.Change(slot, expected.back());
   }

@@ -180,7 +180,7 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
   if (spec.critic().Reads(policy::NetworkInput::kObservation)) {
     TROUPE_RETURN_IF_ERROR(check_obs("final_obs", batch.final_obs, final_rows));
   }
-  if (spec.normalize_state) TROUPE_RETURN_IF_ERROR(CheckJointSizes(spec, batch));
+  TROUPE_RETURN_IF_ERROR(CheckJointSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckSegments(spec, batch));
   return CheckSequences(spec, batch);
 }
@@ -201,6 +201,14 @@ absl::Status PreparedBatch::CheckImages(const policy::PolicySpec& spec, const le
 
 absl::Status PreparedBatch::CheckJointSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
   if (spec.critic_input() != policy::NetworkInput::kJointObservation) return absl::OkStatus();
+  const policy::AttentionSpec& attention = spec.critic().attention;
+  if (!spec.normalize_state && attention.agents.empty()) return absl::OkStatus();
+  for (size_t slot = 0; slot < std::min(batch.joint_sizes.size(), attention.agents.size()); ++slot) {
+    const int64_t expected = attention.observation_sizes[static_cast<size_t>(attention.agents[slot])];
+    if (batch.joint_sizes[slot] == expected) continue;
+    return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": joint_sizes[",
+                                                   slot, "] is ", batch.joint_sizes[slot], "; expected ", expected));
+  }
   const int64_t got = std::accumulate(batch.joint_sizes.begin(), batch.joint_sizes.end(),
                                       static_cast<int64_t>(batch.joint_sizes.size()));
   if (got == spec.critic_state_size()) return absl::OkStatus();
@@ -332,7 +340,7 @@ void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::Po
   if (spec.normalize_state) {
     const int64_t size = spec.critic_state_size();
     normalizer.emplace(options.state_moments != nullptr ? *options.state_moments : InitialColumnMoments(size),
-                       batch.joint_sizes, size);
+                       batch.joint_sizes, size, spec.critic().attention.agents);
     observed_states_ = normalizer->MomentsOf(state, batch.critic_row, active());
   }
   if (state.columns != columns && batch.critic_rows > 0) {

@@ -13,6 +13,7 @@
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/prepared_batch.h"
+#include "lib/training/testing/random_batch.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +136,22 @@ TEST(PreparedStatesTest, SizesOfAJointObservationHaveToFit) {
   const std::vector<int64_t> sizes = {1};
   batch.rows().joint_sizes = sizes;
   EXPECT_TRUE(prepared.Prepare(spec, {}, batch.rows()).ok());
+}
+
+TEST(PreparedStatesTest, AgentsThatACriticAttendsToHaveTheirSizes) {
+  const PolicySpec spec = policy::AttendingSpecForTesting();
+  RandomBatch batch(spec, {6, 5}, 3);
+  PreparedBatch prepared;
+  EXPECT_EQ(prepared.Prepare(spec, {}, batch.rows()), absl::OkStatus());
+  const std::vector<int64_t> swapped = {5, 3, 3, 3};
+  batch.rows().joint_sizes = swapped;
+  EXPECT_EQ(prepared.Prepare(spec, {}, batch.rows()),
+            absl::InvalidArgumentError("train batch of policy \"p\": joint_sizes[0] is 5; expected 3"));
+  batch.rows().joint_sizes = {};
+  EXPECT_EQ(
+      prepared.Prepare(spec, {}, batch.rows()),
+      absl::InvalidArgumentError("train batch of policy \"p\": joint_sizes are of 0 agents, 0 elements with their "
+                                 "presence bits; expected 18"));
 }
 
 TEST(PreparedStatesTest, TheCriticReadsZerosAndTheSlotOfTheDead) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -65,8 +66,10 @@ void AddStateMomentSpecs(const policy::PolicySpec& spec, std::vector<policy::Blo
   }
 }
 
-StateNormalizer::StateNormalizer(const ColumnMoments& moments, absl::Span<const int64_t> joint_sizes, int64_t columns)
-    : columns_(columns) {
+StateNormalizer::StateNormalizer(const ColumnMoments& moments, absl::Span<const int64_t> joint_sizes, int64_t columns,
+                                 absl::Span<const int64_t> agents)
+    : columns_(columns), counted_in_(static_cast<size_t>(columns)) {
+  std::iota(counted_in_.begin(), counted_in_.end(), size_t{0});
   if (joint_sizes.empty()) {
     parts_.push_back({0, columns, -1});
   } else {
@@ -75,6 +78,12 @@ StateNormalizer::StateNormalizer(const ColumnMoments& moments, absl::Span<const 
     for (const int64_t size : joint_sizes) {
       parts_.push_back({first, size, presence++});
       first += size;
+    }
+  }
+  for (size_t slot = 0; slot < agents.size(); ++slot) {
+    const auto same = static_cast<size_t>(std::find(agents.begin(), agents.end(), agents[slot]) - agents.begin());
+    for (int64_t c = 0; c < parts_[slot].size; ++c) {
+      counted_in_[static_cast<size_t>(parts_[slot].first + c)] = static_cast<size_t>(parts_[same].first + c);
     }
   }
   mean_.assign(moments.mean.begin(), moments.mean.end());
@@ -99,7 +108,9 @@ template <typename Add>
 void StateNormalizer::ForValues(const float* row, Add&& add) const {
   for (const Part& part : parts_) {
     if (!IsThere(part, row)) continue;
-    for (int64_t c = part.first; c < part.first + part.size; ++c) add(static_cast<size_t>(c), double{row[c]});
+    for (int64_t c = part.first; c < part.first + part.size; ++c) {
+      add(counted_in_[static_cast<size_t>(c)], double{row[c]});
+    }
   }
 }
 
@@ -124,6 +135,9 @@ ColumnMoments StateNormalizer::MomentsOf(const learner::RowMatrix& states, absl:
     moments.variance[c] += delta * delta;
   });
   for (size_t c = 0; c < size; ++c) moments.variance[c] /= std::max(moments.count[c], 1.0);
+  for (std::vector<double>* const numbers : {&moments.count, &moments.mean, &moments.variance}) {
+    for (size_t c = 0; c < size; ++c) (*numbers)[c] = (*numbers)[counted_in_[c]];
+  }
   return moments;
 }
 

@@ -35,11 +35,14 @@ void AddStateMomentSpecs(const policy::PolicySpec& spec, std::vector<policy::Blo
 
 /// Makes of a joint observation or a global state what the critic reads: each element
 /// clip((value - mean) / deviation, -10, 10). Presence bits of a joint observation stay as they are, and absent agents'
-/// elements 0. Thread-safe.
+/// elements 0. Where the critic attends to agents, those of one observation space have the same moments, or their order
+/// would matter. Thread-safe.
 class StateNormalizer {
  public:
   /// `joint_sizes`: PolicyTrainBatch::joint_sizes of a joint observation of `columns` elements; empty for a state.
-  StateNormalizer(const ColumnMoments& moments, absl::Span<const int64_t> joint_sizes, int64_t columns);
+  /// `agents`: policy::AttentionSpec::agents of a critic that attends to them, else empty.
+  StateNormalizer(const ColumnMoments& moments, absl::Span<const int64_t> joint_sizes, int64_t columns,
+                  absl::Span<const int64_t> agents = {});
 
   /// In place: the first `columns` elements of a row.
   void Normalize(float* row) const;
@@ -58,10 +61,12 @@ class StateNormalizer {
   };
 
   bool IsThere(const Part& part, const float* row) const { return part.presence < 0 || row[part.presence] != 0.0f; }
+  /// add(counted_in_, value) for each value that is there.
   template <typename Add>
   void ForValues(const float* row, Add&& add) const;
 
   const int64_t columns_;
+  std::vector<size_t> counted_in_;  ///< by column, the one among those with the same moments that they are found in
   std::vector<Part> parts_;
   std::vector<float> mean_;
   std::vector<float> inverse_std_;

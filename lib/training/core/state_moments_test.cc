@@ -34,6 +34,23 @@ TEST(StateMomentsTest, AbsentAgentsAndBitsAddNothing) {
   EXPECT_EQ(moments.variance, (Numbers{1, 25, 10000, 0, 0}));
 }
 
+// Or else the order of agents would matter to a critic that attends to them.
+TEST(StateMomentsTest, AgentsOfASpaceThatACriticAttendsToHaveTheSameMoments) {
+  // Agents of 2, 1 and 2 elements, the first and the last of one space.
+  const std::vector<float> joint = {
+      1, 10, 7, 5,  30, 1, 1, 1,  //
+      3, 20, 0, 0,  0,  1, 0, 0,  //
+      0, 0,  9, 11, 60, 0, 1, 1,
+  };
+  const StateNormalizer normalizer(InitialColumnMoments(8), std::vector<int64_t>{2, 1, 2}, 8,
+                                   std::vector<int64_t>{0, 1, 0});
+  const ColumnMoments moments =
+      normalizer.MomentsOf(Rows(joint, 8), std::vector<int32_t>{0, 1, 2}, std::vector<int32_t>{0, 1, 2});
+  EXPECT_EQ(moments.count, (Numbers{4, 4, 2, 4, 4, 0, 0, 0}));
+  EXPECT_EQ(moments.mean, (Numbers{5, 30, 8, 5, 30, 0, 0, 0}));
+  EXPECT_EQ(moments.variance, (Numbers{14, 350, 1, 14, 350, 0, 0, 0}));
+}
+
 TEST(StateMomentsTest, AStateCountsInAllItsColumns) {
   const StateNormalizer normalizer(InitialColumnMoments(5), {}, 5);
   const ColumnMoments moments =

@@ -22,6 +22,7 @@
 #include "lib/training/core/torch_networks.h"
 #include "lib/training/core/torch_optimizer.h"
 #include "lib/training/core/torch_status.h"
+#include "lib/training/script/script_modules.h"
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -44,8 +45,14 @@ struct Modules {
   Tensor log_std;  ///< undefined without a Gaussian head
 };
 
-Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Tensor& values,
-                    const Tensor& gradients) {
+/// The networks that are users' modules; nullptr: it is none.
+struct Scripts {
+  std::shared_ptr<ScriptNetwork> actor;
+  std::shared_ptr<ScriptNetwork> critic;
+};
+
+Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
+                    const Tensor& values, const Tensor& gradients) {
   Modules modules{.values = values, .gradients = gradients};
   const auto leaf = [&](const std::string& name) {
     const policy::ParameterEntry* entry = layout.Find(name);
@@ -53,8 +60,8 @@ Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayou
     parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
     return parameter;
   };
-  modules.actor = MakeModule(spec.actor, spec.image(), leaf);
-  modules.critic = MakeModule(spec.critic(), spec.image(), leaf);
+  modules.actor = MakeModule(spec, spec.actor, leaf, scripts.actor);
+  modules.critic = MakeModule(spec, spec.critic(), leaf, scripts.critic);
   if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
   return modules;
 }
@@ -98,8 +105,10 @@ struct Epoch {
 
 class TorchBackend final : public NetworkBackend {
  public:
-  TorchBackend(const policy::PolicySpec& spec, const Device& device, TorchPath path, std::shared_ptr<ThreadTeam> team)
+  TorchBackend(const policy::PolicySpec& spec, Scripts scripts, const Device& device, TorchPath path,
+               std::shared_ptr<ThreadTeam> team)
       : spec_(spec),
+        scripts_(std::move(scripts)),
         head_(ActionHead::For(spec)),
         device_(ToTorch(device)),
         on_host_(path == TorchPath::kHost),
@@ -117,16 +126,16 @@ class TorchBackend final : public NetworkBackend {
       targets_loaded_ = false;
       LoadParameters();
       const Tensor images = Load(batch.images());
-      actor_input_ = {Load(batch.actor_input()), images};
+      if (spec_.has_action_mask)
+        mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
+      actor_input_ = {Load(batch.actor_input()), images, scripts_.actor == nullptr ? Tensor() : mask_};
       const bool observes = spec_.critic().Reads(policy::NetworkInput::kObservation);
-      critic_input_ = {Load(batch.critic_input()), observes ? images : Tensor()};
+      critic_input_ = {Load(batch.critic_input()), observes ? images : Tensor(), Tensor()};
       critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
       if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
       const int64_t words = spec_.action_words();
       actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
       old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
-      if (spec_.has_action_mask)
-        mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
       return absl::OkStatus();
     });
   }
@@ -315,9 +324,10 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
-    for (Tensor* tensor : {&actor_input_.floats, &actor_input_.images, &critic_input_.floats, &critic_input_.images,
-                           &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_,
-                           &value_targets_, &old_values_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
+    for (Tensor* tensor :
+         {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
+          &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_,
+          &old_values_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
       tensor->reset();
     }
     epoch_ = {};
@@ -353,7 +363,7 @@ class TorchBackend final : public NetworkBackend {
   void LoadParameters() {
     const Tensor values = Load(parameters_->values());
     const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
-    modules_ = MakeModules(spec_, parameters_->layout(), values, gradients);
+    modules_ = MakeModules(spec_, parameters_->layout(), scripts_, values, gradients);
     totals_ = {};
     if (on_host_) return;
     exp_avg_ = Load(parameters_->exp_avg());
@@ -612,6 +622,7 @@ class TorchBackend final : public NetworkBackend {
   }
 
   const policy::PolicySpec spec_;
+  const Scripts scripts_;
   const ActionHead head_;
   const torch::Device device_;
   const bool on_host_;
@@ -650,16 +661,27 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
   if (device.is_cuda() && path == TorchPath::kHost) {
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
+  Scripts scripts;
   for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
     switch (network->encoder) {  // a kind that is added does not compile before it is computed here
       case policy::EncoderKind::kMlp:
       case policy::EncoderKind::kCnn:
+      case policy::EncoderKind::kLeaves:
+      case policy::EncoderKind::kAttention:
         continue;
+      case policy::EncoderKind::kTorchScript: {
+        TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
+                                LoadScript(spec, *network, device));
+        continue;
+      }
     }
     return absl::UnimplementedError(
-        absl::StrCat("LibTorch's back end computes encoders of kind mlp and cnn, got unknown for the ", network->role));
+        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention and torchscript, got "
+                     "unknown for the ",
+                     network->role));
   }
-  return std::unique_ptr<NetworkBackend>(std::make_unique<TorchBackend>(spec, device, path, std::move(team)));
+  return std::unique_ptr<NetworkBackend>(
+      std::make_unique<TorchBackend>(spec, std::move(scripts), device, path, std::move(team)));
 }
 
 }  // namespace troupe::training

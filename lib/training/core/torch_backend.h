@@ -23,7 +23,7 @@ enum class TorchPath : uint8_t {
 /// LibTorch's autograd: any activation and width, CPU and CUDA. Its modules are views of the flat parameters, their
 /// gradients views of one flat gradient. On the host's path actor and critic are two tasks of `team`. An update that
 /// fails gives the device's memory back. INVALID_ARGUMENT for a CUDA device with the host's path, UNIMPLEMENTED for an
-/// encoder of a kind that it does not know.
+/// encoder of a kind that it does not know; for a user's module what LoadScript says.
 absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
                                                                  TorchPath path, std::shared_ptr<ThreadTeam> team);
 

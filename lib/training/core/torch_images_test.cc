@@ -118,6 +118,13 @@ TEST(TorchImagesTest, APassHasTheRowsWhoseWayFitsItsMemory) {
   EXPECT_EQ(RowsOfPass(large, large.critic(), 65536), (16 << 20) / (28224 + 12800 + 5184 + 3136));
   const policy::PolicySpec flat = policy::SmallSpecForTesting();
   EXPECT_EQ(RowsOfPass(flat, flat.critic(), 65536), 65536);
+  policy::PolicySpec leaves = flat;
+  leaves.observation_space = *space::ParseSpace("Dict{arm: Box(-1, 1, [3]), camera: Box(0, 255, [84, 84, 4], uint8)}");
+  leaves.mutable_critic()->encoder = policy::EncoderKind::kLeaves;
+  leaves.mutable_critic()->leaf_encoders = {{.leaf = 0, .hidden_sizes = {5}}};
+  EXPECT_EQ(RowsOfPass(leaves, leaves.critic(), 65536), 65536) << "no convolutions";
+  leaves.mutable_critic()->leaf_encoders.push_back({.leaf = 1, .conv_layers = {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}}});
+  EXPECT_EQ(RowsOfPass(leaves, leaves.critic(), 65536), (16 << 20) / (3 + 28224 + 12800 + 5184 + 3136));
 }
 
 TEST(TorchImagesTest, ARowIsTheSameInEveryPass) {
@@ -192,10 +199,16 @@ TEST(TorchImagesTest, SaysWhichImagesDoNotFit) {
               HasSubstr("obs is [44, 0], rows 0 apart; expected [44, 144]"));
 }
 
-TEST(TorchImagesTest, TheFusedBackEndRefusesConvolutionsInWords) {
+TEST(TorchImagesTest, TheFusedBackEndRefusesConvolutionsAndLeavesInWords) {
   if (!base::ProcessorHasAvx2()) GTEST_SKIP() << base::kNoAvx2;
   EXPECT_EQ(MakeFusedBackend(PictureSpec(true, 0), std::make_shared<ThreadTeam>(1)).status(),
             absl::UnimplementedError("the fused back end computes encoders of kind mlp, got cnn for the actor"));
+  policy::PolicySpec leaves = policy::SmallSpecForTesting();
+  leaves.observation_space = *space::ParseSpace("Tuple(Discrete(3), Discrete(2))");
+  leaves.mutable_critic()->encoder = policy::EncoderKind::kLeaves;
+  leaves.mutable_critic()->leaf_encoders = {{.leaf = 0, .hidden_sizes = {5}}};
+  EXPECT_EQ(MakeFusedBackend(leaves, std::make_shared<ThreadTeam>(1)).status(),
+            absl::UnimplementedError("the fused back end computes encoders of kind mlp, got leaves for the critic"));
 }
 
 }  // namespace

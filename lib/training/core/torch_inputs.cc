@@ -1,6 +1,10 @@
 #include "lib/training/core/torch_inputs.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "lib/policy/leaf_encoders.h"
+#include "lib/training/core/torch_attention.h"
 
 namespace troupe::training {
 
@@ -15,10 +19,21 @@ Tensor Joined(const Tensor& images, const Tensor& floats) {
   return floats.size(1) == 0 ? scaled : torch::cat({scaled, floats}, 1);
 }
 
+/// Of a row, what convolutions make one after another.
+int64_t FloatsBetween(const std::vector<policy::ConvLayer>& layers, policy::ImageShape image) {
+  int64_t floats = 0;
+  for (const policy::ConvLayer& layer : layers) {
+    image = layer.OutputOf(image);
+    floats += image.size();
+  }
+  return floats;
+}
+
 }  // namespace
 
 Tensor NetworkInputs::Take(const Tensor& index) const {
-  const Tensor taken = floats.index_select(0, index);
+  Tensor taken = floats.index_select(0, index);
+  if (mask.defined()) taken = torch::cat({taken, mask.index_select(0, index).to(torch::kFloat32)}, 1);
   return images.defined() ? Joined(images.index_select(0, index), taken) : taken;
 }
 
@@ -28,13 +43,14 @@ Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
 }
 
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
-  if (network.conv_layers.empty() && !spec.image_bytes()) return most;
-  int64_t floats = spec.InputSize(network);
-  policy::ImageShape image = spec.image();
-  for (const policy::ConvLayer& layer : network.conv_layers) {
-    image = layer.OutputOf(image);
-    floats += image.size();
+  int64_t between = FloatsBetween(network.conv_layers, spec.image()) + FloatsOfAttention(network.attention);
+  if (network.encoder == policy::EncoderKind::kLeaves) {
+    for (const policy::ObservationPart& part : policy::ObservationParts(spec, network)) {
+      if (part.encoder != nullptr) between += FloatsBetween(part.encoder->conv_layers, part.image);
+    }
   }
+  if (between == 0 && !spec.image_bytes()) return most;
+  const int64_t floats = spec.InputSize(network) + between;
   return std::clamp<int64_t>(kPassFloats / floats, 1, most);
 }
 

@@ -12,15 +12,17 @@ namespace troupe::training {
 struct NetworkInputs {
   torch::Tensor floats;  ///< [rows, columns]
   torch::Tensor images;  ///< [at least as many, elements], uint8; undefined: the floats are all
+  torch::Tensor mask;    ///< [rows, mask_size], uint8, of an actor that is a user's module; undefined: none is read
 
   int64_t rows() const { return floats.size(0); }
-  /// The rows of `index` (int64), as networks read them: [n, elements + columns], bytes divided by 255.
+  /// The rows of `index` (int64), as networks read them: [n, elements + columns + mask_size], bytes of images divided
+  /// by 255.
   torch::Tensor Take(const torch::Tensor& index) const;
   torch::Tensor Range(int64_t first, int64_t count) const;
 };
 
-/// Rows of one pass without gradients over `network`, at most `most`: what it reads and what its convolutions make are
-/// no more than 64 MiB (a row at least). `most` where it reads no images.
+/// Rows of one pass without gradients over `network`, at most `most`: what it reads and what its convolutions or its
+/// attention make are no more than 64 MiB (a row at least). `most` where it has neither and reads no images.
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most);
 
 }  // namespace troupe::training

@@ -9,6 +9,7 @@
 #include "lib/policy/parameter_layout.h"
 #include "lib/training/core/torch_networks.h"
 #include "lib/training/core/torch_status.h"
+#include "lib/training/script/script_modules.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -42,17 +43,28 @@ absl::StatusOr<CalledNetwork> FindCalled(const policy::PolicySpec& spec, const N
     return absl::UnimplementedError(
         absl::StrCat("rows alone do not say what the ", network.role, ", a network with a core, remembers"));
   }
+  std::shared_ptr<ScriptNetwork> script;
+  if (network.encoder == policy::EncoderKind::kTorchScript) {
+    TROUPE_ASSIGN_OR_RETURN(script, LoadScript(spec, network, Device{}));
+    if (script->widths().mask > 0) {
+      return absl::UnimplementedError(absl::StrCat("rows alone do not say the action mask, which the ", network.role,
+                                                   ", a TorchScript module, reads"));
+    }
+  }
   if (const int64_t columns = spec.InputSize(network); call.inputs.columns != columns) {
     return absl::InvalidArgumentError(
         absl::StrCat("inputs of the ", network.role, " have ", call.inputs.columns, " columns; expected ", columns));
   }
-  called.module = MakeModule(network, spec.image(), [&](const std::string& name) {
-    const policy::ParameterEntry* const entry = layout.Find(name);
-    Tensor view = torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
-    called.parameters.push_back(view);
-    called.offsets.push_back(entry->offset);
-    return view;
-  });
+  called.module = MakeModule(
+      spec, network,
+      [&](const std::string& name) {
+        const policy::ParameterEntry* const entry = layout.Find(name);
+        Tensor view = torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
+        called.parameters.push_back(view);
+        called.offsets.push_back(entry->offset);
+        return view;
+      },
+      std::move(script));
   return called;
 }
 
@@ -98,15 +110,17 @@ absl::Status BackwardOf(const policy::PolicySpec& spec, const NetworkCall& call,
           call.parameters.size(), ", ", inputs.numel(), " or none"));
     }
     const Tensor from = torch::from_blob(const_cast<float*>(output_gradients.data()), outputs.sizes());
-    const std::vector<Tensor> found = torch::autograd::grad({outputs}, leaves, {from});
+    const std::vector<Tensor> found = torch::autograd::grad({outputs}, leaves, {from}, /*retain_graph=*/std::nullopt,
+                                                            /*create_graph=*/false, /*allow_unused=*/true);
     for (size_t i = 0; i < called.parameters.size(); ++i) {
+      if (!found[i].defined()) continue;  // a module's buffer, or what it does not use
       const Tensor gradient = found[i].contiguous();
       const float* const values = gradient.data_ptr<float>();
       float* const to = gradients.data() + called.offsets[i];
       for (int64_t k = 0; k < gradient.numel(); ++k) to[k] += values[k];
     }
     if (input_gradients.empty()) return absl::OkStatus();
-    const Tensor gradient = found.back().contiguous();
+    const Tensor gradient = (found.back().defined() ? found.back() : torch::zeros_like(inputs)).contiguous();
     std::copy_n(gradient.data_ptr<float>(), gradient.numel(), input_gradients.data());
     return absl::OkStatus();
   });

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/leaf_encoders.h"
 
 namespace troupe::training {
 
 using torch::Tensor;
-
-namespace {
 
 Tensor Activate(policy::Activation activation, const Tensor& x) {
   switch (activation) {
@@ -31,6 +31,8 @@ Tensor Activate(policy::Activation activation, const Tensor& x) {
   return x;
 }
 
+namespace {
+
 /// torch.nn.LayerNorm by the layer's scale and shift, where layers are normalized.
 Tensor LayerNorm(const Layers& norms, size_t layer, const Tensor& x) {
   if (norms.empty()) return x;
@@ -38,19 +40,76 @@ Tensor LayerNorm(const Layers& norms, size_t layer, const Tensor& x) {
   return torch::layer_norm(x, {x.size(-1)}, scale, shift, /*eps=*/1e-5);
 }
 
-/// What the convolutions make of the image, the first columns of each row, as [row][column][channel], and the other
-/// columns behind it. Images lie in memory with channels innermost all the way.
+/// What the convolutions make of images [rows, pixels], as [rows][row][column][channel]. Images lie in memory with
+/// channels innermost all the way.
 Tensor Convolve(policy::Activation activation, const Convolutions& convolutions, const Tensor& x) {
   const policy::ImageShape& image = convolutions.image;
   const int64_t rows = x.size(0);
-  Tensor y = x.narrow(1, 0, image.size()).view({rows, image.height, image.width, image.channels}).permute({0, 3, 1, 2});
+  Tensor y = x.view({rows, image.height, image.width, image.channels}).permute({0, 3, 1, 2});
   for (size_t i = 0; i < convolutions.layers.size(); ++i) {
     const auto& [weight, bias] = convolutions.layers[i];
     y = Activate(activation, torch::conv2d(y, weight, bias, convolutions.strides[i]));
   }
-  y = y.permute({0, 2, 3, 1}).reshape({rows, -1});
-  const int64_t others = x.size(1) - image.size();
-  return others == 0 ? y : torch::cat({y, x.narrow(1, image.size(), others)}, 1);
+  return y.permute({0, 2, 3, 1}).reshape({rows, -1});
+}
+
+Tensor RunLayers(policy::Activation activation, const Layers& layers, const Layers& norms, Tensor x) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    x = torch::linear(x, layers[i].first, layers[i].second);
+    x = Activate(activation, LayerNorm(norms, i, x));
+  }
+  return x;
+}
+
+/// `encoded`, which stands for the first `read` columns of x, and the other ones behind it.
+Tensor WithOthers(std::vector<Tensor> encoded, const Tensor& x, int64_t read) {
+  if (x.size(1) > read) encoded.push_back(x.narrow(1, read, x.size(1) - read));
+  return encoded.size() == 1 ? encoded[0] : torch::cat(encoded, 1);
+}
+
+Tensor EncodeLeaves(policy::Activation activation, const std::vector<LeafModule>& leaves, const Tensor& x) {
+  std::vector<Tensor> encoded;
+  for (const LeafModule& leaf : leaves) {
+    Tensor y = x.narrow(1, leaf.first, leaf.columns);
+    if (leaf.divided) y = y * (1.0f / 255.0f);
+    if (!leaf.convolutions.layers.empty()) y = Convolve(activation, leaf.convolutions, y);
+    encoded.push_back(RunLayers(activation, leaf.layers, leaf.norms, y));
+  }
+  return WithOthers(std::move(encoded), x, leaves.back().first + leaves.back().columns);
+}
+
+using FindParameter = std::function<Tensor(const std::string&)>;
+
+std::pair<Tensor, Tensor> FindLayer(const FindParameter& find, const std::string& stem) {
+  return {find(stem + ".weight"), find(stem + ".bias")};
+}
+
+/// The convolutions "<stem>conv.<i>".
+Convolutions MakeConvolutions(const std::vector<policy::ConvLayer>& layers, const policy::ImageShape& image,
+                              const std::string& stem, const FindParameter& find) {
+  Convolutions convolutions{.image = image};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    convolutions.layers.push_back(FindLayer(find, absl::StrCat(stem, "conv.", i)));
+    convolutions.strides.push_back(layers[i].stride);
+  }
+  return convolutions;
+}
+
+std::vector<LeafModule> MakeLeaves(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
+                                   const FindParameter& find) {
+  std::vector<LeafModule> leaves;
+  for (const policy::ObservationPart& part : policy::ObservationParts(spec, network)) {
+    LeafModule& leaf =
+        leaves.emplace_back(LeafModule{.first = part.first, .columns = part.size, .divided = part.divided});
+    if (part.encoder == nullptr) continue;
+    const std::string stem = absl::StrCat(network.role, ".", part.stem);
+    leaf.convolutions = MakeConvolutions(part.encoder->conv_layers, part.image, stem, find);
+    for (size_t i = 0; i < part.encoder->hidden_sizes.size(); ++i) {
+      leaf.layers.push_back(FindLayer(find, absl::StrCat(stem, i)));
+      if (network.layer_norm) leaf.norms.push_back(FindLayer(find, absl::StrCat(stem, "norm.", i)));
+    }
+  }
+  return leaves;
 }
 
 /// [layers, sequences, size] of `states` [sequences, state size]: outputs (part 0), or of an LSTM cells (part 1).
@@ -60,23 +119,24 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
 
 }  // namespace
 
-Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
-                  const std::function<Tensor(const std::string&)>& find) {
+Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network, const FindParameter& find,
+                  std::shared_ptr<ScriptNetwork> script) {
   Module module;
-  module.convolutions.image = image;
-  for (size_t i = 0; i < network.conv_layers.size(); ++i) {
-    module.convolutions.layers.emplace_back(find(absl::StrCat(network.role, ".conv.", i, ".weight")),
-                                            find(absl::StrCat(network.role, ".conv.", i, ".bias")));
-    module.convolutions.strides.push_back(network.conv_layers[i].stride);
+  const std::string stem = absl::StrCat(network.role, ".");
+  module.script = std::move(script);
+  if (module.script != nullptr) {
+    module.script->Bind([&](const std::string& name) { return find(stem + name); });
+    return module;
   }
+  module.convolutions = MakeConvolutions(network.conv_layers, spec.image(), stem, find);
+  if (network.encoder == policy::EncoderKind::kLeaves) module.leaves = MakeLeaves(spec, network, find);
+  module.attention = MakeAttention(network, find);
   for (size_t i = 0; i < network.num_layers(); ++i) {
     Layers& layers = i < network.hidden_sizes.size() ? module.encoder : module.head;
-    layers.emplace_back(find(absl::StrCat(network.role, ".", i, ".weight")),
-                        find(absl::StrCat(network.role, ".", i, ".bias")));
+    layers.push_back(FindLayer(find, absl::StrCat(stem, i)));
     if (!network.layer_norm || i + 1 == network.num_layers()) continue;
     Layers& norms = i < network.hidden_sizes.size() ? module.encoder_norms : module.head_norms;
-    norms.emplace_back(find(absl::StrCat(network.role, ".norm.", i, ".weight")),
-                       find(absl::StrCat(network.role, ".norm.", i, ".bias")));
+    norms.push_back(FindLayer(find, absl::StrCat(stem, "norm.", i)));
   }
   for (int64_t layer = 0; layer < network.core.layers; ++layer) {
     for (const char* const name : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l"}) {
@@ -87,12 +147,13 @@ Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& 
 }
 
 Tensor Encode(policy::Activation activation, const Module& module, Tensor x) {
-  if (!module.convolutions.layers.empty()) x = Convolve(activation, module.convolutions, x);
-  for (size_t i = 0; i < module.encoder.size(); ++i) {
-    x = torch::linear(x, module.encoder[i].first, module.encoder[i].second);
-    x = Activate(activation, LayerNorm(module.encoder_norms, i, x));
+  if (!module.leaves.empty()) x = EncodeLeaves(activation, module.leaves, x);
+  if (!module.convolutions.layers.empty()) {
+    const int64_t pixels = module.convolutions.image.size();
+    x = WithOthers({Convolve(activation, module.convolutions, x.narrow(1, 0, pixels))}, x, pixels);
   }
-  return x;
+  if (!module.attention.embeddings.empty()) x = Attend(activation, module.attention, x);
+  return RunLayers(activation, module.encoder, module.encoder_norms, x);
 }
 
 Tensor Decode(policy::Activation activation, const Module& module, Tensor x) {
@@ -104,6 +165,7 @@ Tensor Decode(policy::Activation activation, const Module& module, Tensor x) {
 }
 
 Tensor RunNetwork(policy::Activation activation, const Module& module, const Tensor& x) {
+  if (module.script != nullptr) return module.script->Run(x);
   return Decode(activation, module, Encode(activation, module, x));
 }
 

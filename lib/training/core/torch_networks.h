@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lib/policy/policy_spec.h"
+#include "lib/training/core/torch_attention.h"
+#include "lib/training/script/script_network.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -19,18 +22,35 @@ struct Convolutions {
   Layers layers;                 ///< each with an activation behind it; or empty
   std::vector<int64_t> strides;  ///< of each
 };
+/// A run of the observation's columns, and the encoder that reads it, if one does.
+struct LeafModule {
+  int64_t first = 0;
+  int64_t columns = 0;
+  bool divided = false;       ///< by 255, before the encoder
+  Convolutions convolutions;  ///< or none
+  Layers layers;              ///< each with an activation behind it; or empty
+  Layers norms;               ///< scale and shift of each layer's normalization; or empty
+};
 /// The parameters of a network.
 struct Module {
   Convolutions convolutions;        ///< before the encoder's layers; they read the first columns of the inputs
+  std::vector<LeafModule> leaves;   ///< all of the observation, the first columns; or empty without leaves' encoders
+  Attention attention;              ///< likewise, in a critic of the joint observation
   Layers encoder;                   ///< each with an activation behind it
   Layers encoder_norms;             ///< scale and shift of each layer's normalization; or empty
   std::vector<torch::Tensor> core;  ///< by layer, in the order of policy::ParameterLayout::Builder::Core; or empty
   Layers head;                      ///< the last one without an activation
   Layers head_norms;                ///< of all but the last one; or empty
+  /// A user's module, which is all of the network; or nullptr. Its inputs have the action mask of an actor behind them.
+  std::shared_ptr<ScriptNetwork> script;
 };
-/// `find` makes a tensor of a parameter's name; `image` is the policy's, of which a CNN reads it.
-Module MakeModule(const policy::NetworkSpec& network, const policy::ImageShape& image,
-                  const std::function<torch::Tensor(const std::string&)>& find);
+/// `find` makes a tensor of a parameter's name; `network` is one of the policy's. `script`, of a network that is a
+/// user's module, gets its tensors so, too.
+Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
+                  const std::function<torch::Tensor(const std::string&)>& find,
+                  std::shared_ptr<ScriptNetwork> script = nullptr);
+
+torch::Tensor Activate(policy::Activation activation, const torch::Tensor& x);
 
 /// What stands before the core, and behind it; a network without a core is both.
 torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);

@@ -221,7 +221,7 @@ TEST_F(TrainerHostTest, MembersOfAGroupOfSeveralStay) {
             absl::FailedPreconditionError("cannot remove a policy: policy \"p1\" is of learn group \"p0\", whose 2 "
                                           "policies pairs trains together; expected a policy that learns by itself"));
   const policy::PolicySpec spec = Specs(3)[2];
-  const absl::Status added = host->AddPolicy(PolicySlot(2), spec, InitialState(spec, StateForm{}, 1), PolicySlot(0));
+  const absl::Status added = host->AddPolicy(PolicySlot(2), spec, *InitialState(spec, StateForm{}, 1), PolicySlot(0));
   EXPECT_EQ(added.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(added.message()), testing::HasSubstr("learn group \"p0\""));
   EXPECT_EQ(host->Groups().size(), 1u);
@@ -231,7 +231,7 @@ TEST_F(TrainerHostTest, GroupsFollowThePolicies) {
   const auto host = *Make(2, {}, {.name = "pairs", .options = {{"alone", true}}});
   ASSERT_EQ(host->Groups().size(), 2u);
   const policy::PolicySpec spec = Specs(3)[2];
-  ASSERT_TRUE(host->AddPolicy(PolicySlot(2), spec, InitialState(spec, StateForm{}, 1), PolicySlot(1)).ok());
+  ASSERT_TRUE(host->AddPolicy(PolicySlot(2), spec, *InitialState(spec, StateForm{}, 1), PolicySlot(1)).ok());
   ASSERT_EQ(host->Groups().size(), 3u);
   EXPECT_EQ(host->Groups()[2].id.value(), "p2");
   ASSERT_TRUE(host->Update(Batch({1, 2}).all, Context(0)).ok());

@@ -70,7 +70,7 @@ class PpoTrainerEvictionTest : public testing::Test {
     deps.blobs = &blobs_;
     if (has_fallback) {
       deps.fallback = [](PolicySlot slot) -> absl::StatusOr<policy::PolicyState> {
-        return InitialState(Specs()[static_cast<size_t>(slot.value())], StateForm{true}, 1);
+        return *InitialState(Specs()[static_cast<size_t>(slot.value())], StateForm{true}, 1);
       };
     }
     const auto team = std::make_shared<ThreadTeam>(1);
@@ -103,7 +103,7 @@ const std::vector<std::vector<int32_t>> kBatches = {{0, 1, 2, 3, 4, 5, 6}, {1, 4
                                                     {0, 1, 2, 3, 4, 5, 6}, {3, 5, 6}};
 
 TEST_F(PpoTrainerEvictionTest, EvictedAndReloadedTrainToTheSameBits) {
-  const int64_t bytes = policy::BytesOf(InitialState(Specs()[0], StateForm{true}, 1));
+  const int64_t bytes = policy::BytesOf(*InitialState(Specs()[0], StateForm{true}, 1));
   for (const bool swappable : {false, true}) {
     for (const int64_t capacity : {1, 3}) {
       for (const int64_t budget : {int64_t{0}, 2 * bytes, 100 * bytes}) {

@@ -206,9 +206,11 @@ TEST(TorchBackendDeviceTest, CudaHasNoPathOverTheHostsMemory) {
 TEST(TorchBackendDeviceTest, SaysWhichNetworksItCannotCompute) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   spec.actor.encoder = policy::EncoderKind(9);
-  EXPECT_EQ(MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
-            absl::UnimplementedError("LibTorch's back end computes encoders of kind mlp and cnn, got unknown for the "
-                                     "actor"));
+  EXPECT_EQ(
+      MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
+      absl::UnimplementedError(
+          "LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention and torchscript, got unknown "
+          "for the actor"));
 }
 
 }  // namespace

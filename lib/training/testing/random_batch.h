@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -42,6 +43,7 @@ class RandomBatch : public learner::OwnedTrainBatch {
     if (spec.critic_input() != policy::NetworkInput::kObservation) {
       rows.critic_rows = rows.rows / 2 + 1;
       FillNormal(rows.critic_rows * spec.critic_state_size(), &critic_state);
+      if (spec.critic().encoder == policy::EncoderKind::kAttention) TakeAgentsAway(spec, &rows);
       for (int64_t row = 0; row < rows.rows; ++row) critic_row.push_back(Index(rows.critic_rows));
       for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
     }
@@ -55,6 +57,26 @@ class RandomBatch : public learner::OwnedTrainBatch {
 
  private:
   int32_t Index(int64_t limit) { return static_cast<int32_t>(random_.Below(static_cast<uint32_t>(limit))); }
+
+  /// Of a joint observation: every third agent or so is absent.
+  void TakeAgentsAway(const policy::PolicySpec& spec, learner::PolicyTrainBatch* rows) {
+    const policy::AttentionSpec& attention = spec.critic().attention;
+    for (const int64_t space : attention.agents) {
+      joint_sizes_.push_back(attention.observation_sizes[static_cast<size_t>(space)]);
+    }
+    rows->joint_sizes = joint_sizes_;
+    float* value = critic_state.data();
+    for (int64_t row = 0; row < rows->critic_rows; ++row) {
+      float* bit = value + spec.critic_state_size() - static_cast<int64_t>(joint_sizes_.size());
+      for (const int64_t size : joint_sizes_) {
+        *bit = random_.Below(3) != 0 ? 1.0f : 0.0f;
+        if (*bit == 0.0f) std::fill_n(value, size, 0.0f);
+        value += size;
+        ++bit;
+      }
+      value = bit;
+    }
+  }
 
   /// Segments cut go on in an episode, from its seventh decision.
   void AddSequences(const policy::PolicySpec& spec, learner::PolicyTrainBatch* rows) {
@@ -102,6 +124,7 @@ class RandomBatch : public learner::OwnedTrainBatch {
   }
 
   base::PhiloxSequence random_;
+  std::vector<int64_t> joint_sizes_;
 };
 
 }  // namespace troupe::training

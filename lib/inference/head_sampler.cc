@@ -1,0 +1,127 @@
+#include "lib/inference/head_sampler.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/check.h"
+#include "lib/base/philox.h"
+#include "lib/policy/parameter_layout.h"
+
+namespace troupe::inference {
+
+bool AllFinite(const float* values, int64_t count) {
+  uint32_t any = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, values + i, sizeof(bits));
+    any |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
+  }
+  return any == 0;
+}
+
+absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights) {
+  return absl::InternalError(absl::StrCat("policy \"", spec.id.value(),
+                                          "\": the actor's output is not finite, weights version ", weights.version.n));
+}
+
+HeadSampler::HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels)
+    : kernels_(kernels),
+      seed_(seed),
+      action_words_(spec.action_words()),
+      mask_size_(spec.mask_size()),
+      continuous_(spec, seed) {
+  // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
+  int64_t output = 0;
+  int64_t random = 0;
+  int64_t log_std = 0;
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(spec.action_space);
+  for (const space::ActionLeaf& leaf : leaves) {
+    if (leaf.kind != space::ActionLeaf::Kind::kCategorical) continue;
+    leaves_.push_back({leaf, output, 0, random});
+    output += leaf.categories;
+    random += 1;
+  }
+  for (const space::ActionLeaf& leaf : leaves) {
+    if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
+    leaves_.push_back({leaf, output, log_std, random});
+    output += spec.OutputsOf(leaf);
+    log_std += leaf.words;
+    random += continuous_.RandomWords(leaf.words);
+  }
+  random_blocks_ = (random + 3) / 4;
+
+  const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+  const policy::ParameterEntry* log_std_entry = layout.Find("actor.log_std");
+  TROUPE_CHECK((log_std_entry != nullptr) == (spec.log_std_size() > 0));
+  if (log_std_entry != nullptr) log_std_offset_ = log_std_entry->offset;
+  weights_of_row_.EnsureCapacity(static_cast<size_t>(spec.actor_output_size() + kernels_->lanes) * sizeof(float));
+}
+
+void HeadSampler::SetWeights(const policy::WeightSnapshot& weights) {
+  continuous_.SetLogStd(weights.actor.data() + log_std_offset_);
+}
+
+void HeadSampler::EnsureCapacity(int64_t rows) {
+  random_.EnsureCapacity(static_cast<size_t>(rows) * static_cast<size_t>(std::max<int64_t>(1, random_blocks_)) * 16);
+}
+
+absl::Status HeadSampler::Sample(const policy::PolicySpec& spec, const ActInput& input, const float* output,
+                                 int64_t stride, space::ActionWord* actions, float* logp) {
+  auto* random = reinterpret_cast<uint32_t*>(random_.data());
+  if (!input.deterministic) {
+    const base::PhiloxKey key = base::PhiloxKey::Make(seed_, base::RandomStream::kAction);
+    kernels_->philox(
+        {key.k0, key.k1, reinterpret_cast<const uint32_t*>(input.keys), input.rows, random_blocks_, random});
+  }
+  std::fill(logp, logp + input.rows, 0.0f);
+  for (const Leaf& leaf : leaves_) {
+    if (leaf.space.kind == space::ActionLeaf::Kind::kContinuous) {
+      SampleContinuous(leaf, input, output, stride, actions, logp);
+      continue;
+    }
+    CategoricalCall call;
+    call.logits = output + leaf.output;
+    call.logits_stride = stride;
+    call.rows = input.rows;
+    call.categories = leaf.space.categories;
+    if (mask_size_ > 0) {
+      call.mask = input.action_mask + leaf.space.mask_offset;
+      call.mask_stride = mask_size_;
+    }
+    if (!input.deterministic) {
+      call.random = random + leaf.random;
+      call.random_stride = random_blocks_ * 4;
+    }
+    call.start = static_cast<int32_t>(leaf.space.start);
+    call.action = &actions[leaf.space.word].i32;
+    call.action_stride = action_words_;
+    call.logp = logp;
+    call.scratch = reinterpret_cast<float*>(weights_of_row_.data());
+    const int64_t bad_row = kernels_->categorical(call);
+    if (bad_row >= 0) return EverythingForbidden(spec, input.keys[bad_row]);
+  }
+  return absl::OkStatus();
+}
+
+void HeadSampler::SampleContinuous(const Leaf& leaf, const ActInput& input, const float* output, int64_t stride,
+                                   space::ActionWord* actions, float* logp) const {
+  ContinuousCall call;
+  call.rows = input.rows;
+  call.words = leaf.space.words;
+  call.word = leaf.space.word;
+  call.outputs = output + leaf.output;
+  call.output_stride = stride;
+  call.log_std = leaf.log_std;
+  if (!input.deterministic) {
+    call.random = reinterpret_cast<const uint32_t*>(random_.data()) + leaf.random;
+    call.random_stride = random_blocks_ * 4;
+  }
+  call.keys = input.keys;
+  call.actions = actions;
+  call.action_stride = action_words_;
+  call.logp = logp;
+  continuous_.Sample(call);
+}
+
+}  // namespace troupe::inference

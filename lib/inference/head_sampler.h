@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/inference/continuous_head.h"
+#include "lib/inference/kernels.h"
+#include "lib/inference/policy_actor.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/tensor/buffer.h"
+
+namespace troupe::inference {
+
+/// What every actor with networks does with its last layer: a sample (or the mode, of a Beta the mean) of every leaf of
+/// the action space, and its log-probability. Made and used by its actor; not thread-safe.
+class HeadSampler {
+ public:
+  /// `seed` is the run's; samples are drawn from its stream kAction.
+  HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels);
+
+  /// The free log standard deviations of `weights`, which fit the spec.
+  void SetWeights(const policy::WeightSnapshot& weights);
+  /// Batches of so many rows allocate nothing from now on.
+  void EnsureCapacity(int64_t rows);
+  /// `output`: [rows, actor_output_size], rows `stride` apart, a multiple of the kernels' lanes; finite, and so is what
+  /// is between them. Writes actions [rows, action_words] and log-probabilities [rows] as PolicyActor::Act.
+  /// INVALID_ARGUMENT names the first row whose mask forbids every category of a leaf.
+  absl::Status Sample(const policy::PolicySpec& spec, const ActInput& input, const float* output, int64_t stride,
+                      space::ActionWord* actions, float* logp);
+
+ private:
+  struct Leaf {
+    space::ActionLeaf space;
+    int64_t output = 0;   // first column of the last layer
+    int64_t log_std = 0;  // first of actor.log_std
+    int64_t random = 0;   // first random word of the row
+  };
+
+  void SampleContinuous(const Leaf& leaf, const ActInput& input, const float* output, int64_t stride,
+                        space::ActionWord* actions, float* logp) const;
+
+  const KernelTable* const kernels_;
+  const uint64_t seed_;
+  const int64_t action_words_;
+  const int64_t mask_size_;
+  ContinuousHead continuous_;
+  std::vector<Leaf> leaves_;
+  int64_t random_blocks_ = 0;  // of four words, a row
+  int64_t log_std_offset_ = 0;
+  tensor::Buffer random_, weights_of_row_;
+};
+
+/// Whether no number of `values` is NaN or infinite.
+bool AllFinite(const float* values, int64_t count);
+/// The network's output is not: INTERNAL.
+absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights);
+
+}  // namespace troupe::inference

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/space/space.h"
+
+namespace troupe::space {
+
+/// A part of an observation row that is neither Dict nor Tuple. Plain value.
+struct ObservationLeaf {
+  /// Keys of Dicts and places in Tuples that lead to it, joined by "/": "camera", "arm/0". Two leaves may have one name
+  /// where a key holds a "/". Empty for an observation that is a leaf itself.
+  std::string name;
+  Space space;
+  int64_t first = 0;  ///< its first element in the row; it has space.flat_size()
+};
+
+/// The leaves of an observation space in the order of its rows; at most kMaxParts.
+std::vector<ObservationLeaf> ObservationLeaves(const Space& space);
+
+}  // namespace troupe::space

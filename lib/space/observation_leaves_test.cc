@@ -1,0 +1,40 @@
+#include "lib/space/observation_leaves.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe::space {
+namespace {
+
+std::vector<std::pair<std::string, int64_t>> NamesAndPlaces(const std::string& space) {
+  std::vector<std::pair<std::string, int64_t>> found;
+  for (const ObservationLeaf& leaf : ObservationLeaves(*ParseSpace(space))) found.emplace_back(leaf.name, leaf.first);
+  return found;
+}
+using Leaves = std::vector<std::pair<std::string, int64_t>>;
+
+TEST(ObservationLeavesTest, LieAsRowsDo) {
+  EXPECT_EQ(NamesAndPlaces("Dict{touch: Discrete(3), arm: Tuple(Box(-1, 1, [2]), MultiBinary(4)), "
+                           "camera: Box(0, 255, [4, 5, 1], uint8)}"),
+            (Leaves{{"arm/0", 0}, {"arm/1", 2}, {"camera", 6}, {"touch", 26}}));
+  EXPECT_EQ(NamesAndPlaces("Tuple(Dict{\"a/b\": Discrete(2), a: Dict{b: Discrete(3)}})"),
+            (Leaves{{"0/a/b", 0}, {"0/a/b", 3}}))
+      << "two of one name";
+  const std::vector<ObservationLeaf> leaves = ObservationLeaves(*ParseSpace("Tuple(MultiDiscrete([2, 3]))"));
+  ASSERT_EQ(leaves.size(), 1u);
+  EXPECT_EQ(leaves[0].space, *Space::MultiDiscrete({2, 3}));
+}
+
+TEST(ObservationLeavesTest, ASpaceOfOnePartIsALeafWithoutAName) {
+  EXPECT_EQ(NamesAndPlaces("Box(-1, 1, [3])"), (Leaves{{"", 0}}));
+}
+
+TEST(ObservationLeavesTest, AnEmptyKeyIsLeftOutOfNames) {
+  EXPECT_EQ(NamesAndPlaces("Dict{\"\": Dict{a: Discrete(2)}}"), (Leaves{{"a", 0}}));
+}
+
+}  // namespace
+}  // namespace troupe::space

@@ -1,0 +1,85 @@
+#include "lib/training/script/script_modules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/inference/module_actors.h"
+#include "lib/policy/module_reader.h"
+#include "lib/training/core/torch_device.h"
+#include "lib/training/core/torch_status.h"
+#include "lib/training/script/script_actor.h"
+#include "lib/training/script/script_network.h"
+#include "lib/training/script/script_probe.h"
+
+namespace troupe::training {
+namespace {
+
+class Reader final : public policy::ModuleReader {
+ public:
+  absl::StatusOr<std::vector<policy::ModuleTensor>> Describe(const policy::PolicySpec& spec,
+                                                             const policy::NetworkSpec& network) override {
+    TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
+                            policy::ModuleFiles::OfProcess().Find(network.module.sha256));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptNetwork> script,
+                            ScriptNetwork::Load(*file, ScriptWidths::Of(spec, network), torch::kCPU));
+    if (const absl::Status tried = TryScript(spec, network, *script); !tried.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TorchScript file ", base::LogSafe(file->path), " ", std::string(tried.message())));
+    }
+    return script->tensors();
+  }
+
+  absl::Status WriteFirstValues(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
+                                const policy::ParameterLayout& layout, absl::Span<float> values) override {
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptNetwork> script, LoadScript(spec, network, Device{}));
+    return CatchTorch("reading a module's first values", [&] {
+      for (const ScriptNetwork::Slot& slot : script->slots()) {
+        const std::string name =
+            absl::StrCat(network.role, slot.tensor.is_buffer ? policy::kBuffersOf : "", ".", slot.tensor.name);
+        const policy::ParameterEntry* const entry = layout.Find(name);
+        const torch::Tensor first = slot.first.detach().contiguous();
+        std::copy_n(first.data_ptr<float>(), first.numel(), values.begin() + entry->offset);
+      }
+      return absl::OkStatus();
+    });
+  }
+};
+
+class Actors final : public inference::ModuleActors {
+ public:
+  absl::StatusOr<std::unique_ptr<inference::PolicyActor>> MakeActor(const policy::PolicySpec& spec,
+                                                                    uint64_t seed) override {
+    return ScriptActor::Create(spec, seed);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ScriptNetwork>> LoadScript(const policy::PolicySpec& spec,
+                                                          const policy::NetworkSpec& network, const Device& device) {
+  TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
+                          policy::ModuleFiles::OfProcess().Find(network.module.sha256));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ScriptNetwork> script,
+                          ScriptNetwork::Load(*file, ScriptWidths::Of(spec, network), ToTorch(device)));
+  if (script->tensors() == network.module.tensors) return script;
+  policy::ModuleSpec got = network.module;
+  got.tensors = script->tensors();
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy \"", spec.id.value(), "\": the ", network.role, " is said to be ",
+                   base::LogSafe(policy::CanonicalModuleText(network.module), 400), ", but TorchScript file ",
+                   base::LogSafe(file->path), " is ", base::LogSafe(policy::CanonicalModuleText(got), 400)));
+}
+
+void InstallScriptModules() {
+  static auto* const kReader = new Reader;
+  static auto* const kActors = new Actors;
+  policy::SetModuleReader(kReader);
+  inference::SetModuleActors(kActors);
+}
+
+void ActWithOneThread() { torch::set_num_threads(1); }
+
+}  // namespace troupe::training

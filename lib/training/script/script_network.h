@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/policy/module_files.h"
+#include "lib/policy/policy_spec.h"
+#include <torch/script.h>
+
+namespace troupe::training {
+
+/// What a user's module reads and gives for each row. Plain value.
+struct ScriptWidths {
+  int64_t observation = 0;  ///< of an actor the observation; of a critic what it reads before the slot
+  int64_t agent_id = 0;     ///< the one-hot of the agent's slot; 0: none
+  int64_t mask = 0;         ///< of an actor with an action mask; else 0
+  int64_t output = 0;
+
+  static ScriptWidths Of(const policy::PolicySpec& spec, const policy::NetworkSpec& network);
+};
+
+/// A user's TorchScript module as a network of a policy:
+///   forward(obs [rows, n] f32, agent_id [rows, k] f32, state [rows, 0] f32, mask [rows, m] bool)
+///     -> (outputs [rows, output] f32, state [rows, 0])
+/// Its parameters and f32 buffers are those of the file until Bind; other buffers and constants stay the file's. Runs
+/// without the optimizing executor, so that every call computes the same. Made by whoever trains or acts, and used by
+/// one thread at a time; throws as LibTorch does.
+class ScriptNetwork {
+ public:
+  /// A tensor of the module, and all places where it stands.
+  struct Slot {
+    policy::ModuleTensor tensor;
+    torch::Tensor first;  ///< the file's
+    std::vector<std::pair<torch::jit::Module, std::string>> places;
+  };
+
+  /// INVALID_ARGUMENT, naming the file: no TorchScript, another signature, a submodule that behaves otherwise in
+  /// training and is in training mode, a state of its own, a parameter that is not f32 or not finite, tensors that
+  /// overlap without being the same.
+  static absl::StatusOr<std::unique_ptr<ScriptNetwork>> Load(const policy::ModuleFile& file, const ScriptWidths& widths,
+                                                             const torch::Device& device);
+
+  const std::vector<Slot>& slots() const { return slots_; }
+  std::vector<policy::ModuleTensor> tensors() const;
+  /// Makes `find("NAME")` each parameter, and `find("buffers.NAME")` without gradient each buffer.
+  void Bind(const std::function<torch::Tensor(const std::string&)>& find);
+
+  /// [rows, output]; throws where the module gives something else.
+  torch::Tensor Run(const torch::Tensor& observation, const torch::Tensor& agent_id, const torch::Tensor& mask) const;
+  /// The same of inputs side by side, [rows, observation + agent_id + mask], the mask as 0 and 1.
+  torch::Tensor Run(const torch::Tensor& inputs) const;
+  const ScriptWidths& widths() const { return widths_; }
+
+ private:
+  ScriptNetwork(torch::jit::Module module, const ScriptWidths& widths);
+  absl::Status FindTensors();
+
+  torch::jit::Module module_;
+  torch::jit::Method forward_;
+  const ScriptWidths widths_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace troupe::training

@@ -1,0 +1,139 @@
+#include "lib/training/script/script_probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
+#include "lib/base/philox.h"
+#include "lib/base/status_macros.h"
+#include "lib/space/space.h"
+#include "lib/training/core/torch_status.h"
+
+namespace troupe::training {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kRows = 4;
+constexpr double kSame = 1e-3;     // of a row's outputs, alone and among others, against 1 and their size
+constexpr size_t kMostTold = 300;  // characters of what LibTorch says
+
+/// A flat row of the space, as networks read it: within its bounds and not far from zero.
+void WriteRow(const space::Space& space, base::PhiloxSequence* random, std::vector<float>* row) {
+  switch (space.kind()) {
+    case space::SpaceKind::kBox: {
+      const bool bytes = space.flat_dtype() == tensor::DType::kUint8;
+      const bool integers = space.dtype() != tensor::DType::kFloat32 && space.dtype() != tensor::DType::kFloat64;
+      for (size_t i = 0; i < space.low().size(); ++i) {
+        const double low = std::max(space.low()[i], -1e6);
+        const double high = std::min(space.high()[i], 1e6);
+        double value = std::clamp(random->Uniform(-1.0, 1.0), low, high);
+        if (bytes) value = random->Uniform(0.0, 1.0);
+        row->push_back(static_cast<float>(integers && !bytes ? std::round(value) : value));
+      }
+      return;
+    }
+    case space::SpaceKind::kDict:
+    case space::SpaceKind::kTuple:
+      for (const space::Space& child : space.children()) WriteRow(child, random, row);
+      return;
+    case space::SpaceKind::kDiscrete:
+    case space::SpaceKind::kMultiDiscrete: {
+      const std::vector<int64_t> counts = space.kind() == space::SpaceKind::kDiscrete
+                                              ? std::vector<int64_t>{space.n()}
+                                              : std::vector<int64_t>(space.nvec().begin(), space.nvec().end());
+      for (const int64_t count : counts) {
+        const auto chosen = static_cast<int64_t>(random->Below(static_cast<uint32_t>(count)));
+        for (int64_t i = 0; i < count; ++i) row->push_back(i == chosen ? 1.0f : 0.0f);
+      }
+      return;
+    }
+    case space::SpaceKind::kMultiBinary:
+      for (int64_t i = 0; i < space.n(); ++i) row->push_back(static_cast<float>(random->Below(2)));
+      return;
+    case space::SpaceKind::kNone:
+      return;
+  }
+}
+
+struct Rows {
+  Tensor observation, agent_id, mask;
+
+  Rows Only(int64_t row) const {
+    return {observation.narrow(0, row, 1), agent_id.narrow(0, row, 1), mask.narrow(0, row, 1)};
+  }
+  Tensor RunWith(const ScriptNetwork& script) const { return script.Run(observation, agent_id, mask); }
+};
+
+Rows MakeRows(const policy::PolicySpec& spec, const policy::NetworkSpec& network, const ScriptWidths& widths) {
+  base::PhiloxSequence random(base::PhiloxKey::Make(0, base::RandomStream::kInit), {});
+  Rows rows;
+  const bool observes =
+      network.inputs[0] == policy::NetworkInput::kObservation && widths.observation == spec.observation_size();
+  rows.observation = torch::empty({kRows, widths.observation});
+  for (int64_t r = 0; r < kRows; ++r) {
+    std::vector<float> row;
+    if (observes) WriteRow(spec.observation_space, &random, &row);
+    // Of what stands together of all agents, or of a state, the parts are not known here.
+    while (static_cast<int64_t>(row.size()) < widths.observation) {
+      row.push_back(static_cast<float>(random.Uniform(0.0, 1.0)));
+    }
+    std::copy_n(row.data(), widths.observation, rows.observation.data_ptr<float>() + r * widths.observation);
+  }
+  rows.agent_id = torch::zeros({kRows, widths.agent_id});
+  for (int64_t r = 0; r < kRows && widths.agent_id > 0; ++r) rows.agent_id[r][r % widths.agent_id] = 1.0f;
+  rows.mask = torch::ones({kRows, widths.mask}, torch::kBool);
+  return rows;
+}
+
+absl::Status Wrong(const std::string& text) { return absl::InvalidArgumentError(text); }
+
+absl::Status Try(const ScriptNetwork& script, const Rows& rows) {
+  std::vector<Tensor> before;
+  for (const ScriptNetwork::Slot& slot : script.slots()) before.push_back(slot.first.detach().clone());
+  Tensor outputs = rows.RunWith(script);
+  if (!outputs.requires_grad()) {
+    return Wrong("gives outputs that do not depend on its parameters (no_grad, detach?), expected some that do");
+  }
+  outputs = outputs.detach().clone();
+  if (!torch::isfinite(outputs).all().item<bool>()) return Wrong("gives NaN or infinity, expected numbers");
+  const torch::NoGradGuard no_grad;
+  const Tensor again = rows.RunWith(script).clone();
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ScriptNetwork::Slot& slot = script.slots()[i];
+    if (torch::equal(before[i], slot.first.detach())) continue;
+    return Wrong(absl::StrCat("changes ", slot.tensor.name, " in forward, expected a module that only reads"));
+  }
+  if (!torch::equal(outputs, again)) {
+    return Wrong(
+        "gives other outputs at a second try, expected the same for the same rows: no dropout and no random numbers");
+  }
+  for (int64_t r = 0; r < kRows; ++r) {
+    const Tensor alone = rows.Only(r).RunWith(script)[0];
+    const Tensor among = outputs[r];
+    if (((alone - among).abs() <= kSame * (1.0 + among.abs())).all().item<bool>()) continue;
+    return Wrong("gives a row other outputs alone than among others, expected rows that do not depend on each other");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TryScript(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
+                       const ScriptNetwork& script) {
+  absl::Status tried;
+  const absl::Status ran = CatchTorch("trying it", [&] {
+    tried = Try(script, MakeRows(spec, network, script.widths()));
+    return absl::OkStatus();
+  });
+  if (ran.ok()) return tried;
+  const ScriptWidths& widths = script.widths();
+  return Wrong(absl::StrCat("fails on ", kRows, " rows of obs ", widths.observation, ", agent_id ", widths.agent_id,
+                            ", state 0 and mask ", widths.mask,
+                            " numbers: ", base::LogSafe(std::string(ran.message()), kMostTold)));
+}
+
+}  // namespace troupe::training

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""A network of a user's own, as TorchScript: it trains, resumes without its original, is evaluated and served, and nobody runs a file
+that he has not named himself.
+
+usage: torchscript_test.py TROUPE SOURCE_DIRECTORY
+"""
+
+import json
+import os
+import shutil
+
+import harness
+
+REFUSED = 78
+FAST = ["--set", "algorithm.train_batch_size=512", "--set", "num_envs_per_worker=8", "--set", "evaluation.at_end=false"]
+
+
+class TorchScriptTest(harness.RunningTestCase):
+    def setUp(self):
+        super().setUp()
+        for name in ("cartpole_torchscript.yaml", "cartpole_torchscript.pt"):
+            shutil.copy(self.example(name), self.folder)
+        self.hash = self.hash_of("cartpole_torchscript.pt")
+        self.kept = self.path("runs", "run", "torchscript", f"{self.hash}.pt")
+
+    def fails(self, *arguments, code=1):
+        done = self.troupe(*arguments, ok=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stderr
+
+    def test_trains_goes_on_without_the_original_and_is_evaluated(self):
+        self.troupe("train", "cartpole_torchscript.yaml", "--name", "run", "--workers", "1", *FAST, "--set", "stop.env_steps=1024")
+        with open(self.path("runs", "run", "config.yaml")) as file:
+            config = file.read()
+        self.assertIn(f'torchscript: "sha256:{self.hash}"', config)
+        self.assertNotIn(".pt", config)
+        self.assertEqual(self.hash_of(self.kept), self.hash)
+        before = dict(self.tensors("runs", "run", "checkpoints", "latest"))
+        self.assertIn("default_policy/actor.body.0.weight", before)
+
+        os.remove(self.path("cartpole_torchscript.pt"))
+        resumed = self.troupe("train", "--resume", "run", "--set", "stop.env_steps=2048")
+        self.assertIn(f"this run executes model.torchscript: sha256:{self.hash}", resumed.stderr)
+        self.assertEqual(self.summary("run")["env_steps"], 2048)
+        self.assert_adds_up(self.summary("run"), batch=512)
+        after = dict(self.tensors("runs", "run", "checkpoints", "latest"))
+        # Parameters are trained, buffers are not.
+        self.assertNotEqual(after["default_policy/actor.body.0.weight"], before["default_policy/actor.body.0.weight"])
+        self.assertEqual(after["default_policy/actor.buffers.scale"], before["default_policy/actor.buffers.scale"])
+
+        evaluated = self.troupe("evaluate", "run", "--episodes", "3", "--json")
+        self.assertEqual(json.loads(evaluated.stdout)["episodes"], 3)
+        self.assertIn(f"this run executes model.torchscript: sha256:{self.hash}", evaluated.stderr)
+        error = self.fails("serve", "run", "--listen", "unix:" + self.path("s"), code=REFUSED)
+        self.assertIn(f"the run names sha256:{self.hash}, which nothing of yours permits, expected --allow-torchscript FILE", error)
+        self.serve()
+        with open(self.kept, "ab") as file:
+            file.write(b"more")
+        self.assertRegex(self.fails("evaluate", "run"), rf"{self.hash}\.pt has the SHA-256 \w+, expected that of its name")
+
+    def serve(self):
+        address = "unix:" + self.path("s")
+        process = self.start_program("serve", "run", "--listen", address, "--allow-torchscript", self.kept)
+        self.await_true(lambda: "policy server ready" in self.log_text(), "the policy server")
+        answer = self.troupe("query", address, "--policy", "default_policy", "--obs", "[0.1, 0, 0, 0]", "--json")
+        own = self.troupe("query", "run", "--policy", "default_policy", "--obs", "[0.1, 0, 0, 0]", "--json", "--allow-torchscript", self.kept)
+        self.assertEqual(json.loads(own.stdout)["policy_id"], json.loads(answer.stdout)["policy_id"])
+        process.terminate()
+        self.assertEqual(process.wait(20), 0, self.log_text())
+
+    def test_a_worker_runs_what_its_own_side_names(self):
+        address = "unix:" + self.path("l")
+        learner = self.start_program("learner", "cartpole_torchscript.yaml", "--name", "run", "--workers", "1", "--listen", address, *FAST,
+                                     "--set", "stop.env_steps=1024")
+        self.await_true(lambda: "learner ready" in self.log_text(), "the learner")
+        error = self.fails("worker", "--learner", address, code=REFUSED)
+        self.assertIn(f"the learner asks for the TorchScript module sha256:{self.hash}, which this worker does not permit; to permit it "
+                      "start it with --allow-torchscript FILE", error)
+        shutil.copy(self.example("cartpole_ippo.yaml"), self.path("other.pt"))
+        self.assertIn("this worker does not permit", self.fails("worker", "--learner", address, "--allow-torchscript", "other.pt", code=REFUSED))
+        self.troupe("worker", "--learner", address, "--allow-torchscript", "cartpole_torchscript.pt")
+        self.assertEqual(learner.wait(60), 0, self.log_text())
+
+    def test_what_is_no_module_is_said_before_there_is_a_run(self):
+        self.write("cartpole_torchscript.pt", "no archive")
+        error = self.fails("train", "cartpole_torchscript.yaml", "--name", "run", "--workers", "0", code=REFUSED)
+        self.assertRegex(error, r"cartpole_torchscript\.yaml:23:\d+: model\.torchscript: TorchScript file \S+/cartpole_torchscript\.pt "
+                                r"cannot be read, expected what torch\.jit\.save wrote")
+        self.assertFalse(os.path.exists(self.path("runs", "run")))
+        os.remove(self.path("cartpole_torchscript.pt"))
+        self.assertRegex(self.fails("train", "cartpole_torchscript.yaml", code=REFUSED), r"model\.torchscript: got \S+\.pt, which cannot be read")
+
+
+if __name__ == "__main__":
+    harness.main()
