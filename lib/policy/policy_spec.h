@@ -144,8 +144,8 @@ struct NetworkSpec {
   /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
   /// another, channels innermost, lies side by side with the other inputs for what comes next.
   std::vector<ConvLayer> conv_layers = {};
-  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves
-  /// without one as they are: side by side they are the observation that comes next reads.
+  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves without one
+  /// as they are; joined, they stand for the observation in what comes next.
   std::vector<LeafEncoder> leaf_encoders = {};
   /// Of kAttention, over the joint observation; what it makes lies before the other inputs for what comes next.
   AttentionSpec attention = {};
