@@ -11,6 +11,7 @@
 #include "lib/config/image_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/policy/attention.h"
+#include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -44,10 +45,11 @@ absl::Status CheckAttends(const RunConfig& config, const env::EnvSpec& env, cons
                  ", or model.critic_encoder: auto");
   }
   for (const env::AgentSpec& agent : env.possible_agents) {
-    if (!LooksLikeImage(agent.observation_space)) continue;
-    return error("agent \"", base::LogSafe(agent.id.value()), "\" observes an image, ",
-                 agent.observation_space.ToString(),
-                 ", which it does not convolve; expected model.critic_encoder: auto");
+    for (const space::ObservationLeaf& leaf : space::ObservationLeaves(agent.observation_space)) {
+      if (!LooksLikeImage(leaf.space)) continue;
+      return error("agent \"", base::LogSafe(agent.id.value()), "\" observes an image, ", leaf.space.ToString(),
+                   ", which it does not convolve; expected model.critic_encoder: auto");
+    }
   }
   return absl::OkStatus();
 }

@@ -107,6 +107,10 @@ TEST_F(AttentionCriticTest, ImagesAreRefused) {
       ErrorOf(Yaml("eyes", "name: mappo", absl::StrCat(kAttention, "\nmulti_agent: {policy_mapping: per_agent}"))),
       HasSubstr("got attention, but agent \"b\" observes an image, Box(0, 255, [12, 12, 3], uint8), which it does not "
                 "convolve; expected model.critic_encoder: auto"));
+  const space::Space dict = *space::ParseSpace("Dict{arm: Box(-1, 1, [2]), camera: Box(0, 255, [12, 12, 3], uint8)}");
+  Add(Spec("robots", {Agent("a", dict, *space::Space::Discrete(2)), Agent("b", dict, *space::Space::Discrete(2))}));
+  EXPECT_THAT(ErrorOf(Yaml("robots", "name: mappo")),
+              HasSubstr("got attention, but agent \"a\" observes an image, Box(0, 255, [12, 12, 3], uint8), which"));
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/storage/checkpoint_weights.h"
+#include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
 #include "lib/training/algorithm_options.h"
@@ -184,13 +186,29 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
                                     "algorithm.name=mappo", "model.critic_encoder=attention",
                                     std::string("multi_agent.policy_mapping={agent_0: main, \"*\": ") + others + "}"};
   };
+  const auto resolve = [&](int agents, const std::string& also) {
+    std::vector<std::string> overrides = attending(agents, "old");
+    overrides.insert(overrides.end(), {"multi_agent.policies.old.class=random", also});
+    return Resolve(kRun, overrides);
+  };
+  const auto start_five = [&](const std::string& from, const std::string& also) {
+    const ResolvedRun five = resolve(5, also);
+    EXPECT_EQ(five.policies[0].critic().attention.agents.size(), 5u);
+    std::vector<std::optional<policy::PolicyState>> states(2);
+    const absl::Status status = LoadWarmStart(from, five, &states);
+    if (!status.ok()) return std::string(status.message());
+    const auto weights = storage::CheckpointWeights::Open(storage::FileSystem::Posix(), from + "/checkpoints/100");
+    EXPECT_EQ(states[0]->parameters(), (*weights)->Read(resolve(2, "seed=1").policies[0])->parameters());
+    return std::string("OK");
+  };
   const std::string two = MakeRun("two", {100}, false, attending(2, "dice"));
-  std::vector<std::string> overrides = attending(5, "old");
-  overrides.emplace_back("multi_agent.policies.old.class=random");
-  const ResolvedRun five = Resolve(kRun, overrides);
-  EXPECT_EQ(five.policies[0].critic().attention.agents.size(), 5u);
-  std::vector<std::optional<policy::PolicyState>> states(2);
-  EXPECT_EQ(LoadWarmStart(two, five, &states), absl::OkStatus());
+  EXPECT_EQ(start_five(two, "seed=1"), "OK");
+  EXPECT_THAT(start_five(two, "model.attention_heads=2"), HasSubstr("does not fit: the critic's attention is"));
+  std::vector<std::string> normalized = attending(2, "dice");
+  normalized.emplace_back("algorithm.normalize_state=true");
+  EXPECT_THAT(start_five(MakeRun("two_normalized", {100}, false, normalized), "algorithm.normalize_state=true"),
+              HasSubstr("does not fit: "))
+      << "moments are of each place";
   EXPECT_THAT(
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +

@@ -7,6 +7,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/leaf_networks.h"
 #include "lib/config/overrides.h"
+#include "lib/config/torch_modules.h"
 #include "lib/policy/convolutions.h"
 #include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
@@ -67,8 +68,8 @@ std::string ImageOf(const PolicySpec& spec, bool any) {
       return encoder.leaf == static_cast<int64_t>(i) && !encoder.conv_layers.empty();
     });
     if (!any && (convolved || spec.actor.encoder == policy::EncoderKind::kCnn)) continue;
-    return leaf.name.empty() ? leaf.space.ToString()
-                             : absl::StrCat(leaf.space.ToString(), " at ", base::LogSafe(leaf.name, 64));
+    const std::string name = space::ObservationLeafNames(spec.observation_space)[i];
+    return name.empty() ? leaf.space.ToString() : absl::StrCat(leaf.space.ToString(), " at ", base::LogSafe(name, 64));
   }
   return "";
 }
@@ -77,6 +78,10 @@ std::string ImageOf(const PolicySpec& spec, bool any) {
 
 absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
   const v1::ModelConfig model = ModelOf(config, of);
+  const auto encodes = [&model](const NetworkSpec& network) {
+    return ReadsOwnObservation(network) && !IsModule(model, network);
+  };
+  if (!encodes(spec->actor) && !encodes(spec->critic())) return absl::OkStatus();
   const space::SpaceKind kind = spec->observation_space.kind();
   const bool has_leaves = kind == space::SpaceKind::kDict || kind == space::SpaceKind::kTuple;
   if (has_leaves || model.has_leaf_encoders()) return SetLeafEncoders(config, of, spec);
@@ -131,8 +136,15 @@ bool LooksLikeImage(const space::Space& space) {
 std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {
   std::string flat;
   std::string joint;
+  std::string behind_state;
   for (const PolicySpec& spec : specs) {
     if (!spec.policy_class.has_weights() || ImageOf(spec, /*any=*/true).empty()) continue;
+    if (behind_state.empty() && spec.critic_reads_agent_state()) {
+      behind_state = absl::StrCat("the critic of policy \"", spec.id.value(), "\" reads its agent's image, ",
+                                  ImageOf(spec, /*any=*/true),
+                                  ", as a row of numbers behind the state; algorithm.use_agent_specific_state: false "
+                                  "leaves it out");
+    }
     const std::string image = ImageOf(spec, /*any=*/false);
     if (flat.empty() && !image.empty()) {
       flat = absl::StrCat("policy \"", spec.id.value(), "\" reads an image, ", image,
@@ -147,8 +159,9 @@ std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {
     }
   }
   std::vector<std::string> warnings;
-  if (!flat.empty()) warnings.push_back(std::move(flat));
-  if (!joint.empty()) warnings.push_back(std::move(joint));
+  for (std::string* const warning : {&flat, &joint, &behind_state}) {
+    if (!warning->empty()) warnings.push_back(std::move(*warning));
+  }
   return warnings;
 }
 

@@ -30,8 +30,9 @@ bool ReadsOwnObservation(const policy::NetworkSpec& network);
 /// A Box that looks like an image, whatever networks take it for.
 bool LooksLikeImage(const space::Space& space);
 
-/// Sentences for the log about networks that read images as rows of numbers, one for actors and one for critics of all
-/// agents' images, each with the first policy that has one, and the way out.
+/// Sentences for the log about networks that read images as rows of numbers, one for actors, one for critics of all
+/// agents' images and one for critics of the state and their agent's image, each with the first policy that has one,
+/// and the way out.
 std::vector<std::string> ImageWarnings(const std::vector<policy::PolicySpec>& specs);
 
 }  // namespace troupe::config

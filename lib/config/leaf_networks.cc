@@ -37,17 +37,28 @@ class LeafSettings {
         of_(of),
         model_(ModelOf(config, of)),
         leaves_(space::ObservationLeaves(spec.observation_space)),
+        names_(space::ObservationLeafNames(spec.observation_space)),
         whose_(absl::StrCat("policy \"", spec.id.value(), "\"")) {}
 
-  /// Every glob matches a leaf.
+  /// Every glob is the first one that matches some leaf.
   absl::Status CheckGlobs() const {
     for (const v1::LeafEncoder& entry : model_.leaf_encoders().encoders()) {
-      const bool matches = std::any_of(leaves_.begin(), leaves_.end(), [&entry](const ObservationLeaf& leaf) {
-        return policy::GlobMatches(entry.leaf(), leaf.name);
-      });
-      if (matches) continue;
+      const v1::LeafEncoder* before = nullptr;  // that takes a leaf which this one matches, too
+      bool has_effect = false;
+      for (const std::string& name : names_) {
+        if (!policy::GlobMatches(entry.leaf(), name)) continue;
+        const v1::LeafEncoder* const first = EntryOf(name);
+        has_effect = has_effect || first == &entry;
+        before = first;
+      }
+      if (has_effect) continue;
+      if (before != nullptr) {
+        return Error(KeyOf(entry),
+                     absl::StrCat("got a glob behind \"", base::LogSafe(before->leaf(), kLeafBytesShown),
+                                  "\", which takes every leaf of ", whose_, " that it matches; expected it before"));
+      }
       std::vector<std::string> names;
-      for (const ObservationLeaf& leaf : leaves_) names.push_back(base::LogSafe(leaf.name, kLeafBytesShown));
+      for (const std::string& name : names_) names.push_back(base::LogSafe(name, kLeafBytesShown));
       const std::string nearest = base::NearestName(entry.leaf(), names);
       return Error(KeyOf(entry), absl::StrCat("got an encoder of no leaf of ", whose_, "; ",
                                               nearest.empty() ? "these are " + base::FewOf(names, kLeavesShown)
@@ -60,17 +71,17 @@ class LeafSettings {
   absl::StatusOr<std::vector<LeafEncoder>> Encoders() const {
     std::vector<LeafEncoder> encoders;
     for (size_t i = 0; i < leaves_.size(); ++i) {
-      const v1::LeafEncoder* const entry = EntryOf(leaves_[i]);
+      const v1::LeafEncoder* const entry = EntryOf(names_[i]);
       if (entry != nullptr && entry->flat()) continue;
       LeafEncoder encoder{.leaf = static_cast<int64_t>(i)};
       if (entry != nullptr) {
         encoder.hidden_sizes.assign(entry->hidden_sizes().values().begin(), entry->hidden_sizes().values().end());
       }
-      TROUPE_ASSIGN_OR_RETURN(encoder.conv_layers, ConvolutionsOf(leaves_[i], entry));
+      TROUPE_ASSIGN_OR_RETURN(encoder.conv_layers, ConvolutionsOf(i, entry));
       if (encoder.conv_layers.empty() && encoder.hidden_sizes.empty()) {
         if (entry == nullptr) continue;
         return Error(KeyOf(*entry),
-                     absl::StrCat("got no layers, but ", NameOf(leaves_[i]), " is ", leaves_[i].space.ToString(),
+                     absl::StrCat("got no layers, but ", NameOf(i), " is ", leaves_[i].space.ToString(),
                                   "; expected hidden_sizes of 1 to ", policy::kMaxHiddenLayers, " layers, or flat"));
       }
       encoders.push_back(std::move(encoder));
@@ -102,21 +113,21 @@ class LeafSettings {
   std::string Key() const { return ModelKey(config_, of_, "leaf_encoders"); }
 
  private:
-  std::string NameOf(const ObservationLeaf& leaf) const {
-    return absl::StrCat(whose_, "'s leaf \"", base::LogSafe(leaf.name, kLeafBytesShown), "\"");
+  std::string NameOf(size_t leaf) const {
+    return absl::StrCat(whose_, "'s leaf \"", base::LogSafe(names_[leaf], kLeafBytesShown), "\"");
   }
   std::string KeyOf(const v1::LeafEncoder& entry) const { return JoinKey(Key(), entry.leaf()); }
 
   /// nullptr: none that matches.
-  const v1::LeafEncoder* EntryOf(const ObservationLeaf& leaf) const {
+  const v1::LeafEncoder* EntryOf(const std::string& leaf) const {
     for (const v1::LeafEncoder& entry : model_.leaf_encoders().encoders()) {
-      if (policy::GlobMatches(entry.leaf(), leaf.name)) return &entry;
+      if (policy::GlobMatches(entry.leaf(), leaf)) return &entry;
     }
     return nullptr;
   }
 
-  absl::StatusOr<std::vector<policy::ConvLayer>> ConvolutionsOf(const ObservationLeaf& leaf,
-                                                                const v1::LeafEncoder* entry) const {
+  absl::StatusOr<std::vector<policy::ConvLayer>> ConvolutionsOf(size_t number, const v1::LeafEncoder* entry) const {
+    const ObservationLeaf& leaf = leaves_[number];
     const policy::ImageShape image = space::ImageOf(leaf.space);
     const bool own = entry != nullptr && (entry->has_conv_filters() || entry->auto_filters());
     const bool by_encoder = model_.encoder() == v1::ENCODER_CNN    ? image.size() > 0
@@ -125,7 +136,7 @@ class LeafSettings {
     if (!own && !by_encoder) return std::vector<policy::ConvLayer>();
     const bool listed = own && entry->has_conv_filters();
     const std::string key = own ? KeyOf(*entry) : ModelKey(config_, of_, "conv_filters");
-    const std::string name = NameOf(leaf);
+    const std::string name = NameOf(number);
     if (image.size() == 0) {
       return Error(key, absl::StrCat("got convolutions, but ", name, " is ", leaf.space.ToString(),
                                      "; expected an image, a Box of [height, width, channels] or [height, width]"));
@@ -147,6 +158,7 @@ class LeafSettings {
   const SettingsOf& of_;
   const v1::ModelConfig model_;
   const std::vector<ObservationLeaf> leaves_;
+  const std::vector<std::string> names_;  ///< of each
   const std::string whose_;
 };
 

@@ -103,7 +103,22 @@ TEST_F(LeafNetworksTest, ACriticOfMoreThanItsAgentsObservationReadsLeavesFlat) {
 }
 
 TEST_F(LeafNetworksTest, ObservationsMayBeNormalized) {
-  EXPECT_TRUE(Of("robot", "", "name: ippo, normalize_observations: true").normalize_observations);
+  const policy::PolicySpec spec = Of("robot", "", "name: ippo, normalize_observations: true");
+  EXPECT_TRUE(spec.normalize_observations);
+  EXPECT_EQ(spec.actor.encoder, EncoderKind::kLeaves);
+}
+
+TEST_F(LeafNetworksTest, AnImageBehindALastActionIsConvolved) {
+  const policy::PolicySpec spec = Of("pixels, previous_action: true", "");
+  EXPECT_EQ(spec.actor.encoder, EncoderKind::kLeaves);
+  EXPECT_EQ(spec.actor.leaf_encoders, (Encoders{{.leaf = 0, .conv_layers = {{16, 3, 2}, {32, 3, 2}}}}));
+}
+
+TEST_F(LeafNetworksTest, AGlobThatAnotherCoversIsAnError) {
+  EXPECT_THAT(ErrorOfModel("robot", "leaf_encoders: {\"*\": flat, camera: {hidden_sizes: [8]}}"),
+              HasSubstr("model.leaf_encoders.camera: got a glob behind \"*\", which takes every leaf of policy "
+                        "\"default_policy\" that it matches; expected it before"));
+  EXPECT_EQ(ErrorOfModel("robot", "leaf_encoders: {camera: {hidden_sizes: [8]}, \"*\": flat}"), "OK");
 }
 
 TEST_F(LeafNetworksTest, PoliciesMayDifferAndWorkersMakeTheSame) {
@@ -215,6 +230,12 @@ TEST_F(LeafNetworksTest, WarnsOfImagesThatAreReadAsNumbers) {
   EXPECT_THAT(
       warnings("env: {name: robot}\nalgorithm: {name: mappo}"),
       ElementsAre(HasSubstr("the critic of policy \"default_policy\" reads the images of all agents as a row of")));
+  EXPECT_THAT(warnings("env: {name: robot}\nalgorithm: {name: mappo, use_global_state: true}"), ElementsAre());
+  EXPECT_THAT(
+      warnings("env: {name: robot}\nalgorithm: {name: mappo, use_global_state: true, use_agent_specific_state: true}"),
+      ElementsAre("the critic of policy \"default_policy\" reads its agent's image, Box(0, 255, [20, 16, 3], uint8) at "
+                  "camera, as a row of numbers behind the state; algorithm.use_agent_specific_state: false leaves it "
+                  "out"));
 }
 
 }  // namespace

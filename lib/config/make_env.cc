@@ -138,7 +138,10 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
   }
   std::optional<env::WrapperOption> culprit;
   env = env::WithWrappers(*std::move(env), settings.wrappers, &culprit);
-  if (culprit.has_value()) blame(KeyOf(*culprit));
+  if (culprit.has_value()) {
+    const bool of_reward = *culprit == env::WrapperOption::kPreviousStep && !settings.wrappers.previous_step.action;
+    blame(of_reward ? "env.previous_reward" : KeyOf(*culprit));
+  }
   return env;
 }
 

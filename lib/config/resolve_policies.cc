@@ -358,7 +358,7 @@ void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
 
 /// Layers that a network has only with a core, or lacks without one. The schema has the sizes' bounds.
 absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const policy::NetworkSpec& network) {
-  if (network.core.remembers()) return absl::OkStatus();
+  if (network.core.remembers() || IsModule(ModelOf(config, of), network)) return absl::OkStatus();
   const std::string core = absl::StrCat("model.", network.role, "_core: gru or lstm");
   if (!network.head_hidden_sizes.empty()) {
     return config.KeyError(ModelKey(config, of, network.role + "_head_hidden_sizes"),

@@ -85,6 +85,10 @@ std::vector<NamedModule> ModulesOf(const RunConfig& config) {
   return modules;
 }
 
+bool IsModule(const v1::ModelConfig& model, const policy::NetworkSpec& network) {
+  return !(network.role == policy::kActorRole ? model.torchscript() : model.critic_torchscript()).empty();
+}
+
 bool IsModulePath(const std::string& text) { return !text.starts_with(policy::kModuleHashPrefix); }
 
 absl::StatusOr<RunConfig> PinModules(const RunConfig& config) {
@@ -119,10 +123,10 @@ absl::StatusOr<std::vector<std::string>> AddModuleFiles(const std::vector<std::s
 
 absl::Status SetModules(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec) {
   const v1::ModelConfig model = ModelOf(config, of);
-  if (!model.torchscript().empty()) {
+  if (IsModule(model, spec->actor)) {
     TROUPE_RETURN_IF_ERROR(SetModule(config, of, kActorKey, model.torchscript(), spec, &spec->actor));
   }
-  if (!model.critic_torchscript().empty()) {
+  if (IsModule(model, spec->critic())) {
     TROUPE_RETURN_IF_ERROR(SetModule(config, of, kCriticKey, model.critic_torchscript(), spec, spec->mutable_critic()));
   }
   return absl::OkStatus();

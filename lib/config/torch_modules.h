@@ -9,6 +9,10 @@
 #include "lib/config/run_config.h"
 #include "lib/policy/policy_spec.h"
 
+namespace troupe::v1 {
+class ModelConfig;
+}  // namespace troupe::v1
+
 namespace troupe::config {
 
 /// A value of model.torchscript or model.critic_torchscript that is not empty.
@@ -24,6 +28,8 @@ struct MutableModule {
   std::string* text;
 };
 std::vector<MutableModule> MutableModules(v1::RunConfig* config);
+/// Whether the settings make the network of this role a module: then those of its layers have no effect.
+bool IsModule(const v1::ModelConfig& model, const policy::NetworkSpec& network);
 /// Whether the text is a path.
 bool IsModulePath(const std::string& text);
 

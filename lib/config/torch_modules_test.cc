@@ -97,6 +97,15 @@ TEST_F(TorchModulesTest, APathIsRelativeToTheFileThatSaysIt) {
                                              absl::StrCat("multi_agent.policies.a.model.torchscript=", critic_hash_)}));
 }
 
+TEST_F(TorchModulesTest, KeysOfLayersHaveNoEffect) {
+  const ResolvedRun run = Resolve(Yaml(absl::StrCat(Actor(), ", critic_torchscript: ", folder_,
+                                                    "/critic.pt, encoder: cnn, actor_hidden_sizes: [], "
+                                                    "critic_hidden_sizes: [], activation: relu")));
+  EXPECT_EQ(run.policies[0].actor, Resolve(Yaml(Actor())).policies[0].actor);
+  EXPECT_THAT(ErrorOf(Yaml(absl::StrCat(Actor(), ", critic_hidden_sizes: []"))),
+              HasSubstr("model.critic_hidden_sizes: got []"));
+}
+
 TEST_F(TorchModulesTest, AnErrorHasThePlaceOfItsKey) {
   EXPECT_THAT(ErrorOf(Yaml("torchscript: /no/such.pt")),
               HasSubstr("run.yaml:1:42: model.torchscript: got /no/such.pt, which cannot be read"));

@@ -118,6 +118,7 @@ class PreviousStepEnv final : public EnvWrapper {
     return actions;
   }
 
+  /// Actions are inside their space: whoever steps an environment does it through CheckedEnv.
   static void Keep(const space::ActionWord* action, Agent* agent) {
     std::fill(agent->action.begin(), agent->action.end(), 0.0f);
     auto to = agent->action.begin();

@@ -17,7 +17,7 @@ struct PreviousStep {
 /// the sum of what it brought (as rewards before this wrapper add up until the next observation); zeros at an agent's
 /// first observation. A discrete number is one-hot with its categories, as in action masks; a continuous one is itself.
 /// A float Box of one dimension becomes a longer one; any other space the first of a Tuple with a Box for each,
-/// so that images of bytes become floats. INVALID_ARGUMENT for spaces too large.
+/// in which an image of bytes is floats. INVALID_ARGUMENT for spaces too large.
 absl::StatusOr<std::unique_ptr<MultiAgentEnv>> WithPreviousStep(std::unique_ptr<MultiAgentEnv> env,
                                                                 const PreviousStep& what);
 

@@ -18,7 +18,6 @@ absl::StatusOr<std::unique_ptr<PolicyActor>> MakeModuleActor(const policy::Polic
 
 }  // namespace
 
-ModuleActors* FindModuleActors() { return g_module_actors; }
 void SetModuleActors(ModuleActors* actors) { g_module_actors = actors; }
 
 absl::StatusOr<std::unique_ptr<PolicyActor>> MakePolicyActor(const policy::PolicySpec& spec, uint64_t seed,

@@ -17,8 +17,7 @@ class ModuleActors {
   virtual absl::StatusOr<std::unique_ptr<PolicyActor>> MakeActor(const policy::PolicySpec& spec, uint64_t seed) = 0;
 };
 
-/// The process's; nullptr: the program has no LibTorch. Set once, by main, before there are threads.
-ModuleActors* FindModuleActors();
+/// The process's; a program without LibTorch has none. Set once, by main, before there are threads.
 void SetModuleActors(ModuleActors* actors);
 
 }  // namespace troupe::inference

@@ -27,8 +27,9 @@ int64_t OffsetOf(const policy::ParameterLayout& layout, const std::string& stem,
 }  // namespace
 
 PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const KernelTable* kernels)
-    : PackedConvolutions(policy::ParameterLayout::For(spec), "actor.", spec.actor.conv_layers, spec.image(),
-                         spec.actor.activation, kernels) {}
+    : PackedConvolutions(
+          spec.actor.conv_layers.empty() ? policy::ParameterLayout() : policy::ParameterLayout::For(spec), "actor.",
+          spec.actor.conv_layers, spec.image(), spec.actor.activation, kernels) {}
 
 PackedConvolutions::PackedConvolutions(const policy::ParameterLayout& layout, const std::string& stem,
                                        const std::vector<policy::ConvLayer>& layers, policy::ImageShape image,

@@ -10,7 +10,7 @@ namespace troupe::policy {
 
 inline constexpr int64_t kMaxAttentionSize = 1024;
 inline constexpr int64_t kMaxAttentionHeads = 64;
-/// Each agent attends to each: a row of the critic's input costs heads * agents^2 numbers.
+/// Each agent attends to each: a row of the critic's input costs about 3 * heads * agents^2 numbers.
 inline constexpr int64_t kMaxAttentionAgents = 256;
 
 /// The part of PolicySpec::Validate that is of attention: INVALID_ARGUMENT with role and what does not fit, of a

@@ -13,12 +13,6 @@
 namespace troupe::policy {
 namespace {
 
-constexpr size_t kMaxLeafNameBytes = 64;  // that an error shows
-
-bool IsOfBytes(const space::Space& leaf) {
-  return leaf.kind() == space::SpaceKind::kBox && leaf.dtype() == tensor::DType::kUint8;
-}
-
 /// What the encoder makes of its leaf, whose sizes are valid.
 int64_t MadeBy(const LeafEncoder& encoder, const space::Space& leaf) {
   if (!encoder.hidden_sizes.empty()) return encoder.hidden_sizes.back();
@@ -57,7 +51,7 @@ std::vector<ObservationPart> ObservationParts(const PolicySpec& spec, const Netw
     const LeafEncoder& encoder = network.leaf_encoders[next];
     ObservationPart part{.first = leaf.first, .size = size, .encoder = &encoder};
     if (!encoder.conv_layers.empty()) part.image = space::ImageOf(leaf.space);
-    part.divided = IsOfBytes(leaf.space) && !spec.normalize_observations;
+    part.divided = leaf.space.flat_dtype() == tensor::DType::kUint8 && !spec.normalize_observations;
     part.made = MadeBy(encoder, leaf.space);
     part.stem = absl::StrCat("leaf.", i, ".");
     parts.push_back(std::move(part));
@@ -112,7 +106,7 @@ absl::Status ValidateLeafEncoders(const PolicyId& id, const NetworkSpec& network
     }
     least = encoder.leaf + 1;
     const space::ObservationLeaf& leaf = leaves[static_cast<size_t>(encoder.leaf)];
-    const std::string name = absl::StrCat(whose, "'s encoder of \"", base::LogSafe(leaf.name, kMaxLeafNameBytes), "\"");
+    const std::string name = absl::StrCat(whose, "'s encoder of leaf ", encoder.leaf);
     if (encoder.conv_layers.empty() && encoder.hidden_sizes.empty()) {
       return error(name, " has no layers; expected convolutions or 1 to ", kMaxHiddenLayers, " hidden layers");
     }

@@ -31,7 +31,7 @@ std::vector<ObservationPart> ObservationParts(const PolicySpec& spec, const Netw
 /// Elements that stand for the observation in the inputs of `network`: what its encoder makes of it, of an mlp itself.
 int64_t EncodedObservationSize(const PolicySpec& spec, const NetworkSpec& network);
 
-/// The part of PolicySpec::Validate that is of leaves: INVALID_ARGUMENT with role, the leaf's name and what does not
+/// The part of PolicySpec::Validate that is of leaves: INVALID_ARGUMENT with role, the leaf's number and what does not
 /// fit.
 absl::Status ValidateLeafEncoders(const PolicyId& id, const NetworkSpec& network, const space::Space& observation);
 

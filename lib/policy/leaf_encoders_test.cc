@@ -1,5 +1,7 @@
 #include "lib/policy/leaf_encoders.h"
 
+#include <sys/resource.h>
+
 #include <functional>
 #include <string>
 #include <utility>
@@ -150,6 +152,26 @@ TEST(LeafEncodersTest, ATableWithoutWhatTheyNeedIsRefused) {
   EXPECT_EQ(error("\"leaf\":3", "\"leaf\":4").find("policy \"p\": actor has an encoder of leaf 4"), 0u);
 }
 
+TEST(LeafEncodersTest, KeysOfSomebodysSpaceCostTheirLengthOnce) {
+  // A name for each leaf would be 4 GB; the text of a space may be anybody's.
+  constexpr int64_t kParts = 1 << 12;
+  const std::vector<space::Space> parts(kParts, *space::Space::Discrete(1));
+  PolicySpec spec = LeavesSpec();
+  spec.observation_space = *space::Space::Dict({{std::string(1 << 20, 'k'), *space::Space::Tuple(parts)}});
+  spec.actor.leaf_encoders = {{.leaf = kParts, .hidden_sizes = {1}}};
+  const auto peak_kib = [] {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = peak_kib();
+  EXPECT_EQ(spec.Validate().code(), absl::StatusCode::kInvalidArgument);
+  spec.actor.leaf_encoders[0].leaf = kParts - 1;
+  EXPECT_EQ(spec.Validate(), absl::OkStatus());
+  EXPECT_EQ(EncodedObservationSize(spec, spec.actor), kParts);
+  EXPECT_LT(peak_kib() - before, 256 << 10);
+}
+
 struct BadLeaves {
   const char* name;
   std::function<void(PolicySpec&)> spoil;
@@ -185,23 +207,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadLeaves{"negative", [](PolicySpec& s) { s.actor.leaf_encoders[0].leaf = -1; }, "an encoder of leaf -1;"},
         BadLeaves{"twice", [](PolicySpec& s) { s.actor.leaf_encoders[1].leaf = 1; }, "an encoder of leaf 1;"},
         BadLeaves{"empty", [](PolicySpec& s) { s.actor.leaf_encoders[1].hidden_sizes = {}; },
-                  "actor's encoder of \"touch\" has no layers; expected convolutions or 1 to 8 hidden layers"},
+                  "actor's encoder of leaf 3 has no layers; expected convolutions or 1 to 8 hidden layers"},
         BadLeaves{"deep", [](PolicySpec& s) { s.actor.leaf_encoders[1].hidden_sizes.assign(9, 1); },
-                  "actor's encoder of \"touch\" has 9 hidden layers; expected 0 to 8"},
+                  "actor's encoder of leaf 3 has 9 hidden layers; expected 0 to 8"},
         BadLeaves{"wide", [](PolicySpec& s) { s.actor.leaf_encoders[1].hidden_sizes[1] = 16385; },
-                  "\"touch\" has a hidden layer of 16385 units; expected 1 to 16384"},
+                  "encoder of leaf 3 has a hidden layer of 16385 units; expected 1 to 16384"},
         BadLeaves{"no_image",
                   [](PolicySpec& s) {
                     s.actor.leaf_encoders[1].conv_layers = {{1, 1, 1}};
                   },
-                  "actor's encoder of \"touch\" is a CNN, but Box(0, 9, [4], uint8) is no image; expected a Box of"},
+                  "actor's encoder of leaf 3 is a CNN, but Box(0, 9, [4], uint8) is no image; expected a Box of"},
         BadLeaves{"larger", [](PolicySpec& s) { s.actor.leaf_encoders[0].conv_layers[1].kernel = 5; },
-                  "actor's encoder of \"camera\"'s convolution 1 has a kernel of 5 x 5, but what it reads is 5 x 4"},
+                  "actor's encoder of leaf 1's convolution 1 has a kernel of 5 x 5, but what it reads is 5 x 4"},
         BadLeaves{"nine_convolutions",
                   [](PolicySpec& s) {
                     s.actor.leaf_encoders[0].conv_layers.assign(9, {1, 1, 1});
                   },
-                  "\"camera\" has 9 convolutions; expected 1 to 8"},
+                  "encoder of leaf 1 has 9 convolutions; expected 1 to 8"},
         BadLeaves{"own_convolutions",
                   [](PolicySpec& s) {
                     s.actor.conv_layers = {{1, 1, 1}};

@@ -16,6 +16,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/config/torch_modules.h"
+#include "lib/policy/module_files.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
@@ -43,7 +44,15 @@ std::vector<policy::PolicySpec> ActiveSpecs(const policy::PolicyTable& table) {
 /// must be the operator's own: in their configuration, name by name, which also says with which interpreter, or a file.
 absl::StatusOr<std::shared_ptr<inference::ActorHost>> MakeActorHost(const policy::PolicyTable& table,
                                                                     const AskedCheckpoint& asked) {
-  const std::set<config::Statement> named = config::StatementsOf(table);
+  std::set<config::Statement> named = config::StatementsOf(table);
+  // Critics are not asked here, so nobody runs theirs.
+  std::set<std::string> acting;
+  for (const policy::PolicySpec& spec : ActiveSpecs(table)) {
+    acting.insert(absl::StrCat(std::string(policy::kModuleHashPrefix), spec.actor.module.sha256));
+  }
+  std::erase_if(named, [&acting](const config::Statement& each) {
+    return each.kind == config::Statement::Kind::kModule && acting.count(each.name) == 0;
+  });
   if (named.empty()) return nullptr;
   config::RunConfig own;
   if (!asked.config_path.empty()) {

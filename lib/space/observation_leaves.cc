@@ -1,22 +1,29 @@
 #include "lib/space/observation_leaves.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 
 namespace troupe::space {
 namespace {
 
-void AppendObservationLeaves(const Space& space, const std::string& name, int64_t* first,
-                             std::vector<ObservationLeaf>* leaves) {
-  if (space.kind() != SpaceKind::kDict && space.kind() != SpaceKind::kTuple) {
-    leaves->push_back({name, space, *first});
+bool IsLeaf(const Space& space) { return space.kind() != SpaceKind::kDict && space.kind() != SpaceKind::kTuple; }
+
+void AppendLeaves(const Space& space, int64_t* first, std::vector<ObservationLeaf>* leaves) {
+  if (IsLeaf(space)) {
+    leaves->push_back({space, *first});
     *first += space.flat_size();
+    return;
+  }
+  for (const Space& child : space.children()) AppendLeaves(child, first, leaves);
+}
+
+void AppendNames(const Space& space, const std::string& name, std::vector<std::string>* names) {
+  if (IsLeaf(space)) {
+    names->push_back(name);
     return;
   }
   for (size_t i = 0; i < space.children().size(); ++i) {
     const std::string part = space.kind() == SpaceKind::kDict ? space.keys()[i] : absl::StrCat(i);
-    AppendObservationLeaves(space.children()[i], name.empty() ? part : absl::StrCat(name, "/", part), first, leaves);
+    AppendNames(space.children()[i], name.empty() ? part : absl::StrCat(name, "/", part), names);
   }
 }
 
@@ -25,8 +32,14 @@ void AppendObservationLeaves(const Space& space, const std::string& name, int64_
 std::vector<ObservationLeaf> ObservationLeaves(const Space& space) {
   std::vector<ObservationLeaf> leaves;
   int64_t first = 0;
-  AppendObservationLeaves(space, "", &first, &leaves);
+  AppendLeaves(space, &first, &leaves);
   return leaves;
+}
+
+std::vector<std::string> ObservationLeafNames(const Space& space) {
+  std::vector<std::string> names;
+  AppendNames(space, "", &names);
+  return names;
 }
 
 }  // namespace troupe::space

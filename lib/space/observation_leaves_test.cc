@@ -11,7 +11,11 @@ namespace {
 
 std::vector<std::pair<std::string, int64_t>> NamesAndPlaces(const std::string& space) {
   std::vector<std::pair<std::string, int64_t>> found;
-  for (const ObservationLeaf& leaf : ObservationLeaves(*ParseSpace(space))) found.emplace_back(leaf.name, leaf.first);
+  const Space parsed = *ParseSpace(space);
+  const std::vector<std::string> names = ObservationLeafNames(parsed);
+  const std::vector<ObservationLeaf> leaves = ObservationLeaves(parsed);
+  EXPECT_EQ(names.size(), leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) found.emplace_back(names[i], leaves[i].first);
   return found;
 }
 using Leaves = std::vector<std::pair<std::string, int64_t>>;

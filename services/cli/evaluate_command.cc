@@ -111,7 +111,7 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
 
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
-  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(NamesModules(folder + "/config.yaml")));
+  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);

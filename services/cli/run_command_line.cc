@@ -1,11 +1,8 @@
 #include "services/cli/run_command_line.h"
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
-#include "absl/strings/str_split.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/config/run_config.h"
@@ -30,13 +27,9 @@ int Fail(const std::string& program, const std::string& message, ExitCode code) 
 }
 
 /// What this process was started with, behind its name.
-std::vector<std::string> OwnArguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<std::string> words = absl::StrSplit(text, '\0');
-  if (!words.empty()) words.pop_back();  // behind the last zero
-  if (!words.empty()) words.erase(words.begin());
-  return words;
+std::vector<std::string>& OwnArguments() {
+  static auto* const kArguments = new std::vector<std::string>;
+  return *kArguments;
 }
 
 }  // namespace
@@ -47,6 +40,7 @@ int FailedWith(const std::string& program, const absl::Status& status) {
 
 int RunCommandLine(int argc, char** argv, const std::string& program,
                    const std::function<void(CLI::App&, Action*)>& add) {
+  OwnArguments().assign(argv + 1, argv + argc);
   CLI::App app{
       "Troupe trains many agents with many policies: rollout workers stream samples to a learner, which pushes weights "
       "back.",
@@ -68,8 +62,8 @@ int RunCommandLine(int argc, char** argv, const std::string& program,
   return code.ok() ? *code : FailedWith(program, code.status());
 }
 
-absl::Status ActWhereLibTorchIs(bool modules) {
-  if (!modules || policy::FindModuleReader() != nullptr) return absl::OkStatus();
+absl::Status ActWhereLibTorchIs(absl::FunctionRef<bool()> modules) {
+  if (policy::FindModuleReader() != nullptr || !modules()) return absl::OkStatus();
   return ExecLearner(OwnArguments());
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "services/cli/cli_command.h"
 
@@ -17,9 +18,10 @@ int FailedWith(const std::string& program, const absl::Status& status);
 int RunCommandLine(int argc, char** argv, const std::string& program,
                    const std::function<void(CLI::App&, Action*)>& add);
 
-/// Makes this process troupe-learner, with the arguments that it has, where `modules` are to be run (users'
-/// TorchScript) and this program has no LibTorch; returns OK where there is nothing to do. Errors as ExecLearner.
-absl::Status ActWhereLibTorchIs(bool modules);
+/// Makes this process troupe-learner, with the arguments that it has, where modules are to be run (users' TorchScript)
+/// and this program has no LibTorch; returns OK where there is nothing to do. `modules`, which says whether, is asked
+/// only then. Errors as ExecLearner.
+absl::Status ActWhereLibTorchIs(absl::FunctionRef<bool()> modules);
 /// Whether the configuration in `path` names users' modules; false where it cannot be read, which is said later.
 bool NamesModules(const std::string& path, const std::vector<std::string>& overrides = {});
 

@@ -28,8 +28,8 @@ struct ServeFlags {
 
 absl::StatusOr<int> Serve(const ServeFlags& flags) {
   const run::AskedCheckpoint& asked = flags.server.asked;
-  TROUPE_RETURN_IF_ERROR(
-      ActWhereLibTorchIs(!asked.modules.empty() || (!asked.config_path.empty() && NamesModules(asked.config_path))));
+  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(
+      [&] { return !asked.modules.empty() || (!asked.config_path.empty() && NamesModules(asked.config_path)); }));
   base::InitLogging("serve", flags.log_level);
   DrainSignals::Install();
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kServerBytes));

@@ -57,6 +57,12 @@ struct TrainFlags {
   bool json = false;
 };
 
+/// A user's network, by its SHA-256.
+struct Module {
+  std::string sha256;
+  policy::ModuleFilePtr file;
+};
+
 /// What the parent must know of the run. The learner reads and checks the configuration itself, too.
 struct Plan {
   std::string folder;
@@ -64,7 +70,7 @@ struct Plan {
   int num_workers = 0;
   std::string worker_yaml;                ///< what the workers permit: what the configuration asks for, without secrets
   std::vector<std::string> allow_python;  ///< names besides
-  std::vector<std::string> modules;       ///< TorchScript files that the workers may run
+  std::vector<Module> modules;            ///< that the workers may run
 };
 
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
@@ -93,16 +99,18 @@ std::vector<std::string> NamesThatCame(const std::string& folder, const config::
   return names;
 }
 
-/// Where the TorchScript files of the pinned configuration were read.
-absl::StatusOr<std::vector<std::string>> ModulePaths(const config::RunConfig& config) {
-  std::vector<std::string> paths;
-  for (const config::NamedModule& module : config::ModulesOf(config)) {
-    const absl::StatusOr<policy::ModuleFilePtr> file =
-        policy::ModuleFiles::OfProcess().Find(module.text.substr(policy::kModuleHashPrefix.size()));
-    if (!file.ok()) return config.KeyError(module.key, std::string(file.status().message()));
-    paths.push_back((*file)->path);
+/// The TorchScript files of the pinned configuration.
+absl::StatusOr<std::vector<Module>> Modules(const config::RunConfig& config) {
+  std::vector<Module> modules;
+  for (const config::NamedModule& named : config::ModulesOf(config)) {
+    const std::string sha256 = named.text.substr(policy::kModuleHashPrefix.size());
+    const absl::StatusOr<policy::ModuleFilePtr> file = policy::ModuleFiles::OfProcess().Find(sha256);
+    if (!file.ok()) return config.KeyError(named.key, std::string(file.status().message()));
+    const bool known =
+        std::any_of(modules.begin(), modules.end(), [&](const Module& module) { return module.sha256 == sha256; });
+    if (!known) modules.push_back({sha256, *file});
   }
-  return paths;
+  return modules;
 }
 
 absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
@@ -137,7 +145,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   plan.num_workers = config.num_workers();
   plan.worker_yaml = config::WorkerFileYaml(config);
   if (!plan.folder.empty()) TROUPE_RETURN_IF_ERROR(run::ReadRunModules(plan.folder, config));
-  TROUPE_ASSIGN_OR_RETURN(plan.modules, ModulePaths(config));
+  TROUPE_ASSIGN_OR_RETURN(plan.modules, Modules(config));
   // The environment of a run that goes on is not made here: the learner does, once it has said what that executes.
   if (flags.resume.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
@@ -176,10 +184,11 @@ class SocketFolder {
   }
   std::string socket() const { return path_ + "/learner.sock"; }
   std::string worker_yaml() const { return path_ + "/worker.yaml"; }
+  std::string module(const std::string& sha256) const { return absl::StrCat(path_, "/", sha256, ".pt"); }
 
-  /// For this user's eyes: arguments of environments may be nobody else's business.
-  absl::Status WriteWorkerYaml(const std::string& text) const {
-    const int fd = open(worker_yaml().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  /// A file in it, for this user's eyes: arguments of environments may be nobody else's business.
+  static absl::Status Write(const std::string& path, const std::string& text) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     size_t written = 0;
     while (fd >= 0 && written < text.size()) {
       const ssize_t count = write(fd, text.data() + written, text.size() - written);
@@ -190,7 +199,7 @@ class SocketFolder {
     const int error = errno;
     if (fd >= 0) close(fd);
     if (fd >= 0 && written == text.size()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("cannot write ", worker_yaml(), ": ", std::strerror(error)));
+    return absl::InternalError(absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
   }
 
  private:
@@ -239,7 +248,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kLearnerBytes));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
-  TROUPE_RETURN_IF_ERROR(folder->WriteWorkerYaml(plan.worker_yaml));
+  TROUPE_RETURN_IF_ERROR(SocketFolder::Write(folder->worker_yaml(), plan.worker_yaml));
   Supervisor::Options options;
   options.learner_command = LearnerCommand(flags, plan, program, folder->socket());
   // Only what a person must know: the learner tells who joined and left.
@@ -251,9 +260,11 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
     options.worker_command.push_back("--allow-python");
     options.worker_command.push_back(name);
   }
-  for (const std::string& path : plan.modules) {
+  // Workers that are started again find what the run began with, whatever became of the original.
+  for (const Module& module : plan.modules) {
+    TROUPE_RETURN_IF_ERROR(SocketFolder::Write(folder->module(module.sha256), module.file->bytes));
     options.worker_command.push_back("--allow-torchscript");
-    options.worker_command.push_back(path);
+    options.worker_command.push_back(folder->module(module.sha256));
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();

@@ -27,8 +27,9 @@ struct Flags {
 
 absl::StatusOr<int> Work(const Flags& flags) {
   const WorkerFlags& own = flags.worker;
-  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(!own.allow_torchscript.empty() ||
-                                            (!own.config.empty() && NamesModules(own.config, own.overrides))));
+  TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] {
+    return !own.allow_torchscript.empty() || (!own.config.empty() && NamesModules(own.config, own.overrides));
+  }));
   base::InitLogging("worker", flags.log_level);
   DrainSignals::Install();
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kWorkerBytes));

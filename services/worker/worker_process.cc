@@ -154,20 +154,11 @@ absl::StatusOr<config::RunConfig> ReadWelcome(const std::string& config_yaml, co
   return permits.Admit(asked);
 }
 
-/// FAILED_PRECONDITION: the run has modules, and this program cannot run any.
-absl::Status CheckHasModules(const config::ResolvedRun& run) {
-  if (policy::FindModuleReader() != nullptr || config::ModulesOf(run.config).empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the run's policies are TorchScript modules, and this program has no LibTorch; expected troupe worker with "
-      "--allow-torchscript FILE, or with a --config that names the file: that becomes troupe-learner worker");
-}
-
 /// The run as this build understands the learner's configuration.
 absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, const config::Permits& permits,
                                                    const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ReadWelcome(welcome.config_yaml, permits));
   TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, config::ResolveRun(config, registry));
-  TROUPE_RETURN_IF_ERROR(CheckHasModules(run));
   if (run.schema.WorkerHash() != welcome.spec_hash) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this worker makes spec ", absl::Hex(run.schema.WorkerHash()), " of the learner's configuration, expected ",

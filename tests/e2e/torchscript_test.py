@@ -8,6 +8,7 @@ usage: torchscript_test.py TROUPE SOURCE_DIRECTORY
 import json
 import os
 import shutil
+import signal
 
 import harness
 
@@ -68,6 +69,17 @@ class TorchScriptTest(harness.RunningTestCase):
         process.terminate()
         self.assertEqual(process.wait(20), 0, self.log_text())
 
+    def test_a_worker_that_is_started_again_runs_what_the_run_began_with(self):
+        process = self.start("cartpole_torchscript.yaml", "--name", "run", "--workers", "1", *FAST)
+        self.await_env_steps(512, process)
+        self.write("cartpole_torchscript.pt", "another file")
+        victims = self.workers(process)
+        self.assertEqual(len(victims), 1)
+        os.kill(victims[0], signal.SIGKILL)
+        self.await_env_steps(self.env_steps() + 4096, process)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 0, self.log_text())
+
     def test_a_worker_runs_what_its_own_side_names(self):
         address = "unix:" + self.path("l")
         learner = self.start_program("learner", "cartpole_torchscript.yaml", "--name", "run", "--workers", "1", "--listen", address, *FAST,
@@ -84,7 +96,7 @@ class TorchScriptTest(harness.RunningTestCase):
     def test_what_is_no_module_is_said_before_there_is_a_run(self):
         self.write("cartpole_torchscript.pt", "no archive")
         error = self.fails("train", "cartpole_torchscript.yaml", "--name", "run", "--workers", "0", code=REFUSED)
-        self.assertRegex(error, r"cartpole_torchscript\.yaml:23:\d+: model\.torchscript: TorchScript file \S+/cartpole_torchscript\.pt "
+        self.assertRegex(error, r"cartpole_torchscript\.yaml:24:\d+: model\.torchscript: TorchScript file \S+/cartpole_torchscript\.pt "
                                 r"cannot be read, expected what torch\.jit\.save wrote")
         self.assertFalse(os.path.exists(self.path("runs", "run")))
         os.remove(self.path("cartpole_torchscript.pt"))

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScriptParityTest,
 
 class ScriptBuffersTest : public testing::TestWithParam<bool> {};
 
-TEST_P(ScriptBuffersTest, AreReadAndNeverTrained) {
+TEST_P(ScriptBuffersTest, TravelAndAreNeverTrained) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   torch::jit::Module module =
       MakeTestModule({{"w", torch::ones({2, 3}) * 0.1}}, "def f(self, x: Tensor) -> Tensor:\n    return x\n");

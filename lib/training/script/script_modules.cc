@@ -1,7 +1,11 @@
 #include "lib/training/script/script_modules.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -21,15 +25,12 @@ class Reader final : public policy::ModuleReader {
  public:
   absl::StatusOr<std::vector<policy::ModuleTensor>> Describe(const policy::PolicySpec& spec,
                                                              const policy::NetworkSpec& network) override {
-    TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
-                            policy::ModuleFiles::OfProcess().Find(network.module.sha256));
-    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptNetwork> script,
-                            ScriptNetwork::Load(*file, ScriptWidths::Of(spec, network), torch::kCPU));
-    if (const absl::Status tried = TryScript(spec, network, *script); !tried.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("TorchScript file ", base::LogSafe(file->path), " ", std::string(tried.message())));
-    }
-    return script->tensors();
+    // Policies that share a module are many, and each is asked for more than once.
+    const std::string key = absl::StrCat(network.role, " ", policy::ShapeOf(spec));
+    const std::lock_guard lock(mutex_);
+    if (const auto known = described_.find(key); known != described_.end()) return known->second;
+    TROUPE_ASSIGN_OR_RETURN(std::vector<policy::ModuleTensor> tensors, Read(spec, network));
+    return described_.emplace(key, std::move(tensors)).first->second;
   }
 
   absl::Status WriteFirstValues(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
@@ -46,6 +47,23 @@ class Reader final : public policy::ModuleReader {
       return absl::OkStatus();
     });
   }
+
+ private:
+  static absl::StatusOr<std::vector<policy::ModuleTensor>> Read(const policy::PolicySpec& spec,
+                                                                const policy::NetworkSpec& network) {
+    TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
+                            policy::ModuleFiles::OfProcess().Find(network.module.sha256));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptNetwork> script,
+                            ScriptNetwork::Load(*file, ScriptWidths::Of(spec, network), torch::kCPU));
+    if (const absl::Status tried = TryScript(spec, network, *script); !tried.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TorchScript file ", base::LogSafe(file->path), " ", std::string(tried.message())));
+    }
+    return script->tensors();
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::vector<policy::ModuleTensor>> described_;  // by role and shape, which has the file's hash
 };
 
 class Actors final : public inference::ModuleActors {

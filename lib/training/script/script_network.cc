@@ -197,6 +197,13 @@ absl::Status ScriptNetwork::FindTensors() {
   return absl::OkStatus();
 }
 
+std::vector<std::pair<std::string, Tensor>> ScriptNetwork::AllTensors() const {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const auto& each : module_.named_parameters()) tensors.emplace_back(each.name, each.value);
+  for (const auto& each : module_.named_buffers()) tensors.emplace_back(each.name, each.value);
+  return tensors;
+}
+
 std::vector<policy::ModuleTensor> ScriptNetwork::tensors() const {
   std::vector<policy::ModuleTensor> tensors;
   for (const Slot& slot : slots_) tensors.push_back(slot.tensor);

@@ -48,6 +48,8 @@ class ScriptNetwork {
 
   const std::vector<Slot>& slots() const { return slots_; }
   std::vector<policy::ModuleTensor> tensors() const;
+  /// Each parameter and buffer, of any type, as the module has it now, by its name in it.
+  std::vector<std::pair<std::string, torch::Tensor>> AllTensors() const;
   /// Makes `find("NAME")` each parameter, and `find("buffers.NAME")` without gradient each buffer.
   void Bind(const std::function<torch::Tensor(const std::string&)>& find);
 

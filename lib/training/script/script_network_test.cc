@@ -81,6 +81,22 @@ TEST(ScriptNetworkTest, ASharedParameterStandsOnceAndIsBoundToAllItsPlaces) {
   EXPECT_TRUE(torch::equal(outputs, torch::full({1, 2}, 9.0f))) << outputs;
 }
 
+TEST(ScriptNetworkTest, BoundBuffersAreRead) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  torch::jit::Module module = MakeTestModule({{"w", Weight()}}, "def f(self, x: Tensor) -> Tensor:\n    return x\n");
+  module.register_buffer("scale", torch::ones({3}));
+  module.define(ForwardSource("    return torch.linear(obs * self.scale, self.w), state\n"));
+  ASSERT_EQ(SetTestModule(BytesOfModule(module), &spec, &spec.actor), absl::OkStatus());
+  const auto script = *LoadScript(spec, spec.actor, Device{});
+  script->Bind([](const std::string& name) {
+    EXPECT_TRUE(name == "w" || name == "buffers.scale") << name;
+    return name == "w" ? torch::ones({2, 3}) : torch::tensor({1.0f, 10.0f, 100.0f});
+  });
+  const torch::Tensor outputs =
+      script->Run(torch::ones({1, 3}), torch::zeros({1, 0}), torch::zeros({1, 0}, torch::kBool));
+  EXPECT_EQ(outputs[0][1].item<float>(), 111.0f);
+}
+
 TEST(ScriptNetworkTest, FirstValuesAreTheFiles) {
   const policy::PolicySpec spec = WithTestModules(policy::SmallSpecForTesting(), 3);
   FlatParameters parameters = InitialParameters(spec, 1);
@@ -174,6 +190,14 @@ TEST(ScriptNetworkTest, TriesItOnAFewRows) {
   counts.register_buffer("seen", torch::zeros({1}));
   counts.define(ForwardSource("    self.seen.add_(1.0)\n    return torch.linear(obs, self.w), state\n"));
   EXPECT_THAT(ErrorOf(counts), HasSubstr("changes seen in forward, expected a module that only reads"));
+  // A buffer of integers is no tensor of the layout, and is read all the same.
+  torch::jit::Module steps = MakeTestModule({{"w", Weight()}}, "def f(self, x: Tensor) -> Tensor:\n    return x\n");
+  steps.register_buffer("step", torch::zeros({1}, torch::kInt64));
+  steps.define(ForwardSource("    self.step.add_(1)\n    return torch.linear(obs, self.w), state\n"));
+  EXPECT_THAT(ErrorOf(steps), HasSubstr("changes step in forward, expected a module that only reads"));
+  // These rows are within the bounds, so that no number of them changes; others' would.
+  EXPECT_THAT(ErrorOfForward("    obs.clamp_(-5.0, 5.0)\n    return torch.linear(obs, self.w), state\n"),
+              HasSubstr("changes obs in forward, expected a module that only reads"));
 }
 
 TEST(ScriptNetworkTest, ASpecThatSaysOtherTensorsIsRefused) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,9 +29,7 @@ void WriteRow(const space::Space& space, base::PhiloxSequence* random, std::vect
       const bool bytes = space.flat_dtype() == tensor::DType::kUint8;
       const bool integers = space.dtype() != tensor::DType::kFloat32 && space.dtype() != tensor::DType::kFloat64;
       for (size_t i = 0; i < space.low().size(); ++i) {
-        const double low = std::max(space.low()[i], -1e6);
-        const double high = std::min(space.high()[i], 1e6);
-        double value = std::clamp(random->Uniform(-1.0, 1.0), low, high);
+        double value = std::clamp(random->Uniform(-1.0, 1.0), space.low()[i], space.high()[i]);
         if (bytes) value = random->Uniform(0.0, 1.0);
         row->push_back(static_cast<float>(integers && !bytes ? std::round(value) : value));
       }
@@ -91,23 +90,47 @@ Rows MakeRows(const policy::PolicySpec& spec, const policy::NetworkSpec& network
 
 absl::Status Wrong(const std::string& text) { return absl::InvalidArgumentError(text); }
 
+/// What a module may not write to: its own tensors, and its inputs, which are the memory of whoever calls.
+class OnlyRead {
+ public:
+  OnlyRead(const ScriptNetwork& script, const Rows& rows) : script_(script), inputs_(rows) {
+    for (const auto& [name, tensor] : Tensors()) before_.push_back({tensor, tensor._version()});
+  }
+  absl::Status Check() const {
+    size_t i = 0;
+    for (const auto& [name, tensor] : Tensors()) {
+      const auto& [was, version] = before_[i++];
+      if (tensor.is_same(was) && tensor._version() == version) continue;
+      return Wrong(absl::StrCat("changes ", name, " in forward, expected a module that only reads"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::pair<std::string, Tensor>> Tensors() const {
+    std::vector<std::pair<std::string, Tensor>> tensors = script_.AllTensors();
+    tensors.emplace_back("obs", inputs_.observation);
+    tensors.emplace_back("agent_id", inputs_.agent_id);
+    tensors.emplace_back("mask", inputs_.mask);
+    return tensors;
+  }
+
+  const ScriptNetwork& script_;
+  const Rows& inputs_;
+  std::vector<std::pair<Tensor, int64_t>> before_;
+};
+
 absl::Status Try(const ScriptNetwork& script, const Rows& rows) {
-  std::vector<Tensor> before;
-  for (const ScriptNetwork::Slot& slot : script.slots()) before.push_back(slot.first.detach().clone());
+  const OnlyRead only_read(script, rows);
   Tensor outputs = rows.RunWith(script);
+  TROUPE_RETURN_IF_ERROR(only_read.Check());
   if (!outputs.requires_grad()) {
     return Wrong("gives outputs that do not depend on its parameters (no_grad, detach?), expected some that do");
   }
   outputs = outputs.detach().clone();
   if (!torch::isfinite(outputs).all().item<bool>()) return Wrong("gives NaN or infinity, expected numbers");
   const torch::NoGradGuard no_grad;
-  const Tensor again = rows.RunWith(script).clone();
-  for (size_t i = 0; i < before.size(); ++i) {
-    const ScriptNetwork::Slot& slot = script.slots()[i];
-    if (torch::equal(before[i], slot.first.detach())) continue;
-    return Wrong(absl::StrCat("changes ", slot.tensor.name, " in forward, expected a module that only reads"));
-  }
-  if (!torch::equal(outputs, again)) {
+  if (!torch::equal(outputs, rows.RunWith(script))) {
     return Wrong(
         "gives other outputs at a second try, expected the same for the same rows: no dropout and no random numbers");
   }

@@ -52,7 +52,7 @@ inline std::string PutTestModule(const std::string& bytes, const std::string& pa
 }
 
 /// A multi-layer perceptron of the network's shape and activation tanh, with weights w0, b0, w1, ... of `seed`. The
-/// actor's masks nothing itself: the policy's head does.
+/// actor's forbids, as the policy's head does, what its mask forbids: with another mask its outputs are others.
 inline torch::jit::Module MlpTestModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
                                         uint64_t seed) {
   torch::manual_seed(seed);
@@ -67,6 +67,9 @@ inline torch::jit::Module MlpTestModule(const policy::PolicySpec& spec, const po
     const std::string layer = absl::StrCat("torch.linear(x, self.w", i, ", self.b", i, ")");
     absl::StrAppend(&body, "    x = ", i + 1 < sizes.size() ? absl::StrCat("torch.tanh(", layer, ")") : layer, "\n");
     width = sizes[i];
+  }
+  if (network.role == policy::kActorRole && spec.has_action_mask) {
+    absl::StrAppend(&body, "    x = torch.where(mask, x, torch.full_like(x, -100.0))\n");
   }
   return MakeTestModule(parameters, ForwardSource(body + "    return x, state\n"));
 }
