@@ -85,7 +85,7 @@ TEST_F(AttentionCriticTest, NumbersThatDoNotFitAreRefused) {
   EXPECT_THAT(ErrorOf(Yaml("team", "name: mappo", "model: {attention_heads: 0}")),
               HasSubstr("model.attention_heads: got 0"));
   EXPECT_THAT(ErrorOf(Yaml("team", "name: mappo", "model: {critic_encoder: mlp}")),
-              HasSubstr("model.critic_encoder: got \"mlp\", expected one of auto, attention"));
+              HasSubstr("model.critic_encoder: got \"mlp\", expected one of auto, attention, shared"));
   std::vector<env::AgentSpec> crowd;
   for (int i = 0; i <= policy::kMaxAttentionAgents; ++i) {
     crowd.push_back(Agent(absl::StrCat("a", i), *space::Space::Box(-1, 1, {2}), *space::Space::Discrete(2)));

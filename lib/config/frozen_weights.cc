@@ -135,11 +135,13 @@ absl::StatusOr<PolicyState> TakeFrom(const storage::CheckpointWeights& weights, 
     TROUPE_ASSIGN_OR_RETURN(const PolicyState theirs, weights.Read(found->spec));
     return TakePart(run, slot, {globs.begin(), globs.end()}, *found, theirs);
   }
-  // A critic without the moments that its inputs were normalized by, or with other heads, is another one.
+  // A critic without the moments that its inputs were normalized by, with other heads, or behind another encoder, is
+  // another one.
   const PolicySpec& theirs = found->spec;
   const bool same_moments = theirs.normalize_state == spec.normalize_state &&
                             (!spec.normalize_state || theirs.critic_state_size() == spec.critic_state_size());
   if (!policy::FirstShapeDifference(theirs, spec).empty() || !same_moments ||
+      theirs.shares_encoder() != spec.shares_encoder() ||
       theirs.critic().attention.heads != spec.critic().attention.heads) {
     return Misfit(weights, *found, spec);
   }

@@ -17,6 +17,7 @@
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/config/resolve_distribution.h"
 #include "lib/config/schema.h"
+#include "lib/config/shared_encoder.h"
 #include "lib/config/torch_modules.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
@@ -358,7 +359,8 @@ void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
 
 /// Layers that a network has only with a core, or lacks without one. The schema has the sizes' bounds.
 absl::Status CheckLayers(const RunConfig& config, const SettingsOf& of, const policy::NetworkSpec& network) {
-  if (network.core.remembers() || IsModule(ModelOf(config, of), network)) return absl::OkStatus();
+  const bool has_head = network.core.remembers() || network.encoder == policy::EncoderKind::kShared;
+  if (has_head || IsModule(ModelOf(config, of), network)) return absl::OkStatus();
   const std::string core = absl::StrCat("model.", network.role, "_core: gru or lstm");
   if (!network.head_hidden_sizes.empty()) {
     return config.KeyError(ModelKey(config, of, network.role + "_head_hidden_sizes"),
@@ -488,6 +490,7 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(SetEncoders(config, of, spec));
   TROUPE_RETURN_IF_ERROR(SetAttention(config, env, of, spec));
+  TROUPE_RETURN_IF_ERROR(ShareEncoder(config, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();

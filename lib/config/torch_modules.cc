@@ -40,9 +40,11 @@ absl::Status SetModule(const RunConfig& config, const SettingsOf& of, const std:
                                                "_core is not none; expected one of the two: a module is the whole "
                                                "network, and remembers nothing"));
   }
-  if (network->encoder == policy::EncoderKind::kAttention) {
-    return config.KeyError(place,
-                           "got a TorchScript module, but model.critic_encoder is attention; expected one of the two");
+  for (const auto& [kind, word] :
+       {std::pair(policy::EncoderKind::kAttention, "attention"), std::pair(policy::EncoderKind::kShared, "shared")}) {
+    if (network->encoder != kind) continue;
+    return config.KeyError(place, absl::StrCat("got a TorchScript module, but model.critic_encoder is ", word,
+                                               "; expected one of the two"));
   }
   policy::NetworkSpec made = network->role == policy::kActorRole ? policy::DefaultActor() : policy::DefaultCritic();
   made.inputs = network->inputs;

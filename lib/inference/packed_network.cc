@@ -37,7 +37,8 @@ size_t NumEncoderLayers(const policy::NetworkSpec& network) {
     case policy::EncoderKind::kMlp:
     case policy::EncoderKind::kCnn:
     case policy::EncoderKind::kLeaves:
-    case policy::EncoderKind::kAttention:    // of critics alone
+    case policy::EncoderKind::kAttention:  // of critics alone, as the next
+    case policy::EncoderKind::kShared:
     case policy::EncoderKind::kTorchScript:  // Actor::Create refuses it
       return HasCore(network.core.kind) ? network.hidden_sizes.size() : 0;
   }

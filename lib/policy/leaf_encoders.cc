@@ -65,6 +65,7 @@ int64_t EncodedObservationSize(const PolicySpec& spec, const NetworkSpec& networ
     case EncoderKind::kMlp:
     case EncoderKind::kAttention:    // which reads all agents' observations
     case EncoderKind::kTorchScript:  // which has no layers of ours
+    case EncoderKind::kShared:       // which reads what the actor's makes
       break;
     case EncoderKind::kCnn:
       return network.Convolved(spec.image()).size();

@@ -15,6 +15,13 @@ constexpr int64_t kEntryAlignment = 16;
 
 int64_t AlignUp(int64_t elements) { return (elements + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment; }
 
+/// Numbers that the encoder of a network, and its core where it has one, make of a row.
+int64_t EncodedSize(const PolicySpec& spec, const NetworkSpec& network) {
+  if (network.core.remembers()) return network.core.size;
+  if (!network.hidden_sizes.empty()) return network.hidden_sizes.back();
+  return spec.InputSize(network) + EncodedObservationSize(spec, network) - spec.observation_size();
+}
+
 /// The entries of a network. The switches have no default, so that a kind without entries does not compile.
 void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLayout::Builder* builder) {
   if (network.encoder == EncoderKind::kTorchScript) {
@@ -42,6 +49,9 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
       break;
     case EncoderKind::kAttention:
       width += builder->Attention(network.attention) - spec.joint_observation_size;
+      break;
+    case EncoderKind::kShared:
+      width = EncodedSize(spec, spec.EncodingNetwork(network));
       break;
   }
   width = builder->Layers(0, width, network.hidden_sizes, network.layer_norm);

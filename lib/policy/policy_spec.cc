@@ -71,10 +71,12 @@ absl::Status ValidateNetwork(const PolicySpec& spec, const NetworkSpec& network)
   };
   const CoreSpec& core = network.core;
   const bool remembers = core.remembers();
+  const bool shares = network.encoder == EncoderKind::kShared;
   TROUPE_RETURN_IF_ERROR(check_sizes("_hidden_sizes", network.hidden_sizes,
-                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1, kMaxHiddenLayers));
+                                     remembers || network.encoder != EncoderKind::kMlp ? 0 : 1,
+                                     shares ? 0 : kMaxHiddenLayers));
   TROUPE_RETURN_IF_ERROR(
-      check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers ? kMaxHiddenLayers : 0));
+      check_sizes("_head_hidden_sizes", network.head_hidden_sizes, 0, remembers || shares ? kMaxHiddenLayers : 0));
   if (ActivationName(network.activation) == "unknown") return error(" has an unknown activation");
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
@@ -100,6 +102,27 @@ std::string InputsText(const NetworkSpec& network) {
     const std::string_view name = NetworkInputName(input);
     out->append(name.data(), name.size());
   });
+}
+
+/// Of a critic with the actor's encoder: there is one, it reads the same, and the critic has none of its own.
+absl::Status ValidateShared(const PolicySpec& spec, const NetworkSpec& network) {
+  if (network.encoder != EncoderKind::kShared) return absl::OkStatus();
+  const auto error = [&](auto&&... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", spec.id.value(), "\": the ", network.role, " shares the actor's encoder", parts...));
+  };
+  if (network.role == kActorRole) return error(", but is the actor; expected an encoder of its own");
+  if (spec.actor.encoder == EncoderKind::kTorchScript) {
+    return error(", but the actor is a TorchScript module; expected one with an encoder");
+  }
+  if (network.core.remembers()) return error(" and has a core; expected none beside the actor's");
+  // An id that no slot stands in is no input.
+  const bool same_id = spec.agent_id_size == 0 || network.Reads(NetworkInput::kAgentId);
+  if (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation || !same_id) {
+    return error(" and reads ", network.inputs.empty() ? "nothing" : InputsText(network), "; expected ",
+                 spec.agent_id_size == 0 ? "observation" : InputsText(spec.actor), ", as the actor");
+  }
+  return absl::OkStatus();
 }
 
 /// Whether a canonical text of before there were other networks says all of it: an actor, and a critic of its kind.
@@ -402,6 +425,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
   TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, actor));
   TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, actor, observation_space));
   TROUPE_RETURN_IF_ERROR(ValidateModule(id, actor));
+  TROUPE_RETURN_IF_ERROR(ValidateShared(*this, actor));
   TROUPE_RETURN_IF_ERROR(CheckImageBytes(*this));
   if (actor.role != kActorRole || actor.inputs != DefaultActor().inputs) {
     return error("the acting network is ", base::LogSafe(actor.role, 32), " of ", InputsText(actor),
@@ -430,6 +454,7 @@ absl::Status PolicySpec::ValidateNetworks() const {
                    "agent_id");
     }
     if (has_id && agent_id_size == 0) return error("critic_agent_id needs agent_id_size above 0");
+    TROUPE_RETURN_IF_ERROR(ValidateShared(*this, network));
     reads_joint = reads_joint || first == NetworkInput::kJointObservation;
     reads_state = reads_state || first == NetworkInput::kState;
   }
@@ -470,6 +495,9 @@ std::string PolicySpec::ToString() const {
     }
     if (network.encoder == EncoderKind::kTorchScript) {
       absl::StrAppend(&kinds, " module=", network.role, ":", CanonicalModuleText(network.module));
+    }
+    if (network.encoder == EncoderKind::kShared) {
+      absl::StrAppend(&kinds, " head=", network.role, ":[", absl::StrJoin(network.head_hidden_sizes, ","), "]");
     }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
@@ -548,6 +576,7 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
         {"the actor's core", CoreText(spec.actor), "model"},
         {"the critic's core", CoreText(spec.critic()), "model"},
+        {"model.critic_head_hidden_sizes", sizes(spec.critic().head_hidden_sizes), "it"},
         {"model.max_seq_len", absl::StrCat(spec.sequence_length), "it"},
         {"model.activation", std::string(ActivationName(spec.actor.activation)), "it"},
         {"the critic's activation", std::string(ActivationName(spec.critic().activation)), "model"},

@@ -52,6 +52,7 @@ enum class EncoderKind : uint8_t {
   kAttention = 3,    ///< "attention": over agents, of a critic's joint observation; then fully connected layers
   kLeaves = 4,       ///< "leaves": encoders of parts of a Dict or Tuple observation; then fully connected layers
   kTorchScript = 5,  ///< "torchscript": a user's module, which is the whole network
+  kShared = 6,       ///< "shared": the actor's, with its core where it has one; of a critic
 };
 /// What a network's first weights are drawn from; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
@@ -66,12 +67,13 @@ enum class CoreKind : uint8_t {
   kLstm = 3,  ///< "lstm": long short-term memory (Hochreiter & Schmidhuber 1997), as torch.nn.LSTM
 };
 /// All that there are, and their names in tables and texts. What is not listed is refused.
-inline constexpr std::array<std::pair<EncoderKind, const char*>, 5> kEncoderNames = {
+inline constexpr std::array<std::pair<EncoderKind, const char*>, 6> kEncoderNames = {
     {{EncoderKind::kMlp, "mlp"},
      {EncoderKind::kCnn, "cnn"},
      {EncoderKind::kAttention, "attention"},
      {EncoderKind::kLeaves, "leaves"},
-     {EncoderKind::kTorchScript, "torchscript"}}};
+     {EncoderKind::kTorchScript, "torchscript"},
+     {EncoderKind::kShared, "shared"}}};
 inline constexpr std::array<std::pair<CoreKind, const char*>, 3> kCoreNames = {
     {{CoreKind::kNone, "none"}, {CoreKind::kGru, "gru"}, {CoreKind::kLstm, "lstm"}}};
 inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializerNames = {
@@ -149,10 +151,11 @@ struct NetworkSpec {
   std::vector<LeafEncoder> leaf_encoders = {};
   /// Of kAttention, over the joint observation; what it makes lies before the other inputs for what comes next.
   AttentionSpec attention = {};
-  /// Of what reads the inputs side by side; empty only behind an encoder that is no mlp, or before a core.
+  /// Of what reads the inputs side by side; empty only behind an encoder that is no mlp, or before a core. Of kShared
+  /// empty: they are the encoder's.
   std::vector<int64_t> hidden_sizes = {64, 64};
   CoreSpec core = {};
-  std::vector<int64_t> head_hidden_sizes = {};  ///< behind the core; empty without one
+  std::vector<int64_t> head_hidden_sizes = {};  ///< behind a core or kShared; empty without
   Activation activation = Activation::kTanh;    ///< after each layer of encoder and head but the last
   /// Layer normalization (Ba et al. 2016, torch.nn.LayerNorm with scale, shift and epsilon 1e-5) of what each hidden
   /// layer of encoder, leaves' encoders and head makes, before its activation. Not of convolutions and attention.
@@ -265,6 +268,12 @@ struct PolicySpec {
   const NetworkSpec& critic() const;
   /// For a change; a policy without gets the default one.
   NetworkSpec* mutable_critic();
+  /// Whether the critic has no encoder and no core of its own, but reads what the actor's make (EncoderKind::kShared).
+  bool shares_encoder() const { return critic().encoder == EncoderKind::kShared; }
+  /// Whose encoder and core stand before the head of `network`: its own, or of kShared the actor's.
+  const NetworkSpec& EncodingNetwork(const NetworkSpec& network) const {
+    return network.encoder == EncoderKind::kShared ? actor : network;
+  }
   int64_t critic_input_size() const { return InputSize(critic()); }
   /// What the critic reads beside the agent's slot: kObservation (decentralized: IPPO), kJointObservation (MAPPO) or
   /// kState (MAPPO with use_global_state).
@@ -311,7 +320,8 @@ struct PolicySpec {
   /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or an encoder that is no mlp 0..8 before it, with a
   /// core 0..8 behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8,
   /// each 1..1024 channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers; encoders
-  /// of leaves 1..64, with convolutions and layers as those; attention as lib/policy/attention.h says.
+  /// of leaves 1..64, with convolutions and layers as those; attention as lib/policy/attention.h says. A critic that
+  /// shares the actor's encoder reads what the actor reads, and has a head alone: hidden layers 0..8.
   absl::Status Validate() const;
   /// The part of Validate that is of what continuous actions are drawn from.
   absl::Status ValidateDistribution() const;

@@ -63,6 +63,9 @@ Json ModuleToJson(const ModuleSpec& module) {
   return {{"sha256", module.sha256}, {"tensors", std::move(tensors)}};
 }
 
+/// Whether it may have layers behind a core or a shared encoder.
+bool HasHead(const NetworkSpec& network) { return network.core.remembers() || network.encoder == EncoderKind::kShared; }
+
 Json NetworkToJson(const NetworkSpec& network) {
   Json inputs = Json::array();
   for (const NetworkInput input : network.inputs) inputs.push_back(std::string(NetworkInputName(input)));
@@ -76,8 +79,8 @@ Json NetworkToJson(const NetworkSpec& network) {
   if (network.core.remembers()) {
     json["core_size"] = network.core.size;
     json["core_layers"] = network.core.layers;
-    json["head_hidden_sizes"] = network.head_hidden_sizes;
   }
+  if (HasHead(network)) json["head_hidden_sizes"] = network.head_hidden_sizes;
   // What is new is written only where it says something: a table without has the text of before. An older build that
   // passes over a member finds another spec hash.
   if (network.encoder == EncoderKind::kCnn) json["conv_layers"] = ConvLayersToJson(network.conv_layers);
@@ -318,8 +321,8 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
   if (network.core.remembers()) {
     network.core.size = reader.Integer("core_size", INT32_MAX);
     network.core.layers = reader.Integer("core_layers", INT32_MAX);
-    network.head_hidden_sizes = reader.Sizes("head_hidden_sizes");
   }
+  if (HasHead(network)) network.head_hidden_sizes = reader.Sizes("head_hidden_sizes");
   if (network.encoder == EncoderKind::kCnn) {
     TROUPE_ASSIGN_OR_RETURN(network.conv_layers, ConvLayersFromJson(&reader));
   }

@@ -389,7 +389,7 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"inputs\":[\"observation\"]", "\"inputs\":[\"all\"]"), "the network input \"all\", which is unknown"},
       {with("\"inputs\":[\"observation\"]", "\"inputs\":[7]"), "what is no text"},
       {with("\"encoder\":\"mlp\"", "\"encoder\":\"vit\""),
-       "encoder is \"vit\", which is unknown; expected one of mlp, cnn, attention, leaves, torchscript"},
+       "encoder is \"vit\", which is unknown; expected one of mlp, cnn, attention, leaves, torchscript, shared"},
       {with("\"encoder\":\"mlp\"", "\"encoder\":\"cnn\""), "conv_layers is missing, expected a list"},
       {with("\"core\":\"none\"", "\"core\":\"tree\""), "core is \"tree\", which is unknown; expected one of none"},
       {with("\"core\":\"none\"", "\"core\":\"lstm\""), "core_size is missing"},

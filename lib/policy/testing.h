@@ -44,6 +44,14 @@ inline PolicySpec AttendingSpecForTesting() {
   return spec;
 }
 
+/// The same with a critic that shares the actor's encoder, with a head of one layer.
+inline PolicySpec SharedSpecForTesting() {
+  PolicySpec spec = SmallSpecForTesting();
+  spec.mutable_critic()->encoder = EncoderKind::kShared;
+  spec.mutable_critic()->hidden_sizes = {};
+  return spec;
+}
+
 /// Continuous actions of that distribution, with the bounding that it has by default.
 inline void SetDistributionForTesting(ContinuousDistribution distribution, PolicySpec* spec) {
   spec->continuous = distribution;

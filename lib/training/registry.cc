@@ -50,6 +50,21 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
                                                  absl::StrJoin(AlgorithmNames(), ", ")));
 }
 
+namespace {
+
+/// With a critic that shares the actor's encoder there is one rate.
+absl::Status CheckCriticRate(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
+  const auto critic = spec.options.find("critic_lr");
+  const auto actor = spec.options.find("lr");
+  if (!policy.shares_encoder() || critic == spec.options.end()) return absl::OkStatus();
+  if (actor != spec.options.end() && critic->second == actor->second) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("algorithm.critic_lr: got another rate than lr, but the critic of policy \"", policy.id.value(),
+                   "\" shares the actor's encoder (model.critic_encoder), which one rate trains; expected auto"));
+}
+
+}  // namespace
+
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec) { return FormOf(spec).status(); }
 
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
@@ -60,6 +75,7 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
     return value != nullptr && *value;
   };
   if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
+  TROUPE_RETURN_IF_ERROR(CheckCriticRate(policy, spec));
   if (is_on("use_popart") && policy.critic().encoder == policy::EncoderKind::kTorchScript) {
     return absl::InvalidArgumentError(
         absl::StrCat("algorithm.use_popart: got true, but the critic of policy \"", policy.id.value(),

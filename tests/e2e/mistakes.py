@@ -65,6 +65,7 @@ UNKNOWN_KEYS = [
     unknown("fcnet_hiddens", '"model.actor_hidden_sizes"', "RLlib", section="model", value="[64]"),
     unknown("cnn_filter_specifiers", '"model.conv_filters"', "RLlib", section="model", value="[[16, [8, 8], 4]]"),
     unknown("use_attention", '"model.critic_encoder"', "RLlib", section="model", value="true"),
+    unknown("vf_share_layers", '"model.critic_encoder"', "RLlib", hint="true: shared", section="model", value="true"),
     unknown("use_lstm", '"model.actor_core"', "RLlib", section="model", value="true"),
     unknown("framework", "LibTorch", "RLlib", hint="leave it out", value="torch"),
     unknown("training_iteration", '"stop.updates"', "RLlib", section="stop"),

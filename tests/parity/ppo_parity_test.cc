@@ -62,6 +62,11 @@ const json& AttentionRecord() {
   return recorded;
 }
 
+const json& SharedRecord() {
+  static const json& recorded = *new json(ReadRecord("shared_reference.json"));
+  return recorded;
+}
+
 const json& DistributionRecord() {
   static const json& recorded = *new json(ReadRecord("distribution_reference.json"));
   return recorded;
@@ -76,6 +81,7 @@ constexpr size_t kDistributionCases = 6;
 constexpr size_t kLayersCases = 5;
 constexpr size_t kMappoCases = 8;
 constexpr size_t kAttentionCases = 4;
+constexpr size_t kSharedCases = 7;
 
 TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
   EXPECT_EQ(PpoRecord()["cases"].size(), kPpoCases);
@@ -86,6 +92,7 @@ TEST(PpoRecordsTest, EveryRecordedCaseRuns) {
   EXPECT_EQ(LayersRecord()["cases"].size(), kLayersCases);
   EXPECT_EQ(MappoRecord()["cases"].size(), kMappoCases);
   EXPECT_EQ(AttentionRecord()["cases"].size(), kAttentionCases);
+  EXPECT_EQ(SharedRecord()["cases"].size(), kSharedCases);
 }
 
 /// What is asked of every record of PPO.
@@ -212,6 +219,18 @@ TEST_P(AttentionParityTest, AWholeUpdate) { AWholeUpdate(); }
 INSTANTIATE_TEST_SUITE_P(All, AttentionParityTest,
                          testing::Combine(testing::Range<size_t>(0, kAttentionCases), testing::Range<size_t>(0, 3)),
                          [](const auto& info) { return CaseName(AttentionRecord(), info); });
+
+/// Critics that share the actor's encoder, which LibTorch alone trains.
+class SharedParityTest : public PpoUpdates {
+  const json& Recorded() const override { return SharedRecord(); }
+};
+
+TEST_P(SharedParityTest, LossesAndGradientsOfOneMinibatch) { LossesAndGradientsOfOneMinibatch(); }
+TEST_P(SharedParityTest, AWholeUpdate) { AWholeUpdate(); }
+
+INSTANTIATE_TEST_SUITE_P(All, SharedParityTest,
+                         testing::Combine(testing::Range<size_t>(0, kSharedCases), testing::Range<size_t>(0, 3)),
+                         [](const auto& info) { return CaseName(SharedRecord(), info); });
 
 }  // namespace
 }  // namespace troupe::training

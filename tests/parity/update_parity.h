@@ -111,6 +111,13 @@ inline void SetAttention(const json& from, policy::PolicySpec* spec) {
   }
 }
 
+/// The critic shares the actor's encoder.
+inline void SetShared(const json& from, policy::PolicySpec* spec) {
+  policy::NetworkSpec* const critic = spec->mutable_critic();
+  critic->encoder = policy::EncoderKind::kShared;
+  critic->head_hidden_sizes = from["critic_head_hidden_sizes"].get<std::vector<int64_t>>();
+}
+
 inline policy::PolicySpec Spec(const json& record) {
   const json& from = record["spec"];
   policy::PolicySpec spec;
@@ -145,6 +152,7 @@ inline policy::PolicySpec Spec(const json& record) {
   if (from.contains("image")) SetImage(from, &spec);
   if (from.contains("leaves")) SetLeaves(from, &spec);
   if (from.contains("attention_size")) SetAttention(from, &spec);
+  if (from.value("critic_encoder", "") == "shared") SetShared(from, &spec);
   if (!from.contains("actor_core")) return spec;
   spec.sequence_length = from["sequence_length"].get<int64_t>();
   for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {

@@ -35,8 +35,8 @@ class A2c final : public Algorithm {
                                                           uint64_t /*seed*/) const override {
     TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(*members.front().algorithm));
     OnPolicyPlan plan;
-    plan.options = options;
     const policy::PolicySpec& policy = *members.front().spec;
+    plan.options = OptionsFor(policy, options);
     TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
     TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
     plan.minibatch_size = options.minibatch_size;

@@ -131,6 +131,66 @@ class StreamRun {
   std::vector<float> before_;
 };
 
+/// The values of a critic behind the actor's core.
+class SharedCoreRun {
+ public:
+  SharedCoreRun(const learner::PolicyTrainBatch& batch, NetworkBackend* backend, const PreparedBatch& prepared)
+      : batch_(batch),
+        backend_(*backend),
+        prepared_(prepared),
+        state_size_(static_cast<size_t>(prepared.actor_memory().columns)) {}
+
+  absl::StatusOr<CriticValues> Run() {
+    CriticValues values;
+    values.finals.resize(static_cast<size_t>(batch_.final_rows));
+    if (batch_.sequences.empty()) return values;
+    TROUPE_ASSIGN_OR_RETURN(SequenceOutputs outputs, RunSequences());
+    values.rows = std::move(outputs.values);  // sequences cover all rows, ascending
+    TROUPE_RETURN_IF_ERROR(RunFinals(outputs.states, &values.finals));
+    return values;
+  }
+
+ private:
+  absl::StatusOr<SequenceOutputs> RunSequences() {
+    const MatrixView& memory = prepared_.actor_memory();
+    std::vector<int32_t> lengths;
+    std::vector<float> before;
+    for (size_t s = 0; s < batch_.sequences.size(); ++s) {
+      lengths.push_back(static_cast<int32_t>(batch_.sequences[s].rows));
+      const float* const state = memory.data + static_cast<int64_t>(s) * memory.stride;
+      before.insert(before.end(), state, state + memory.columns);
+    }
+    return backend_.SequenceValues({prepared_.critic_index(), lengths, before});
+  }
+
+  /// `after`: what is remembered after each sequence.
+  absl::Status RunFinals(const std::vector<float>& after, std::vector<float>* finals) {
+    std::vector<int32_t> rows;
+    std::vector<float> before;
+    std::vector<size_t> places;
+    size_t next = 0;  // sequence behind the segment
+    for (const learner::TrainSegment& segment : batch_.segments) {
+      const int64_t end = segment.first_row + segment.rows;
+      while (next < batch_.sequences.size() && batch_.sequences[next].first_row < end) ++next;
+      if (segment.final_row < 0 || segment.rows == 0) continue;
+      places.push_back(static_cast<size_t>(segment.final_row));
+      rows.push_back(prepared_.final_critic_index()[places.back()]);
+      const float* const state = after.data() + (next - 1) * state_size_;
+      before.insert(before.end(), state, state + state_size_);
+    }
+    if (rows.empty()) return absl::OkStatus();
+    const std::vector<int32_t> lengths(rows.size(), 1);
+    TROUPE_ASSIGN_OR_RETURN(const SequenceOutputs outputs, backend_.SequenceValues({rows, lengths, before}));
+    for (size_t i = 0; i < places.size(); ++i) (*finals)[places[i]] = outputs.values[i];
+    return absl::OkStatus();
+  }
+
+  const learner::PolicyTrainBatch& batch_;
+  NetworkBackend& backend_;
+  const PreparedBatch& prepared_;
+  const size_t state_size_;
+};
+
 }  // namespace
 
 CriticCarry::Key CriticCarry::KeyOf(const learner::TrainSegment& segment) {
@@ -161,6 +221,7 @@ void CriticCarry::Commit() {
 absl::StatusOr<CriticValues> ValuesOf(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                                       NetworkBackend* backend, PreparedBatch* prepared, CriticCarry* carry) {
   if (spec.critic().core.remembers()) return StreamRun(spec, batch, backend, prepared).Run(carry);
+  if (spec.EncodingNetwork(spec.critic()).core.remembers()) return SharedCoreRun(batch, backend, *prepared).Run();
   TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, backend->Values());
   CriticValues values;
   values.rows = Gather(table, prepared->critic_index());

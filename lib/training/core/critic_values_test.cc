@@ -193,6 +193,32 @@ TEST_F(CriticValuesTest, AGapIsCountedAndWhatWasBeforeItStays) {
   EXPECT_EQ(earlier->broken_streams, 1);
 }
 
+/// The actor remembers a number, and the critic shares that.
+policy::PolicySpec SharedSpec() {
+  policy::PolicySpec spec = policy::SharedSpecForTesting();
+  spec.actor.core = {policy::CoreKind::kGru, 1, 1};
+  spec.sequence_length = 3;
+  return spec;
+}
+
+TEST_F(CriticValuesTest, BehindTheActorsCoreASequenceBeginsWithWhatTheActorRemembered) {
+  Batch batch(SharedSpec(), {{5, 0, true}, {2, 4, false, 0, 1}, {1, 0, true, 0, 2}});
+  const std::vector<float> memory = {0, 1000, 2000, 3000};  // before {0, 1, 2}, {3, 4}, {5, 6}, {7}
+  batch.batch.policies[0].memory = {memory.data(), 4, 1, 1};
+  ASSERT_EQ(prepared_.Prepare(SharedSpec(), {}, batch.rows()), absl::OkStatus());
+  ASSERT_EQ(backend_.Begin(prepared_, nullptr, NetworkBackend::kWholeTeam), absl::OkStatus());
+  const auto values = ValuesOf(SharedSpec(), batch.rows(), &backend_, &prepared_, &carry_);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(values->rows, ElementsAre(1, 3, 7, 1008, 1024, 2032, 2096, 3128));
+  // A step more from where the segment's last sequence ended.
+  EXPECT_THAT(values->finals, ElementsAre(1124, 3228));
+  // All sequences at once, then all final rows.
+  EXPECT_THAT(backend_.calls, ElementsAre(ElementsAre(3, 2, 2, 1), ElementsAre(1, 1)));
+  EXPECT_EQ(values->broken_streams, 0);
+  carry_.Commit();
+  EXPECT_EQ(carry_.size(), 0u) << "the worker remembers";
+}
+
 TEST_F(CriticValuesTest, SaysWhatTheBackEndSays) {
   backend_.fails = true;
   EXPECT_EQ(Values({{2, 0, true}}).status(), absl::InternalError("as told"));

@@ -53,7 +53,8 @@ enum class BackendLevel : uint8_t {
   kForwardBackward = 2,  ///< Forward and Backward on any network and any block of parameters
 };
 
-/// Rows that the critic, a network with a core, is run through: sequences side by side, each in its order.
+/// Rows that the critic, a network with a core or behind the actor's, is run through: sequences side by side, each in
+/// its order.
 struct SequenceCall {
   absl::Span<const int32_t> rows;     ///< of PreparedBatch::critic_input(), sequence after sequence
   absl::Span<const int32_t> lengths;  ///< of each; at least 1
@@ -66,7 +67,8 @@ struct SequenceOutputs {
 
 /// A network of a policy at work.
 struct NetworkCall {
-  std::string_view network;            ///< its section of the ParameterLayout: "actor", "critic"
+  /// Its section of the ParameterLayout: "actor", "critic"; one that shares the actor's encoder with that.
+  std::string_view network;
   absl::Span<const float> parameters;  ///< in the policy's layout: its own, or a target's
   MatrixView inputs;                   ///< rows as PreparedBatch lays them
   absl::Span<const int32_t> rows;      ///< of `inputs`: row i of outputs and gradients is of inputs[rows[i]]
@@ -78,7 +80,8 @@ struct NetworkCall {
 /// when the library underneath fails (RESOURCE_EXHAUSTED: out of device memory).
 ///
 /// Losses of rows: between Begin and End it is the only writer of the FlatParameters, but for what ParametersChanged
-/// says. Calls come in the order
+/// says. Where the critic shares the actor's encoder (policy::EncoderKind::kShared) both losses are differentiated
+/// through it, and their derivatives there add up. Calls come in the order
 ///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
 /// Networks with a core are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
 /// whose rows are all run. Where a batch has PreparedBatch::units(), minibatches are of these, and the critic is run
@@ -102,9 +105,10 @@ class NetworkBackend {
   /// `thread`: kWholeTeam, called from the update thread; or, where it can run alone, the team's thread that makes this
   /// call and all others until End.
   virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) = 0;
-  /// The critic's value for every row of critic_input(), in its own units. Not for a critic with a core.
+  /// The critic's value for every row of critic_input(), in its own units. Not for a critic with a core, or behind the
+  /// actor's.
   virtual absl::StatusOr<std::vector<float>> Values() = 0;
-  /// For a critic with a core alone.
+  /// For a critic with a core, or behind the actor's, alone.
   virtual absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& /*call*/) {
     return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks with a core"));
   }

@@ -4,6 +4,13 @@
 
 namespace troupe::training {
 
+OnPolicyOptions OptionsFor(const policy::PolicySpec& policy, OnPolicyOptions options) {
+  if (!policy.shares_encoder()) return options;
+  options.critic_learning_rate = LinearSchedule{0, 0, 0};
+  options.clip_grad_norm_by = ClipGradNormBy::kPolicy;
+  return options;
+}
+
 void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options) {
   reader->Read("lr", &options->learning_rate);
   reader->Read("critic_lr", &options->critic_learning_rate);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/option_reader.h"
 #include "lib/training/core/row_units.h"
@@ -42,6 +43,10 @@ struct OnPolicyOptions : OptimizerOptions {
   /// Whether the critic predicts returns in the units of their running moments.
   bool normalizes_values() const { return use_value_norm || use_popart; }
 };
+
+/// The options as they hold for the policy: where its critic shares the actor's encoder there is one loss, so that the
+/// rate is `lr` alone and the gradient is clipped by the norm of all of it.
+OnPolicyOptions OptionsFor(const policy::PolicySpec& policy, OnPolicyOptions options);
 
 /// Reads these keys. `critic_lr` that is absent is as `lr`.
 void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options);

@@ -133,6 +133,11 @@ std::vector<float> Mean(const policy::RunningMoments& moments) {
 }
 
 absl::Status CheckDeathMasking(const policy::PolicySpec& spec) {
+  if (spec.shares_encoder()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "algorithm.death_masking is true; expected no death masking: the critic of policy \"", spec.id.value(),
+        "\" shares the actor's encoder (model.critic_encoder), which sees the dead, too"));
+  }
   if (spec.critic_input() != policy::NetworkInput::kObservation || !spec.image_bytes()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("algorithm.death_masking is true; expected no death masking: the critic of policy \"",

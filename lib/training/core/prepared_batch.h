@@ -38,7 +38,7 @@ struct PrepareOptions {
 };
 
 /// INVALID_ARGUMENT, naming the option, for PrepareOptions::death_masking of a policy whose critic reads images of
-/// bytes.
+/// bytes or shares the actor's encoder.
 absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
 /// INVALID_ARGUMENT, naming the option, for MinibatchBy::kEnvSteps of a policy with a core: its minibatches are of
 /// whole sequences.
@@ -107,7 +107,8 @@ class PreparedBatch {
   std::vector<float> advantages;
   std::vector<float> value_targets;  ///< in the critic's units
   std::vector<float> old_values;     ///< in the critic's units
-  std::vector<float> critic_memory;  ///< [sequences, the critic's state size] instead: what it remembered before each
+  /// [sequences, state size] of the critic's own core instead: what it remembered before each.
+  std::vector<float> critic_memory;
 
  private:
   static constexpr size_t kInitialBytes = 64;

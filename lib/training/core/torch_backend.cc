@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -12,12 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/action_head.h"
-#include "lib/training/core/epoch_rows.h"
 #include "lib/training/core/optimizer.h"
 #include "lib/training/core/torch_device.h"
 #include "lib/training/core/torch_distributions.h"
 #include "lib/training/core/torch_inputs.h"
 #include "lib/training/core/torch_loss.h"
+#include "lib/training/core/torch_minibatches.h"
 #include "lib/training/core/torch_network_calls.h"
 #include "lib/training/core/torch_networks.h"
 #include "lib/training/core/torch_optimizer.h"
@@ -73,34 +72,23 @@ struct Loss {
   int64_t rows = 0;
 };
 
+/// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
+Loss Together(const Loss& one, const Loss& other) {
+  return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
+}
+
+/// What of the rows of both are those of one; 0 where there are none.
+double ShareOf(const Minibatch& one, const Minibatch& other) {
+  const auto rows = static_cast<double>(one.rows.size(0));
+  return rows == 0 ? 0 : rows / (rows + static_cast<double>(other.rows.size(0)));
+}
+
 /// Of no rows: 0.
 Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
 
-/// What a step of one network reads of the batch.
-struct Minibatch {
-  Tensor rows;  ///< [rows that count in its loss], int64, of the batch
-  // Of a policy with a core:
-  Tensor run;        ///< [rows that are run], packed
-  Tensor sequences;  ///< [sequences], int64, of the batch
-  Tensor batch_sizes;
-  Tensor kept;  ///< places in `run` of `rows`; undefined: all count
-  // Of a batch with units:
-  Tensor inputs;  ///< [inputs], int64, of the critic's table
-  Tensor places;  ///< [rows], int64, among `width` numbers for each of the inputs
-  int64_t width = 0;
-};
-
-/// EpochRows, and where the networks are.
-struct LoadedRows {
-  EpochRows host;
-  Tensor rows, inputs, places;
-};
-
-/// The order of an epoch.
-struct Epoch {
-  absl::Span<const int32_t> units;
-  Tensor order;              ///< `units`, int64; undefined where a batch has units
-  LoadedRows actor, critic;  ///< of a batch with units; the critic's where it has other rows than the actor
+/// Losses of both networks.
+struct Losses {
+  Loss actor, critic;
 };
 
 class TorchBackend final : public NetworkBackend {
@@ -113,7 +101,10 @@ class TorchBackend final : public NetworkBackend {
         device_(ToTorch(device)),
         on_host_(path == TorchPath::kHost),
         team_(std::move(team)),
-        name_(absl::StrCat("libtorch/", device.ToString())) {}
+        name_(absl::StrCat("libtorch/", device.ToString())),
+        minibatches_([this](absl::Span<const int32_t> numbers) {
+          return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
+        }) {}
 
   /// On the CPU autograd runs in the thread that asks for it.
   bool can_run_alone() const override { return on_host_; }
@@ -145,11 +136,11 @@ class TorchBackend final : public NetworkBackend {
     const absl::Status status = Guarded("computing values", [&] {
       const torch::NoGradGuard no_grad;
       const int64_t rows = critic_input_.rows();
-      const int64_t most = RowsOfPass(spec_, spec_.critic(), kValueRows);
+      const int64_t most = RowsOfPass(spec_, spec_.EncodingNetwork(spec_.critic()), kValueRows);
       std::vector<Tensor> parts;
       for (int64_t first = 0; first < rows; first += most) {
         const Tensor part = critic_input_.Range(first, std::min(most, rows - first));
-        parts.push_back(ToHost(RunNetwork(spec_.critic().activation, modules_.critic, part).squeeze(1)));
+        parts.push_back(ToHost(RunCritic(part).squeeze(1)));
       }
       AwaitDevice();
       values.reserve(static_cast<size_t>(rows));
@@ -169,7 +160,7 @@ class TorchBackend final : public NetworkBackend {
       outputs.values.resize(call.rows.size());
       outputs.states.resize(call.states.size());
       int64_t row = 0;
-      const int64_t most = RowsOfPass(spec_, spec_.critic(), kValueRows);
+      const int64_t most = RowsOfPass(spec_, spec_.EncodingNetwork(spec_.critic()), kValueRows);
       for (size_t first = 0; first < call.lengths.size();) {
         std::vector<std::pair<int64_t, int64_t>> pieces;
         const size_t begin = first;
@@ -208,13 +199,7 @@ class TorchBackend final : public NetworkBackend {
         }
         targets_loaded_ = true;
       }
-      epoch_.units = order;
-      if (!batch_->units().empty()) {
-        LoadUnits(&RowUses::IsInPolicy, &epoch_.actor);
-        if (batch_->uses().differ()) LoadUnits(&RowUses::IsInValue, &epoch_.critic);
-        return absl::OkStatus();
-      }
-      epoch_.order = Load(order.data(), {static_cast<int64_t>(order.size())}, torch::kInt32).to(torch::kInt64);
+      minibatches_.Begin(*batch_, order);
       return absl::OkStatus();
     });
   }
@@ -222,31 +207,28 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
-      const auto take = [&](bool of_critic) {
-        if (!batch_->units().empty()) return TakeUnits(first, count, of_critic ? epoch_.critic : epoch_.actor);
-        return TakeMinibatch(first, count, of_critic ? &RowUses::IsInValue : &RowUses::IsInPolicy);
-      };
-      const Minibatch minibatch = take(/*of_critic=*/false);
-      const Minibatch of_critic = batch_->uses().differ() ? take(/*of_critic=*/true) : minibatch;
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       modules_.gradients.zero_();
+      if (spec_.shares_encoder() && on_host_) return StepShared(first, count, settings);
+      const Minibatches minibatch = minibatches_.Take(first, count);
       if (!on_host_) {
         // Differentiated together: autograd is handed over to the device's thread once.
-        const Loss actor = ActorLoss(minibatch, settings);
-        const Loss critic = CriticLoss(of_critic, settings);
-        torch::autograd::backward({actor.mean, critic.mean}, {});
-        StepOnDevice(actor, critic, settings);
+        const Losses losses = spec_.shares_encoder() ? SharedLosses(modules_, minibatch, settings)
+                                                     : Losses{ActorLoss(minibatch.actor, settings),
+                                                              CriticLoss(minibatch.critic, settings)};
+        torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
+        StepOnDevice(losses.actor, losses.critic, settings);
         return absl::OkStatus();
       }
       Loss actor;
       Loss critic;
-      TROUPE_RETURN_IF_ERROR(BothNetworks(
+      TROUPE_RETURN_IF_ERROR(BothAtOnce(
           [&] {
-            actor = ActorLoss(minibatch, settings);
+            actor = ActorLoss(minibatch.actor, settings);
             torch::autograd::backward({actor.mean}, {});
           },
           [&] {
-            critic = CriticLoss(of_critic, settings);
+            critic = CriticLoss(minibatch.critic, settings);
             torch::autograd::backward({critic.mean}, {});
           }));
       StepOnHost(actor, critic, settings);
@@ -324,13 +306,14 @@ class TorchBackend final : public NetworkBackend {
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
     modules_ = {};
+    second_half_ = {};
     for (Tensor* tensor :
          {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
           &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_,
-          &old_values_, &exp_avg_, &exp_avg_sq_, &device_steps_, &device_totals_}) {
+          &old_values_, &moments_.exp_avg, &moments_.exp_avg_sq, &device_steps_, &device_totals_}) {
       tensor->reset();
     }
-    epoch_ = {};
+    minibatches_.Release();
   }
 
   /// Host memory as a tensor: borrowed on the host's path, else a copy on the device. To a CUDA device all copies are
@@ -365,9 +348,12 @@ class TorchBackend final : public NetworkBackend {
     const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
     modules_ = MakeModules(spec_, parameters_->layout(), scripts_, values, gradients);
     totals_ = {};
+    if (spec_.shares_encoder() && on_host_ && CanHalve()) {
+      second_half_ = MakeModules(spec_, parameters_->layout(), scripts_, values, torch::zeros_like(values));
+    }
     if (on_host_) return;
-    exp_avg_ = Load(parameters_->exp_avg());
-    exp_avg_sq_ = Load(parameters_->exp_avg_sq());
+    moments_.exp_avg = Load(parameters_->exp_avg());
+    moments_.exp_avg_sq = Load(parameters_->exp_avg_sq());
     const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
     device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
     device_totals_ = torch::zeros({kTotals + kLossStatistics}, doubles);
@@ -376,19 +362,21 @@ class TorchBackend final : public NetworkBackend {
   void Store() {
     const Tensor steps = ToHost(device_steps_);
     const std::pair<Tensor, absl::Span<float>> rows[] = {{ToHost(modules_.values), parameters_->values()},
-                                                         {ToHost(exp_avg_), parameters_->exp_avg()},
-                                                         {ToHost(exp_avg_sq_), parameters_->exp_avg_sq()}};
+                                                         {ToHost(moments_.exp_avg), parameters_->exp_avg()},
+                                                         {ToHost(moments_.exp_avg_sq), parameters_->exp_avg_sq()}};
     AwaitDevice();
     parameters_->adam_steps = static_cast<int64_t>(*steps.data_ptr<double>());
     for (const auto& [from, to] : rows) std::copy_n(from.data_ptr<float>(), to.size(), to.data());
   }
 
-  /// Both at once where there are threads for it.
-  template <typename Actor, typename Critic>
-  absl::Status BothNetworks(Actor&& actor, Critic&& critic) {
-    if (alone_ || team_->size() < 2) {
-      actor();
-      critic();
+  /// Whether there are threads for two things at once.
+  bool CanHalve() const { return !alone_ && team_->size() >= 2; }
+
+  template <typename One, typename Other>
+  absl::Status BothAtOnce(One&& one, Other&& other) {
+    if (!CanHalve()) {
+      one();
+      other();
       return absl::OkStatus();
     }
     absl::Status statuses[2];
@@ -396,9 +384,9 @@ class TorchBackend final : public NetworkBackend {
       if (thread > 1) return;
       statuses[thread] = CatchTorch("differentiating", [&] {
         if (thread == 0) {
-          actor();
+          one();
         } else {
-          critic();
+          other();
         }
         return absl::OkStatus();
       });
@@ -413,70 +401,16 @@ class TorchBackend final : public NetworkBackend {
     return on_host_ ? host : host.to(device_);
   }
 
-  /// Of what stands at [first, first + count) of the order; rows `counts` or not in the network's loss.
-  Minibatch TakeMinibatch(int64_t first, int64_t count, bool (RowUses::*counts)(int64_t) const) const {
-    Minibatch minibatch;
-    const RowUses& uses = batch_->uses();
-    const absl::Span<const int32_t> units =
-        epoch_.units.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-    std::vector<int64_t> kept;
-    if (batch_->sequences().empty()) {
-      minibatch.rows = epoch_.order.narrow(0, first, count);
-      if (!uses.differ()) return minibatch;
-      std::copy_if(units.begin(), units.end(), std::back_inserter(kept),
-                   [&](int32_t row) { return (uses.*counts)(row); });
-      minibatch.rows = Indices(kept);
-      return minibatch;
-    }
-    std::vector<std::pair<int64_t, int64_t>> pieces;
-    for (const int32_t unit : units) {
-      const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
-      pieces.emplace_back(sequence.first_row, sequence.rows);
-    }
-    const Packed packed = Pack(pieces);
-    for (size_t i = 0; i < packed.rows.size(); ++i) {
-      if ((uses.*counts)(packed.rows[i])) kept.push_back(static_cast<int64_t>(i));
-    }
-    minibatch.run = Indices(packed.rows);
-    minibatch.sequences = epoch_.order.narrow(0, first, count).index_select(0, Indices(packed.sequences));
-    minibatch.batch_sizes = packed.batch_sizes;
-    minibatch.rows = minibatch.run;
-    if (kept.size() < packed.rows.size()) {
-      minibatch.kept = Indices(kept);
-      minibatch.rows = minibatch.run.index_select(0, minibatch.kept);
-    }
-    return minibatch;
-  }
-
-  /// An epoch's rows at once: a minibatch is then a piece of what the device has, for which nothing is copied there.
-  void LoadUnits(bool (RowUses::*counts)(int64_t) const, LoadedRows* rows) const {
-    rows->host = RowsOfEpoch(*batch_, epoch_.units, counts);
-    const auto load = [this](const std::vector<int32_t>& numbers) {
-      return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
-    };
-    rows->rows = load(rows->host.rows);
-    rows->inputs = load(rows->host.inputs);
-    rows->places = load(rows->host.places);
-  }
-
-  static Minibatch TakeUnits(int64_t first, int64_t count, const LoadedRows& epoch) {
-    const auto begin = static_cast<size_t>(first);
-    const auto end = static_cast<size_t>(first + count);
-    const auto piece = [&](const Tensor& of, const std::vector<int32_t>& ends) {
-      return of.narrow(0, ends[begin], ends[end] - ends[begin]);
-    };
-    Minibatch minibatch;
-    minibatch.rows = piece(epoch.rows, epoch.host.first_row);
-    minibatch.inputs = piece(epoch.inputs, epoch.host.first_input);
-    minibatch.width = epoch.host.width;
-    minibatch.places = piece(epoch.places, epoch.host.first_row) - epoch.host.first_input[begin] * minibatch.width;
-    return minibatch;
+  /// The critic's values of inputs, [rows, 1]; without a core.
+  Tensor RunCritic(const Tensor& x) const {
+    if (!spec_.shares_encoder()) return RunNetwork(spec_.critic().activation, modules_.critic, x);
+    return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
   }
 
   /// The critic's values of minibatch.rows, from one pass over the inputs that they read. Each row takes a number of
   /// its own, so that autograd adds up rows in one order: adding to one number by index has none on a GPU.
   Tensor ValuesOfUnits(const Minibatch& minibatch) const {
-    const Tensor values = RunNetwork(spec_.critic().activation, modules_.critic, critic_input_.Take(minibatch.inputs));
+    const Tensor values = RunCritic(critic_input_.Take(minibatch.inputs));
     return values.expand({-1, minibatch.width}).flatten().index_select(0, minibatch.places);
   }
 
@@ -498,8 +432,9 @@ class TorchBackend final : public NetworkBackend {
   /// Sequences from number `begin` on, whose rows stand in call.rows at `pieces`.
   void RunPieces(const SequenceCall& call, const std::vector<std::pair<int64_t, int64_t>>& pieces, size_t begin,
                  SequenceOutputs* outputs) const {
-    const policy::CoreSpec& core = spec_.critic().core;
-    const int64_t size = core.state_size();
+    const policy::NetworkSpec& encoding = spec_.EncodingNetwork(spec_.critic());
+    const Module& encoder = spec_.shares_encoder() ? modules_.actor : modules_.critic;
+    const int64_t size = encoding.core.state_size();
     const Packed packed = Pack(pieces);
     std::vector<int64_t> inputs;
     for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
@@ -507,8 +442,7 @@ class TorchBackend final : public NetworkBackend {
     const auto count = static_cast<int64_t>(pieces.size());
     const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
     const auto [output, after] =
-        RunCore(core, modules_.critic.core,
-                Encode(spec_.critic().activation, modules_.critic, critic_input_.Take(Indices(inputs))),
+        RunCore(encoding.core, encoder.core, Encode(encoding.activation, encoder, critic_input_.Take(Indices(inputs))),
                 packed.batch_sizes, states.index_select(0, Indices(packed.sequences)));
     const Tensor values = ToHost(Decode(spec_.critic().activation, modules_.critic, output).squeeze(1));
     const Tensor states_after = ToHost(after);
@@ -522,8 +456,8 @@ class TorchBackend final : public NetworkBackend {
     }
   }
 
-  ActionTerms Distribution(const Tensor& output, const Tensor& rows) const {
-    return TermsOf(head_, output, modules_.log_std, actions_.index_select(0, rows),
+  ActionTerms Distribution(const Modules& modules, const Tensor& output, const Tensor& rows) const {
+    return TermsOf(head_, output, modules.log_std, actions_.index_select(0, rows),
                    mask_.defined() ? mask_.index_select(0, rows) : Tensor());
   }
 
@@ -556,9 +490,13 @@ class TorchBackend final : public NetworkBackend {
   }
 
   Loss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor& rows = minibatch.rows;
     const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
-    const auto [logp, entropy] = Distribution(output, rows);
+    return ActorLossOf(modules_, output, minibatch.rows, settings);
+  }
+
+  Loss ActorLossOf(const Modules& modules, const Tensor& output, const Tensor& rows,
+                   const StepSettings& settings) const {
+    const auto [logp, entropy] = Distribution(modules, output, rows);
     const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
     Tensor loss = MeanOf(terms.loss) - settings.entropy_coeff * MeanOf(entropy);
     if (terms.penalty.defined()) loss = loss + MeanOf(terms.penalty);
@@ -573,10 +511,56 @@ class TorchBackend final : public NetworkBackend {
                                                     : Outputs(spec_.critic(), modules_.critic, critic_input_,
                                                               critic_index_, memory_.critic, minibatch)
                                                           .squeeze(1);
-    const Tensor loss = loss_->OfCritic(value, ColumnsOf(minibatch.rows), settings.loss.numbers, settings.huber_delta);
+    return CriticLossOf(value, minibatch.rows, settings);
+  }
+
+  Loss CriticLossOf(const Tensor& value, const Tensor& rows, const StepSettings& settings) const {
+    const Tensor loss = loss_->OfCritic(value, ColumnsOf(rows), settings.loss.numbers, settings.huber_delta);
     const Tensor mean = settings.value_loss_coeff * MeanOf(loss);
     const torch::NoGradGuard no_grad;
     return {mean, loss.sum().reshape({1}), loss.numel()};
+  }
+
+  /// Losses of networks that share an encoder, which is run once for both.
+  Losses SharedLosses(const Modules& modules, const Minibatches& of, const StepSettings& settings) const {
+    Tensor shared = Encode(spec_.actor.activation, modules.actor, actor_input_.Take(of.actor.run));
+    if (spec_.actor.core.remembers()) {
+      shared = RunCore(spec_.actor.core, modules.actor.core, shared, of.actor.batch_sizes,
+                       memory_.actor.index_select(0, of.actor.sequences))
+                   .first;
+    }
+    const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
+      return Decode(network.activation, module, kept.defined() ? shared.index_select(0, kept) : shared);
+    };
+    return {ActorLossOf(modules, head(spec_.actor, modules.actor, of.actor.kept), of.actor.rows, settings),
+            CriticLossOf(head(spec_.critic(), modules.critic, of.critic.kept).squeeze(1), of.critic.rows, settings)};
+  }
+
+  /// A step of networks that share an encoder. Where there are threads for it each takes half of the minibatch, the
+  /// second one's gradient into memory of its own.
+  absl::Status StepShared(int64_t first, int64_t count, const StepSettings& settings) {
+    if (!CanHalve() || count < 2) {
+      const Losses losses = SharedLosses(modules_, minibatches_.Take(first, count), settings);
+      torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
+      StepOnHost(losses.actor, losses.critic, settings);
+      return absl::OkStatus();
+    }
+    const int64_t half = count / 2;
+    const Minibatches parts[] = {minibatches_.Take(first, half), minibatches_.Take(first + half, count - half)};
+    Losses losses[2];
+    second_half_.gradients.zero_();
+    const auto differentiate = [&](const Modules& modules, int part) {
+      Losses& of = losses[part];
+      of = SharedLosses(modules, parts[part], settings);
+      // Means of this part's rows as its share of the means of all.
+      of.actor.mean = of.actor.mean * ShareOf(parts[part].actor, parts[1 - part].actor);
+      of.critic.mean = of.critic.mean * ShareOf(parts[part].critic, parts[1 - part].critic);
+      torch::autograd::backward({of.actor.mean, of.critic.mean}, {});
+    };
+    TROUPE_RETURN_IF_ERROR(BothAtOnce([&] { differentiate(modules_, 0); }, [&] { differentiate(second_half_, 1); }));
+    modules_.gradients.add_(second_half_.gradients);
+    StepOnHost(Together(losses[0].actor, losses[1].actor), Together(losses[0].critic, losses[1].critic), settings);
+    return absl::OkStatus();
   }
 
   void StepOnHost(const Loss& actor, const Loss& critic, const StepSettings& settings) {
@@ -610,8 +594,9 @@ class TorchBackend final : public NetworkBackend {
     const Tensor actor_norm = modules_.gradients.narrow(0, 0, split).norm();
     const Tensor critic_norm = modules_.gradients.narrow(0, split, rest).norm();
     const Tensor ok = torch::isfinite(torch::stack({actor.mean, critic.mean, actor_norm, critic_norm})).all();
-    training::StepOnDevice(settings, actor_norm, critic_norm, ok,
-                           {modules_.values, modules_.gradients, exp_avg_, exp_avg_sq_, device_steps_, split});
+    training::StepOnDevice(
+        settings, actor_norm, critic_norm, ok,
+        {modules_.values, modules_.gradients, moments_.exp_avg, moments_.exp_avg_sq, device_steps_, split});
     const Tensor taken = ok.to(torch::kFloat64);
     const Tensor sums =
         torch::cat({critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1}), actor.sums}).to(torch::kFloat64);
@@ -634,13 +619,16 @@ class TorchBackend final : public NetworkBackend {
   FlatParameters* parameters_ = nullptr;
   bool alone_ = false;
   Modules modules_;
-  Tensor exp_avg_, exp_avg_sq_;  // on the device's path
+  Modules second_half_;  // of networks that share an encoder: the same values, a gradient of its own
+  struct {
+    Tensor exp_avg, exp_avg_sq;
+  } moments_;  // on the device's path
   NetworkInputs actor_input_, critic_input_;
   Tensor critic_index_, actions_, old_logp_, mask_;
   struct {
     Tensor actor, critic;
   } memory_;
-  Epoch epoch_;
+  EpochMinibatches minibatches_;
   Tensor advantages_, value_targets_, old_values_;
   bool targets_loaded_ = false;
 
@@ -668,6 +656,7 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
       case policy::EncoderKind::kCnn:
       case policy::EncoderKind::kLeaves:
       case policy::EncoderKind::kAttention:
+      case policy::EncoderKind::kShared:
         continue;
       case policy::EncoderKind::kTorchScript: {
         TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
@@ -676,8 +665,8 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
       }
     }
     return absl::UnimplementedError(
-        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention and torchscript, got "
-                     "unknown for the ",
+        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention, torchscript and "
+                     "shared, got unknown for the ",
                      network->role));
   }
   return std::unique_ptr<NetworkBackend>(

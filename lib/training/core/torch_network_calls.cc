@@ -21,6 +21,9 @@ using torch::Tensor;
 struct CalledNetwork {
   const policy::NetworkSpec* network = nullptr;
   Module module;
+  /// The network whose encoder it shares, and that network's tensors; nullptr: it has its own.
+  const policy::NetworkSpec* encoding = nullptr;
+  Module encoder;
   /// Views of its parameters, and where each stands in the block.
   std::vector<Tensor> parameters;
   std::vector<int64_t> offsets;
@@ -39,7 +42,7 @@ absl::StatusOr<CalledNetwork> FindCalled(const policy::PolicySpec& spec, const N
         absl::StrCat("the policy has no network \"", std::string(call.network), "\"; expected actor or critic"));
   }
   const policy::NetworkSpec& network = *called.network;
-  if (network.core.remembers()) {
+  if (spec.EncodingNetwork(network).core.remembers()) {
     return absl::UnimplementedError(
         absl::StrCat("rows alone do not say what the ", network.role, ", a network with a core, remembers"));
   }
@@ -55,17 +58,25 @@ absl::StatusOr<CalledNetwork> FindCalled(const policy::PolicySpec& spec, const N
     return absl::InvalidArgumentError(
         absl::StrCat("inputs of the ", network.role, " have ", call.inputs.columns, " columns; expected ", columns));
   }
-  called.module = MakeModule(
-      spec, network,
-      [&](const std::string& name) {
-        const policy::ParameterEntry* const entry = layout.Find(name);
-        Tensor view = torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
-        called.parameters.push_back(view);
-        called.offsets.push_back(entry->offset);
-        return view;
-      },
-      std::move(script));
+  const auto find = [&](const std::string& name) {
+    const policy::ParameterEntry* const entry = layout.Find(name);
+    Tensor view = torch::from_blob(const_cast<float*>(call.parameters.data()) + entry->offset, entry->shape);
+    called.parameters.push_back(view);
+    called.offsets.push_back(entry->offset);
+    return view;
+  };
+  called.module = MakeModule(spec, network, find, std::move(script));
+  if (network.encoder == policy::EncoderKind::kShared) {
+    called.encoding = &spec.EncodingNetwork(network);
+    called.encoder = MakeModule(spec, *called.encoding, find);
+  }
   return called;
+}
+
+Tensor Run(const CalledNetwork& called, const Tensor& x) {
+  const policy::Activation activation = called.network->activation;
+  if (called.encoding == nullptr) return RunNetwork(activation, called.module, x);
+  return Decode(activation, called.module, Encode(called.encoding->activation, called.encoder, x));
 }
 
 /// [rows, columns], a copy.
@@ -84,7 +95,7 @@ absl::StatusOr<std::vector<float>> ForwardOf(const policy::PolicySpec& spec, con
   TROUPE_RETURN_IF_ERROR(CatchTorch("computing outputs", [&]() -> absl::Status {
     const torch::NoGradGuard no_grad;
     TROUPE_ASSIGN_OR_RETURN(const CalledNetwork called, FindCalled(spec, call));
-    const Tensor result = RunNetwork(called.network->activation, called.module, RowsOf(call)).contiguous();
+    const Tensor result = Run(called, RowsOf(call)).contiguous();
     outputs.assign(result.data_ptr<float>(), result.data_ptr<float>() + result.numel());
     return absl::OkStatus();
   }));
@@ -100,7 +111,7 @@ absl::Status BackwardOf(const policy::PolicySpec& spec, const NetworkCall& call,
     for (const Tensor& parameter : called.parameters) leaves.push_back(parameter.requires_grad_(true));
     const Tensor inputs = RowsOf(call);
     if (!input_gradients.empty()) leaves.push_back(inputs.requires_grad_(true));
-    const Tensor outputs = RunNetwork(called.network->activation, called.module, inputs);
+    const Tensor outputs = Run(called, inputs);
     if (static_cast<int64_t>(output_gradients.size()) != outputs.numel() ||
         gradients.size() != call.parameters.size() ||
         (!input_gradients.empty() && static_cast<int64_t>(input_gradients.size()) != inputs.numel())) {
@@ -113,7 +124,7 @@ absl::Status BackwardOf(const policy::PolicySpec& spec, const NetworkCall& call,
     const std::vector<Tensor> found = torch::autograd::grad({outputs}, leaves, {from}, /*retain_graph=*/std::nullopt,
                                                             /*create_graph=*/false, /*allow_unused=*/true);
     for (size_t i = 0; i < called.parameters.size(); ++i) {
-      if (!found[i].defined()) continue;  // a module's buffer, or what it does not use
+      if (!found[i].defined()) continue;  // a module's buffer, or what the network does not use
       const Tensor gradient = found[i].contiguous();
       const float* const values = gradient.data_ptr<float>();
       float* const to = gradients.data() + called.offsets[i];

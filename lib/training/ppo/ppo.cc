@@ -61,8 +61,8 @@ class Ppo final : public Algorithm {
                                                           uint64_t /*seed*/) const override {
     TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(*members.front().algorithm));
     OnPolicyPlan plan;
-    plan.options = options;
     const policy::PolicySpec& policy = *members.front().spec;
+    plan.options = OptionsFor(policy, options);
     TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
     TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
     plan.num_epochs = options.num_epochs;

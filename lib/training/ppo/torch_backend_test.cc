@@ -209,8 +209,8 @@ TEST(TorchBackendDeviceTest, SaysWhichNetworksItCannotCompute) {
   EXPECT_EQ(
       MakeTorchBackend(spec, Device{}, TorchPath::kHost, nullptr).status(),
       absl::UnimplementedError(
-          "LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention and torchscript, got unknown "
-          "for the actor"));
+          "LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention, torchscript and shared, got "
+          "unknown for the actor"));
 }
 
 }  // namespace
