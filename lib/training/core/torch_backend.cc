@@ -79,7 +79,7 @@ Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum
 /// What a step of one network reads of the batch.
 struct Minibatch {
   Tensor rows;  ///< [rows that count in its loss], int64, of the batch
-  // Of a policy with a core:
+  // Of a policy that remembers:
   Tensor run;        ///< [rows that are run], packed
   Tensor sequences;  ///< [sequences], int64, of the batch
   Tensor batch_sizes;
@@ -202,7 +202,7 @@ class TorchBackend final : public NetworkBackend {
         advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
         value_targets_ = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
         old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
-        if (const int64_t size = spec_.critic().core.state_size(); size > 0) {
+        if (const int64_t size = spec_.critic().state_size(); size > 0) {
           const auto sequences = static_cast<int64_t>(batch_->sequences().size());
           memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
         }
@@ -487,19 +487,16 @@ class TorchBackend final : public NetworkBackend {
     const auto of_rows = [&](const Tensor& rows) {
       return inputs.Take(index.defined() ? index.index_select(0, rows) : rows);
     };
-    if (!network.core.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
-    Tensor output = RunCore(network.core, module.core, Encode(network.activation, module, of_rows(minibatch.run)),
-                            minibatch.batch_sizes, memory.index_select(0, minibatch.sequences))
-                        .first;
-    if (minibatch.kept.defined()) output = output.index_select(0, minibatch.kept);
-    return Decode(network.activation, module, output);
+    if (!network.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
+    return RunSequences(network, module, of_rows(minibatch.run), minibatch.batch_sizes,
+                        memory.index_select(0, minibatch.sequences), minibatch.kept)
+        .first;
   }
 
   /// Sequences from number `begin` on, whose rows stand in call.rows at `pieces`.
   void RunPieces(const SequenceCall& call, const std::vector<std::pair<int64_t, int64_t>>& pieces, size_t begin,
                  SequenceOutputs* outputs) const {
-    const policy::CoreSpec& core = spec_.critic().core;
-    const int64_t size = core.state_size();
+    const int64_t size = spec_.critic().state_size();
     const Packed packed = Pack(pieces);
     std::vector<int64_t> inputs;
     for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
@@ -507,10 +504,9 @@ class TorchBackend final : public NetworkBackend {
     const auto count = static_cast<int64_t>(pieces.size());
     const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
     const auto [output, after] =
-        RunCore(core, modules_.critic.core,
-                Encode(spec_.critic().activation, modules_.critic, critic_input_.Take(Indices(inputs))),
-                packed.batch_sizes, states.index_select(0, Indices(packed.sequences)));
-    const Tensor values = ToHost(Decode(spec_.critic().activation, modules_.critic, output).squeeze(1));
+        RunSequences(spec_.critic(), modules_.critic, critic_input_.Take(Indices(inputs)), packed.batch_sizes,
+                     states.index_select(0, Indices(packed.sequences)), /*kept=*/Tensor());
+    const Tensor values = ToHost(output.squeeze(1));
     const Tensor states_after = ToHost(after);
     AwaitDevice();
     for (size_t i = 0; i < packed.rows.size(); ++i) {
