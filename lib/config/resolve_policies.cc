@@ -343,7 +343,6 @@ void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
   critic->core = core(model.critic_core());
   SetSizes(model.actor_head_hidden_sizes(), &spec->actor.head_hidden_sizes);
   SetSizes(model.critic_head_hidden_sizes(), &critic->head_hidden_sizes);
-  if (spec->remembers()) spec->sequence_length = model.max_seq_len();
   spec->SetActivation(ToActivation(model.activation()));
   if (model.has_actor_activation()) spec->actor.activation = ToActivation(model.actor_activation());
   if (model.has_critic_activation()) critic->activation = ToActivation(model.critic_activation());
@@ -496,6 +495,7 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
   TROUPE_RETURN_IF_ERROR(SetModules(config, of, spec));
+  if (spec->remembers()) spec->sequence_length = ModelOf(config, of).max_seq_len();
   if (const absl::Status status = spec->Validate(); !status.ok()) {
     const bool says_scaling = config.proto().has_action_scaling() && spec->action_scaling;
     const std::string key = says_scaling ? "action_scaling" : "action_bound_method";

@@ -38,7 +38,7 @@ absl::Status SetModule(const RunConfig& config, const SettingsOf& of, const std:
   if (network->core.remembers()) {
     return config.KeyError(place, absl::StrCat("got a TorchScript module, but model.", network->role,
                                                "_core is not none; expected one of the two: a module is the whole "
-                                               "network, and remembers nothing"));
+                                               "network, with a state of its own (state_size)"));
   }
   for (const auto& [kind, word] :
        {std::pair(policy::EncoderKind::kAttention, "attention"), std::pair(policy::EncoderKind::kShared, "shared")}) {
@@ -54,9 +54,9 @@ absl::Status SetModule(const RunConfig& config, const SettingsOf& of, const std:
   *network = std::move(made);
   policy::ModuleReader* const reader = policy::FindModuleReader();
   if (reader == nullptr) return absl::OkStatus();  // a program that neither trains nor acts with it
-  auto tensors = reader->Describe(*spec, *network);
-  if (!tensors.ok()) return config.KeyError(place, std::string(tensors.status().message()));
-  network->module.tensors = *std::move(tensors);
+  absl::StatusOr<policy::ModuleSpec> module = reader->Describe(*spec, *network);
+  if (!module.ok()) return config.KeyError(place, std::string(module.status().message()));
+  network->module = *std::move(module);
   if (const absl::Status valid = policy::ValidateModule(spec->id, *network); !valid.ok()) {
     return config.KeyError(place, std::string(valid.message()));
   }

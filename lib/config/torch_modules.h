@@ -42,8 +42,8 @@ absl::StatusOr<RunConfig> PinModules(const RunConfig& config);
 absl::StatusOr<std::vector<std::string>> AddModuleFiles(const std::vector<std::string>& paths);
 
 /// Makes the networks of `spec`, whose spaces and inputs are known, the modules that the configuration, which is
-/// pinned, names. Their tensors are there where the program has LibTorch. INVALID_ARGUMENT with the key's place: what
-/// policy::ModuleReader::Describe says, and a core beside a module.
+/// pinned, names. Their tensors and the size of their states are there where the program has LibTorch. INVALID_ARGUMENT
+/// with the key's place: what policy::ModuleReader::Describe says, and a core beside a module.
 absl::Status SetModules(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec);
 
 }  // namespace troupe::config

@@ -33,11 +33,11 @@ class FakeReader final : public policy::ModuleReader {
   FakeReader() { policy::SetModuleReader(this); }
   ~FakeReader() override { policy::SetModuleReader(nullptr); }
 
-  absl::StatusOr<std::vector<policy::ModuleTensor>> Describe(const policy::PolicySpec& spec,
-                                                             const policy::NetworkSpec& network) override {
+  absl::StatusOr<policy::ModuleSpec> Describe(const policy::PolicySpec& spec,
+                                              const policy::NetworkSpec& network) override {
     if (!error.empty()) return absl::InvalidArgumentError(error);
     outputs.push_back(spec.OutputSize(network));
-    return std::vector<policy::ModuleTensor>{{"w", {spec.InputSize(network)}}};
+    return policy::ModuleSpec{network.module.sha256, {{"w", {spec.InputSize(network)}}}, state_size};
   }
   absl::Status WriteFirstValues(const policy::PolicySpec& /*spec*/, const policy::NetworkSpec& /*network*/,
                                 const policy::ParameterLayout& /*layout*/, absl::Span<float> /*values*/) override {
@@ -45,6 +45,7 @@ class FakeReader final : public policy::ModuleReader {
   }
 
   std::string error;
+  int64_t state_size = 0;        // of every file
   std::vector<int64_t> outputs;  // that it was asked for
 };
 
@@ -135,6 +136,28 @@ TEST_F(TorchModulesTest, TheNetworkIsTheModuleAndNothingElse) {
   EXPECT_EQ(reader.outputs, std::vector<int64_t>{5});
   Resolve(Yaml(absl::StrCat("critic_torchscript: ", folder_, "/critic.pt")));
   EXPECT_EQ(reader.outputs.back(), 1);
+}
+
+TEST_F(TorchModulesTest, WhatRemembersIsTrainedInSequences) {
+  const std::string critic = absl::StrCat("critic_torchscript: ", folder_, "/critic.pt");
+  FakeReader reader;
+  EXPECT_EQ(Resolve(Yaml(Actor() + ", max_seq_len: 11")).policies[0].sequence_length, 0) << "it remembers nothing";
+  reader.state_size = 6;
+  const policy::PolicySpec actor = Resolve(Yaml(Actor() + ", max_seq_len: 11")).policies[0];
+  EXPECT_EQ(actor.actor_state_size(), 6);
+  EXPECT_FALSE(actor.critic().remembers());
+  EXPECT_EQ(actor.sequence_length, 11);
+  const policy::PolicySpec mixed = Resolve(Yaml(critic + ", actor_core: gru")).policies[0];
+  EXPECT_EQ(mixed.actor.core.kind, policy::CoreKind::kGru);
+  EXPECT_EQ(mixed.critic().state_size(), 6);
+  EXPECT_EQ(mixed.sequence_length, 20);
+  EXPECT_EQ(Resolve(Yaml(critic)).policies[0].actor_state_size(), 0);
+  EXPECT_THAT(
+      ErrorOf(absl::StrCat("{env: {name: team}, algorithm: {minibatch_by: env_steps}, model: {", Actor(), "}}")),
+      HasSubstr("algorithm.minibatch_by: got env_steps; expected rows: policy \"default_policy\" remembers "));
+  reader.state_size = policy::kMaxModuleState + 1;
+  EXPECT_THAT(ErrorOf(Yaml(Actor())), HasSubstr("model.torchscript: policy \"default_policy\": actor's TorchScript "
+                                                "module has a state of 32769 numbers; expected 0 to 32768"));
 }
 
 TEST_F(TorchModulesTest, WithoutLibTorchThereAreNoTensorsYet) {

@@ -139,8 +139,9 @@ TEST_F(TrainingKeysTest, WhatDoesNotFitIsSaidAtItsKey) {
   EXPECT_THAT(error("optimizer: lion"), HasSubstr("got \"lion\", expected one of adam, adamw, rmsprop, sgd"));
   EXPECT_THAT(error("minibatch_by: episodes"), HasSubstr("got \"episodes\", expected one of rows, env_steps"));
   EXPECT_EQ(ErrorOf("env: {name: team}\nmodel: {actor_core: gru}\nalgorithm: {minibatch_by: env_steps}"),
-            "run.yaml:3:27: algorithm.minibatch_by: got env_steps; expected rows: policy \"default_policy\" has a core "
-            "(model.actor_core, critic_core), and its minibatches are made of whole sequences");
+            "run.yaml:3:27: algorithm.minibatch_by: got env_steps; expected rows: policy \"default_policy\" remembers "
+            "(model.actor_core, critic_core, a TorchScript module's state_size), and its minibatches are made of whole "
+            "sequences");
   EXPECT_THAT(error("critic_lr: [[0, 0], [5, 1]]"),
               HasSubstr("algorithm.critic_lr: got 0 to begin with, expected a number > 0 or auto"));
 }

@@ -107,11 +107,7 @@ absl::Status Actor::CheckInput(const ActInput& input) const {
   if (weights_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" has no weights yet"));
   }
-  if (!network_.core().empty() && (input.state_in == nullptr || input.state_out == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "policy \"", spec_.id.value(), "\": no ", input.state_in == nullptr ? "state_in" : "state_out", " for ",
-        input.rows, " rows, expected ", spec_.actor_state_size(), " elements a row, which its core remembers"));
-  }
+  TROUPE_RETURN_IF_ERROR(CheckHasState(spec_, input));
   return CheckSlots(spec_, input);
 }
 
@@ -235,9 +231,7 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
     return OutputNotFinite(spec_, *weights_);
   }
   if (!network_.core().empty() && !AllFinite(input.state_out, input.rows * spec_.actor_state_size())) {
-    return absl::InternalError(absl::StrCat("policy \"", spec_.id.value(),
-                                            "\": what its core remembers is not finite, weights version ",
-                                            weights_->version.n));
+    return StateNotFinite(spec_, *weights_);
   }
   return sampler_.Sample(spec_, input, output, stride, actions, logp);
 }

@@ -25,6 +25,11 @@ absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::Weigh
                                           "\": the actor's output is not finite, weights version ", weights.version.n));
 }
 
+absl::Status StateNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights) {
+  return absl::InternalError(absl::StrCat("policy \"", spec.id.value(),
+                                          "\": what it remembers is not finite, weights version ", weights.version.n));
+}
+
 HeadSampler::HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels)
     : kernels_(kernels),
       seed_(seed),

@@ -56,5 +56,7 @@ class HeadSampler {
 bool AllFinite(const float* values, int64_t count);
 /// The network's output is not: INTERNAL.
 absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights);
+/// What the network remembers is not: INTERNAL.
+absl::Status StateNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights);
 
 }  // namespace troupe::inference

@@ -17,6 +17,15 @@ absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input)
                                                  expected ? "expected, got none" : "given, expected none"));
 }
 
+absl::Status CheckHasState(const policy::PolicySpec& spec, const ActInput& input) {
+  if (spec.actor_state_size() == 0 || (input.state_in != nullptr && input.state_out != nullptr)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "policy \"", spec.id.value(), "\": no ", input.state_in == nullptr ? "state_in" : "state_out", " for ",
+      input.rows, " rows, expected ", spec.actor_state_size(), " elements a row, which it remembers"));
+}
+
 absl::Status CheckSlots(const policy::PolicySpec& spec, const ActInput& input) {
   for (int64_t r = 0; spec.agent_id_size > 0 && r < input.rows; ++r) {
     const int32_t slot = input.keys[r].slot.value();

@@ -26,7 +26,7 @@ struct ActInput {
   const RowKey* keys = nullptr;          ///< [rows]
   bool deterministic = false;            ///< the distribution's mode instead of a sample
   /// [rows, actor_state_size]: what the policy remembers of each row's agent, zeros at the first decision of its
-  /// episode. Ignored where its actor has no core. An actor itself remembers nothing.
+  /// episode. Ignored where that is none. An actor itself remembers nothing.
   const float* state_in = nullptr;
   /// The same after this decision; may be state_in, and is else not read. After an error it holds anything.
   float* state_out = nullptr;
@@ -60,5 +60,7 @@ absl::Status EverythingForbidden(const policy::PolicySpec& spec, const RowKey& k
 absl::Status CheckSlots(const policy::PolicySpec& spec, const ActInput& input);
 /// A mask was given to a policy without one, or the other way round: INVALID_ARGUMENT; else OK.
 absl::Status CheckHasMask(const policy::PolicySpec& spec, const ActInput& input);
+/// A policy that remembers lacks state_in or state_out: INVALID_ARGUMENT; else OK.
+absl::Status CheckHasState(const policy::PolicySpec& spec, const ActInput& input);
 
 }  // namespace troupe::inference

@@ -13,11 +13,11 @@ namespace troupe::learner {
 struct MemoryRef {
   int64_t row = 0;
   int32_t decision = 0;          ///< of the row's agent in its episode
-  const float* state = nullptr;  ///< [actor_state_size]; nullptr where the actor has no core
+  const float* state = nullptr;  ///< [actor_state_size]; nullptr where the actor remembers nothing
 };
 
-/// Which decision of its agent in the episode each segment of a fragment begins with; -1 where the policy has no core.
-/// `first_rows`: by segment.
+/// Which decision of its agent in the episode each segment of a fragment begins with; -1 where the policy remembers
+/// nothing. `first_rows`: by segment.
 void FindFirstDecisions(const sample::PolicyRows& rows, absl::Span<const int32_t> first_rows,
                         std::vector<int32_t>* decisions);
 

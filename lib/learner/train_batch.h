@@ -105,7 +105,7 @@ struct TrainSegment {
   bool trains = true;      ///< false: policies_to_train leaves the trajectory out; the agent mask of its rows is 0, too
 };
 
-/// Consecutive rows of one segment that networks with a core read one after another, and are differentiated through.
+/// Consecutive rows of one segment that networks that remember read one after another, and are differentiated through.
 /// One begins at each segment's first row and at each decision of an episode that is a multiple of
 /// PolicySpec::sequence_length: how fragments were cut within the batch, and by how many workers, changes none.
 struct TrainSequence {
@@ -159,7 +159,7 @@ struct PolicyTrainBatch {
   absl::Span<const JointPlace> joint_place;        ///< [rows], where the row stands in TrainBatch::joint; or empty
   absl::Span<const JointPlace> final_joint_place;  ///< [final_rows], or empty
   std::vector<TrainSegment> segments;
-  std::vector<TrainSequence> sequences;  ///< of a policy with a core: all rows, ascending
+  std::vector<TrainSequence> sequences;  ///< of a policy that remembers: all rows, ascending
   RowMatrix memory;  ///< [sequences, actor_state_size], padded: what the actor remembered before each; or empty
 };
 

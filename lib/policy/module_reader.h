@@ -13,12 +13,12 @@ class ModuleReader {
  public:
   virtual ~ModuleReader() = default;
 
-  /// The tensors of the module that `network` of `spec` names by its hash, after it has been tried on a few rows of the
-  /// policy's spaces. NOT_FOUND: this process has no such file; INVALID_ARGUMENT, naming the file and what is wrong in
+  /// The module that `network` of `spec` names by its hash, after it has been tried on a few rows of the policy's
+  /// spaces. NOT_FOUND: this process has no such file; INVALID_ARGUMENT, naming the file and what is wrong in
   /// it: it is no TorchScript, has another signature, outputs or state, or does what only training may do.
-  virtual absl::StatusOr<std::vector<ModuleTensor>> Describe(const PolicySpec& spec, const NetworkSpec& network) = 0;
+  virtual absl::StatusOr<ModuleSpec> Describe(const PolicySpec& spec, const NetworkSpec& network) = 0;
   /// Writes the values that the file has of the network's entries in `layout` into `values` [layout.size()]. Errors as
-  /// Describe, and where the file's tensors are not the spec's.
+  /// Describe, and where the file is not what the spec says.
   virtual absl::Status WriteFirstValues(const PolicySpec& spec, const NetworkSpec& network,
                                         const ParameterLayout& layout, absl::Span<float> values) = 0;
 };

@@ -63,7 +63,8 @@ bool IsSha256(std::string_view text) {
 
 std::string ModuleText(const ModuleSpec& module) {
   if (module.sha256.empty()) return "none";
-  return absl::StrCat("sha256:", module.sha256, " with ", module.tensors.size(), " tensors");
+  return absl::StrCat("sha256:", module.sha256, " with ", module.tensors.size(), " tensors",
+                      module.state_size == 0 ? "" : absl::StrCat(" and a state of ", module.state_size));
 }
 
 std::string CanonicalModuleText(const ModuleSpec& module) {
@@ -72,7 +73,7 @@ std::string CanonicalModuleText(const ModuleSpec& module) {
                                     [](std::string* out, const ModuleTensor& tensor) {
                                       absl::StrAppend(out, tensor.name, ShapeText(tensor), tensor.is_buffer ? "b" : "");
                                     }),
-                      ")");
+                      ")", module.state_size == 0 ? "" : absl::StrCat("state[", module.state_size, "]"));
 }
 
 absl::Status ValidateModule(const PolicyId& id, const NetworkSpec& network) {
@@ -93,6 +94,9 @@ absl::Status ValidateModule(const PolicyId& id, const NetworkSpec& network) {
   }
   if (module.tensors.size() > kMaxModuleTensors) {
     return error("has ", module.tensors.size(), " tensors; expected at most ", kMaxModuleTensors);
+  }
+  if (module.state_size < 0 || module.state_size > kMaxModuleState) {
+    return error("has a state of ", module.state_size, " numbers; expected 0 to ", kMaxModuleState);
   }
   std::set<std::string> names;  // behind the role
   int64_t elements = 0;

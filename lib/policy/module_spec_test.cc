@@ -77,6 +77,35 @@ TEST(ModuleSpecTest, ATableCarriesIt) {
   EXPECT_THAT(std::string(PolicyTableFromJson(text).status().message()), HasSubstr("hexadecimal digits"));
 }
 
+TEST(ModuleSpecTest, AStateIsSaidWhereThereIsOne) {
+  PolicySpec spec = Spec();
+  EXPECT_FALSE(spec.remembers());
+  EXPECT_THAT(ToJson(**PolicyTable::Make({spec}, {true}, {{"*", {{spec.id}}}}, {"agent"})),
+              HasSubstr(kHash + "\",\"tensors\""))
+      << "the text of before";
+  spec.actor.module.state_size = 6;
+  EXPECT_EQ(spec.Validate(), absl::InvalidArgumentError("policy \"p\": sequence_length is 0; expected 1 to 65536"));
+  spec.sequence_length = 7;
+  EXPECT_EQ(spec.Validate(), absl::OkStatus());
+  EXPECT_TRUE(spec.remembers() && spec.actor.remembers());
+  EXPECT_FALSE(spec.critic().remembers());
+  EXPECT_EQ(spec.actor_state_size(), 6);
+  EXPECT_THAT(spec.ToString(), testing::EndsWith(absl::StrCat(" kind=actor:torchscript sequence=7 module=actor:", kHash,
+                                                              "(body.weight[4,3];body.bias[4];scale[3]b)state[6]")));
+  const auto table = PolicyTable::Make({spec}, {true}, {{"*", {{spec.id}}}}, {"agent"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  const auto read = PolicyTableFromJson(ToJson(**table));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->Find(PolicySlot(0))->spec.ToString(), spec.ToString());
+  PolicySpec other = spec;
+  other.actor.module.state_size = 5;
+  EXPECT_NE(ShapeOf(other), ShapeOf(spec));
+  EXPECT_EQ(FirstDifference(other, spec),
+            absl::StrCat("the actor's TorchScript module is sha256:", kHash,
+                         " with 3 tensors and a state of 5, expected sha256:", kHash,
+                         " with 3 tensors and a state of 6; set model.torchscript alike"));
+}
+
 TEST(ModuleSpecTest, FirstDifferenceNamesTheModule) {
   PolicySpec other = Spec();
   other.actor.module.sha256 = std::string(64, 'b');
@@ -120,6 +149,10 @@ TEST(ModuleSpecTest, RefusesWhatNoModuleIs) {
               HasSubstr("has \"body.weight\" of shape"));
   EXPECT_THAT(refused([](NetworkSpec& n) { n.module.tensors.resize(kMaxModuleTensors + 1); }),
               HasSubstr("has 1025 tensors; expected at most 1024"));
+  EXPECT_EQ(refused([](NetworkSpec& n) { n.module.state_size = kMaxModuleState + 1; }),
+            begin + "has a state of 32769 numbers; expected 0 to 32768");
+  EXPECT_EQ(refused([](NetworkSpec& n) { n.module.state_size = -1; }),
+            begin + "has a state of -1 numbers; expected 0 to 32768");
 }
 
 }  // namespace

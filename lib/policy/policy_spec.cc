@@ -251,8 +251,8 @@ bool PolicySpec::Reads(NetworkInput input) const {
 }
 
 bool PolicySpec::remembers() const {
-  return actor.core.remembers() || std::any_of(learner_networks.begin(), learner_networks.end(),
-                                               [](const NetworkSpec& network) { return network.core.remembers(); });
+  return actor.remembers() || std::any_of(learner_networks.begin(), learner_networks.end(),
+                                          [](const NetworkSpec& network) { return network.remembers(); });
 }
 
 const NetworkSpec* PolicySpec::FindLearnerNetwork(std::string_view role) const {
@@ -459,8 +459,9 @@ absl::Status PolicySpec::ValidateNetworks() const {
     reads_state = reads_state || first == NetworkInput::kState;
   }
   if (sequence_length < (remembers() ? 1 : 0) || sequence_length > (remembers() ? kMaxSequenceLength : 0)) {
-    return remembers() ? error("sequence_length is ", sequence_length, "; expected 1 to ", kMaxSequenceLength)
-                       : error("sequence_length is ", sequence_length, " without a core; expected 0");
+    return remembers()
+               ? error("sequence_length is ", sequence_length, "; expected 1 to ", kMaxSequenceLength)
+               : error("sequence_length is ", sequence_length, " of networks that remember nothing; expected 0");
   }
   const auto fits = [](bool reads, int64_t size) { return reads ? size > 0 : size == 0; };
   if (fits(reads_joint, joint_observation_size) && fits(reads_state, state_size)) return absl::OkStatus();

@@ -166,6 +166,10 @@ struct NetworkSpec {
   ModuleSpec module = {};    ///< of a kTorchScript, which has no layers and no core beside it
 
   bool Reads(NetworkInput input) const;
+  /// Whether it remembers from decision to decision: it has a core, or is a module with a state.
+  bool remembers() const { return core.remembers() || module.state_size > 0; }
+  /// Elements of what it remembers of an agent; 0: nothing.
+  int64_t state_size() const { return core.state_size() + module.state_size; }
   /// What the last convolution makes of `image`.
   ImageShape Convolved(ImageShape image) const {
     for (const ConvLayer& layer : conv_layers) image = layer.OutputOf(image);
@@ -245,8 +249,8 @@ struct PolicySpec {
   bool has_action_mask = false;
   ActionBoundMethod action_bound_method = ActionBoundMethod::kClip;
   bool action_scaling = false;  ///< maps [-1, 1] to the Box's range
-  /// Decisions of an agent that a network with a core is differentiated through at a time: sequences begin at every
-  /// sequence_length-th decision of an episode. 0 exactly where no network has a core.
+  /// Decisions of an agent that a network that remembers is differentiated through at a time: sequences begin at every
+  /// sequence_length-th decision of an episode. 0 exactly where no network remembers.
   int64_t sequence_length = 0;
 
   int64_t observation_size() const { return observation_space.flat_size(); }
@@ -255,9 +259,9 @@ struct PolicySpec {
   /// Elements of its last layer: actor_output_size() of the actor, 1 of a critic.
   int64_t OutputSize(const NetworkSpec& network) const;
   int64_t actor_input_size() const { return InputSize(actor); }
-  /// Elements of what the actor remembers of an agent; 0: nothing.
-  int64_t actor_state_size() const { return actor.core.state_size(); }
-  /// Whether any of its networks has a core.
+  /// NetworkSpec::state_size of the actor.
+  int64_t actor_state_size() const { return actor.state_size(); }
+  /// Whether any of its networks does.
   bool remembers() const;
 
   /// Whether any of its networks reads it.

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                   s = SmallSpecForTesting();
                   s.sequence_length = 20;
                 },
-                "sequence_length is 20 without a core; expected 0"}),
+                "sequence_length is 20 of networks that remember nothing; expected 0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(PolicySpecTest, CoresHaveTheirSizes) {

@@ -60,7 +60,9 @@ Json ModuleToJson(const ModuleSpec& module) {
   for (const ModuleTensor& tensor : module.tensors) {
     tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"is_buffer", tensor.is_buffer}});
   }
-  return {{"sha256", module.sha256}, {"tensors", std::move(tensors)}};
+  Json json = {{"sha256", module.sha256}, {"tensors", std::move(tensors)}};
+  if (module.state_size != 0) json["state_size"] = module.state_size;
+  return json;
 }
 
 /// Whether it may have layers behind a core or a shared encoder.
@@ -301,6 +303,7 @@ absl::StatusOr<ModuleSpec> ModuleFromJson(const Json& json, const std::string& w
         {.name = tensor.Text("name"), .shape = tensor.Sizes("shape"), .is_buffer = tensor.Truth("is_buffer")});
     TROUPE_RETURN_IF_ERROR(tensor.status());
   }
+  if (reader.Has("state_size")) module.state_size = reader.Integer("state_size", INT32_MAX);
   TROUPE_RETURN_IF_ERROR(reader.status());
   return module;
 }

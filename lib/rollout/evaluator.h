@@ -67,7 +67,7 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 ///
 /// Episode i has the random numbers of (seed, env id i, ordinal 0) whatever is played beside it, and every episode that
 /// is begun is finished and counted: exactly `episodes` of them, without a bias to short ones. The numbers of parallel
-/// environments and their order change nothing but the speed. What policies with a core remember of its agents begins
+/// environments and their order change nothing but the speed. What policies remember of its agents begins
 /// at zero with each episode.
 ///
 /// Made and used by one thread; blocks as long as the environments do.

@@ -82,7 +82,7 @@ class FragmentBuilder {
   int64_t OpenCount(size_t place) const {
     return storage_->policies[place]->rows - storage_->policies[place]->first_open;
   }
-  /// The rows that Decide opened, for Actor::Act; `rows` may be 0. What an actor with a core remembers is there to be
+  /// The rows that Decide opened, for Actor::Act; `rows` may be 0. What an actor remembers is there to be
   /// changed in its place.
   inference::ActInput OpenRows(size_t place) const;
   space::ActionWord* OpenActions(size_t place);
@@ -148,7 +148,7 @@ class FragmentBuilder {
   float* MemoryOf(Lane& lane, size_t slot, int32_t decision) const {
     return lane.memory.data() + (slot * 2 + static_cast<size_t>(decision % 2)) * lane.memory_size;
   }
-  /// The agent makes its next decision, by a policy with a core.
+  /// The agent makes its next decision, by a policy that remembers.
   void OpenDecisionOf(Lane& lane, size_t slot, bool begins_segment, PolicyColumns& columns);
   /// Where the state of the step that the lane's ready agents see is kept while no fragment has it.
   float* EnvStateOf(Lane& lane) const { return &lane.carried_state[lane.agents.size() * state_size_]; }

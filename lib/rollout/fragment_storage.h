@@ -66,10 +66,10 @@ class Column {
 };
 
 /// Bytes of a policy's rows on the wire that are there however few they are: padding and descriptions of all columns,
-/// but of those for cores only where it has them.
+/// but of those for what it remembers only where it does.
 int64_t PolicyBytes(const sample::PolicyForms& forms);
 
-/// A decision that a policy with a core is about to make.
+/// A decision that a policy that remembers is about to make.
 struct OpenDecision {
   const float* before = nullptr;  ///< what the policy remembers of its agent
   float* after = nullptr;         ///< where that goes when it has decided
@@ -87,7 +87,7 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   PolicyColumns& operator=(const PolicyColumns&) = delete;
 
   const sample::PolicyForms& forms() const { return forms_; }
-  /// Whether a network of the policy has a core.
+  /// Whether a network of the policy remembers.
   bool remembers() const { return memory_at.present(); }
   /// Whether actions are one byte a word: actors write them to open_actions.
   bool has_byte_actions() const { return has_byte_actions_; }
@@ -112,7 +112,7 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   space::ActionWord* OpenActions();
   void CloseActions();
   /// What the policy remembered before the decision of `row`, which is above those of all other memories. [state size],
-  /// not read where the actor has no core.
+  /// not read where the actor remembers nothing.
   void AddMemory(int64_t row, int32_t decision, const float* before);
   /// Brings what open_decisions say into open_memory and into the fragment. Only of a policy that remembers.
   void GatherMemory();

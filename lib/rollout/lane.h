@@ -98,7 +98,7 @@ struct Lane {
   /// Final rows written in the last call that point at env_row: (policy, final row).
   std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
 
-  /// [agents, 2, memory_size]: what policies with a core remember. That of before an agent's decision d is at d % 2, so
+  /// [agents, 2, memory_size]: what policies remember. That of before an agent's decision d is at d % 2, so
   /// that a decision which waits for its outcome keeps what it was made from; nothing is there of what comes before d =
   /// 0 until it is made.
   std::vector<float> memory;

@@ -110,8 +110,8 @@ struct PolicyColumnSet {
   T final_env_row;      ///< [final_rows, 1] Index into the env-step tables
   T final_state;        ///< [final_rows, state_size] float32; as state
 
-  T memory;     ///< [num_memories, actor_state_size] float32: what the policy remembered; only of actors with a core
-  T memory_at;  ///< [num_memories, kMemoryFields] int32: when; only of policies with a core
+  T memory;     ///< [num_memories, actor_state_size] float32: what the policy remembered; only of actors that do
+  T memory_at;  ///< [num_memories, kMemoryFields] int32: when; only of policies that do
 };
 
 /// The same for the env-step tables; their table is StepColumns().
@@ -127,7 +127,7 @@ struct StepColumnSet {
 ///
 /// Invariants (checked by ValidateBatch): every row belongs to exactly one segment; the rows of a segment are in time
 /// order; a segment has a final row exactly when it was cut or truncated. That an agent's trajectory ended, and how, is
-/// said by the end of its segment alone. A policy with a core has a memory for each segment's first row and for each
+/// said by the end of its segment alone. A policy that remembers has a memory for each segment's first row and for each
 /// row whose decision is a multiple of PolicySpec::sequence_length, and no others, ascending by row: wherever a
 /// fragment was cut, the sequences that a learner trains on begin at one.
 struct PolicyRows : PolicyColumnSet<ColumnView> {

@@ -29,7 +29,7 @@ struct QueryRows {
   absl::Span<const uint8_t> action_mask;  ///< [rows, mask_size], 1 = allowed; empty: everything is
   absl::Span<const int32_t> agent_slots;  ///< [rows]; empty for policies without an agent-id one-hot
   /// [rows, actor_state_size] float32, aligned to 4 bytes: PolicyActions::state_out of each agent's decision before.
-  /// Empty: each row is the first decision of its agent, or the policy's actor has no core.
+  /// Empty: each row is the first decision of its agent, or the policy's actor remembers nothing.
   absl::Span<const std::byte> state_in;
 };
 
@@ -49,8 +49,8 @@ struct PolicyActions {
   std::vector<space::ActionWord> actions;          ///< [rows, action_words], as the environment gets them
   std::vector<space::ActionWord> sampled_actions;  ///< [rows, action_words], before bounding, as training records them
   std::vector<float> logp;                         ///< [rows], nats, of the sampled actions
-  /// [rows, actor_state_size]: what the policy remembers of each row's agent from now on; empty where its actor has no
-  /// core. Nobody here keeps it.
+  /// [rows, actor_state_size]: what the policy remembers of each row's agent from now on; empty where it remembers
+  /// nothing. Nobody here keeps it.
   std::vector<float> state_out;
 };
 /// By QueryRows of the query.

@@ -38,7 +38,7 @@ namespace troupe::serving {
 /// actor to be made (by one of the queries that want it), and, when more threads ask different policies than the map
 /// holds, for one of those. SetWeights and SetPolicies wait for no query.
 ///
-/// What a policy with a core remembers is whoever asks's to keep: QueryRows::state_in and PolicyActions::state_out,
+/// What a policy remembers is whoever asks's to keep: QueryRows::state_in and PolicyActions::state_out,
 /// also over new weights.
 ///
 /// Invariants: 1. all rows of a QueryRows are computed with one version, the newest when its turn came; 2. versions

@@ -63,14 +63,14 @@ TEST(RegistryTest, ChecksOptionsAgainstThePolicy) {
   EXPECT_TRUE(CheckAlgorithmOf(images, PpoSpec(masking)).ok()) << "its critic reads no images";
 }
 
-TEST(RegistryTest, MinibatchesOfEnvStepsAreOfPoliciesWithoutACore) {
+TEST(RegistryTest, MinibatchesOfEnvStepsAreOfPoliciesThatRememberNothing) {
   PpoOptions options;
   options.minibatch_by = MinibatchBy::kEnvSteps;
   EXPECT_TRUE(CheckAlgorithmOf(policy::SmallSpecForTesting(), PpoSpec(options)).ok());
   const policy::PolicySpec cores =
       policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kNone);
   EXPECT_THAT(std::string(CheckAlgorithmOf(cores, PpoSpec(options)).message()),
-              testing::HasSubstr("algorithm.minibatch_by is env_steps; expected rows: policy \"p\" has a core"));
+              testing::HasSubstr("algorithm.minibatch_by is env_steps; expected rows: policy \"p\" remembers"));
   options.minibatch_by = MinibatchBy::kRows;
   EXPECT_TRUE(CheckAlgorithmOf(cores, PpoSpec(options)).ok());
   policy::AlgorithmSpec unknown = PpoSpec(options);

@@ -10,9 +10,9 @@ BEFORE_A_STEP = {"algorithm.num_epochs": 1, "algorithm.clip_param": 1e-4, "evalu
 
 class Memory(harness.TroupeTestCase):
 
-    def train(self, name, example, updates, batch, rows, sets):
+    def train(self, name, example, updates, batch, rows, sets, model=CORES):
         """Batches of so many env steps, in which a policy has at most so many rows."""
-        sets = {**CORES, **BEFORE_A_STEP, "algorithm.train_batch_size": batch, "algorithm.minibatch_size": rows, "stop.env_steps": updates * batch, "experiment.write_interval": batch, **sets}
+        sets = {**model, **BEFORE_A_STEP, "algorithm.train_batch_size": batch, "algorithm.minibatch_size": rows, "stop.env_steps": updates * batch, "experiment.write_interval": batch, **sets}
         self.troupe("train", self.example(example), "--name", name, *[part for key, value in sets.items() for part in ("--set", f"{key}={value}")])
         lines = self.progress(name)
         self.assertEqual(len(lines), updates)
@@ -40,6 +40,14 @@ class Memory(harness.TroupeTestCase):
         for workers in (0, 1, 2):
             lines = self.train(f"workers_{workers}", "simple_spread_mappo.yaml", 8, 320, 960,
                                {"num_workers": workers, "num_envs_per_worker": 32 // max(workers, 1), "model.max_seq_len": 7, "rollout_fragment_length": 3})
+            self.assert_as_acted(lines)
+            self.assert_unbroken(lines)
+
+    def test_networks_of_users(self):
+        """Actor and critic are TorchScript modules. Episodes of 22 steps in batches of 10 and fragments of 3 steps."""
+        for workers in (0, 2):
+            lines = self.train(f"modules_{workers}", "recall_torchscript.yaml", 8, 320, 640,
+                               {"num_workers": workers, "num_envs_per_worker": 32 // max(workers, 1), "model.max_seq_len": 7, "rollout_fragment_length": 3}, model={})
             self.assert_as_acted(lines)
             self.assert_unbroken(lines)
 

@@ -58,9 +58,9 @@ def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tan
     return _log_softmax(x)
 
 
-def gru(tensors, name, x, memory):
-    """What a GRU of one layer, as torch.nn.GRU has it, remembers after `x`: that is its output, too."""
-    reads, remembers = (_linear(tensors[f"{name}.weight_{what}_l0"], tensors[f"{name}.bias_{what}_l0"], of) for what, of in (("ih", x), ("hh", memory)))
+def gru(tensors, name, x, memory, layer="_l0"):
+    """What a GRU of one layer, as torch.nn.GRU has it, remembers after `x`: that is its output, too. Of a torch.nn.GRUCell `layer` is empty."""
+    reads, remembers = (_linear(tensors[f"{name}.weight_{what}{layer}"], tensors[f"{name}.bias_{what}{layer}"], of) for what, of in (("ih", x), ("hh", memory)))
     size = len(memory)
 
     def sigmoid(value):
@@ -79,3 +79,11 @@ def remembering_log_probabilities(tensors, policy, obs, memory):
         return _linear(tensors[f"{policy}/actor.{number}.weight"], tensors[f"{policy}/actor.{number}.bias"], x)
     memory = gru(tensors, f"{policy}/actor.core", [math.tanh(v) for v in layer(0, obs)], memory)
     return _log_softmax(layer(2, [math.tanh(v) for v in layer(1, memory)])), memory
+
+
+def recall_module_log_probabilities(tensors, policy, obs, memory):
+    """The same of the actor of examples/recall_torchscript.yaml: one tanh layer, a GRUCell and the last layer."""
+    def layer(name, x):
+        return _linear(tensors[f"{policy}/actor.{name}.weight"], tensors[f"{policy}/actor.{name}.bias"], x)
+    memory = gru(tensors, f"{policy}/actor.core", [math.tanh(v) for v in layer("encoder.0", obs)], memory, layer="")
+    return _log_softmax(layer("head", memory)), memory

@@ -11,6 +11,7 @@ import shutil
 import signal
 
 import harness
+import networks
 
 REFUSED = 78
 FAST = ["--set", "algorithm.train_batch_size=512", "--set", "num_envs_per_worker=8", "--set", "evaluation.at_end=false"]
@@ -68,6 +69,50 @@ class TorchScriptTest(harness.RunningTestCase):
         self.assertEqual(json.loads(own.stdout)["policy_id"], json.loads(answer.stdout)["policy_id"])
         process.terminate()
         self.assertEqual(process.wait(20), 0, self.log_text())
+
+    def test_one_that_remembers_goes_on_is_evaluated_and_asked_with_its_state(self):
+        """Episodes of 22 steps over batches of 16: they are cut, and so is what is remembered."""
+        for name in ("recall_torchscript.yaml", "recall_torchscript.pt", "recall_torchscript_critic.pt"):
+            shutil.copy(self.example(name), self.folder)
+        self.troupe("train", "recall_torchscript.yaml", "--name", "run", "--workers", "1", *FAST, "--set", "stop.env_steps=1024",
+                    "--set", "num_envs_per_worker=32")
+        before = dict(self.tensors("runs", "run", "checkpoints", "latest"))
+        self.troupe("train", "--resume", "run", "--set", "stop.env_steps=2048")
+        self.assert_adds_up(self.summary("run"), batch=512)
+        after = dict(self.tensors("runs", "run", "checkpoints", "latest"))
+        for role in ("actor", "critic"):
+            self.assertNotEqual(after[f"default_policy/{role}.core.weight_hh"], before[f"default_policy/{role}.core.weight_hh"])
+        evaluated = json.loads(self.troupe("evaluate", "run", "--episodes", "3", "--json").stdout)
+        self.assertEqual((evaluated["episodes"], evaluated["env_steps"]), (3, 66))
+
+        address = "unix:" + self.path("s")
+        permitted = [part for name in os.listdir(self.path("runs", "run", "torchscript"))
+                     for part in ("--allow-torchscript", self.path("runs", "run", "torchscript", name))]
+        process = self.start_program("serve", "run", "--listen", address, *permitted)
+        self.await_true(lambda: "policy server ready" in self.log_text(), "the policy server")
+        self.ask_over_an_episode(address)
+        self.ask_over_an_episode("run", *permitted)
+        process.terminate()
+        self.assertEqual(process.wait(20), 0, self.log_text())
+
+    def ask_over_an_episode(self, target, *permitted):
+        """Two agents over three decisions, of which each is told what the one before gave; the third begins an episode for the second agent."""
+        tensors = networks.read_policies(self.path("runs", "run", "checkpoints", "latest"))
+        policy, = json.loads(self.troupe("query", target, "--json", *permitted).stdout)["policies"]
+        self.assertEqual((policy["obs_size"], policy["state_size"]), (6, 64))
+        memory, told = [[0.0] * 64] * 2, []
+        for step in range(3):
+            observations = [[0, 1, 0, 0, float(step == 0), 0], [0, 0, 0, step / 2, 0, 0]]
+            if step == 2:
+                memory = told = [told[0], [0.0] * 64]
+            answer = json.loads(self.troupe("query", target, "--policy", "default_policy", "--obs", json.dumps(observations), "--deterministic", "--json",
+                                            *permitted, *(["--state-in", json.dumps(told)] if told else [])).stdout)
+            told = answer["state_out"]
+            for row, obs in enumerate(observations):
+                probabilities, memory[row] = networks.recall_module_log_probabilities(tensors, "default_policy", obs, memory[row])
+                self.assertAlmostEqual(answer["action_logp"][row], max(probabilities), delta=1e-5)
+                for got, wanted in zip(told[row], memory[row]):
+                    self.assertAlmostEqual(got, wanted, delta=1e-5)
 
     def test_a_worker_that_is_started_again_runs_what_the_run_began_with(self):
         process = self.start("cartpole_torchscript.yaml", "--name", "run", "--workers", "1", *FAST)

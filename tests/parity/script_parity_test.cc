@@ -28,6 +28,15 @@ const policy::PolicySlot kOnly(0);
 struct ScriptCase {
   const char* name;
   policy::PolicySpec spec;
+  bool actor = true;  ///< is a module
+  bool critic = true;
+
+  policy::PolicySpec Scripted() const {
+    policy::PolicySpec scripted = WithTestModules(spec, 21);
+    if (!actor) scripted.actor = spec.actor;
+    if (!critic) scripted.learner_networks = spec.learner_networks;
+    return scripted;
+  }
 };
 
 std::vector<ScriptCase> Cases() {
@@ -40,7 +49,25 @@ std::vector<ScriptCase> Cases() {
   policy::PolicySpec continuous = policy::SmallSpecForTesting();
   continuous.action_space = *space::Space::Box(-1, 1, {2});
   continuous.normalize_observations = true;
-  return {{"Masked", masked}, {"Continuous", continuous}};
+  const auto with_cores = [](policy::PolicySpec spec, policy::CoreKind kind, int64_t layers) {
+    spec.actor.hidden_sizes = {4};
+    spec.actor.core = {kind, 5, layers};
+    spec.actor.head_hidden_sizes = {6};
+    spec.mutable_critic()->hidden_sizes = {};
+    spec.mutable_critic()->core = {kind, 3, layers};
+    spec.sequence_length = 7;
+    return spec;
+  };
+  const policy::PolicySpec gru = with_cores(masked, policy::CoreKind::kGru, 1);
+  policy::PolicySpec critic_alone = gru;
+  critic_alone.actor = policy::SmallSpecForTesting().actor;
+  return {{"Masked", masked},
+          {"Continuous", continuous},
+          {"MaskedGru", gru},
+          {"ContinuousLstm", with_cores(continuous, policy::CoreKind::kLstm, 2)},
+          {"GruActorBesideACore", gru, true, false},
+          {"GruCriticBesideACore", gru, false, true},
+          {"GruCriticBesideLayers", critic_alone, false, true}};
 }
 
 TrainerHost::BackendFactory Path(bool on_device) {
@@ -70,7 +97,7 @@ class ScriptParityTest : public testing::TestWithParam<std::tuple<size_t, bool>>
 TEST_P(ScriptParityTest, TrainsAsTheBuiltInOneOfItsShape) {
   const auto [number, on_device] = GetParam();
   const policy::PolicySpec built_in = Cases()[number].spec;
-  const policy::PolicySpec scripted = WithTestModules(built_in, 21);
+  const policy::PolicySpec scripted = Cases()[number].Scripted();
   PpoOptions options;
   options.num_epochs = 2;
   options.minibatch_size = 20;

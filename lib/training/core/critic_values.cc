@@ -13,7 +13,7 @@ std::vector<float> Gather(const std::vector<float>& table, absl::Span<const int3
   return values;
 }
 
-/// The trajectories of a batch on their way through a critic with a core: in each round the next sequence of every
+/// The trajectories of a batch on their way through a critic that remembers: in each round the next sequence of every
 /// segment that has one, side by side.
 class StreamRun {
  public:
@@ -22,7 +22,7 @@ class StreamRun {
       : batch_(batch),
         backend_(*backend),
         prepared_(*prepared),
-        state_size_(static_cast<size_t>(spec.critic().core.state_size())),
+        state_size_(static_cast<size_t>(spec.critic().state_size())),
         states_(batch.segments.size() * state_size_) {
     values_.rows.resize(static_cast<size_t>(batch.rows));
     values_.finals.resize(static_cast<size_t>(batch.final_rows));
@@ -220,8 +220,8 @@ void CriticCarry::Commit() {
 
 absl::StatusOr<CriticValues> ValuesOf(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                                       NetworkBackend* backend, PreparedBatch* prepared, CriticCarry* carry) {
-  if (spec.critic().core.remembers()) return StreamRun(spec, batch, backend, prepared).Run(carry);
-  if (spec.EncodingNetwork(spec.critic()).core.remembers()) return SharedCoreRun(batch, backend, *prepared).Run();
+  if (spec.critic().remembers()) return StreamRun(spec, batch, backend, prepared).Run(carry);
+  if (spec.EncodingNetwork(spec.critic()).remembers()) return SharedCoreRun(batch, backend, *prepared).Run();
   TROUPE_ASSIGN_OR_RETURN(const std::vector<float> table, backend->Values());
   CriticValues values;
   values.rows = Gather(table, prepared->critic_index());

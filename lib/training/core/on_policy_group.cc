@@ -260,7 +260,7 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
              {"Policy/Critic learning rate", settings.critic_learning_rate},
              {"Policy/Skipped steps", static_cast<double>(totals.skipped_steps)},
              {"Policy/Consecutive skips", static_cast<double>(work.resident.consecutive_skips)}};
-  if (work.spec.critic().core.remembers()) {
+  if (work.spec.critic().remembers()) {
     metrics.emplace_back("Policy/Broken critic streams", static_cast<double>(values.broken_streams));
   }
   if (totals.steps > 0) {
@@ -307,7 +307,7 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
                                   plan_.options.death_masking, &resident.state_moments, plan_.options.minibatch_by};
   TROUPE_RETURN_IF_ERROR(work.prepared.Prepare(work.spec, resident.observation_moments, work.batch, team, prepare));
   // Trajectories of which no row counts go on all the same in what a critic remembers.
-  const bool remembers = work.spec.critic().core.remembers() && work.batch.rows > 0;
+  const bool remembers = work.spec.critic().remembers() && work.batch.rows > 0;
   const bool counts = !work.prepared.uses().counted().empty();
   if (!counts && !remembers) return report;
 

@@ -146,9 +146,10 @@ absl::Status CheckDeathMasking(const policy::PolicySpec& spec) {
 
 absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by) {
   if (minibatch_by == MinibatchBy::kRows || !spec.remembers()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("algorithm.minibatch_by is env_steps; expected rows: policy \"", spec.id.value(),
-                   "\" has a core (model.actor_core, critic_core), and its minibatches are made of whole sequences"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "algorithm.minibatch_by is env_steps; expected rows: policy \"", spec.id.value(),
+      "\" remembers (model.actor_core, critic_core, a TorchScript module's state_size), and its minibatches are "
+      "made of whole sequences"));
 }
 
 absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const {

@@ -40,7 +40,7 @@ struct PrepareOptions {
 /// INVALID_ARGUMENT, naming the option, for PrepareOptions::death_masking of a policy whose critic reads images of
 /// bytes or shares the actor's encoder.
 absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
-/// INVALID_ARGUMENT, naming the option, for MinibatchBy::kEnvSteps of a policy with a core: its minibatches are of
+/// INVALID_ARGUMENT, naming the option, for MinibatchBy::kEnvSteps of a policy that remembers: its minibatches are of
 /// whole sequences.
 absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by);
 

@@ -125,9 +125,8 @@ TEST(PreparedUnitsTest, APolicyWithACoreHasSequences) {
   EXPECT_TRUE(CheckMinibatchBy(spec, MinibatchBy::kRows).ok());
   EXPECT_TRUE(CheckMinibatchBy(SpecOfState(), MinibatchBy::kEnvSteps).ok());
   const std::string refused =
-      "algorithm.minibatch_by is env_steps; expected rows: policy \"p\" has a core (model.actor_core, critic_core), "
-      "and "
-      "its minibatches are made of whole sequences";
+      "algorithm.minibatch_by is env_steps; expected rows: policy \"p\" remembers (model.actor_core, critic_core, a "
+      "TorchScript module's state_size), and its minibatches are made of whole sequences";
   EXPECT_EQ(CheckMinibatchBy(spec, MinibatchBy::kEnvSteps), absl::InvalidArgumentError(refused));
   const TwoAgents batch;
   EXPECT_EQ(PreparedBatch().Prepare(spec, {}, batch.batch.policies[0], nullptr,

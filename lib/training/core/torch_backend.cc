@@ -193,7 +193,7 @@ class TorchBackend final : public NetworkBackend {
         advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
         value_targets_ = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
         old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
-        if (const int64_t size = spec_.critic().core.state_size(); size > 0) {
+        if (const int64_t size = spec_.critic().state_size(); size > 0) {
           const auto sequences = static_cast<int64_t>(batch_->sequences().size());
           memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
         }
@@ -407,6 +407,18 @@ class TorchBackend final : public NetworkBackend {
     return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
   }
 
+  /// The same of one whose rows are sequences, as RunSequences.
+  std::pair<Tensor, Tensor> RunCriticSequences(const Tensor& x, const Tensor& batch_sizes,
+                                               const Tensor& states) const {
+    const policy::NetworkSpec& critic = spec_.critic();
+    if (!spec_.shares_encoder()) {
+      return RunSequences(critic, modules_.critic, x, batch_sizes, states, /*kept=*/Tensor());
+    }
+    const Tensor encoded = Encode(spec_.actor.activation, modules_.actor, x);
+    const auto [output, after] = RunCore(spec_.actor.core, modules_.actor.core, encoded, batch_sizes, states);
+    return {Decode(critic.activation, modules_.critic, output), after};
+  }
+
   /// The critic's values of minibatch.rows, from one pass over the inputs that they read. Each row takes a number of
   /// its own, so that autograd adds up rows in one order: adding to one number by index has none on a GPU.
   Tensor ValuesOfUnits(const Minibatch& minibatch) const {
@@ -421,20 +433,16 @@ class TorchBackend final : public NetworkBackend {
     const auto of_rows = [&](const Tensor& rows) {
       return inputs.Take(index.defined() ? index.index_select(0, rows) : rows);
     };
-    if (!network.core.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
-    Tensor output = RunCore(network.core, module.core, Encode(network.activation, module, of_rows(minibatch.run)),
-                            minibatch.batch_sizes, memory.index_select(0, minibatch.sequences))
-                        .first;
-    if (minibatch.kept.defined()) output = output.index_select(0, minibatch.kept);
-    return Decode(network.activation, module, output);
+    if (!network.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
+    return RunSequences(network, module, of_rows(minibatch.run), minibatch.batch_sizes,
+                        memory.index_select(0, minibatch.sequences), minibatch.kept)
+        .first;
   }
 
   /// Sequences from number `begin` on, whose rows stand in call.rows at `pieces`.
   void RunPieces(const SequenceCall& call, const std::vector<std::pair<int64_t, int64_t>>& pieces, size_t begin,
                  SequenceOutputs* outputs) const {
-    const policy::NetworkSpec& encoding = spec_.EncodingNetwork(spec_.critic());
-    const Module& encoder = spec_.shares_encoder() ? modules_.actor : modules_.critic;
-    const int64_t size = encoding.core.state_size();
+    const int64_t size = spec_.EncodingNetwork(spec_.critic()).state_size();
     const Packed packed = Pack(pieces);
     std::vector<int64_t> inputs;
     for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
@@ -442,9 +450,9 @@ class TorchBackend final : public NetworkBackend {
     const auto count = static_cast<int64_t>(pieces.size());
     const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
     const auto [output, after] =
-        RunCore(encoding.core, encoder.core, Encode(encoding.activation, encoder, critic_input_.Take(Indices(inputs))),
-                packed.batch_sizes, states.index_select(0, Indices(packed.sequences)));
-    const Tensor values = ToHost(Decode(spec_.critic().activation, modules_.critic, output).squeeze(1));
+        RunCriticSequences(critic_input_.Take(Indices(inputs)), packed.batch_sizes,
+                           states.index_select(0, Indices(packed.sequences)));
+    const Tensor values = ToHost(output.squeeze(1));
     const Tensor states_after = ToHost(after);
     AwaitDevice();
     for (size_t i = 0; i < packed.rows.size(); ++i) {

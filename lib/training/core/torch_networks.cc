@@ -117,6 +117,41 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
   return states.view({states.size(0), core.layers, -1, core.size}).select(2, part).transpose(0, 1).contiguous();
 }
 
+/// The output of each packed row, and the states after each sequence.
+std::pair<Tensor, Tensor> RunCore(const policy::CoreSpec& core, const std::vector<Tensor>& parameters, const Tensor& x,
+                                  const Tensor& batch_sizes, const Tensor& states) {
+  const Tensor before = StatePart(core, states, 0);
+  if (core.kind == policy::CoreKind::kGru) {
+    const auto [output, after] = torch::gru(x, batch_sizes, before, parameters, /*has_biases=*/true, core.layers,
+                                            /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
+    return {output, after.transpose(0, 1).reshape(states.sizes())};
+  }
+  const auto [output, after, cells] =
+      torch::lstm(x, batch_sizes, {before, StatePart(core, states, 1)}, parameters, /*has_biases=*/true, core.layers,
+                  /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
+  return {output, torch::stack({after.transpose(0, 1), cells.transpose(0, 1)}, 2).reshape(states.sizes())};
+}
+
+/// The same of a user's module.
+std::pair<Tensor, Tensor> RunScript(const ScriptNetwork& script, const Tensor& x, const Tensor& batch_sizes,
+                                    const Tensor& states) {
+  const int64_t steps = batch_sizes.size(0);
+  const int64_t* const sizes = batch_sizes.data_ptr<int64_t>();
+  std::vector<Tensor> outputs, ended;  // of the sequences that end with a step; the longest end last
+  Tensor state = states;
+  int64_t row = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    const ScriptOutputs made = script.Run(x.narrow(0, row, sizes[step]), state);
+    row += sizes[step];
+    outputs.push_back(made.outputs);
+    const int64_t going_on = step + 1 < steps ? sizes[step + 1] : 0;
+    if (going_on < sizes[step]) ended.push_back(made.state.narrow(0, going_on, sizes[step] - going_on));
+    state = made.state.narrow(0, 0, going_on);
+  }
+  std::reverse(ended.begin(), ended.end());
+  return {torch::cat(outputs), torch::cat(ended)};
+}
+
 }  // namespace
 
 Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network, const FindParameter& find,
@@ -165,7 +200,7 @@ Tensor Decode(policy::Activation activation, const Module& module, Tensor x) {
 }
 
 Tensor RunNetwork(policy::Activation activation, const Module& module, const Tensor& x) {
-  if (module.script != nullptr) return module.script->Run(x);
+  if (module.script != nullptr) return module.script->Run(x, module.script->FirstState(x.size(0))).outputs;
   return Decode(activation, module, Encode(activation, module, x));
 }
 
@@ -190,18 +225,16 @@ Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces) {
   return packed;
 }
 
-std::pair<Tensor, Tensor> RunCore(const policy::CoreSpec& core, const std::vector<Tensor>& parameters, const Tensor& x,
-                                  const Tensor& batch_sizes, const Tensor& states) {
-  const Tensor before = StatePart(core, states, 0);
-  if (core.kind == policy::CoreKind::kGru) {
-    const auto [output, after] = torch::gru(x, batch_sizes, before, parameters, /*has_biases=*/true, core.layers,
-                                            /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
-    return {output, after.transpose(0, 1).reshape(states.sizes())};
+std::pair<Tensor, Tensor> RunSequences(const policy::NetworkSpec& network, const Module& module, const Tensor& x,
+                                       const Tensor& batch_sizes, const Tensor& states, const Tensor& kept) {
+  const auto take = [&kept](const Tensor& rows) { return kept.defined() ? rows.index_select(0, kept) : rows; };
+  if (module.script != nullptr) {
+    const auto [output, after] = RunScript(*module.script, x, batch_sizes, states);
+    return {take(output), after};
   }
-  const auto [output, after, cells] =
-      torch::lstm(x, batch_sizes, {before, StatePart(core, states, 1)}, parameters, /*has_biases=*/true, core.layers,
-                  /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
-  return {output, torch::stack({after.transpose(0, 1), cells.transpose(0, 1)}, 2).reshape(states.sizes())};
+  const auto [output, after] =
+      RunCore(network.core, module.core, Encode(network.activation, module, x), batch_sizes, states);
+  return {Decode(network.activation, module, take(output)), after};
 }
 
 }  // namespace troupe::training

@@ -52,9 +52,10 @@ Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& net
 
 torch::Tensor Activate(policy::Activation activation, const torch::Tensor& x);
 
-/// What stands before the core, and behind it; a network without a core is both.
+/// What stands before the core, and behind it; a network without a core is both. Not of users' modules.
 torch::Tensor Encode(policy::Activation activation, const Module& module, torch::Tensor x);
 torch::Tensor Decode(policy::Activation activation, const Module& module, torch::Tensor x);
+/// Of a network that remembers nothing.
 torch::Tensor RunNetwork(policy::Activation activation, const Module& module, const torch::Tensor& x);
 
 /// Sequences side by side as torch's packed ones: the first rows of all, the second rows of those that have one, and so
@@ -67,9 +68,11 @@ struct Packed {
 /// `pieces`: first row and number of rows of each sequence; there is one.
 Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces);
 
-/// The output of each row, and what is remembered after each sequence, [sequences, state size]; `states` before it.
-std::pair<torch::Tensor, torch::Tensor> RunCore(const policy::CoreSpec& core,
-                                                const std::vector<torch::Tensor>& parameters, const torch::Tensor& x,
-                                                const torch::Tensor& batch_sizes, const torch::Tensor& states);
+/// Sequences through a network that remembers: what its last layer gives for the rows of `kept`, undefined: of all, and
+/// what is remembered after each sequence, [sequences, state size]. `x` has the packed rows, `states` what is
+/// remembered before each sequence. A user's module is called once a time step, with all sequences that have one.
+std::pair<torch::Tensor, torch::Tensor> RunSequences(const policy::NetworkSpec& network, const Module& module,
+                                                     const torch::Tensor& x, const torch::Tensor& batch_sizes,
+                                                     const torch::Tensor& states, const torch::Tensor& kept);
 
 }  // namespace troupe::training

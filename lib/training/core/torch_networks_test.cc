@@ -1,5 +1,5 @@
-// Networks with a core in LibTorch's back end: what they compute is in tests/parity; here is that it does not depend on
-// how rows are put together.
+// Networks that remember in LibTorch's back end, built in or users' modules: what they compute is in tests/parity; here
+// is that it does not depend on how rows are put together.
 
 #include "lib/training/core/torch_networks.h"
 
@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/policy/testing.h"
 #include "lib/training/core/critic_values.h"
 #include "lib/training/core/torch_backend.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
+#include "lib/training/testing/script_modules.h"
 #include "lib/training/testing/small_update.h"
 #include "lib/training/testing/test_device.h"
 #include <gmock/gmock.h>
@@ -24,12 +26,17 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-policy::PolicySpec Spec(policy::CoreKind kind, int64_t layers = 1) {
+struct Memory {
+  policy::CoreKind kind;
+  bool is_module;
+};
+
+policy::PolicySpec Spec(const Memory& memory, int64_t layers = 1) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
-  spec.actor.core = {kind, 5, layers};
-  spec.mutable_critic()->core = {kind, 4, layers};
+  spec.actor.core = {memory.kind, 5, layers};
+  spec.mutable_critic()->core = {memory.kind, 4, layers};
   spec.sequence_length = 4;
-  return spec;
+  return memory.is_module ? WithTestModules(spec, 9) : spec;
 }
 
 TEST(PackTest, PutsTheLongestFirstAndStepsSideBySide) {
@@ -39,13 +46,14 @@ TEST(PackTest, PutsTheLongestFirstAndStepsSideBySide) {
   EXPECT_TRUE(packed.batch_sizes.equal(torch::tensor({3, 3, 1, 1}, torch::kInt64)));
 }
 
-class RecurrentTorchTest : public testing::TestWithParam<policy::CoreKind> {
+class RecurrentTorchTest : public testing::TestWithParam<Memory> {
  protected:
   /// A back end at work on `batch`.
   struct AtWork {
     AtWork(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch)
         : parameters(InitialParameters(spec, 3)),
           backend(*MakeTorchBackend(spec, Device{}, TorchPath::kHost, std::make_shared<ThreadTeam>(1))) {
+      EXPECT_EQ(AddModuleValues(spec, &parameters), absl::OkStatus());
       EXPECT_EQ(prepared.Prepare(spec, {}, batch), absl::OkStatus());
       EXPECT_EQ(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam), absl::OkStatus());
     }
@@ -57,7 +65,7 @@ class RecurrentTorchTest : public testing::TestWithParam<policy::CoreKind> {
 
 TEST_P(RecurrentTorchTest, ValuesDoNotDependOnWhatRunsBesideThem) {
   const policy::PolicySpec spec = Spec(GetParam(), 2);
-  const auto state_size = static_cast<size_t>(spec.critic().core.state_size());
+  const auto state_size = static_cast<size_t>(spec.critic().state_size());
   // More rows than one pass takes.
   const std::vector<int32_t> lengths = {600, 1, 599, 600};
   constexpr int kRepeats = 40;
@@ -157,11 +165,18 @@ TEST_P(RecurrentTorchTest, RowsAloneAreRefused) {
   const auto outputs =
       work.backend->Forward({policy::kActorRole, work.parameters.values(), work.prepared.actor_input(), rows});
   EXPECT_EQ(outputs.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(outputs.status().message()), HasSubstr("what the actor, a network with a core, remembers"));
+  EXPECT_THAT(std::string(outputs.status().message()),
+              HasSubstr(absl::StrCat("what the actor, a network with a ", GetParam().is_module ? "state" : "core",
+                                     ", remembers")));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RecurrentTorchTest, testing::Values(policy::CoreKind::kGru, policy::CoreKind::kLstm),
-                         [](const auto& info) { return info.param == policy::CoreKind::kGru ? "Gru" : "Lstm"; });
+INSTANTIATE_TEST_SUITE_P(All, RecurrentTorchTest,
+                         testing::Values(Memory{policy::CoreKind::kGru, false}, Memory{policy::CoreKind::kLstm, false},
+                                         Memory{policy::CoreKind::kGru, true}, Memory{policy::CoreKind::kLstm, true}),
+                         [](const testing::TestParamInfo<Memory>& info) {
+                           return absl::StrCat(info.param.is_module ? "Module" : "",
+                                               info.param.kind == policy::CoreKind::kGru ? "Gru" : "Lstm");
+                         });
 
 }  // namespace
 }  // namespace troupe::training

@@ -1,6 +1,7 @@
 #include "lib/training/script/script_actor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -73,14 +74,21 @@ void ScriptActor::Forward(const inference::ActInput& input) {
     mask = torch::from_blob(const_cast<uint8_t*>(input.action_mask), {input.rows, widths.mask}, torch::kUInt8)
                .to(torch::kBool);
   }
-  const torch::Tensor given =
-      script_->Run(floats(observations_.Prepare(input, *weights_), widths.observation), agent_id, mask).contiguous();
-  const float* const from = given.data_ptr<float>();
+  const int64_t state_size = script_->state_size();
+  const torch::Tensor before = state_size > 0 ? floats(input.state_in, state_size) : script_->FirstState(input.rows);
+  const ScriptOutputs given =
+      script_->Run(floats(observations_.Prepare(input, *weights_), widths.observation), agent_id, before, mask);
+  const torch::Tensor outputs = given.outputs.contiguous();
+  const float* const from = outputs.data_ptr<float>();
   auto* const to = reinterpret_cast<float*>(outputs_.data());
   for (int64_t r = 0; r < input.rows; ++r) {
     std::copy_n(from + r * widths.output, widths.output, to + r * stride_);
     std::fill(to + r * stride_ + widths.output, to + (r + 1) * stride_, 0.0f);
   }
+  if (state_size == 0) return;
+  // Last: outputs may be a part of the state that was given, which state_out may overwrite.
+  const torch::Tensor after = given.state.contiguous();
+  std::memmove(input.state_out, after.data_ptr<float>(), static_cast<size_t>(after.numel()) * sizeof(float));
 }
 
 absl::Status ScriptActor::Act(const inference::ActInput& input, space::ActionWord* actions, float* logp) {
@@ -89,6 +97,7 @@ absl::Status ScriptActor::Act(const inference::ActInput& input, space::ActionWor
   if (weights_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" has no weights yet"));
   }
+  TROUPE_RETURN_IF_ERROR(inference::CheckHasState(spec_, input));
   TROUPE_RETURN_IF_ERROR(inference::CheckSlots(spec_, input));
   observations_.EnsureCapacity(input.rows);
   outputs_.EnsureCapacity(static_cast<size_t>(input.rows * stride_) * sizeof(float));
@@ -99,6 +108,9 @@ absl::Status ScriptActor::Act(const inference::ActInput& input, space::ActionWor
   }));
   const auto* const outputs = reinterpret_cast<const float*>(outputs_.data());
   if (!inference::AllFinite(outputs, input.rows * stride_)) return inference::OutputNotFinite(spec_, *weights_);
+  if (!inference::AllFinite(input.state_out, input.rows * script_->state_size())) {
+    return inference::StateNotFinite(spec_, *weights_);
+  }
   return sampler_.Sample(spec_, input, outputs, stride_, actions, logp);
 }
 

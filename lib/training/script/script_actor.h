@@ -30,7 +30,7 @@ class ScriptActor final : public inference::PolicyActor {
   ScriptActor(const policy::PolicySpec& spec, uint64_t seed, const inference::KernelTable* kernels,
               std::unique_ptr<ScriptNetwork> script);
 
-  /// Copies the module's outputs into outputs_, whose rows are stride_ apart.
+  /// Copies the module's outputs into outputs_, whose rows are stride_ apart, and its state to input.state_out.
   void Forward(const inference::ActInput& input);
 
   policy::PolicySpec spec_;

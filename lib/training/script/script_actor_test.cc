@@ -47,7 +47,12 @@ std::vector<ActorCase> Cases() {
   policy::PolicySpec beta = discrete;
   beta.action_space = *space::Space::Box(-1, 1, {2});
   policy::SetDistributionForTesting(policy::ContinuousDistribution::kBeta, &beta);
-  return {{"Discrete", discrete}, {"Masked", masked}, {"Normalized", normalized}, {"Bytes", bytes}, {"Beta", beta}};
+  policy::PolicySpec gru = policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kGru);
+  gru.agent_id_size = 3;
+  policy::PolicySpec lstm = policy::SmallSpecWithCoresForTesting(policy::CoreKind::kLstm, policy::CoreKind::kGru);
+  lstm.actor.core.layers = 2;
+  return {{"Discrete", discrete}, {"Masked", masked}, {"Normalized", normalized}, {"Bytes", bytes}, {"Beta", beta},
+          {"Gru", gru},           {"Lstm", lstm}};
 }
 
 /// Rows to act for, with all that a policy may read.
@@ -58,6 +63,9 @@ struct Rows {
       floats.push_back(static_cast<float>(random.Normal()));
       bytes.push_back(static_cast<uint8_t>(random.Below(256)));
     }
+    for (int64_t i = 0; i < kRows * spec.actor_state_size(); ++i) {
+      state.push_back(static_cast<float>(random.Uniform(-1, 1)));
+    }
     for (int64_t i = 0; i < kRows * spec.mask_size(); ++i) mask.push_back(i % 3 == 0 || random.Below(2) == 0);
     for (int64_t i = 0; i < kRows; ++i) {
       keys.push_back({base::EnvId(static_cast<uint32_t>(i)), 2, base::AgentSlot(static_cast<int32_t>(i % 3)), 5});
@@ -67,8 +75,9 @@ struct Rows {
     input.obs = is_bytes ? static_cast<const void*>(bytes.data()) : floats.data();
     input.action_mask = spec.has_action_mask ? mask.data() : nullptr;
     input.keys = keys.data();
+    input.state_in = state.data();
   }
-  std::vector<float> floats;
+  std::vector<float> floats, state;
   std::vector<uint8_t> bytes, mask;
   std::vector<inference::RowKey> keys;
   inference::ActInput input;
@@ -111,8 +120,15 @@ TEST_P(ScriptActorTest, ActsAsTheBuiltInOneOfItsShape) {
     std::vector<space::ActionWord> expected(words);
     std::vector<float> got_logp(kRows);
     std::vector<float> expected_logp(kRows);
+    const std::vector<float> state = rows.state;
+    std::vector<float> got_state(state.size());
+    std::vector<float> expected_state(state.size());
+    rows.input.state_out = got_state.data();
     ASSERT_EQ((*script)->Act(rows.input, got.data(), got_logp.data()), absl::OkStatus());
+    rows.input.state_out = expected_state.data();
     ASSERT_EQ((*actor)->Act(rows.input, expected.data(), expected_logp.data()), absl::OkStatus());
+    EXPECT_EQ(rows.state, state) << "state_in is the caller's";
+    for (size_t i = 0; i < state.size(); ++i) EXPECT_NEAR(got_state[i], expected_state[i], 1e-5) << i;
     std::vector<bool> continuous(static_cast<size_t>(built_in.action_words()), false);
     for (const space::ActionLeaf& leaf : space::ActionLeaves(built_in.action_space)) {
       if (leaf.kind != space::ActionLeaf::Kind::kContinuous) continue;
@@ -150,6 +166,67 @@ TEST(ScriptActorErrorsTest, SaysWhatItLacks) {
   EXPECT_THAT(std::string(nan.message()), HasSubstr("the actor's output is not finite"));
   EXPECT_TRUE(actor->TakeOver(spec));
   EXPECT_FALSE(actor->Act(rows.input, actions.data(), logp.data()).ok());
+}
+
+TEST(ScriptActorTest, WritesAStateInItsPlace) {
+  const policy::PolicySpec spec =
+      WithTestModules(policy::SmallSpecWithCoresForTesting(policy::CoreKind::kLstm, policy::CoreKind::kGru), 11);
+  auto actor = *inference::MakePolicyActor(spec, 3);
+  ASSERT_EQ(actor->SetWeights(WeightsOf(spec, FirstActing(spec))), absl::OkStatus());
+  Rows rows(spec);
+  std::vector<float> apart(rows.state.size());
+  std::vector<space::ActionWord> actions(kRows);
+  std::vector<float> logp(kRows), logp_in_place(kRows);
+  rows.input.state_out = apart.data();
+  ASSERT_EQ(actor->Act(rows.input, actions.data(), logp.data()), absl::OkStatus());
+  rows.input.state_out = rows.state.data();
+  ASSERT_EQ(actor->Act(rows.input, actions.data(), logp_in_place.data()), absl::OkStatus());
+  EXPECT_EQ(rows.state, apart);
+  EXPECT_EQ(logp_in_place, logp);
+  // A module that gives back the caller's memory.
+  policy::PolicySpec keeps = policy::SmallSpecForTesting();
+  keeps.sequence_length = 7;
+  torch::jit::Module module = MakeTestModule({{"w", torch::ones({2, 3}) * 0.1}},
+                                             ForwardSource("    return torch.linear(obs + state, self.w), state\n"));
+  module.register_attribute("state_size", c10::IntType::get(), int64_t{3});
+  ASSERT_EQ(SetTestModule(BytesOfModule(module), &keeps, &keeps.actor), absl::OkStatus());
+  auto keeper = *inference::MakePolicyActor(keeps, 3);
+  ASSERT_EQ(keeper->SetWeights(WeightsOf(keeps, FirstActing(keeps))), absl::OkStatus());
+  Rows kept(keeps);
+  const std::vector<float> before = kept.state;
+  kept.input.state_out = kept.state.data();
+  ASSERT_EQ(keeper->Act(kept.input, actions.data(), logp.data()), absl::OkStatus());
+  EXPECT_EQ(kept.state, before);
+}
+
+TEST(ScriptActorErrorsTest, WithoutANumberOfItsStateItRefusesToAct) {
+  const policy::PolicySpec spec =
+      WithTestModules(policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kGru), 11);
+  auto actor = *inference::MakePolicyActor(spec, 3);
+  ASSERT_EQ(actor->SetWeights(WeightsOf(spec, FirstActing(spec))), absl::OkStatus());
+  Rows rows(spec);
+  std::vector<space::ActionWord> actions(kRows);
+  std::vector<float> logp(kRows), after(rows.state.size());
+  EXPECT_EQ(actor->Act(rows.input, actions.data(), logp.data()),
+            absl::InvalidArgumentError(
+                "policy \"p\": no state_out for 37 rows, expected 5 elements a row, which it remembers"));
+  rows.input.state_out = after.data();
+  rows.input.state_in = nullptr;
+  EXPECT_THAT(std::string(actor->Act(rows.input, actions.data(), logp.data()).message()), HasSubstr("no state_in for"));
+  // Of the state alone, whatever the outputs are.
+  policy::PolicySpec divides = policy::SmallSpecForTesting();
+  divides.sequence_length = 7;
+  torch::jit::Module module = MakeTestModule(
+      {{"w", torch::ones({2, 3}) * 0.1}}, ForwardSource("    return torch.linear(obs, self.w), 1.0 / (2.0 - state)\n"));
+  module.register_attribute("state_size", c10::IntType::get(), int64_t{3});
+  ASSERT_EQ(SetTestModule(BytesOfModule(module), &divides, &divides.actor), absl::OkStatus());
+  actor = *inference::MakePolicyActor(divides, 3);
+  ASSERT_EQ(actor->SetWeights(WeightsOf(divides, FirstActing(divides))), absl::OkStatus());
+  Rows twos(divides);
+  twos.state[5] = 2.0f;
+  twos.input.state_out = twos.state.data();
+  EXPECT_EQ(actor->Act(twos.input, actions.data(), logp.data()),
+            absl::InternalError("policy \"p\": what it remembers is not finite, weights version 0"));
 }
 
 TEST(ScriptActorErrorsTest, AProgramWithoutLibTorchRefusesInWords) {

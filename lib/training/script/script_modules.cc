@@ -21,16 +21,20 @@
 namespace troupe::training {
 namespace {
 
+policy::ModuleSpec SpecOf(const std::string& sha256, const ScriptNetwork& script) {
+  return {.sha256 = sha256, .tensors = script.tensors(), .state_size = script.state_size()};
+}
+
 class Reader final : public policy::ModuleReader {
  public:
-  absl::StatusOr<std::vector<policy::ModuleTensor>> Describe(const policy::PolicySpec& spec,
-                                                             const policy::NetworkSpec& network) override {
+  absl::StatusOr<policy::ModuleSpec> Describe(const policy::PolicySpec& spec,
+                                              const policy::NetworkSpec& network) override {
     // Policies that share a module are many, and each is asked for more than once.
     const std::string key = absl::StrCat(network.role, " ", policy::ShapeOf(spec));
     const std::lock_guard lock(mutex_);
     if (const auto known = described_.find(key); known != described_.end()) return known->second;
-    TROUPE_ASSIGN_OR_RETURN(std::vector<policy::ModuleTensor> tensors, Read(spec, network));
-    return described_.emplace(key, std::move(tensors)).first->second;
+    TROUPE_ASSIGN_OR_RETURN(policy::ModuleSpec module, Read(spec, network));
+    return described_.emplace(key, std::move(module)).first->second;
   }
 
   absl::Status WriteFirstValues(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
@@ -49,8 +53,7 @@ class Reader final : public policy::ModuleReader {
   }
 
  private:
-  static absl::StatusOr<std::vector<policy::ModuleTensor>> Read(const policy::PolicySpec& spec,
-                                                                const policy::NetworkSpec& network) {
+  static absl::StatusOr<policy::ModuleSpec> Read(const policy::PolicySpec& spec, const policy::NetworkSpec& network) {
     TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
                             policy::ModuleFiles::OfProcess().Find(network.module.sha256));
     TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ScriptNetwork> script,
@@ -59,11 +62,11 @@ class Reader final : public policy::ModuleReader {
       return absl::InvalidArgumentError(
           absl::StrCat("TorchScript file ", base::LogSafe(file->path), " ", std::string(tried.message())));
     }
-    return script->tensors();
+    return SpecOf(network.module.sha256, *script);
   }
 
   std::mutex mutex_;
-  std::map<std::string, std::vector<policy::ModuleTensor>> described_;  // by role and shape, which has the file's hash
+  std::map<std::string, policy::ModuleSpec> described_;  // by role and shape, which has the file's hash
 };
 
 class Actors final : public inference::ModuleActors {
@@ -82,9 +85,8 @@ absl::StatusOr<std::unique_ptr<ScriptNetwork>> LoadScript(const policy::PolicySp
                           policy::ModuleFiles::OfProcess().Find(network.module.sha256));
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ScriptNetwork> script,
                           ScriptNetwork::Load(*file, ScriptWidths::Of(spec, network), ToTorch(device)));
-  if (script->tensors() == network.module.tensors) return script;
-  policy::ModuleSpec got = network.module;
-  got.tensors = script->tensors();
+  const policy::ModuleSpec got = SpecOf(network.module.sha256, *script);
+  if (got == network.module) return script;
   return absl::InvalidArgumentError(
       absl::StrCat("policy \"", spec.id.value(), "\": the ", network.role, " is said to be ",
                    base::LogSafe(policy::CanonicalModuleText(network.module), 400), ", but TorchScript file ",

@@ -11,7 +11,7 @@ namespace troupe::training {
 class ScriptNetwork;
 
 /// The module of `network` of `spec`, out of policy::ModuleFiles, for `device`. NOT_FOUND: the file is not there;
-/// INVALID_ARGUMENT: as ScriptNetwork::Load, or its tensors are not those that the spec says.
+/// INVALID_ARGUMENT: as ScriptNetwork::Load, or its tensors or its state are not what the spec says.
 absl::StatusOr<std::unique_ptr<ScriptNetwork>> LoadScript(const policy::PolicySpec& spec,
                                                           const policy::NetworkSpec& network, const Device& device);
 

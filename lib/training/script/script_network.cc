@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <streambuf>
 #include <string_view>
@@ -23,6 +24,7 @@ constexpr size_t kMaxTold = 300;  // characters of what LibTorch says
 /// Beginnings of the names of torch.nn's classes that compute something else while they are trained.
 constexpr std::array<std::string_view, 7> kTrainingClasses = {
     "Dropout", "AlphaDropout", "FeatureAlphaDropout", "BatchNorm", "SyncBatchNorm", "InstanceNorm", "RReLU"};
+constexpr char kStateSize[] = "state_size";
 constexpr char kSignature[] =
     "forward(self, obs: Tensor, agent_id: Tensor, state: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]";
 
@@ -72,15 +74,24 @@ std::string SignatureGot(const torch::jit::Module& module) {
   return text.str();
 }
 
+/// What the module says that it remembers of an agent; nullopt: what is no size.
+std::optional<int64_t> StateSizeOf(const torch::jit::Module& module) {
+  if (!module.hasattr(kStateSize)) return 0;
+  const torch::IValue size = module.attr(kStateSize);
+  if (!size.isInt() || size.toInt() < 0 || size.toInt() > policy::kMaxModuleState) return std::nullopt;
+  return size.toInt();
+}
+
 /// What in the module's classes and attributes cannot be served; empty: nothing.
 std::string ComplaintAbout(const torch::jit::Module& module) {
   if (const std::string got = SignatureGot(module); !got.empty()) {
     return absl::StrCat("has ", base::LogSafe(got, kMaxTold), ", expected ", kSignature);
   }
-  if (module.hasattr("state_size") && module.attr("state_size").isInt() && module.attr("state_size").toInt() != 0) {
-    return absl::StrCat("has state_size ", module.attr("state_size").toInt(),
-                        ", expected 0: modules that remember from decision to decision are not served; "
-                        "model.actor_core: gru or lstm are");
+  if (!StateSizeOf(module).has_value()) {
+    std::ostringstream got;
+    got << module.attr(kStateSize);
+    return absl::StrCat("has ", kStateSize, " ", base::LogSafe(got.str(), kMaxTold), ", expected an integer from 0 to ",
+                        policy::kMaxModuleState);
   }
   for (const auto& each : module.named_modules()) {
     const std::string name = ClassOf(each.value);
@@ -121,8 +132,8 @@ ScriptWidths ScriptWidths::Of(const policy::PolicySpec& spec, const policy::Netw
   return widths;
 }
 
-ScriptNetwork::ScriptNetwork(torch::jit::Module module, const ScriptWidths& widths)
-    : module_(std::move(module)), forward_(module_.get_method("forward")), widths_(widths) {}
+ScriptNetwork::ScriptNetwork(torch::jit::Module module, const ScriptWidths& widths, int64_t state_size)
+    : module_(std::move(module)), forward_(module_.get_method("forward")), widths_(widths), state_size_(state_size) {}
 
 absl::StatusOr<std::unique_ptr<ScriptNetwork>> ScriptNetwork::Load(const policy::ModuleFile& file,
                                                                    const ScriptWidths& widths,
@@ -133,7 +144,8 @@ absl::StatusOr<std::unique_ptr<ScriptNetwork>> ScriptNetwork::Load(const policy:
     std::istream stream(&bytes);
     torch::jit::Module module = torch::jit::load(stream, device);
     if (const std::string complaint = ComplaintAbout(module); !complaint.empty()) return Wrong(file, complaint);
-    network.reset(new ScriptNetwork(std::move(module), widths));
+    const int64_t state_size = *StateSizeOf(module);
+    network.reset(new ScriptNetwork(std::move(module), widths, state_size));
     const absl::Status found = network->FindTensors();
     return found.ok() ? found : Wrong(file, std::string(found.message()));
   });
@@ -218,10 +230,10 @@ void ScriptNetwork::Bind(const std::function<Tensor(const std::string&)>& find) 
   }
 }
 
-Tensor ScriptNetwork::Run(const Tensor& observation, const Tensor& agent_id, const Tensor& mask) const {
+ScriptOutputs ScriptNetwork::Run(const Tensor& observation, const Tensor& agent_id, const Tensor& state,
+                                 const Tensor& mask) const {
   const torch::jit::GraphOptimizerEnabledGuard plain(false);
   const int64_t rows = observation.size(0);
-  const Tensor state = torch::empty({rows, 0}, observation.options());
   const torch::IValue result = CallForward(forward_, {observation, agent_id, state, mask});
   const auto& given = result.toTupleRef().elements();
   const Tensor outputs = given[0].toTensor();
@@ -229,14 +241,21 @@ Tensor ScriptNetwork::Run(const Tensor& observation, const Tensor& agent_id, con
   TORCH_CHECK(outputs.sizes() == torch::IntArrayRef({rows, widths_.output}) && outputs.scalar_type() == torch::kFloat32,
               "the TorchScript module gives outputs ", outputs.sizes(), " of ", c10::toString(outputs.scalar_type()),
               ", expected [", rows, ", ", widths_.output, "] of Float");
-  TORCH_CHECK(after.sizes() == torch::IntArrayRef({rows, 0}), "the TorchScript module gives a state ", after.sizes(),
-              ", expected [", rows, ", 0]");
-  return outputs;
+  TORCH_CHECK(after.sizes() == torch::IntArrayRef({rows, state_size_}), "the TorchScript module gives a state ",
+              after.sizes(), ", expected [", rows, ", ", state_size_, "], as its state_size says (without one 0)");
+  TORCH_CHECK(state_size_ == 0 || after.scalar_type() == torch::kFloat32, "the TorchScript module gives a state of ",
+              c10::toString(after.scalar_type()), ", expected Float");
+  return {outputs, state_size_ == 0 ? state : after};
 }
 
-Tensor ScriptNetwork::Run(const Tensor& inputs) const {
+ScriptOutputs ScriptNetwork::Run(const Tensor& inputs, const Tensor& state) const {
   const Tensor mask = inputs.narrow(1, widths_.observation + widths_.agent_id, widths_.mask).to(torch::kBool);
-  return Run(inputs.narrow(1, 0, widths_.observation), inputs.narrow(1, widths_.observation, widths_.agent_id), mask);
+  return Run(inputs.narrow(1, 0, widths_.observation), inputs.narrow(1, widths_.observation, widths_.agent_id), state,
+             mask);
+}
+
+Tensor ScriptNetwork::FirstState(int64_t rows) const {
+  return torch::zeros({rows, state_size_}, slots_[0].first.options());
 }
 
 }  // namespace troupe::training

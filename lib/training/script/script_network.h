@@ -25,12 +25,18 @@ struct ScriptWidths {
   static ScriptWidths Of(const policy::PolicySpec& spec, const policy::NetworkSpec& network);
 };
 
+/// What a module makes of rows.
+struct ScriptOutputs {
+  torch::Tensor outputs;  ///< [rows, ScriptWidths::output]
+  torch::Tensor state;    ///< [rows, state_size], what it remembers of each row's agent from now on
+};
+
 /// A user's TorchScript module as a network of a policy:
-///   forward(obs [rows, n] f32, agent_id [rows, k] f32, state [rows, 0] f32, mask [rows, m] bool)
-///     -> (outputs [rows, output] f32, state [rows, 0])
-/// Its parameters and f32 buffers are those of the file until Bind; other buffers and constants stay the file's. Runs
-/// without the optimizing executor, so that every call computes the same. Made by whoever trains or acts, and used by
-/// one thread at a time; throws as LibTorch does.
+///   forward(obs [rows, n] f32, agent_id [rows, k] f32, state [rows, state_size] f32, mask [rows, m] bool)
+///     -> (outputs [rows, output] f32, state [rows, state_size] f32)
+/// state_size is its attribute or constant of that name, 0 without. Its parameters and f32 buffers are those of the
+/// file until Bind; other buffers and constants stay the file's. Runs without the optimizing executor, so that every
+/// call computes the same. Made by whoever trains or acts, and used by one thread at a time; throws as LibTorch does.
 class ScriptNetwork {
  public:
   /// A tensor of the module, and all places where it stands.
@@ -41,31 +47,36 @@ class ScriptNetwork {
   };
 
   /// INVALID_ARGUMENT, naming the file: no TorchScript, another signature, a submodule that behaves otherwise in
-  /// training and is in training mode, a state of its own, a parameter that is not f32 or not finite, tensors that
-  /// overlap without being the same.
+  /// training and is in training mode, a state_size that is no integer or out of its bounds, a parameter that is not
+  /// f32 or not finite, tensors that overlap without being the same.
   static absl::StatusOr<std::unique_ptr<ScriptNetwork>> Load(const policy::ModuleFile& file, const ScriptWidths& widths,
                                                              const torch::Device& device);
 
   const std::vector<Slot>& slots() const { return slots_; }
   std::vector<policy::ModuleTensor> tensors() const;
+  int64_t state_size() const { return state_size_; }
   /// Each parameter and buffer, of any type, as the module has it now, by its name in it.
   std::vector<std::pair<std::string, torch::Tensor>> AllTensors() const;
   /// Makes `find("NAME")` each parameter, and `find("buffers.NAME")` without gradient each buffer.
   void Bind(const std::function<torch::Tensor(const std::string&)>& find);
 
-  /// [rows, output]; throws where the module gives something else.
-  torch::Tensor Run(const torch::Tensor& observation, const torch::Tensor& agent_id, const torch::Tensor& mask) const;
+  /// Throws where the module gives something else than ScriptOutputs says.
+  ScriptOutputs Run(const torch::Tensor& observation, const torch::Tensor& agent_id, const torch::Tensor& state,
+                    const torch::Tensor& mask) const;
   /// The same of inputs side by side, [rows, observation + agent_id + mask], the mask as 0 and 1.
-  torch::Tensor Run(const torch::Tensor& inputs) const;
+  ScriptOutputs Run(const torch::Tensor& inputs, const torch::Tensor& state) const;
+  /// Zeros, the state of so many agents before their first decisions.
+  torch::Tensor FirstState(int64_t rows) const;
   const ScriptWidths& widths() const { return widths_; }
 
  private:
-  ScriptNetwork(torch::jit::Module module, const ScriptWidths& widths);
+  ScriptNetwork(torch::jit::Module module, const ScriptWidths& widths, int64_t state_size);
   absl::Status FindTensors();
 
   torch::jit::Module module_;
   torch::jit::Method forward_;
   const ScriptWidths widths_;
+  const int64_t state_size_;
   std::vector<Slot> slots_;
 };
 

@@ -77,7 +77,7 @@ TEST(ScriptNetworkTest, ASharedParameterStandsOnceAndIsBoundToAllItsPlaces) {
     EXPECT_EQ(name, "one.weight");
     return torch::eye(2) * 3;
   });
-  const Tensor outputs = (*script)->Run(torch::ones({1, 3}));
+  const Tensor outputs = (*script)->Run(torch::ones({1, 3}), torch::empty({1, 0})).outputs;
   EXPECT_TRUE(torch::equal(outputs, torch::full({1, 2}, 9.0f))) << outputs;
 }
 
@@ -92,8 +92,7 @@ TEST(ScriptNetworkTest, BoundBuffersAreRead) {
     EXPECT_TRUE(name == "w" || name == "buffers.scale") << name;
     return name == "w" ? torch::ones({2, 3}) : torch::tensor({1.0f, 10.0f, 100.0f});
   });
-  const torch::Tensor outputs =
-      script->Run(torch::ones({1, 3}), torch::zeros({1, 0}), torch::zeros({1, 0}, torch::kBool));
+  const torch::Tensor outputs = script->Run(torch::ones({1, 3}), torch::empty({1, 0})).outputs;
   EXPECT_EQ(outputs[0][1].item<float>(), 111.0f);
 }
 
@@ -102,7 +101,7 @@ TEST(ScriptNetworkTest, FirstValuesAreTheFiles) {
   FlatParameters parameters = InitialParameters(spec, 1);
   ASSERT_EQ(AddModuleValues(spec, &parameters), absl::OkStatus());
   torch::manual_seed(3);
-  const Tensor first = torch::randn({4, 3}) * 0.3;  // as MlpTestModule draws it
+  const Tensor first = torch::randn({4, 3}) * 0.3;  // as BuiltInTestModule draws it
   const policy::ParameterEntry& entry = *parameters.layout().Find("actor.w0");
   for (int64_t i = 0; i < entry.count; ++i) {
     EXPECT_EQ(parameters.values()[static_cast<size_t>(entry.offset + i)], first.data_ptr<float>()[i]);
@@ -131,9 +130,77 @@ TEST(ScriptNetworkTest, RefusesAnotherSignature) {
                   {{"w", Weight()}},
                   "def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:\n    return a\n")),
               HasSubstr("-> Tuple[Tensor, Tensor]"));
-  torch::jit::Module remembers = MakeTestModule({{"w", Weight()}}, ForwardSource(kLinear));
-  remembers.register_attribute("state_size", c10::IntType::get(), int64_t{64});
-  EXPECT_THAT(ErrorOf(remembers), HasSubstr("has state_size 64, expected 0: modules that remember"));
+}
+
+TEST(ScriptNetworkTest, ReadsHowMuchItRemembers) {
+  const auto with = [](const c10::TypePtr& type, const torch::IValue& size) {
+    torch::jit::Module module = MakeTestModule({{"w", Weight()}}, ForwardSource(kLinear));
+    module.register_attribute("state_size", type, size);
+    return module;
+  };
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.sequence_length = 5;
+  ASSERT_EQ(SetTestModule(BytesOfModule(with(c10::IntType::get(), int64_t{7})), &spec, &spec.actor), absl::OkStatus());
+  EXPECT_EQ(spec.actor_state_size(), 7);
+  torch::jit::Module constant = MakeTestModule({{"w", Weight()}}, ForwardSource(kLinear));
+  constant.type()->addConstant("state_size", int64_t{32768});  // Final[int]
+  ASSERT_EQ(SetTestModule(BytesOfModule(constant), &spec, &spec.actor), absl::OkStatus());
+  EXPECT_EQ(spec.actor_state_size(), policy::kMaxModuleState);
+  EXPECT_EQ(StatusOf(BytesOfModule(with(c10::IntType::get(), int64_t{0}))), absl::OkStatus());
+  for (const int64_t size : {int64_t{-1}, policy::kMaxModuleState + 1}) {
+    EXPECT_THAT(ErrorOf(with(c10::IntType::get(), size)),
+                HasSubstr(absl::StrCat("test.pt has state_size ", size, ", expected an integer from 0 to 32768")));
+  }
+  EXPECT_THAT(ErrorOf(with(c10::FloatType::get(), 64.0)), HasSubstr("has state_size 64., expected an integer"));
+  EXPECT_THAT(ErrorOf(with(c10::ListType::ofInts(), c10::List<int64_t>({2, 3}))), HasSubstr("has state_size [2, 3], "));
+}
+
+/// The file's error where it remembers three numbers of an agent, has the weight w [2, 3] and u [3, 3], and this body.
+std::string ErrorOfMemory(const std::string& body) {
+  torch::jit::Module module = MakeTestModule({{"w", Weight()}, {"u", torch::eye(3) * 0.5 + 0.1}}, ForwardSource(body));
+  module.register_attribute("state_size", c10::IntType::get(), int64_t{3});
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.sequence_length = 5;
+  return std::string(SetTestModule(BytesOfModule(module), &spec, &spec.actor).message());
+}
+
+TEST(ScriptNetworkTest, TriesWhatItRemembersOnTwoDecisions) {
+  const std::string made = "    after = torch.tanh(torch.linear(obs + state, self.u))\n";
+  EXPECT_EQ(ErrorOfMemory(made + "    return torch.linear(after, self.w), after\n"), "");
+  EXPECT_THAT(
+      ErrorOfMemory(made + "    return torch.linear(after, self.w), after[:, 0:2]\n"),
+      testing::AllOf(HasSubstr("TorchScript file test.pt fails on 4 rows of obs 3, agent_id 0, state 3 and mask "),
+                     HasSubstr("gives a state [4, 2], expected [4, 3], as its state_size says")));
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(after, self.w), after.double()\n"),
+              HasSubstr("gives a state of Double, expected Float"));
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(after, self.w), torch.zeros([4, 3])\n"),
+              HasSubstr("gives a state [4, 3], expected [1, 3]"));
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(obs, self.w), torch.log(after * 0.0 - 1.0)\n"),
+              HasSubstr("gives NaN or infinity, expected numbers"));
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(obs, self.w), torch.dropout(after, 0.5, True)\n"),
+              HasSubstr("gives another state at a second try"));
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(obs, self.w), after - after.mean(0)\n"),
+              HasSubstr("gives a row another state alone than among others"));
+  EXPECT_THAT(ErrorOfMemory("    state.add_(0.0)\n    return torch.linear(obs, self.w), state\n"),
+              HasSubstr("changes state in forward, expected a module that only reads"));
+  // Right at the first decision, which sees zeros; wrong at the second.
+  EXPECT_THAT(ErrorOfMemory("    return torch.linear(obs + state.mean(0), self.w), state + obs\n"),
+              HasSubstr("gives a row other outputs alone than among others"));
+  EXPECT_THAT(
+      ErrorOfMemory(made + "    return torch.linear(1.0 / (1.0 - torch.ceil(state)), self.w) , obs * 0.0 + 0.5\n"),
+      HasSubstr("gives NaN or infinity"));
+}
+
+TEST(ScriptNetworkTest, WhatParametersMakeOfAStateIsTrainedThroughIt) {
+  const char* const wanted = "remembers what depends on its parameters, but gradients do not go through its state";
+  const std::string made = "    after = torch.tanh(torch.linear(obs + state, self.u))\n";
+  EXPECT_THAT(ErrorOfMemory(made + "    return torch.linear(after, self.w), after.detach()\n"), HasSubstr(wanted));
+  EXPECT_THAT(ErrorOfMemory("    state = state.detach()\n" + made + "    return torch.linear(after, self.w), after\n"),
+              HasSubstr(wanted));
+  // No parameter makes a counter, a sum of observations, or what nothing reads.
+  EXPECT_EQ(ErrorOfMemory("    return torch.linear(obs + torch.floor(state), self.w), state + 1.0\n"), "");
+  EXPECT_EQ(ErrorOfMemory("    return torch.linear(obs + state, self.w), (state + obs).detach()\n"), "");
+  EXPECT_EQ(ErrorOfMemory(made + "    return torch.linear(obs, self.w), after\n"), "");
 }
 
 TEST(ScriptNetworkTest, RefusesSubmodulesInTrainingMode) {
@@ -175,7 +242,7 @@ TEST(ScriptNetworkTest, TriesItOnAFewRows) {
   EXPECT_THAT(ErrorOfForward("    return torch.linear(obs, self.w).double(), state\n"),
               HasSubstr("of Double, expected"));
   EXPECT_THAT(ErrorOfForward("    return torch.linear(obs, self.w), obs\n"),
-              HasSubstr("gives a state [4, 3], expected [4, 0]"));
+              HasSubstr("gives a state [4, 3], expected [4, 0], as its state_size says (without one 0)"));
   EXPECT_THAT(ErrorOfForward("    return torch.linear(obs[:, 0:2], self.w), state\n"),
               HasSubstr("forward of the TorchScript module fails: RuntimeError: mat1 and mat2 shapes"));
   EXPECT_THAT(ErrorOfForward("    return torch.linear(obs, self.w).detach(), state\n"),
@@ -206,6 +273,10 @@ TEST(ScriptNetworkTest, ASpecThatSaysOtherTensorsIsRefused) {
   EXPECT_THAT(std::string(LoadScript(spec, spec.actor, Device{}).status().message()),
               testing::AllOf(HasSubstr("policy \"p\": the actor is said to be "), HasSubstr("w0[3,4]"),
                              HasSubstr("but TorchScript file test.pt is "), HasSubstr("w0[4,3]")));
+  spec = WithTestModules(policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kLstm), 3);
+  spec.actor.module.state_size = 4;
+  EXPECT_THAT(std::string(LoadScript(spec, spec.actor, Device{}).status().message()),
+              testing::AllOf(HasSubstr(")state[4], but TorchScript file test.pt is "), HasSubstr(")state[5]")));
   spec.actor.module.sha256 = std::string(64, '1');
   EXPECT_EQ(LoadScript(spec, spec.actor, Device{}).status().code(), absl::StatusCode::kNotFound);
 }
@@ -222,7 +293,8 @@ TEST(ScriptNetworkTest, MasksAndSlotsAreItsInputs) {
   ASSERT_TRUE(script.ok()) << script.status();
   (*script)->Bind([](const std::string&) { return torch::tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}); });
   // Observation, slot 1, mask.
-  const Tensor outputs = (*script)->Run(torch::tensor({{0.5f, 0.25f, 9.0f, 0.0f, 1.0f, 0.0f, 1.0f}}));
+  const Tensor inputs = torch::tensor({{0.5f, 0.25f, 9.0f, 0.0f, 1.0f, 0.0f, 1.0f}});
+  const Tensor outputs = (*script)->Run(inputs, torch::empty({1, 0})).outputs;
   EXPECT_TRUE(torch::equal(outputs, torch::tensor({{2.5f, 14.25f}}))) << outputs;
 }
 

@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/space/space.h"
 #include "lib/training/core/torch_status.h"
+#include <torch/csrc/autograd/autograd.h>
 
 namespace troupe::training {
 namespace {
@@ -20,6 +21,7 @@ using torch::Tensor;
 
 constexpr int64_t kRows = 4;
 constexpr double kSame = 1e-3;     // of a row's outputs, alone and among others, against 1 and their size
+constexpr double kMove = 1e-2;     // of parameters, to see what depends on them
 constexpr size_t kMostTold = 300;  // characters of what LibTorch says
 
 /// A flat row of the space, as networks read it: within its bounds and not far from zero.
@@ -59,15 +61,18 @@ void WriteRow(const space::Space& space, base::PhiloxSequence* random, std::vect
 }
 
 struct Rows {
-  Tensor observation, agent_id, mask;
+  Tensor observation, agent_id, state, mask;
 
   Rows Only(int64_t row) const {
-    return {observation.narrow(0, row, 1), agent_id.narrow(0, row, 1), mask.narrow(0, row, 1)};
+    return {observation.narrow(0, row, 1), agent_id.narrow(0, row, 1), state.narrow(0, row, 1), mask.narrow(0, row, 1)};
   }
-  Tensor RunWith(const ScriptNetwork& script) const { return script.Run(observation, agent_id, mask); }
+  Rows WithState(const Tensor& other) const { return {observation, agent_id, other, mask}; }
+  ScriptOutputs RunWith(const ScriptNetwork& script) const { return script.Run(observation, agent_id, state, mask); }
 };
 
-Rows MakeRows(const policy::PolicySpec& spec, const policy::NetworkSpec& network, const ScriptWidths& widths) {
+/// Of agents before their first decisions.
+Rows MakeRows(const policy::PolicySpec& spec, const policy::NetworkSpec& network, const ScriptNetwork& script) {
+  const ScriptWidths& widths = script.widths();
   base::PhiloxSequence random(base::PhiloxKey::Make(0, base::RandomStream::kInit), {});
   Rows rows;
   const bool observes =
@@ -84,6 +89,7 @@ Rows MakeRows(const policy::PolicySpec& spec, const policy::NetworkSpec& network
   }
   rows.agent_id = torch::zeros({kRows, widths.agent_id});
   for (int64_t r = 0; r < kRows && widths.agent_id > 0; ++r) rows.agent_id[r][r % widths.agent_id] = 1.0f;
+  rows.state = script.FirstState(kRows);
   rows.mask = torch::ones({kRows, widths.mask}, torch::kBool);
   return rows;
 }
@@ -111,6 +117,7 @@ class OnlyRead {
     std::vector<std::pair<std::string, Tensor>> tensors = script_.AllTensors();
     tensors.emplace_back("obs", inputs_.observation);
     tensors.emplace_back("agent_id", inputs_.agent_id);
+    tensors.emplace_back("state", inputs_.state);
     tensors.emplace_back("mask", inputs_.mask);
     return tensors;
   }
@@ -120,27 +127,75 @@ class OnlyRead {
   std::vector<std::pair<Tensor, int64_t>> before_;
 };
 
-absl::Status Try(const ScriptNetwork& script, const Rows& rows) {
+bool Near(const Tensor& alone, const Tensor& among) {
+  return ((alone - among).abs() <= kSame * (1.0 + among.abs())).all().item<bool>();
+}
+
+/// A decision of each row; what it gives, without a graph.
+absl::StatusOr<ScriptOutputs> TryRows(const ScriptNetwork& script, const Rows& rows) {
   const OnlyRead only_read(script, rows);
-  Tensor outputs = rows.RunWith(script);
+  ScriptOutputs made = rows.RunWith(script);
   TROUPE_RETURN_IF_ERROR(only_read.Check());
-  if (!outputs.requires_grad()) {
+  if (!made.outputs.requires_grad()) {
     return Wrong("gives outputs that do not depend on its parameters (no_grad, detach?), expected some that do");
   }
-  outputs = outputs.detach().clone();
-  if (!torch::isfinite(outputs).all().item<bool>()) return Wrong("gives NaN or infinity, expected numbers");
+  made = {made.outputs.detach().clone(), made.state.detach().clone()};
+  for (const Tensor& part : {made.outputs, made.state}) {
+    if (!torch::isfinite(part).all().item<bool>()) return Wrong("gives NaN or infinity, expected numbers");
+  }
   const torch::NoGradGuard no_grad;
-  if (!torch::equal(outputs, rows.RunWith(script))) {
+  const ScriptOutputs again = rows.RunWith(script);
+  const bool same_outputs = torch::equal(made.outputs, again.outputs);
+  if (!same_outputs || !torch::equal(made.state, again.state)) {
     return Wrong(
-        "gives other outputs at a second try, expected the same for the same rows: no dropout and no random numbers");
+        absl::StrCat("gives ", same_outputs ? "another state" : "other outputs",
+                     " at a second try, expected the same for the same rows: no dropout and no random numbers"));
   }
   for (int64_t r = 0; r < kRows; ++r) {
-    const Tensor alone = rows.Only(r).RunWith(script)[0];
-    const Tensor among = outputs[r];
-    if (((alone - among).abs() <= kSame * (1.0 + among.abs())).all().item<bool>()) continue;
-    return Wrong("gives a row other outputs alone than among others, expected rows that do not depend on each other");
+    const ScriptOutputs alone = rows.Only(r).RunWith(script);
+    const bool near_outputs = Near(alone.outputs[0], made.outputs[r]);
+    if (near_outputs && Near(alone.state[0], made.state[r])) continue;
+    return Wrong(absl::StrCat("gives a row ", near_outputs ? "another state" : "other outputs",
+                              " alone than among others, expected rows that do not depend on each other"));
   }
-  return absl::OkStatus();
+  return made;
+}
+
+/// Where parameters change what is remembered, and that the outputs of the next decision, gradients have to reach the
+/// parameters through it.
+absl::Status TryGradients(const ScriptNetwork& script, const Rows& rows) {
+  const Tensor remembered = rows.RunWith(script).state;
+  const Tensor state = remembered.detach().requires_grad_(true);
+  const Tensor outputs = rows.WithState(state).RunWith(script).outputs;
+  if (remembered.requires_grad() &&
+      torch::autograd::grad({outputs.sum()}, {state}, {}, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                            /*allow_unused=*/true)[0]
+          .defined()) {
+    return absl::OkStatus();
+  }
+  const torch::NoGradGuard no_grad;
+  std::vector<std::pair<Tensor, Tensor>> parameters;  // with their values
+  for (const ScriptNetwork::Slot& slot : script.slots()) {
+    if (slot.tensor.is_buffer) continue;
+    parameters.emplace_back(slot.first, slot.first.clone());
+    slot.first.mul_(1.0 + kMove).add_(kMove);
+  }
+  const Tensor other = rows.RunWith(script).state;
+  for (auto& [parameter, value] : parameters) parameter.copy_(value);
+  if (torch::equal(rows.WithState(other).RunWith(script).outputs, outputs)) return absl::OkStatus();
+  return Wrong(
+      "remembers what depends on its parameters, but gradients do not go through its state (no_grad, detach?), "
+      "expected a state that is trained through time");
+}
+
+absl::Status Try(const ScriptNetwork& script, const Rows& rows) {
+  TROUPE_ASSIGN_OR_RETURN(const ScriptOutputs made, TryRows(script, rows));
+  if (script.state_size() == 0) return absl::OkStatus();
+  // The next decisions, and the first one of another episode among them.
+  Rows next = rows.WithState(made.state);
+  next.state[0].zero_();
+  TROUPE_RETURN_IF_ERROR(TryRows(script, next).status());
+  return TryGradients(script, rows);
 }
 
 }  // namespace
@@ -149,13 +204,13 @@ absl::Status TryScript(const policy::PolicySpec& spec, const policy::NetworkSpec
                        const ScriptNetwork& script) {
   absl::Status tried;
   const absl::Status ran = CatchTorch("trying it", [&] {
-    tried = Try(script, MakeRows(spec, network, script.widths()));
+    tried = Try(script, MakeRows(spec, network, script));
     return absl::OkStatus();
   });
   if (ran.ok()) return tried;
   const ScriptWidths& widths = script.widths();
   return Wrong(absl::StrCat("fails on ", kRows, " rows of obs ", widths.observation, ", agent_id ", widths.agent_id,
-                            ", state 0 and mask ", widths.mask,
+                            ", state ", script.state_size(), " and mask ", widths.mask,
                             " numbers: ", base::LogSafe(std::string(ran.message()), kMostTold)));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/check.h"
 #include "lib/policy/module_files.h"
 #include "lib/policy/module_reader.h"
@@ -51,46 +52,90 @@ inline std::string PutTestModule(const std::string& bytes, const std::string& pa
   return sha256;
 }
 
-/// A multi-layer perceptron of the network's shape and activation tanh, with weights w0, b0, w1, ... of `seed`. The
-/// actor's forbids, as the policy's head does, what its mask forbids: with another mask its outputs are others.
-inline torch::jit::Module MlpTestModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
-                                        uint64_t seed) {
-  torch::manual_seed(seed);
-  std::vector<std::pair<std::string, torch::Tensor>> parameters;
+/// A module in the making: parameters in the order of the built-in networks', and the body of forward.
+struct TestModuleParts {
+  std::vector<std::pair<std::string, torch::Tensor>> parameters = {};
   std::string body = "    x = torch.cat([obs, agent_id], 1)\n";
-  int64_t width = spec.InputSize(network);
-  std::vector<int64_t> sizes = network.hidden_sizes;
-  sizes.push_back(spec.OutputSize(network));
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    parameters.emplace_back(absl::StrCat("w", i), torch::randn({sizes[i], width}) * 0.3);
-    parameters.emplace_back(absl::StrCat("b", i), torch::randn({sizes[i]}) * 0.1);
+  std::vector<std::string> after = {};  ///< parts of the state that is given back
+
+  /// w<i>, b<i>.
+  void Layer(size_t i, int64_t from, int64_t to, bool activated) {
+    parameters.emplace_back(absl::StrCat("w", i), torch::randn({to, from}) * 0.3);
+    parameters.emplace_back(absl::StrCat("b", i), torch::randn({to}) * 0.1);
     const std::string layer = absl::StrCat("torch.linear(x, self.w", i, ", self.b", i, ")");
-    absl::StrAppend(&body, "    x = ", i + 1 < sizes.size() ? absl::StrCat("torch.tanh(", layer, ")") : layer, "\n");
-    width = sizes[i];
+    absl::StrAppend(&body, "    x = ", activated ? absl::StrCat("torch.tanh(", layer, ")") : layer, "\n");
   }
+  /// wi<i>, wh<i>, bi<i>, bh<i> of a layer of the core.
+  void CoreLayer(int64_t i, int64_t from, const policy::CoreSpec& core) {
+    const bool is_gru = core.kind == policy::CoreKind::kGru;
+    const int64_t rows = core.gates() * core.size;
+    parameters.emplace_back(absl::StrCat("wi", i), torch::randn({rows, from}) * 0.3);
+    parameters.emplace_back(absl::StrCat("wh", i), torch::randn({rows, core.size}) * 0.3);
+    parameters.emplace_back(absl::StrCat("bi", i), torch::randn({rows}) * 0.1);
+    parameters.emplace_back(absl::StrCat("bh", i), torch::randn({rows}) * 0.1);
+    const auto before = [&](int64_t part) {
+      const int64_t first = (i * (is_gru ? 1 : 2) + part) * core.size;
+      return absl::StrCat("state[:, ", first, ":", first + core.size, "]");
+    };
+    const std::string weights = absl::StrCat("self.wi", i, ", self.wh", i, ", self.bi", i, ", self.bh", i);
+    const std::string given = is_gru
+                                  ? absl::StrCat("x = torch.gru_cell(x, ", before(0))
+                                  : absl::StrCat("x, c", i, " = torch.lstm_cell(x, [", before(0), ", ", before(1), "]");
+    absl::StrAppend(&body, "    ", given, ", ", weights, ")\n    h", i, " = x\n");
+    after.push_back(absl::StrCat("h", i));
+    if (!is_gru) after.push_back(absl::StrCat("c", i));
+  }
+};
+
+/// A network of the built-in one's shape, core included, and activation tanh, with weights w0, b0, w1, ... of `seed`.
+/// The actor's forbids, as the policy's head does, what its mask forbids: with another mask its outputs are others.
+inline torch::jit::Module BuiltInTestModule(const policy::PolicySpec& spec, const policy::NetworkSpec& network,
+                                            uint64_t seed) {
+  torch::manual_seed(seed);
+  TestModuleParts parts;
+  int64_t width = spec.InputSize(network);
+  size_t number = 0;
+  const auto layer = [&](int64_t size, bool activated) {
+    parts.Layer(number++, width, size, activated);
+    width = size;
+  };
+  for (const int64_t size : network.hidden_sizes) layer(size, true);
+  for (int64_t i = 0; i < network.core.layers; ++i) {
+    parts.CoreLayer(i, width, network.core);
+    width = network.core.size;
+  }
+  for (const int64_t size : network.head_hidden_sizes) layer(size, true);
+  layer(spec.OutputSize(network), false);
+  std::string body = parts.body;
   if (network.role == policy::kActorRole && spec.has_action_mask) {
     absl::StrAppend(&body, "    x = torch.where(mask, x, torch.full_like(x, -100.0))\n");
   }
-  return MakeTestModule(parameters, ForwardSource(body + "    return x, state\n"));
+  if (!parts.after.empty())
+    absl::StrAppend(&body, "    state = torch.cat([", absl::StrJoin(parts.after, ", "), "], 1)\n");
+  torch::jit::Module module = MakeTestModule(parts.parameters, ForwardSource(body + "    return x, state\n"));
+  if (network.remembers()) module.register_attribute("state_size", c10::IntType::get(), network.core.state_size());
+  return module;
 }
 
-/// Makes the network of `spec` the module of these bytes, as configurations do.
+/// Makes the network of `spec` the module of these bytes, as configurations do. Of one that remembers sequence_length
+/// is set already.
 inline absl::Status SetTestModule(const std::string& bytes, policy::PolicySpec* spec, policy::NetworkSpec* network) {
   InstallScriptModules();
   network->encoder = policy::EncoderKind::kTorchScript;
-  network->hidden_sizes = {};
+  network->hidden_sizes = network->head_hidden_sizes = {};
+  network->core = {};
   network->layer_norm = false;
-  network->module = {PutTestModule(bytes), {}};
-  auto tensors = policy::FindModuleReader()->Describe(*spec, *network);
-  if (!tensors.ok()) return tensors.status();
-  network->module.tensors = *std::move(tensors);
+  network->module = {.sha256 = PutTestModule(bytes)};
+  absl::StatusOr<policy::ModuleSpec> module = policy::FindModuleReader()->Describe(*spec, *network);
+  if (!module.ok()) return module.status();
+  network->module = *std::move(module);
   return spec->Validate();
 }
 
 /// `spec` with modules of its networks' shapes instead of them, both of `seed`.
 inline policy::PolicySpec WithTestModules(policy::PolicySpec spec, uint64_t seed) {
-  const std::string actor = BytesOfModule(MlpTestModule(spec, spec.actor, seed));
-  const std::string critic = BytesOfModule(MlpTestModule(spec, spec.critic(), seed + 1));
+  const std::string actor = BytesOfModule(BuiltInTestModule(spec, spec.actor, seed));
+  const std::string critic = BytesOfModule(BuiltInTestModule(spec, spec.critic(), seed + 1));
   TROUPE_CHECK(SetTestModule(actor, &spec, &spec.actor).ok());
   TROUPE_CHECK(SetTestModule(critic, &spec, spec.mutable_critic()).ok());
   return spec;
