@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
-A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "fail"}.
+A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
+"fail", "deaf" (to its first signals)}.
 """
 
 import json
@@ -51,6 +52,8 @@ def train(arguments):
     print("W a warning", file=sys.stderr, flush=True)
     if fake.get("then", "finish") == "finish":
         end(folder, "stop.env_steps reached: 1000 of 1000")
+    if fake["then"] == "nothing":
+        sys.exit(0)
     if fake["then"] == "fail":
         print("troupe-learner: error: an update failed: the loss is not finite\nsaved at 100", file=sys.stderr)
         sys.exit(1)

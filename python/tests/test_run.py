@@ -141,6 +141,15 @@ class RunTest(ProgramTestCase):
         self.assertEqual([(line["env_steps"], line["life"]) for line in more], [(100, 1), (200, 1)])
         self.assertEqual(more.path, run.path)
 
+    def test_a_run_with_nothing_left_to_do_is_finished(self):
+        with troupe.start({"fake": {"then": "run"}}, name="idle", progress=False) as run:
+            next(iter(run))
+        self.assertEqual(run.state, "stopped")
+        config = json.loads((run.path / "config.yaml").read_text())
+        (run.path / "config.yaml").write_text(json.dumps({**config, "fake": {"then": "nothing"}}))
+        self.assertEqual(run.resume(progress=False).wait().state, "finished")
+        self.assertEqual(troupe.load("idle").state, "stopped", "as its summary says")
+
     def test_the_interpreter_is_this_one(self):
         troupe.train({}, name="venv", progress=False)
         expected = sys.prefix if os.path.exists(os.path.join(sys.prefix, "bin", "python")) else None

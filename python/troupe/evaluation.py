@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
 
@@ -24,7 +24,7 @@ class Evaluation:
     episodes: int
     episode_length: float  # env steps, mean
     seed: int
-    per_episode: List[Dict[str, Any]]  # episode, seed, length, return_sum, return_mean, agents: {id: {return, policy}}
+    per_episode: List[Dict[str, Any]] = field(repr=False)  # episode, seed, length, return_sum, return_mean, agents: {id: {return, policy}}
 
     @staticmethod
     def of(result: Mapping[str, Any]) -> "Evaluation":

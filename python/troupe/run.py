@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, TypeVar, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from troupe import program
 from troupe.config_blocks import ConfigBlocks, Env, Source, set_arguments
@@ -45,11 +45,11 @@ class Run:
     A context manager: at its end a training that this process started is drained. One thread uses it. The run's files are read, never written.
     """
 
-    def __init__(self, path: Path, process: Optional[TrainProcess] = None, life: str = "") -> None:
-        """`process`: what trains it; None: nothing of this process. `life`: the folder's before it was started."""
+    def __init__(self, path: Path, process: Optional[TrainProcess] = None, before: "Optional[_Before]" = None) -> None:
+        """`process`: what trains it; None: nothing of this process. `before`: of the folder, before that was started."""
         self.path = path
         self._process = process
-        self._life_before = life
+        self._before = before
         self._drained = False
 
     def __repr__(self) -> str:
@@ -69,7 +69,11 @@ class Run:
         if self._failure() is not None:
             return "failed"
         summary = self.summary
-        return "finished" if summary is not None and str(summary["reason"]).startswith("stop.") else "stopped"
+        if summary is None:
+            return "stopped"
+        # One that was resumed, and had nothing left to do, keeps the summary that it had.
+        idle = self._before is not None and not self._drained and _stamp(self.path / "summary.json") == self._before.summary
+        return "finished" if idle or str(summary["reason"]).startswith("stop.") else "stopped"
 
     @property
     def summary(self) -> Optional[Dict[str, Any]]:
@@ -201,7 +205,7 @@ class Run:
 
     def _begun(self) -> bool:
         """Whether the folder is the run's: until its learner has taken it, it may be another's, or the same run's life before."""
-        return self._process is None or _life(self.path) != self._life_before
+        return self._before is None or _life(self.path) != self._before.life
 
     def _failure(self) -> Optional[RunFailed]:
         code = self._process.poll() if self._process is not None else None
@@ -261,12 +265,28 @@ def load(run: Union[str, "os.PathLike[str]"]) -> Run:
 
 
 def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: Optional[bool]) -> Run:
-    life = _life(path)
+    before = _Before(_life(path), _stamp(path / "summary.json"))
     try:
-        return Run(path, TrainProcess(arguments, fds, classes, shows_by_itself() if progress is None else progress), life)
+        return Run(path, TrainProcess(arguments, fds, classes, shows_by_itself() if progress is None else progress), before)
     except BaseException:
         classes.remove()
         raise
+
+
+class _Before(NamedTuple):
+    """A run folder when a training was started in it."""
+
+    life: str
+    summary: Optional[Tuple[int, int]]
+
+
+def _stamp(path: Path) -> Optional[Tuple[int, int]]:
+    """Tells a file from the one that takes its place."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _life(path: Path) -> str:
