@@ -36,6 +36,7 @@ def train(arguments):
     if not resumed and os.path.exists(folder):
         sys.exit(f"troupe: error: run \"{folder}\" is there")
     signal.signal(signal.SIGTERM, lambda *_: end(folder, "SIGTERM"))
+    signal.signal(signal.SIGINT, lambda *_: end(folder, "SIGINT"))
     os.makedirs(folder, exist_ok=True)
     lives = int(open(os.path.join(folder, "learner_epoch")).read()) if resumed else 0
     with open(os.path.join(folder, "config.yaml"), "w") as file:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from troupe.evaluation import Evaluation as Evaluation
+    from troupe.policy import Agents as Agents
+    from troupe.policy import Policy as Policy
     from troupe.program import ConfigError as ConfigError
     from troupe.program import TroupeError as TroupeError
     from troupe.run import Config as Config
@@ -23,6 +25,7 @@ _PLACES = {
     **dict.fromkeys(("Config", "Run", "RunFailed", "load", "start", "train"), "troupe.run"),
     **dict.fromkeys(("ConfigError", "TroupeError"), "troupe.program"),
     "Evaluation": "troupe.evaluation",
+    **dict.fromkeys(("Agents", "Policy"), "troupe.policy"),
     **dict.fromkeys(("env", "aec_env", "parallel_env", "environments"), "troupe.envs"),
 }
 

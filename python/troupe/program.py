@@ -56,14 +56,15 @@ def installed_from(site: str) -> Optional[str]:
 
 
 def candidates() -> List[str]:
-    """Where the program may be, first come first served: where TROUPE_PROGRAM says and nowhere else; beside the package, as a wheel has it; in the
-    checkout that the package lies in or was installed from, whose script builds it at first."""
+    """Where the program may be, first come first served: where TROUPE_PROGRAM says and nowhere else; beside the package, as a wheel and a bundle have it; in
+    the checkout that the package lies in or was installed from, whose script builds it at first."""
     given = os.environ.get(VARIABLE)
     if given:
         return [given]
     package = os.path.dirname(os.path.abspath(__file__))
-    checkouts = [os.path.dirname(os.path.dirname(package)), installed_from(os.path.dirname(package))]
-    return [os.path.join(package, "bin", "troupe")] + [
+    above = os.path.dirname(os.path.dirname(package))
+    checkouts = [above, installed_from(os.path.dirname(package))]
+    return [os.path.join(package, "bin", "troupe"), os.path.join(above, "bin", "troupe")] + [
         os.path.join(checkout, "troupe") for checkout in checkouts if checkout and os.path.isfile(os.path.join(checkout, "CMakePresets.json"))]
 
 

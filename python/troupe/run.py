@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from troupe import program
 from troupe.config_blocks import ConfigBlocks, Env, Source, set_arguments
@@ -15,6 +15,9 @@ from troupe.evaluation import Evaluation
 from troupe.launch import POLL_S, TrainProcess, shows_by_itself
 from troupe.notebook import NotebookFile
 from troupe.progress import NewLines, Progress, last_line
+
+if TYPE_CHECKING:
+    from troupe.policy import Agents, Policy
 
 At = Union[str, int]  # "latest", "best", "live" (the newest of a run that trains), or env steps of a checkpoint
 _Self = TypeVar("_Self", bound="Run")
@@ -158,6 +161,31 @@ class Run:
             return Evaluation.of(program.last_json(program.run_command(*arguments, echo=sys.stderr, own=classes.variables)))
         finally:
             classes.remove()
+
+    def policies(self, at: At = "latest", *, seed: Optional[int] = None) -> "Dict[str, Policy]":
+        """The policies of a checkpoint by id, to act in this process; needs numpy. `seed`: of what they sample; None: another one each time. The run
+        is data: nothing of it is executed. TroupeError."""
+        from troupe.policy import open_policies
+
+        return open_policies(self._checkpoint(at), seed)
+
+    def agents(self, at: At = "latest", *, deterministic: bool = False, seed: Optional[int] = None) -> "Agents":
+        """The run's agents with their policies, for a loop of PettingZoo. As `policies`."""
+        from troupe.policy import open_agents
+
+        return open_agents(self._checkpoint(at), deterministic, seed)
+
+    def _checkpoint(self, at: At) -> str:
+        """Its folder."""
+        if at == "live":
+            if self._is_running():
+                return str(self.save())
+            at = "latest"
+        for entry in program.last_json(program.run_command("checkpoint", "ls", str(self.path), "--json")):
+            if at == entry["env_steps"] or (at in ("latest", "best") and entry[at]):
+                return str(entry["path"])
+        program.run_command("checkpoint", "verify", str(self.path), "--checkpoint", str(at))  # says which there are
+        raise program.TroupeError(f"no checkpoint {at} in {self.path}")
 
     def add_policy(self, id: str, *, copy_of: Optional[str] = None, like: Optional[str] = None, policy_class: Optional[str] = None,
                    trains: bool = True) -> None:

@@ -156,6 +156,115 @@ class PythonApiTest(harness.RunningTestCase):
         exec(text, names)
         return names["CONFIG"]
 
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_policies_act_in_the_process(self):
+        said = self.user(SMALL, """
+            import json, subprocess, os, numpy
+            CONFIG["multi_agent"]["policies"] = {"left": {}, "right": {"model": {"actor_core": "gru", "core_size": 6}}}
+            run = troupe.train(CONFIG, name="run")
+            policies = run.policies(seed=3)
+            left, right = policies["left"], policies["right"]
+            print(sorted(policies), left.version == 5, left.agents, left.state_size, right.state_size, left.observation_space.kind)
+            rows = numpy.random.default_rng(1).normal(size=(9, 4)).astype(numpy.float32)
+
+            def query(policy, *more):
+                asked = [os.environ["TROUPE_PROGRAM"], "query", "run", "--policy", policy, "--deterministic", "--obs", json.dumps(rows.tolist()), "--json", *more]
+                return json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+
+            asked = query("left")
+            actions, state = left.predict(rows, deterministic=True)
+            print([[action] for action in actions] == asked["actions"], state)
+            print([left.act(row, deterministic=True) for row in rows] == actions, left.predict(rows[0], deterministic=True)[0] == actions[0])
+            asked = query("right")
+            actions, state = right.predict(rows, deterministic=True)
+            print([[action] for action in actions] == asked["actions"], numpy.array_equal(state, numpy.float32(asked["state_out"])))
+            again, later = right.predict(rows, state, deterministic=True)
+            asked = query("right", "--state-in", json.dumps(asked["state_out"]))
+            print([[action] for action in again] == asked["actions"], numpy.array_equal(later, numpy.float32(asked["state_out"])))
+            forgotten = right.predict(rows, state, [True] * 4 + [False] * 5, deterministic=True)[1]
+            print(numpy.array_equal(forgotten[:4], state[:4]), numpy.array_equal(forgotten[4:], later[4:]))
+            drawn = [policies["left"].act(rows[0]) for policies in (run.policies(seed=3), run.policies(seed=3), run.policies(seed=4)) for _ in range(64)]
+            print(drawn[:64] == drawn[64:128], drawn[:64] == drawn[128:], set(drawn) == {0, 1})
+        """)
+        self.assertEqual(said, ["['left', 'right'] True ['agent_0'] 0 6 Box", "True None", "True True", "True True", "True True", "True True",
+                                "True False True"])
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_agents_play_a_loop_of_pettingzoos(self):
+        said = self.user(SMALL, """
+            import numpy
+            CONFIG["multi_agent"]["policies"] = {"left": {}, "right": {"model": {"actor_core": "gru", "core_size": 6}}}
+            run = troupe.train(CONFIG, name="run")
+
+            class Env:
+                agents = ["agent_0", "agent_1"]
+
+                def __init__(self):
+                    self.random = numpy.random.default_rng(5)
+
+                def look(self):
+                    return {agent: numpy.float32(self.random.normal(size=4)) for agent in self.agents}
+
+            def play(agents, steps=6):
+                env, said = Env(), []
+                agents.reset()
+                for _ in range(steps):
+                    said.append(agents.act(env.look(), {}))
+                return said
+
+            agents = run.agents(deterministic=True)
+            first = play(agents)
+            print(first == play(agents), first == play(run.agents(deterministic=True)), sorted(first[0]), agents.policy_of("agent_1").id)
+            # What the policy that remembers says by hand.
+            env, policy, state, by_hand = Env(), run.policies()["right"], None, []
+            for _ in range(6):
+                action, state = policy.predict(env.look()["agent_1"], state, deterministic=True)
+                by_hand.append(action)
+            print(by_hand == [said["agent_1"] for said in first])
+            print(play(run.agents(seed=1), 40) == play(run.agents(seed=1), 40), play(run.agents(seed=1), 40) == play(run.agents(seed=2), 40))
+
+            def fails(act):
+                try:
+                    act()
+                except (ValueError, troupe.TroupeError) as error:
+                    print(type(error).__name__, error)
+            fails(lambda: policy.act(numpy.zeros(4)))
+            fails(lambda: run.policies()["left"].act(numpy.zeros(3)))
+            fails(lambda: run.policies()["left"].act(numpy.zeros(4), action_mask=[1, 1]))
+            fails(lambda: agents.act({"agent_7": numpy.zeros(4)}))
+            fails(lambda: policy.predict(numpy.zeros((2, 4)), numpy.zeros((3, 6))))
+            fails(lambda: run.policies(at=7))
+            print(run.policies(at=400)["left"].version)
+        """)
+        self.assertEqual(said[:3], ["True True ['agent_0', 'agent_1'] right", "True", "True False"])
+        for words, line in zip(("ask predict(obs, state)", "got an array of shape (3,), expected (4,)", "has no action masks",
+                                "there is no agent 'agent_7', expected one of agent_0, agent_1", "got a state of shape (3, 6), expected (2, 6)",
+                                'no checkpoint "7"', "1"), said[3:]):
+            self.assertIn(words, line)
+        self.assertEqual(len(said), 10, said)
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_agents_keep_to_the_rules_of_a_game(self):
+        """Turn by turn, with masks."""
+        said = self.user("""
+            config = troupe.Config().environment("tic_tac_toe").training(train_batch_size=400, model={"actor_hidden_sizes": [8], "critic_hidden_sizes": [8]})
+            agents = config.env_runners(num_workers=1).stop(env_steps=400).evaluation(at_end=False).train(name="run").agents(seed=1)
+            env, moves, forbidden = troupe.aec_env("tic_tac_toe"), 0, 0
+            for game in range(20):
+                env.reset(seed=game)
+                agents.reset()
+                for agent in env.agent_iter():
+                    observation, _, terminated, truncated, info = env.last()
+                    if terminated or truncated:
+                        env.step(None)
+                        continue
+                    action = agents.act({agent: observation}, {agent: info})[agent]
+                    moves, forbidden = moves + 1, forbidden + (not observation["action_mask"][action])
+                    env.step(action)
+            print(moves >= 20 * 5, forbidden)
+        """)
+        self.assertEqual(said, ["True 0"])
+
     def test_what_is_wrong_is_said_in_the_programs_words(self):
         said = self.user(SMALL, """
             def fails(kind, make, *args, **how):
