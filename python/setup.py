@@ -11,6 +11,7 @@ BUILD = os.path.join(CHECKOUT, "build", "release")
 # In the package: where the build has it. What is not built is left out; what needs it says so.
 BUILT = {
     os.path.join("troupe", "envs", "libtroupe_envs.so"): os.path.join(BUILD, "lib", "envs", "c_api", "libtroupe_envs.so"),
+    os.path.join("troupe", "libtroupe_acting.so"): os.path.join(BUILD, "lib", "acting", "libtroupe_acting.so"),
     os.path.join("troupe", "_usual_step.abi3.so"): os.path.join(BUILD, "python", "_usual_step.abi3.so"),
 }
 

@@ -45,8 +45,9 @@ class PackageTest(unittest.TestCase):
     def test_from_a_checkout_that_is_built(self):
         self.write("build/release/lib/envs/c_api/libtroupe_envs.so", "native environments")
         self.write("build/release/python/_usual_step.abi3.so", "the usual step")
+        self.write("build/release/lib/acting/libtroupe_acting.so", "policies")
         self.install()
-        for name, text in (("envs/libtroupe_envs.so", "native environments"), ("_usual_step.abi3.so", "the usual step")):
+        for name, text in (("envs/libtroupe_envs.so", "native environments"), ("libtroupe_acting.so", "policies"), ("_usual_step.abi3.so", "the usual step")):
             with open(os.path.join(self.site, "troupe", name)) as file:
                 self.assertEqual(file.read(), text)
         self.assertTrue(os.path.isfile(os.path.join(self.site, "troupe", "py.typed")))

@@ -1,13 +1,42 @@
-"""Python companions of Troupe. Nothing here is needed to train."""
+"""Python companions of Troupe: training by the program `troupe` (docs/python.md), environments, queries."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from troupe.evaluation import Evaluation as Evaluation
+    from troupe.policy import Agents as Agents
+    from troupe.policy import Policy as Policy
+    from troupe.program import ConfigError as ConfigError
+    from troupe.program import TroupeError as TroupeError
+    from troupe.run import Config as Config
+    from troupe.run import Run as Run
+    from troupe.run import RunFailed as RunFailed
+    from troupe.run import load as load
+    from troupe.run import start as start
+    from troupe.run import train as train
 
 __version__ = "0.1.0"
 
+# Where the package's names are, which are imported when they are asked for: most who import troupe are processes of environments.
+_PLACES = {
+    **dict.fromkeys(("Config", "Run", "RunFailed", "load", "start", "train"), "troupe.run"),
+    **dict.fromkeys(("ConfigError", "TroupeError"), "troupe.program"),
+    "Evaluation": "troupe.evaluation",
+    **dict.fromkeys(("Agents", "Policy"), "troupe.policy"),
+    **dict.fromkeys(("env", "aec_env", "parallel_env", "environments"), "troupe.envs"),
+}
 
-def __getattr__(name):
-    """`troupe.envs`, which needs numpy, and what comes from it, when they are asked for."""
-    if name in ("envs", "env", "aec_env", "parallel_env", "environments"):
-        import importlib
 
-        envs = importlib.import_module("troupe.envs")
-        return envs if name == "envs" else getattr(envs, name)
+def __getattr__(name: str) -> Any:
+    if name == "envs":
+        return importlib.import_module("troupe.envs")
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'troupe' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES, "envs"})

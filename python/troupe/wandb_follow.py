@@ -17,36 +17,13 @@ import sys
 import threading
 import uuid
 
+from troupe.progress import LineTail
+
 STATE_FILE = "wandb_follow.json"
 
 
 class FollowError(Exception):
     """What a person has to know and do; main() prints it without a traceback."""
-
-
-class LineTail:
-    """The complete lines of a file that grows, is cut, or is replaced. After a cut or a replacement it begins at the start again."""
-
-    def __init__(self, path):
-        self._path = path
-        self._inode = None
-        self._offset = 0
-
-    def read(self):
-        """Lines (bytes, without newline) that have come since the last call; a line without its newline is not there yet."""
-        try:
-            file = open(self._path, "rb")
-        except FileNotFoundError:
-            return []
-        with file:
-            status = os.fstat(file.fileno())
-            if status.st_ino != self._inode or status.st_size < self._offset:
-                self._inode, self._offset = status.st_ino, 0
-            file.seek(self._offset)
-            data = file.read()
-        end = data.rfind(b"\n") + 1
-        self._offset += end
-        return data[:end].splitlines()
 
 
 class Follower:

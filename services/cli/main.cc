@@ -19,6 +19,7 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddServeCommand(app, action);
   troupe::services::AddQueryCommand(app, action);
   troupe::services::AddStatusCommand(app, action);
+  troupe::services::AddStopCommand(app, action);
   troupe::services::AddPolicyCommand(app, action);
   troupe::services::AddMappingCommand(app, action);
   troupe::services::AddCheckpointCommand(app, action);

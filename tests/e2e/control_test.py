@@ -107,6 +107,15 @@ class ControlTest(harness.RunningTestCase):
         self.stop(learner)
         self.refused("checkpoint", "save", "run", saying=["nobody trains", "--resume"])
 
+    def test_a_run_is_stopped_by_command(self):
+        learner = self.start_new("--set", "experiment.checkpoint_interval=100000000")
+        self.refused("stop", "127.0.0.1:7", saying=["troupe stop changes a run through the control socket"])
+        self.assertIn("with a checkpoint", self.troupe("stop", "run").stdout)
+        self.assertEqual(learner.wait(60), 0)
+        env_steps = self.summary("run")["env_steps"]
+        self.assertTrue(os.path.exists(self.path("runs", "run", "checkpoints", str(env_steps), "manifest.json")))
+        self.refused("stop", "run", saying=["nobody trains", "--resume"])
+
     def test_an_address_shows_and_changes_nothing(self):
         learner = self.start_new("--listen", "127.0.0.1:0")
         address = self.address_lines()[0]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,6 +173,32 @@ class CheckpointsTest(DocumentTest):
             self.assertGreater(len(set(served)), 1, "or all would be equal whatever the networks are")
 
 
+class PythonPageTest(DocumentTest):
+    """A reader types docs/python.md into one program; a block that begins with a file's name is that file."""
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_its_program_runs(self):
+        program = ""
+        for text in self.blocks("python", "docs", "python.md"):
+            name = re.match(r"# (\w+\.py)\n", text)
+            if name is not None:
+                self.write(name[1], text)
+            else:
+                program += text
+        shutil.copy(self.example("cartpole_ippo.yaml"), self.path("cartpole.yaml"))
+        environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"), TROUPE_PROGRAM=self.program)
+        done = subprocess.run([sys.executable, "-B", self.write("page.py", program)], cwd=self.folder, env=environment, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = done.stdout.splitlines()
+        self.assertRegex(said[0], r"^finished \d+")
+        self.assertRegex(said[1], r"^Evaluation\(mean=\d+")
+        self.assertEqual([said[2], *said[4:]][:2], ["seed: 7", "stopped"])
+        self.assertRegex(said[5], r"^finished [1-9]")
+        self.assertRegex(said[6], r"^[01] [01] [1-9][0-9]?$")
+        self.assertEqual(said[7:], ["python:walk:Walk"])
+
+
 class ReadmeTest(DocumentTest):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
 
@@ -185,7 +212,7 @@ class ReadmeTest(DocumentTest):
         for name in ("examples", "bench"):
             os.symlink(os.path.join(self.source, name), self.path(name))
         os.symlink(sys.prefix, self.path(".venv"))
-        self.environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"))
+        self.environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"), TROUPE_PROGRAM=self.program)
         self.background = []
         self.addCleanup(self.end_background)
         for text in self.blocks("yaml", "README.md") + self.blocks("python", "README.md"):
@@ -230,7 +257,8 @@ class ReadmeTest(DocumentTest):
                     continue
                 with self.subTest(line):
                     outputs[line] = self.paste(line)
-        self.assertGreaterEqual(len(outputs), 17)
+        self.assertGreaterEqual(len(outputs), 18)
+        self.assertRegex(outputs[".venv/bin/python train.py"], r"^finished -\d+\.\d+\n$")
         with open(self.path("curve.png"), "rb") as picture:
             self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertEqual(json.loads(self.document(self.path("runs", "spread", "summary.json")))["env_steps"], 1200000)

@@ -13,6 +13,7 @@ import pkgutil
 import sys
 from typing import Any
 
+from troupe import notebook
 from troupe.env_adapters.base import EnvAdapterError
 
 #: What a module is asked for when the name holds no attribute, in this order.
@@ -127,6 +128,12 @@ def _stay_inside(what: str, module: Any, through: str, part: str, found: Any) ->
 
 
 def _module(what: str, module_name: str) -> Any:
+    if module_name == notebook.MODULE:
+        try:
+            return notebook.load()
+        except Exception as e:
+            reason = str(e) if isinstance(e, LookupError) else f"unpickling failed: {type(e).__name__}: {e}"
+            raise EnvAdapterError(f"{what}: {reason}") from e
     return _load_file(what, module_name) if module_name.endswith(".py") else _import(what, module_name)
 
 

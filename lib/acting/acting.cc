@@ -1,0 +1,215 @@
+#include "lib/acting/acting.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "lib/base/mutex.h"
+#include "lib/base/status_macros.h"
+#include "lib/inference/action_bounds.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/policy_table.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/storage/checkpoint_weights.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::acting {
+
+static_assert(sizeof(TroupeActingKey) == sizeof(inference::RowKey));
+static_assert(sizeof(int32_t) == sizeof(space::ActionWord));
+
+/// A policy that may be asked. Its actor is made, and its weights are read, when it is asked first. Thread-safe.
+class ActedPolicy {
+ public:
+  ActedPolicy(policy::PolicySpec spec, policy::PolicySlot slot) : spec_(std::move(spec)), slot_(slot), bounds_(spec_) {}
+
+  const policy::PolicySpec& spec() const { return spec_; }
+  policy::PolicySlot slot() const { return slot_; }
+
+  /// As troupe_acting_act.
+  absl::Status Act(const storage::CheckpointWeights& weights, uint64_t seed, const TroupeActingRows& rows) {
+    base::MutexLock lock(&mutex_);
+    if (actor_ == nullptr) {
+      TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<inference::PolicyActor> actor, inference::MakePolicyActor(spec_, seed));
+      if (spec_.policy_class.has_weights()) {
+        TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, weights.Read(spec_));
+        TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, policy::SnapshotOf(state, spec_));
+        TROUPE_RETURN_IF_ERROR(actor->SetWeights(std::move(snapshot)));
+      }
+      actor_ = std::move(actor);
+    }
+    inference::ActInput input;
+    input.rows = rows.rows;
+    input.obs = rows.observations;
+    input.keys = reinterpret_cast<const inference::RowKey*>(rows.keys);
+    input.deterministic = rows.deterministic != 0;
+    input.state_in = rows.state_in;
+    input.state_out = rows.state_out;
+    if (spec_.has_action_mask) {
+      const auto bytes = static_cast<size_t>(rows.rows * spec_.mask_size());
+      if (rows.action_masks == nullptr && all_allowed_.size() < bytes) all_allowed_.assign(bytes, 1);
+      input.action_mask = rows.action_masks == nullptr ? all_allowed_.data() : rows.action_masks;
+    }
+    auto* const actions = reinterpret_cast<space::ActionWord*>(rows.actions);
+    TROUPE_RETURN_IF_ERROR(actor_->Act(input, actions, rows.logp));
+    const auto words = static_cast<size_t>(spec_.action_words());
+    for (int64_t row = 0; !bounds_.identity() && row < rows.rows; ++row) {
+      const absl::Span<space::ActionWord> action(actions + static_cast<size_t>(row) * words, words);
+      bounds_.Apply(action, action);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const policy::PolicySpec spec_;
+  const policy::PolicySlot slot_;
+  const inference::ActionBounds bounds_;
+  base::Mutex mutex_;
+  std::unique_ptr<inference::PolicyActor> actor_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint8_t> all_allowed_ ABSL_GUARDED_BY(mutex_);
+};
+
+namespace {
+
+nlohmann::ordered_json Describe(const policy::PolicySpec& spec, const storage::CheckpointManifest& manifest,
+                                const std::vector<int32_t>& agent_slots) {
+  std::vector<std::string> word_dtypes(static_cast<size_t>(spec.action_words()), "int32");
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
+    for (int64_t i = 0; leaf.kind == space::ActionLeaf::Kind::kContinuous && i < leaf.words; ++i) {
+      word_dtypes[static_cast<size_t>(leaf.word + i)] = "float32";
+    }
+  }
+  policy::WeightVersion version;
+  for (const auto& stored : manifest.state.policies) {
+    if (stored.id == spec.id) version = stored.version;
+  }
+  const bool bytes = spec.observation_space.flat_dtype() == tensor::DType::kUint8;
+  return {{"id", spec.id.value()},
+          {"learner_epoch", version.learner_epoch},
+          {"version", version.n},
+          {"observation_space", spec.observation_space.ToString()},
+          {"action_space", spec.action_space.ToString()},
+          {"obs_dtype", bytes ? "uint8" : "float32"},
+          {"obs_size", spec.observation_size()},
+          {"mask_size", spec.has_action_mask ? spec.mask_size() : 0},
+          {"state_size", spec.actor_state_size()},
+          {"word_dtypes", word_dtypes},
+          {"needs_agent", spec.agent_id_size > 0},
+          {"agents", agent_slots}};
+}
+
+/// Runs `body`, which returns a Status; its error, or what it throws, becomes code and text.
+template <typename Body>
+int32_t AtBorder(TroupeActingError* error, const Body& body) noexcept {
+  const auto failed = [error](absl::StatusCode code, const char* text) {
+    std::snprintf(error->text, sizeof(error->text), "%s", text);
+    return static_cast<int32_t>(code);
+  };
+  try {
+    const absl::Status status = body();
+    return status.ok() ? 0 : failed(status.code(), std::string(status.message()).c_str());
+  } catch (const std::exception& thrown) {
+    return failed(absl::StatusCode::kInternal, thrown.what());
+  }
+}
+
+}  // namespace
+}  // namespace troupe::acting
+
+using troupe::acting::ActedPolicy;
+
+/// Immutable but for what its policies make when they are asked.
+struct TroupeActing {
+  static absl::StatusOr<std::unique_ptr<TroupeActing>> Open(const char* checkpoint, uint64_t seed);
+  absl::Status Map(uint32_t env_id, uint32_t episode, int32_t* places) const;
+  absl::Status Act(const TroupeActingRows& rows);
+
+  uint64_t seed = 0;
+  std::unique_ptr<troupe::storage::CheckpointWeights> weights;
+  troupe::policy::PolicyTablePtr table;
+  std::vector<std::unique_ptr<ActedPolicy>> policies;
+  std::string description;
+};
+
+absl::StatusOr<std::unique_ptr<TroupeActing>> TroupeActing::Open(const char* checkpoint, uint64_t seed) {
+  auto acting = std::make_unique<TroupeActing>();
+  acting->seed = seed;
+  TROUPE_ASSIGN_OR_RETURN(acting->weights,
+                          troupe::storage::CheckpointWeights::Open(troupe::storage::FileSystem::Posix(), checkpoint));
+  TROUPE_ASSIGN_OR_RETURN(acting->table, acting->weights->Policies());
+  auto agent_slots = troupe::policy::AgentSlotsByPolicy(*acting->table);
+  nlohmann::ordered_json described = {{"agents", acting->table->agent_ids()},
+                                      {"policies", nlohmann::ordered_json::array()}};
+  for (const troupe::policy::PolicySlot slot : acting->table->entries().ids()) {
+    const troupe::policy::PolicyEntry* const entry = acting->table->Find(slot);
+    if (entry == nullptr || !entry->active()) continue;
+    TROUPE_RETURN_IF_ERROR(entry->spec.Validate());
+    acting->policies.push_back(std::make_unique<ActedPolicy>(entry->spec, slot));
+    described["policies"].push_back(
+        troupe::acting::Describe(entry->spec, acting->weights->manifest(), agent_slots[entry->spec.id.value()]));
+  }
+  acting->description = described.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return acting;
+}
+
+absl::Status TroupeActing::Map(uint32_t env_id, uint32_t episode, int32_t* places) const {
+  troupe::policy::EpisodeInfo info;
+  info.seed = seed;
+  info.env_id = troupe::base::EnvId(env_id);
+  info.episode = episode;
+  std::vector<troupe::policy::MappedAgent> mapped;
+  const std::vector<std::string>& agents = table->agent_ids();
+  for (size_t i = 0; i < agents.size(); ++i) {
+    const troupe::base::AgentSlot agent_slot(static_cast<int32_t>(i));
+    info.agents = mapped;
+    TROUPE_ASSIGN_OR_RETURN(const troupe::policy::PolicySlot slot,
+                            table->mapping().Map(troupe::base::AgentId(agents[i]), agent_slot, info));
+    mapped.push_back({agent_slot, slot});
+    places[i] = -1;
+    for (size_t place = 0; place < policies.size(); ++place) {
+      if (policies[place]->slot() == slot) places[i] = static_cast<int32_t>(place);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TroupeActing::Act(const TroupeActingRows& rows) {
+  if (rows.policy < 0 || static_cast<size_t>(rows.policy) >= policies.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got policy ", rows.policy, ", expected a number below ", policies.size()));
+  }
+  if (rows.rows < 1 || rows.rows > TROUPE_ACTING_MAX_ROWS) {
+    return absl::InvalidArgumentError(absl::StrCat("got ", rows.rows, " rows, expected 1 to ", TROUPE_ACTING_MAX_ROWS));
+  }
+  return policies[static_cast<size_t>(rows.policy)]->Act(*weights, seed, rows);
+}
+
+uint32_t troupe_acting_version(void) { return TROUPE_ACTING_VERSION; }
+
+int32_t troupe_acting_open(const char* checkpoint, uint64_t seed, TroupeActing** acting, TroupeActingError* error) {
+  return troupe::acting::AtBorder(error, [&]() -> absl::Status {
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<TroupeActing> opened, TroupeActing::Open(checkpoint, seed));
+    *acting = opened.release();
+    return absl::OkStatus();
+  });
+}
+
+const char* troupe_acting_describe(const TroupeActing* acting) { return acting->description.c_str(); }
+
+int32_t troupe_acting_map(const TroupeActing* acting, uint32_t env_id, uint32_t episode, int32_t* policies,
+                          TroupeActingError* error) {
+  return troupe::acting::AtBorder(error, [&] { return acting->Map(env_id, episode, policies); });
+}
+
+int32_t troupe_acting_act(TroupeActing* acting, const TroupeActingRows* rows, TroupeActingError* error) {
+  return troupe::acting::AtBorder(error, [&] { return acting->Act(*rows); });
+}
+
+void troupe_acting_close(TroupeActing* acting) { delete acting; }

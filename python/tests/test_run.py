@@ -1,0 +1,325 @@
+"""Runs of the Python API against a program that trains nothing (fake_troupe.py): what it is told, how its end is told, and that it ends with us."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+FAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_troupe.py")
+sys.path.insert(0, PACKAGE)
+
+import troupe  # noqa: E402
+from troupe import program  # noqa: E402
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class ProgramTestCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="troupe_run_")
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.realpath(folder.name)
+        before = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, before)
+        self.variables = {"TROUPE_PROGRAM": FAKE, "FAKE_TROUPE_LOG": os.path.join(self.folder, "notes"), "PYTHONPATH": os.path.abspath(PACKAGE)}
+        for name, value in self.variables.items():
+            self.addCleanup(os.environ.__setitem__ if name in os.environ else os.environ.pop, name, *([os.environ[name]] if name in os.environ else [None]))
+            os.environ[name] = value
+
+    def notes(self, key):
+        with open(self.variables["FAKE_TROUPE_LOG"]) as file:
+            return [note[key] for note in map(json.loads, file) if key in note]
+
+    def await_true(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def await_pid(self):
+        self.await_true(lambda: os.path.exists(self.variables["FAKE_TROUPE_LOG"]) and self.notes("pid"))
+        return self.notes("pid")[0]
+
+    def interpreter(self, code, **how):
+        """A program of a user, which starts a run."""
+        return subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(code)], cwd=self.folder, **how)
+
+
+class RunTest(ProgramTestCase):
+    def test_a_run_that_finishes(self):
+        run = troupe.train({"seed": 3}, overrides={"algorithm.lr": 1e-3}, name="one", progress=False)
+        self.assertEqual((str(run.path), run.state, run.summary["reason"][:5]), (os.path.join(self.folder, "runs", "one"), "finished", "stop."))
+        self.assertEqual([line["env_steps"] for line in run], [100, 200, 300])
+        show, train = self.notes("arguments")
+        self.assertEqual((show[:2], show[3:]), (["config", "show"], ["--set", "algorithm.lr=0.001", "--json"]))
+        self.assertEqual((train[0], train[2:]), ("train", ["--set", "algorithm.lr=0.001", "--name", "one"]))
+        self.assertEqual(self.notes("config"), [{"seed": 3}])
+        self.assertEqual(repr(run), f"Run('{self.folder}/runs/one', finished)")
+        self.assertEqual(run.config.set_arguments(), [])
+
+    def test_without_a_name_each_has_its_own(self):
+        names = {troupe.train({}, progress=False).path.name for _ in range(2)}
+        self.assertEqual(len(names), 2)
+        for name in names:
+            self.assertRegex(name, r"^\d\d-\d\d-\d\d_\d\d-\d\d-\d\d-\d{6}_MAPPO$")
+
+    def test_lines_come_while_it_runs_and_it_is_drained_at_the_end_of_with(self):
+        with troupe.start({"fake": {"then": "run", "lines": 4}}, name="run", progress=False) as run:
+            seen = []
+            for line in run:
+                seen.append(line["env_steps"])
+                if len(seen) == 4:
+                    break
+            self.assertEqual((run.state, run.summary), ("running", None))
+            pid = self.await_pid()
+        self.assertEqual((seen, run.state, run.summary["reason"]), ([100, 200, 300, 400], "stopped", "SIGTERM"))
+        self.assertFalse(is_alive(pid))
+        self.assertEqual(len(list(run)), 4, "from the first on, each time")
+        self.assertIs(run.wait(), run)
+
+    def test_a_run_that_fails_says_why(self):
+        with self.assertRaises(troupe.RunFailed) as caught:
+            troupe.train({"fake": {"then": "fail"}}, name="bad", progress=False)
+        self.assertEqual((str(caught.exception), caught.exception.code), ("an update failed: the loss is not finite\nsaved at 100", 1))
+        run = troupe.start({"fake": {"then": "fail"}}, name="worse", progress=False)
+        seen = []
+        with self.assertRaisesRegex(troupe.RunFailed, "the loss is not finite"):
+            for line in run:
+                seen.append(line["env_steps"])
+        self.assertEqual((seen, run.state), ([100, 200, 300], "failed"))
+        with self.assertRaises(troupe.RunFailed):
+            run.wait()
+        with self.assertRaises(troupe.RunFailed), run:
+            pass
+
+    def test_the_run_of_before_in_the_folder_is_not_taken_for_it(self):
+        troupe.train({}, name="there", progress=False)
+        run = troupe.start({}, name="there", progress=False)
+        seen = []
+        with self.assertRaisesRegex(troupe.RunFailed, "is there"):
+            for line in run:
+                seen.append(line)
+        self.assertEqual((seen, run.summary, run.progress()), ([], None, []))
+
+    def test_a_configuration_that_is_none_starts_nothing(self):
+        with self.assertRaises(troupe.ConfigError) as caught:
+            troupe.train({"oops": 1}, name="none")
+        self.assertEqual(str(caught.exception), 'unknown key "oops"; the nearest is "stop"')
+        self.assertIsInstance(caught.exception, ValueError)
+        self.assertEqual(len(self.notes("arguments")), 1)
+
+    def test_a_run_that_is_deaf_is_killed(self):
+        run = troupe.start({"fake": {"then": "deaf"}}, name="deaf", progress=False)
+        pid = self.await_pid()
+        time.sleep(0.2)
+        with self.assertRaisesRegex(TimeoutError, "still trains after 0.1 s"):
+            run.wait(0.1)
+        with self.assertRaisesRegex(troupe.RunFailed, "did not end in order in time, and was killed"):
+            run.stop(timeout=0.2)
+        self.assertFalse(is_alive(pid))
+        self.assertEqual(run.state, "failed")
+
+    def test_resume_goes_on_and_tells_each_env_step_once(self):
+        run = troupe.train({"fake": {"lines": 2}}, name="again", progress=False)
+        more = troupe.load("again").resume(overrides={"stop.env_steps": 5}, progress=False).wait()
+        self.assertEqual(self.notes("arguments")[-1], ["train", "--resume", str(run.path), "--set", "stop.env_steps=5"])
+        self.assertEqual([(line["env_steps"], line["life"]) for line in more], [(100, 1), (200, 1)])
+        self.assertEqual(more.path, run.path)
+
+    def test_a_run_with_nothing_left_to_do_is_finished(self):
+        with troupe.start({"fake": {"then": "run"}}, name="idle", progress=False) as run:
+            next(iter(run))
+        self.assertEqual(run.state, "stopped")
+        config = json.loads((run.path / "config.yaml").read_text())
+        (run.path / "config.yaml").write_text(json.dumps({**config, "fake": {"then": "nothing"}}))
+        self.assertEqual(run.resume(progress=False).wait().state, "finished")
+        self.assertEqual(troupe.load("idle").state, "stopped", "as its summary says")
+
+    def test_the_interpreter_is_this_one(self):
+        troupe.train({}, name="venv", progress=False)
+        expected = sys.prefix if os.path.exists(os.path.join(sys.prefix, "bin", "python")) else None
+        self.assertEqual(set(self.notes("venv")), {expected})
+
+    def test_what_is_said_is_shown_where_that_is_wanted(self):
+        code = "import troupe; troupe.train({}, name='loud', progress=%s)"
+        done = [subprocess.run([sys.executable, "-B", "-c", code % progress], capture_output=True, text=True, cwd=self.folder)
+                for progress in ("True", "None")]
+        self.assertEqual([(each.returncode, each.stderr) for each in done][:1], [(0, "")])
+        self.assertEqual(sorted(done[0].stdout.splitlines()), ["W a warning", "a line of progress"])
+        self.assertEqual(done[1].stdout, "", "neither a terminal nor a notebook")
+
+    def test_evaluation(self):
+        run = troupe.train({}, name="played", progress=False)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            found = run.evaluate(3, at="best", deterministic=True, seed=7, overrides={"env.args.N": 2}, policies={"prey": "random"})
+        self.assertEqual((found.mean, found.std, found.agents["agent_0"].mean, found.episodes, found.seed), (-2.5, 0.5, -2.5, 3, 7))
+        self.assertEqual(self.notes("arguments")[-1], ["evaluate", str(run.path), "--json", "--episodes", "3", "--checkpoint", "best", "--deterministic",
+                                                       "--seed", "7", "--set", "env.args.N=2", "--policy", "prey=random"])
+        self.assertEqual(said.getvalue(), "I it executes python:mine:Env\n")
+        with contextlib.redirect_stderr(said):
+            run.evaluate(at="live")
+        self.assertIn("latest", self.notes("arguments")[-1], "nobody trains it")
+
+    def test_changes_are_the_commands(self):
+        run = troupe.train({}, name="changed", progress=False)
+        path = str(run.path)
+        for change, command in ((lambda: run.add_policy("b", copy_of="a", trains=False), ["policy", "copy", path, "a", "b", "--frozen"]),
+                                (lambda: run.add_policy("c", like="a", policy_class="random"), ["policy", "add", path, "c", "--like", "a", "--class", "random"]),
+                                (lambda: run.remove_policy("b"), ["policy", "remove", path, "b"]),
+                                (lambda: run.set_mapping({"*": {"a": 1, "b": 2}}), ["mapping", "set", path, '{"*": {"a": 1, "b": 2}}']),
+                                (lambda: run.set_trainable([]), ["policy", "set-trainable", path]),
+                                (run.save, ["checkpoint", "save", path, "--json"])):
+            change()
+            self.assertEqual(self.notes("arguments")[-1], command)
+        with self.assertRaisesRegex(ValueError, "got copy_of with like"):
+            run.add_policy("d", copy_of="a", like="b")
+
+
+class EndTest(ProgramTestCase):
+    """No program outlives who started it, and each ends in order."""
+
+    START = "import os, sys, time, troupe; run = troupe.start({'fake': {'then': 'run'}}, name='run', progress=False)\n"
+
+    def reason(self):
+        with open(os.path.join(self.folder, "runs", "run", "summary.json")) as file:
+            return json.load(file)["reason"]
+
+    def assert_drained(self, pid):
+        self.await_true(lambda: not is_alive(pid))
+        self.assertEqual(self.reason(), "SIGTERM")
+
+    def test_the_end_of_the_interpreter_drains(self):
+        process = self.interpreter(self.START + "next(iter(run))")
+        pid = self.await_pid()
+        self.assertEqual(process.wait(30), 0)
+        self.assertFalse(is_alive(pid), "the interpreter waits for it")
+        self.assertEqual(self.reason(), "SIGTERM")
+
+    def test_killed_interpreters_leave_nothing(self):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(number):
+                process = self.interpreter(self.START + "time.sleep(60)")
+                pid = self.await_pid()
+                process.send_signal(number)
+                process.wait(30)
+                self.assert_drained(pid)
+                os.rename("runs", f"before-{number}")
+                os.remove("notes")
+
+    def test_a_fork_neither_keeps_a_run_alive_nor_ends_it(self):
+        code = self.START + "next(iter(run))\nif os.fork() == 0:\n    sys.exit(0)\nos.wait()\nif os.fork() == 0:\n    time.sleep(3)\n    os._exit(0)\nprint(run.state, flush=True)\n" \
+                            "os.kill(os.getpid(), 9)"
+        process = self.interpreter(code, stdout=subprocess.PIPE, text=True)
+        pid = self.await_pid()
+        self.assertEqual(process.stdout.readline(), "running\n")
+        process.stdout.close()
+        process.wait(30)
+        begun = time.monotonic()
+        self.assert_drained(pid)
+        self.assertLess(time.monotonic() - begun, 2.5, "the fork sleeps for 3 s")
+
+    def test_ctrl_c_drains_and_train_returns(self):
+        code = """
+            import troupe
+            run = troupe.train({'fake': {'then': 'run'}}, name='run', progress=False)
+            print(run.state, run.summary["reason"])
+        """
+        process = self.interpreter(code, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        pid = self.await_pid()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        self.assertEqual(process.communicate(timeout=30)[0], "stopped SIGTERM\n")
+        self.assertFalse(is_alive(pid))
+
+    def test_a_second_ctrl_c_ends_all_at_once(self):
+        code = "import troupe\ntroupe.train({'fake': {'then': 'deaf'}}, name='run', progress=False)"
+        process = self.interpreter(code, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        pid = self.await_pid()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", process.communicate(timeout=30)[1])
+        self.assertFalse(is_alive(pid))
+
+
+class NotebookTest(ProgramTestCase):
+    """With cloudpickle, which the tests' Python has."""
+
+    CODE = """
+        import troupe
+        class Maze:
+            pass
+        run = troupe.start({'fake': {'then': 'run'}}, env=Maze, name='run', progress=False)
+        next(iter(run))
+        input()
+        run.stop()
+        input()
+    """
+
+    def test_a_class_of_main_travels_in_a_file_of_its_own_and_is_gone_with_the_run(self):
+        process = self.interpreter(self.CODE, stdin=subprocess.PIPE, text=True)
+        self.await_pid()
+        told = self.notes("config")[0]["env"]
+        self.assertEqual(told, {"name": "python:__main__:Maze (notebook)", "python": {"interpreter": sys.executable}})
+        shown, trained = self.notes("notebook")
+        digest, path = trained.split(":")
+        self.assertFalse(os.path.exists(shown.split(":")[1]), "that of `config show`")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(os.path.dirname(path)).st_mode & 0o777, 0o700)
+        # What an environment's process finds.
+        code = "from troupe import notebook; print(getattr(notebook.load(), 'Maze (notebook)'))"
+        host = [sys.executable, "-B", "-c", code]
+        done = subprocess.run(host, env=dict(os.environ, TROUPE_NOTEBOOK=trained), capture_output=True, text=True)
+        self.assertEqual(done.stdout, "<class '__main__.Maze'>\n", done.stderr)
+        for variable, words in ((f"{'0' * 64}:{path}", "its SHA-256 is another one"), ("", "is only where that runs: give it again there")):
+            done = subprocess.run(host, env=dict(os.environ, TROUPE_NOTEBOOK=variable), capture_output=True, text=True)
+            self.assertIn(words, done.stderr)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        self.await_true(lambda: not os.path.exists(os.path.dirname(path)))
+        process.communicate("\n", timeout=30)
+        self.assertEqual(process.returncode, 0)
+        with open("runs/run/config.yaml") as file:
+            self.assertNotIn(digest, file.read())
+
+    def test_without_cloudpickle_it_says_what_to_do(self):
+        code = "import sys; sys.modules['cloudpickle'] = None\nimport troupe\nclass Maze: pass\ntroupe.train({}, env=Maze)"
+        process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
+        said = process.communicate(timeout=30)[1]
+        self.assertRegex(said.splitlines()[-1], r"^ValueError: python:__main__:Maze \(notebook\) is of __main__.*-m pip install cloudpickle, or put it into a file")
+
+
+class ProgramTest(ProgramTestCase):
+    def test_where_there_is_none_one_sentence_says_so(self):
+        os.environ["TROUPE_PROGRAM"] = "/no/such"
+        with self.assertRaisesRegex(troupe.TroupeError, "^found no program troupe at /no/such: .*TROUPE_PROGRAM=CHECKOUT/troupe$"):
+            troupe.train({})
+        with self.assertRaisesRegex(troupe.TroupeError, "found no program"):
+            troupe.load("none")
+
+    def test_words_of_a_program_are_an_error(self):
+        said = "W warning\ntroupe: error: /dev/fd/64:3:5: algorithm.lr: got -1, expected a number\n"
+        self.assertEqual(program.own_words(said), "algorithm.lr: got -1, expected a number")
+        self.assertEqual(program.own_words("Killed\n\n"), "Killed")
+        self.assertEqual(program.own_words(""), "it said nothing")
+        self.assertEqual(program.own_words("troupe: error: run.yaml:3:5: x"), "run.yaml:3:5: x")
+
+
+if __name__ == "__main__":
+    unittest.main()

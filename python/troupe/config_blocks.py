@@ -1,0 +1,283 @@
+"""A configuration that is put together in Python: blocks of keys, and how they reach the program.
+
+The keys are those of docs/configuration.md. The program alone knows which there are and what they may be: `config_keys.py` has their names for editors
+and type checkers, and is made of what the program prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, TypeVar, Union
+
+from troupe import notebook, program
+from troupe.naming import python_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from troupe import config_keys as keys
+
+Env = Union[str, Callable[..., Any]]  # a name, a class, or a function that makes an environment
+Source = Union[str, "os.PathLike[str]", Mapping[str, Any], "ConfigBlocks", None]
+_Self = TypeVar("_Self", bound="ConfigBlocks")
+
+# Given again, a mapping of these is merged entry by entry, as --set has it; any other value takes the place of the one before.
+_SECTIONS = ("env", "env.python", "multi_agent", "algorithm", "model", "stop", "evaluation", "experiment", "learner")
+_FREE = ("env.args", "experiment.wandb_kwargs")
+_BY_NAME = ("multi_agent.policies", "multi_agent.agents", "env.groups")
+
+# Methods of RLlib's AlgorithmConfig, and where their settings are.
+_RLLIB = {
+    "api_stack": "there is one",
+    "build": "train() or start()",
+    "build_algo": "train() or start()",
+    "checkpointing": "experiment(checkpoint_interval=...)",
+    "debugging": "seed(...)",
+    "fault_tolerance": "learner(...), and workers that die are started again",
+    "framework": "there is one, LibTorch",
+    "learners": "learner(...)",
+    "reporting": "experiment(write_interval=...)",
+    "resources": "learner(device=...)",
+    "rl_module": "training(model={...})",
+    "rollouts": "env_runners(...)",
+}
+
+
+class Passed(NamedTuple):
+    """A configuration on its way to a command."""
+
+    arguments: List[str]  # the file, and --set
+    fds: List[int]  # that the command's process gets
+
+
+class _Code:
+    """What of a configuration is code: folders of modules, and what is of `__main__` by its name."""
+
+    def __init__(self) -> None:
+        self.paths: List[str] = []
+        self.notebook: Dict[str, Any] = {}
+
+    def name(self, thing: Any) -> str:
+        """Of a class or function."""
+        if getattr(thing, "__module__", None) == notebook.MODULE and "." not in getattr(thing, "__qualname__", "."):
+            self.notebook[notebook.name_of(thing)] = thing
+            return notebook.name_of(thing)
+        named = python_name(thing)
+        if named.path is not None and named.path not in self.paths:
+            self.paths.append(named.path)
+        return named.name
+
+
+def set_arguments(overrides: Optional[Mapping[str, Any]]) -> List[str]:
+    """{"algorithm.lr": 1e-3} as `--set` has it. ValueError for what a command line is no place for."""
+    arguments = []
+    for key, value in (overrides or {}).items():
+        code = _Code()
+        plain = _plain(value, code)
+        if code.paths or code.notebook:
+            raise ValueError(f"{key}: {_json(plain)} lies where no override can say; give it to a block of the configuration")
+        if "wandb_kwargs" in key or (isinstance(plain, dict) and "wandb_kwargs" in plain):
+            raise ValueError("experiment.wandb_kwargs may hold secrets, and a command line is everybody's to read: write it into the configuration's "
+                             "file, or give a configuration that comes from no file")
+        arguments += ["--set", f"{key}={_json(plain)}"]
+    return arguments
+
+
+class ConfigBlocks:
+    """A configuration: that of a file with changes, or one that begins with the defaults. Each block method returns the object itself. Keywords are the
+    keys of docs/configuration.md; None and "auto" are values like others, what is not given stays as it is.
+
+    Nothing is looked at before a command gets it (`to_dict`, `train`, ...): ConfigError then says what is wrong, in the program's words.
+    Not thread-safe.
+    """
+
+    def __init__(self, source: Source = None) -> None:
+        """`source`: a file of YAML, a mapping with the same keys, or another configuration, which is copied; None: the defaults. Relative paths
+        of a mapping are relative to the working folder, those of a file to the file's."""
+        self._file: Optional[str] = None
+        self._changes: Dict[str, Any] = {}
+        self._code = _Code()
+        if isinstance(source, ConfigBlocks):
+            self._file, self._changes = source._file, copy.deepcopy(source._changes)
+            self._code.paths, self._code.notebook = list(source._code.paths), dict(source._code.notebook)
+        elif isinstance(source, Mapping):
+            self._merge(source)
+        elif source is not None:
+            self._file = os.path.abspath(source)
+
+    def environment(self: _Self, env: Optional[Env] = None, *, args: Optional[Mapping[str, Any]] = None, **env_keys: "Unpack[keys.EnvKeys]") -> _Self:
+        """The section `env`. `env`: a name of `troupe envs ls`, `python:...`, or a class or function of a module or file; `args`: its arguments."""
+        section: Dict[str, Any] = dict(env_keys)
+        if env is not None:
+            section["name"] = env
+            if not isinstance(env, str):
+                section["python"] = {"interpreter": sys.executable, **section.get("python", {})}
+        if args is not None:
+            section["args"] = args
+        return self._merge({"env": section})
+
+    def multi_agent(self: _Self, **multi_agent_keys: "Unpack[keys.MultiAgentKeys]") -> _Self:
+        """The section `multi_agent`: `policies`, `policy_mapping`, `policies_to_train` and the others. A mapping may be a function of a module."""
+        section: Dict[str, Any] = dict(multi_agent_keys)
+        if callable(section.get("policy_mapping")):
+            section["policy_mapping"] = {"function": section["policy_mapping"]}
+        return self._merge({"multi_agent": section})
+
+    def training(self: _Self, *, model: Optional[Mapping[str, Any]] = None, **algorithm_keys: "Unpack[keys.TrainingKeys]") -> _Self:
+        """The section `algorithm`, `name` among its keys; the section `model`; and `preset`, `action_bound_method` and `action_scaling`."""
+        return self._merge({**self._beside("algorithm", algorithm_keys, ("preset", "action_bound_method", "action_scaling")), "model": model or {}})
+
+    def env_runners(self: _Self, **run_keys: "Unpack[keys.EnvRunnerKeys]") -> _Self:
+        """`num_workers`, `num_envs_per_worker`, `num_envs`, `rollout_fragment_length`, `batch_mode` and `explore`."""
+        return self._merge(dict(run_keys))
+
+    def evaluation(self: _Self, **evaluation_keys: "Unpack[keys.EvaluationKeys]") -> _Self:
+        """The section `evaluation`."""
+        return self._merge({"evaluation": dict(evaluation_keys)})
+
+    def stop(self: _Self, **stop_keys: "Unpack[keys.StopKeys]") -> _Self:
+        """The section `stop`: the run ends at whichever comes first."""
+        return self._merge({"stop": dict(stop_keys)})
+
+    def experiment(self: _Self, **experiment_keys: "Unpack[keys.ExperimentKeys]") -> _Self:
+        """The section `experiment`."""
+        return self._merge({"experiment": dict(experiment_keys)})
+
+    def learner(self: _Self, **learner_keys: "Unpack[keys.LearnerKeys]") -> _Self:
+        """The section `learner`, and `device` and `learner_threads`."""
+        return self._merge(self._beside("learner", learner_keys, ("device", "learner_threads")))
+
+    def seed(self: _Self, seed: int) -> _Self:
+        """The seed of everything random."""
+        return self._merge({"seed": seed})
+
+    def __getattr__(self, name: str) -> NoReturn:
+        where = f"; RLlib's {name} is here: {_RLLIB[name]}" if name in _RLLIB else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{where}")
+
+    def copy(self: _Self) -> _Self:
+        """An equal configuration that shares nothing with this one."""
+        return type(self)(self)
+
+    def to_dict(self, overrides: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+        """Every key with its value, defaults filled in, checked against the environment, which is made for it. `overrides`: as `train` takes them.
+        ConfigError."""
+        shown = program.last_json(self._show(["--json"], overrides))
+        assert isinstance(shown, dict)
+        return shown
+
+    def to_yaml(self, overrides: Optional[Mapping[str, Any]] = None) -> str:
+        """The same as the text of a file. ConfigError."""
+        return self._show([], overrides)
+
+    @contextlib.contextmanager
+    def passed(self, overrides: Optional[Mapping[str, Any]] = None) -> Iterator[Passed]:
+        """What a command needs to have it."""
+        more = set_arguments(overrides)
+        if self._file is not None:
+            yield Passed([self._file, *self.set_arguments(), *more], [])
+            return
+        with program.unnamed_file(_json(self._whole()) + "\n") as fd:
+            yield Passed([f"/dev/fd/{fd}", *more], [fd])
+
+    def set_arguments(self) -> List[str]:
+        """The changes as `--set` has them."""
+        return set_arguments(self._changes)
+
+    def notebook_file(self) -> notebook.NotebookFile:
+        """What of it is of `__main__`, for one command. ValueError."""
+        interpreter = self._changes.get("env", {}).get("python", {}).get("interpreter", sys.executable)
+        if self._code.notebook and interpreter != sys.executable:
+            raise ValueError(f"env.python.interpreter is {interpreter}, but {', '.join(self._code.notebook)} runs with {sys.executable} alone, which has it: "
+                             "leave the interpreter out, or put it into a file of its own")
+        return notebook.NotebookFile(self._code.notebook)
+
+    def _show(self, arguments: Sequence[str], overrides: Optional[Mapping[str, Any]]) -> str:
+        classes = self.notebook_file()
+        try:
+            with self.passed(overrides) as passed:
+                return program.run_command("config", "show", *passed.arguments, *arguments, fds=passed.fds, error=program.ConfigError,
+                                           own=classes.variables)
+        finally:
+            classes.remove()
+
+    @staticmethod
+    def _beside(section: str, given: Mapping[str, Any], outside: Tuple[str, ...]) -> Dict[str, Any]:
+        """The keys of a section, and those of a block that stand outside of it."""
+        return {section: {key: value for key, value in given.items() if key not in outside},
+                **{key: value for key, value in given.items() if key in outside}}
+
+    def _merge(self: _Self, layer: Mapping[str, Any]) -> _Self:
+        _merge_into(self._changes, _plain(layer, self._code), "")
+        if self._code.paths:
+            python = self._changes.setdefault("env", {}).setdefault("python", {})
+            given = [path for path in str(python.get("path", "")).split(os.pathsep) if path]
+            python["path"] = os.pathsep.join([*(path for path in self._code.paths if path not in given), *given])
+        return self
+
+    def _whole(self) -> Dict[str, Any]:
+        """The changes as a file that lies in no folder: what is relative to the working folder says so."""
+        whole = copy.deepcopy(self._changes)
+        env = whole.get("env")
+        if isinstance(env, dict):
+            if isinstance(env.get("plugin"), str) and env["plugin"]:
+                env["plugin"] = os.path.abspath(env["plugin"])
+            if ".py:" in _json(whole) and isinstance(env.get("python", {}), dict):
+                env.setdefault("python", {}).setdefault("folder", os.getcwd())
+        _anchor_networks(whole)
+        return whole
+
+
+def _anchor_networks(value: Any) -> None:
+    """Makes paths of TorchScript files absolute."""
+    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _anchor_networks(entry)
+    if isinstance(value, dict):
+        for key in ("torchscript", "critic_torchscript"):
+            path = value.get(key)
+            if isinstance(path, str) and path and not path.startswith("sha256:"):
+                value[key] = os.path.abspath(path)
+
+
+def _merge_into(into: Dict[str, Any], layer: Mapping[str, Any], section: str) -> None:
+    for key, value in layer.items():
+        name = f"{section}.{key}" if section else key
+        before = into.get(key)
+        free = any(name == mapping or name.startswith(f"{mapping}.") for mapping in _FREE)
+        if isinstance(before, dict) and isinstance(value, dict) and (free or name in _SECTIONS or name in _BY_NAME):
+            _merge_into(before, value, name)
+        else:
+            into[key] = value
+
+
+def _plain(value: Any, code: _Code) -> Any:
+    """The value as JSON has it: a class or function is its name."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry, code) for key, entry in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(_plain(entry, code) for entry in value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry, code) for entry in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        return _plain(value.tolist(), code)
+    return code.name(value)
+
+
+def _json(value: Any) -> str:
+    """JSON that YAML reads the same way."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {_json(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    return json.dumps(value, ensure_ascii=False)
