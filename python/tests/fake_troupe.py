@@ -2,7 +2,7 @@
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
 A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
-"fail", "deaf" (to its first signals)}.
+"fail", "deaf" (to its first signals), "warns": it says something}.
 """
 
 import json
@@ -50,7 +50,8 @@ def train(arguments):
             file.flush()
             time.sleep(0.01)
     print("a line of progress", flush=True)
-    print("W a warning", file=sys.stderr, flush=True)
+    if "warns" in fake:
+        print("W a warning", file=sys.stderr, flush=True)
     if fake.get("then", "finish") == "finish":
         end(folder, "stop.env_steps reached: 1000 of 1000")
     if fake["then"] == "nothing":

@@ -67,7 +67,7 @@ class RunTest(ProgramTestCase):
         self.assertEqual([line["env_steps"] for line in run], [100, 200, 300])
         show, train = self.notes("arguments")
         self.assertEqual((show[:2], show[3:]), (["config", "show"], ["--set", "algorithm.lr=0.001", "--json"]))
-        self.assertEqual((train[0], train[2:]), ("train", ["--set", "algorithm.lr=0.001", "--name", "one"]))
+        self.assertEqual((train[0], train[2:6]), ("train", ["--set", "algorithm.lr=0.001", "--name", "one"]))
         self.assertEqual(self.notes("config"), [{"seed": 3}])
         self.assertEqual(repr(run), f"Run('{self.folder}/runs/one', finished)")
         self.assertEqual(run.config.set_arguments(), [])
@@ -137,7 +137,7 @@ class RunTest(ProgramTestCase):
     def test_resume_goes_on_and_tells_each_env_step_once(self):
         run = troupe.train({"fake": {"lines": 2}}, name="again", progress=False)
         more = troupe.load("again").resume(overrides={"stop.env_steps": 5}, progress=False).wait()
-        self.assertEqual(self.notes("arguments")[-1], ["train", "--resume", str(run.path), "--set", "stop.env_steps=5"])
+        self.assertEqual(self.notes("arguments")[-1], ["train", "--resume", str(run.path), "--set", "stop.env_steps=5", "--log-level", "warn"])
         self.assertEqual([(line["env_steps"], line["life"]) for line in more], [(100, 1), (200, 1)])
         self.assertEqual(more.path, run.path)
 
@@ -156,12 +156,15 @@ class RunTest(ProgramTestCase):
         self.assertEqual(set(self.notes("venv")), {expected})
 
     def test_what_is_said_is_shown_where_that_is_wanted(self):
-        code = "import troupe; troupe.train({}, name='loud', progress=%s)"
-        done = [subprocess.run([sys.executable, "-B", "-c", code % progress], capture_output=True, text=True, cwd=self.folder)
-                for progress in ("True", "None")]
-        self.assertEqual([(each.returncode, each.stderr) for each in done][:1], [(0, "")])
-        self.assertEqual(sorted(done[0].stdout.splitlines()), ["W a warning", "a line of progress"])
-        self.assertEqual(done[1].stdout, "", "neither a terminal nor a notebook")
+        code = "import troupe; troupe.train({'fake': {'warns': 1, 'then': '%s'}}, name='%s', progress=%s)"
+        run = [sys.executable, "-B", "-c"]
+        loud = subprocess.run([*run, code % ("finish", "loud", True)], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual((sorted(loud.stdout.splitlines()), loud.stderr), (["W a warning", "a line of progress"], ""))
+        self.assertNotIn("--log-level", self.notes("arguments")[-1])
+        # Neither a terminal nor a notebook: warnings alone, and the error once, as the exception that it is.
+        quiet = subprocess.run([*run, code % ("fail", "quiet", None)], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual((quiet.stdout, quiet.stderr.splitlines()[0], quiet.stderr.count("is not finite")), ("", "W a warning", 1))
+        self.assertEqual(self.notes("arguments")[-1][-2:], ["--log-level", "warn"])
 
     def test_evaluation(self):
         run = troupe.train({}, name="played", progress=False)

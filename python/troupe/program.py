@@ -115,6 +115,12 @@ def own_words(text: str) -> str:
     return _UNNAMED.sub("", text).strip()
 
 
+def without_error(text: str) -> str:
+    """What a program said but for its error, with which it ends, and which is raised."""
+    found = _ERROR.search(text)
+    return text[: found.start()] if found is not None else text
+
+
 @contextlib.contextmanager
 def unnamed_file(text: str) -> Iterator[int]:
     """A descriptor of a file with this text, which has no name and goes with the last process that has it: a configuration may hold secrets, and a
@@ -216,8 +222,8 @@ def run_command(*arguments: str, fds: Sequence[int] = (), echo: Optional[IO[str]
             for line in stream:
                 text = line.decode(errors="replace")
                 said.append(text)
-                if echo is not None and not _ERROR.match(text):
-                    echo.write(text)
+                if echo is not None:
+                    echo.write(without_error(text))
                     echo.flush()
             child.process.wait()
         except BaseException:

@@ -33,13 +33,15 @@ class RunFailed(program.TroupeError):
 class Config(ConfigBlocks):
     __doc__ = ConfigBlocks.__doc__
 
-    def train(self, **how: Any) -> "Run":
-        """`troupe.train(self, ...)`."""
-        return train(self, **how)
+    def train(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
+              progress: Optional[bool] = None) -> "Run":
+        """As `troupe.train`."""
+        return train(self, env=env, overrides=overrides, name=name, progress=progress)
 
-    def start(self, **how: Any) -> "Run":
-        """`troupe.start(self, ...)`."""
-        return start(self, **how)
+    def start(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
+              progress: Optional[bool] = None) -> "Run":
+        """As `troupe.start`."""
+        return start(self, env=env, overrides=overrides, name=name, progress=progress)
 
 
 class Run:
@@ -143,9 +145,9 @@ class Run:
         return Progress(NewLines(str(self.path / "progress.jsonl")).read() if self._begun() else (), self.path.name)
 
     def evaluate(self, episodes: int = 100, *, at: At = "latest", deterministic: bool = False, seed: Optional[int] = None, env: Optional[Env] = None,
-                 overrides: Optional[Mapping[str, Any]] = None, policies: Optional[Mapping[str, str]] = None) -> Evaluation:
+                 overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
-        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID". `at`: "live" has
+        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of another run. `at`: "live" has
         a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
@@ -155,7 +157,7 @@ class Run:
         arguments += ["--seed", str(seed)] if seed is not None else []
         arguments += [*changes.set_arguments(), *set_arguments(overrides)]
         for policy, played_by in (policies or {}).items():
-            arguments += ["--policy", f"{policy}={played_by}"]
+            arguments += ["--policy", f"{policy}={played_by if isinstance(played_by, str) else played_by.source}"]
         classes = changes.notebook_file()
         try:
             return Evaluation.of(program.last_json(program.run_command(*arguments, echo=sys.stderr, own=classes.variables)))
