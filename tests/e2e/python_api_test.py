@@ -286,6 +286,7 @@ class PythonApiTest(harness.RunningTestCase):
             fails(troupe.ConfigError, troupe.train, config, overrides={"algorithm.gamma": 2})
             fails(troupe.ConfigError, troupe.train, "none.yaml")
             fails(troupe.ConfigError, troupe.train, config, env="cartpol")
+            fails(troupe.ConfigError, troupe.train, {"env": "cartpole"})
             fails(troupe.TroupeError, troupe.load, "none")
             troupe.train(config, name="run")
             fails(troupe.RunFailed, troupe.train, config, name="run")
@@ -293,11 +294,11 @@ class PythonApiTest(harness.RunningTestCase):
         for words, line in zip(('unknown key "algorithm.gama"; the nearest is "algorithm.gamma"',
                                 'unknown key "num_env_runners" (RLlib): here it is "num_workers"',
                                 'unknown key "algorithm.lambda_" (RLlib): here it is "algorithm.gae_lambda"', "stop.env_steps: got -1, expected",
-                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole', "there is no run in",
+                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole', "env: got \"cartpole\", expected a section", "there is no run in",
                                 "run"), said):
             self.assertIn(words, line)
             self.assertNotIn("/dev/fd", line)
-        self.assertEqual([line.split()[0] for line in said], ["ConfigError"] * 7 + ["TroupeError", "RunFailed"])
+        self.assertEqual([line.split()[0] for line in said], ["ConfigError"] * 8 + ["TroupeError", "RunFailed"])
 
     def test_a_class_goes_by_its_file(self):
         os.makedirs(self.path("pack"))
