@@ -361,7 +361,8 @@ for again in (lambda: run.resume(overrides={"stop.env_steps": 400}).wait(), lamb
         self.await_env_steps(1, process)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         self.assertEqual(process.wait(60), 0, self.log_text())
-        self.assertEqual(self.log_text(), "stopped True\n")
+        self.assertEqual(self.log_text().splitlines()[-1], "stopped True")
+        self.assertIn("stopping: the learner writes a checkpoint", self.log_text())
         self.assert_nothing_left()
 
     def test_nothing_outlives_an_interpreter_that_is_killed(self):
