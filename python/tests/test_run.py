@@ -333,6 +333,7 @@ class ProgramTest(ProgramTestCase):
     def test_words_of_a_program_are_an_error(self):
         said = "W warning\ntroupe: error: /dev/fd/64:3:5: algorithm.lr: got -1, expected a number\n"
         self.assertEqual(program.own_words(said), "algorithm.lr: got -1, expected a number")
+        self.assertEqual(program.own_words("2026-11-27T04:28:50.608Z warn x\ntroupe-learner: error: a\nb\n2026-11-27T04:28:50.608Z error troupe gone\n"), "a\nb")
         self.assertEqual(program.own_words("Killed\n\n"), "Killed")
         self.assertEqual(program.own_words(""), "it said nothing")
         self.assertEqual(program.own_words("troupe: error: run.yaml:3:5: x"), "run.yaml:3:5: x")

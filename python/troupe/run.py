@@ -39,7 +39,7 @@ class Config(ConfigBlocks):
         return train(self, env=env, overrides=overrides, name=name, progress=progress)
 
     def start(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-              progress: Optional[bool] = None) -> "Run":
+              progress: bool = False) -> "Run":
         """As `troupe.start`."""
         return start(self, env=env, overrides=overrides, name=name, progress=progress)
 
@@ -132,7 +132,7 @@ class Run:
         """Has a run that trains write a checkpoint now. TroupeError."""
         return Path(program.last_json(program.run_command("checkpoint", "save", str(self.path), "--json"))["path"])
 
-    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, progress: Optional[bool] = None) -> "Run":
+    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, progress: bool = False) -> "Run":
         """Goes on with the run from its newest checkpoint, and returns at once, as `start` does. `env`: where its class is of a notebook.
         TroupeError. To whoever resumes it a run folder is a program: its environment in Python is imported."""
         changes = Config().environment(env) if env is not None else Config()
@@ -262,7 +262,7 @@ def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapp
     Ctrl-C ends the run in order: its state is "stopped", and `resume` goes on with it. A second one ends it at once, as KeyboardInterrupt. ConfigError,
     before anything is started; RunFailed.
     """
-    run = start(config, env=env, overrides=overrides, name=name, progress=progress)
+    run = start(config, env=env, overrides=overrides, name=name, progress=shows_by_itself() if progress is None else progress)
     try:
         run.wait()
     except KeyboardInterrupt:
@@ -271,9 +271,9 @@ def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapp
 
 
 def start(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-          progress: Optional[bool] = None) -> Run:
-    """As `train`, but returns at once: the run trains beside this process. It is drained at the end of `with`, and when the interpreter ends; where that
-    is killed, the run ends in order by itself."""
+          progress: bool = False) -> Run:
+    """As `train`, but returns at once: the run trains beside this process, whose output progress would disturb. It is drained at the end of `with`, and
+    when the interpreter ends; where that is killed, the run ends in order by itself."""
     blocks = Config(config)
     if env is not None:
         blocks.environment(env)
@@ -294,10 +294,10 @@ def load(run: Union[str, "os.PathLike[str]"]) -> Run:
     raise program.TroupeError(f"there is no run {run}")
 
 
-def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: Optional[bool]) -> Run:
+def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: bool) -> Run:
     before = _Before(_life(path), _stamp(path / "summary.json"))
     try:
-        return Run(path, TrainProcess(arguments, fds, classes, shows_by_itself() if progress is None else progress), before)
+        return Run(path, TrainProcess(arguments, fds, classes, progress), before)
     except BaseException:
         classes.remove()
         raise
