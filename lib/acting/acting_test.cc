@@ -189,7 +189,7 @@ TEST_F(ActingTest, SaysWhatThereIs) {
   EXPECT_EQ(masked["obs_size"], 3);
   EXPECT_EQ(masked["mask_size"], 2);
   EXPECT_EQ(masked["needs_agent"], true);
-  EXPECT_EQ(masked["agents"], nlohmann::json({0}));
+  EXPECT_EQ(masked["agents"], nlohmann::json::array({0}));
   EXPECT_EQ(said["policies"][1]["state_size"], 5);
   EXPECT_EQ(said["policies"][2]["word_dtypes"], nlohmann::json({"float32", "float32"}));
   EXPECT_EQ(troupe_acting_version(), TROUPE_ACTING_VERSION);

@@ -2,7 +2,7 @@
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
 A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
-"fail", "deaf" (to its first signals)}.
+"fail", "deaf" (to SIGTERM), "warns": it says something}.
 """
 
 import json
@@ -50,7 +50,8 @@ def train(arguments):
             file.flush()
             time.sleep(0.01)
     print("a line of progress", flush=True)
-    print("W a warning", file=sys.stderr, flush=True)
+    if "warns" in fake:
+        print("W a warning", file=sys.stderr, flush=True)
     if fake.get("then", "finish") == "finish":
         end(folder, "stop.env_steps reached: 1000 of 1000")
     if fake["then"] == "nothing":
@@ -58,10 +59,11 @@ def train(arguments):
     if fake["then"] == "fail":
         print("troupe-learner: error: an update failed: the loss is not finite\nsaved at 100", file=sys.stderr)
         sys.exit(1)
+    if fake["then"] == "deaf":
+        signal.signal(signal.SIGTERM, lambda number, _: note({"ignored": number}))
+        note({"deaf": True})
     while True:
-        if fake["then"] == "deaf":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(0.05)
+        signal.pause()
 
 
 def main():

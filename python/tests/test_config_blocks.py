@@ -53,13 +53,22 @@ class ConfigTest(unittest.TestCase):
 
     def test_what_is_given_again_is_merged_as_overrides_are(self):
         config = Config({"env": {"name": "cartpole", "args": {"a": {"x": 1}, "b": 2}}, "algorithm": {"lr": {"initial": 1, "final": 0, "env_steps": 5}},
-                         "multi_agent": {"policies": {"p": {"model": {}}}, "policy_mapping": {"*": "p"}}})
+                         "multi_agent": {"policies": {"p": {"model": {"a": [1]}}}, "policy_mapping": {"*": "p"}}})
         config.environment(args={"a": {"y": 3}}).training(lr={"points": [[0, 1]], "by": "updates"}, gamma=0.9)
-        config.multi_agent(policies={"q": {}}, policy_mapping={"agent_0": "q"})
+        config.multi_agent(policies={"q": {}, "p": {"model": {"b": {"c": 1}}, "class": "random"}}, policy_mapping={"agent_0": "q"})
+        config.multi_agent(policies={"p": {"model": {"b": {"d": 1}}}})
         self.assertEqual(given(config)[0], {
             "env": {"name": "cartpole", "args": {"a": {"x": 1, "y": 3}, "b": 2}}, "model": {},
             "algorithm": {"lr": {"points": [[0, 1]], "by": "updates"}, "gamma": 0.9},
-            "multi_agent": {"policies": {"p": {"model": {}}, "q": {}}, "policy_mapping": {"agent_0": "q"}}})
+            "multi_agent": {"policies": {"p": {"model": {"a": [1], "b": {"d": 1}}, "class": "random"}, "q": {}}, "policy_mapping": {"agent_0": "q"}}})
+
+    def test_what_stands_in_a_sections_place_is_the_programs_to_refuse(self):
+        for wrong in ({"env": "cartpole"}, {"env": {"name": "cartpole", "python": 3}}):
+            config = Config(wrong).multi_agent(policy_mapping=choose)
+            self.assertEqual(given(config)[0]["env"], wrong["env"])
+            self.assertEqual(config.notebook_file().variables, {})
+        with self.assertRaisesRegex(ValueError, "env.name: .*ModuleEnv.* is found where its module is, which an override cannot say"):
+            set_arguments({"env.name": ModuleEnv})
 
     def test_a_file_stays_one_and_its_changes_are_overrides(self):
         config = Config("runs/run.yaml").training(lr=float("inf"), clip_param=None).seed(2)
@@ -151,6 +160,7 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(notebook.name_of(main), "python:__main__:Maze (notebook)")
         with self.assertRaisesRegex(ValueError, "runs with .* alone, which has it"):
             Config().environment(main, python={"interpreter": "/usr/bin/other"}).notebook_file()
+        self.assertEqual(Config().environment(main).environment("cartpole").notebook_file().variables, {}, "it is not the environment any more")
 
 
 if __name__ == "__main__":

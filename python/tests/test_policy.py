@@ -28,7 +28,7 @@ class FakeCheckpoint:
     """Two agents; policy 0 of agent_0, policy 1 of agent_1."""
 
     def __init__(self, *policies):
-        self.handle = ctypes.c_void_p(1)
+        self.handle, self.path = ctypes.c_void_p(1), "/runs/run/checkpoints/400"
         self.description = {"agents": ["agent_0", "agent_1"], "policies": []}
         self.calls, self.episodes, self.code = [], [], 0
         for observation, action, more in policies:
@@ -63,6 +63,7 @@ class PolicyTest(unittest.TestCase):
         fake = FakeCheckpoint((BOX, "Discrete(3, start=-1)", {}))
         policy = Policy(fake, 0)
         self.assertEqual((policy.id, policy.version, policy.agents), ("p0", 3, ["agent_0"]))
+        self.assertEqual(policy.source, "checkpoint:/runs/run/checkpoints/400#p0")
         self.assertEqual([policy.act([0.5, -1], deterministic=True), policy.act(np.array([0.25, 0])), policy.act((0, 1), agent="agent_1")], [1, 1, 1])
         self.assertEqual([call["obs"] for call in fake.calls], [[[0.5, -1]], [[0.25, 0]], [[0, 1]]])
         self.assertEqual([call["deterministic"] for call in fake.calls], [1, 0, 0])

@@ -69,6 +69,7 @@ class Checkpoint:
 
     def __init__(self, path: str, seed: int) -> None:
         """TroupeError."""
+        self.path = os.path.abspath(path)
         self._library = load()
         self.handle = ctypes.c_void_p()
         error = ErrorText()

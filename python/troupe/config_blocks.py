@@ -26,10 +26,7 @@ Env = Union[str, Callable[..., Any]]  # a name, a class, or a function that make
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any], "ConfigBlocks", None]
 _Self = TypeVar("_Self", bound="ConfigBlocks")
 
-# Given again, a mapping of these is merged entry by entry, as --set has it; any other value takes the place of the one before.
-_SECTIONS = ("env", "env.python", "multi_agent", "algorithm", "model", "stop", "evaluation", "experiment", "learner")
-_FREE = ("env.args", "experiment.wandb_kwargs")
-_BY_NAME = ("multi_agent.policies", "multi_agent.agents", "env.groups")
+_SECTIONS = ("env", "multi_agent", "algorithm", "model", "stop", "evaluation", "experiment", "learner")
 
 # Methods of RLlib's AlgorithmConfig, and where their settings are.
 _RLLIB = {
@@ -80,7 +77,7 @@ def set_arguments(overrides: Optional[Mapping[str, Any]]) -> List[str]:
         code = _Code()
         plain = _plain(value, code)
         if code.paths or code.notebook:
-            raise ValueError(f"{key}: {_json(plain)} lies where no override can say; give it to a block of the configuration")
+            raise ValueError(f"{key}: {_json(plain)} is found where its module is, which an override cannot say: give it to a block of the configuration")
         if "wandb_kwargs" in key or (isinstance(plain, dict) and "wandb_kwargs" in plain):
             raise ValueError("experiment.wandb_kwargs may hold secrets, and a command line is everybody's to read: write it into the configuration's "
                              "file, or give a configuration that comes from no file")
@@ -191,11 +188,14 @@ class ConfigBlocks:
 
     def notebook_file(self) -> notebook.NotebookFile:
         """What of it is of `__main__`, for one command. ValueError."""
-        interpreter = self._changes.get("env", {}).get("python", {}).get("interpreter", sys.executable)
-        if self._code.notebook and interpreter != sys.executable:
-            raise ValueError(f"env.python.interpreter is {interpreter}, but {', '.join(self._code.notebook)} runs with {sys.executable} alone, which has it: "
-                             "leave the interpreter out, or put it into a file of its own")
-        return notebook.NotebookFile(self._code.notebook)
+        text = _json(self._changes)
+        things = {name: thing for name, thing in self._code.notebook.items() if _json(name) in text}  # others took the place of the rest
+        python = self._python() if things else None
+        interpreter = (python or {}).get("interpreter", sys.executable)
+        if things and interpreter != sys.executable:
+            raise ValueError(f"env.python.interpreter is {interpreter}, but {', '.join(things)} runs with {sys.executable} alone, which has it: leave the "
+                             "interpreter out, or put it into a file of its own")
+        return notebook.NotebookFile(things)
 
     def _show(self, arguments: Sequence[str], overrides: Optional[Mapping[str, Any]]) -> str:
         classes = self.notebook_file()
@@ -213,12 +213,18 @@ class ConfigBlocks:
                 **{key: value for key, value in given.items() if key in outside}}
 
     def _merge(self: _Self, layer: Mapping[str, Any]) -> _Self:
-        _merge_into(self._changes, _plain(layer, self._code), "")
-        if self._code.paths:
-            python = self._changes.setdefault("env", {}).setdefault("python", {})
+        _merge_into(self._changes, _plain(layer, self._code), ())
+        python = self._python() if self._code.paths else None
+        if python is not None:
             given = [path for path in str(python.get("path", "")).split(os.pathsep) if path]
             python["path"] = os.pathsep.join([*(path for path in self._code.paths if path not in given), *given])
         return self
+
+    def _python(self) -> Optional[Dict[str, Any]]:
+        """The section env.python, which is made; None where something else stands in its place, of which the program will speak."""
+        env = self._changes.setdefault("env", {})
+        python = env.setdefault("python", {}) if isinstance(env, dict) else None
+        return python if isinstance(python, dict) else None
 
     def _whole(self) -> Dict[str, Any]:
         """The changes as a file that lies in no folder: what is relative to the working folder says so."""
@@ -244,13 +250,21 @@ def _anchor_networks(value: Any) -> None:
                 value[key] = os.path.abspath(path)
 
 
-def _merge_into(into: Dict[str, Any], layer: Mapping[str, Any], section: str) -> None:
+def _is_merged(way: Tuple[str, ...]) -> bool:
+    """Whether a mapping at that place, given again, is merged entry by entry, as --set has it; any other value takes the place of the one before."""
+    if way in (("env", "python"), ("env", "groups")) or (len(way) == 1 and way[0] in _SECTIONS):
+        return True
+    if way[:2] in (("env", "args"), ("experiment", "wandb_kwargs")):
+        return True
+    overrides = way[:2] in (("multi_agent", "policies"), ("multi_agent", "agents"))
+    return overrides and (len(way) < 4 or (len(way) == 4 and way[3] in ("model", "algorithm")))
+
+
+def _merge_into(into: Dict[str, Any], layer: Mapping[str, Any], section: Tuple[str, ...]) -> None:
     for key, value in layer.items():
-        name = f"{section}.{key}" if section else key
         before = into.get(key)
-        free = any(name == mapping or name.startswith(f"{mapping}.") for mapping in _FREE)
-        if isinstance(before, dict) and isinstance(value, dict) and (free or name in _SECTIONS or name in _BY_NAME):
-            _merge_into(before, value, name)
+        if isinstance(before, dict) and isinstance(value, dict) and _is_merged((*section, key)):
+            _merge_into(before, value, (*section, key))
         else:
             into[key] = value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,23 +22,24 @@ _SHOWN_EVERY_S = 0.2
 class TrainProcess:
     """States: running -> ended. Ended in order by `drain`, by the end of this process, and by Ctrl-C where `train` waits for it. What it says is kept.
 
-    One thread calls its methods; where `show`, a thread of its own prints what it says.
+    One thread calls its methods; a thread of its own prints what it says.
     """
 
     def __init__(self, arguments: Sequence[str], fds: Sequence[int], notebook: NotebookFile, show: bool) -> None:
-        """Starts it. `show`: what it says goes to sys.stdout, progress as lines, or as a block where that is a terminal. TroupeError."""
+        """Starts it. `show`: what it says goes to sys.stdout, progress as lines, or as a block where that is a terminal; else warnings, and what code
+        of others it executes, go to sys.stderr, and no progress. TroupeError."""
         self._log = tempfile.TemporaryFile()
         self._said = ""
         self._notebook = notebook
         to_terminal = show and _is_terminal()
         self._owner = os.getpid()
-        self._child = program.spawn(arguments, None if to_terminal else self._log, self._log, fds, notebook.variables)
+        progress: Any = None if to_terminal else self._log if show else subprocess.DEVNULL
+        self._child = program.spawn([*arguments, *([] if show else ["--log-level", "warn"])], progress, self._log, fds, notebook.variables)
         self.killed = False
         _running.add(self)
-        self._shower: Optional[threading.Thread] = None
-        if show:
-            self._shower = threading.Thread(target=self._show, args=(sys.stderr if to_terminal else sys.stdout,), daemon=True)
-            self._shower.start()
+        stream = sys.stdout if show and not to_terminal else sys.stderr
+        self._shower = threading.Thread(target=self._show, args=(stream,), daemon=True)
+        self._shower.start()
 
     @property
     def pid(self) -> int:
@@ -50,8 +52,7 @@ class TrainProcess:
         if code is not None:
             self._notebook.remove()
             _running.discard(self)
-            if self._shower is not None:
-                self._shower.join()  # the last words
+            self._shower.join()  # the last words
             if not self._log.closed:
                 self._said = self._read(0).decode(errors="replace")
                 self._log.close()
@@ -105,7 +106,7 @@ class TrainProcess:
             data = self._read(shown)
             data = data if ended else data[: data.rfind(b"\n") + 1]
             if data:
-                stream.write(data.decode(errors="replace"))
+                stream.write(program.without_error(data.decode(errors="replace")))
                 stream.flush()
                 shown += len(data)
             if ended:

@@ -59,6 +59,7 @@ class Policy:
         self.action_space = spaces.parse(description["action_space"])
         self.agents: List[str] = [checkpoint.description["agents"][slot] for slot in description["agents"]]
         self.state_size: int = description["state_size"]
+        self.source = f"checkpoint:{checkpoint.path}#{self.id}"  # as multi_agent.policies names it
         self._description = description
         self._place = place
         self._checkpoint = checkpoint  # the handle lives as long as this

@@ -27,6 +27,7 @@ DISTRIBUTION = "troupe"
 # ./troupe, a script, uses descriptors below 10 for its locks: what a child gets has a larger number.
 _FIRST_FD = 64
 _ERROR = re.compile(r"^troupe[\w-]*: error: ", re.M)
+_LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.M)
 _UNNAMED = re.compile(r"/dev/fd/\d+(:\d+:\d+)?: ")
 
 
@@ -110,9 +111,17 @@ def own_words(text: str) -> str:
     found = list(_ERROR.finditer(text))
     if found:
         text = text[found[-1].end():]
+        behind = _LOG_LINE.search(text)  # of a worker that goes after its learner
+        text = text if behind is None else text[: behind.start()]
     else:
         text = (text.strip().splitlines() or ["it said nothing"])[-1]
     return _UNNAMED.sub("", text).strip()
+
+
+def without_error(text: str) -> str:
+    """What a program said but for its error, with which it ends, and which is raised."""
+    found = _ERROR.search(text)
+    return text[: found.start()] if found is not None else text
 
 
 @contextlib.contextmanager
@@ -216,8 +225,8 @@ def run_command(*arguments: str, fds: Sequence[int] = (), echo: Optional[IO[str]
             for line in stream:
                 text = line.decode(errors="replace")
                 said.append(text)
-                if echo is not None and not _ERROR.match(text):
-                    echo.write(text)
+                if echo is not None:
+                    echo.write(without_error(text))
                     echo.flush()
             child.process.wait()
         except BaseException:

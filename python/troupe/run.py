@@ -33,13 +33,15 @@ class RunFailed(program.TroupeError):
 class Config(ConfigBlocks):
     __doc__ = ConfigBlocks.__doc__
 
-    def train(self, **how: Any) -> "Run":
-        """`troupe.train(self, ...)`."""
-        return train(self, **how)
+    def train(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
+              progress: Optional[bool] = None) -> "Run":
+        """As `troupe.train`."""
+        return train(self, env=env, overrides=overrides, name=name, progress=progress)
 
-    def start(self, **how: Any) -> "Run":
-        """`troupe.start(self, ...)`."""
-        return start(self, **how)
+    def start(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
+              progress: bool = False) -> "Run":
+        """As `troupe.start`."""
+        return start(self, env=env, overrides=overrides, name=name, progress=progress)
 
 
 class Run:
@@ -130,7 +132,7 @@ class Run:
         """Has a run that trains write a checkpoint now. TroupeError."""
         return Path(program.last_json(program.run_command("checkpoint", "save", str(self.path), "--json"))["path"])
 
-    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, progress: Optional[bool] = None) -> "Run":
+    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, progress: bool = False) -> "Run":
         """Goes on with the run from its newest checkpoint, and returns at once, as `start` does. `env`: where its class is of a notebook.
         TroupeError. To whoever resumes it a run folder is a program: its environment in Python is imported."""
         changes = Config().environment(env) if env is not None else Config()
@@ -143,9 +145,9 @@ class Run:
         return Progress(NewLines(str(self.path / "progress.jsonl")).read() if self._begun() else (), self.path.name)
 
     def evaluate(self, episodes: int = 100, *, at: At = "latest", deterministic: bool = False, seed: Optional[int] = None, env: Optional[Env] = None,
-                 overrides: Optional[Mapping[str, Any]] = None, policies: Optional[Mapping[str, str]] = None) -> Evaluation:
+                 overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
-        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID". `at`: "live" has
+        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of another run. `at`: "live" has
         a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
@@ -155,7 +157,7 @@ class Run:
         arguments += ["--seed", str(seed)] if seed is not None else []
         arguments += [*changes.set_arguments(), *set_arguments(overrides)]
         for policy, played_by in (policies or {}).items():
-            arguments += ["--policy", f"{policy}={played_by}"]
+            arguments += ["--policy", f"{policy}={played_by if isinstance(played_by, str) else played_by.source}"]
         classes = changes.notebook_file()
         try:
             return Evaluation.of(program.last_json(program.run_command(*arguments, echo=sys.stderr, own=classes.variables)))
@@ -260,7 +262,7 @@ def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapp
     Ctrl-C ends the run in order: its state is "stopped", and `resume` goes on with it. A second one ends it at once, as KeyboardInterrupt. ConfigError,
     before anything is started; RunFailed.
     """
-    run = start(config, env=env, overrides=overrides, name=name, progress=progress)
+    run = start(config, env=env, overrides=overrides, name=name, progress=shows_by_itself() if progress is None else progress)
     try:
         run.wait()
     except KeyboardInterrupt:
@@ -269,9 +271,9 @@ def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapp
 
 
 def start(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-          progress: Optional[bool] = None) -> Run:
-    """As `train`, but returns at once: the run trains beside this process. It is drained at the end of `with`, and when the interpreter ends; where that
-    is killed, the run ends in order by itself."""
+          progress: bool = False) -> Run:
+    """As `train`, but returns at once: the run trains beside this process, whose output progress would disturb. It is drained at the end of `with`, and
+    when the interpreter ends; where that is killed, the run ends in order by itself."""
     blocks = Config(config)
     if env is not None:
         blocks.environment(env)
@@ -292,10 +294,10 @@ def load(run: Union[str, "os.PathLike[str]"]) -> Run:
     raise program.TroupeError(f"there is no run {run}")
 
 
-def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: Optional[bool]) -> Run:
+def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: bool) -> Run:
     before = _Before(_life(path), _stamp(path / "summary.json"))
     try:
-        return Run(path, TrainProcess(arguments, fds, classes, shows_by_itself() if progress is None else progress), before)
+        return Run(path, TrainProcess(arguments, fds, classes, progress), before)
     except BaseException:
         classes.remove()
         raise

@@ -71,6 +71,7 @@ class PythonApiTest(harness.RunningTestCase):
         done = subprocess.run([sys.executable, "-B", self.program_of(*parts)], cwd=self.folder, env=self.environment, capture_output=True, text=True,
                               timeout=120, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.said_on_stderr = done.stderr
         return done.stdout.splitlines()
 
     def start_user(self, *parts):
@@ -235,13 +236,16 @@ class PythonApiTest(harness.RunningTestCase):
             fails(lambda: policy.predict(numpy.zeros((2, 4)), numpy.zeros((3, 6))))
             fails(lambda: run.policies(at=7))
             print(run.policies(at=400)["left"].version)
+            # Another one in the place of its agent's.
+            other = run.policies(at=400)["left"]
+            print(run.evaluate(2, seed=1, policies={"left": other}) == run.evaluate(2, seed=1, policies={"left": other.source}))
         """)
         self.assertEqual(said[:3], ["True True ['agent_0', 'agent_1'] right", "True", "True False"])
         for words, line in zip(("ask predict(obs, state)", "got an array of shape (3,), expected (4,)", "has no action masks",
                                 "there is no agent 'agent_7', expected one of agent_0, agent_1", "got a state of shape (3, 6), expected (2, 6)",
-                                'no checkpoint "7"', "1"), said[3:]):
+                                'no checkpoint "7"', "1", "True"), said[3:]):
             self.assertIn(words, line)
-        self.assertEqual(len(said), 10, said)
+        self.assertEqual(len(said), 11, said)
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_agents_keep_to_the_rules_of_a_game(self):
@@ -282,6 +286,7 @@ class PythonApiTest(harness.RunningTestCase):
             fails(troupe.ConfigError, troupe.train, config, overrides={"algorithm.gamma": 2})
             fails(troupe.ConfigError, troupe.train, "none.yaml")
             fails(troupe.ConfigError, troupe.train, config, env="cartpol")
+            fails(troupe.ConfigError, troupe.train, {"env": "cartpole"})
             fails(troupe.TroupeError, troupe.load, "none")
             troupe.train(config, name="run")
             fails(troupe.RunFailed, troupe.train, config, name="run")
@@ -289,11 +294,11 @@ class PythonApiTest(harness.RunningTestCase):
         for words, line in zip(('unknown key "algorithm.gama"; the nearest is "algorithm.gamma"',
                                 'unknown key "num_env_runners" (RLlib): here it is "num_workers"',
                                 'unknown key "algorithm.lambda_" (RLlib): here it is "algorithm.gae_lambda"', "stop.env_steps: got -1, expected",
-                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole', "there is no run in",
+                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole', "env: got \"cartpole\", expected a section", "there is no run in",
                                 "run"), said):
             self.assertIn(words, line)
             self.assertNotIn("/dev/fd", line)
-        self.assertEqual([line.split()[0] for line in said], ["ConfigError"] * 7 + ["TroupeError", "RunFailed"])
+        self.assertEqual([line.split()[0] for line in said], ["ConfigError"] * 8 + ["TroupeError", "RunFailed"])
 
     def test_a_class_goes_by_its_file(self):
         os.makedirs(self.path("pack"))
@@ -310,6 +315,11 @@ class PythonApiTest(harness.RunningTestCase):
             print(troupe.load("pack").evaluate(3).episode_length)
         """)
         self.assertEqual(said, ["200 python:pack.walk:Walk", "finished", "4.0"])
+        self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
+        # Whoever resumes a run is told what that executes, whether progress is shown or not.
+        said = self.user("print(troupe.load('pack').resume(overrides={'stop.env_steps': 250}).wait().state)")
+        self.assertEqual(said, ["finished"])
+        self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
         # From another folder, by the command: the run's configuration says where it is.
         os.makedirs(self.path("elsewhere"))
         self.troupe("train", "--resume", self.path("runs", "pack"), "--set", "stop.env_steps=300", cwd=self.path("elsewhere"))
@@ -351,7 +361,8 @@ for again in (lambda: run.resume(overrides={"stop.env_steps": 400}).wait(), lamb
         self.await_env_steps(1, process)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         self.assertEqual(process.wait(60), 0, self.log_text())
-        self.assertEqual(self.log_text(), "stopped True\n")
+        self.assertEqual(self.log_text().splitlines()[-1], "stopped True")
+        self.assertIn("stopping: the learner writes a checkpoint", self.log_text())
         self.assert_nothing_left()
 
     def test_nothing_outlives_an_interpreter_that_is_killed(self):
