@@ -304,6 +304,17 @@ TEST_F(FrozenWeightsTest, NetworksWithACoreAreTakenOnlyWhereTheyFit) {
                         "\"main/actor.1.weight\" stands where actor.core.weight_ih_l0 is expected)"));
 }
 
+// Seven numbers are observed, and seven made of them: tensors of both critics have the same shapes.
+TEST_F(FrozenWeightsTest, ACriticBehindAnotherEncoderIsAnotherOne) {
+  std::vector<std::string> overrides = {"model.actor_hidden_sizes=[7]", "model.critic_hidden_sizes=[7]"};
+  const std::string run = MakeRun("run", {100}, false, overrides);
+  overrides.insert(overrides.end(), {"model.critic_encoder=shared", "model.critic_head_hidden_sizes=[7]",
+                                     "multi_agent.policies.old.class=random"});
+  std::vector<std::optional<policy::PolicyState>> states(2);
+  EXPECT_THAT(std::string(LoadWarmStart(run, Resolve(kRun, overrides), &states).message()),
+              HasSubstr("does not fit: the critic's kind of network is mlp, expected shared; set model alike"));
+}
+
 TEST_F(FrozenWeightsTest, TheConfigurationOfTheOtherRunIsNotRead) {
   const std::string run = MakeRun("run", {100});
   for (const std::string& path : {run + "/config.yaml", run + "/checkpoints/100/config.yaml"}) {

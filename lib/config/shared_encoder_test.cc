@@ -89,7 +89,7 @@ TEST_F(SharedEncoderTest, ACriticThatReadsSomethingElseIsRefused) {
   EXPECT_THAT(ErrorOf(Yaml("state", "", "name: mappo, use_global_state: true")),
               HasSubstr("but the critic of mappo reads the global state, the actor"));
   EXPECT_THAT(ErrorOf(Yaml("team", "", "name: ippo, critic_agent_id: false")),
-              HasSubstr("run.yaml:2:43: algorithm.critic_agent_id: got false, but model.critic_encoder is shared, and "
+              HasSubstr("run.yaml:2:42: algorithm.critic_agent_id: got false, but model.critic_encoder is shared, and "
                         "the actor of policy \"default_policy\" reads the one-hot of its agent; expected true, or "
                         "algorithm.use_agent_id: false"));
   EXPECT_TRUE(First(Yaml("team", "", "name: ippo, critic_agent_id: true")).critic_agent_id());
@@ -99,7 +99,7 @@ TEST_F(SharedEncoderTest, ACriticThatReadsSomethingElseIsRefused) {
 
 TEST_F(SharedEncoderTest, LayersThatContradictItAreRefused) {
   EXPECT_THAT(ErrorOf(Yaml("team", "actor_hidden_sizes: [32], critic_hidden_sizes: [16]")),
-              HasSubstr("run.yaml:3:78: model.critic_hidden_sizes: got [16], but model.critic_encoder is shared: the "
+              HasSubstr("run.yaml:3:80: model.critic_hidden_sizes: got [16], but model.critic_encoder is shared: the "
                         "critic of policy \"default_policy\" has the actor's, [32]; expected them left out; layers of "
                         "its own are model.critic_head_hidden_sizes"));
   EXPECT_TRUE(First(Yaml("team", "actor_hidden_sizes: [32], critic_hidden_sizes: [32]")).shares_encoder());
@@ -133,7 +133,7 @@ TEST_F(SharedEncoderTest, ThereIsOneRate) {
 
 TEST_F(SharedEncoderTest, TheDeadAreSeenByBoth) {
   EXPECT_THAT(ErrorOf(Yaml("camera", "", "name: ippo, death_masking: true")),
-              HasSubstr("run.yaml:2:43: algorithm.death_masking: got true; expected no death masking: the critic of "
+              HasSubstr("run.yaml:2:40: algorithm.death_masking: got true; expected no death masking: the critic of "
                         "policy \"default_policy\" shares the actor's encoder (model.critic_encoder), which sees the "
                         "dead, too"));
 }

@@ -86,6 +86,14 @@ double ShareOf(const Minibatch& one, const Minibatch& other) {
 /// Of no rows: 0.
 Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
 
+/// Whether the network has convolutions. What other layers cost is mostly LibTorch's calls, which halves of a minibatch
+/// make as often as a whole one.
+bool Convolves(const policy::NetworkSpec& network) {
+  const auto convolves = [](const policy::LeafEncoder& encoder) { return !encoder.conv_layers.empty(); };
+  return !network.conv_layers.empty() ||
+         std::any_of(network.leaf_encoders.begin(), network.leaf_encoders.end(), convolves);
+}
+
 /// Losses of both networks.
 struct Losses {
   Loss actor, critic;
@@ -348,7 +356,7 @@ class TorchBackend final : public NetworkBackend {
     const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
     modules_ = MakeModules(spec_, parameters_->layout(), scripts_, values, gradients);
     totals_ = {};
-    if (spec_.shares_encoder() && on_host_ && CanHalve()) {
+    if (spec_.shares_encoder() && on_host_ && Halves()) {
       second_half_ = MakeModules(spec_, parameters_->layout(), scripts_, values, torch::zeros_like(values));
     }
     if (on_host_) return;
@@ -370,11 +378,13 @@ class TorchBackend final : public NetworkBackend {
   }
 
   /// Whether there are threads for two things at once.
-  bool CanHalve() const { return !alone_ && team_->size() >= 2; }
+  bool HasTwoThreads() const { return !alone_ && team_->size() >= 2; }
+  /// Whether networks that share an encoder have a minibatch in two halves.
+  bool Halves() const { return HasTwoThreads() && Convolves(spec_.actor); }
 
   template <typename One, typename Other>
   absl::Status BothAtOnce(One&& one, Other&& other) {
-    if (!CanHalve()) {
+    if (!HasTwoThreads()) {
       one();
       other();
       return absl::OkStatus();
@@ -544,10 +554,10 @@ class TorchBackend final : public NetworkBackend {
             CriticLossOf(head(spec_.critic(), modules.critic, of.critic.kept).squeeze(1), of.critic.rows, settings)};
   }
 
-  /// A step of networks that share an encoder. Where there are threads for it each takes half of the minibatch, the
-  /// second one's gradient into memory of its own.
+  /// A step of networks that share an encoder. Where it has convolutions, and there are threads for it, two take half
+  /// of the minibatch each, the second one's gradient into memory of its own.
   absl::Status StepShared(int64_t first, int64_t count, const StepSettings& settings) {
-    if (!CanHalve() || count < 2) {
+    if (!Halves() || count < 2) {
       const Losses losses = SharedLosses(modules_, minibatches_.Take(first, count), settings);
       torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
       StepOnHost(losses.actor, losses.critic, settings);

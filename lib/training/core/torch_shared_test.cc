@@ -100,9 +100,12 @@ TEST(TorchSharedTest, TheSharedGradientIsTheSumOfBothLosses) {
   EXPECT_NEAR(gradient[at("critic.0.bias")], by_value, 1e-6);
 }
 
-/// A policy with a core or without, and its update by 1 or 2 threads.
+/// A policy with convolutions, whose minibatches two threads have in halves, with a core or without.
 policy::PolicySpec SharedSpec(bool with_core) {
   policy::PolicySpec spec = policy::SharedSpecForTesting();
+  spec.observation_space = *space::Space::Box(-10, 10, {4, 3, 1});
+  spec.actor.encoder = policy::EncoderKind::kCnn;
+  spec.actor.conv_layers = {{.channels = 2, .kernel = 2, .stride = 1}};
   spec.mutable_critic()->head_hidden_sizes = {5};
   if (!with_core) return spec;
   spec.actor.core = {.kind = policy::CoreKind::kGru, .size = 5, .layers = 1};
@@ -257,7 +260,7 @@ TEST_P(TorchSharedUpdateTest, PopArtLeavesWhatIsShared) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TorchSharedUpdateTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Gru" : "Mlp"; });
+                         [](const auto& info) { return info.param ? "CnnAndGru" : "Cnn"; });
 
 TEST(TorchSharedTest, ActorsBeginAsThoseOfSeparateNetworks) {
   const policy::ParameterLayout layout = policy::ParameterLayout::For(policy::SharedSpecForTesting());
@@ -266,8 +269,9 @@ TEST(TorchSharedTest, ActorsBeginAsThoseOfSeparateNetworks) {
 }
 
 TEST(TorchSharedTest, BackwardOfTheCriticReachesTheEncoder) {
-  policy::PolicySpec spec = SharedSpec(/*with_core=*/false);
-  spec.actor.activation = policy::Activation::kRelu;  // the heads' is tanh
+  policy::PolicySpec spec = policy::SharedSpecForTesting();
+  spec.mutable_critic()->head_hidden_sizes = {5};
+  spec.actor.activation = policy::Activation::kRelu;  // the head's is tanh
   const RandomBatch batch(spec, {6}, 1);
   PreparedBatch prepared;
   ASSERT_TRUE(prepared.Prepare(spec, {}, batch.batch.policies[0]).ok());
