@@ -2,7 +2,7 @@
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
 A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
-"fail", "deaf" (to SIGTERM), "warns": it says something}.
+"fail", "deaf" (to SIGTERM and SIGQUIT), "warns": it says something}.
 """
 
 import json
@@ -60,7 +60,8 @@ def train(arguments):
         print("troupe-learner: error: an update failed: the loss is not finite\nsaved at 100", file=sys.stderr)
         sys.exit(1)
     if fake["then"] == "deaf":
-        signal.signal(signal.SIGTERM, lambda number, _: note({"ignored": number}))
+        for each in (signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(each, lambda number, _: note({"ignored": number}))
         note({"deaf": True})
     while True:
         signal.pause()

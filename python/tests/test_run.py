@@ -17,7 +17,7 @@ FAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_troupe.py"
 sys.path.insert(0, PACKAGE)
 
 import troupe  # noqa: E402
-from troupe import program  # noqa: E402
+from troupe import launch, program  # noqa: E402
 
 
 def is_alive(pid):
@@ -127,6 +127,8 @@ class RunTest(ProgramTestCase):
         self.assertEqual(len(self.notes("arguments")), 1)
 
     def test_a_run_that_is_deaf_is_killed(self):
+        self.addCleanup(setattr, launch, "_KILL_S", launch._KILL_S)
+        launch._KILL_S = 0.5
         run = troupe.start({"fake": {"then": "deaf"}}, name="deaf", progress=False)
         pid = self.await_pid()
         self.await_note("deaf")
@@ -135,7 +137,7 @@ class RunTest(ProgramTestCase):
         with self.assertRaisesRegex(troupe.RunFailed, "did not end in order in time, and was killed"):
             run.stop(timeout=0.2)
         self.assertFalse(is_alive(pid))
-        self.assertEqual(run.state, "failed")
+        self.assertEqual((run.state, self.notes("ignored")), ("failed", [signal.SIGTERM, signal.SIGQUIT]))
 
     def test_resume_goes_on_and_tells_each_env_step_once(self):
         run = troupe.train({"fake": {"lines": 2}}, name="again", progress=False)

@@ -16,7 +16,8 @@ from troupe import program
 from troupe.notebook import NotebookFile
 
 POLL_S = 0.05
-_SHOWN_EVERY_S = 0.2
+_SHOWN_EVERY_S = 0.1
+_KILL_S = 5.0
 
 
 class TrainProcess:
@@ -83,9 +84,11 @@ class TrainProcess:
     def kill(self) -> None:
         """Ends everything at once."""
         self.killed = True
-        while self.poll() is None:
-            self._child.signal(signal.SIGQUIT)  # which `troupe train` takes as an order to kill what it started
-            self.wait(1)
+        # `troupe train` takes the first as an order to kill what it started; what it started ends with it, too.
+        for number in (signal.SIGQUIT, signal.SIGKILL):
+            if self.poll() is None:
+                self._child.signal(number)
+                self.wait(_KILL_S)
 
     def drain_own(self) -> None:
         """At the end of the interpreter; not in a fork, whose parent has it."""
