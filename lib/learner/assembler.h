@@ -33,8 +33,8 @@ struct Assembly {
 /// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
 /// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
 /// then. Rows made with weights older than iteration - max_policy_lag (carried over a cut) are left out and counted.
-/// Segments of a policy with a core are joined only where the agent's decisions go on, too, as an honest worker's do:
-/// so no sequence is longer than sequence_length.
+/// Segments of a policy that remembers are joined only where the agent's decisions go on, too, as an honest worker's
+/// do: so no sequence is longer than sequence_length.
 ///
 /// Critic rows. Joint observations: one row for each env step at which agents acted, in order, holding the observations
 /// of those that acted; then one for each env step that segments bootstrap from, which holds the final observations as
@@ -94,7 +94,7 @@ class Assembler {
     int32_t segment;
     int32_t rows;
     int32_t final_row;  ///< in the source
-    int32_t decision;   ///< of the first row; -1: the policy has no core
+    int32_t decision;   ///< of the first row; -1: the policy does not remember
     bool cut;
   };
   /// The rows of one policy in one fragment.
@@ -142,7 +142,7 @@ class Assembler {
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
   /// Of a policy whose images stay bytes: room for those of all rows.
   static void ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch);
-  /// Of a policy with a core: its sequences, and what it remembered before each.
+  /// Of a policy that remembers: its sequences, and what it remembered before each.
   void GatherMemories(Gather& gather, PolicyTrainBatch& batch);
   void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void LeaveOut(Gather& gather, PolicyTrainBatch& batch);

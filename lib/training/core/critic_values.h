@@ -14,7 +14,7 @@
 
 namespace troupe::training {
 
-/// What a critic with a core remembers of the trajectories in progress: a state for each agent that the run's
+/// What a critic remembers of the trajectories in progress: a state for each agent that the run's
 /// environments have, from the end of one batch to the next (ADR 32). What an update makes holds from Commit on. Owned
 /// by a policy's learn group; used by one thread at a time.
 class CriticCarry {
@@ -49,13 +49,13 @@ class CriticCarry {
 struct CriticValues {
   std::vector<float> rows;     ///< [rows]
   std::vector<float> finals;   ///< [final_rows]
-  int64_t broken_streams = 0;  ///< trajectories of which a critic with a core did not remember all (CriticCarry)
+  int64_t broken_streams = 0;  ///< trajectories of which a critic did not remember all (CriticCarry)
 };
 
-/// Asks the policy's back end, between Begin and End. Of a critic with a core each trajectory is run in time order from
-/// what `carry` has of it; what it remembered before each sequence goes to prepared->critic_memory, and after the last
-/// row to `carry`. Of a critic behind the actor's core each sequence is run from what the actor remembered before it
-/// when it acted, and a final row from what is remembered after the last row of its segment.
+/// Asks the policy's back end, between Begin and End. Of a critic that remembers each trajectory is run in time order
+/// from what `carry` has of it; what it remembered before each sequence goes to prepared->critic_memory, and after the
+/// last row to `carry`. Of a critic behind the actor's core each sequence is run from what the actor remembered before
+/// it when it acted, and a final row from what is remembered after the last row of its segment.
 absl::StatusOr<CriticValues> ValuesOf(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                                       NetworkBackend* backend, PreparedBatch* prepared, CriticCarry* carry);
 

@@ -53,8 +53,8 @@ enum class BackendLevel : uint8_t {
   kForwardBackward = 2,  ///< Forward and Backward on any network and any block of parameters
 };
 
-/// Rows that the critic, a network with a core or behind the actor's, is run through: sequences side by side, each in
-/// its order.
+/// Rows that the critic, which remembers or stands behind the actor's core, is run through: sequences side by side,
+/// each in its order.
 struct SequenceCall {
   absl::Span<const int32_t> rows;     ///< of PreparedBatch::critic_input(), sequence after sequence
   absl::Span<const int32_t> lengths;  ///< of each; at least 1
@@ -83,7 +83,7 @@ struct NetworkCall {
 /// says. Where the critic shares the actor's encoder (policy::EncoderKind::kShared) both losses are differentiated
 /// through it, and their derivatives there add up. Calls come in the order
 ///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
-/// Networks with a core are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
+/// Networks that remember are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
 /// whose rows are all run. Where a batch has PreparedBatch::units(), minibatches are of these, and the critic is run
 /// once for each of their inputs: its derivative there is the sum of those of the rows that read it. After an error the
 /// parameters are undefined until the owner restores them. The losses of a minibatch are means over those of its rows
@@ -105,18 +105,18 @@ class NetworkBackend {
   /// `thread`: kWholeTeam, called from the update thread; or, where it can run alone, the team's thread that makes this
   /// call and all others until End.
   virtual absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) = 0;
-  /// The critic's value for every row of critic_input(), in its own units. Not for a critic with a core, or behind the
-  /// actor's.
+  /// The critic's value for every row of critic_input(), in its own units. Not for a critic that remembers, or behind
+  /// the actor's core.
   virtual absl::StatusOr<std::vector<float>> Values() = 0;
-  /// For a critic with a core, or behind the actor's, alone.
+  /// For a critic that remembers, or behind the actor's core, alone.
   virtual absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& /*call*/) {
-    return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks with a core"));
+    return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks that remember"));
   }
   /// Before the first BeginEpoch: the owner of the FlatParameters wrote to their values after Begin (PopArt). As it
   /// stands: they are read where they are.
   virtual absl::Status ParametersChanged() { return absl::OkStatus(); }
   /// `order`: the rows of the batch that minibatches are cut from, the numbers of its units where it has some, or of a
-  /// policy with a core those of its sequences; kept by the caller until the next BeginEpoch.
+  /// policy that remembers those of its sequences; kept by the caller until the next BeginEpoch.
   virtual absl::Status BeginEpoch(absl::Span<const int32_t> order) = 0;
   /// One minibatch of order[first, first + count).
   virtual absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) = 0;

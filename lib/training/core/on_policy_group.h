@@ -82,7 +82,7 @@ class OnPolicyGroup final : public GroupTrainer {
   /// The rate of the next epoch, after one with a mean divergence of `kl`.
   void AdaptRate(double kl, ResidentPolicy* resident, StepSettings* settings) const;
   absl::StatusOr<ValueReport> PrepareTargets(const Work& work);
-  /// The units of minibatches that have a row that counts: the rows themselves, RowUnits, or of a policy with a core
+  /// The units of minibatches that have a row that counts: the rows themselves, RowUnits, or of one that remembers
   /// sequences.
   static void TakeUnits(const PreparedBatch& prepared, std::vector<int32_t>* units);
   /// Where minibatches of `units` end, one after another. Of rows: with each `minibatch`-th. Of sequences: with the

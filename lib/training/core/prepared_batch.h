@@ -94,9 +94,9 @@ class PreparedBatch {
   const RowUnits& units() const { return units_; }
   /// Rows of agents that are active, ascending; all that count in losses but for what PrepareOptions adds.
   absl::Span<const int32_t> active() const { return uses_.active(); }
-  /// Of a policy with a core, else empty: what its networks are run through. Cover all rows, ascending.
+  /// Of a policy that remembers, else empty: what its networks are run through. Cover all rows, ascending.
   absl::Span<const learner::TrainSequence> sequences() const { return sequences_; }
-  /// [sequences, actor_state_size], what the actor remembered before each; without a core no columns.
+  /// [sequences, actor_state_size], what the actor remembered before each; no columns where it does not.
   const MatrixView& actor_memory() const { return actor_memory_; }
 
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
@@ -107,7 +107,7 @@ class PreparedBatch {
   std::vector<float> advantages;
   std::vector<float> value_targets;  ///< in the critic's units
   std::vector<float> old_values;     ///< in the critic's units
-  /// [sequences, state size] of the critic's own core instead: what it remembered before each.
+  /// [sequences, state size] of a critic that remembers by itself: what it remembered before each.
   std::vector<float> critic_memory;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace troupe::training {
 
-/// What an epoch shuffles and cuts into minibatches, of a policy without a core.
+/// What an epoch shuffles and cuts into minibatches, of a policy that does not remember.
 enum class MinibatchBy : uint8_t {
   kRows = 1,      ///< rows, each by itself
   kEnvSteps = 2,  ///< RowUnits

@@ -411,21 +411,19 @@ class TorchBackend final : public NetworkBackend {
     return on_host_ ? host : host.to(device_);
   }
 
-  /// The critic's values of inputs, [rows, 1]; without a core.
+  /// The critic's values of inputs, [rows, 1]; where nothing remembers.
   Tensor RunCritic(const Tensor& x) const {
     if (!spec_.shares_encoder()) return RunNetwork(spec_.critic().activation, modules_.critic, x);
     return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
   }
 
   /// The same of one whose rows are sequences, as RunSequences.
-  std::pair<Tensor, Tensor> RunCriticSequences(const Tensor& x, const Tensor& batch_sizes,
-                                               const Tensor& states) const {
+  std::pair<Tensor, Tensor> RunCriticSequences(const Tensor& x, const Tensor& batch_sizes, const Tensor& states) const {
     const policy::NetworkSpec& critic = spec_.critic();
     if (!spec_.shares_encoder()) {
       return RunSequences(critic, modules_.critic, x, batch_sizes, states, /*kept=*/Tensor());
     }
-    const Tensor encoded = Encode(spec_.actor.activation, modules_.actor, x);
-    const auto [output, after] = RunCore(spec_.actor.core, modules_.actor.core, encoded, batch_sizes, states);
+    const auto [output, after] = EncodeSequences(spec_.actor, modules_.actor, x, batch_sizes, states);
     return {Decode(critic.activation, modules_.critic, output), after};
   }
 
@@ -459,9 +457,8 @@ class TorchBackend final : public NetworkBackend {
     const auto states_at = static_cast<int64_t>(begin) * size;
     const auto count = static_cast<int64_t>(pieces.size());
     const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
-    const auto [output, after] =
-        RunCriticSequences(critic_input_.Take(Indices(inputs)), packed.batch_sizes,
-                           states.index_select(0, Indices(packed.sequences)));
+    const auto [output, after] = RunCriticSequences(critic_input_.Take(Indices(inputs)), packed.batch_sizes,
+                                                    states.index_select(0, Indices(packed.sequences)));
     const Tensor values = ToHost(output.squeeze(1));
     const Tensor states_after = ToHost(after);
     AwaitDevice();
@@ -540,18 +537,20 @@ class TorchBackend final : public NetworkBackend {
   }
 
   /// Losses of networks that share an encoder, which is run once for both.
-  Losses SharedLosses(const Modules& modules, const Minibatches& of, const StepSettings& settings) const {
-    Tensor shared = Encode(spec_.actor.activation, modules.actor, actor_input_.Take(of.actor.run));
-    if (spec_.actor.core.remembers()) {
-      shared = RunCore(spec_.actor.core, modules.actor.core, shared, of.actor.batch_sizes,
-                       memory_.actor.index_select(0, of.actor.sequences))
-                   .first;
-    }
+  Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
+    const Tensor inputs = actor_input_.Take(minibatches.actor.run);
+    const Tensor shared = spec_.actor.core.remembers()
+                              ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
+                                                memory_.actor.index_select(0, minibatches.actor.sequences))
+                                    .first
+                              : Encode(spec_.actor.activation, modules.actor, inputs);
     const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
       return Decode(network.activation, module, kept.defined() ? shared.index_select(0, kept) : shared);
     };
-    return {ActorLossOf(modules, head(spec_.actor, modules.actor, of.actor.kept), of.actor.rows, settings),
-            CriticLossOf(head(spec_.critic(), modules.critic, of.critic.kept).squeeze(1), of.critic.rows, settings)};
+    return {ActorLossOf(modules, head(spec_.actor, modules.actor, minibatches.actor.kept), minibatches.actor.rows,
+                        settings),
+            CriticLossOf(head(spec_.critic(), modules.critic, minibatches.critic.kept).squeeze(1),
+                         minibatches.critic.rows, settings)};
   }
 
   /// A step of networks that share an encoder. Where it has convolutions, and there are threads for it, two take half
@@ -568,12 +567,12 @@ class TorchBackend final : public NetworkBackend {
     Losses losses[2];
     second_half_.gradients.zero_();
     const auto differentiate = [&](const Modules& modules, int part) {
-      Losses& of = losses[part];
-      of = SharedLosses(modules, parts[part], settings);
+      Losses& own = losses[part];
+      own = SharedLosses(modules, parts[part], settings);
       // Means of this part's rows as its share of the means of all.
-      of.actor.mean = of.actor.mean * ShareOf(parts[part].actor, parts[1 - part].actor);
-      of.critic.mean = of.critic.mean * ShareOf(parts[part].critic, parts[1 - part].critic);
-      torch::autograd::backward({of.actor.mean, of.critic.mean}, {});
+      own.actor.mean = own.actor.mean * ShareOf(parts[part].actor, parts[1 - part].actor);
+      own.critic.mean = own.critic.mean * ShareOf(parts[part].critic, parts[1 - part].critic);
+      torch::autograd::backward({own.actor.mean, own.critic.mean}, {});
     };
     TROUPE_RETURN_IF_ERROR(BothAtOnce([&] { differentiate(modules_, 0); }, [&] { differentiate(second_half_, 1); }));
     modules_.gradients.add_(second_half_.gradients);

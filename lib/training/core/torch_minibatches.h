@@ -17,7 +17,7 @@ struct Minibatch {
   torch::Tensor rows;  ///< [rows that count in its loss], of the batch
   torch::Tensor run;   ///< [rows that are run]: of whole sequences packed; undefined where a batch has units
   torch::Tensor kept;  ///< places in `run` of `rows`; undefined: all count
-  // Of a policy with a core:
+  // Of a policy that remembers:
   torch::Tensor sequences;  ///< [sequences], of the batch
   torch::Tensor batch_sizes;
   // Of a batch with units:

@@ -43,9 +43,9 @@ absl::StatusOr<CalledNetwork> FindCalled(const policy::PolicySpec& spec, const N
   }
   const policy::NetworkSpec& network = *called.network;
   if (spec.EncodingNetwork(network).remembers()) {
-    return absl::UnimplementedError(absl::StrCat("rows alone do not say what the ", network.role, ", a network with ",
-                                                 network.encoder == policy::EncoderKind::kTorchScript ? "a state" : "a core",
-                                                 ", remembers"));
+    return absl::UnimplementedError(
+        absl::StrCat("rows alone do not say what the ", network.role, ", a network with ",
+                     network.encoder == policy::EncoderKind::kTorchScript ? "a state" : "a core", ", remembers"));
   }
   std::shared_ptr<ScriptNetwork> script;
   if (network.encoder == policy::EncoderKind::kTorchScript) {

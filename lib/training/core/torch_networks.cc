@@ -225,6 +225,11 @@ Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces) {
   return packed;
 }
 
+std::pair<Tensor, Tensor> EncodeSequences(const policy::NetworkSpec& network, const Module& module, const Tensor& x,
+                                          const Tensor& batch_sizes, const Tensor& states) {
+  return RunCore(network.core, module.core, Encode(network.activation, module, x), batch_sizes, states);
+}
+
 std::pair<Tensor, Tensor> RunSequences(const policy::NetworkSpec& network, const Module& module, const Tensor& x,
                                        const Tensor& batch_sizes, const Tensor& states, const Tensor& kept) {
   const auto take = [&kept](const Tensor& rows) { return kept.defined() ? rows.index_select(0, kept) : rows; };
@@ -232,8 +237,7 @@ std::pair<Tensor, Tensor> RunSequences(const policy::NetworkSpec& network, const
     const auto [output, after] = RunScript(*module.script, x, batch_sizes, states);
     return {take(output), after};
   }
-  const auto [output, after] =
-      RunCore(network.core, module.core, Encode(network.activation, module, x), batch_sizes, states);
+  const auto [output, after] = EncodeSequences(network, module, x, batch_sizes, states);
   return {Decode(network.activation, module, take(output)), after};
 }
 

@@ -68,6 +68,11 @@ struct Packed {
 /// `pieces`: first row and number of rows of each sequence; there is one.
 Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces);
 
+/// Sequences through encoder and core of a network that has one: the core's outputs of the packed rows `x`, and what is
+/// remembered after each sequence, [sequences, state size]; `states` before it.
+std::pair<torch::Tensor, torch::Tensor> EncodeSequences(const policy::NetworkSpec& network, const Module& module,
+                                                        const torch::Tensor& x, const torch::Tensor& batch_sizes,
+                                                        const torch::Tensor& states);
 /// Sequences through a network that remembers: what its last layer gives for the rows of `kept`, undefined: of all, and
 /// what is remembered after each sequence, [sequences, state size]. `x` has the packed rows, `states` what is
 /// remembered before each sequence. A user's module is called once a time step, with all sequences that have one.

@@ -37,7 +37,7 @@ namespace troupe::training {
 /// options and the size of the team alone.
 ///
 /// Invariants: 1. Parameters and optimizer are finite at all times. 2. A failed Update leaves every policy and group as
-/// it was. 3. An update is a function of (state, batch, context, team's size) and of what critics with a core remember
+/// it was. 3. An update is a function of (state, batch, context, team's size) and of what critics remember
 /// of the episodes in progress: nothing else is remembered, so a resumed run equals one that began new episodes
 /// there. 4. Every group with an active row is trained in every update. 5. All policies of a group are resident while
 /// it trains.
