@@ -35,6 +35,8 @@ BARS = (
     {"config": "examples/cartpole_ppo_and_a2c.yaml", "env_steps": 400_000, "measure": measures.by_agent,
      "at_least": {"agent_0": 400.0, "agent_1": 300.0}},
     {"config": "examples/recall_gru.yaml", "env_steps": 150_000, "measure": measures.returns, "at_least": {"sampled": 1.8, "deterministic": 1.8}},
+    {"config": "examples/recall_torchscript.yaml", "env_steps": 150_000, "measure": measures.returns, "long": True,
+     "at_least": {"sampled": 1.8, "deterministic": 1.8}},
     {"config": "examples/catch_cnn.yaml", "env_steps": 20_000, "measure": measures.returns, "at_least": {"sampled": 1.8, "deterministic": 1.8}},
     {"config": "examples/cartpole_memory_gru.yaml", "env_steps": 300_000, "measure": measures.returns, "long": True,
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},

@@ -110,8 +110,9 @@ inline torch::jit::Module BuiltInTestModule(const policy::PolicySpec& spec, cons
   if (network.role == policy::kActorRole && spec.has_action_mask) {
     absl::StrAppend(&body, "    x = torch.where(mask, x, torch.full_like(x, -100.0))\n");
   }
-  if (!parts.after.empty())
+  if (!parts.after.empty()) {
     absl::StrAppend(&body, "    state = torch.cat([", absl::StrJoin(parts.after, ", "), "], 1)\n");
+  }
   torch::jit::Module module = MakeTestModule(parts.parameters, ForwardSource(body + "    return x, state\n"));
   if (network.remembers()) module.register_attribute("state_size", c10::IntType::get(), network.core.state_size());
   return module;
