@@ -15,7 +15,7 @@ namespace troupe::training {
 /// What a step of one network reads of the batch. Indices are int64 tensors where the networks are.
 struct Minibatch {
   torch::Tensor rows;  ///< [rows that count in its loss], of the batch
-  torch::Tensor run;   ///< [rows that are run]: of whole sequences packed; undefined where a batch has units
+  torch::Tensor run;   ///< [rows that are run], those of sequences packed; undefined where a batch has units
   torch::Tensor kept;  ///< places in `run` of `rows`; undefined: all count
   // Of a policy that remembers:
   torch::Tensor sequences;  ///< [sequences], of the batch
