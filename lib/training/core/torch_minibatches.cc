@@ -60,8 +60,8 @@ EpochMinibatches::LoadedRows EpochMinibatches::LoadUnits(Counts counts) const {
 Minibatch EpochMinibatches::TakeUnits(int64_t first, int64_t count, const LoadedRows& epoch) {
   const auto begin = static_cast<size_t>(first);
   const auto end = static_cast<size_t>(first + count);
-  const auto piece = [&](const Tensor& of, const std::vector<int32_t>& ends) {
-    return of.narrow(0, ends[begin], ends[end] - ends[begin]);
+  const auto piece = [&](const Tensor& all, const std::vector<int32_t>& ends) {
+    return all.narrow(0, ends[begin], ends[end] - ends[begin]);
   };
   Minibatch minibatch;
   minibatch.rows = piece(epoch.rows, epoch.host.first_row);

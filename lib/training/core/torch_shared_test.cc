@@ -117,7 +117,8 @@ std::unique_ptr<TrainerHost> MakeHostOf(const policy::PolicySpec& spec, const Pp
   const auto team = std::make_shared<ThreadTeam>(threads);
   return *MakePpoHost(
       {spec}, {options}, 1,
-      [team](const policy::PolicySpec& of) { return MakeTorchBackend(of, Device{}, TorchPath::kHost, team); }, team);
+      [team](const policy::PolicySpec& made) { return MakeTorchBackend(made, Device{}, TorchPath::kHost, team); },
+      team);
 }
 
 class TorchSharedUpdateTest : public testing::TestWithParam<bool> {};
@@ -257,6 +258,21 @@ TEST_P(TorchSharedUpdateTest, PopArtLeavesWhatIsShared) {
   for (int64_t i = 0; i < layout.acting_size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-9);
   EXPECT_NE(before[layout.Find("critic.1.weight")->offset], after[layout.Find("critic.1.weight")->offset]);
   EXPECT_NE(after[layout.Find("critic.1.bias")->offset], 0);
+}
+
+// Each row has an input of its own, so that there are no units to cut.
+TEST(TorchSharedTest, MinibatchesOfEnvStepsAreThoseOfRows) {
+  const policy::PolicySpec spec = SharedSpec(/*with_core=*/false);
+  RandomBatch batch(spec, kSmallUpdateSegments, 1);
+  std::vector<std::vector<float>> parameters;
+  for (const MinibatchBy by : {MinibatchBy::kRows, MinibatchBy::kEnvSteps}) {
+    PpoOptions options = SmallUpdateOptions();
+    options.minibatch_by = by;
+    const auto trainer = MakeHostOf(spec, options, 1);
+    ASSERT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(0)).ok());
+    parameters.push_back(trainer->ExportState(kSlot)->parameters());
+  }
+  EXPECT_EQ(parameters[0], parameters[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TorchSharedUpdateTest, testing::Bool(),
