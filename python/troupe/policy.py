@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import secrets
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -15,8 +16,8 @@ from troupe.envs import spaces
 
 Array = NDArray[Any]
 MASK_KEY, STATE_KEY = "action_mask", "state"
-# Environments whose decisions are drawn apart: those of Policy, and those of Agents.
-_OF_POLICY, _OF_AGENTS = 0, 1
+# Environments whose decisions are drawn apart: that of Agents, and behind it one for each Policy of a checkpoint.
+_OF_AGENTS, _OF_POLICIES = 0, 1
 
 
 def _described(space: spaces.Space) -> Dict[str, Any]:
@@ -66,8 +67,7 @@ class Policy:
         self._handle, self._act = checkpoint.handle, checkpoint.act
         self._slots = {agent: slot for slot, agent in enumerate(checkpoint.description["agents"])}
         self._observation, self._action = SpaceCodec(_described(self.observation_space)), SpaceCodec(_described(self.action_space))
-        self._one = _Buffers(description, place, 1)
-        self._many = self._one
+        self._many: Optional[_Buffers] = None
         self._error = acting.ErrorText()
         self._error_ref = ctypes.byref(self._error)
         self._drawn = 0
@@ -75,13 +75,18 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({self.id!r}, version {self.version}, {self._description['observation_space']} -> {self._description['action_space']})"
 
+    @functools.cached_property
+    def _one(self) -> _Buffers:
+        """Of one row, made when the policy is asked: most of a league are never."""
+        return _Buffers(self._description, self._place, 1)
+
     def act(self, obs: Any, *, agent: Optional[str] = None, action_mask: Any = None, deterministic: bool = False) -> Any:
         """The action for one observation, both in the environment's own form: sampled, or with `deterministic` the most probable one. agent: the id of
         who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None: everything is allowed.
         ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
         if self.state_size:
             raise ValueError(f"policy {self.id} remembers (model.actor_core): ask predict(obs, state), which gives the state for the next decision")
-        return self._decide(obs, self._slot(agent), action_mask, deterministic, _OF_POLICY, *self._next_key())
+        return self._decide(obs, self._slot(agent), action_mask, deterministic, _OF_POLICIES + self._place, *self._next_key())
 
     def predict(self, obs: Any, state: Optional[Array] = None, episode_start: Any = None, deterministic: bool = False, *,
                 agent: Union[str, Sequence[str], None] = None, action_mask: Any = None) -> Tuple[Any, Optional[Array]]:
@@ -92,7 +97,7 @@ class Policy:
         rows = len(obs) if many else 1
         if not 1 <= rows <= acting.MAX_ROWS:
             raise ValueError(f"got {rows} observations, expected 1 to {acting.MAX_ROWS}")
-        if self._many.observations.shape[0] != rows:
+        if self._many is None or self._many.observations.shape[0] != rows:
             self._many = _Buffers(self._description, self._place, rows)
         buffers = self._many
         agents = [agent] * rows if agent is None or isinstance(agent, str) else list(agent)
@@ -101,7 +106,7 @@ class Policy:
         episode, step = self._next_key()
         for row in range(rows):
             self._write(buffers.observations[row], obs[row] if many else obs)
-            buffers.keys[row] = (_OF_POLICY, episode, self._slot(agents[row]), step)
+            buffers.keys[row] = (_OF_POLICIES + self._place, episode, self._slot(agents[row]), step)
             step += 1
         self._drawn += rows - 1
         if action_mask is not None:
