@@ -171,6 +171,21 @@ class RunTest(ProgramTestCase):
         self.assertEqual((quiet.stdout, quiet.stderr.splitlines()[0], quiet.stderr.count("is not finite")), ("", "W a warning", 1))
         self.assertEqual(self.notes("arguments")[-1][-2:], ["--log-level", "warn"])
 
+    def test_an_error_is_shown_unless_it_is_the_last_word(self):
+        line = "2026-11-27T04:28:50.608Z warn troupe-worker: %s\n"
+        says = ["troupe-worker: error: one\nof two lines\n", line % "gone", line % "again", "troupe-worker: error: two\n"]
+        code = f"import troupe; troupe.train({{'fake': {{'says': {says}, 'then': '%s'}}}}, name='%s', progress=False)"
+        for then, shown in (("finish", "".join(says)), ("fail", "".join(says))):
+            done = subprocess.run([sys.executable, "-B", "-c", code % (then, then)], capture_output=True, text=True, cwd=self.folder)
+            self.assertEqual(done.stderr.partition("Traceback")[0], shown)
+            self.assertEqual(done.stderr.count("is not finite"), then == "fail")
+
+    def test_a_checkpoint_by_its_env_steps(self):
+        run = troupe.train({}, name="kept", progress=False)
+        self.assertEqual([run._checkpoint(at) for at in (200, "200", "best", "latest")], [f"checkpoints/{steps}" for steps in (200, 200, 200, 300)])
+        with self.assertRaisesRegex(troupe.TroupeError, "no such checkpoint"):
+            run._checkpoint("2000")
+
     def test_evaluation(self):
         run = troupe.train({}, name="played", progress=False)
         said = io.StringIO()
@@ -253,6 +268,39 @@ class EndTest(ProgramTestCase):
         self.assert_drained(pid)
         self.assertTrue(is_alive(int(fork)))
 
+    def test_in_a_fork_a_run_is_another_process_and_its_files_stay(self):
+        code = """
+            import os, sys, troupe
+            class Maze:
+                pass
+            with troupe.start({'fake': {'then': 'run'}}, env=Maze, name='run', progress=False) as run:
+                next(iter(run))
+                if os.fork() == 0:
+                    sys.exit(0)  # through the end of `with`, and of the interpreter
+                os.wait()
+                print(run.state, os.path.exists(run._process._notebook.variables["TROUPE_NOTEBOOK"].split(":")[1]), flush=True)
+            print(run.state)
+        """
+        process = self.interpreter(code, stdout=subprocess.PIPE, text=True)
+        pid = self.await_pid()
+        self.assertEqual(process.communicate(timeout=60)[0].splitlines(), ["running True", "stopped"])
+        self.assert_drained(pid)
+
+    def test_runs_are_ended_together(self):
+        code = """
+            import troupe
+            from troupe import launch
+            launch.DRAIN_S = launch._KILL_S = 0.5
+            for name in "ab":
+                troupe.start({'fake': {'then': 'deaf'}}, name=name, progress=False)
+            input()
+        """
+        process = self.interpreter(code, stdin=subprocess.PIPE, text=True)
+        self.await_true(lambda: os.path.exists("notes") and len(self.notes("deaf")) == 2)
+        process.communicate("\n", timeout=60)
+        self.assertEqual(self.notes("ignored"), [signal.SIGTERM] * 2 + [signal.SIGQUIT] * 2)
+        self.assertFalse([pid for pid in self.notes("pid") if is_alive(pid)])
+
     def test_ctrl_c_drains_and_train_returns(self):
         code = """
             import troupe
@@ -317,6 +365,24 @@ class NotebookTest(ProgramTestCase):
         with open("runs/run/config.yaml") as file:
             self.assertNotIn(digest, file.read())
 
+    def test_what_cannot_be_written_leaves_nothing(self):
+        code = """
+            import os, tempfile, troupe
+            tempfile.tempdir = os.getcwd()
+            class Maze:
+                pass
+            opened = os.open
+            def full(path, *how, **more):
+                if path.endswith("classes"):
+                    raise OSError(28, "No space left on device")
+                return opened(path, *how, **more)
+            os.open = full
+            troupe.train({}, env=Maze)
+        """
+        process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
+        self.assertIn("No space left on device", process.communicate(timeout=30)[1])
+        self.assertEqual([name for name in os.listdir(self.folder) if "notebook" in name], [])
+
     def test_without_cloudpickle_it_says_what_to_do(self):
         code = "import sys; sys.modules['cloudpickle'] = None\nimport troupe\nclass Maze: pass\ntroupe.train({}, env=Maze)"
         process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
@@ -331,6 +397,13 @@ class ProgramTest(ProgramTestCase):
             troupe.train({})
         with self.assertRaisesRegex(troupe.TroupeError, "found no program"):
             troupe.load("none")
+
+    def test_what_cannot_be_started_leaves_no_descriptor(self):
+        before = sorted(os.listdir("/proc/self/fd"))
+        for wrong in ("a\0b", "a\ud800b"):
+            with self.assertRaisesRegex(ValueError, "^cannot start .* with 'stop' 'a.*b': "):
+                program.spawn(["stop", wrong], None, None)
+        self.assertEqual(sorted(os.listdir("/proc/self/fd")), before)
 
     def test_words_of_a_program_are_an_error(self):
         said = "W warning\ntroupe: error: /dev/fd/64:3:5: algorithm.lr: got -1, expected a number\n"

@@ -239,15 +239,19 @@ class ConfigBlocks:
         return whole
 
 
-def _anchor_networks(value: Any) -> None:
+def _anchor_networks(whole: Dict[str, Any]) -> None:
     """Makes paths of TorchScript files absolute."""
-    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _anchor_networks(entry)
-    if isinstance(value, dict):
-        for key in ("torchscript", "critic_torchscript"):
-            path = value.get(key)
+    sections = [whole]
+    multi_agent = whole.get("multi_agent")
+    for key in ("policies", "agents") if isinstance(multi_agent, dict) else ():
+        overrides = multi_agent.get(key)
+        sections += overrides.values() if isinstance(overrides, dict) else ()
+    for section in sections:
+        model = section.get("model") if isinstance(section, dict) else None
+        for key in ("torchscript", "critic_torchscript") if isinstance(model, dict) else ():
+            path = model.get(key)
             if isinstance(path, str) and path and not path.startswith("sha256:"):
-                value[key] = os.path.abspath(path)
+                model[key] = os.path.abspath(path)
 
 
 def _is_merged(way: Tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 from troupe import program
 from troupe.config_blocks import ConfigBlocks, Env, Source, set_arguments
 from troupe.evaluation import Evaluation
-from troupe.launch import POLL_S, TrainProcess, shows_by_itself
+from troupe.launch import DRAIN_S, POLL_S, TrainProcess, shows_by_itself
 from troupe.notebook import NotebookFile
 from troupe.progress import NewLines, Progress, last_line
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 At = Union[str, int]  # "latest", "best", "live" (the newest of a run that trains), or env steps of a checkpoint
 _Self = TypeVar("_Self", bound="Run")
 
-DRAIN_S = 30.0
 _ASKED_EVERY_S = 0.5
 
 
@@ -53,9 +52,14 @@ class Run:
     def __init__(self, path: Path, process: Optional[TrainProcess] = None, before: "Optional[_Before]" = None) -> None:
         """`process`: what trains it; None: nothing of this process. `before`: of the folder, before that was started."""
         self.path = path
-        self._process = process
+        self._started = process
         self._before = before
         self._drained = False
+
+    @property
+    def _process(self) -> Optional[TrainProcess]:
+        """What trains it; None: nothing of this process. In a fork it is a run that another process trains."""
+        return self._started if self._started is not None and self._started.is_own else None
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
@@ -184,7 +188,7 @@ class Run:
                 return str(self.save())
             at = "latest"
         for entry in program.last_json(program.run_command("checkpoint", "ls", str(self.path), "--json")):
-            if at == entry["env_steps"] or (at in ("latest", "best") and entry[at]):
+            if str(at) == str(entry["env_steps"]) or (at in ("latest", "best") and entry[at]):
                 return str(entry["path"])
         program.run_command("checkpoint", "verify", str(self.path), "--checkpoint", str(at))  # says which there are
         raise program.TroupeError(f"no checkpoint {at} in {self.path}")
