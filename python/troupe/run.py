@@ -66,7 +66,8 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """What the run was started with, every key of it."""
+        """What the run was started with, every key of it. Its `to_dict`, `to_yaml`, `train` and `start` import the run's environment in Python; stderr
+        says so first."""
         return Config(self.path / "config.yaml")
 
     @property

@@ -151,9 +151,14 @@ class PythonApiTest(harness.RunningTestCase):
             except TimeoutError as error:
                 print("timeout")
             run.stop()
-            print(run.state, run.save.__name__)
+            print(run.state, run.summary["reason"], (run.path / "checkpoints" / str(run.summary["env_steps"]) / "manifest.json").exists())
+            try:
+                run.save()
+            except troupe.TroupeError as error:
+                print(error)
         """)
-        self.assertEqual(said, ["running True", "timeout", "stopped save"])
+        self.assertEqual(said[:3], ["running True", "timeout", "stopped drained True"])
+        self.assertEqual(len(said), 4, "nobody trains it: nothing is saved")
         self.assertEqual(process.wait(30), 0)
 
     @staticmethod
@@ -240,7 +245,8 @@ class PythonApiTest(harness.RunningTestCase):
             fails(lambda: agents.act({"agent_7": numpy.zeros(4)}))
             fails(lambda: policy.predict(numpy.zeros((2, 4)), numpy.zeros((3, 6))))
             fails(lambda: run.policies(at=7))
-            print(run.policies(at=first_checkpoint(run))["left"].version <= 5)
+            versions = {str(steps): run.policies(at=steps)["left"].version for steps in (first_checkpoint(run), run.summary["env_steps"])}
+            print(versions == {str(steps): steps // 400 for steps in (first_checkpoint(run), 2000)}, run.policies(at="2000")["left"].version)
             # Another one in the place of its agent's.
             other = run.policies(at=first_checkpoint(run))["left"]
             print(run.evaluate(2, seed=1, policies={"left": other}) == run.evaluate(2, seed=1, policies={"left": other.source}))
@@ -248,7 +254,7 @@ class PythonApiTest(harness.RunningTestCase):
         self.assertEqual(said[:3], ["True True ['agent_0', 'agent_1'] right", "True", "True False"])
         for words, line in zip(("ask predict(obs, state)", "got an array of shape (3,), expected (4,)", "has no action masks",
                                 "there is no agent 'agent_7', expected one of agent_0, agent_1", "got a state of shape (3, 6), expected (2, 6)",
-                                'no checkpoint "7"', "True", "True"), said[3:]):
+                                'no checkpoint "7"', "True 5", "True"), said[3:]):
             self.assertIn(words, line)
         self.assertEqual(len(said), 11, said)
 
@@ -324,6 +330,9 @@ class PythonApiTest(harness.RunningTestCase):
         # Whoever resumes a run is told what that executes, whether progress is shown or not.
         said = self.user("print(troupe.load('pack').resume(overrides={'stop.env_steps': 250}).wait().state)")
         self.assertEqual(said, ["finished"])
+        self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
+        said = self.user("print(troupe.load('pack').config.to_dict()['env']['name'])")
+        self.assertEqual(said, ["python:pack.walk:Walk"])
         self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
         # From another folder, by the command: the run's configuration says where it is.
         os.makedirs(self.path("elsewhere"))
