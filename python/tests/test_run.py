@@ -1,6 +1,7 @@
 """Runs of the Python API against a program that trains nothing (fake_troupe.py): what it is told, how its end is told, and that it ends with us."""
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -154,6 +155,16 @@ class RunTest(ProgramTestCase):
         (run.path / "config.yaml").write_text(json.dumps({**config, "fake": {"then": "nothing"}}))
         self.assertEqual(run.resume(progress=False).wait().state, "finished")
         self.assertEqual(troupe.load("idle").state, "stopped", "as its summary says")
+
+    def test_a_run_of_another_process_has_ended_when_its_learner_has(self):
+        """Which takes its address away before it writes the summary."""
+        run = troupe.load(troupe.train({}, name="theirs", progress=False).path)
+        with open(run.path / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.assertEqual(run.state, "running")
+            with self.assertRaises(TimeoutError):
+                run.wait(0)
+        self.assertEqual(run.wait().state, "finished")
 
     def test_the_interpreter_is_this_one(self):
         troupe.train({}, name="venv", progress=False)

@@ -233,7 +233,9 @@ class Run:
     def _is_running(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        # Where nobody trains the run there is no address; a learner that was killed leaves its own behind.
+        # Where nobody trains the run there is no address; a learner that was killed leaves its own behind, and one that ends takes it away first.
+        if _is_locked(self.path / "lock"):
+            return True
         if not (self.path / "address").exists():
             return False
         return bool(program.last_json(program.run_command("status", str(self.path), "--json")).get("running"))
@@ -322,6 +324,16 @@ def _stamp(path: Path) -> Optional[Tuple[int, int]]:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process that can be seen from here has the file locked, as a learner has its run's. Asked of the kernel: to try would be to hold it."""
+    try:
+        inode = path.stat().st_ino
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.splitlines())
 
 
 def _life(path: Path) -> str:

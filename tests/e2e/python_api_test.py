@@ -157,7 +157,7 @@ class PythonApiTest(harness.RunningTestCase):
             except troupe.TroupeError as error:
                 print(error)
         """)
-        self.assertEqual(said[:3], ["running True", "timeout", "stopped drained True"])
+        self.assertEqual(said[:3], ["running True", "timeout", "stopped troupe stop True"])
         self.assertEqual(len(said), 4, "nobody trains it: nothing is saved")
         self.assertEqual(process.wait(30), 0)
 
