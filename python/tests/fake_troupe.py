@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
-A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
-"fail", "deaf" (to SIGTERM and SIGQUIT), "warns": it says something; "says": that it says, piece by piece}.
+A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "warns": it says something, "says": that it says, piece by
+piece, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary), "fail", "deaf" (to SIGTERM and SIGQUIT)}.
 """
 
 import json

@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+from pathlib import Path
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 FAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_troupe.py")
@@ -19,6 +20,7 @@ sys.path.insert(0, PACKAGE)
 
 import troupe  # noqa: E402
 from troupe import launch, program  # noqa: E402
+from troupe.run import _check_unwrapped  # noqa: E402
 
 
 def is_alive(pid):
@@ -45,6 +47,11 @@ class ProgramTestCase(unittest.TestCase):
     def notes(self, key):
         with open(self.variables["FAKE_TROUPE_LOG"]) as file:
             return [note[key] for note in map(json.loads, file) if key in note]
+
+    def write(self, text):
+        path = Path(self.folder, "written")
+        path.write_text(text)
+        return path
 
     def await_true(self, condition):
         deadline = time.monotonic() + 60
@@ -197,6 +204,17 @@ class RunTest(ProgramTestCase):
         with self.assertRaisesRegex(troupe.TroupeError, "no such checkpoint"):
             run._checkpoint("2000")
 
+    def test_agents_of_a_wrapped_environment_are_refused(self):
+        run = troupe.train({}, name="wrapped", progress=False)
+        for line, words in (("frame_stack: 4", "frame_stack: got 4, expected 1"), ("grayscale: true", "grayscale: got true, expected false"),
+                            ("resize: [8, 8]", r"resize: got \[8, 8\], expected none"), ("crop:", "crop: got , expected none"),
+                            ("previous_action: true", "previous_action: got true"), ("previous_reward: true", "previous_reward: got true")):
+            (run.path / "config.yaml").write_text(f"seed: 1\nenv:\n  name: mine\n  args:\n    a: 1\n  {line}\nmodel:\n  other: 1\n")
+            with self.assertRaisesRegex(troupe.TroupeError, f"config.yaml: env.{words}"):
+                run.agents()
+        # Of others these names say nothing.
+        _check_unwrapped(self.write("env:\n  frame_stack: 1\n  args:\n    crop: 4\nalgorithm:\n  grayscale: true\n"))
+
     def test_evaluation(self):
         run = troupe.train({}, name="played", progress=False)
         said = io.StringIO()
@@ -214,7 +232,8 @@ class RunTest(ProgramTestCase):
         run = troupe.train({}, name="changed", progress=False)
         path = str(run.path)
         for change, command in ((lambda: run.add_policy("b", copy_of="a", trains=False), ["policy", "copy", path, "a", "b", "--frozen"]),
-                                (lambda: run.add_policy("c", like="a", policy_class="random"), ["policy", "add", path, "c", "--like", "a", "--class", "random"]),
+                                (lambda: run.add_policy("c", like="a", policy_class="random"),
+                                 ["policy", "add", path, "c", "--like", "a", "--class", "random"]),
                                 (lambda: run.remove_policy("b"), ["policy", "remove", path, "b"]),
                                 (lambda: run.set_mapping({"*": {"a": 1, "b": 2}}), ["mapping", "set", path, '{"*": {"a": 1, "b": 2}}']),
                                 (lambda: run.set_trainable([]), ["policy", "set-trainable", path]),
@@ -398,7 +417,8 @@ class NotebookTest(ProgramTestCase):
         code = "import sys; sys.modules['cloudpickle'] = None\nimport troupe\nclass Maze: pass\ntroupe.train({}, env=Maze)"
         process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
         said = process.communicate(timeout=30)[1]
-        self.assertRegex(said.splitlines()[-1], r"^ValueError: python:__main__:Maze \(notebook\) is of __main__.*-m pip install cloudpickle, or put it into a file")
+        self.assertRegex(said.splitlines()[-1],
+                         r"^ValueError: python:__main__:Maze \(notebook\) is of __main__.*-m pip install cloudpickle, or put it into a file")
 
 
 class ProgramTest(ProgramTestCase):
@@ -419,7 +439,8 @@ class ProgramTest(ProgramTestCase):
     def test_words_of_a_program_are_an_error(self):
         said = "W warning\ntroupe: error: /dev/fd/64:3:5: algorithm.lr: got -1, expected a number\n"
         self.assertEqual(program.own_words(said), "algorithm.lr: got -1, expected a number")
-        self.assertEqual(program.own_words("2026-11-27T04:28:50.608Z warn x\ntroupe-learner: error: a\nb\n2026-11-27T04:28:50.608Z error troupe gone\n"), "a\nb")
+        log = "2026-11-27T04:28:50.608Z warn x\n"
+        self.assertEqual(program.own_words(f"{log}troupe-learner: error: a\nb\n{log}"), "a\nb")
         self.assertEqual(program.own_words("Killed\n\n"), "Killed")
         self.assertEqual(program.own_words(""), "it said nothing")
         self.assertEqual(program.own_words("troupe: error: run.yaml:3:5: x"), "run.yaml:3:5: x")

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe import acting
+from troupe.env_adapters.observation_view import MASK_KEY, STATE_KEY
 from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 from troupe.envs import spaces
 
 Array = NDArray[Any]
-MASK_KEY, STATE_KEY = "action_mask", "state"
 # Environments whose decisions are drawn apart: that of Agents, and behind it one for each Policy of a checkpoint.
 _OF_AGENTS, _OF_POLICIES = 0, 1
 
@@ -27,6 +27,16 @@ def _described(space: spaces.Space) -> Dict[str, Any]:
     if space.kind == "Tuple":
         return {"type": "Tuple", "spaces": [_described(child) for child in space.children]}
     return {"type": space.kind, "shape": list(space.shape), "dtype": space.dtype, "n": space.n, "start": space.start, "nvec": list(space.nvec)}
+
+
+class _Slots(Dict[str, int]):
+    """Of a checkpoint's agents by their ids."""
+
+    def __init__(self, checkpoint: acting.Checkpoint) -> None:
+        super().__init__((agent, slot) for slot, agent in enumerate(checkpoint.description["agents"]))
+
+    def __missing__(self, agent: str) -> int:
+        raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self)[:8])}")
 
 
 class _Buffers:
@@ -48,8 +58,9 @@ class _Buffers:
 class Policy:
     """A policy with the weights of a checkpoint. Made by `Run.policies` and `Agents`. One thread uses it.
 
-    observation_space, action_space: troupe.envs.spaces.Space, whose `gymnasium()` is Gymnasium's. version: of the weights; agents: ids of those
-    that may play it; state_size: numbers that it remembers of an agent, 0: nothing.
+    observation_space, action_space: troupe.envs.spaces.Space, whose `gymnasium()` is Gymnasium's; as checkpoints have them, which of an environment
+    in Python keep no `start` of MultiDiscrete, no second dimension of MultiDiscrete and MultiBinary, no dtype but the nearest of Troupe's, and [1] for
+    a Box of shape (). version: of the weights; agents: ids of those that may play it; state_size: numbers that it remembers of an agent, 0: nothing.
     """
 
     def __init__(self, checkpoint: acting.Checkpoint, place: int) -> None:
@@ -65,7 +76,7 @@ class Policy:
         self._place = place
         self._checkpoint = checkpoint  # the handle lives as long as this
         self._handle, self._act = checkpoint.handle, checkpoint.act
-        self._slots = {agent: slot for slot, agent in enumerate(checkpoint.description["agents"])}
+        self._slots = _Slots(checkpoint)
         self._observation, self._action = SpaceCodec(_described(self.observation_space)), SpaceCodec(_described(self.action_space))
         self._many: Optional[_Buffers] = None
         self._error = acting.ErrorText()
@@ -81,7 +92,7 @@ class Policy:
         return _Buffers(self._description, self._place, 1)
 
     def act(self, obs: Any, *, agent: Optional[str] = None, action_mask: Any = None, deterministic: bool = False) -> Any:
-        """The action for one observation, both in the environment's own form: sampled, or with `deterministic` the most probable one. agent: the id of
+        """The action for one observation, in the forms of `action_space` and `observation_space`: sampled, or with `deterministic` the most probable one. agent: the id of
         who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None: everything is allowed.
         ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
         if self.state_size:
@@ -165,8 +176,6 @@ class Policy:
             if self._description["needs_agent"]:
                 raise ValueError(f"policy {self.id} sees which agent it plays (algorithm.use_agent_id): give agent, one of {', '.join(self.agents[:8])}")
             return 0
-        if agent not in self._slots:
-            raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self._slots)[:8])}")
         return self._slots[agent]
 
     def _next_key(self) -> Tuple[int, int]:
@@ -195,7 +204,7 @@ class Agents:
     def __init__(self, checkpoint: acting.Checkpoint, deterministic: bool) -> None:
         self.policies = [Policy(checkpoint, place) for place in range(len(checkpoint.description["policies"]))]
         self._checkpoint, self._deterministic = checkpoint, deterministic
-        self._slots = {agent: slot for slot, agent in enumerate(checkpoint.description["agents"])}
+        self._slots = _Slots(checkpoint)
         self._episode = -1
         self.reset()
 
@@ -208,8 +217,6 @@ class Agents:
 
     def policy_of(self, agent: str) -> Policy:
         """That plays the agent in this episode."""
-        if agent not in self._slots:
-            raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self._slots)[:8])}")
         return self.policies[self._places[self._slots[agent]]]
 
     def act(self, observations: Mapping[str, Any], infos: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -152,8 +153,8 @@ class Run:
     def evaluate(self, episodes: int = 100, *, at: At = "latest", deterministic: bool = False, seed: Optional[int] = None, env: Optional[Env] = None,
                  overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
-        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of another run. `at`: "live" has
-        a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
+        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of
+        another run. `at`: "live" has a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
         changes = Config().environment(env) if env is not None else Config()
@@ -177,9 +178,11 @@ class Run:
         return open_policies(self._checkpoint(at), seed)
 
     def agents(self, at: At = "latest", *, deterministic: bool = False, seed: Optional[int] = None) -> "Agents":
-        """The run's agents with their policies, for a loop of PettingZoo. As `policies`."""
+        """The run's agents with their policies, for a loop of PettingZoo. As `policies`; TroupeError also where the run's environment was wrapped
+        (env.frame_stack and its kin), which nobody does here, and for a mapping that is a function in Python."""
         from troupe.policy import open_agents
 
+        _check_unwrapped(self.path / "config.yaml")
         return open_agents(self._checkpoint(at), deterministic, seed)
 
     def _checkpoint(self, at: At) -> str:
@@ -308,6 +311,19 @@ def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookF
     except BaseException:
         classes.remove()
         raise
+
+
+# Keys of `env` that make other observations of the environment's, with the values that do not.
+_UNWRAPPED = {"frame_stack": "1", "grayscale": "false", "resize": "none", "crop": "none", "previous_action": "false", "previous_reward": "false"}
+
+
+def _check_unwrapped(config: Path) -> None:
+    """By the lines of a run's configuration, which the program writes, each key in one of its own: the environment is not made. TroupeError."""
+    found = re.search(r"^env:\n((?:  .*\n)*)", config.read_text(), re.M)
+    for key, value in re.findall(r"^  (\w+): *(.*)$", found[1] if found is not None else "", re.M):
+        if value != _UNWRAPPED.get(key, value):
+            raise program.TroupeError(f"{config}: env.{key}: got {value}, expected {_UNWRAPPED[key]}: Agents does not wrap the observations that it is "
+                                      "given; policies() act for those that were")
 
 
 class _Before(NamedTuple):
