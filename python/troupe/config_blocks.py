@@ -243,14 +243,15 @@ class ConfigBlocks:
 
 def _anchor_networks(whole: Dict[str, Any]) -> None:
     """Makes paths of TorchScript files absolute."""
-    sections = [whole]
+    sections: List[Any] = [whole]
     multi_agent = whole.get("multi_agent")
-    for key in ("policies", "agents") if isinstance(multi_agent, dict) else ():
-        overrides = multi_agent.get(key)
+    for overrides in (multi_agent.get("policies"), multi_agent.get("agents")) if isinstance(multi_agent, dict) else ():
         sections += overrides.values() if isinstance(overrides, dict) else ()
     for section in sections:
         model = section.get("model") if isinstance(section, dict) else None
-        for key in ("torchscript", "critic_torchscript") if isinstance(model, dict) else ():
+        if not isinstance(model, dict):
+            continue
+        for key in ("torchscript", "critic_torchscript"):
             path = model.get(key)
             if isinstance(path, str) and path and not path.startswith("sha256:"):
                 model[key] = os.path.abspath(path)

@@ -92,9 +92,9 @@ class Policy:
         return _Buffers(self._description, self._place, 1)
 
     def act(self, obs: Any, *, agent: Optional[str] = None, action_mask: Any = None, deterministic: bool = False) -> Any:
-        """The action for one observation, in the forms of `action_space` and `observation_space`: sampled, or with `deterministic` the most probable one. agent: the id of
-        who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None: everything is allowed.
-        ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
+        """The action for one observation, in the forms of `action_space` and `observation_space`: sampled, or with `deterministic` the most probable
+        one. agent: the id of who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None:
+        everything is allowed. ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
         if self.state_size:
             raise ValueError(f"policy {self.id} remembers (model.actor_core): ask predict(obs, state), which gives the state for the next decision")
         return self._decide(obs, self._slot(agent), action_mask, deterministic, _OF_POLICIES + self._place, *self._next_key())
