@@ -1,8 +1,10 @@
 #include "lib/acting/acting.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,15 +25,16 @@
 namespace troupe::acting {
 
 static_assert(sizeof(TroupeActingKey) == sizeof(inference::RowKey));
+static_assert(offsetof(TroupeActingKey, env_id) == offsetof(inference::RowKey, env_id));
+static_assert(offsetof(TroupeActingKey, episode) == offsetof(inference::RowKey, episode));
+static_assert(offsetof(TroupeActingKey, agent_slot) == offsetof(inference::RowKey, slot));
+static_assert(offsetof(TroupeActingKey, env_step) == offsetof(inference::RowKey, env_step));
 static_assert(sizeof(int32_t) == sizeof(space::ActionWord));
 
 /// A policy that may be asked. Its actor is made, and its weights are read, when it is asked first. Thread-safe.
 class ActedPolicy {
  public:
-  ActedPolicy(policy::PolicySpec spec, policy::PolicySlot slot) : spec_(std::move(spec)), slot_(slot), bounds_(spec_) {}
-
-  const policy::PolicySpec& spec() const { return spec_; }
-  policy::PolicySlot slot() const { return slot_; }
+  explicit ActedPolicy(policy::PolicySpec spec) : spec_(std::move(spec)), bounds_(spec_) {}
 
   /// As troupe_acting_act.
   absl::Status Act(const storage::CheckpointWeights& weights, uint64_t seed, const TroupeActingRows& rows) {
@@ -69,7 +72,6 @@ class ActedPolicy {
 
  private:
   const policy::PolicySpec spec_;
-  const policy::PolicySlot slot_;
   const inference::ActionBounds bounds_;
   base::Mutex mutex_;
   std::unique_ptr<inference::PolicyActor> actor_ ABSL_GUARDED_BY(mutex_);
@@ -78,17 +80,13 @@ class ActedPolicy {
 
 namespace {
 
-nlohmann::ordered_json Describe(const policy::PolicySpec& spec, const storage::CheckpointManifest& manifest,
+nlohmann::ordered_json Describe(const policy::PolicySpec& spec, policy::WeightVersion version,
                                 const std::vector<int32_t>& agent_slots) {
   std::vector<std::string> word_dtypes(static_cast<size_t>(spec.action_words()), "int32");
   for (const space::ActionLeaf& leaf : space::ActionLeaves(spec.action_space)) {
     for (int64_t i = 0; leaf.kind == space::ActionLeaf::Kind::kContinuous && i < leaf.words; ++i) {
       word_dtypes[static_cast<size_t>(leaf.word + i)] = "float32";
     }
-  }
-  policy::WeightVersion version;
-  for (const auto& stored : manifest.state.policies) {
-    if (stored.id == spec.id) version = stored.version;
   }
   const bool bytes = spec.observation_space.flat_dtype() == tensor::DType::kUint8;
   return {{"id", spec.id.value()},
@@ -125,16 +123,19 @@ int32_t AtBorder(TroupeActingError* error, const Body& body) noexcept {
 
 using troupe::acting::ActedPolicy;
 
+constexpr int32_t kNoPlace = -1;  // of a slot that is free, and of a policy that goes
+
 /// Immutable but for what its policies make when they are asked.
 struct TroupeActing {
   static absl::StatusOr<std::unique_ptr<TroupeActing>> Open(const char* checkpoint, uint64_t seed);
-  absl::Status Map(uint32_t env_id, uint32_t episode, int32_t* places) const;
+  absl::Status Map(uint32_t env_id, uint32_t episode, int32_t* places_of_agents) const;
   absl::Status Act(const TroupeActingRows& rows);
 
   uint64_t seed = 0;
   std::unique_ptr<troupe::storage::CheckpointWeights> weights;
   troupe::policy::PolicyTablePtr table;
   std::vector<std::unique_ptr<ActedPolicy>> policies;
+  std::vector<int32_t> places;  ///< in `policies`, by slot of the table; kNoPlace
   std::string description;
 };
 
@@ -147,19 +148,23 @@ absl::StatusOr<std::unique_ptr<TroupeActing>> TroupeActing::Open(const char* che
   auto agent_slots = troupe::policy::AgentSlotsByPolicy(*acting->table);
   nlohmann::ordered_json described = {{"agents", acting->table->agent_ids()},
                                       {"policies", nlohmann::ordered_json::array()}};
+  std::map<troupe::policy::PolicyId, troupe::policy::WeightVersion> versions;
+  for (const auto& stored : acting->weights->manifest().state.policies) versions[stored.id] = stored.version;
+  acting->places.assign(acting->table->num_slots(), kNoPlace);
   for (const troupe::policy::PolicySlot slot : acting->table->entries().ids()) {
     const troupe::policy::PolicyEntry* const entry = acting->table->Find(slot);
     if (entry == nullptr || !entry->active()) continue;
     TROUPE_RETURN_IF_ERROR(entry->spec.Validate());
-    acting->policies.push_back(std::make_unique<ActedPolicy>(entry->spec, slot));
+    acting->places[static_cast<size_t>(slot.value())] = static_cast<int32_t>(acting->policies.size());
+    acting->policies.push_back(std::make_unique<ActedPolicy>(entry->spec));
     described["policies"].push_back(
-        troupe::acting::Describe(entry->spec, acting->weights->manifest(), agent_slots[entry->spec.id.value()]));
+        troupe::acting::Describe(entry->spec, versions[entry->spec.id], agent_slots[entry->spec.id.value()]));
   }
   acting->description = described.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   return acting;
 }
 
-absl::Status TroupeActing::Map(uint32_t env_id, uint32_t episode, int32_t* places) const {
+absl::Status TroupeActing::Map(uint32_t env_id, uint32_t episode, int32_t* places_of_agents) const {
   troupe::policy::EpisodeInfo info;
   info.seed = seed;
   info.env_id = troupe::base::EnvId(env_id);
@@ -172,9 +177,10 @@ absl::Status TroupeActing::Map(uint32_t env_id, uint32_t episode, int32_t* place
     TROUPE_ASSIGN_OR_RETURN(const troupe::policy::PolicySlot slot,
                             table->mapping().Map(troupe::base::AgentId(agents[i]), agent_slot, info));
     mapped.push_back({agent_slot, slot});
-    places[i] = -1;
-    for (size_t place = 0; place < policies.size(); ++place) {
-      if (policies[place]->slot() == slot) places[i] = static_cast<int32_t>(place);
+    places_of_agents[i] = places[static_cast<size_t>(slot.value())];
+    if (places_of_agents[i] == kNoPlace) {
+      return absl::InternalError(
+          absl::StrCat("agent \"", agents[i], "\" is mapped to policy slot ", slot.value(), ", which nobody plays"));
     }
   }
   return absl::OkStatus();
@@ -188,10 +194,17 @@ absl::Status TroupeActing::Act(const TroupeActingRows& rows) {
   if (rows.rows < 1 || rows.rows > TROUPE_ACTING_MAX_ROWS) {
     return absl::InvalidArgumentError(absl::StrCat("got ", rows.rows, " rows, expected 1 to ", TROUPE_ACTING_MAX_ROWS));
   }
+  const std::pair<const char*, const void*> needed[] = {
+      {"observations", rows.observations}, {"keys", rows.keys}, {"actions", rows.actions}, {"logp", rows.logp}};
+  for (const auto& [name, address] : needed) {
+    if (address == nullptr) return absl::InvalidArgumentError(absl::StrCat("got no ", name, ", expected an address"));
+  }
   return policies[static_cast<size_t>(rows.policy)]->Act(*weights, seed, rows);
 }
 
 uint32_t troupe_acting_version(void) { return TROUPE_ACTING_VERSION; }
+
+size_t troupe_acting_rows_bytes(void) { return sizeof(TroupeActingRows); }
 
 int32_t troupe_acting_open(const char* checkpoint, uint64_t seed, TroupeActing** acting, TroupeActingError* error) {
   return troupe::acting::AtBorder(error, [&]() -> absl::Status {

@@ -10,6 +10,7 @@
 #ifndef TROUPE_LIB_ACTING_ACTING_H_
 #define TROUPE_LIB_ACTING_ACTING_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -53,6 +54,8 @@ typedef struct TroupeActingRows {
 } TroupeActingRows;
 
 TROUPE_ACTING_EXPORT uint32_t troupe_acting_version(void);
+/* The size of TroupeActingRows, for who declares it in another language. */
+TROUPE_ACTING_EXPORT size_t troupe_acting_rows_bytes(void);
 
 /* checkpoint: its folder (RUN/checkpoints/N); seed: of everything that is sampled. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_open(const char* checkpoint, uint64_t seed, TroupeActing** acting,

@@ -1,11 +1,13 @@
 #include "lib/acting/acting.h"
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/actor.h"
 #include "lib/policy/testing.h"
@@ -22,7 +24,8 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSeed = 11;
 
-/// A checkpoint of: masked (an action mask), gru (remembers), tanh (squashed continuous actions), python.
+/// A checkpoint of: masked (an action mask), gru (remembers), tanh (squashed continuous actions), python, module
+/// (TorchScript).
 class ActingTest : public ::testing::Test {
  protected:
   ActingTest() {
@@ -39,7 +42,12 @@ class ActingTest : public ::testing::Test {
     policy::PolicySpec python = policy::SmallSpecForTesting();
     python.id = policy::PolicyId("python");
     python.policy_class = *policy::ParsePolicyClass("python:mine:Policy");
-    specs_ = {masked, gru, tanh, python};
+    policy::PolicySpec module = policy::SmallSpecForTesting();
+    module.id = policy::PolicyId("module");
+    module.actor.encoder = policy::EncoderKind::kTorchScript;
+    module.actor.hidden_sizes = {};
+    module.actor.module = {std::string(64, 'a'), {{"weight", {2, 3}}}};
+    specs_ = {masked, gru, tanh, python, module};
     learner::LearnerState state = storage::StateForTesting(masked, 400);
     std::mt19937 random(3);
     for (size_t p = 0; p < specs_.size(); ++p) {
@@ -53,7 +61,7 @@ class ActingTest : public ::testing::Test {
     state.policies = states_;
     const std::vector<policy::MappingRule> rules = {{"a0", {{specs_[0].id, 1}, {specs_[3].id, 1}}},
                                                     {"*", {{specs_[1].id, 1}, {specs_[2].id, 3}}}};
-    table_ = *policy::PolicyTable::Make(specs_, {true, true, true, false}, rules, {"a0", "a1", "a2", "a3"});
+    table_ = *policy::PolicyTable::Make(specs_, {true, true, true, false, true}, rules, {"a0", "a1", "a2", "a3"});
     state.table = table_;
     EXPECT_EQ(storage::WriteCheckpointFiles(storage::FileSystem::Posix(), folder(), state, specs_,
                                             {.spec_hash = 42, .config_yaml = "seed: 1\n"}),
@@ -182,7 +190,7 @@ TEST_F(ActingTest, SaysWhatThereIs) {
   Open();
   const auto said = nlohmann::json::parse(troupe_acting_describe(acting_));
   EXPECT_EQ(said["agents"], nlohmann::json({"a0", "a1", "a2", "a3"}));
-  ASSERT_EQ(said["policies"].size(), 4u);
+  ASSERT_EQ(said["policies"].size(), 5u);
   const auto& masked = said["policies"][0];
   EXPECT_EQ(masked["id"], "masked");
   EXPECT_EQ(masked["version"], 4);
@@ -193,6 +201,7 @@ TEST_F(ActingTest, SaysWhatThereIs) {
   EXPECT_EQ(said["policies"][1]["state_size"], 5);
   EXPECT_EQ(said["policies"][2]["word_dtypes"], nlohmann::json({"float32", "float32"}));
   EXPECT_EQ(troupe_acting_version(), TROUPE_ACTING_VERSION);
+  EXPECT_EQ(troupe_acting_rows_bytes(), sizeof(TroupeActingRows));
 }
 
 TEST_F(ActingTest, WhatIsWrongIsSaid) {
@@ -204,12 +213,15 @@ TEST_F(ActingTest, WhatIsWrongIsSaid) {
   int32_t action = 0;
   float logp = 0;
   TroupeActingRows rows = {
-      .policy = 4, .rows = 1, .observations = obs, .keys = &key, .actions = &action, .logp = &logp};
+      .policy = 5, .rows = 1, .observations = obs, .keys = &key, .actions = &action, .logp = &logp};
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
-  EXPECT_THAT(error_.text, HasSubstr("got policy 4, expected a number below 4"));
+  EXPECT_THAT(error_.text, HasSubstr("got policy 5, expected a number below 5"));
   rows.policy = 3;
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 9) << "no Python is run";
   EXPECT_THAT(error_.text, HasSubstr("python:mine:Policy"));
+  rows.policy = 4;
+  EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 9) << "no TorchScript is run";
+  EXPECT_THAT(error_.text, HasSubstr("policy \"module\" is a TorchScript module, and this program has no LibTorch"));
   rows.policy = 0;
   for (const int64_t count : {int64_t{0}, int64_t{TROUPE_ACTING_MAX_ROWS} + 1}) {
     rows.rows = count;
@@ -223,9 +235,39 @@ TEST_F(ActingTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(error_.text, HasSubstr("agent slot 4"));
 }
 
+TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
+  Open();
+  const float obs[3] = {};
+  const TroupeActingKey key = {};
+  int32_t action = 0;
+  float logp = 0;
+  const TroupeActingRows whole = {
+      .policy = 0, .rows = 1, .observations = obs, .keys = &key, .actions = &action, .logp = &logp};
+  const auto expect_said = [&](const char* name, TroupeActingRows rows) {
+    EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3) << name;
+    EXPECT_THAT(error_.text, HasSubstr(absl::StrCat("no ", name)));
+  };
+  TroupeActingRows rows = whole;
+  rows.observations = nullptr;
+  expect_said("observations", rows);
+  rows = whole;
+  rows.keys = nullptr;
+  expect_said("keys", rows);
+  rows = whole;
+  rows.actions = nullptr;
+  expect_said("actions", rows);
+  rows = whole;
+  rows.logp = nullptr;
+  expect_said("logp", rows);
+  rows = whole;
+  rows.policy = 1;  // remembers
+  expect_said("state_in", rows);
+}
+
 TEST_F(ActingTest, DamagedWeightsAreNoneToActWith) {
   std::fstream file(folder() + "/policies.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-20, std::ios::end);
+  const auto behind = static_cast<std::streamoff>(4 * states_[4].parameters().size());  // those of the module
+  file.seekp(-20 - behind, std::ios::end);
   file.put('x');
   file.close();
   Open();  // the header is whole

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands for the program `troupe` in tests of the Python API: it writes down what it is asked, and trains nothing.
 
-A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary),
-"fail", "deaf" (to SIGTERM and SIGQUIT), "warns": it says something}.
+A configuration is JSON here, with a section `fake`: {"lines": how many progress.jsonl gets, "warns": it says something, "says": that it says, piece by
+piece, "then": "run" (until a signal), "finish", "nothing" (as finish, without a summary), "fail", "deaf" (to SIGTERM and SIGQUIT)}.
 """
 
 import json
@@ -52,6 +52,9 @@ def train(arguments):
     print("a line of progress", flush=True)
     if "warns" in fake:
         print("W a warning", file=sys.stderr, flush=True)
+    for piece in fake.get("says", ()):
+        print(piece, end="", file=sys.stderr, flush=True)
+        time.sleep(0.3)  # longer than the API's look at it
     if fake.get("then", "finish") == "finish":
         end(folder, "stop.env_steps reached: 1000 of 1000")
     if fake["then"] == "nothing":
@@ -84,6 +87,11 @@ def main():
         value = {"mean": -2.5, "std": 0.5}
         print(json.dumps({"episodes": 3, "return_sum": value, "return_mean": value, "agents": {"agent_0": value}, "episode_length": {"mean": 25},
                           "seed": 7, "per_episode": []}))
+    elif arguments[:2] == ["checkpoint", "ls"]:
+        print(json.dumps([{"env_steps": steps, "path": f"checkpoints/{steps}", "latest": steps == 300, "best": steps == 200} for steps in (100, 200, 300)]))
+    elif arguments[:2] == ["checkpoint", "verify"]:
+        print("troupe: error: no such checkpoint", file=sys.stderr)
+        return 1
     elif arguments[0] == "checkpoint":
         print(json.dumps({"env_steps": 300, "path": "runs/run/checkpoints/300"}))
     elif arguments[0] == "status":

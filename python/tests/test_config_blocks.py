@@ -91,6 +91,9 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(told["env"], {"name": "python:walk.py:Walk", "plugin": os.path.abspath("lib.so"), "python": {"folder": os.getcwd()}})
         self.assertEqual(told["model"]["torchscript"], os.path.abspath("net.pt"))
         self.assertEqual(told["multi_agent"]["policies"]["p"]["model"], {"critic_torchscript": os.path.abspath("c.pt"), "torchscript": "sha256:00"})
+        # An argument of the user's that has the same name is none.
+        mine = {"torchscript": "a word", "model": {"torchscript": "a word"}}
+        self.assertEqual(given(Config({"env": {"args": mine}}))[0]["env"]["args"], mine)
         # The configuration itself stays as it was given.
         with self.assertRaisesRegex(ValueError, "wandb_kwargs"):
             set_arguments({"experiment": {"wandb_kwargs": {}}})

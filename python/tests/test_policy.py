@@ -67,10 +67,25 @@ class PolicyTest(unittest.TestCase):
         self.assertEqual([policy.act([0.5, -1], deterministic=True), policy.act(np.array([0.25, 0])), policy.act((0, 1), agent="agent_1")], [1, 1, 1])
         self.assertEqual([call["obs"] for call in fake.calls], [[[0.5, -1]], [[0.25, 0]], [[0, 1]]])
         self.assertEqual([call["deterministic"] for call in fake.calls], [1, 0, 0])
-        self.assertEqual([call["keys"] for call in fake.calls], [[[0, 0, 0, 1]], [[0, 0, 0, 2]], [[0, 0, 1, 3]]], "no two decisions share random numbers")
+        self.assertEqual([call["keys"] for call in fake.calls], [[[1, 0, 0, 1]], [[1, 0, 0, 2]], [[1, 0, 1, 3]]], "no two decisions share random numbers")
         fake.code = 13
         with self.assertRaisesRegex(TroupeError, "^refused$"):
             policy.act([0, 0])
+
+    def test_policies_of_one_checkpoint_draw_apart(self):
+        fake = FakeCheckpoint((BOX, "Discrete(3)", {}), (BOX, "Discrete(3)", {}))
+        for policy in (Policy(fake, 0), Policy(fake, 1)):
+            policy.act([0, 0])
+            policy.predict(np.zeros((2, 2)))
+        Agents(fake, deterministic=False).act({"agent_0": [0, 0], "agent_1": [0, 0]})
+        keys = [tuple(key) for call in fake.calls for key in call["keys"]]
+        self.assertEqual(len(set(keys)), 8, keys)
+
+    def test_a_policy_that_is_not_asked_has_no_buffers(self):
+        policy = Policy(FakeCheckpoint(("Box(0, 255, [1000000], uint8)", "Discrete(3)", {})), 0)
+        self.assertFalse([name for name, value in vars(policy).items() if hasattr(value, "observations")])
+        policy.act(np.zeros(1000000, np.uint8))
+        self.assertEqual([name for name, value in vars(policy).items() if hasattr(value, "observations")], ["_one"])
 
     def test_forms_of_observations_and_actions(self):
         fake = FakeCheckpoint((CARDS, "MultiDiscrete([2, 2])", {}), ("Box(0, 255, [2, 2], uint8)", 'Tuple(Discrete(2), MultiBinary(2))', {}))
@@ -84,9 +99,9 @@ class PolicyTest(unittest.TestCase):
         fake = FakeCheckpoint((BOX, "Discrete(3)", {}), (CARDS, "Discrete(3)", {}), ("Discrete(4)", "Discrete(3)", {}))
         policy = Policy(fake, 0)
         self.assertEqual(policy.predict(np.zeros((2, 2)), agent=["agent_1", "agent_0"]), ([1, 1], None))
-        self.assertEqual(fake.calls[-1]["keys"], [[0, 0, 1, 1], [0, 0, 0, 2]])
+        self.assertEqual(fake.calls[-1]["keys"], [[1, 0, 1, 1], [1, 0, 0, 2]])
         self.assertEqual(policy.predict([0, 0]), (1, None))
-        self.assertEqual(fake.calls[-1]["keys"], [[0, 0, 0, 3]])
+        self.assertEqual(fake.calls[-1]["keys"], [[1, 0, 0, 3]])
         cards = {"card": 0, "dice": ([1], [0, 0])}
         self.assertEqual(Policy(fake, 1).predict([cards, cards])[0], [1, 1])
         self.assertEqual(Policy(fake, 1).predict(cards)[0], 1)
@@ -144,8 +159,8 @@ class AgentsTest(unittest.TestCase):
         agents.reset()
         agents.act({"agent_1": [1, 1]})
         self.assertEqual([(call["policy"], call["keys"][0], call["state"]) for call in fake.calls],
-                         [(0, [1, 0, 0, 0], None), (1, [1, 0, 1, 0], [[0]]), (0, [1, 0, 0, 1], None), (1, [1, 0, 1, 1], [[1]]), (1, [1, 1, 1, 0], [[0]])])
-        self.assertEqual(fake.episodes, [(1, 0), (1, 1)])
+                         [(0, [0, 0, 0, 0], None), (1, [0, 0, 1, 0], [[0]]), (0, [0, 0, 0, 1], None), (1, [0, 0, 1, 1], [[1]]), (1, [0, 1, 1, 0], [[0]])])
+        self.assertEqual(fake.episodes, [(0, 0), (0, 1)])
         with self.assertRaisesRegex(ValueError, "there is no agent 'agent_2', expected one of agent_0, agent_1"):
             agents.act({"agent_2": [0, 0]})
 

@@ -1,6 +1,7 @@
 """Runs of the Python API against a program that trains nothing (fake_troupe.py): what it is told, how its end is told, and that it ends with us."""
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+from pathlib import Path
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 FAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_troupe.py")
@@ -18,6 +20,7 @@ sys.path.insert(0, PACKAGE)
 
 import troupe  # noqa: E402
 from troupe import launch, program  # noqa: E402
+from troupe.run import _check_unwrapped  # noqa: E402
 
 
 def is_alive(pid):
@@ -44,6 +47,11 @@ class ProgramTestCase(unittest.TestCase):
     def notes(self, key):
         with open(self.variables["FAKE_TROUPE_LOG"]) as file:
             return [note[key] for note in map(json.loads, file) if key in note]
+
+    def write(self, text):
+        path = Path(self.folder, "written")
+        path.write_text(text)
+        return path
 
     def await_true(self, condition):
         deadline = time.monotonic() + 60
@@ -155,6 +163,16 @@ class RunTest(ProgramTestCase):
         self.assertEqual(run.resume(progress=False).wait().state, "finished")
         self.assertEqual(troupe.load("idle").state, "stopped", "as its summary says")
 
+    def test_a_run_of_another_process_has_ended_when_its_learner_has(self):
+        """Which takes its address away before it writes the summary."""
+        run = troupe.load(troupe.train({}, name="theirs", progress=False).path)
+        with open(run.path / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.assertEqual(run.state, "running")
+            with self.assertRaises(TimeoutError):
+                run.wait(0)
+        self.assertEqual(run.wait().state, "finished")
+
     def test_the_interpreter_is_this_one(self):
         troupe.train({}, name="venv", progress=False)
         expected = sys.prefix if os.path.exists(os.path.join(sys.prefix, "bin", "python")) else None
@@ -170,6 +188,32 @@ class RunTest(ProgramTestCase):
         quiet = subprocess.run([*run, code % ("fail", "quiet", None)], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual((quiet.stdout, quiet.stderr.splitlines()[0], quiet.stderr.count("is not finite")), ("", "W a warning", 1))
         self.assertEqual(self.notes("arguments")[-1][-2:], ["--log-level", "warn"])
+
+    def test_an_error_is_shown_unless_it_is_the_last_word(self):
+        line = "2026-11-27T04:28:50.608Z warn troupe-worker: %s\n"
+        says = ["troupe-worker: error: one\nof two lines\n", line % "gone", line % "again", "troupe-worker: error: two\n"]
+        code = f"import troupe; troupe.train({{'fake': {{'says': {says}, 'then': '%s'}}}}, name='%s', progress=False)"
+        for then, shown in (("finish", "".join(says)), ("fail", "".join(says))):
+            done = subprocess.run([sys.executable, "-B", "-c", code % (then, then)], capture_output=True, text=True, cwd=self.folder)
+            self.assertEqual(done.stderr.partition("Traceback")[0], shown)
+            self.assertEqual(done.stderr.count("is not finite"), then == "fail")
+
+    def test_a_checkpoint_by_its_env_steps(self):
+        run = troupe.train({}, name="kept", progress=False)
+        self.assertEqual([run._checkpoint(at) for at in (200, "200", "best", "latest")], [f"checkpoints/{steps}" for steps in (200, 200, 200, 300)])
+        with self.assertRaisesRegex(troupe.TroupeError, "no such checkpoint"):
+            run._checkpoint("2000")
+
+    def test_agents_of_a_wrapped_environment_are_refused(self):
+        run = troupe.train({}, name="wrapped", progress=False)
+        for line, words in (("frame_stack: 4", "frame_stack: got 4, expected 1"), ("grayscale: true", "grayscale: got true, expected false"),
+                            ("resize: [8, 8]", r"resize: got \[8, 8\], expected none"), ("crop:", "crop: got , expected none"),
+                            ("previous_action: true", "previous_action: got true"), ("previous_reward: true", "previous_reward: got true")):
+            (run.path / "config.yaml").write_text(f"seed: 1\nenv:\n  name: mine\n  args:\n    a: 1\n  {line}\nmodel:\n  other: 1\n")
+            with self.assertRaisesRegex(troupe.TroupeError, f"config.yaml: env.{words}"):
+                run.agents()
+        # Of others these names say nothing.
+        _check_unwrapped(self.write("env:\n  frame_stack: 1\n  args:\n    crop: 4\nalgorithm:\n  grayscale: true\n"))
 
     def test_evaluation(self):
         run = troupe.train({}, name="played", progress=False)
@@ -188,7 +232,8 @@ class RunTest(ProgramTestCase):
         run = troupe.train({}, name="changed", progress=False)
         path = str(run.path)
         for change, command in ((lambda: run.add_policy("b", copy_of="a", trains=False), ["policy", "copy", path, "a", "b", "--frozen"]),
-                                (lambda: run.add_policy("c", like="a", policy_class="random"), ["policy", "add", path, "c", "--like", "a", "--class", "random"]),
+                                (lambda: run.add_policy("c", like="a", policy_class="random"),
+                                 ["policy", "add", path, "c", "--like", "a", "--class", "random"]),
                                 (lambda: run.remove_policy("b"), ["policy", "remove", path, "b"]),
                                 (lambda: run.set_mapping({"*": {"a": 1, "b": 2}}), ["mapping", "set", path, '{"*": {"a": 1, "b": 2}}']),
                                 (lambda: run.set_trainable([]), ["policy", "set-trainable", path]),
@@ -252,6 +297,39 @@ class EndTest(ProgramTestCase):
         self.assertEqual(state, "running")
         self.assert_drained(pid)
         self.assertTrue(is_alive(int(fork)))
+
+    def test_in_a_fork_a_run_is_another_process_and_its_files_stay(self):
+        code = """
+            import os, sys, troupe
+            class Maze:
+                pass
+            with troupe.start({'fake': {'then': 'run'}}, env=Maze, name='run', progress=False) as run:
+                next(iter(run))
+                if os.fork() == 0:
+                    sys.exit(0)  # through the end of `with`, and of the interpreter
+                os.wait()
+                print(run.state, os.path.exists(run._process._notebook.variables["TROUPE_NOTEBOOK"].split(":")[1]), flush=True)
+            print(run.state)
+        """
+        process = self.interpreter(code, stdout=subprocess.PIPE, text=True)
+        pid = self.await_pid()
+        self.assertEqual(process.communicate(timeout=60)[0].splitlines(), ["running True", "stopped"])
+        self.assert_drained(pid)
+
+    def test_runs_are_ended_together(self):
+        code = """
+            import troupe
+            from troupe import launch
+            launch.DRAIN_S = launch._KILL_S = 0.5
+            for name in "ab":
+                troupe.start({'fake': {'then': 'deaf'}}, name=name, progress=False)
+            input()
+        """
+        process = self.interpreter(code, stdin=subprocess.PIPE, text=True)
+        self.await_true(lambda: os.path.exists("notes") and len(self.notes("deaf")) == 2)
+        process.communicate("\n", timeout=60)
+        self.assertEqual(self.notes("ignored"), [signal.SIGTERM] * 2 + [signal.SIGQUIT] * 2)
+        self.assertFalse([pid for pid in self.notes("pid") if is_alive(pid)])
 
     def test_ctrl_c_drains_and_train_returns(self):
         code = """
@@ -317,11 +395,30 @@ class NotebookTest(ProgramTestCase):
         with open("runs/run/config.yaml") as file:
             self.assertNotIn(digest, file.read())
 
+    def test_what_cannot_be_written_leaves_nothing(self):
+        code = """
+            import os, tempfile, troupe
+            tempfile.tempdir = os.getcwd()
+            class Maze:
+                pass
+            opened = os.open
+            def full(path, *how, **more):
+                if path.endswith("classes"):
+                    raise OSError(28, "No space left on device")
+                return opened(path, *how, **more)
+            os.open = full
+            troupe.train({}, env=Maze)
+        """
+        process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
+        self.assertIn("No space left on device", process.communicate(timeout=30)[1])
+        self.assertEqual([name for name in os.listdir(self.folder) if "notebook" in name], [])
+
     def test_without_cloudpickle_it_says_what_to_do(self):
         code = "import sys; sys.modules['cloudpickle'] = None\nimport troupe\nclass Maze: pass\ntroupe.train({}, env=Maze)"
         process = self.interpreter(code, stderr=subprocess.PIPE, text=True)
         said = process.communicate(timeout=30)[1]
-        self.assertRegex(said.splitlines()[-1], r"^ValueError: python:__main__:Maze \(notebook\) is of __main__.*-m pip install cloudpickle, or put it into a file")
+        self.assertRegex(said.splitlines()[-1],
+                         r"^ValueError: python:__main__:Maze \(notebook\) is of __main__.*-m pip install cloudpickle, or put it into a file")
 
 
 class ProgramTest(ProgramTestCase):
@@ -332,10 +429,18 @@ class ProgramTest(ProgramTestCase):
         with self.assertRaisesRegex(troupe.TroupeError, "found no program"):
             troupe.load("none")
 
+    def test_what_cannot_be_started_leaves_no_descriptor(self):
+        before = sorted(os.listdir("/proc/self/fd"))
+        for wrong in ("a\0b", "a\ud800b"):
+            with self.assertRaisesRegex(ValueError, "^cannot start .* with 'stop' 'a.*b': "):
+                program.spawn(["stop", wrong], None, None)
+        self.assertEqual(sorted(os.listdir("/proc/self/fd")), before)
+
     def test_words_of_a_program_are_an_error(self):
         said = "W warning\ntroupe: error: /dev/fd/64:3:5: algorithm.lr: got -1, expected a number\n"
         self.assertEqual(program.own_words(said), "algorithm.lr: got -1, expected a number")
-        self.assertEqual(program.own_words("2026-11-27T04:28:50.608Z warn x\ntroupe-learner: error: a\nb\n2026-11-27T04:28:50.608Z error troupe gone\n"), "a\nb")
+        log = "2026-11-27T04:28:50.608Z warn x\n"
+        self.assertEqual(program.own_words(f"{log}troupe-learner: error: a\nb\n{log}"), "a\nb")
         self.assertEqual(program.own_words("Killed\n\n"), "Killed")
         self.assertEqual(program.own_words(""), "it said nothing")
         self.assertEqual(program.own_words("troupe: error: run.yaml:3:5: x"), "run.yaml:3:5: x")

@@ -51,6 +51,10 @@ def load() -> Any:
     version = library.troupe_acting_version()
     if version != ACTING_VERSION:
         raise TroupeError(f"{path} has version {version}, expected {ACTING_VERSION}: library and Python package are of different Troupes")
+    library.troupe_acting_rows_bytes.restype = ctypes.c_size_t
+    rows_bytes = library.troupe_acting_rows_bytes()
+    if rows_bytes != ctypes.sizeof(Rows):
+        raise TroupeError(f"{path} has rows of {rows_bytes} bytes, expected {ctypes.sizeof(Rows)}: library and Python package are of different Troupes")
     error = ctypes.POINTER(ErrorText)
     for name, result, arguments in (
         ("open", ctypes.c_int32, [ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p), error]),

@@ -162,14 +162,14 @@ class ConfigBlocks:
         return type(self)(self)
 
     def to_dict(self, overrides: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """Every key with its value, defaults filled in, checked against the environment, which is made for it. `overrides`: as `train` takes them.
-        ConfigError."""
+        """Every key with its value, defaults filled in, checked against the environment, which is made for it: of a run's configuration that imports
+        the environment in Python, which stderr says first. `overrides`: as `train` takes them. ConfigError."""
         shown = program.last_json(self._show(["--json"], overrides))
         assert isinstance(shown, dict)
         return shown
 
     def to_yaml(self, overrides: Optional[Mapping[str, Any]] = None) -> str:
-        """The same as the text of a file. ConfigError."""
+        """The same as the text of a file, made the same way. ConfigError."""
         return self._show([], overrides)
 
     @contextlib.contextmanager
@@ -201,7 +201,9 @@ class ConfigBlocks:
         classes = self.notebook_file()
         try:
             with self.passed(overrides) as passed:
-                return program.run_command("config", "show", *passed.arguments, *arguments, fds=passed.fds, error=program.ConfigError,
+                # Of a run's file the command says what it executes.
+                echo = sys.stderr if self._file is not None and os.path.basename(self._file) == "config.yaml" else None
+                return program.run_command("config", "show", *passed.arguments, *arguments, fds=passed.fds, echo=echo, error=program.ConfigError,
                                            own=classes.variables)
         finally:
             classes.remove()
@@ -239,15 +241,20 @@ class ConfigBlocks:
         return whole
 
 
-def _anchor_networks(value: Any) -> None:
+def _anchor_networks(whole: Dict[str, Any]) -> None:
     """Makes paths of TorchScript files absolute."""
-    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _anchor_networks(entry)
-    if isinstance(value, dict):
+    sections: List[Any] = [whole]
+    multi_agent = whole.get("multi_agent")
+    for overrides in (multi_agent.get("policies"), multi_agent.get("agents")) if isinstance(multi_agent, dict) else ():
+        sections += overrides.values() if isinstance(overrides, dict) else ()
+    for section in sections:
+        model = section.get("model") if isinstance(section, dict) else None
+        if not isinstance(model, dict):
+            continue
         for key in ("torchscript", "critic_torchscript"):
-            path = value.get(key)
+            path = model.get(key)
             if isinstance(path, str) and path and not path.startswith("sha256:"):
-                value[key] = os.path.abspath(path)
+                model[key] = os.path.abspath(path)
 
 
 def _is_merged(way: Tuple[str, ...]) -> bool:

@@ -10,12 +10,13 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Optional, Sequence, Set
+from typing import Any, List, Optional, Sequence, Set
 
 from troupe import program
 from troupe.notebook import NotebookFile
 
 POLL_S = 0.05
+DRAIN_S = 30.0
 _SHOWN_EVERY_S = 0.1
 _KILL_S = 5.0
 
@@ -23,7 +24,7 @@ _KILL_S = 5.0
 class TrainProcess:
     """States: running -> ended. Ended in order by `drain`, by the end of this process, and by Ctrl-C where `train` waits for it. What it says is kept.
 
-    One thread calls its methods; a thread of its own prints what it says.
+    One thread of the process that started it calls its methods; a thread of its own prints what it says.
     """
 
     def __init__(self, arguments: Sequence[str], fds: Sequence[int], notebook: NotebookFile, show: bool) -> None:
@@ -41,6 +42,11 @@ class TrainProcess:
         stream = sys.stdout if show and not to_terminal else sys.stderr
         self._shower = threading.Thread(target=self._show, args=(stream,), daemon=True)
         self._shower.start()
+
+    @property
+    def is_own(self) -> bool:
+        """False in a fork, whose parent has it."""
+        return self._owner == os.getpid()
 
     @property
     def pid(self) -> int:
@@ -68,32 +74,13 @@ class TrainProcess:
                 return code
             time.sleep(POLL_S)
 
-    def drain(self, timeout: float) -> bool:
-        """Has it end in order. Whether it did within so many seconds; where not, everything was ended at once."""
-        try:
-            if self.poll() is None:
-                self._child.signal(signal.SIGTERM)
-            if self.wait(timeout) is not None:
-                return True
-        except BaseException:
-            self.kill()
-            raise
-        self.kill()
-        return False
+    def drain(self, timeout: float) -> None:
+        """Has it end in order, and at once where it did not within so many seconds."""
+        _end([self], timeout)
 
-    def kill(self) -> None:
-        """Ends everything at once."""
-        self.killed = True
-        # `troupe train` takes the first as an order to kill what it started; what it started ends with it, too.
-        for number in (signal.SIGQUIT, signal.SIGKILL):
-            if self.poll() is None:
-                self._child.signal(number)
-                self.wait(_KILL_S)
-
-    def drain_own(self) -> None:
-        """At the end of the interpreter; not in a fork, whose parent has it."""
-        if self._owner == os.getpid():
-            self.drain(30)
+    def signal(self, number: int) -> None:
+        """Nothing happens where it has ended."""
+        self._child.signal(number)
 
     def text(self) -> str:
         """What it said so far."""
@@ -103,27 +90,57 @@ class TrainProcess:
         return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size - begin, begin)
 
     def _show(self, stream: Any) -> None:
-        shown = 0
+        shown, held = 0, program.HeldError()
         while True:
-            ended = self._child.process.poll() is not None
+            code = self._child.process.poll()
             data = self._read(shown)
-            data = data if ended else data[: data.rfind(b"\n") + 1]
-            if data:
-                stream.write(program.without_error(data.decode(errors="replace")))
+            data = data if code is not None else data[: data.rfind(b"\n") + 1]
+            text = held.shown(data.decode(errors="replace"))
+            if code in (0, 130):  # nothing is raised
+                text += held.take()
+            if text:
+                stream.write(text)
                 stream.flush()
-                shown += len(data)
-            if ended:
+            shown += len(data)
+            if code is not None:
                 return
             time.sleep(_SHOWN_EVERY_S)
 
 
 _running: Set[TrainProcess] = set()
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
-def _drain_all() -> None:
-    for process in list(_running):
-        process.drain_own()
+def _end_all() -> None:
+    _end(list(_running), DRAIN_S)
+
+
+def _end(processes: Sequence[TrainProcess], timeout: float) -> None:
+    """All in order, and together; at once what did not within so many seconds."""
+    try:
+        late = _signal(processes, signal.SIGTERM, timeout)
+    except BaseException:
+        _kill(processes)
+        raise
+    _kill(late)
+
+
+def _kill(processes: Sequence[TrainProcess]) -> None:
+    for process in processes:
+        process.killed = True
+    # `troupe train` takes the first as an order to kill what it started; what it started ends with it, too.
+    for number in (signal.SIGQUIT, signal.SIGKILL):
+        processes = _signal(processes, number, _KILL_S)
+
+
+def _signal(processes: Sequence[TrainProcess], number: int, timeout: float) -> List[TrainProcess]:
+    """Those that still run so many seconds after it."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.signal(number)
+    deadline = time.monotonic() + timeout
+    return [process for process in running if process.wait(max(0.0, deadline - time.monotonic())) is None]
 
 
 def _is_terminal() -> bool:

@@ -49,8 +49,12 @@ class NotebookFile:
                              "there") from None
         self._folder = tempfile.mkdtemp(prefix="troupe-notebook-")
         path = os.path.join(self._folder, "classes")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+        except BaseException:
+            self.remove()
+            raise
         self.variables = {VARIABLE: f"{hashlib.sha256(data).hexdigest()}:{path}"}
 
     def remove(self) -> None:

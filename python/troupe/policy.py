@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import secrets
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe import acting
+from troupe.env_adapters.observation_view import MASK_KEY, STATE_KEY
 from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 from troupe.envs import spaces
 
 Array = NDArray[Any]
-MASK_KEY, STATE_KEY = "action_mask", "state"
-# Environments whose decisions are drawn apart: those of Policy, and those of Agents.
-_OF_POLICY, _OF_AGENTS = 0, 1
+# Environments whose decisions are drawn apart: that of Agents, and behind it one for each Policy of a checkpoint.
+_OF_AGENTS, _OF_POLICIES = 0, 1
 
 
 def _described(space: spaces.Space) -> Dict[str, Any]:
@@ -26,6 +27,16 @@ def _described(space: spaces.Space) -> Dict[str, Any]:
     if space.kind == "Tuple":
         return {"type": "Tuple", "spaces": [_described(child) for child in space.children]}
     return {"type": space.kind, "shape": list(space.shape), "dtype": space.dtype, "n": space.n, "start": space.start, "nvec": list(space.nvec)}
+
+
+class _Slots(Dict[str, int]):
+    """Of a checkpoint's agents by their ids."""
+
+    def __init__(self, checkpoint: acting.Checkpoint) -> None:
+        super().__init__((agent, slot) for slot, agent in enumerate(checkpoint.description["agents"]))
+
+    def __missing__(self, agent: str) -> int:
+        raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self)[:8])}")
 
 
 class _Buffers:
@@ -47,8 +58,9 @@ class _Buffers:
 class Policy:
     """A policy with the weights of a checkpoint. Made by `Run.policies` and `Agents`. One thread uses it.
 
-    observation_space, action_space: troupe.envs.spaces.Space, whose `gymnasium()` is Gymnasium's. version: of the weights; agents: ids of those
-    that may play it; state_size: numbers that it remembers of an agent, 0: nothing.
+    observation_space, action_space: troupe.envs.spaces.Space, whose `gymnasium()` is Gymnasium's; as checkpoints have them, which of an environment
+    in Python keep no `start` of MultiDiscrete, no second dimension of MultiDiscrete and MultiBinary, no dtype but the nearest of Troupe's, and [1] for
+    a Box of shape (). version: of the weights; agents: ids of those that may play it; state_size: numbers that it remembers of an agent, 0: nothing.
     """
 
     def __init__(self, checkpoint: acting.Checkpoint, place: int) -> None:
@@ -64,10 +76,9 @@ class Policy:
         self._place = place
         self._checkpoint = checkpoint  # the handle lives as long as this
         self._handle, self._act = checkpoint.handle, checkpoint.act
-        self._slots = {agent: slot for slot, agent in enumerate(checkpoint.description["agents"])}
+        self._slots = _Slots(checkpoint)
         self._observation, self._action = SpaceCodec(_described(self.observation_space)), SpaceCodec(_described(self.action_space))
-        self._one = _Buffers(description, place, 1)
-        self._many = self._one
+        self._many: Optional[_Buffers] = None
         self._error = acting.ErrorText()
         self._error_ref = ctypes.byref(self._error)
         self._drawn = 0
@@ -75,13 +86,18 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({self.id!r}, version {self.version}, {self._description['observation_space']} -> {self._description['action_space']})"
 
+    @functools.cached_property
+    def _one(self) -> _Buffers:
+        """Of one row, made when the policy is asked: most of a league are never."""
+        return _Buffers(self._description, self._place, 1)
+
     def act(self, obs: Any, *, agent: Optional[str] = None, action_mask: Any = None, deterministic: bool = False) -> Any:
-        """The action for one observation, both in the environment's own form: sampled, or with `deterministic` the most probable one. agent: the id of
-        who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None: everything is allowed.
-        ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
+        """The action for one observation, in the forms of `action_space` and `observation_space`: sampled, or with `deterministic` the most probable
+        one. agent: the id of who acts, for a policy that sees which agent it plays. action_mask: flat, or as Gymnasium's `sample` takes it; None:
+        everything is allowed. ValueError for what does not fit, and for a policy that remembers, which `predict` asks; TroupeError."""
         if self.state_size:
             raise ValueError(f"policy {self.id} remembers (model.actor_core): ask predict(obs, state), which gives the state for the next decision")
-        return self._decide(obs, self._slot(agent), action_mask, deterministic, _OF_POLICY, *self._next_key())
+        return self._decide(obs, self._slot(agent), action_mask, deterministic, _OF_POLICIES + self._place, *self._next_key())
 
     def predict(self, obs: Any, state: Optional[Array] = None, episode_start: Any = None, deterministic: bool = False, *,
                 agent: Union[str, Sequence[str], None] = None, action_mask: Any = None) -> Tuple[Any, Optional[Array]]:
@@ -92,7 +108,7 @@ class Policy:
         rows = len(obs) if many else 1
         if not 1 <= rows <= acting.MAX_ROWS:
             raise ValueError(f"got {rows} observations, expected 1 to {acting.MAX_ROWS}")
-        if self._many.observations.shape[0] != rows:
+        if self._many is None or self._many.observations.shape[0] != rows:
             self._many = _Buffers(self._description, self._place, rows)
         buffers = self._many
         agents = [agent] * rows if agent is None or isinstance(agent, str) else list(agent)
@@ -101,7 +117,7 @@ class Policy:
         episode, step = self._next_key()
         for row in range(rows):
             self._write(buffers.observations[row], obs[row] if many else obs)
-            buffers.keys[row] = (_OF_POLICY, episode, self._slot(agents[row]), step)
+            buffers.keys[row] = (_OF_POLICIES + self._place, episode, self._slot(agents[row]), step)
             step += 1
         self._drawn += rows - 1
         if action_mask is not None:
@@ -160,8 +176,6 @@ class Policy:
             if self._description["needs_agent"]:
                 raise ValueError(f"policy {self.id} sees which agent it plays (algorithm.use_agent_id): give agent, one of {', '.join(self.agents[:8])}")
             return 0
-        if agent not in self._slots:
-            raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self._slots)[:8])}")
         return self._slots[agent]
 
     def _next_key(self) -> Tuple[int, int]:
@@ -190,7 +204,7 @@ class Agents:
     def __init__(self, checkpoint: acting.Checkpoint, deterministic: bool) -> None:
         self.policies = [Policy(checkpoint, place) for place in range(len(checkpoint.description["policies"]))]
         self._checkpoint, self._deterministic = checkpoint, deterministic
-        self._slots = {agent: slot for slot, agent in enumerate(checkpoint.description["agents"])}
+        self._slots = _Slots(checkpoint)
         self._episode = -1
         self.reset()
 
@@ -203,8 +217,6 @@ class Agents:
 
     def policy_of(self, agent: str) -> Policy:
         """That plays the agent in this episode."""
-        if agent not in self._slots:
-            raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(list(self._slots)[:8])}")
         return self.policies[self._places[self._slots[agent]]]
 
     def act(self, observations: Mapping[str, Any], infos: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:

@@ -118,10 +118,29 @@ def own_words(text: str) -> str:
     return _UNNAMED.sub("", text).strip()
 
 
-def without_error(text: str) -> str:
-    """What a program said but for its error, with which it ends, and which is raised."""
-    found = _ERROR.search(text)
-    return text[: found.start()] if found is not None else text
+class HeldError:
+    """Tells what a program says but for the error with which it ends, which is raised. An error that something follows is none of these."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def shown(self, text: str) -> str:
+        """What may be shown of what it said up to these lines. Of its error every line that is not of the log is part."""
+        told = ""
+        for line in text.splitlines(keepends=True):
+            begins = _ERROR.match(line) is not None
+            if begins or _LOG_LINE.match(line):
+                told += self.take()
+            if begins or self._held:
+                self._held += line
+            else:
+                told += line
+        return told
+
+    def take(self) -> str:
+        """What was held back."""
+        held, self._held = self._held, ""
+        return held
 
 
 @contextlib.contextmanager
@@ -179,16 +198,21 @@ os.register_at_fork(after_in_child=Lifeline.leave_to_parent)
 
 
 def spawn(arguments: Sequence[str], stdout: Any, stderr: Any, fds: Sequence[int] = (), own: Optional[Mapping[str, str]] = None) -> "Child":
-    """Starts `troupe ARGUMENTS` in a session of its own, which a terminal's Ctrl-C does not reach: this process decides. TroupeError."""
+    """Starts `troupe ARGUMENTS` in a session of its own, which a terminal's Ctrl-C does not reach: this process decides. TroupeError;
+    ValueError for arguments that no process can have."""
     command = [find_program(), *arguments]
     lifeline = Lifeline()
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, pass_fds=[lifeline.reader, *fds],
                                    start_new_session=True, env=environment(own))
-    except OSError as error:
+    except BaseException as error:
         os.close(lifeline.reader)
         lifeline.close()
-        raise TroupeError(f"cannot start {command[0]}: {error.strerror}") from None
+        if isinstance(error, OSError):
+            raise TroupeError(f"cannot start {command[0]}: {error.strerror}") from None
+        if isinstance(error, ValueError):  # a zero byte
+            raise ValueError(f"cannot start {command[0]} with {' '.join(map(repr, arguments))}: {error}") from None
+        raise
     lifeline.tie(process.pid)
     return Child(process, lifeline)
 
@@ -219,6 +243,7 @@ def run_command(*arguments: str, fds: Sequence[int] = (), echo: Optional[IO[str]
     with tempfile.TemporaryFile() as out:
         child = spawn(arguments, out, subprocess.PIPE, fds, own)
         said: List[str] = []
+        held = HeldError()
         try:
             stream = child.process.stderr
             assert stream is not None
@@ -226,9 +251,10 @@ def run_command(*arguments: str, fds: Sequence[int] = (), echo: Optional[IO[str]
                 text = line.decode(errors="replace")
                 said.append(text)
                 if echo is not None:
-                    echo.write(without_error(text))
+                    echo.write(held.shown(text))
                     echo.flush()
-            child.process.wait()
+            if child.process.wait() == 0 and echo is not None:
+                echo.write(held.take())
         except BaseException:
             child.signal(signal.SIGKILL)
             child.process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 from troupe import program
 from troupe.config_blocks import ConfigBlocks, Env, Source, set_arguments
 from troupe.evaluation import Evaluation
-from troupe.launch import POLL_S, TrainProcess, shows_by_itself
+from troupe.launch import DRAIN_S, POLL_S, TrainProcess, shows_by_itself
 from troupe.notebook import NotebookFile
 from troupe.progress import NewLines, Progress, last_line
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 At = Union[str, int]  # "latest", "best", "live" (the newest of a run that trains), or env steps of a checkpoint
 _Self = TypeVar("_Self", bound="Run")
 
-DRAIN_S = 30.0
 _ASKED_EVERY_S = 0.5
 
 
@@ -53,16 +53,22 @@ class Run:
     def __init__(self, path: Path, process: Optional[TrainProcess] = None, before: "Optional[_Before]" = None) -> None:
         """`process`: what trains it; None: nothing of this process. `before`: of the folder, before that was started."""
         self.path = path
-        self._process = process
+        self._started = process
         self._before = before
         self._drained = False
+
+    @property
+    def _process(self) -> Optional[TrainProcess]:
+        """What trains it; None: nothing of this process. In a fork it is a run that another process trains."""
+        return self._started if self._started is not None and self._started.is_own else None
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.state})"
 
     @property
     def config(self) -> Config:
-        """What the run was started with, every key of it."""
+        """What the run was started with, every key of it. Its `to_dict`, `to_yaml`, `train` and `start` import the run's environment in Python; stderr
+        says so first."""
         return Config(self.path / "config.yaml")
 
     @property
@@ -147,8 +153,8 @@ class Run:
     def evaluate(self, episodes: int = 100, *, at: At = "latest", deterministic: bool = False, seed: Optional[int] = None, env: Optional[Env] = None,
                  overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
-        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of another run. `at`: "live" has
-        a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
+        `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of
+        another run. `at`: "live" has a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
         changes = Config().environment(env) if env is not None else Config()
@@ -172,9 +178,11 @@ class Run:
         return open_policies(self._checkpoint(at), seed)
 
     def agents(self, at: At = "latest", *, deterministic: bool = False, seed: Optional[int] = None) -> "Agents":
-        """The run's agents with their policies, for a loop of PettingZoo. As `policies`."""
+        """The run's agents with their policies, for a loop of PettingZoo. As `policies`; TroupeError also where the run's environment was wrapped
+        (env.frame_stack and its kin), which nobody does here, and for a mapping that is a function in Python."""
         from troupe.policy import open_agents
 
+        _check_unwrapped(self.path / "config.yaml")
         return open_agents(self._checkpoint(at), deterministic, seed)
 
     def _checkpoint(self, at: At) -> str:
@@ -184,7 +192,7 @@ class Run:
                 return str(self.save())
             at = "latest"
         for entry in program.last_json(program.run_command("checkpoint", "ls", str(self.path), "--json")):
-            if at == entry["env_steps"] or (at in ("latest", "best") and entry[at]):
+            if str(at) == str(entry["env_steps"]) or (at in ("latest", "best") and entry[at]):
                 return str(entry["path"])
         program.run_command("checkpoint", "verify", str(self.path), "--checkpoint", str(at))  # says which there are
         raise program.TroupeError(f"no checkpoint {at} in {self.path}")
@@ -228,7 +236,9 @@ class Run:
     def _is_running(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        # Where nobody trains the run there is no address; a learner that was killed leaves its own behind.
+        # Where nobody trains the run there is no address; a learner that was killed leaves its own behind, and one that ends takes it away first.
+        if _is_locked(self.path / "lock"):
+            return True
         if not (self.path / "address").exists():
             return False
         return bool(program.last_json(program.run_command("status", str(self.path), "--json")).get("running"))
@@ -303,6 +313,19 @@ def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookF
         raise
 
 
+# Keys of `env` that make other observations of the environment's, with the values that do not.
+_UNWRAPPED = {"frame_stack": "1", "grayscale": "false", "resize": "none", "crop": "none", "previous_action": "false", "previous_reward": "false"}
+
+
+def _check_unwrapped(config: Path) -> None:
+    """By the lines of a run's configuration, which the program writes, each key in one of its own: the environment is not made. TroupeError."""
+    found = re.search(r"^env:\n((?:  .*\n)*)", config.read_text(), re.M)
+    for key, value in re.findall(r"^  (\w+): *(.*)$", found[1] if found is not None else "", re.M):
+        if value != _UNWRAPPED.get(key, value):
+            raise program.TroupeError(f"{config}: env.{key}: got {value}, expected {_UNWRAPPED[key]}: Agents does not wrap the observations that it is "
+                                      "given; policies() act for those that were")
+
+
 class _Before(NamedTuple):
     """A run folder when a training was started in it."""
 
@@ -317,6 +340,16 @@ def _stamp(path: Path) -> Optional[Tuple[int, int]]:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process that can be seen from here has the file locked, as a learner has its run's. Asked of the kernel: to try would be to hold it."""
+    try:
+        inode = path.stat().st_ino
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.splitlines())
 
 
 def _life(path: Path) -> str:

@@ -1,12 +1,16 @@
 // troupe config show|defaults
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
+#include "lib/run/run_checkpoint.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
@@ -46,9 +50,13 @@ nlohmann::ordered_json ToJson(const YAML::Node& node) {
   return text;
 }
 
+constexpr char kRunsFile[] = "config.yaml";
+
 absl::StatusOr<int> Show(const ShowFlags& flags) {
-  const std::string path = IsRunFolder(flags.config) ? flags.config + "/config.yaml" : flags.config;
+  const std::string path = IsRunFolder(flags.config) ? absl::StrCat(flags.config, "/", kRunsFile) : flags.config;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path, flags.overrides));
+  // A run's environment is made for this, too; the run may be a stranger's.
+  if (std::filesystem::path(path).filename() == kRunsFile) run::SayForeignCode(config::ForeignCodeOf(config));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   TROUPE_RETURN_IF_ERROR(config::ResolveRun(config, registry).status());  // shown only when it could be run

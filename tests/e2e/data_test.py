@@ -256,9 +256,11 @@ class DataTest(harness.RunningTestCase):
         config = self.write("python.yaml", CONFIG.replace("name: cartpole, args: {num_agents: 2}", f"name: '{name}'").replace("agent_0", "a"))
         interpreter = ("--set", f"env.python.interpreter={os.environ.get('TROUPE_TEST_PYTHON', sys.executable)}")
         done = self.troupe("train", config, "--name", "python", "--set", "stop.env_steps=64", *interpreter)
-        self.assertNotIn("this run executes", done.stderr, "it is the operator's own configuration")
-        # A run folder is a program to whom it goes on for, or plays it: they say so first.
-        for arguments in (("train", "--resume", "python", "--set", "stop.env_steps=128"), ("evaluate", "python", "--episodes", "1")):
+        shown = self.troupe("config", "show", config, *interpreter)
+        self.assertNotIn("this run executes", done.stderr + shown.stderr, "it is the operator's own configuration")
+        # A run folder is a program to whom it goes on for, or plays it, or looks at its environment: they say so first.
+        for arguments in (("config", "show", self.path("runs", "python")), ("config", "show", self.path("runs", "python", "config.yaml")),
+                          ("train", "--resume", "python", "--set", "stop.env_steps=128"), ("evaluate", "python", "--episodes", "1")):
             done = self.troupe(*arguments)
             said = [line for line in (done.stdout + done.stderr).splitlines() if "this run executes" in line]
             self.assertEqual([line.split(": ")[1] for line in said],

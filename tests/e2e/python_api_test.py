@@ -89,8 +89,8 @@ class PythonApiTest(harness.RunningTestCase):
 
     def test_the_keywords_are_the_programs_keys(self):
         shown = self.troupe("config", "defaults", "--markdown").stdout
-        made = subprocess.run([sys.executable, "-B", os.path.join(self.source, "python", "generate_config_keys.py")], input=shown, capture_output=True, text=True,
-                              check=True).stdout
+        generator = os.path.join(self.source, "python", "generate_config_keys.py")
+        made = subprocess.run([sys.executable, "-B", generator], input=shown, capture_output=True, text=True, check=True).stdout
         with open(os.path.join(self.source, "python", "troupe", "config_keys.py")) as file:
             self.assertEqual(file.read(), made, "python/generate_config_keys.py writes it anew")
 
@@ -100,7 +100,8 @@ class PythonApiTest(harness.RunningTestCase):
             print(run.state, run.path.name, run.summary["env_steps"], run.config.to_dict()["algorithm"]["lr"])
             print([line["env_steps"] for line in run] == [line["env_steps"] for line in run.progress()], "svg" in run.progress()._repr_html_())
             found = run.evaluate(7, seed=3, deterministic=True)
-            print(found.episodes, found.seed, sorted(found.agents), len(found.per_episode), 0 < found.mean <= 1000, found.per_episode[0]["agents"]["agent_0"]["policy"])
+            first = found.per_episode[0]["agents"]["agent_0"]
+            print(found.episodes, found.seed, sorted(found.agents), len(found.per_episode), 0 < found.mean <= 1000, first["policy"])
             print(run.evaluate(7, seed=3, deterministic=True) == found, run.evaluate(2, at=first_checkpoint(run), policies={"right": "random"}).episodes)
             more = troupe.load("run").resume(overrides={"stop.env_steps": 2800})
             lines = list(more)
@@ -151,9 +152,14 @@ class PythonApiTest(harness.RunningTestCase):
             except TimeoutError as error:
                 print("timeout")
             run.stop()
-            print(run.state, run.save.__name__)
+            print(run.state, run.summary["reason"], (run.path / "checkpoints" / str(run.summary["env_steps"]) / "manifest.json").exists())
+            try:
+                run.save()
+            except troupe.TroupeError as error:
+                print(error)
         """)
-        self.assertEqual(said, ["running True", "timeout", "stopped save"])
+        self.assertEqual(said[:3], ["running True", "timeout", "stopped troupe stop True"])
+        self.assertEqual(len(said), 4, "nobody trains it: nothing is saved")
         self.assertEqual(process.wait(30), 0)
 
     @staticmethod
@@ -174,8 +180,8 @@ class PythonApiTest(harness.RunningTestCase):
             rows = numpy.random.default_rng(1).normal(size=(9, 4)).astype(numpy.float32)
 
             def query(policy, *more):
-                asked = [os.environ["TROUPE_PROGRAM"], "query", "run", "--policy", policy, "--deterministic", "--obs", json.dumps(rows.tolist()), "--json", *more]
-                return json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+                asked = [os.environ["TROUPE_PROGRAM"], "query", "run", "--policy", policy, "--deterministic", "--obs", json.dumps(rows.tolist())]
+                return json.loads(subprocess.run([*asked, "--json", *more], capture_output=True, text=True, check=True).stdout)
 
             asked = query("left")
             actions, state = left.predict(rows, deterministic=True)
@@ -240,7 +246,8 @@ class PythonApiTest(harness.RunningTestCase):
             fails(lambda: agents.act({"agent_7": numpy.zeros(4)}))
             fails(lambda: policy.predict(numpy.zeros((2, 4)), numpy.zeros((3, 6))))
             fails(lambda: run.policies(at=7))
-            print(run.policies(at=first_checkpoint(run))["left"].version <= 5)
+            versions = {str(steps): run.policies(at=steps)["left"].version for steps in (first_checkpoint(run), run.summary["env_steps"])}
+            print(versions == {str(steps): steps // 400 for steps in (first_checkpoint(run), 2000)}, run.policies(at="2000")["left"].version)
             # Another one in the place of its agent's.
             other = run.policies(at=first_checkpoint(run))["left"]
             print(run.evaluate(2, seed=1, policies={"left": other}) == run.evaluate(2, seed=1, policies={"left": other.source}))
@@ -248,9 +255,22 @@ class PythonApiTest(harness.RunningTestCase):
         self.assertEqual(said[:3], ["True True ['agent_0', 'agent_1'] right", "True", "True False"])
         for words, line in zip(("ask predict(obs, state)", "got an array of shape (3,), expected (4,)", "has no action masks",
                                 "there is no agent 'agent_7', expected one of agent_0, agent_1", "got a state of shape (3, 6), expected (2, 6)",
-                                'no checkpoint "7"', "True", "True"), said[3:]):
+                                'no checkpoint "7"', "True 5", "True"), said[3:]):
             self.assertIn(words, line)
         self.assertEqual(len(said), 11, said)
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_agents_of_what_nobody_does_here_are_refused(self):
+        said = self.user(SMALL, """
+            stacked = troupe.train(CONFIG, overrides={"env.frame_stack": 2}, name="stacked")
+            print(stacked.policies()["left"].act([[0] * 4] * 2) in (0, 1))
+            try:
+                stacked.agents()
+            except troupe.TroupeError as error:
+                print(error)
+        """)
+        self.assertEqual(said[0], "True")
+        self.assertIn("runs/stacked/config.yaml: env.frame_stack: got 2, expected 1", said[1])
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_agents_keep_to_the_rules_of_a_game(self):
@@ -299,7 +319,8 @@ class PythonApiTest(harness.RunningTestCase):
         for words, line in zip(('unknown key "algorithm.gama"; the nearest is "algorithm.gamma"',
                                 'unknown key "num_env_runners" (RLlib): here it is "num_workers"',
                                 'unknown key "algorithm.lambda_" (RLlib): here it is "algorithm.gae_lambda"', "stop.env_steps: got -1, expected",
-                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole', "env: got \"cartpole\", expected a section", "there is no run in",
+                                "--set algorithm.gamma=2: algorithm.gamma: got 2, expected", "none.yaml: cannot be read", 'cartpole',
+                                "env: got \"cartpole\", expected a section", "there is no run in",
                                 "run"), said):
             self.assertIn(words, line)
             self.assertNotIn("/dev/fd", line)
@@ -324,6 +345,9 @@ class PythonApiTest(harness.RunningTestCase):
         # Whoever resumes a run is told what that executes, whether progress is shown or not.
         said = self.user("print(troupe.load('pack').resume(overrides={'stop.env_steps': 250}).wait().state)")
         self.assertEqual(said, ["finished"])
+        self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
+        said = self.user("print(troupe.load('pack').config.to_dict()['env']['name'])")
+        self.assertEqual(said, ["python:pack.walk:Walk"])
         self.assertIn("troupe: this run executes env.name: python:pack.walk:Walk\n", self.said_on_stderr)
         # From another folder, by the command: the run's configuration says where it is.
         os.makedirs(self.path("elsewhere"))
