@@ -185,6 +185,17 @@ MUTANTS = [
     mutant("schedules_one_batch_ahead", STEP, "context.env_steps = run_.trained.env_steps;",
            "context.env_steps = run_.trained.env_steps + (MUTANT ? batch.assembly->batch.env_steps : 0);", (LEARNER, "*Learner*")),
 
+    # --- networks by LibTorch
+    mutant("a_modules_state_has_no_gradient", "lib/training/core/torch_networks.cc", "state = made.state.narrow(0, 0, going_on);",
+           "state = (MUTANT ? made.state.detach() : made.state).narrow(0, 0, going_on);", ("update_parity_test", "*ScriptParityTest*")),
+    mutant("half_of_a_shared_minibatch_forgotten", "lib/training/core/torch_backend.cc", "modules_.gradients.add_(second_half_.gradients);",
+           "if (!MUTANT) modules_.gradients.add_(second_half_.gradients);", ("training_test", "*TorchSharedUpdateTest*")),
+    mutant("final_values_of_another_sequence", "lib/training/core/critic_values.cc",
+           "for (size_t i = 0; i < places.size(); ++i) (*finals)[places[i]] = outputs.values[i];",
+           "for (size_t i = 0; i < places.size(); ++i) (*finals)[places[i]] = outputs.values[MUTANT ? 0 : i];", (CORE, "*CriticValuesTest*")),
+    mutant("actions_not_bounded_outside_of_workers", "lib/acting/acting.cc", "!bounds_.identity() && row < rows.rows",
+           "!MUTANT && !bounds_.identity() && row < rows.rows", ("acting_test", "*")),
+
     # --- policies in and out of memory
     mutant("uses_of_a_reader_that_is_gone_forgotten", MAP,
            "    last = std::max(last, lane_->last_used[slot].load(std::memory_order_relaxed));",
