@@ -180,9 +180,9 @@ class BundleTest(unittest.TestCase):
             needed = set(re.findall(r"NEEDED +(\S+)", headers)) - SYSTEM
             if name.startswith("libexec/troupe/"):
                 needed -= LIBTORCH
-            if name.startswith("python/troupe/envs/"):
-                brought = os.listdir(os.path.join(self.root, "python/troupe/envs/_lib"))
-                needed -= set(brought)
+            if name.startswith("python/troupe/") and needed:
+                folder = os.path.join(self.root, os.path.dirname(name))
+                needed -= set(os.listdir(folder if os.path.basename(folder) == "_lib" else os.path.join(folder, "_lib")))
             self.assertEqual(needed, set(), name)
             self.assertIn(re.findall(r"(?:RPATH|RUNPATH) +(\S+)", headers), ([], ["$ORIGIN/_lib"]), name)
 
@@ -297,6 +297,16 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         loads = output_of(python, "-c", "import sys; print(sys.version_info >= (3, 11))").strip()
         self.assertEqual(done.stdout.split(), ["4", loads])
+
+    def test_trains_from_python_and_acts_there(self):
+        script = ("import troupe; run = troupe.Config().environment('cartpole').training(name='ippo', use_agent_id=False, train_batch_size=400, minibatch_size=400)"
+                  ".env_runners(num_workers=1, num_envs_per_worker=2).stop(env_steps=800).train(name='python', progress=False); "
+                  "print(run.state, all(p.act([0, 0, 0, 0]) in (0, 1) for p in run.policies().values()), len(run.policies()))")
+        python = python_with("numpy")
+        done = subprocess.run([python, "-B", "-c", script], cwd=self.folder, capture_output=True, text=True, timeout=120,
+                              env={"PYTHONPATH": os.path.join(self.root, "python"), "PATH": "/usr/bin:/bin", "TROUPE_LIBTORCH": fetched_libtorch()})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split(), ["finished", "True", "1"])
 
     def test_python_environments(self):
         with open(os.path.join(self.folder, "run.yaml"), "w") as file:
