@@ -70,11 +70,12 @@ def sources():
 
 
 def users_of(file, names):
-    """The .cc files that include a .inc or .h textually, or the file itself."""
+    """The .cc files that include a .inc or .h textually, or through a .inc, or the file itself."""
     if file.endswith(".cc"):
         return [file]
     line = f'#include "{file}"'
-    return [name for name in names if name.endswith(".cc") and line in (ROOT / name).read_text()]
+    including = [name for name in names if name.endswith((".cc", ".inc")) and line in (ROOT / name).read_text()]
+    return sorted({user for name in including for user in users_of(name, names)})
 
 
 def mutated(mutants, names):
