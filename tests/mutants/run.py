@@ -70,11 +70,11 @@ def sources():
 
 
 def users_of(file, names):
-    """The .cc files that include a .inc or .h textually, or through a .inc, or the file itself."""
-    if file.endswith(".cc"):
+    """Where the switch is declared: in the file itself; of a .inc, which may stand within a namespace, in what includes it."""
+    if not file.endswith(".inc"):
         return [file]
     line = f'#include "{file}"'
-    including = [name for name in names if name.endswith((".cc", ".inc")) and line in (ROOT / name).read_text()]
+    including = [name for name in names if name.endswith((".cc", ".h", ".inc")) and line in (ROOT / name).read_text()]
     return sorted({user for name in including for user in users_of(name, names)})
 
 
