@@ -243,25 +243,19 @@ TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
   float logp = 0;
   const TroupeActingRows whole = {
       .policy = 0, .rows = 1, .observations = obs, .keys = &key, .actions = &action, .logp = &logp};
-  const auto expect_said = [&](const char* name, TroupeActingRows rows) {
+  const std::pair<const char*, void (*)(TroupeActingRows*)> kWithout[] = {
+      {"observations", [](TroupeActingRows* rows) { rows->observations = nullptr; }},
+      {"keys", [](TroupeActingRows* rows) { rows->keys = nullptr; }},
+      {"actions", [](TroupeActingRows* rows) { rows->actions = nullptr; }},
+      {"logp", [](TroupeActingRows* rows) { rows->logp = nullptr; }},
+      {"state_in", [](TroupeActingRows* rows) { rows->policy = 1; }},  // which remembers
+  };
+  for (const auto& [name, take] : kWithout) {
+    TroupeActingRows rows = whole;
+    take(&rows);
     EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3) << name;
     EXPECT_THAT(error_.text, HasSubstr(absl::StrCat("no ", name)));
-  };
-  TroupeActingRows rows = whole;
-  rows.observations = nullptr;
-  expect_said("observations", rows);
-  rows = whole;
-  rows.keys = nullptr;
-  expect_said("keys", rows);
-  rows = whole;
-  rows.actions = nullptr;
-  expect_said("actions", rows);
-  rows = whole;
-  rows.logp = nullptr;
-  expect_said("logp", rows);
-  rows = whole;
-  rows.policy = 1;  // remembers
-  expect_said("state_in", rows);
+  }
 }
 
 TEST_F(ActingTest, DamagedWeightsAreNoneToActWith) {

@@ -114,6 +114,18 @@ def processes():
 # In the environment of all that a test starts.
 MARK = "TROUPE_E2E_FOLDER"
 
+# Spaces of a module with an environment in Python that needs numpy alone.
+SPACES = """
+import numpy as np
+
+class Box:
+    low, high, shape, dtype = np.zeros(2, np.float32), np.ones(2, np.float32), (2,), np.dtype(np.float32)
+
+class Discrete:
+    n, start = 2, 0
+
+"""
+
 
 class RunningTestCase(TroupeTestCase):
     """A test of `troupe train` while it runs: its processes, how far it is, and its end."""

@@ -27,17 +27,7 @@ def first_checkpoint(run):
 """
 LONG = SMALL.replace('"env_steps": 2000', '"env_steps": 100000000')
 
-# Needs numpy alone.
-WALK = """
-import numpy as np
-
-class Box:
-    low, high, shape, dtype = np.zeros(2, np.float32), np.ones(2, np.float32), (2,), np.dtype(np.float32)
-
-class Discrete:
-    n, start = 2, 0
-
-class Walk:
+WALK = harness.SPACES + """class Walk:
     def __init__(self, steps=5, fails=False):
         self.possible_agents = ["walker"]
         self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}

@@ -8,17 +8,7 @@ import sys
 
 import harness
 
-# Needs numpy alone.
-WALK = """
-import numpy as np
-
-class Box:
-    low, high, shape, dtype = np.zeros(2, np.float32), np.ones(2, np.float32), (2,), np.dtype(np.float32)
-
-class Discrete:
-    n, start = 2, 0
-
-class Walk:
+WALK = harness.SPACES + """class Walk:
     def __init__(self, words=0):
         self.possible_agents = ["walker"]
         self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}

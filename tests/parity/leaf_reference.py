@@ -79,6 +79,17 @@ class Network(layers.Network):
             yield from leaf.named(f"{role}.leaf.{number}")
 
 
+def draw(policy, rng):
+    """The policy's first parameters."""
+    with torch.no_grad():
+        for p in policy.parameters():
+            scale = 1.2 / np.sqrt(p[0].numel()) if p.dim() > 1 else 0.2
+            p.copy_(torch.from_numpy(ppo.single(rng.normal(size=tuple(p.shape)) * scale)))
+        for module in policy.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.copy_(torch.from_numpy(ppo.single(module.weight.numpy() + 1)))
+
+
 class Policy(recurrent.Policy):
     def __init__(self, case, rng):
         spec = case["spec"]
@@ -87,13 +98,7 @@ class Policy(recurrent.Policy):
         outputs = self.actor[-1].out_features
         self.actor = Network("actor", inputs[0], spec, outputs)
         self.critic = Network("critic", inputs[1], spec, 1)
-        with torch.no_grad():
-            for p in self.parameters():
-                scale = 1.2 / np.sqrt(p[0].numel()) if p.dim() > 1 else 0.2
-                p.copy_(torch.from_numpy(ppo.single(rng.normal(size=tuple(p.shape)) * scale)))
-            for module in self.modules():
-                if isinstance(module, nn.LayerNorm):
-                    module.weight.copy_(torch.from_numpy(ppo.single(module.weight.numpy() + 1)))
+        draw(self, rng)
 
 
 def make_batch(case, policy, rng):

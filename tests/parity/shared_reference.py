@@ -38,13 +38,7 @@ class Policy(ppo.Policy):
             critic += [nn.Linear(width, size)] + [nn.LayerNorm(size)] * spec["critic_layer_norm"] + [layers.ACTIVATIONS[spec["critic_activation"]]()]
             width = size
         self.critic = nn.Sequential(*critic, nn.Linear(width, 1))
-        with torch.no_grad():
-            for p in self.parameters():
-                scale = 1.2 / np.sqrt(p[0].numel()) if p.dim() > 1 else 0.2
-                p.copy_(torch.from_numpy(ppo.single(rng.normal(size=tuple(p.shape)) * scale)))
-            for module in self.modules():
-                if isinstance(module, nn.LayerNorm):
-                    module.weight.copy_(torch.from_numpy(ppo.single(module.weight.numpy() + 1)))
+        leaf.draw(self, rng)
 
     def actor_parameters(self):
         return super().actor_parameters() + list(self.actor_head.parameters())
