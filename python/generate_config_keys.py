@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 '''
 ENV_RUNNERS = ("num_workers", "num_envs_per_worker", "num_envs", "rollout_fragment_length", "batch_mode", "explore")
 TRAINING = ("preset", "action_bound_method", "action_scaling")
-LEARNER = ("device", "learner_threads")
+LEARNER = ("device", "precision", "learner_threads")
 # What a method takes under a name of its own.
 NAMED = {"env": ("name", "args"), "algorithm": (), "multi_agent": ()}
 PATHS = {"env.plugin", "experiment.directory", "multi_agent.policy_map_cache"}

@@ -128,6 +128,7 @@ def measure(device, hidden, rows, options):
     seconds_left = options.max_seconds
     facts = {"hidden": hidden, "rows": rows}
     if device.type == "cuda":
+        torch.cuda.init()  # else there are no statistics to reset
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     update = Update(device, hidden, rows, options.epochs)

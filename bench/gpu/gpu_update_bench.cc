@@ -38,6 +38,7 @@ constexpr int64_t kLargeMinibatch = 16384;
 struct Flags {
   std::string device = "auto";
   std::string backend = "auto";
+  Precision precision = Precision::kFloat32;
   int threads = 1;
   std::vector<int64_t> hidden = {64};
   std::vector<int64_t> rows = {kSmallBatchRows};
@@ -61,7 +62,8 @@ class Subject {
     TROUPE_ASSIGN_OR_RETURN(
         std::unique_ptr<learner::Trainer> trainer,
         MakeTrainer({SpreadUpdate::Spec(hidden)}, {PpoSpec(SpreadUpdate::Options(flags.epochs, minibatch))},
-                    {.device = device.ToString(), .num_threads = flags.threads}, 1, backend));
+                    {.device = device.ToString(), .precision = flags.precision, .num_threads = flags.threads}, 1,
+                    backend));
     return std::unique_ptr<Subject>(new Subject(std::move(trainer), rows, minibatch));
   }
 
@@ -184,10 +186,15 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   troupe::base::InitLogging("bench", "warn");
+  using troupe::training::Precision;
   troupe::training::Flags flags;
   CLI::App app{"Times one PPO update by size; one JSON object a line."};
   app.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--backend", flags.backend, "on the CPU")->check(CLI::IsMember({"auto", "fused", "libtorch"}));
+  const std::map<std::string, Precision> precisions = {
+      {"float32", Precision::kFloat32}, {"tf32", Precision::kTf32}, {"bfloat16", Precision::kBfloat16}};
+  app.add_option("--precision", flags.precision, "of matrix products on CUDA: float32, tf32, bfloat16")
+      ->transform(CLI::CheckedTransformer(precisions));
   app.add_option("--threads", flags.threads, "of the CPU")->check(CLI::Range(1, 256));
   app.add_option("--hidden", flags.hidden, "sizes of the two hidden layers")
       ->delimiter(',')

@@ -17,7 +17,7 @@ LEARNING_ENV_STEPS = 1_000_000
 LEARNING_END_S = 14.0  # of the part: loading CUDA before training, evaluation after it
 
 # One that is most about the device comes first. The last two do not touch it.
-TEST_PROGRAMS = ("device_parity_test", "training_test", "update_parity_test", "fused_parity_test", "training_core_test")
+TEST_PROGRAMS = ("device_parity_test", "training_test", "update_parity_test", "training_core_test", "fused_parity_test")
 DEVICE_TEST = "device_parity_test"
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "skipped",
               "value_param", "type_param"}

@@ -127,7 +127,9 @@ class Context:
         limit = left if limit_s is None else min(limit_s, left)
         entry = {"command": [str(part) for part in command], "seconds": None, "end": "did not end"}
         self._outcome.commands.append(entry)
-        ended = processes.run(command, cwd=self.folder, env={**self.environment, **(environment or {})}, limit_s=limit,
+        all_of_it = {**self.environment, **(environment or {})}
+        ended = processes.run(command, cwd=self.folder, limit_s=limit,
+                              env={name: value for name, value in all_of_it.items() if value is not None},
                               log=self.log, **options)
         entry["seconds"] = round(ended.seconds, 2)
         entry["end"] = ended.problem() or "exited with code 0"

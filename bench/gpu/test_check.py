@@ -288,6 +288,14 @@ class TraceTest(FolderTest):
         self.assertEqual([check["what"] for check in outcome.checks if not check["holds"]],
                          ["1 synchronisations lie inside minibatch steps", "1 pageable copies lie inside minibatch steps"])
 
+    def test_steps_that_are_not_captured_do_not_hold(self):
+        counts = {**chrome_trace.summarize(self.EVENTS[:1]), "minibatch_steps": 1, "kernels": 197, "launches_a_step": 197.0,
+                  "synchronisations_in_steps": 0, "pageable_copies_in_steps": 0}
+        outcome = plan.Outcome("profile", "Profile")
+        updates._judge(types.SimpleNamespace(stand_in=False), outcome, counts)
+        self.assertEqual([check["what"] for check in outcome.checks if not check["holds"]],
+                         ["a minibatch step is 197.0 launches, at most 20 when steps are captured"])
+
     def test_a_trace_without_a_gpu(self):
         counts = chrome_trace.summarize([event("user_annotation", "troupe::update", 0, 100), event("cpu_op", "aten::mm", 10, 5)])
         self.assertEqual((counts["gpu_events"], counts["kernels_a_step"], counts["gpu_busy"]), (0, 0.0, 0.0))

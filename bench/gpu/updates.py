@@ -24,6 +24,7 @@ DISTURBED_CPUS = 0.2  # of other processes, from which on the report speaks of t
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_update.py"
 PROFILES = ((64, 12_000), (256, 12_000))
 TRACE_LIMIT_BYTES = 12 << 20
+MOST_LAUNCHES = 20  # a minibatch step on average, of which one by one nearly 200 would be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Contender:
     reason: str = ""  # why it does not run
     eager: bool = False
     on_gpu: bool = False  # loads LibTorch's CUDA part, which takes seconds
+    environment: tuple = ()  # (name, value); None: without it
 
 
 def contenders(context):
@@ -49,6 +51,9 @@ def contenders(context):
         Contender(f"eager PyTorch, {device}", (sys.executable, EAGER, "--device", context.device, "--rounds", ROUNDS,
                                                "--epochs", EPOCHS), 2.0, eager=True),
     ]
+    for precision in () if context.stand_in else ("tf32", "bfloat16"):
+        found.append(Contender(f"{precision}: Troupe, CUDA", (*found[0].command, "--precision", precision), 1.0, on_gpu=True,
+                               environment=(("NVIDIA_TF32_OVERRIDE", None), ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", None))))
     for threads in (1, 4, 16):
         reason = f"not run: {context.cores} CPUs" if threads > context.cores else ""
         found.append(Contender(f"fused on the CPU, {threads} thread{'s' * (threads > 1)}",
@@ -131,7 +136,8 @@ def run(context, outcome):
 
         start_s = START_S * (3 if contender.eager or contender.on_gpu else 1)
         ended = context.run([*contender.command, "--hidden", ",".join(map(str, HIDDEN)), "--rows", ",".join(map(str, ROWS)),
-                             "--max-seconds", f"{max(1.0, (share - start_s) / LARGE_SIZES):.1f}"], limit_s=share, on_line=keep)
+                             "--max-seconds", f"{max(1.0, (share - start_s) / LARGE_SIZES):.1f}"], limit_s=share, on_line=keep,
+                            environment=dict(contender.environment))
         if own and ended.others_cpus > DISTURBED_CPUS:
             outcome.notes.append(f"{contender.name}: other processes kept {ended.others_cpus:.1f} CPUs busy meanwhile.")
         times = sum("ms_p50" in line for line in own.values())
@@ -225,6 +231,8 @@ def _judge(context, outcome, counts):
     for what in ("synchronisations", "pageable_copies"):
         inside = counts[f"{what}_in_steps"]
         outcome.check(inside == 0, f"{inside} {what.replace('_', ' ')} lie inside minibatch steps")
+    outcome.check(counts["launches_a_step"] <= MOST_LAUNCHES,
+                  f"a minibatch step is {counts['launches_a_step']:.1f} launches, at most {MOST_LAUNCHES} when steps are captured")
     outcome.line = (f"a minibatch step: {counts['kernels_a_step']:.0f} kernels, {figure(counts['synchronisations_a_step'], 2)} "
                     f"synchronisations; an update: {counts['bytes_host_to_device'] / 1e6:.1f} MB to the GPU, "
                     f"{counts['bytes_device_to_host'] / 1e6:.2f} MB back; GPU busy {counts['gpu_busy']:.0%}")

@@ -243,6 +243,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"num_gpus", kRllib, "device", "cuda, cpu or auto"},
     {"num_gpus_per_learner", kRllib, "device", "cuda, cpu or auto"},
     {"cuda", kCleanRl, "device", "cuda, cpu or auto"},
+    {"mixed_precision", kSkrl, "precision", "bfloat16"},
     {"num_cpus_per_learner", kRllib, "learner_threads", ""},
     {"n_training_threads", kOnPolicy, "learner_threads", ""},
     // The end of a run.

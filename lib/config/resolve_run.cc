@@ -15,6 +15,7 @@
 #include "lib/config/resolve_algorithms.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
+#include "lib/config/schema.h"
 #include "lib/config/torch_modules.h"
 #include "lib/config/value_hint.h"
 #include "lib/learner/score.h"
@@ -27,6 +28,9 @@ namespace troupe::config {
 namespace {
 
 // The schema's enums have our values, so that they are cast.
+static_assert(static_cast<int>(training::Precision::kFloat32) == v1::PRECISION_FLOAT32);
+static_assert(static_cast<int>(training::Precision::kTf32) == v1::PRECISION_TF32);
+static_assert(static_cast<int>(training::Precision::kBfloat16) == v1::PRECISION_BFLOAT16);
 static_assert(static_cast<int>(learner::CommonReward::kNone) == v1::COMMON_REWARD_NONE);
 static_assert(static_cast<int>(learner::CommonReward::kSum) == v1::COMMON_REWARD_SUM);
 static_assert(static_cast<int>(learner::CountStepsBy::kEnvSteps) == v1::COUNT_STEPS_BY_ENV_STEPS);
@@ -192,6 +196,12 @@ absl::Status FillLearner(ResolvedRun* run) {
   }
   run->device.device = config.device();
   run->device.num_threads = config.learner_threads();
+  run->device.precision = static_cast<training::Precision>(config.precision());
+  if (run->device.precision != training::Precision::kFloat32 && config.device() == "cpu") {
+    return run->config.KeyError(
+        "precision", absl::StrCat("got ", EnumWord(*v1::Precision_descriptor()->FindValueByNumber(config.precision())),
+                                  ", but device is cpu, expected float32: the CPU trains in nothing else"));
+  }
   return absl::OkStatus();
 }
 

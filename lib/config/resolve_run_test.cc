@@ -283,6 +283,15 @@ TEST_F(ResolveRunTest, Devices) {
       "run.yaml:2:9: device: got \"gpu\", expected auto, cpu, cuda or cuda:N (N from 0 to 127); auto takes a GPU where "
       "there is one");
   EXPECT_EQ(Resolve("env: {name: team}\ndevice: cuda:1").device.device, "cuda:1");
+  EXPECT_EQ(Resolve("env: {name: team}").device.precision, training::Precision::kFloat32);
+  EXPECT_EQ(Resolve("env: {name: team}\nprecision: tf32").device.precision, training::Precision::kTf32);
+  EXPECT_EQ(Resolve("env: {name: team}\ndevice: cuda\nprecision: bfloat16").device.precision,
+            training::Precision::kBfloat16);
+  EXPECT_EQ(
+      ErrorOf("env: {name: team}\ndevice: cpu\nprecision: bfloat16"),
+      "run.yaml:3:12: precision: got bfloat16, but device is cpu, expected float32: the CPU trains in nothing else");
+  EXPECT_THAT(ErrorOf("env: {name: team}\nprecision: float16"),
+              HasSubstr("precision: got \"float16\", expected one of float32, tf32, bfloat16"));
 }
 
 TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
@@ -466,15 +475,16 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "env.max_abs_return=5", "env.max_failed_share=1", "env.send_state=always",
-                       "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
+                       "device=cpu", "precision=float32", "env.max_abs_return=5", "env.max_failed_share=1",
+                       "env.send_state=always", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
                        "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
                   .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
             "--set algorithm.gamma=0.5: algorithm.gamma: got 0.5, but the run was started with 0.99; a resumed run may "
-            "change stop, num_workers, evaluation, experiment, device, env.max_abs_return, "
+            "change stop, num_workers, evaluation, experiment, device, precision, "
+            "env.max_abs_return, "
             "env.max_failed_share, env.send_state, env.plugin, "
             "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
             "env.python.max_restarts, "

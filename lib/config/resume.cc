@@ -45,6 +45,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "evaluation",
                                                                 "experiment",
                                                                 "device",
+                                                                "precision",
                                                                 "env.max_abs_return",
                                                                 "env.max_failed_share",
                                                                 "env.send_state",

@@ -363,7 +363,8 @@ TEST(RunConfigTest, NotYamlOrNotOneMapping) {
       ErrorOf("- a\n- b\n"),
       "run.yaml:1:1: the configuration: got a list, expected a section (a mapping); its keys are seed, preset, "
       "env, multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, "
-      "num_envs, rollout_fragment_length, batch_mode, explore, device, learner_threads, stop, evaluation, experiment, "
+      "num_envs, rollout_fragment_length, batch_mode, explore, device, learner_threads, precision, stop, evaluation, "
+      "experiment, "
       "learner");
   EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"),
             "run.yaml:2:1: key \"seed\" is there twice, expected once; take one of them out");

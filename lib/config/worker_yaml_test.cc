@@ -34,8 +34,9 @@ const std::set<std::string> kLearnerKeys = {
     "algorithm.clip_grad_norm_by", "algorithm.time_limit_bootstrap", "algorithm.frozen_parameters",
     "algorithm.lr_kl_target", "algorithm.lr_kl_factor", "algorithm.lr_kl_step", "algorithm.min_lr", "algorithm.max_lr",
     "algorithm.use_kl_loss", "algorithm.kl_coeff", "algorithm.kl_target", "algorithm.entropy_coeff",
-    "algorithm.target_kl", "algorithm.max_grad_norm", "algorithm.common_reward", "device", "learner_threads",
-    "learner.join_timeout_s", "learner.worker_timeout_s", "learner.grant_timeout_s", "env.max_abs_return",
+    "algorithm.target_kl", "algorithm.max_grad_norm", "algorithm.common_reward", "device", "precision",
+    "learner_threads", "learner.join_timeout_s", "learner.worker_timeout_s", "learner.grant_timeout_s",
+    "env.max_abs_return",
     // when it ends, what is measured, and where results go
     "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return",
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",

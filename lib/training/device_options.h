@@ -51,10 +51,18 @@ inline absl::StatusOr<Device> ParseDevice(std::string_view name) {
                                                  kMaxDeviceIndex, "); auto takes a GPU where there is one"));
 }
 
-/// Where training runs.
+/// What matrix products of an update on a CUDA device are made of. Parameters, losses and the optimizer are float32.
+enum class Precision : uint8_t {
+  kFloat32 = 1,
+  kTf32 = 2,      ///< float32 numbers, of which a product takes 10 bits of the fraction
+  kBfloat16 = 3,  ///< autocast; networks that remember and users' modules stay float32
+};
+
+/// Where training runs, and how.
 struct DeviceOptions {
   std::string device = "auto";  ///< as ParseDevice takes it
-  int num_threads = 0;          ///< CPU threads of the update; 0: the cores there are
+  Precision precision = Precision::kFloat32;
+  int num_threads = 0;  ///< CPU threads of the update; 0: the cores there are
 };
 
 }  // namespace troupe::training

@@ -14,6 +14,7 @@
 #include "lib/training/core/fused_backend.h"
 #include "lib/training/core/thread_team.h"
 #include "lib/training/core/torch_backend.h"
+#include "lib/training/core/torch_precision.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/registry.h"
 #include <torch/torch.h>
@@ -41,14 +42,20 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakeTrainer(std::vector<policy
                                                               PolicyStore::Deps store_deps) {
   TROUPE_ASSIGN_OR_RETURN(const int threads, ThreadCount(device));
   TROUPE_ASSIGN_OR_RETURN(const Device place, ResolveDevice(device.device));
+  if (place.is_cuda()) {
+    SetFloat32Products(device.precision);
+  } else if (device.precision != Precision::kFloat32) {
+    TROUPE_INFO("precision: the CPU trains in float32");
+  }
   // Two networks at a time share LibTorch's threads.
   torch::set_num_threads(place.is_cuda() ? threads : std::max(1, threads / 2));
   const auto team = std::make_shared<ThreadTeam>(place.is_cuda() ? 1 : threads);
   // Said once of a policy, however often it is loaded.
   const auto told = std::make_shared<std::set<policy::PolicyId>>();
   const auto fused_backends = std::make_shared<FusedBackends>(team);
+  const Precision precision = device.precision;
   const auto make_backend = [=](const policy::PolicySpec& spec) -> absl::StatusOr<std::unique_ptr<NetworkBackend>> {
-    if (place.is_cuda()) return MakeTorchBackend(spec, place, TorchPath::kDevice, team);
+    if (place.is_cuda()) return MakeTorchBackend(spec, place, TorchPath::kDevice, team, precision);
     if (cpu_backend != CpuBackend::kLibTorch) {
       absl::StatusOr<std::unique_ptr<NetworkBackend>> fused = fused_backends->Make(spec);
       if (fused.ok() || cpu_backend == CpuBackend::kFused) return fused;

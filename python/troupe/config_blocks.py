@@ -146,8 +146,8 @@ class ConfigBlocks:
         return self._merge({"experiment": dict(experiment_keys)})
 
     def learner(self: _Self, **learner_keys: "Unpack[keys.LearnerKeys]") -> _Self:
-        """The section `learner`, and `device` and `learner_threads`."""
-        return self._merge(self._beside("learner", learner_keys, ("device", "learner_threads")))
+        """The section `learner`, and `device`, `precision` and `learner_threads`."""
+        return self._merge(self._beside("learner", learner_keys, ("device", "precision", "learner_threads")))
 
     def seed(self: _Self, seed: int) -> _Self:
         """The seed of everything random."""

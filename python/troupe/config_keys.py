@@ -148,4 +148,5 @@ class LearnerKeys(TypedDict, total=False):
     worker_timeout_s: float
     grant_timeout_s: Union[float, Literal["auto"]]
     device: str
+    precision: Literal["float32", "tf32", "bfloat16"]
     learner_threads: int

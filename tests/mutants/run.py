@@ -29,7 +29,7 @@ sys.path.insert(0, str(HERE))
 
 from table import MUTANTS  # noqa: E402  beside this script
 
-NEEDS_TORCH = ("training_test", "update_parity_test", "fused_parity_test")
+NEEDS_TORCH = ("training_test", "update_parity_test", "fused_parity_test", "device_parity_test")
 SWITCH = "tests/mutants/switch.h"
 SECONDS = 180  # for a test with a mutant: one that hangs is killed
 

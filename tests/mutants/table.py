@@ -186,6 +186,14 @@ MUTANTS = [
            "context.env_steps = run_.trained.env_steps + (MUTANT ? batch.assembly->batch.env_steps : 0);", (LEARNER, "*Learner*")),
 
     # --- networks by LibTorch
+    mutant("a_captured_step_reads_the_first_ones_minibatch", "lib/training/core/captured_steps.cc",
+           "step->numbers[i].copy_(numbers[i], /*non_blocking=*/true);", "if (!MUTANT) step->numbers[i].copy_(numbers[i], true);",
+           ("training_test", "CapturedSteps*")),
+    mutant("a_captured_step_has_the_first_ones_learning_rate", "lib/training/core/captured_steps.cc",
+           "x.learning_rate == y.learning_rate && x.critic", "(x.learning_rate == y.learning_rate || MUTANT) && x.critic",
+           ("training_test", "CapturedSteps*")),
+    mutant("bfloat16_that_nobody_asked_for", "lib/training/core/torch_backend.cc", "if (!bfloat16_) return run();",
+           "if (!bfloat16_ && !MUTANT) return run();", ("device_parity_test", "*OneStepEqualsTheHosts*")),
     mutant("a_modules_state_has_no_gradient", "lib/training/core/torch_networks.cc", "state = made.state.narrow(0, 0, going_on);",
            "state = (MUTANT ? made.state.detach() : made.state).narrow(0, 0, going_on);", ("update_parity_test", "*ScriptParityTest*")),
     mutant("half_of_a_shared_minibatch_forgotten", "lib/training/core/torch_backend.cc", "modules_.gradients.add_(second_half_.gradients);",

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -357,6 +358,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
   const json& record() const { return Recorded()["cases"][std::get<0>(GetParam())]; }
 
   /// Runs one update under `options` from the recorded state; returns the report and leaves the state in `after_`.
+  /// Raises what goes wrong.
   learner::PolicyUpdateReport Run(const policy::AlgorithmSpec& options) {
     const BackendCase backend = Backends()[std::get<1>(GetParam())];
     const policy::PolicySpec spec = Spec(record());
@@ -376,7 +378,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
                                                     .iteration = context["iteration"].get<int64_t>(),
                                                     .env_steps = context["env_steps"].get<int64_t>(),
                                                     .next_version = {1, 1}});
-    EXPECT_TRUE(reports.ok()) << reports.status();
+    if (!reports.ok()) throw std::runtime_error(reports.status().ToString());
     after_ = *(*trainer)->ExportState(kSlot);
     return reports->at(0);
   }

@@ -44,6 +44,8 @@ struct OptimizerOptions {
   double rmsprop_epsilon = 1e-5;
   double max_grad_norm = 0;  ///< <= 0: off
   ClipGradNormBy clip_grad_norm_by = ClipGradNormBy::kNetwork;
+
+  bool operator==(const OptimizerOptions& other) const = default;
 };
 
 /// Reads these keys.

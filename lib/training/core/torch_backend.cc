@@ -11,7 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/action_head.h"
+#include "lib/training/core/captured_steps.h"
+#include "lib/training/core/cuda_graph.h"
 #include "lib/training/core/optimizer.h"
+#include "lib/training/core/policy_modules.h"
 #include "lib/training/core/torch_device.h"
 #include "lib/training/core/torch_distributions.h"
 #include "lib/training/core/torch_inputs.h"
@@ -20,10 +23,12 @@
 #include "lib/training/core/torch_network_calls.h"
 #include "lib/training/core/torch_networks.h"
 #include "lib/training/core/torch_optimizer.h"
+#include "lib/training/core/torch_precision.h"
 #include "lib/training/core/torch_status.h"
+#include "lib/training/core/torch_totals.h"
 #include "lib/training/script/script_modules.h"
 #include <ATen/record_function.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
@@ -32,45 +37,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kTotals = 9;         // numbers of the device's totals before the loss's statistics
 constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
-
-/// A flat tensor and the named parameters inside it, as leaves whose gradients are views of a flat gradient.
-struct Modules {
-  Tensor values;
-  Tensor gradients;
-  Module actor;
-  Module critic;
-  Tensor log_std;  ///< undefined without a Gaussian head
-};
-
-/// The networks that are users' modules; nullptr: it is none.
-struct Scripts {
-  std::shared_ptr<ScriptNetwork> actor;
-  std::shared_ptr<ScriptNetwork> critic;
-};
-
-Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
-                    const Tensor& values, const Tensor& gradients) {
-  Modules modules{.values = values, .gradients = gradients};
-  const auto leaf = [&](const std::string& name) {
-    const policy::ParameterEntry* entry = layout.Find(name);
-    Tensor parameter = values.narrow(0, entry->offset, entry->count).view(entry->shape).detach().requires_grad_(true);
-    parameter.mutable_grad() = gradients.narrow(0, entry->offset, entry->count).view(entry->shape);
-    return parameter;
-  };
-  modules.actor = MakeModule(spec, spec.actor, leaf, scripts.actor);
-  modules.critic = MakeModule(spec, spec.critic(), leaf, scripts.critic);
-  if (layout.Find("actor.log_std") != nullptr) modules.log_std = leaf("actor.log_std");
-  return modules;
-}
-
-/// One network's loss of a minibatch.
-struct Loss {
-  Tensor mean;  ///< what is differentiated
-  Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
-  int64_t rows = 0;
-};
 
 /// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
 Loss Together(const Loss& one, const Loss& other) {
@@ -102,17 +69,20 @@ struct Losses {
 class TorchBackend final : public NetworkBackend {
  public:
   TorchBackend(const policy::PolicySpec& spec, Scripts scripts, const Device& device, TorchPath path,
-               std::shared_ptr<ThreadTeam> team)
+               std::shared_ptr<ThreadTeam> team, Precision precision)
       : spec_(spec),
         scripts_(std::move(scripts)),
         head_(ActionHead::For(spec)),
         device_(ToTorch(device)),
         on_host_(path == TorchPath::kHost),
+        bfloat16_(!on_host_ && precision == Precision::kBfloat16 && scripts_.actor == nullptr &&
+                  scripts_.critic == nullptr),
         team_(std::move(team)),
         name_(absl::StrCat("libtorch/", device.ToString())),
         minibatches_([this](absl::Span<const int32_t> numbers) {
           return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
-        }) {}
+        }),
+        steps_(device_) {}
 
   /// On the CPU autograd runs in the thread that asks for it.
   bool can_run_alone() const override { return on_host_; }
@@ -122,7 +92,7 @@ class TorchBackend final : public NetworkBackend {
     return Guarded("loading a batch", [&] {
       batch_ = &batch;
       parameters_ = parameters;
-      targets_loaded_ = false;
+      targets_.loaded = false;
       LoadParameters();
       const Tensor images = Load(batch.images());
       if (spec_.has_action_mask)
@@ -196,16 +166,16 @@ class TorchBackend final : public NetworkBackend {
 
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
     return Guarded("beginning an epoch", [&] {
-      if (!targets_loaded_) {
+      if (!targets_.loaded) {
         const int64_t rows = batch_->rows();
-        advantages_ = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
-        value_targets_ = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
-        old_values_ = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
+        targets_.advantages = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
+        targets_.value_targets = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
+        targets_.old_values = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
         if (const int64_t size = spec_.critic().state_size(); size > 0) {
           const auto sequences = static_cast<int64_t>(batch_->sequences().size());
           memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
         }
-        targets_loaded_ = true;
+        targets_.loaded = true;
       }
       minibatches_.Begin(*batch_, order);
       return absl::OkStatus();
@@ -216,16 +186,16 @@ class TorchBackend final : public NetworkBackend {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
-      modules_.gradients.zero_();
+      if (on_host_) modules_.gradients.zero_();
       if (spec_.shares_encoder() && on_host_) return StepShared(first, count, settings);
       const Minibatches minibatch = minibatches_.Take(first, count);
       if (!on_host_) {
-        // Differentiated together: autograd is handed over to the device's thread once.
-        const Losses losses = spec_.shares_encoder() ? SharedLosses(modules_, minibatch, settings)
-                                                     : Losses{ActorLoss(minibatch.actor, settings),
-                                                              CriticLoss(minibatch.critic, settings)};
-        torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
-        StepOnDevice(losses.actor, losses.critic, settings);
+        const auto step = [&](const Minibatches& of) { StepOnDevice(of, settings); };
+        if (CanBeCaptured()) {
+          steps_.Run(minibatch, settings, step);
+        } else {
+          step(minibatch);
+        }
         return absl::OkStatus();
       }
       Loss actor;
@@ -247,21 +217,10 @@ class TorchBackend final : public NetworkBackend {
   absl::StatusOr<StepTotals> TakeTotals() override {
     if (!on_host_) {
       const absl::Status status = Guarded("reading losses", [&] {
-        const Tensor host = ToHost(device_totals_);
+        const Tensor host = ToHost(device_totals_.numbers());
         AwaitDevice();
-        const double* t = host.data_ptr<double>();
-        totals_ = {.steps = static_cast<int64_t>(t[0]),
-                   .skipped_steps = static_cast<int64_t>(t[1]),
-                   .rows = static_cast<int64_t>(t[2]),
-                   .value_rows = static_cast<int64_t>(t[3]),
-                   .policy_loss = t[7],
-                   .value_loss = t[4],
-                   .entropy = t[8],
-                   .statistics = {},
-                   .actor_grad_norm = t[5],
-                   .critic_grad_norm = t[6]};
-        std::copy_n(t + kTotals, kLossStatistics, totals_.statistics.begin());
-        device_totals_.zero_();
+        totals_ = DeviceTotals::Read(host);
+        device_totals_.Clear();
         return absl::OkStatus();
       });
       TROUPE_RETURN_IF_ERROR(status);
@@ -299,28 +258,35 @@ class TorchBackend final : public NetworkBackend {
   }
 
  private:
-  /// CatchTorch with the device as the current one: pinned memory and streams belong to it. What fails ends the update,
-  /// so that its memory is given back.
+  /// CatchTorch with the device and its stream as the current ones: pinned memory belongs to them. What fails ends the
+  /// update, so that its memory is given back.
   template <typename Body>
   absl::Status Guarded(std::string_view doing, Body&& body) {
     absl::Status status = CatchTorch(doing, [&]() -> absl::Status {
-      const c10::DeviceGuard guard(device_);
+      c10::OptionalStreamGuard guard;
+      if (device_.is_cuda()) guard.reset_stream(UpdateStream(device_));
       return body();
     });
-    if (!status.ok()) Release();
+    if (!status.ok()) {
+      // Nothing may be at work on memory that is given back.
+      if (device_.is_cuda()) (void)CatchTorch("waiting", [&] { return AwaitUpdates(device_), absl::OkStatus(); });
+      Release();
+    }
     return status;
   }
 
   /// The batch's memory is the caller's again, and the device's is free.
   void Release() {
+    steps_.Release();
     modules_ = {};
     second_half_ = {};
     for (Tensor* tensor :
          {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
-          &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &advantages_, &value_targets_,
-          &old_values_, &moments_.exp_avg, &moments_.exp_avg_sq, &device_steps_, &device_totals_}) {
+          &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &targets_.advantages,
+          &targets_.value_targets, &targets_.old_values, &moments_.exp_avg, &moments_.exp_avg_sq, &device_steps_}) {
       tensor->reset();
     }
+    device_totals_.Release();
     minibatches_.Release();
   }
 
@@ -364,7 +330,7 @@ class TorchBackend final : public NetworkBackend {
     moments_.exp_avg_sq = Load(parameters_->exp_avg_sq());
     const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
     device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
-    device_totals_ = torch::zeros({kTotals + kLossStatistics}, doubles);
+    device_totals_.Begin(device_);
   }
 
   void Store() {
@@ -411,10 +377,20 @@ class TorchBackend final : public NetworkBackend {
     return on_host_ ? host : host.to(device_);
   }
 
+  /// What `run`, some layers of a network that remembers nothing, gives.
+  template <typename Run>
+  Tensor InPrecision(Run&& run) const {
+    if (!bfloat16_) return run();
+    const Bfloat16Products products(device_.type());
+    return run().to(torch::kFloat32);
+  }
+
   /// The critic's values of inputs, [rows, 1]; where nothing remembers.
   Tensor RunCritic(const Tensor& x) const {
-    if (!spec_.shares_encoder()) return RunNetwork(spec_.critic().activation, modules_.critic, x);
-    return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
+    return InPrecision([&] {
+      if (!spec_.shares_encoder()) return RunNetwork(spec_.critic().activation, modules_.critic, x);
+      return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
+    });
   }
 
   /// The same of one whose rows are sequences, as RunSequences.
@@ -441,7 +417,9 @@ class TorchBackend final : public NetworkBackend {
     const auto of_rows = [&](const Tensor& rows) {
       return inputs.Take(index.defined() ? index.index_select(0, rows) : rows);
     };
-    if (!network.remembers()) return RunNetwork(network.activation, module, of_rows(minibatch.rows));
+    if (!network.remembers()) {
+      return InPrecision([&] { return RunNetwork(network.activation, module, of_rows(minibatch.rows)); });
+    }
     return RunSequences(network, module, of_rows(minibatch.run), minibatch.batch_sizes,
                         memory.index_select(0, minibatch.sequences), minibatch.kept)
         .first;
@@ -494,11 +472,11 @@ class TorchBackend final : public NetworkBackend {
         case RowColumn::kOldLogp:
           return old_logp_.index_select(0, rows);
         case RowColumn::kAdvantage:
-          return advantages_.index_select(0, rows);
+          return targets_.advantages.index_select(0, rows);
         case RowColumn::kValueTarget:
-          return value_targets_.index_select(0, rows);
+          return targets_.value_targets.index_select(0, rows);
         case RowColumn::kOldValue:
-          return old_values_.index_select(0, rows);
+          return targets_.old_values.index_select(0, rows);
       }
       return Tensor();
     };
@@ -536,6 +514,19 @@ class TorchBackend final : public NetworkBackend {
     return {mean, loss.sum().reshape({1}), loss.numel()};
   }
 
+  /// Losses of networks that share nothing, computed side by side where the device can.
+  Losses BothLosses(const Minibatches& minibatches, const StepSettings& settings) const {
+    const SideBranch beside(device_);
+    Losses losses;
+    {
+      const auto on_it = beside.Enter();
+      losses.critic = CriticLoss(minibatches.critic, settings);
+    }
+    losses.actor = ActorLoss(minibatches.actor, settings);
+    beside.End();
+    return losses;
+  }
+
   /// Losses of networks that share an encoder, which is run once for both.
   Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
     const Tensor inputs = actor_input_.Take(minibatches.actor.run);
@@ -543,7 +534,7 @@ class TorchBackend final : public NetworkBackend {
                               ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
                                                 memory_.actor.index_select(0, minibatches.actor.sequences))
                                     .first
-                              : Encode(spec_.actor.activation, modules.actor, inputs);
+                              : InPrecision([&] { return Encode(spec_.actor.activation, modules.actor, inputs); });
     const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
       return Decode(network.activation, module, kept.defined() ? shared.index_select(0, kept) : shared);
     };
@@ -602,8 +593,20 @@ class TorchBackend final : public NetworkBackend {
     totals_.critic_grad_norm += norms.critic;
   }
 
-  /// The same without ever asking the device for a number.
-  void StepOnDevice(const Loss& actor, const Loss& critic, const StepSettings& settings) {
+  /// Whether a step is the same work whatever it reads: a user's module may ask the device for numbers.
+  bool CanBeCaptured() const { return scripts_.actor == nullptr && scripts_.critic == nullptr; }
+
+  /// A step without ever asking the device for a number. Both networks are differentiated together: autograd is handed
+  /// over to the device's thread once.
+  void StepOnDevice(const Minibatches& minibatches, const StepSettings& settings) {
+    modules_.gradients.zero_();
+    const Losses losses =
+        spec_.shares_encoder() ? SharedLosses(modules_, minibatches, settings) : BothLosses(minibatches, settings);
+    torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
+    StepParametersOnDevice(losses.actor, losses.critic, settings);
+  }
+
+  void StepParametersOnDevice(const Loss& actor, const Loss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->acting_size();
     const int64_t rest = parameters_->size() - split;
@@ -614,13 +617,7 @@ class TorchBackend final : public NetworkBackend {
     training::StepOnDevice(
         settings, actor_norm, critic_norm, ok,
         {modules_.values, modules_.gradients, moments_.exp_avg, moments_.exp_avg_sq, device_steps_, split});
-    const Tensor taken = ok.to(torch::kFloat64);
-    const Tensor sums =
-        torch::cat({critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1}), actor.sums}).to(torch::kFloat64);
-    const Tensor counts = torch::stack(
-        {taken, 1.0 - taken, taken * static_cast<double>(actor.rows), taken * static_cast<double>(critic.rows)});
-    device_totals_.narrow(0, 0, counts.numel() + sums.numel())
-        .add_(torch::cat({counts, torch::where(ok, sums, torch::zeros_like(sums))}));
+    device_totals_.Add(actor, critic, actor_norm, critic_norm, ok);
   }
 
   const policy::PolicySpec spec_;
@@ -628,6 +625,7 @@ class TorchBackend final : public NetworkBackend {
   const ActionHead head_;
   const torch::Device device_;
   const bool on_host_;
+  const bool bfloat16_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
 
@@ -646,23 +644,25 @@ class TorchBackend final : public NetworkBackend {
     Tensor actor, critic;
   } memory_;
   EpochMinibatches minibatches_;
-  Tensor advantages_, value_targets_, old_values_;
-  bool targets_loaded_ = false;
+  CapturedSteps steps_;
+  struct {
+    Tensor advantages, value_targets, old_values;
+    bool loaded = false;
+  } targets_;
 
   const RowLoss* row_loss_ = nullptr;  // of the last step
   const TorchLoss* loss_ = nullptr;    // its code
 
   StepTotals totals_;
   Tensor device_steps_;  // scalar float64
-  // [steps, skipped, rows, value rows, value loss, actor norm, critic norm, policy loss, entropy, the loss's
-  // statistics]
-  Tensor device_totals_;
+  DeviceTotals device_totals_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
-                                                                 TorchPath path, std::shared_ptr<ThreadTeam> team) {
+                                                                 TorchPath path, std::shared_ptr<ThreadTeam> team,
+                                                                 Precision precision) {
   if (device.is_cuda() && path == TorchPath::kHost) {
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
@@ -687,7 +687,7 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
                      network->role));
   }
   return std::unique_ptr<NetworkBackend>(
-      std::make_unique<TorchBackend>(spec, std::move(scripts), device, path, std::move(team)));
+      std::make_unique<TorchBackend>(spec, std::move(scripts), device, path, std::move(team), precision));
 }
 
 }  // namespace troupe::training

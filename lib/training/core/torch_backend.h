@@ -23,8 +23,10 @@ enum class TorchPath : uint8_t {
 /// LibTorch's autograd: any activation and width, CPU and CUDA. Its modules are views of the flat parameters, their
 /// gradients views of one flat gradient. On the host's path actor and critic are two tasks of `team`. An update that
 /// fails gives the device's memory back. INVALID_ARGUMENT for a CUDA device with the host's path, UNIMPLEMENTED for an
-/// encoder of a kind that it does not know; for a user's module what LoadScript says.
+/// encoder of a kind that it does not know; for a user's module what LoadScript says. `precision`: of the device's
+/// path; kTf32 is the process's (SetFloat32Products).
 absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
-                                                                 TorchPath path, std::shared_ptr<ThreadTeam> team);
+                                                                 TorchPath path, std::shared_ptr<ThreadTeam> team,
+                                                                 Precision precision = Precision::kFloat32);
 
 }  // namespace troupe::training

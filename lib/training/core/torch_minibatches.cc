@@ -10,10 +10,10 @@ using torch::Tensor;
 
 namespace {
 
-/// The numbers where `like` is.
+/// The numbers where `like` is; nothing is waited for.
 Tensor IndicesAt(const Tensor& like, const std::vector<int64_t>& numbers) {
   const Tensor host = torch::tensor(numbers, torch::kInt64);
-  return like.is_cpu() ? host : host.to(like.device());
+  return like.is_cpu() ? host : host.pin_memory().to(like.device(), /*non_blocking=*/true);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/leaf_encoders.h"
+#include <c10/util/Exception.h>
 
 namespace troupe::training {
 
@@ -117,18 +119,29 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
   return states.view({states.size(0), core.layers, -1, core.size}).select(2, part).transpose(0, 1).contiguous();
 }
 
+/// cuDNN orders a core's weights otherwise than a PolicySpec does, and says at each call that it copies them.
+class SilentCopies final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("RNN module weights") == std::string::npos) c10::WarningHandler::process(warning);
+  }
+};
+
 /// The output of each packed row, and the states after each sequence.
 std::pair<Tensor, Tensor> RunCore(const policy::CoreSpec& core, const std::vector<Tensor>& parameters, const Tensor& x,
                                   const Tensor& batch_sizes, const Tensor& states) {
+  static SilentCopies silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const bool train = torch::GradMode::is_enabled();  // without it cuDNN keeps nothing to differentiate
   const Tensor before = StatePart(core, states, 0);
   if (core.kind == policy::CoreKind::kGru) {
     const auto [output, after] = torch::gru(x, batch_sizes, before, parameters, /*has_biases=*/true, core.layers,
-                                            /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
+                                            /*dropout=*/0.0, train, /*bidirectional=*/false);
     return {output, after.transpose(0, 1).reshape(states.sizes())};
   }
   const auto [output, after, cells] =
       torch::lstm(x, batch_sizes, {before, StatePart(core, states, 1)}, parameters, /*has_biases=*/true, core.layers,
-                  /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false);
+                  /*dropout=*/0.0, train, /*bidirectional=*/false);
   return {output, torch::stack({after.transpose(0, 1), cells.transpose(0, 1)}, 2).reshape(states.sizes())};
 }
 

@@ -1,5 +1,6 @@
 #include "lib/training/core/torch_optimizer.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -15,15 +16,29 @@ struct Pieces {
   std::vector<Tensor> values, gradients, exp_avg, exp_avg_sq;
 };
 
-Pieces TrainedPieces(const StepSettings& settings, const DeviceNumbers& numbers, int64_t first, int64_t end) {
+/// `most`: numbers of a piece.
+Pieces TrainedPieces(const StepSettings& settings, const DeviceNumbers& numbers, int64_t first, int64_t end,
+                     int64_t most) {
   Pieces pieces;
   ForTrained(settings.frozen, first, end, [&](int64_t from, int64_t to) {
-    pieces.values.push_back(numbers.values.narrow(0, from, to - from));
-    pieces.gradients.push_back(numbers.gradients.narrow(0, from, to - from));
-    pieces.exp_avg.push_back(numbers.exp_avg.narrow(0, from, to - from));
-    pieces.exp_avg_sq.push_back(numbers.exp_avg_sq.narrow(0, from, to - from));
+    for (int64_t count = 0; from < to; from += count) {
+      count = std::min(most, to - from);
+      pieces.values.push_back(numbers.values.narrow(0, from, count));
+      pieces.gradients.push_back(numbers.gradients.narrow(0, from, count));
+      pieces.exp_avg.push_back(numbers.exp_avg.narrow(0, from, count));
+      pieces.exp_avg_sq.push_back(numbers.exp_avg_sq.narrow(0, from, count));
+    }
   });
   return pieces;
+}
+
+/// LibTorch's fused kernels give each tensor multiprocessors of its own, one for 65536 numbers: of one small tensor one
+/// works. A call takes some 30 tensors at a time.
+int64_t NumbersOfAdamPiece(int64_t numbers) {
+  constexpr int64_t kPieces = 24;
+  constexpr int64_t kLeast = 1024;
+  const int64_t each = (numbers + kPieces - 1) / kPieces;
+  return std::max(kLeast, (each + 63) / 64 * 64);
 }
 
 /// LibTorch's fused kernels leave everything as it is where `refused` is 1.
@@ -77,7 +92,8 @@ void StepOnDevice(const StepSettings& settings, const Tensor& actor_norm, const 
   const Tensor refused = ok.logical_not().to(torch::kFloat32);
   const Tensor step = numbers.steps.to(torch::kFloat32);
   const auto apply = [&](int64_t first, int64_t end, double learning_rate, const Tensor& norm) {
-    const Pieces pieces = TrainedPieces(settings, numbers, first, end);
+    const Pieces pieces =
+        TrainedPieces(settings, numbers, first, end, is_adam ? NumbersOfAdamPiece(end - first) : end - first);
     if (pieces.values.empty()) return;
     // What the gradient is divided by: clipped as torch.nn.utils.clip_grad_norm_ does.
     std::optional<Tensor> scale;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <new>
 
+#include "lib/training/core/cuda_graph.h"
 #include "lib/training/core/torch_device.h"
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -12,7 +13,7 @@ namespace troupe::training {
 namespace {
 
 constexpr int64_t kLargest = int64_t{8} << 30;
-constexpr int64_t kSmallest = int64_t{1} << 20;
+constexpr int64_t kSmallest = 512;
 
 /// Counts down, then throws.
 class EndingAllocator final : public c10::Allocator {
@@ -48,6 +49,7 @@ FullMemory::FullMemory(const Device& device, int allocations) : taken_(std::make
     c10::SetCPUAllocator(taken_->ending.get());
     return;
   }
+  const c10::StreamGuard guard(UpdateStream(ToTorch(device)));  // what was freed there is taken, too
   const auto bytes_on_it = torch::TensorOptions().dtype(torch::kUInt8).device(ToTorch(device));
   for (int64_t bytes = kLargest; bytes >= kSmallest;) {
     try {

@@ -7,7 +7,7 @@
 
 namespace troupe::training {
 
-/// While it lives, LibTorch has no memory on a device. On CUDA the memory is taken, all but a MiB or so, so that the
+/// While it lives, LibTorch has no memory on a device. On CUDA the memory is taken, all of it, so that the
 /// first allocation fails, and `allocations` is not used; on the CPU the allocation after the next `allocations` fails
 /// with what a full GPU throws, and so does each one after it.
 class FullMemory {
