@@ -12,8 +12,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr Tensor Minibatch::*kNumbers[] = {&Minibatch::rows, &Minibatch::run, &Minibatch::kept, &Minibatch::inputs,
-                                           &Minibatch::places};
+constexpr Tensor Minibatch::*kNumbers[] = {&Minibatch::rows,      &Minibatch::run,    &Minibatch::kept,
+                                           &Minibatch::sequences, &Minibatch::inputs, &Minibatch::places};
 
 /// Calls `use` with each of a minibatch's tensors that is defined.
 template <typename Some, typename Use>
@@ -40,14 +40,10 @@ std::vector<Tensor> NumbersOf(const Minibatches& minibatches) {
   return numbers;
 }
 
-bool Remembers(const Minibatches& minibatches) {
-  return minibatches.actor.sequences.defined() || minibatches.critic.sequences.defined();
-}
-
 }  // namespace
 
 void CapturedSteps::Run(const Minibatches& minibatches, const StepSettings& settings, const Work& work) {
-  if (fails_ || Remembers(minibatches)) return work(minibatches);
+  if (fails_) return work(minibatches);
   Captured* const step = Find(ShapeOf(minibatches, settings));
   if (step == nullptr) return work(minibatches);  // also what libraries do at their first call is not captured
   if (step->numbers.empty() && !Capture(minibatches, work, step)) return work(minibatches);
@@ -71,6 +67,10 @@ CapturedSteps::Shape CapturedSteps::ShapeOf(const Minibatches& minibatches, cons
       shape.sizes.push_back(tensor.defined() ? static_cast<int64_t>(PlaceOf(tensor, numbers)) : -1);
     }
     shape.sizes.push_back(minibatch->width);
+    if (minibatch->batch_sizes.defined()) {
+      const int64_t* const lengths = minibatch->batch_sizes.data_ptr<int64_t>();
+      shape.sizes.insert(shape.sizes.end(), lengths, lengths + minibatch->batch_sizes.size(0));
+    }
   }
   return shape;
 }

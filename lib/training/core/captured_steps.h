@@ -23,8 +23,8 @@ class CapturedSteps {
 
   explicit CapturedSteps(c10::Device device) : device_(device) {}
 
-  /// Does `work` of this minibatch. What cannot be captured is done as it is: sequences, and after an error while
-  /// capturing, which is logged, all steps. Raises what `work` raises.
+  /// Does `work` of this minibatch. Sequences of other lengths are another shape. After an error while capturing, which
+  /// is logged, all steps are done as they are. Raises what `work` raises.
   void Run(const Minibatches& minibatches, const StepSettings& settings, const Work& work);
   /// All that is captured is forgotten; the device has done it.
   void Release() { captured_.clear(); }

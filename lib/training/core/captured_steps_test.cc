@@ -111,12 +111,19 @@ TEST_F(CapturedStepsTest, KeepsAFewShapes) {
   EXPECT_EQ(steps_.replays(), 1);
 }
 
-TEST_F(CapturedStepsTest, SequencesAreDoneAsTheyAre) {
-  Minibatches sequences = Rows({1, 2});
-  sequences.actor.sequences = torch::zeros({1}, Options(torch::kInt64));
-  for (int i = 0; i < 3; ++i) Run(sequences);
+TEST_F(CapturedStepsTest, SequencesOfTheSameLengthsAreTheSameStep) {
+  const auto sequences = [&](const std::vector<int64_t>& batch_sizes) {
+    Minibatches minibatches = Rows({1, 2, 3, 4});
+    minibatches.actor.sequences = torch::zeros({batch_sizes[0]}, Options(torch::kInt64));
+    minibatches.actor.batch_sizes = torch::tensor(batch_sizes, torch::kInt64);
+    return minibatches;
+  };
+  Run(sequences({2, 2}));
+  Run(sequences({2, 1, 1}));
   EXPECT_EQ(steps_.replays(), 0);
-  EXPECT_EQ(handed_over_, 3);
+  Run(sequences({2, 2}));
+  Run(sequences({2, 1, 1}));
+  EXPECT_EQ(steps_.replays(), 2);
 }
 
 TEST_F(CapturedStepsTest, WorkThatWaitsForTheDeviceIsDoneAsItIs) {
