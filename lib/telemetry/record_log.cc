@@ -1,5 +1,6 @@
 #include "lib/telemetry/record_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,7 @@ bool RecordLog::WriteSome() {
     }
   }
   std::string bytes;
+  bytes.reserve(std::min(waiting_bytes_, kWriteBytes));
   for (const std::string& record : waiting_) {
     bytes += record;
     if (bytes.size() >= kWriteBytes) break;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/crc32c.h"
@@ -19,6 +20,8 @@ constexpr int kEventSummary = 5;
 constexpr int kSummaryValue = 1;
 constexpr int kValueTag = 1;
 constexpr int kValueSimpleValue = 2;
+
+constexpr std::string_view kVersion = "brain.Event:2";
 
 enum WireType { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
@@ -44,17 +47,45 @@ void AppendBytes(int field, std::string_view bytes, std::string* out) {
   out->append(bytes);
 }
 
-std::string EventStart(double wall_time) {
-  std::string event;
-  AppendKey(kEventWallTime, kFixed64, &event);
-  AppendRaw(wall_time, &event);
-  return event;
+/// Bytes of AppendVarint.
+size_t VarintBytes(uint64_t value) {
+  size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
 }
 
+/// Bytes of AppendBytes; our field numbers take one.
+size_t BytesBytes(size_t bytes) { return 1 + VarintBytes(bytes) + bytes; }
+
 /// TFRecord's masked CRC.
-uint32_t MaskedCrc(const std::string& bytes) {
+uint32_t MaskedCrc(std::string_view bytes) {
   const uint32_t crc = base::Crc32c(bytes.data(), bytes.size());
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+// A record: length of the event and the length's CRC, the event, its CRC.
+constexpr size_t kHeadBytes = sizeof(uint64_t) + sizeof(uint32_t);
+
+/// A record up to its event's wall time. `event_bytes`: about how many follow, so that memory is asked for once.
+std::string BeginRecord(double wall_time, size_t event_bytes) {
+  std::string record;
+  record.reserve(kHeadBytes + 1 + sizeof(wall_time) + event_bytes + sizeof(uint32_t));
+  record.resize(kHeadBytes);
+  AppendKey(kEventWallTime, kFixed64, &record);
+  AppendRaw(wall_time, &record);
+  return record;
+}
+
+/// What stands around the event.
+std::string FinishRecord(std::string record) {
+  const std::string_view event = std::string_view(record).substr(kHeadBytes);
+  const uint32_t event_crc = MaskedCrc(event);
+  const auto size = static_cast<uint64_t>(event.size());
+  std::memcpy(record.data(), &size, sizeof(size));
+  const uint32_t size_crc = MaskedCrc(std::string_view(record).substr(0, sizeof(size)));
+  std::memcpy(record.data() + sizeof(size), &size_crc, sizeof(size_crc));
+  AppendRaw(event_crc, &record);
+  return record;
 }
 
 }  // namespace
@@ -72,9 +103,9 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
                         absl::StrCat("cannot write TensorBoard events: ", file.status().message()));
   }
   auto writer = std::unique_ptr<TensorBoardWriter>(new TensorBoardWriter(*std::move(file), clock));
-  std::string event = EventStart(absl::ToDoubleSeconds(clock.WallNow() - absl::UnixEpoch()));
-  AppendBytes(kEventFileVersion, "brain.Event:2", &event);
-  writer->AppendRecord(event);
+  std::string record = BeginRecord(writer->WallTime(), BytesBytes(kVersion.size()));
+  AppendBytes(kEventFileVersion, kVersion, &record);
+  writer->log_.Append(FinishRecord(std::move(record)));
   writer->Flush();
   return writer;
 }
@@ -82,26 +113,22 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
 TensorBoardWriter::~TensorBoardWriter() { Flush(); }
 
 void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_steps) {
-  std::string entry;
-  AppendBytes(kValueTag, tag, &entry);
-  AppendKey(kValueSimpleValue, kFixed32, &entry);
-  AppendRaw(static_cast<float>(value), &entry);
-  std::string summary;
-  AppendBytes(kSummaryValue, entry, &summary);
-  std::string event = EventStart(absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()));
-  AppendKey(kEventStep, kVarint, &event);
-  AppendVarint(static_cast<uint64_t>(env_steps), &event);
-  AppendBytes(kEventSummary, summary, &event);
-  AppendRecord(event);
+  const auto step = static_cast<uint64_t>(env_steps);
+  const size_t value_bytes = BytesBytes(tag.size()) + 1 + sizeof(float);
+  const size_t summary_bytes = BytesBytes(value_bytes);
+  std::string record = BeginRecord(WallTime(), 1 + VarintBytes(step) + BytesBytes(summary_bytes));
+  AppendKey(kEventStep, kVarint, &record);
+  AppendVarint(step, &record);
+  AppendKey(kEventSummary, kLengthDelimited, &record);
+  AppendVarint(summary_bytes, &record);
+  AppendKey(kSummaryValue, kLengthDelimited, &record);
+  AppendVarint(value_bytes, &record);
+  AppendBytes(kValueTag, tag, &record);
+  AppendKey(kValueSimpleValue, kFixed32, &record);
+  AppendRaw(static_cast<float>(value), &record);
+  log_.Append(FinishRecord(std::move(record)));
 }
 
-void TensorBoardWriter::AppendRecord(const std::string& event) {
-  std::string record;
-  AppendRaw(static_cast<uint64_t>(event.size()), &record);
-  AppendRaw(MaskedCrc(record), &record);
-  record += event;
-  AppendRaw(MaskedCrc(event), &record);
-  log_.Append(std::move(record));
-}
+double TensorBoardWriter::WallTime() const { return absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()); }
 
 }  // namespace troupe::telemetry

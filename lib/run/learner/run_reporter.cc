@@ -226,10 +226,13 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   Fields more;
   AppendSpread("return_sum", record.window.return_sum, /*with_mean=*/false, &more);
   AppendSpread("episode_length", record.window.length, /*with_mean=*/false, &more);
-  for (learner::NamedValue& value : names_.TakeLine(record)) {
+  std::vector<learner::NamedValue> named = names_.TakeLine(record);
+  more.reserve(more.size() + named.size());
+  for (learner::NamedValue& value : named) {
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, record.env_steps);
     if (!value.key.empty()) more.emplace_back(std::move(value.key), value.value);
   }
+  fields.reserve(fields.size() + more.size() + evaluation_fields_.size());
   for (auto& [key, value] : more) fields.emplace_back(std::move(key), value);
   for (auto& [key, value] : evaluation_fields_) fields.emplace_back(std::move(key), value);
   evaluation_fields_.clear();
