@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/crc32c.h"
@@ -66,26 +65,22 @@ uint32_t MaskedCrc(std::string_view bytes) {
 // A record: length of the event and the length's CRC, the event, its CRC.
 constexpr size_t kHeadBytes = sizeof(uint64_t) + sizeof(uint32_t);
 
-/// A record up to its event's wall time. `event_bytes`: about how many follow, so that memory is asked for once.
-std::string BeginRecord(double wall_time, size_t event_bytes) {
-  std::string record;
-  record.reserve(kHeadBytes + 1 + sizeof(wall_time) + event_bytes + sizeof(uint32_t));
-  record.resize(kHeadBytes);
-  AppendKey(kEventWallTime, kFixed64, &record);
-  AppendRaw(wall_time, &record);
-  return record;
+/// A record up to its event's wall time, in the place of what stood there.
+void BeginRecord(double wall_time, std::string* record) {
+  record->assign(kHeadBytes, '\0');
+  AppendKey(kEventWallTime, kFixed64, record);
+  AppendRaw(wall_time, record);
 }
 
-/// What stands around the event.
-std::string FinishRecord(std::string record) {
-  const std::string_view event = std::string_view(record).substr(kHeadBytes);
+/// Writes what stands around the event.
+void FinishRecord(std::string* record) {
+  const std::string_view event = std::string_view(*record).substr(kHeadBytes);
   const uint32_t event_crc = MaskedCrc(event);
   const auto size = static_cast<uint64_t>(event.size());
-  std::memcpy(record.data(), &size, sizeof(size));
-  const uint32_t size_crc = MaskedCrc(std::string_view(record).substr(0, sizeof(size)));
-  std::memcpy(record.data() + sizeof(size), &size_crc, sizeof(size_crc));
-  AppendRaw(event_crc, &record);
-  return record;
+  std::memcpy(record->data(), &size, sizeof(size));
+  const uint32_t size_crc = MaskedCrc(std::string_view(*record).substr(0, sizeof(size)));
+  std::memcpy(record->data() + sizeof(size), &size_crc, sizeof(size_crc));
+  AppendRaw(event_crc, record);
 }
 
 }  // namespace
@@ -103,9 +98,10 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
                         absl::StrCat("cannot write TensorBoard events: ", file.status().message()));
   }
   auto writer = std::unique_ptr<TensorBoardWriter>(new TensorBoardWriter(*std::move(file), clock));
-  std::string record = BeginRecord(writer->WallTime(), BytesBytes(kVersion.size()));
-  AppendBytes(kEventFileVersion, kVersion, &record);
-  writer->log_.Append(FinishRecord(std::move(record)));
+  BeginRecord(writer->WallTime(), &writer->record_);
+  AppendBytes(kEventFileVersion, kVersion, &writer->record_);
+  FinishRecord(&writer->record_);
+  writer->log_.Append(writer->record_);
   writer->Flush();
   return writer;
 }
@@ -113,20 +109,20 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
 TensorBoardWriter::~TensorBoardWriter() { Flush(); }
 
 void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_steps) {
-  const auto step = static_cast<uint64_t>(env_steps);
   const size_t value_bytes = BytesBytes(tag.size()) + 1 + sizeof(float);
   const size_t summary_bytes = BytesBytes(value_bytes);
-  std::string record = BeginRecord(WallTime(), 1 + VarintBytes(step) + BytesBytes(summary_bytes));
-  AppendKey(kEventStep, kVarint, &record);
-  AppendVarint(step, &record);
-  AppendKey(kEventSummary, kLengthDelimited, &record);
-  AppendVarint(summary_bytes, &record);
-  AppendKey(kSummaryValue, kLengthDelimited, &record);
-  AppendVarint(value_bytes, &record);
-  AppendBytes(kValueTag, tag, &record);
-  AppendKey(kValueSimpleValue, kFixed32, &record);
-  AppendRaw(static_cast<float>(value), &record);
-  log_.Append(FinishRecord(std::move(record)));
+  BeginRecord(WallTime(), &record_);
+  AppendKey(kEventStep, kVarint, &record_);
+  AppendVarint(static_cast<uint64_t>(env_steps), &record_);
+  AppendKey(kEventSummary, kLengthDelimited, &record_);
+  AppendVarint(summary_bytes, &record_);
+  AppendKey(kSummaryValue, kLengthDelimited, &record_);
+  AppendVarint(value_bytes, &record_);
+  AppendBytes(kValueTag, tag, &record_);
+  AppendKey(kValueSimpleValue, kFixed32, &record_);
+  AppendRaw(static_cast<float>(value), &record_);
+  FinishRecord(&record_);
+  log_.Append(record_);
 }
 
 double TensorBoardWriter::WallTime() const { return absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()); }

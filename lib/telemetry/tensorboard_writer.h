@@ -37,6 +37,7 @@ class TensorBoardWriter final : public base::MetricSink {
 
   RecordLog log_;
   base::Clock& clock_;
+  std::string record_;  ///< memory of the last one
 };
 
 }  // namespace troupe::telemetry

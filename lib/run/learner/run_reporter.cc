@@ -184,8 +184,17 @@ void RunReporter::Finish() {
   Display(*last_, true);
 }
 
+const base::ProcessMemory& RunReporter::Memory() {
+  const absl::Duration now = deps_.clock->SteadyNow();
+  if (now - memory_at_ >= kMemoryInterval) {
+    memory_ = base::ProcessMemory::Now();
+    memory_at_ = now;
+  }
+  return memory_;
+}
+
 void RunReporter::WriteLine(const learner::ProgressRecord& record) {
-  const base::ProcessMemory memory = base::ProcessMemory::Now();
+  const base::ProcessMemory memory = Memory();
   std::vector<telemetry::JsonField> fields = {
       {"env_steps", record.env_steps},
       {"agent_steps", record.agent_steps},
