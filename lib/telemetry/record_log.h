@@ -56,10 +56,10 @@ class RecordLog {
   const Limits limits_;
   // What waits, one behind another: a line of a thousand policies is thousands of records.
   std::string text_;
-  size_t first_ = 0;           ///< where the oldest begins in text_
+  size_t first_ = 0;            ///< where the oldest begins in text_
   std::deque<size_t> waiting_;  ///< sizes of the records
-  int64_t whole_bytes_;  ///< of the file: where its last whole record ends
-  bool torn_ = false;    ///< a part of a record may lie behind that
+  int64_t whole_bytes_;         ///< of the file: where its last whole record ends
+  bool torn_ = false;           ///< a part of a record may lie behind that
   absl::Status failing_;
   int64_t dropped_ = 0;
   int64_t dropped_before_ = 0;  ///< when it began to fail
