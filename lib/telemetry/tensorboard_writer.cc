@@ -53,8 +53,8 @@ size_t VarintBytes(uint64_t value) {
   return bytes;
 }
 
-/// Bytes of AppendBytes; our field numbers take one.
-size_t BytesBytes(size_t bytes) { return 1 + VarintBytes(bytes) + bytes; }
+/// Bytes of AppendBytes with a field number below 16.
+size_t FieldBytes(size_t bytes) { return 1 + VarintBytes(bytes) + bytes; }
 
 /// TFRecord's masked CRC.
 uint32_t MaskedCrc(std::string_view bytes) {
@@ -109,8 +109,8 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
 TensorBoardWriter::~TensorBoardWriter() { Flush(); }
 
 void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_steps) {
-  const size_t value_bytes = BytesBytes(tag.size()) + 1 + sizeof(float);
-  const size_t summary_bytes = BytesBytes(value_bytes);
+  const size_t value_bytes = FieldBytes(tag.size()) + 1 + sizeof(float);
+  const size_t summary_bytes = FieldBytes(value_bytes);
   BeginRecord(WallTime(), &record_);
   AppendKey(kEventStep, kVarint, &record_);
   AppendVarint(static_cast<uint64_t>(env_steps), &record_);
