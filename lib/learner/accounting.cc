@@ -166,6 +166,7 @@ RowBooks Accounting::Books() const {
   RowBooks books;
   books.totals = totals_;
   books.earlier = earlier_;
+  books.groups.reserve(groups_.size());
   for (const auto& [id, rows] : groups_) books.groups.push_back(rows);
   books.groupless = groupless_;
   return books;

@@ -87,7 +87,7 @@ TEST(LearnerGroupsTest, RowsAreCountedByGroupAndThoseOfNoneApart) {
   EXPECT_GT(status.books.groupless.trained, 0);
   EXPECT_EQ(status.books.groupless.trained, run.TrainedRows(2) + run.TrainedRows(3));
   EXPECT_EQ(team.trained + status.books.groupless.trained, status.progress.rows.trained);
-  EXPECT_EQ(run.listener.records_.back().groups, status.books.groups);
+  EXPECT_EQ(*run.listener.records_.back().groups, status.books.groups);
 }
 
 TEST(LearnerGroupsTest, WithoutAGroupThatAsksThereAreNoJointSteps) {

@@ -83,12 +83,15 @@ constexpr GroupField kGroupFields[] = {
     {"rows_evicted", "Rows/evicted", &GroupRows::evicted},    {"row_uses", "Rows/uses", &GroupRows::uses}};
 
 /// Of each group, where there are several, what became of its rows: those with most by name, the others summed.
-void AppendGroups(std::vector<GroupRows> groups, size_t most, std::vector<NamedValue>* values) {
-  if (groups.size() < 2) return;
+void AppendGroups(const std::vector<GroupRows>& all, size_t most, std::vector<NamedValue>* values) {
+  if (all.size() < 2) return;
+  std::vector<const GroupRows*> groups;
+  groups.reserve(all.size());
+  for (const GroupRows& rows : all) groups.push_back(&rows);
   const size_t named = std::min(most, groups.size());
   const auto first_other = groups.begin() + static_cast<std::ptrdiff_t>(named);
-  std::partial_sort(groups.begin(), first_other, groups.end(), [](const GroupRows& a, const GroupRows& b) {
-    return a.accepted != b.accepted ? a.accepted > b.accepted : a.id < b.id;
+  std::partial_sort(groups.begin(), first_other, groups.end(), [](const GroupRows* a, const GroupRows* b) {
+    return a->accepted != b->accepted ? a->accepted > b->accepted : a->id < b->id;
   });
   const auto append = [values](const std::string& prefix, const GroupRows& rows) {
     for (const GroupField& field : kGroupFields) {
@@ -97,12 +100,12 @@ void AppendGroups(std::vector<GroupRows> groups, size_t most, std::vector<NamedV
     }
   };
   for (auto group = groups.begin(); group != first_other; ++group) {
-    append(absl::StrCat("group/", group->id.value(), "/"), *group);
+    append(absl::StrCat("group/", (*group)->id.value(), "/"), **group);
   }
   if (named == groups.size()) return;
   GroupRows rest;
   for (auto group = first_other; group != groups.end(); ++group) {
-    for (const GroupField& field : kGroupFields) rest.*field.value += *group.*field.value;
+    for (const GroupField& field : kGroupFields) rest.*field.value += **group.*field.value;
   }
   append("groups/rest/", rest);
   values->push_back({"groups/rest/count", "", static_cast<double>(groups.size() - named)});
@@ -205,13 +208,15 @@ void NamedValues::AppendTraining(const ReturnsByName& policies, std::vector<Name
 
 std::vector<NamedValue> NamedValues::TakeLine(const ProgressRecord& record) {
   std::vector<NamedValue> values;
+  values.reserve(line_size_);
   AppendAll(Agents(record.window, kMost), {"agent/", "agent/"}, {"agents/rest/", "agents/rest/"}, &values);
   if (record.table == nullptr) return values;
   const ReturnsByName policies = Choose(record.window, *record.table, kMost, /*of_line=*/true);
   AppendAll(policies, {"policy/", "policy/"}, {"policies/rest/", "policies/rest/"}, &values);
   if (record.table->num_slots() > 1) AppendTraining(policies, &values);
-  AppendGroups(record.groups, kMost, &values);
+  if (record.groups != nullptr) AppendGroups(*record.groups, kMost, &values);
   for (PolicyRows& rows : rows_) rows.in_line = 0;
+  line_size_ = values.size();
   return values;
 }
 

@@ -76,6 +76,7 @@ class NamedValues {
 
   const std::vector<std::string> agent_ids_;
   policy::BySlot<PolicyRows> rows_;
+  size_t line_size_ = 0;  ///< of the last line: the next one is about as long
 };
 
 }  // namespace troupe::learner

@@ -185,9 +185,11 @@ TEST(NamedValuesTest, AnotherPolicyInASlotBeginsAnew) {
 TEST(NamedValuesTest, RowsOfGroupsAreToldWhereThereAreSeveral) {
   NamedValues names({"x", "y"});
   ProgressRecord record = Record(Table(2), {});
-  record.groups = {{policy::GroupId("p0"), 20, 1, 16, 1, 2, 30}};
+  std::vector<GroupRows> groups = {{policy::GroupId("p0"), 20, 1, 16, 1, 2, 30}};
+  record.groups = std::make_shared<const std::vector<GroupRows>>(groups);
   for (const auto& [key, value] : Keys(names.TakeLine(record))) EXPECT_EQ(key.find("group"), std::string::npos) << key;
-  record.groups.push_back({policy::GroupId("p1"), 4, 0, 4, 0, 0, 4});
+  groups.push_back({policy::GroupId("p1"), 4, 0, 4, 0, 0, 4});
+  record.groups = std::make_shared<const std::vector<GroupRows>>(groups);
   const std::vector<NamedValue> values = names.TakeLine(record);
   EXPECT_EQ(Keys(values).at("group/p0/rows_accepted"), 20);
   EXPECT_EQ(Keys(values).at("group/p0/rows_queued"), 1);
@@ -202,7 +204,9 @@ TEST(NamedValuesTest, RowsOfGroupsAreToldWhereThereAreSeveral) {
 TEST(NamedValuesTest, OfManyGroupsThoseWithMostRowsHaveNames) {
   NamedValues names({"x", "y"});
   ProgressRecord record = Record(Table(1), {});
-  for (int i = 0; i < 150; ++i) record.groups.push_back({policy::GroupId(absl::StrCat("g", i)), i, 0, i, 0, 0, 2 * i});
+  std::vector<GroupRows> groups;
+  for (int i = 0; i < 150; ++i) groups.push_back({policy::GroupId(absl::StrCat("g", i)), i, 0, i, 0, 0, 2 * i});
+  record.groups = std::make_shared<const std::vector<GroupRows>>(std::move(groups));
   const std::map<std::string, double> keys = Keys(names.TakeLine(record));
   EXPECT_EQ(keys.at("group/g149/rows_trained"), 149);
   EXPECT_EQ(keys.at("group/g50/rows_trained"), 50);

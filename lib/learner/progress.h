@@ -47,7 +47,8 @@ struct ProgressRecord {
   double policy_lag = 0;                                     ///< mean over the update's rows
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
-  std::vector<GroupRows> groups;     ///< by learn group, ascending id; in this learner epoch
+  /// By learn group, ascending id; in this learner epoch. nullptr before the first update.
+  std::shared_ptr<const std::vector<GroupRows>> groups;
   sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of
   int64_t expired_grants = 0;        ///< were out for too long; in this learner epoch
   policy::PolicyTablePtr table;      ///< the policies after the update; nullptr before the first

@@ -153,7 +153,7 @@ LearnerStatus RunState::Status() const {
   status.progress = last;
   status.books = accounting.Books();
   status.progress.rows = status.books.totals;
-  status.progress.groups = status.books.groups;
+  status.progress.groups = std::make_shared<const std::vector<GroupRows>>(status.books.groups);
   status.progress.workers = registry.num_connected();
   status.progress.env_counters = registry.env_counters();
   status.progress.expired_grants = plan->expired_grants();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -19,9 +20,10 @@ bool HasTrained(const PolicyUpdateReport& report) { return report.trained_rows >
 class Means {
  public:
   void Add(std::string_view tag, double value, double weight) {
-    const auto [it, inserted] = places_.try_emplace(std::string(tag), means_.size());
-    if (inserted) {
-      means_.emplace_back(it->first, 0.0);
+    auto it = places_.find(tag);
+    if (it == places_.end()) {
+      it = places_.emplace(tag, means_.size()).first;
+      means_.emplace_back(tag, 0.0);
       weights_.push_back(0);
     }
     means_[it->second].second += weight * value;
@@ -33,7 +35,7 @@ class Means {
   }
 
  private:
-  std::map<std::string, size_t> places_;
+  std::map<std::string, size_t, std::less<>> places_;
   std::vector<TaggedValue> means_;
   std::vector<double> weights_;
 };

@@ -278,7 +278,7 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->env_counters = run_.registry.env_counters();
     record->expired_grants = run_.plan->expired_grants();
     record->rows = run_.accounting.totals();
-    record->groups = run_.accounting.Books().groups;
+    record->groups = std::make_shared<const std::vector<GroupRows>>(run_.accounting.Books().groups);
     run_.last = *record;
   }
   outbox.Send();

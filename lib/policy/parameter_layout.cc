@@ -83,6 +83,11 @@ void AddBuffers(const NetworkSpec& network, bool acting, ParameterLayout::Builde
 ParameterLayout::Builder& ParameterLayout::Builder::Section(std::string role, bool trained, bool acting) {
   for (const ParameterSection& section : sections_) TROUPE_CHECK(section.role != role);
   TROUPE_CHECK(!acting || sections_.empty() || sections_.back().acting);
+  // Layouts are made for each snapshot that is checked: those of two small networks ask for memory once.
+  if (sections_.empty()) {
+    sections_.reserve(2);
+    entries_.reserve(16);
+  }
   sections_.push_back({std::move(role), trained, acting, end_, 0});
   return *this;
 }
@@ -92,8 +97,8 @@ ParameterLayout::Builder& ParameterLayout::Builder::Entry(std::string_view name,
   ParameterSection& section = sections_.back();
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
-  entries_.push_back(
-      {absl::StrCat(section.role, ".", std::string(name)), std::move(shape), end_, count, sections_.size() - 1});
+  entries_.push_back({absl::StrCat(section.role, ".", absl::string_view(name.data(), name.size())), std::move(shape),
+                      end_, count, sections_.size() - 1});
   end_ = AlignUp(end_ + count);
   section.size = end_ - section.offset;
   return *this;

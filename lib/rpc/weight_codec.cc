@@ -101,6 +101,13 @@ void WeightAssembler::SetPolicies(SlotPoliciesPtr policies) {
     dropping_ = true;
   }
   policies_ = std::move(policies);
+  acting_sizes_.clear();
+}
+
+int64_t WeightAssembler::ActingSize(policy::PolicySlot slot) {
+  const auto [size, is_new] = acting_sizes_.try_emplace(slot.value(), 0);
+  if (is_new) size->second = policy::ParameterLayout::For(policies_->specs[slot]).acting_size();
+  return size->second;
 }
 
 absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
@@ -122,7 +129,7 @@ absl::Status WeightAssembler::Begin(const v1::WeightUpdate& header) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights: another policy than ", spec.id.value(), " in slot ", slot.value()));
   }
-  const uint64_t actor = static_cast<uint64_t>(policy::ParameterLayout::For(spec).acting_size());
+  const uint64_t actor = static_cast<uint64_t>(ActingSize(slot));
   const uint64_t observation = spec.normalize_observations ? static_cast<uint64_t>(spec.observation_size()) : 0;
   if (header.actor_size() != actor || header.observation_size() != observation) {
     return absl::InvalidArgumentError(absl::StrCat("weights of ", spec.id.value(), ": ", header.actor_size(),

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -84,11 +85,14 @@ class WeightAssembler {
 
  private:
   absl::Status Begin(const v1::WeightUpdate& header);
+  /// ParameterLayout::acting_size of the slot's policy.
+  int64_t ActingSize(policy::PolicySlot slot);
   absl::StatusOr<Update> Finish();
 
   SlotPoliciesPtr policies_;
-  v1::WeightUpdate header_;  ///< of the snapshot that is being received
-  bool dropping_ = false;    ///< it is not wanted
+  std::unordered_map<int32_t, int64_t> acting_sizes_;  ///< by slot of policies_, once asked for: a layout is many names
+  v1::WeightUpdate header_;                            ///< of the snapshot that is being received
+  bool dropping_ = false;                              ///< it is not wanted
   std::vector<float> whole_;
   size_t received_bytes_ = 0;
 };

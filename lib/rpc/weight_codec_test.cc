@@ -223,6 +223,9 @@ TEST(WeightCodecTest, ASlotThatChangesInTheMiddleDropsTheRest) {
   const auto last = assembler.Add(chunks[2]);
   ASSERT_TRUE(last.ok()) << last.status();
   EXPECT_FALSE(last->has_value());
+  const auto next = assembler.Add(Encode(Snapshot(Spec(false, 8), 6), 2)[0]);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(next->has_value()) << "of the new policy's size";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace troupe::telemetry {
 /// A field of a JSON object. NaN and infinities become null: JSON has no others.
 using JsonField = std::pair<std::string, std::variant<int64_t, double, bool, std::string>>;
 
-/// One JSON object on one line, fields in the given order.
+/// One JSON object on one line, fields in the given order; no two have one name.
 std::string ToJsonLine(absl::Span<const JsonField> fields);
 
 /// Appends one JSON object a line to a file (`progress.jsonl`). A line is there whole or not at all; one that cannot be

@@ -10,6 +10,8 @@ namespace {
 
 // One write takes about so much; whoever buffers more than this has it written.
 constexpr size_t kWriteBytes = 64 << 10;
+// Memory that stays for the next records when none waits.
+constexpr size_t kKeptBytes = 1 << 20;
 
 }  // namespace
 
@@ -20,15 +22,23 @@ RecordLog::RecordLog(std::string name, std::string noun, std::unique_ptr<AppendF
       limits_(limits),
       whole_bytes_(file_->bytes()) {}
 
-void RecordLog::Append(std::string record) {
-  waiting_bytes_ += record.size();
-  waiting_.push_back(std::move(record));
-  if (failing_.ok() && waiting_bytes_ >= kWriteBytes) Flush();
-  while (waiting_.size() > limits_.max_records || waiting_bytes_ > limits_.max_bytes) {
-    waiting_bytes_ -= waiting_.front().size();
-    waiting_.pop_front();
+void RecordLog::Append(std::string_view record) {
+  text_.append(record);
+  waiting_.push_back(record.size());
+  if (failing_.ok() && waiting_bytes() >= kWriteBytes) Flush();
+  while (waiting_.size() > limits_.max_records || waiting_bytes() > limits_.max_bytes) {
+    Pop();
     ++dropped_;
   }
+}
+
+void RecordLog::Pop() {
+  first_ += waiting_.front();
+  waiting_.pop_front();
+  if (waiting_.empty() && text_.capacity() > kKeptBytes) text_ = std::string();
+  if (first_ * 2 < text_.size()) return;
+  text_.erase(0, first_);
+  first_ = 0;
 }
 
 void RecordLog::Flush() {
@@ -47,19 +57,17 @@ bool RecordLog::WriteSome() {
       return false;
     }
   }
-  std::string bytes;
-  for (const std::string& record : waiting_) {
-    bytes += record;
-    if (bytes.size() >= kWriteBytes) break;
+  size_t bytes = 0;
+  for (const size_t size : waiting_) {
+    bytes += size;
+    if (bytes >= kWriteBytes) break;
   }
-  const AppendFile::Appended appended = file_->Append(bytes);
+  const AppendFile::Appended appended = file_->Append(std::string_view(text_).substr(first_, bytes));
   size_t left = appended.bytes;
-  while (!waiting_.empty() && left >= waiting_.front().size()) {
-    const size_t size = waiting_.front().size();
-    left -= size;
-    whole_bytes_ += static_cast<int64_t>(size);
-    waiting_bytes_ -= size;
-    waiting_.pop_front();
+  while (!waiting_.empty() && left >= waiting_.front()) {
+    left -= waiting_.front();
+    whole_bytes_ += static_cast<int64_t>(waiting_.front());
+    Pop();
     if (left == 0) break;
   }
   if (appended.status.ok()) return true;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "lib/telemetry/append_file.h"
@@ -16,7 +17,8 @@ namespace troupe::telemetry {
 /// format. Not thread-safe; Append and Flush may block on the disk.
 ///
 /// States: written <-> failing (a write failed; a warning at its begin, a line at its end). Capacity: Limits; the
-/// oldest records make room and are counted. What still waits when it is destroyed is lost.
+/// oldest records make room and are counted; memory is at most four times of it. What still waits when it is destroyed
+/// is lost.
 class RecordLog {
  public:
   struct Limits {
@@ -30,7 +32,7 @@ class RecordLog {
       : RecordLog(std::move(name), std::move(noun), std::move(file), Limits()) {}
 
   /// Takes a record, to be written by Flush at the latest.
-  void Append(std::string record);
+  void Append(std::string_view record);
   /// Writes what waits, oldest first; while failing it tries again.
   void Flush();
 
@@ -42,6 +44,9 @@ class RecordLog {
  private:
   /// One write of the oldest records; false when not all of them are in the file.
   bool WriteSome();
+  size_t waiting_bytes() const { return text_.size() - first_; }
+  /// Takes the oldest record out.
+  void Pop();
   void Began(const absl::Status& why);
   void Ended();
 
@@ -49,10 +54,12 @@ class RecordLog {
   const std::string noun_;
   const std::unique_ptr<AppendFile> file_;
   const Limits limits_;
-  std::deque<std::string> waiting_;
-  size_t waiting_bytes_ = 0;
-  int64_t whole_bytes_;  ///< of the file: where its last whole record ends
-  bool torn_ = false;    ///< a part of a record may lie behind that
+  // What waits, one behind another: a line of a thousand policies is thousands of records.
+  std::string text_;
+  size_t first_ = 0;            ///< where the oldest begins in text_
+  std::deque<size_t> waiting_;  ///< sizes of the records
+  int64_t whole_bytes_;         ///< of the file: where its last whole record ends
+  bool torn_ = false;           ///< a part of a record may lie behind that
   absl::Status failing_;
   int64_t dropped_ = 0;
   int64_t dropped_before_ = 0;  ///< when it began to fail

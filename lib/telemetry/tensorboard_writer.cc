@@ -20,6 +20,8 @@ constexpr int kSummaryValue = 1;
 constexpr int kValueTag = 1;
 constexpr int kValueSimpleValue = 2;
 
+constexpr std::string_view kVersion = "brain.Event:2";
+
 enum WireType { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
 template <typename T>
@@ -44,17 +46,41 @@ void AppendBytes(int field, std::string_view bytes, std::string* out) {
   out->append(bytes);
 }
 
-std::string EventStart(double wall_time) {
-  std::string event;
-  AppendKey(kEventWallTime, kFixed64, &event);
-  AppendRaw(wall_time, &event);
-  return event;
+/// Bytes of AppendVarint.
+size_t VarintBytes(uint64_t value) {
+  size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
 }
 
+/// Bytes of AppendBytes with a field number below 16.
+size_t FieldBytes(size_t bytes) { return 1 + VarintBytes(bytes) + bytes; }
+
 /// TFRecord's masked CRC.
-uint32_t MaskedCrc(const std::string& bytes) {
+uint32_t MaskedCrc(std::string_view bytes) {
   const uint32_t crc = base::Crc32c(bytes.data(), bytes.size());
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+// A record: length of the event and the length's CRC, the event, its CRC.
+constexpr size_t kHeadBytes = sizeof(uint64_t) + sizeof(uint32_t);
+
+/// A record up to its event's wall time, in the place of what stood there.
+void BeginRecord(double wall_time, std::string* record) {
+  record->assign(kHeadBytes, '\0');
+  AppendKey(kEventWallTime, kFixed64, record);
+  AppendRaw(wall_time, record);
+}
+
+/// Writes what stands around the event.
+void FinishRecord(std::string* record) {
+  const std::string_view event = std::string_view(*record).substr(kHeadBytes);
+  const uint32_t event_crc = MaskedCrc(event);
+  const auto size = static_cast<uint64_t>(event.size());
+  std::memcpy(record->data(), &size, sizeof(size));
+  const uint32_t size_crc = MaskedCrc(std::string_view(*record).substr(0, sizeof(size)));
+  std::memcpy(record->data() + sizeof(size), &size_crc, sizeof(size_crc));
+  AppendRaw(event_crc, record);
 }
 
 }  // namespace
@@ -72,9 +98,10 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
                         absl::StrCat("cannot write TensorBoard events: ", file.status().message()));
   }
   auto writer = std::unique_ptr<TensorBoardWriter>(new TensorBoardWriter(*std::move(file), clock));
-  std::string event = EventStart(absl::ToDoubleSeconds(clock.WallNow() - absl::UnixEpoch()));
-  AppendBytes(kEventFileVersion, "brain.Event:2", &event);
-  writer->AppendRecord(event);
+  BeginRecord(writer->WallTime(), &writer->record_);
+  AppendBytes(kEventFileVersion, kVersion, &writer->record_);
+  FinishRecord(&writer->record_);
+  writer->log_.Append(writer->record_);
   writer->Flush();
   return writer;
 }
@@ -82,26 +109,22 @@ absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const
 TensorBoardWriter::~TensorBoardWriter() { Flush(); }
 
 void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_steps) {
-  std::string entry;
-  AppendBytes(kValueTag, tag, &entry);
-  AppendKey(kValueSimpleValue, kFixed32, &entry);
-  AppendRaw(static_cast<float>(value), &entry);
-  std::string summary;
-  AppendBytes(kSummaryValue, entry, &summary);
-  std::string event = EventStart(absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()));
-  AppendKey(kEventStep, kVarint, &event);
-  AppendVarint(static_cast<uint64_t>(env_steps), &event);
-  AppendBytes(kEventSummary, summary, &event);
-  AppendRecord(event);
+  const size_t value_bytes = FieldBytes(tag.size()) + 1 + sizeof(float);
+  const size_t summary_bytes = FieldBytes(value_bytes);
+  BeginRecord(WallTime(), &record_);
+  AppendKey(kEventStep, kVarint, &record_);
+  AppendVarint(static_cast<uint64_t>(env_steps), &record_);
+  AppendKey(kEventSummary, kLengthDelimited, &record_);
+  AppendVarint(summary_bytes, &record_);
+  AppendKey(kSummaryValue, kLengthDelimited, &record_);
+  AppendVarint(value_bytes, &record_);
+  AppendBytes(kValueTag, tag, &record_);
+  AppendKey(kValueSimpleValue, kFixed32, &record_);
+  AppendRaw(static_cast<float>(value), &record_);
+  FinishRecord(&record_);
+  log_.Append(record_);
 }
 
-void TensorBoardWriter::AppendRecord(const std::string& event) {
-  std::string record;
-  AppendRaw(static_cast<uint64_t>(event.size()), &record);
-  AppendRaw(MaskedCrc(record), &record);
-  record += event;
-  AppendRaw(MaskedCrc(event), &record);
-  log_.Append(std::move(record));
-}
+double TensorBoardWriter::WallTime() const { return absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()); }
 
 }  // namespace troupe::telemetry

@@ -32,10 +32,12 @@ class TensorBoardWriter final : public base::MetricSink {
  private:
   TensorBoardWriter(std::unique_ptr<AppendFile> file, base::Clock& clock)
       : log_("TensorBoard's event file", "records", std::move(file)), clock_(clock) {}
-  void AppendRecord(const std::string& event);
+  /// Seconds since 1970.
+  double WallTime() const;
 
   RecordLog log_;
   base::Clock& clock_;
+  std::string record_;  ///< memory of the last one
 };
 
 }  // namespace troupe::telemetry

@@ -184,8 +184,17 @@ void RunReporter::Finish() {
   Display(*last_, true);
 }
 
+const base::ProcessMemory& RunReporter::Memory() {
+  const absl::Duration now = deps_.clock->SteadyNow();
+  if (now - memory_at_ >= kMemoryInterval) {
+    memory_ = base::ProcessMemory::Now();
+    memory_at_ = now;
+  }
+  return memory_;
+}
+
 void RunReporter::WriteLine(const learner::ProgressRecord& record) {
-  const base::ProcessMemory memory = base::ProcessMemory::Now();
+  const base::ProcessMemory memory = Memory();
   std::vector<telemetry::JsonField> fields = {
       {"env_steps", record.env_steps},
       {"agent_steps", record.agent_steps},
@@ -226,10 +235,13 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   Fields more;
   AppendSpread("return_sum", record.window.return_sum, /*with_mean=*/false, &more);
   AppendSpread("episode_length", record.window.length, /*with_mean=*/false, &more);
-  for (learner::NamedValue& value : names_.TakeLine(record)) {
+  std::vector<learner::NamedValue> named = names_.TakeLine(record);
+  more.reserve(more.size() + named.size());
+  for (learner::NamedValue& value : named) {
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, record.env_steps);
     if (!value.key.empty()) more.emplace_back(std::move(value.key), value.value);
   }
+  fields.reserve(fields.size() + more.size() + evaluation_fields_.size());
   for (auto& [key, value] : more) fields.emplace_back(std::move(key), value);
   for (auto& [key, value] : evaluation_fields_) fields.emplace_back(std::move(key), value);
   evaluation_fields_.clear();

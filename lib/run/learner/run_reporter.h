@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/clock.h"
 #include "lib/base/metric_sink.h"
+#include "lib/base/process_memory.h"
 #include "lib/config/resolved_run.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/named_values.h"
@@ -59,11 +60,16 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   const learner::NamedValues& names() const { return names_; }
 
  private:
+  /// To count what the allocator has handed out it looks at each free piece, of which there are thousands.
+  static constexpr absl::Duration kMemoryInterval = absl::Seconds(1);
+
   RunReporter(const config::ResolvedRun& run, std::string run_name, Deps deps);
   /// Of the update that ends at `env_steps`: whether a multiple of the interval lies behind the last written line, or
   /// that line was written long ago.
   bool IsDue(int64_t env_steps);
   void WriteLine(const learner::ProgressRecord& record);
+  /// The process's, at most kMemoryInterval old.
+  const base::ProcessMemory& Memory();
   /// Tries again to write what waits, and notes what cannot be written.
   void FlushAll();
   void Display(const learner::ProgressRecord& record, bool last);
@@ -78,6 +84,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   std::unique_ptr<telemetry::JsonLinesWriter> lines_;
   telemetry::ProgressDisplay display_;
   learner::NamedValues names_;
+  base::ProcessMemory memory_;
+  absl::Duration memory_at_ = -absl::InfiniteDuration();
   int64_t written_env_steps_ = 0;
   absl::Duration written_at_;
   int64_t decided_env_steps_ = -1;  ///< IsDue's last question, and its answer

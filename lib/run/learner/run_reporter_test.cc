@@ -95,6 +95,20 @@ TEST_F(RunReporterTest, LinesThatDidNotFitComeWhenThereIsRoomAgain) {
     EXPECT_TRUE(absl::StartsWith(Lines()[i], absl::StrCat("{\"env_steps\":", 100 * (i + 1), ",")));
 }
 
+TEST_F(RunReporterTest, MemoryOfALineIsAtMostASecondOld) {
+  Update(100);
+  const std::vector<char> more(64 << 20, 'x');
+  clock_.Advance(absl::Milliseconds(999));
+  Update(200);
+  clock_.Advance(absl::Milliseconds(1));
+  Update(300);
+  std::vector<int64_t> rss_bytes;
+  for (const std::string& line : Lines()) rss_bytes.push_back(nlohmann::json::parse(line)["rss_bytes"].get<int64_t>());
+  ASSERT_EQ(rss_bytes.size(), 3u);
+  EXPECT_EQ(rss_bytes[1], rss_bytes[0]);
+  EXPECT_GT(rss_bytes[2], rss_bytes[1] + static_cast<int64_t>(more.size()) / 2);
+}
+
 TEST_F(RunReporterTest, AnUpdateThatChangedNothingIsDegraded) {
   learner::ProgressRecord record;
   record.env_steps = 100;

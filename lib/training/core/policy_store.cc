@@ -12,6 +12,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/training/core/block_writer.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/prepared_batch.h"
 #include "lib/training/core/state_blocks.h"
@@ -25,12 +26,13 @@ using policy::PolicyState;
 using policy::PolicyTier;
 using Access = policy::PolicyMapCore::Access;
 
-policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::WeightVersion& version,
-                                       absl::Span<const float> parameters, const policy::RunningMoments& moments) {
+policy::WeightSnapshotPtr MakeSnapshot(const PolicySpec& spec, const policy::ParameterLayout& layout,
+                                       const policy::WeightVersion& version, absl::Span<const float> parameters,
+                                       const policy::RunningMoments& moments) {
   auto snapshot = std::make_shared<policy::WeightSnapshot>();
   snapshot->id = spec.id;
   snapshot->version = version;
-  snapshot->actor = policy::ParameterLayout::For(spec).ActingPart(parameters);
+  snapshot->actor = layout.ActingPart(parameters);
   snapshot->observation_mean = Mean(moments);
   snapshot->observation_inverse_std = InverseStd(moments);
   return snapshot;
@@ -264,7 +266,9 @@ PolicyState PolicyStore::ToState(PolicySlot slot, const PolicyTier::Value& value
   Book& entry = book(slot);
   if (entry.snapshot == nullptr) {
     // It will be published, and is at hand now.
-    entry.snapshot = MakeSnapshot(spec(slot), entry.version, policy.parameters.values(), policy.observation_moments);
+    const FlatParameters& parameters = policy.parameters;
+    entry.snapshot =
+        MakeSnapshot(spec(slot), parameters.layout(), entry.version, parameters.values(), policy.observation_moments);
   }
   return StateOf(slot, policy);
 }
@@ -277,26 +281,32 @@ int64_t PolicyStore::Bytes(const PolicyTier::Value& value) const {
 
 PolicyState PolicyStore::StateOf(PolicySlot slot, const ResidentPolicy& policy) const {
   PolicyState state;
-  state.id = spec(slot).id;
-  state.version = books_[static_cast<size_t>(slot.value())].version;
-  if (!spec(slot).policy_class.has_weights()) return state;
-  constexpr size_t kMostBlocks = 16 + 1 + kNumbers.size();
-  state.blocks.reserve(kMostBlocks);
-  state.Set(policy::kParameters, Copy(policy.parameters.values()));
-  if (spec(slot).policy_class.trainable()) {
-    state.Set(kAdamExpAvg, Copy(policy.parameters.exp_avg()));
-    state.Set(kAdamExpAvgSq, Copy(policy.parameters.exp_avg_sq()));
-    state.SetInteger(kAdamSteps, policy.parameters.adam_steps);
-    if (form(slot).optimizer != 0) state.SetInteger(kOptimizer, form(slot).optimizer);
-    for (const auto& [name, value] : policy.numbers) state.SetNumber(name, value);
-  }
-  state.SetMoments(policy::kObservationMoments, policy.observation_moments);
-  state.SetMoments(policy::kValueMoments, policy.value_moments);
-  SetStateMoments(policy.state_moments, &state);
-  state.SetInteger(kTrainedRows, policy.trained_rows);
-  state.SetInteger(kSkippedUpdates, policy.skipped_updates);
-  state.SetInteger(kConsecutiveSkips, policy.consecutive_skips);
+  WriteState(slot, policy, &state);
   return state;
+}
+
+void PolicyStore::WriteState(PolicySlot slot, const ResidentPolicy& policy, PolicyState* state) const {
+  state->id = spec(slot).id;
+  state->version = books_[static_cast<size_t>(slot.value())].version;
+  BlockWriter writer(&state->blocks);
+  if (!spec(slot).policy_class.has_weights()) return;
+  writer.Array(policy::kParameters, policy.parameters.values());
+  if (spec(slot).policy_class.trainable()) {
+    writer.Array(kAdamExpAvg, policy.parameters.exp_avg());
+    writer.Array(kAdamExpAvgSq, policy.parameters.exp_avg_sq());
+    writer.Scalar(kAdamSteps, policy.parameters.adam_steps);
+    if (form(slot).optimizer != 0) writer.Scalar(kOptimizer, form(slot).optimizer);
+    for (const auto& [name, value] : policy.numbers) writer.Scalar(name, value);
+  }
+  for (const auto& [name, moments] : {std::pair(policy::kObservationMoments, &policy.observation_moments),
+                                      {policy::kValueMoments, &policy.value_moments}}) {
+    writer.Moments(name, moments->mean, moments->variance, absl::MakeConstSpan(&moments->count, 1));
+  }
+  const ColumnMoments& states = policy.state_moments;
+  writer.Moments(policy::kStateMoments, states.mean, states.variance, states.count);
+  writer.Scalar(kTrainedRows, policy.trained_rows);
+  writer.Scalar(kSkippedUpdates, policy.skipped_updates);
+  writer.Scalar(kConsecutiveSkips, policy.consecutive_skips);
 }
 
 absl::Status PolicyStore::CheckBlocks(const PolicySpec& spec, const PolicyState& state) {
@@ -431,10 +441,12 @@ absl::StatusOr<policy::WeightSnapshotPtr> PolicyStore::Snapshot(PolicySlot slot)
     made = std::move(again);
   } else if (const std::shared_ptr<ResidentPolicy> resident = entry.resident.lock()) {
     const FlatParameters& parameters = resident->parameters;
-    made = MakeSnapshot(spec(slot), entry.version, parameters.values(), resident->observation_moments);
+    made = MakeSnapshot(spec(slot), parameters.layout(), entry.version, parameters.values(),
+                        resident->observation_moments);
   } else {
     TROUPE_ASSIGN_OR_RETURN(const policy::PolicyStateTier::StatePtr kept, tier_->Read(slot));
-    made = MakeSnapshot(spec(slot), entry.version, kept->parameters(), kept->Moments(policy::kObservationMoments));
+    made = MakeSnapshot(spec(slot), policy::ParameterLayout::For(spec(slot)), entry.version, kept->parameters(),
+                        kept->Moments(policy::kObservationMoments));
   }
   entry.snapshot = made;
   return made;

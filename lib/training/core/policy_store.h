@@ -107,6 +107,8 @@ class PolicyStore final : private policy::ResidentForm {
   /// All of the policy, wherever it is; nothing is made resident for it. DATA_LOSS as above, here and below.
   absl::StatusOr<policy::PolicyState> Export(policy::PolicySlot slot);
   policy::PolicyState StateOf(policy::PolicySlot slot, const ResidentPolicy& policy) const;
+  /// StateOf in the memory of another state, of whichever policy.
+  void WriteState(policy::PolicySlot slot, const ResidentPolicy& policy, policy::PolicyState* state) const;
   /// `state` fits the spec (PolicyState::Validate). A policy that is not resident stays so. INVALID_ARGUMENT for a
   /// block that is not known, or known in another form.
   absl::Status Import(policy::PolicySlot slot, policy::PolicyState state);

@@ -103,6 +103,22 @@ TEST(PolicyStoreTest, OptionsAreChecked) {
             "policies \"p0\" and \"p1\" differ in use_value_norm or use_popart (true and false)");
 }
 
+TEST(PolicyStoreTest, AStateIsWrittenIntoTheMemoryOfAnotherPolicys) {
+  Fixture f(2, {});
+  ASSERT_TRUE(f.Make().ok());
+  f.Change(0, f.Random(0, 1));
+  f.Change(1, f.Random(1, 2));
+  const auto first = f.store->Acquire(PolicySlot(0));
+  const auto second = f.store->Acquire(PolicySlot(1));
+  ASSERT_TRUE(first.ok() && second.ok());
+  PolicyState state = f.store->StateOf(PolicySlot(0), (*first)[0]);
+  const float* const memory = state.parameters().data();
+  f.store->WriteState(PolicySlot(1), (*second)[0], &state);
+  policy::ExpectSameBits(state, f.Random(1, 2));
+  EXPECT_EQ(state.id, f.specs[1].id);
+  EXPECT_EQ(state.parameters().data(), memory);
+}
+
 TEST(PolicyStoreTest, WhatCannotBeServedIsSaidAtTheStart) {
   for (const int64_t capacity : {1, 100}) {
     Fixture f(4, {.capacity = capacity});

@@ -88,7 +88,8 @@ void TrainerHost::TrainPart(const learner::TrainBatch& batch, const UpdateContex
   part->former_blocks = group.trainer->Export();
   for (size_t i = 0; i < part->residents.size(); ++i) {
     const policy::PolicySlot slot = group.told.members[i];
-    part->former.push_back(policies_->StateOf(slot, *part->residents[i]));
+    part->former.push_back(std::move(part->spares[i]));
+    policies_->WriteState(slot, *part->residents[i], &part->former.back());
     update.members.push_back({slot, policies_->spec(slot), *part->residents[i]});
   }
   for (const size_t i : part->entries) update.batches.push_back(&batch.policies[i]);
@@ -109,6 +110,7 @@ absl::Status TrainerHost::TrainTurn(const learner::TrainBatch& batch, const Upda
       acquired = pinned.status();
       if (!acquired.ok()) break;
       part->residents.push_back(&(*pinned)[0]);
+      part->spares.push_back(spares_.Take());
       pins.push_back(*std::move(pinned));
     }
     // Lost, which was logged: the others train on.
@@ -190,6 +192,7 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TrainerHost::Update(const learne
   }
   for (auto& [_, part] : parts) {
     if (!part.former.empty()) part.group->trainer->Commit();
+    for (policy::PolicyState& state : part.former) spares_.Give(std::move(state));
   }
   policies_->SetVersions(context.next_version);
   return reports;

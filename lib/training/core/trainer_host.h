@@ -20,6 +20,7 @@
 #include "lib/training/core/algorithm.h"
 #include "lib/training/core/group_trainer.h"
 #include "lib/training/core/policy_store.h"
+#include "lib/training/core/spare_states.h"
 #include "lib/training/core/thread_team.h"
 #include "lib/training/core/training_memory.h"
 
@@ -83,6 +84,9 @@ class TrainerHost final : public learner::Trainer {
   const PolicyStore& policies() const { return *policies_; }
 
  private:
+  /// Of the former states of an update, for the next one's. A thousand small policies, or none of a large one.
+  static constexpr int64_t kMaxSpareBytes = int64_t{64} << 20;
+
   struct Group {
     policy::LearnGroup told;
     std::unique_ptr<GroupTrainer> trainer;
@@ -96,6 +100,7 @@ class TrainerHost final : public learner::Trainer {
     int64_t rows = 0;
     // From its turn on:
     std::vector<ResidentPolicy*> residents = {};         ///< of the members
+    std::vector<policy::PolicyState> spares = {};        ///< memory for `former`
     std::vector<policy::PolicyState> former = {};        ///< of the members, from when they began to change
     std::vector<policy::StateBlock> former_blocks = {};  ///< of the group
     absl::Status status = {};
@@ -134,6 +139,7 @@ class TrainerHost final : public learner::Trainer {
   std::vector<int32_t> group_of_;  // by slot: its group's first member, or -1
   const std::shared_ptr<ThreadTeam> team_;
   std::vector<std::unique_ptr<TrainingMemory>> memories_;  // by thread
+  SpareStates spares_{kMaxSpareBytes};                     // of former states
 };
 
 }  // namespace troupe::training
