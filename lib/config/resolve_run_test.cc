@@ -475,7 +475,7 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
   };
   EXPECT_TRUE(resumed({}).ok());
   EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cpu", "precision=float32", "env.max_abs_return=5", "env.max_failed_share=1",
+                       "device=cuda", "precision=tf32", "env.max_abs_return=5", "env.max_failed_share=1",
                        "env.send_state=always", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
                        "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
                   .ok());

@@ -54,8 +54,9 @@ inline absl::StatusOr<Device> ParseDevice(std::string_view name) {
 /// What matrix products of an update on a CUDA device are made of. Parameters, losses and the optimizer are float32.
 enum class Precision : uint8_t {
   kFloat32 = 1,
-  kTf32 = 2,      ///< float32 numbers, of which a product takes 10 bits of the fraction
-  kBfloat16 = 3,  ///< autocast; networks that remember and users' modules stay float32
+  kTf32 = 2,  ///< float32 numbers, of which a product takes 10 bits of the fraction
+  /// Autocast. Networks that remember, and both of a policy one of which is a user's module, stay float32.
+  kBfloat16 = 3,
 };
 
 /// Where training runs, and how.

@@ -46,7 +46,7 @@ class BlockWriter {
   }
 
  private:
-  /// A PolicyStore writes so many; more are only slower.
+  /// About as many as a PolicyStore writes; more are only slower.
   static constexpr size_t kMostBlocks = 20;
 
   policy::StateBlock& Next(std::string_view name) {

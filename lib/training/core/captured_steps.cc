@@ -1,6 +1,7 @@
 #include "lib/training/core/captured_steps.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
@@ -59,6 +60,7 @@ void CapturedSteps::Run(const Minibatches& minibatches, const StepSettings& sett
 
 CapturedSteps::Shape CapturedSteps::ShapeOf(const Minibatches& minibatches, const StepSettings& settings) {
   Shape shape{.settings = settings, .frozen = {settings.frozen.begin(), settings.frozen.end()}};
+  shape.settings.frozen = {};  // the caller's
   const std::vector<Tensor> numbers = NumbersOf(minibatches);
   for (const Minibatch* const minibatch : {&minibatches.actor, &minibatches.critic}) {
     for (const auto number : kNumbers) {
@@ -75,20 +77,14 @@ CapturedSteps::Shape CapturedSteps::ShapeOf(const Minibatches& minibatches, cons
   return shape;
 }
 
-bool CapturedSteps::Same(const Shape& a, const Shape& b) {
-  const StepSettings& x = a.settings;
-  const StepSettings& y = b.settings;
-  return a.sizes == b.sizes && a.frozen == b.frozen &&
-         static_cast<const OptimizerOptions&>(x) == static_cast<const OptimizerOptions&>(y) &&
-         x.learning_rate == y.learning_rate && x.critic_learning_rate == y.critic_learning_rate &&
-         x.value_loss_coeff == y.value_loss_coeff && x.huber_delta == y.huber_delta &&
-         x.entropy_coeff == y.entropy_coeff && x.loss.loss == y.loss.loss && x.loss.numbers == y.loss.numbers;
-}
-
 CapturedSteps::Captured* CapturedSteps::Find(Shape shape) {
-  for (Captured& step : captured_) {
-    if (Same(step.shape, shape)) return &step;
+  const auto same = [&](const Captured& step) { return step.shape == shape; };
+  const auto found = std::find_if(captured_.begin(), captured_.end(), same);
+  if (found != captured_.end()) {
+    std::rotate(found, found + 1, captured_.end());
+    return &captured_.back();
   }
+  // The one that was used the longest ago goes. The device may be at it still: CUDA keeps a graph until it has run.
   if (captured_.size() == kMostShapes) captured_.erase(captured_.begin());
   captured_.push_back({.shape = std::move(shape)});
   return nullptr;
@@ -104,7 +100,10 @@ bool CapturedSteps::Capture(const Minibatches& minibatches, const Work& work, Ca
     step->graph = CudaGraph::Capture(device_, [&] { work(step->inputs); });
     return true;
   } catch (const std::exception& error) {
-    TROUPE_WARN("minibatch steps are not captured, and take longer reason=\"{}\"", base::LogSafe(FirstWords(error)));
+    static std::atomic<bool> told = false;  // a thousand policies have one reason
+    if (!told.exchange(true)) {
+      TROUPE_WARN("minibatch steps are not captured, and take longer reason=\"{}\"", base::LogSafe(FirstWords(error)));
+    }
     fails_ = true;
     captured_.clear();
     return false;

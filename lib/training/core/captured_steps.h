@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "lib/training/core/cuda_graph.h"
@@ -23,24 +22,26 @@ class CapturedSteps {
 
   explicit CapturedSteps(c10::Device device) : device_(device) {}
 
-  /// Does `work` of this minibatch. Sequences of other lengths are another shape. After an error while capturing, which
-  /// is logged, all steps are done as they are. Raises what `work` raises.
+  /// Does `work` of this minibatch. Sequences of other lengths are another shape. After an error while capturing, of
+  /// which the process logs the first, all steps are done as they are from then on. Raises what `work` raises.
   void Run(const Minibatches& minibatches, const StepSettings& settings, const Work& work);
-  /// All that is captured is forgotten; the device has done it.
+  /// All that is captured is forgotten.
   void Release() { captured_.clear(); }
 
-  /// Steps since the beginning that were not handed over one operation after another.
-  int64_t replays() const { return replays_; }
+  /// Steps since the beginning that were done on kept tensors.
+  int64_t replays_for_testing() const { return replays_; }
 
-  /// Shapes that are kept: an epoch's minibatches, its last one, and as many more.
+  /// Shapes that are kept, those used last: an epoch's minibatches, its last one, and as many more.
   static constexpr size_t kMostShapes = 4;
 
  private:
   /// What has to be the same for two steps to be the same work.
   struct Shape {
     std::vector<int64_t> sizes;
-    StepSettings settings;
+    StepSettings settings;               ///< without `frozen`
     std::vector<ParameterRange> frozen;  ///< settings.frozen's
+
+    bool operator==(const Shape& other) const = default;
   };
   struct Captured {
     Shape shape;
@@ -50,7 +51,6 @@ class CapturedSteps {
   };
 
   static Shape ShapeOf(const Minibatches& minibatches, const StepSettings& settings);
-  static bool Same(const Shape& a, const Shape& b);
   /// The step's entry; nullptr for a shape that is seen the first time.
   Captured* Find(Shape shape);
   /// False: it could not be captured.

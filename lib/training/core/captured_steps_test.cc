@@ -1,5 +1,6 @@
 #include "lib/training/core/captured_steps.h"
 
+#include <functional>
 #include <vector>
 
 #include "lib/training/core/torch_device.h"
@@ -31,9 +32,9 @@ class CapturedStepsTest : public testing::Test {
     return minibatches;
   }
   void Run(const Minibatches& minibatches) {
-    steps_.Run(minibatches, settings_, [this](const Minibatches& of) {
+    steps_.Run(minibatches, settings_, [this](const Minibatches& rows) {
       ++handed_over_;
-      sum_.add_(of.actor.rows.sum() + 100 * of.critic.run.sum());
+      sum_.add_(rows.actor.rows.sum() + 100 * rows.critic.run.sum());
     });
   }
   int64_t Sum() const { return sum_.item<int64_t>(); }
@@ -52,23 +53,23 @@ TEST_F(CapturedStepsTest, EveryStepReadsItsOwnMinibatch) {
     Run(Rows({first, 10 * first}));
     EXPECT_EQ(Sum() - before, 101 * 11 * first);
   }
-  EXPECT_EQ(steps_.replays(), 3);
+  EXPECT_EQ(steps_.replays_for_testing(), 3);
   EXPECT_EQ(handed_over_, device_.is_cuda() ? 2 : 4);
 }
 
 TEST_F(CapturedStepsTest, AMinibatchOfAnotherShapeIsAnotherStep) {
   Run(Rows({1, 2, 3}));
   Run(Rows({1, 2}));
-  EXPECT_EQ(steps_.replays(), 0);
+  EXPECT_EQ(steps_.replays_for_testing(), 0);
   Run(Rows({4, 5, 6}));
   Run(Rows({7, 8}));
-  EXPECT_EQ(steps_.replays(), 2);
+  EXPECT_EQ(steps_.replays_for_testing(), 2);
   // The same sizes, but the critic reads rows of its own.
   Minibatches own = Rows({1, 2});
   own.critic = Rows({3, 4}).actor;
   const int64_t before = Sum();
   Run(own);
-  EXPECT_EQ(steps_.replays(), 2);
+  EXPECT_EQ(steps_.replays_for_testing(), 2);
   EXPECT_EQ(Sum() - before, 3 + 100 * 7);
   EXPECT_EQ(Sum(), 101 * (6 + 3 + 15 + 15) + 703);
 }
@@ -89,13 +90,13 @@ TEST_F(CapturedStepsTest, OtherSettingsAreAnotherStep) {
   for (const auto& change : changes) {
     steps_.Release();
     settings_ = {};
-    const int64_t before = steps_.replays();
+    const int64_t before = steps_.replays_for_testing();
     Run(Rows({1}));
     change(&settings_);
     Run(Rows({1}));
-    EXPECT_EQ(steps_.replays(), before) << &change - changes.data();
+    EXPECT_EQ(steps_.replays_for_testing(), before) << &change - changes.data();
     Run(Rows({1}));
-    EXPECT_EQ(steps_.replays(), before + 1) << &change - changes.data();
+    EXPECT_EQ(steps_.replays_for_testing(), before + 1) << &change - changes.data();
   }
 }
 
@@ -103,12 +104,23 @@ TEST_F(CapturedStepsTest, KeepsAFewShapes) {
   const auto rows = [&](size_t count) { return Rows(std::vector<int64_t>(count, 1)); };
   for (size_t count = 1; count <= CapturedSteps::kMostShapes + 1; ++count) Run(rows(count));
   Run(rows(1));  // forgotten: the first of its shape again
-  EXPECT_EQ(steps_.replays(), 0);
+  EXPECT_EQ(steps_.replays_for_testing(), 0);
   Run(rows(CapturedSteps::kMostShapes + 1));
-  EXPECT_EQ(steps_.replays(), 1);
+  EXPECT_EQ(steps_.replays_for_testing(), 1);
   steps_.Release();
   Run(rows(1));
-  EXPECT_EQ(steps_.replays(), 1);
+  EXPECT_EQ(steps_.replays_for_testing(), 1);
+}
+
+TEST_F(CapturedStepsTest, AShapeThatComesAgainIsNotPushedOut) {
+  const auto rows = [&](size_t count) { return Rows(std::vector<int64_t>(count, 1)); };
+  constexpr int64_t kOthers = 3 * CapturedSteps::kMostShapes;
+  Run(rows(1));
+  for (size_t other = 0; other < kOthers; ++other) {
+    Run(rows(2 + other));
+    Run(rows(1));
+  }
+  EXPECT_EQ(steps_.replays_for_testing(), kOthers);
 }
 
 TEST_F(CapturedStepsTest, SequencesOfTheSameLengthsAreTheSameStep) {
@@ -120,21 +132,21 @@ TEST_F(CapturedStepsTest, SequencesOfTheSameLengthsAreTheSameStep) {
   };
   Run(sequences({2, 2}));
   Run(sequences({2, 1, 1}));
-  EXPECT_EQ(steps_.replays(), 0);
+  EXPECT_EQ(steps_.replays_for_testing(), 0);
   Run(sequences({2, 2}));
   Run(sequences({2, 1, 1}));
-  EXPECT_EQ(steps_.replays(), 2);
+  EXPECT_EQ(steps_.replays_for_testing(), 2);
 }
 
 TEST_F(CapturedStepsTest, WorkThatWaitsForTheDeviceIsDoneAsItIs) {
   int64_t seen = 0;
   const auto run = [&](const Minibatches& minibatches) {
-    steps_.Run(minibatches, settings_, [&](const Minibatches& of) { seen += of.actor.rows.sum().item<int64_t>(); });
+    steps_.Run(minibatches, settings_, [&](const Minibatches& rows) { seen += rows.actor.rows.sum().item<int64_t>(); });
   };
   for (const int64_t row : {1, 2, 3}) run(Rows({row}));
   EXPECT_EQ(seen, 6);
-  EXPECT_EQ(steps_.replays(), device_.is_cuda() ? 0 : 2);  // the CPU waits for nothing
-  Run(Rows({5}));                                          // the stream is as it was
+  EXPECT_EQ(steps_.replays_for_testing(), device_.is_cuda() ? 0 : 2);  // the CPU waits for nothing
+  Run(Rows({5}));                                                      // the stream is as it was
   EXPECT_EQ(Sum(), 505);
 }
 

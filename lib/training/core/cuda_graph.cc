@@ -14,6 +14,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 
 namespace troupe::training {
 namespace {
@@ -32,6 +33,7 @@ struct GraphCalls {
   Pool (*new_pool)() = nullptr;
 };
 constexpr size_t kGraphBytes = 256;  // its size in LibTorch 2.11 is 104
+static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11, "look at at::cuda::CUDAGraph again");
 /// cudaStreamCaptureModeThreadLocal: other threads may ask CUDA for anything meanwhile, pinned memory for instance.
 constexpr int kThreadLocal = 1;
 
@@ -110,6 +112,7 @@ struct SharedPool {
 /// Each failure costs a pool, which LibTorch asks at every allocation.
 constexpr int kMostFailures = 8;
 
+/// One capture at a time, since all are into one pool: what is captured may not capture.
 base::Mutex* GraphMutex() {
   static base::Mutex* const mutex = new base::Mutex();
   return mutex;

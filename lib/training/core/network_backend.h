@@ -26,6 +26,8 @@ struct StepSettings : OptimizerOptions {
   double entropy_coeff = 0;
   absl::Span<const ParameterRange> frozen;  ///< ascending: no gradient, and no step changes them
   RowLossCall loss;
+
+  bool operator==(const StepSettings& other) const = default;
 };
 
 /// Sums over the minibatch steps taken since the last TakeTotals. Steps that were skipped count in `skipped_steps`

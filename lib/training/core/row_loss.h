@@ -56,6 +56,8 @@ struct RowLoss {
 struct RowLossCall {
   const RowLoss* loss = nullptr;
   std::array<double, kLossNumbers> numbers = {};
+
+  bool operator==(const RowLossCall& other) const = default;
 };
 
 }  // namespace troupe::training

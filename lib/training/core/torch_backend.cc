@@ -40,7 +40,7 @@ using torch::Tensor;
 constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
 
 /// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
-Loss Together(const Loss& one, const Loss& other) {
+NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other) {
   return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
 }
 
@@ -63,7 +63,7 @@ bool Convolves(const policy::NetworkSpec& network) {
 
 /// Losses of both networks.
 struct Losses {
-  Loss actor, critic;
+  NetworkLoss actor, critic;
 };
 
 class TorchBackend final : public NetworkBackend {
@@ -90,6 +90,7 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
     alone_ = thread != kWholeTeam;
     return Guarded("loading a batch", [&] {
+      steps_.Release();  // what they read is replaced
       batch_ = &batch;
       parameters_ = parameters;
       targets_.loaded = false;
@@ -190,7 +191,7 @@ class TorchBackend final : public NetworkBackend {
       if (spec_.shares_encoder() && on_host_) return StepShared(first, count, settings);
       const Minibatches minibatch = minibatches_.Take(first, count);
       if (!on_host_) {
-        const auto step = [&](const Minibatches& of) { StepOnDevice(of, settings); };
+        const auto step = [&](const Minibatches& rows) { StepOnDevice(rows, settings); };
         if (CanBeCaptured()) {
           steps_.Run(minibatch, settings, step);
         } else {
@@ -198,8 +199,8 @@ class TorchBackend final : public NetworkBackend {
         }
         return absl::OkStatus();
       }
-      Loss actor;
-      Loss critic;
+      NetworkLoss actor;
+      NetworkLoss critic;
       TROUPE_RETURN_IF_ERROR(BothAtOnce(
           [&] {
             actor = ActorLoss(minibatch.actor, settings);
@@ -482,13 +483,13 @@ class TorchBackend final : public NetworkBackend {
     };
   }
 
-  Loss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
+  NetworkLoss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
     return ActorLossOf(modules_, output, minibatch.rows, settings);
   }
 
-  Loss ActorLossOf(const Modules& modules, const Tensor& output, const Tensor& rows,
-                   const StepSettings& settings) const {
+  NetworkLoss ActorLossOf(const Modules& modules, const Tensor& output, const Tensor& rows,
+                          const StepSettings& settings) const {
     const auto [logp, entropy] = Distribution(modules, output, rows);
     const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
     Tensor loss = MeanOf(terms.loss) - settings.entropy_coeff * MeanOf(entropy);
@@ -499,7 +500,7 @@ class TorchBackend final : public NetworkBackend {
     return {loss, torch::stack(sums).detach(), rows.size(0)};
   }
 
-  Loss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
+  NetworkLoss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
                                                     : Outputs(spec_.critic(), modules_.critic, critic_input_,
                                                               critic_index_, memory_.critic, minibatch)
@@ -507,7 +508,7 @@ class TorchBackend final : public NetworkBackend {
     return CriticLossOf(value, minibatch.rows, settings);
   }
 
-  Loss CriticLossOf(const Tensor& value, const Tensor& rows, const StepSettings& settings) const {
+  NetworkLoss CriticLossOf(const Tensor& value, const Tensor& rows, const StepSettings& settings) const {
     const Tensor loss = loss_->OfCritic(value, ColumnsOf(rows), settings.loss.numbers, settings.huber_delta);
     const Tensor mean = settings.value_loss_coeff * MeanOf(loss);
     const torch::NoGradGuard no_grad;
@@ -536,7 +537,9 @@ class TorchBackend final : public NetworkBackend {
                                     .first
                               : InPrecision([&] { return Encode(spec_.actor.activation, modules.actor, inputs); });
     const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
-      return Decode(network.activation, module, kept.defined() ? shared.index_select(0, kept) : shared);
+      const Tensor rows = kept.defined() ? shared.index_select(0, kept) : shared;
+      if (spec_.actor.core.remembers()) return Decode(network.activation, module, rows);
+      return InPrecision([&] { return Decode(network.activation, module, rows); });
     };
     return {ActorLossOf(modules, head(spec_.actor, modules.actor, minibatches.actor.kept), minibatches.actor.rows,
                         settings),
@@ -571,7 +574,7 @@ class TorchBackend final : public NetworkBackend {
     return absl::OkStatus();
   }
 
-  void StepOnHost(const Loss& actor, const Loss& critic, const StepSettings& settings) {
+  void StepOnHost(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
     ZeroFrozen(settings.frozen, parameters_->gradients());
     const std::vector<ParameterBlock> blocks = parameters_->blocks();
     const NetworkNorms norms = {GradientNorm(blocks.front()), GradientNorm(blocks.back())};
@@ -606,7 +609,7 @@ class TorchBackend final : public NetworkBackend {
     StepParametersOnDevice(losses.actor, losses.critic, settings);
   }
 
-  void StepParametersOnDevice(const Loss& actor, const Loss& critic, const StepSettings& settings) {
+  void StepParametersOnDevice(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->acting_size();
     const int64_t rest = parameters_->size() - split;

@@ -123,14 +123,17 @@ Tensor StatePart(const policy::CoreSpec& core, const Tensor& states, int64_t par
 class SilentCopies final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
-    if (warning.msg().find("RNN module weights") == std::string::npos) c10::WarningHandler::process(warning);
+    if (warning.msg().find("RNN module weights") == std::string::npos) usual_->process(warning);
   }
+
+ private:
+  c10::WarningHandler* const usual_ = c10::WarningUtils::get_warning_handler();
 };
 
 /// The output of each packed row, and the states after each sequence.
 std::pair<Tensor, Tensor> RunCore(const policy::CoreSpec& core, const std::vector<Tensor>& parameters, const Tensor& x,
                                   const Tensor& batch_sizes, const Tensor& states) {
-  static SilentCopies silent;
+  SilentCopies silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   const bool train = torch::GradMode::is_enabled();  // without it cuDNN keeps nothing to differentiate
   const Tensor before = StatePart(core, states, 0);

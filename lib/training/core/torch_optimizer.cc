@@ -16,13 +16,13 @@ struct Pieces {
   std::vector<Tensor> values, gradients, exp_avg, exp_avg_sq;
 };
 
-/// `most`: numbers of a piece.
+/// In pieces of at most so many numbers.
 Pieces TrainedPieces(const StepSettings& settings, const DeviceNumbers& numbers, int64_t first, int64_t end,
-                     int64_t most) {
+                     int64_t max_numbers) {
   Pieces pieces;
   ForTrained(settings.frozen, first, end, [&](int64_t from, int64_t to) {
     for (int64_t count = 0; from < to; from += count) {
-      count = std::min(most, to - from);
+      count = std::min(max_numbers, to - from);
       pieces.values.push_back(numbers.values.narrow(0, from, count));
       pieces.gradients.push_back(numbers.gradients.narrow(0, from, count));
       pieces.exp_avg.push_back(numbers.exp_avg.narrow(0, from, count));
@@ -32,8 +32,8 @@ Pieces TrainedPieces(const StepSettings& settings, const DeviceNumbers& numbers,
   return pieces;
 }
 
-/// LibTorch's fused kernels give each tensor multiprocessors of its own, one for 65536 numbers: of one small tensor one
-/// works. A call takes some 30 tensors at a time.
+/// LibTorch's fused kernels keep one multiprocessor busy for each 65536 numbers of a tensor, and one for a smaller
+/// tensor. A call takes some 30 tensors at a time.
 int64_t NumbersOfAdamPiece(int64_t numbers) {
   constexpr int64_t kPieces = 24;
   constexpr int64_t kLeast = 1024;

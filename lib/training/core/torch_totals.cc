@@ -14,8 +14,8 @@ void DeviceTotals::Begin(c10::Device device) {
   numbers_ = torch::zeros({kNumbers + kLossStatistics}, torch::TensorOptions().dtype(torch::kFloat64).device(device));
 }
 
-void DeviceTotals::Add(const Loss& actor, const Loss& critic, const Tensor& actor_norm, const Tensor& critic_norm,
-                       const Tensor& ok) {
+void DeviceTotals::Add(const NetworkLoss& actor, const NetworkLoss& critic, const Tensor& actor_norm,
+                       const Tensor& critic_norm, const Tensor& ok) {
   const Tensor taken = ok.to(torch::kFloat64);
   const Tensor sums =
       torch::cat({critic.sums, actor_norm.reshape({1}), critic_norm.reshape({1}), actor.sums}).to(torch::kFloat64);

@@ -8,7 +8,7 @@
 namespace troupe::training {
 
 /// One network's loss of a minibatch.
-struct Loss {
+struct NetworkLoss {
   torch::Tensor mean;  ///< what is differentiated
   torch::Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
   int64_t rows = 0;
@@ -19,8 +19,8 @@ class DeviceTotals {
  public:
   void Begin(c10::Device device);
   /// A step, skipped where `ok`, a scalar bool of the device, is false. Norms are scalars, before clipping.
-  void Add(const Loss& actor, const Loss& critic, const torch::Tensor& actor_norm, const torch::Tensor& critic_norm,
-           const torch::Tensor& ok);
+  void Add(const NetworkLoss& actor, const NetworkLoss& critic, const torch::Tensor& actor_norm,
+           const torch::Tensor& critic_norm, const torch::Tensor& ok);
   void Release() { numbers_.reset(); }
 
   /// [n], float64, which `Read` understands on the host and `Clear` makes zero.
