@@ -133,7 +133,7 @@ def run_tests(context, outcome):
     outcome.check(DEVICE_TEST in names, f"{DEVICE_TEST} {'is' if DEVICE_TEST in names else 'is not'} in the bundle")
     for at, name in enumerate(names):
         result = os.path.join(context.folder, name + ".json")
-        share = context.seconds_left() * (0.5 if at + 1 < len(names) else 1.0)
+        share = context.seconds_left() * (0.75 if at + 1 < len(names) else 1.0)
         ended = context.run([context.root / "tests" / name, f"--gtest_output=json:{result}"], limit_s=share)
         facts = outcome.figures[name] = {"seconds": ended.seconds, "code": ended.code}
         if not os.path.exists(result):

@@ -21,6 +21,7 @@ START_S = 3.0  # of a program, before its first update; PyTorch takes longer
 END_S = 3.0  # of the part, left for ending the last program
 LARGE_SIZES = 3.0  # so many times what one size may take all sizes take together: most are small beside the largest
 DISTURBED_CPUS = 0.2  # of other processes, from which on the report speaks of them
+WITH_TF32 = (("NVIDIA_TF32_OVERRIDE", None), ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", None))
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_update.py"
 PROFILES = ((64, 12_000), (256, 12_000))
 TRACE_LIMIT_BYTES = 12 << 20
@@ -52,8 +53,8 @@ def contenders(context):
                                                "--epochs", EPOCHS), 2.0, eager=True),
     ]
     for precision in () if context.stand_in else ("tf32", "bfloat16"):
-        found.append(Contender(f"{precision}: Troupe, CUDA", (*found[0].command, "--precision", precision), 1.0, on_gpu=True,
-                               environment=(("NVIDIA_TF32_OVERRIDE", None), ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", None))))
+        found.append(Contender(f"{precision}: Troupe, CUDA", (*found[0].command, "--precision", precision), 2.0,
+                               on_gpu=True, environment=WITH_TF32))
     for threads in (1, 4, 16):
         reason = f"not run: {context.cores} CPUs" if threads > context.cores else ""
         found.append(Contender(f"fused on the CPU, {threads} thread{'s' * (threads > 1)}",
@@ -232,7 +233,8 @@ def _judge(context, outcome, counts):
         inside = counts[f"{what}_in_steps"]
         outcome.check(inside == 0, f"{inside} {what.replace('_', ' ')} lie inside minibatch steps")
     outcome.check(counts["launches_a_step"] <= MOST_LAUNCHES,
-                  f"a minibatch step is {counts['launches_a_step']:.1f} launches, at most {MOST_LAUNCHES} when steps are captured")
+                  f"a minibatch step is {counts['launches_a_step']:.1f} launches, at most {MOST_LAUNCHES} when steps are "
+                  "captured")
     outcome.line = (f"a minibatch step: {counts['kernels_a_step']:.0f} kernels, {figure(counts['synchronisations_a_step'], 2)} "
                     f"synchronisations; an update: {counts['bytes_host_to_device'] / 1e6:.1f} MB to the GPU, "
                     f"{counts['bytes_device_to_host'] / 1e6:.2f} MB back; GPU busy {counts['gpu_busy']:.0%}")
