@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakeTrainer(std::vector<policy
   if (place.is_cuda()) {
     SetFloat32Products(device.precision);
   } else if (device.precision != Precision::kFloat32) {
-    TROUPE_WARN("the CPU trains in float32, whatever precision says device=cpu");
+    TROUPE_WARN("precision is of a GPU: the CPU trains in float32 device={}", place.ToString());
   }
   // Two networks at a time share LibTorch's threads.
   torch::set_num_threads(place.is_cuda() ? threads : std::max(1, threads / 2));

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "lib/training/device_options.h"
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
