@@ -2,12 +2,14 @@
 
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "lib/base/mutex.h"
 
 namespace troupe::base {
@@ -19,6 +21,12 @@ int ColumnsOf(std::string_view text);
 std::string UpOver(const std::vector<std::string>& lines, int columns);
 /// Whether both descriptors are one and the same terminal.
 bool IsSameTerminal(int one, int other);
+
+/// For a process that has the writing end of a pipe whose reading end the owner of a block shares its terminal through:
+/// nobody draws there any more, for as long as this end is open anywhere. Waits up to `patience` for one who is
+/// drawing; whether it has the terminal. What it is good for: a signal that ends a run is heard by the one and by the
+/// other at different times, and a block drawn between the two would be drawn over what the first one says of it.
+bool TakeTerminal(int writing_end, absl::Duration patience);
 
 /// The last lines of a terminal, which their owner draws over themselves again and again (a progress display), and
 /// lines that come meanwhile. Such a line erases the block where it stands, is printed whole, and the block stands
@@ -35,8 +43,11 @@ class TerminalBlock {
 
   /// Writes `text`, after which `shown` are the last lines on the terminal; none: it ends the block. `interrupted`,
   /// which may be absent, only looks at something: once it is true others write below the block, which then stays as it
-  /// is.
+  /// is. Nothing on a terminal that was taken.
   void Draw(std::string_view text, std::vector<std::string> shown, std::function<bool()> interrupted = nullptr);
+  /// From now on the block is drawn only while nobody has taken the terminal (TakeTerminal with the other end of this
+  /// pipe); none: it is nobody else's.
+  void ShareThrough(std::optional<int> reading_end);
   /// Has `write`, which writes whole lines to stderr, do so above the block.
   void WriteAbove(absl::FunctionRef<void()> write);
   /// Writes `lines`, each ended by a line feed, to stderr, above the block.
@@ -49,6 +60,7 @@ class TerminalBlock {
   std::FILE* const block_;
   std::FILE* const lines_;
   Mutex mutex_;
+  std::optional<int> shared_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> shown_ ABSL_GUARDED_BY(mutex_);
   std::function<bool()> interrupted_ ABSL_GUARDED_BY(mutex_);
 };

@@ -6,6 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,41 @@ TEST(TerminalBlockTest, AnInterruptedBlockStaysAsItIs) {
   interrupted = true;
   block.WriteAbove("below\n");
   EXPECT_EQ(terminal.Take(), "one\n\x1b[1A\r\x1b[Jabove\none\nbelow\n");
+}
+
+// A signal that ends a run reached the learner later than what its parent said of it the terminal: that was drawn over.
+TEST(TerminalBlockTest, NobodyDrawsOnATerminalThatWasTaken) {
+  PseudoTerminal terminal;
+  const File out(terminal.fd()), err(terminal.fd());
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  TerminalBlock block(out.file, err.file);
+  block.ShareThrough(pipe_fds[0]);
+  block.Draw("one\n", {"one"});
+  block.WriteAbove("above\n");
+  EXPECT_EQ(terminal.Take(), "one\n\x1b[1A\r\x1b[Jabove\none\n");
+  EXPECT_TRUE(TakeTerminal(pipe_fds[1], absl::ZeroDuration()));
+  block.Draw("\x1b[1A\rtwo\n", {"two"});
+  block.WriteAbove("below\n");
+  EXPECT_EQ(terminal.Take(), "below\n");
+  block.ShareThrough(std::nullopt);
+  block.Draw("end\n", {});
+  EXPECT_EQ(terminal.Take(), "end\n");
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
+}
+
+TEST(TerminalBlockTest, WhoTakesTheTerminalWaitsForWhatIsBeingWritten) {
+  PseudoTerminal terminal;
+  const File out(terminal.fd()), err(terminal.fd());
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  TerminalBlock block(out.file, err.file);
+  block.ShareThrough(pipe_fds[0]);
+  block.WriteAbove([&] { EXPECT_FALSE(TakeTerminal(pipe_fds[1], absl::Milliseconds(5))) << "it is in use"; });
+  EXPECT_TRUE(TakeTerminal(pipe_fds[1], absl::ZeroDuration()));
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
 }
 
 TEST(TerminalBlockTest, WhereLinesGoElsewhereTheBlockIsLeftAlone) {

@@ -8,8 +8,15 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/terminal_block.h"
 
 namespace troupe::services {
+namespace {
+
+constexpr absl::Duration kMostWait = absl::Milliseconds(250);
+
+}  // namespace
 
 SharedTerminal::~SharedTerminal() {
   Restore();
@@ -43,6 +50,11 @@ void SharedTerminal::Restore() {
     close(kept);
     kept = -1;
   }
+}
+
+void SharedTerminal::TakeOver() {
+  if (is_open()) base::TakeTerminal(fds_[1], kMostWait);
+  Restore();
 }
 
 void SharedTerminal::PrintRest() const {

@@ -9,7 +9,8 @@ namespace troupe::services {
 /// what the learner leaves behind is printed by it.
 ///
 /// Made and used by Supervisor's thread. Never blocks but by the terminal. States: closed -> (Open) open -> (Divert)
-/// diverted -> (Restore) open. Capacity: a pipe's (64 KiB); who writes more than the learner reads waits for it.
+/// diverted -> (Restore, TakeOver) open. Capacity: a pipe's (64 KiB); who writes more than the learner reads waits for
+/// it.
 class SharedTerminal {
  public:
   SharedTerminal() = default;
@@ -28,6 +29,9 @@ class SharedTerminal {
   void Divert();
   /// Those of this process are the terminal's again. Idempotent.
   void Restore();
+  /// Restores, and the learner's block is not drawn any more. Waits for it where it is being drawn, a moment at most: a
+  /// learner that was stopped in the middle of that is not waited for.
+  void TakeOver();
   /// Prints what is in the pipe. Once the learner is gone: until then that is the learner's.
   void PrintRest() const;
 

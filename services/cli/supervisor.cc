@@ -180,7 +180,7 @@ bool Supervisor::AnyWorkerHasAFuture() const {
 }
 
 void Supervisor::OnSignal(int signal) {
-  terminal_.Restore();  // what follows is for a person, whatever the learner is doing
+  terminal_.TakeOver();  // what follows is for a person, whatever the learner is doing
   if (signal == SIGQUIT || first_signal_ != 0) {
     at_once_signal_ = signal;
     KillAll(SIGKILL);
@@ -188,7 +188,6 @@ void Supervisor::OnSignal(int signal) {
   }
   first_signal_ = signal;
   // The learner drains: it takes what workers hand in, writes a checkpoint and tells them to leave.
-  // It hears of that before the terminal does: its block is not drawn over what is said here.
   DrainLearner();
   TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
 }

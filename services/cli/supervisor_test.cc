@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
+#include "services/cli/shared_terminal.h"
 #include <gtest/gtest.h>
 
 namespace troupe::services {
@@ -334,6 +336,21 @@ TEST_F(SupervisorTest, WhatIsSaidWhileTheLearnerDrawsIsForTheLearnerToPrint) {
   EXPECT_EQ(terminal.find("a warning"), std::string::npos) << "the learner has printed it";
   EXPECT_NE(terminal.find("out\nerr\n"), std::string::npos) << "what the learner left behind\n" << terminal;
   EXPECT_NE(terminal.find("the terminal is ours again"), std::string::npos) << terminal;
+}
+
+TEST(SharedTerminalTest, WhoTakesItOverHasItsLearnerDrawNoMore) {
+  SharedTerminal terminal;
+  ASSERT_TRUE(terminal.Open().ok());
+  struct flock drawing {};
+  drawing.l_type = F_RDLCK;
+  ASSERT_EQ(fcntl(terminal.learner_fd(), F_OFD_SETLK, &drawing), 0) << "as a learner that is stopped while it draws";
+  terminal.TakeOver();  // returns all the same
+  drawing.l_type = F_UNLCK;
+  ASSERT_EQ(fcntl(terminal.learner_fd(), F_OFD_SETLK, &drawing), 0);
+  terminal.TakeOver();
+  drawing.l_type = F_RDLCK;
+  EXPECT_NE(fcntl(terminal.learner_fd(), F_OFD_SETLK, &drawing), 0);
+  EXPECT_EQ(errno, EAGAIN);
 }
 
 }  // namespace

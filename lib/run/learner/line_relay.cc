@@ -24,11 +24,13 @@ absl::StatusOr<std::unique_ptr<LineRelay>> LineRelay::Adopt(int fd) {
   if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--line-fd: descriptor ", fd, " is no pipe"));
   }
+  base::TerminalBlock::OfProcess().ShareThrough(fd);
   return std::unique_ptr<LineRelay>(new LineRelay(fd));
 }
 
 LineRelay::~LineRelay() {
   Print(/*all=*/true);
+  base::TerminalBlock::OfProcess().ShareThrough(std::nullopt);
   close(fd_);
 }
 

@@ -12,6 +12,9 @@ namespace troupe::run {
 /// progress block: they write it to a pipe that this process inherits (`troupe-learner --line-fd`). Made by the
 /// learner's process before it starts anything, used by one thread.
 ///
+/// Who has the pipe's other end can take the terminal (base::TakeTerminal): what comes is printed then, too, but the
+/// block is not drawn any more.
+///
 /// Lines are printed whole, as they come. Of a line that does not end, what there is of it is printed when nothing
 /// follows for a while, or when it has kMostBytes. What is in the pipe when the relay is gone is left to who has its
 /// other reading end.
