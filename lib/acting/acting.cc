@@ -1,5 +1,7 @@
 #include "lib/acting/acting.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/inference/action_bounds.h"
@@ -31,6 +34,21 @@ static_assert(offsetof(TroupeActingKey, agent_slot) == offsetof(inference::RowKe
 static_assert(offsetof(TroupeActingKey, env_step) == offsetof(inference::RowKey, env_step));
 static_assert(sizeof(int32_t) == sizeof(space::ActionWord));
 
+namespace {
+
+/// Nobody has looked at these rows, as a worker does at those of its environments. `values` [rows, size].
+absl::Status CheckFinite(const policy::PolicySpec& spec, const char* name, const float* values, int64_t rows,
+                         int64_t size) {
+  const absl::Span<const float> all(values, static_cast<size_t>(rows * size));
+  if (base::AllFinite(all)) return absl::OkStatus();
+  const auto bad = std::find_if(all.begin(), all.end(), [](float value) { return !std::isfinite(value); });
+  return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": ", name, " row ",
+                                                 (bad - all.begin()) / size, ", element ", (bad - all.begin()) % size,
+                                                 " is ", *bad, ", expected a finite number"));
+}
+
+}  // namespace
+
 /// A policy that may be asked. Its actor is made, and its weights are read, when it is asked first. Thread-safe.
 class ActedPolicy {
  public:
@@ -47,6 +65,13 @@ class ActedPolicy {
         TROUPE_RETURN_IF_ERROR(actor->SetWeights(std::move(snapshot)));
       }
       actor_ = std::move(actor);
+    }
+    if (spec_.observation_space.flat_dtype() == tensor::DType::kFloat32) {
+      TROUPE_RETURN_IF_ERROR(CheckFinite(spec_, "observations", static_cast<const float*>(rows.observations), rows.rows,
+                                         spec_.observation_size()));
+    }
+    if (spec_.actor_state_size() > 0 && rows.state_in != nullptr) {
+      TROUPE_RETURN_IF_ERROR(CheckFinite(spec_, "state_in", rows.state_in, rows.rows, spec_.actor_state_size()));
     }
     inference::ActInput input;
     input.rows = rows.rows;

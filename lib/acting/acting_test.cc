@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -233,6 +234,30 @@ TEST_F(ActingTest, WhatIsWrongIsSaid) {
   rows.keys = &stranger;
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
   EXPECT_THAT(error_.text, HasSubstr("agent slot 4"));
+}
+
+// An MLP's bounded activations made an action of them.
+TEST_F(ActingTest, WhatIsNotFiniteIsSaid) {
+  Open();
+  const float good[6] = {}, odd[6] = {0, 0, 0, 0, std::nanf(""), 0};
+  const std::vector<float> state(static_cast<size_t>(2 * specs_[1].actor_state_size()));
+  std::vector<float> odd_state = state, after = state;
+  odd_state[1] = std::numeric_limits<float>::infinity();
+  const TroupeActingKey keys[2] = {{0, 0, 0, 1}, {0, 0, 3, 2}};
+  int32_t actions[2];
+  float logp[2];
+  TroupeActingRows rows = {
+      .policy = 1, .rows = 2, .observations = good, .keys = keys, .actions = actions, .logp = logp};
+  rows.state_in = state.data();
+  rows.state_out = after.data();
+  ASSERT_EQ(troupe_acting_act(acting_, &rows, &error_), 0) << error_.text;
+  rows.state_in = odd_state.data();
+  EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"gru\": state_in row 0, element 1 is inf, expected a finite number"));
+  rows.policy = 0;
+  rows.observations = odd;
+  EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"masked\": observations row 1, element 1 is nan, expected a finite"));
 }
 
 TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
