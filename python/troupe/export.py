@@ -1,0 +1,263 @@
+"""Policies that leave a checkpoint: `Policy.torch_module`, `Policy.export`, and the command `troupe export`.
+
+A checkpoint is data: nothing of it is executed but a user's TorchScript file that its caller names. Beside each file stands what a worker's actor says
+of some inputs, and the file was asked the same before it was put in its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import struct
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import troupe
+from troupe.program import TroupeError
+
+if TYPE_CHECKING:
+    from troupe.networks import Array, Network
+    from troupe.policy import Policy
+    from troupe.torch_policy import PolicyModule
+
+FORMATS = ("safetensors", "torchscript", "onnx")
+GOLDEN_SUFFIX = ".golden.npz"
+GOLDEN_ROWS = 8
+# What a file's outputs may differ by from a worker's, of a number of size 1: sums in another order, 32 bits.
+TOLERANCE = 1e-4
+_GOLDEN_SEED = 20
+_ONNX_OPSET = 17
+
+
+class Exported(NamedTuple):
+    """path, golden: the files. difference: the largest between the outputs of the file and of a worker's actor, relative where they are above 1.
+    checked_with: what ran the file; empty: nothing here runs it, its numbers are the checkpoint's."""
+
+    path: str
+    golden: str
+    difference: float
+    checked_with: str
+
+
+def _require(package: str, what: str) -> Any:
+    """The package. TroupeError where this interpreter has none."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise TroupeError(f"{what} needs the Python package {package}, which {sys.executable} cannot import ({error}): pip install {package}") from None
+
+
+def torch_module(policy: "Policy", torchscript: Optional[str]) -> "PolicyModule":
+    """As Policy.torch_module."""
+    _require("torch", "torch_module")
+    from troupe.torch_policy import make_module
+
+    return make_module(policy.network, torchscript)
+
+
+def export(policy: "Policy", path: str, format: str, *, overwrite: bool, torchscript: Optional[str]) -> Exported:
+    """As Policy.export."""
+    if format not in FORMATS:
+        raise TroupeError(f"got the format {format!r}, expected one of {', '.join(FORMATS)}")
+    golden_path = path + GOLDEN_SUFFIX
+    for each in (path, golden_path):
+        if not overwrite and os.path.lexists(each):
+            raise TroupeError(f"{each} is there already, expected no file: overwrite=True (--overwrite) replaces it")
+    network = policy.network
+    writes: Dict[str, Callable[[], Any]] = {"torchscript": lambda: _require("torch", "format torchscript"),
+                                            "onnx": lambda: (_require("torch", "format onnx"), _require("onnx", "format onnx"))}
+    writes.get(format, lambda: None)()
+    module = torch_module(policy, torchscript) if network.is_module or format != "safetensors" else None
+    golden = _golden(policy, network, module)
+    inputs, outputs = ({name[len(kind):]: values for name, values in golden.items() if name.startswith(kind)} for kind in ("input.", "output."))
+    with _placed(path) as part:
+        said: Dict[str, Any] = {}
+        if module is None or format == "safetensors":
+            checked_with = ""
+            write_safetensors(part, network.all_tensors(), _metadata(network))
+        elif format == "torchscript":
+            checked_with = "torch"
+            said = _write_torchscript(part, module, network, inputs)
+        else:
+            said = _write_onnx(part, module, network, inputs)
+            checked_with = "onnxruntime" if said else ""
+        difference = _check(network, said, outputs)
+        with _placed(golden_path) as golden_part:
+            _write_npz(golden_part, golden)
+    return Exported(path, golden_path, difference, checked_with)
+
+
+def _golden(policy: "Policy", network: "Network", module: "Optional[PolicyModule]") -> Dict[str, "Array"]:
+    """input.NAME and output.NAME by the network's names; where masks are no input of it, action_masks; actions (the deterministic ones, as the
+    environment gets them) and logp of a worker's actor. Of a user's network the outputs are the module's, whose program is the worker's, too."""
+    inputs = network.sample_inputs(GOLDEN_ROWS, _GOLDEN_SEED)
+    golden = {f"input.{name}" if name in network.input_names else name: values for name, values in inputs.items()}
+    if module is not None and network.is_module:
+        return {**golden, **{f"output.{name}": values for name, values in _run(module, network, inputs).items()}}
+    said = policy.outputs(inputs["observations"], inputs.get("agent_slots"), inputs.get("states"), inputs.get("action_masks"))
+    golden.update({f"output.{name}": values for name, values in network.head.split(said.outputs, network.tensors.get("actor.log_std")).items()})
+    if network.state_size:
+        golden["output.next_states"] = said.states
+    return {**golden, "actions": said.actions, "logp": said.logp}
+
+
+def _run(module: Any, network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+    """What a torch.nn.Module or ScriptModule says, by name."""
+    import torch
+
+    with torch.no_grad():
+        said = module(**{name: torch.from_numpy(inputs[name]) for name in network.input_names})
+    return {name: values.numpy() for name, values in zip(network.output_names, said)}
+
+
+def _traced(module: "PolicyModule", inputs: Dict[str, "Array"]) -> Any:
+    """A ScriptModule. Traced: its operations follow from the network alone, never from numbers, and so hold for any number of rows."""
+    import torch
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.trace(module, example_kwarg_inputs={name: torch.from_numpy(values) for name, values in inputs.items()}, check_trace=False)
+
+
+def _write_torchscript(path: str, module: "PolicyModule", network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+    """-> what the file says of the inputs."""
+    import torch
+
+    metadata = {**_metadata(network), "inputs": json.dumps(network.input_names), "outputs": json.dumps(network.output_names)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.save(_traced(module, inputs), path, _extra_files={f"troupe.{key}": value.encode() for key, value in metadata.items()})
+        return _run(torch.jit.load(path), network, inputs)
+
+
+def _write_onnx(path: str, module: "PolicyModule", network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+    """-> what onnxruntime says of the inputs; nothing where it is not installed."""
+    import onnx
+    import torch
+
+    rows = {name: {0: "rows"} for name in (*network.input_names, *network.output_names)}
+    examples = tuple(torch.from_numpy(inputs[name]) for name in network.input_names)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Of PyTorch's two exporters the one over TorchScript: it takes users' modules, and needs no package but onnx.
+        torch.onnx.export(_traced(module, inputs), examples, path, input_names=network.input_names, output_names=network.output_names, dynamic_axes=rows,
+                          opset_version=_ONNX_OPSET, dynamo=False)
+    graph = onnx.load(path)
+    onnx.helper.set_model_props(graph, {f"troupe.{key}": value for key, value in _metadata(network).items()})
+    onnx.checker.check_model(graph)
+    with open(path, "wb") as file:
+        file.write(graph.SerializeToString())
+    if importlib.util.find_spec("onnxruntime") is None:
+        return {}
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return dict(zip(network.output_names, session.run(network.output_names, {name: inputs[name] for name in network.input_names})))
+
+
+def _check(network: "Network", said: Dict[str, "Array"], expected: Dict[str, "Array"]) -> float:
+    """The largest difference. TroupeError for one above TOLERANCE."""
+    import numpy as np
+
+    largest = 0.0
+    for name, values in said.items():
+        differences = np.abs(values - expected[name]) / np.maximum(1, np.abs(expected[name]))
+        largest = max(largest, float(np.max(differences)))
+        if not largest <= TOLERANCE:
+            raise TroupeError(f"policy {network.policy}: what was exported says {name} otherwise than a worker's actor, by {largest:g}, expected at most "
+                              f"{TOLERANCE:g}: nothing was written; this is an error of troupe's")
+    return largest
+
+
+def _metadata(network: "Network") -> Dict[str, str]:
+    return {"format": "pt", "troupe": troupe.__version__, "policy": network.policy, "version": str(network.version), "network": network.text()}
+
+
+def write_safetensors(path: str, tensors: Dict[str, "Array"], metadata: Dict[str, str]) -> None:
+    """A file of Hugging Face's format: the header's length as 8 bytes, little-endian; the header as JSON; the numbers. float32 and float64 alone."""
+    header: Dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, values in tensors.items():
+        begin, end = end, end + values.nbytes
+        header[name] = {"dtype": {4: "F32", 8: "F64"}[values.itemsize], "shape": list(values.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8 bytes
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for values in tensors.values():
+            file.write(values.astype(values.dtype.newbyteorder("<")).tobytes())
+
+
+def _write_npz(path: str, arrays: Dict[str, "Array"]) -> None:
+    import numpy as np
+
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _placed(path: str) -> Iterator[str]:
+    """A name beside `path` to write to, which is synced and renamed at the end, and removed after an error. TroupeError where it cannot be written."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        yield part
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise TroupeError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+
+
+def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="troupe export", description="Writes a policy of a checkpoint to a file; `troupe export` calls it.")
+    parser.add_argument("checkpoint", help="its folder")
+    parser.add_argument("--policy", help="may be left out where there is but one")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0])
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--allow-torchscript")
+    parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args(words)
+
+
+def _find(policies: Dict[str, "Policy"], asked: Optional[str], checkpoint: str) -> "Policy":
+    if asked is None and len(policies) == 1:
+        return next(iter(policies.values()))
+    if asked is None or asked not in policies:
+        got = f"got {asked}" if asked is not None else f"got no --policy of {len(policies)}"
+        shown: List[str] = list(policies)[:8]
+        raise TroupeError(f"{checkpoint}: {got}, expected one of {', '.join(shown)}{', ...' if len(policies) > len(shown) else ''}")
+    return policies[asked]
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """What `troupe export` runs, with the checkpoint that it found. Prints; returns the exit code."""
+    asked = _arguments(words)
+    try:
+        _require("numpy", "troupe export")
+        from troupe.policy import open_policies
+
+        policy = _find(open_policies(asked.checkpoint, 0), asked.policy, asked.checkpoint)
+        done = policy.export(asked.output, asked.format, overwrite=asked.overwrite, torchscript=asked.allow_torchscript)
+    except TroupeError as error:
+        print(f"troupe: error: {error}", file=sys.stderr)
+        return 1
+    if asked.json:
+        print(json.dumps({"path": done.path, "golden": done.golden, "policy_id": policy.id, "version": policy.version, "difference": done.difference,
+                          "checked_with": done.checked_with}))
+        return 0
+    checked = f"; {done.checked_with} says the same as a worker's actor to {done.difference:.1g}" if done.checked_with else ""
+    print(f"wrote {done.path} and {done.golden}: policy {policy.id}, version {policy.version}{checked}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
