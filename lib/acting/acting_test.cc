@@ -201,7 +201,7 @@ TEST_F(ActingTest, ANetworkIsToldWithItsWeights) {
       EXPECT_EQ(tensor["shape"], nlohmann::json(entry->shape));
       EXPECT_EQ(tensor["offset"], entry->offset);
       const auto offset = static_cast<size_t>(entry->offset), count = static_cast<size_t>(entry->count);
-      const auto stored = state.parameters().subspan(offset, count);
+      const auto stored = absl::MakeConstSpan(state.parameters()).subspan(offset, count);
       EXPECT_EQ(absl::MakeConstSpan(parameters).subspan(offset, count), stored) << tensor;
       EXPECT_EQ(entry->name.rfind("actor.", 0), 0u) << "the critic is the learner's";
     }

@@ -17,7 +17,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [FOLDER, os.path.dirname(FOLDER)]
 
 import checkpoints  # noqa: E402
-from troupe import TroupeError, export  # noqa: E402
+from troupe import TroupeError, export, export_command  # noqa: E402
 from troupe.networks import Head, read_head  # noqa: E402
 
 
@@ -146,7 +146,7 @@ class ExportTest(unittest.TestCase):
         policies = self.open(checkpoints.entry("p"), checkpoints.entry("chance", trains=False, **{"class": "random"}), checkpoints.entry("module", actor=module))
         with self.assertRaisesRegex(TroupeError, 'policy "chance" is of class random, which has no network'):
             policies["chance"].export(self.path("p"))
-        with mock.patch.object(export, "_require"):
+        with mock.patch.object(export, "require"):
             with mock.patch.dict(sys.modules, {"troupe.torch_policy": mock.Mock(make_module=mock.Mock(side_effect=TroupeError("a program")))}):
                 with self.assertRaisesRegex(TroupeError, "a program"):
                     policies["module"].export(self.path("p"))
@@ -155,7 +155,7 @@ class ExportTest(unittest.TestCase):
     def run_main(self, *words):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = export.main(words)
+            code = export_command.main(words)
         return code, out.getvalue(), err.getvalue()
 
     def test_the_commands_python_half(self):

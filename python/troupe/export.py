@@ -1,4 +1,4 @@
-"""Policies that leave a checkpoint: `Policy.torch_module`, `Policy.export`, and the command `troupe export`.
+"""Policies that leave a checkpoint: what `Policy.torch_module` and `Policy.export` do.
 
 A checkpoint is data: nothing of it is executed but a user's TorchScript file that its caller names. Beside each file stands what a worker's actor says
 of some inputs, and the file was asked the same before it was put in its place.
@@ -6,7 +6,6 @@ of some inputs, and the file was asked the same before it was put in its place.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import importlib.util
@@ -15,14 +14,15 @@ import os
 import struct
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional
 
-import troupe
+import numpy as np
+
+from troupe.networks import Array, Network, Said
 from troupe.program import TroupeError
+from troupe.version import VERSION
 
 if TYPE_CHECKING:
-    from troupe.networks import Array, Network
-    from troupe.policy import Policy
     from troupe.torch_policy import PolicyModule
 
 FORMATS = ("safetensors", "torchscript", "onnx")
@@ -44,7 +44,7 @@ class Exported(NamedTuple):
     checked_with: str
 
 
-def _require(package: str, what: str) -> Any:
+def require(package: str, what: str) -> Any:
     """The package. TroupeError where this interpreter has none."""
     try:
         return importlib.import_module(package)
@@ -52,28 +52,26 @@ def _require(package: str, what: str) -> Any:
         raise TroupeError(f"{what} needs the Python package {package}, which {sys.executable} cannot import ({error}): pip install {package}") from None
 
 
-def torch_module(policy: "Policy", torchscript: Optional[str]) -> "PolicyModule":
+def torch_module(network: Network, torchscript: Optional[str]) -> "PolicyModule":
     """As Policy.torch_module."""
-    _require("torch", "torch_module")
+    require("torch", "torch_module")
     from troupe.torch_policy import make_module
 
-    return make_module(policy.network, torchscript)
+    return make_module(network, torchscript)
 
 
-def export(policy: "Policy", path: str, format: str, *, overwrite: bool, torchscript: Optional[str]) -> Exported:
-    """As Policy.export."""
+def export(network: Network, ask: Callable[..., Said], path: str, format: str, *, overwrite: bool, torchscript: Optional[str]) -> Exported:
+    """As Policy.export, of a policy whose `outputs` is `ask`."""
     if format not in FORMATS:
         raise TroupeError(f"got the format {format!r}, expected one of {', '.join(FORMATS)}")
     golden_path = path + GOLDEN_SUFFIX
     for each in (path, golden_path):
         if not overwrite and os.path.lexists(each):
             raise TroupeError(f"{each} is there already, expected no file: overwrite=True (--overwrite) replaces it")
-    network = policy.network
-    writes: Dict[str, Callable[[], Any]] = {"torchscript": lambda: _require("torch", "format torchscript"),
-                                            "onnx": lambda: (_require("torch", "format onnx"), _require("onnx", "format onnx"))}
-    writes.get(format, lambda: None)()
-    module = torch_module(policy, torchscript) if network.is_module or format != "safetensors" else None
-    golden = _golden(policy, network, module)
+    for package in {"torchscript": ("torch",), "onnx": ("torch", "onnx")}.get(format, ()):
+        require(package, f"format {format}")
+    module = torch_module(network, torchscript) if network.is_module or format != "safetensors" else None
+    golden = _golden(network, ask, module)
     inputs, outputs = ({name[len(kind):]: values for name, values in golden.items() if name.startswith(kind)} for kind in ("input.", "output."))
     with _placed(path) as part:
         said: Dict[str, Any] = {}
@@ -92,21 +90,21 @@ def export(policy: "Policy", path: str, format: str, *, overwrite: bool, torchsc
     return Exported(path, golden_path, difference, checked_with)
 
 
-def _golden(policy: "Policy", network: "Network", module: "Optional[PolicyModule]") -> Dict[str, "Array"]:
+def _golden(network: Network, ask: Callable[..., Said], module: "Optional[PolicyModule]") -> Dict[str, Array]:
     """input.NAME and output.NAME by the network's names; where masks are no input of it, action_masks; actions (the deterministic ones, as the
     environment gets them) and logp of a worker's actor. Of a user's network the outputs are the module's, whose program is the worker's, too."""
     inputs = network.sample_inputs(GOLDEN_ROWS, _GOLDEN_SEED)
     golden = {f"input.{name}" if name in network.input_names else name: values for name, values in inputs.items()}
     if module is not None and network.is_module:
         return {**golden, **{f"output.{name}": values for name, values in _run(module, network, inputs).items()}}
-    said = policy.outputs(inputs["observations"], inputs.get("agent_slots"), inputs.get("states"), inputs.get("action_masks"))
+    said = ask(**inputs)
     golden.update({f"output.{name}": values for name, values in network.head.split(said.outputs, network.tensors.get("actor.log_std")).items()})
     if network.state_size:
         golden["output.next_states"] = said.states
     return {**golden, "actions": said.actions, "logp": said.logp}
 
 
-def _run(module: Any, network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+def _run(module: Any, network: Network, inputs: Dict[str, Array]) -> Dict[str, Array]:
     """What a torch.nn.Module or ScriptModule says, by name."""
     import torch
 
@@ -115,7 +113,7 @@ def _run(module: Any, network: "Network", inputs: Dict[str, "Array"]) -> Dict[st
     return {name: values.numpy() for name, values in zip(network.output_names, said)}
 
 
-def _traced(module: "PolicyModule", inputs: Dict[str, "Array"]) -> Any:
+def _traced(module: "PolicyModule", inputs: Dict[str, Array]) -> Any:
     """A ScriptModule. Traced: its operations follow from the network alone, never from numbers, and so hold for any number of rows."""
     import torch
 
@@ -124,7 +122,7 @@ def _traced(module: "PolicyModule", inputs: Dict[str, "Array"]) -> Any:
         return torch.jit.trace(module, example_kwarg_inputs={name: torch.from_numpy(values) for name, values in inputs.items()}, check_trace=False)
 
 
-def _write_torchscript(path: str, module: "PolicyModule", network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+def _write_torchscript(path: str, module: "PolicyModule", network: Network, inputs: Dict[str, Array]) -> Dict[str, Array]:
     """-> what the file says of the inputs."""
     import torch
 
@@ -135,7 +133,7 @@ def _write_torchscript(path: str, module: "PolicyModule", network: "Network", in
         return _run(torch.jit.load(path), network, inputs)
 
 
-def _write_onnx(path: str, module: "PolicyModule", network: "Network", inputs: Dict[str, "Array"]) -> Dict[str, "Array"]:
+def _write_onnx(path: str, module: "PolicyModule", network: Network, inputs: Dict[str, Array]) -> Dict[str, Array]:
     """-> what onnxruntime says of the inputs; nothing where it is not installed."""
     import onnx
     import torch
@@ -160,10 +158,8 @@ def _write_onnx(path: str, module: "PolicyModule", network: "Network", inputs: D
     return dict(zip(network.output_names, session.run(network.output_names, {name: inputs[name] for name in network.input_names})))
 
 
-def _check(network: "Network", said: Dict[str, "Array"], expected: Dict[str, "Array"]) -> float:
+def _check(network: Network, said: Dict[str, Array], expected: Dict[str, Array]) -> float:
     """The largest difference. TroupeError for one above TOLERANCE."""
-    import numpy as np
-
     largest = 0.0
     for name, values in said.items():
         differences = np.abs(values - expected[name]) / np.maximum(1, np.abs(expected[name]))
@@ -174,11 +170,11 @@ def _check(network: "Network", said: Dict[str, "Array"], expected: Dict[str, "Ar
     return largest
 
 
-def _metadata(network: "Network") -> Dict[str, str]:
-    return {"format": "pt", "troupe": troupe.__version__, "policy": network.policy, "version": str(network.version), "network": network.text()}
+def _metadata(network: Network) -> Dict[str, str]:
+    return {"format": "pt", "troupe": VERSION, "policy": network.policy, "version": str(network.version), "network": network.text()}
 
 
-def write_safetensors(path: str, tensors: Dict[str, "Array"], metadata: Dict[str, str]) -> None:
+def write_safetensors(path: str, tensors: Dict[str, Array], metadata: Dict[str, str]) -> None:
     """A file of Hugging Face's format: the header's length as 8 bytes, little-endian; the header as JSON; the numbers. float32 and float64 alone."""
     header: Dict[str, Any] = {"__metadata__": metadata}
     end = 0
@@ -193,9 +189,7 @@ def write_safetensors(path: str, tensors: Dict[str, "Array"], metadata: Dict[str
             file.write(values.astype(values.dtype.newbyteorder("<")).tobytes())
 
 
-def _write_npz(path: str, arrays: Dict[str, "Array"]) -> None:
-    import numpy as np
-
+def _write_npz(path: str, arrays: Dict[str, Array]) -> None:
     with open(path, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -214,50 +208,3 @@ def _placed(path: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)
-
-
-def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="troupe export", description="Writes a policy of a checkpoint to a file; `troupe export` calls it.")
-    parser.add_argument("checkpoint", help="its folder")
-    parser.add_argument("--policy", help="may be left out where there is but one")
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0])
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--allow-torchscript")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args(words)
-
-
-def _find(policies: Dict[str, "Policy"], asked: Optional[str], checkpoint: str) -> "Policy":
-    if asked is None and len(policies) == 1:
-        return next(iter(policies.values()))
-    if asked is None or asked not in policies:
-        got = f"got {asked}" if asked is not None else f"got no --policy of {len(policies)}"
-        shown: List[str] = list(policies)[:8]
-        raise TroupeError(f"{checkpoint}: {got}, expected one of {', '.join(shown)}{', ...' if len(policies) > len(shown) else ''}")
-    return policies[asked]
-
-
-def main(words: Optional[Sequence[str]] = None) -> int:
-    """What `troupe export` runs, with the checkpoint that it found. Prints; returns the exit code."""
-    asked = _arguments(words)
-    try:
-        _require("numpy", "troupe export")
-        from troupe.policy import open_policies
-
-        policy = _find(open_policies(asked.checkpoint, 0), asked.policy, asked.checkpoint)
-        done = policy.export(asked.output, asked.format, overwrite=asked.overwrite, torchscript=asked.allow_torchscript)
-    except TroupeError as error:
-        print(f"troupe: error: {error}", file=sys.stderr)
-        return 1
-    if asked.json:
-        print(json.dumps({"path": done.path, "golden": done.golden, "policy_id": policy.id, "version": policy.version, "difference": done.difference,
-                          "checked_with": done.checked_with}))
-        return 0
-    checked = f"; {done.checked_with} says the same as a worker's actor to {done.difference:.1g}" if done.checked_with else ""
-    print(f"wrote {done.path} and {done.golden}: policy {policy.id}, version {policy.version}{checked}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

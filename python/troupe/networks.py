@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,16 @@ Array = NDArray[Any]
 MAX_BETA_OUTPUT = 1e6
 # Bounds of log standard deviations where the table names none (policy::kMinLogStd, kMaxLogStd).
 _MIN_LOG_STD, _MAX_LOG_STD = -20.0, 5.0
+
+
+class Said(NamedTuple):
+    """What an actor says of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after the decision; actions: the deterministic
+    ones [rows, words], in their space; logp: theirs, [rows], nats."""
+
+    outputs: Array
+    states: Array
+    actions: Array
+    logp: Array
 
 
 @dataclasses.dataclass(frozen=True)

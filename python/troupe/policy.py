@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import secrets
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from troupe import acting
 from troupe.env_adapters.observation_view import MASK_KEY, STATE_KEY
 from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 from troupe.envs import spaces
-from troupe.networks import Network, read_network
+from troupe.networks import Network, Said, read_network
 
 if TYPE_CHECKING:
     from troupe.export import Exported
@@ -59,16 +59,6 @@ class _Buffers:
         self.call = acting.Rows(place, 0, rows, self.observations.ctypes.data, None, self.keys.ctypes.data, states, states, self.actions.ctypes.data,
                                 self.logp.ctypes.data)
         self.call_ref = ctypes.byref(self.call)
-
-
-class Said(NamedTuple):
-    """What an actor says of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after the decision; actions: the deterministic
-    ones [rows, words], in their space; logp: theirs, [rows], nats."""
-
-    outputs: Array
-    states: Array
-    actions: Array
-    logp: Array
 
 
 class Policy:
@@ -177,7 +167,7 @@ class Policy:
         here alone, as the run keeps it in RUN/torchscript. TroupeError, also for a policy without networks."""
         from troupe.export import torch_module
 
-        return torch_module(self, torchscript)
+        return torch_module(self.network, torchscript)
 
     def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
                torchscript: Optional[str] = None) -> "Exported":
@@ -186,7 +176,7 @@ class Policy:
         there is left unless `overwrite`. torchscript: as for `torch_module`. TroupeError."""
         from troupe.export import export
 
-        return export(self, os.fspath(path), format, overwrite=overwrite, torchscript=torchscript)
+        return export(self.network, self.outputs, os.fspath(path), format, overwrite=overwrite, torchscript=torchscript)
 
     def _write_states(self, states: Array, state: Optional[Array], episode_start: Any) -> None:
         if state is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -277,5 +278,7 @@ def _load_module(network: Network, path: Optional[str]) -> torch.jit.ScriptModul
     got = hashlib.sha256(content).hexdigest()
     if got != wanted:
         raise TroupeError(f"{path}: got a file with the SHA-256 {got}, expected {wanted}, the module of policy {network.policy}")
-    loaded: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(content), map_location="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, which ADR 36 knows
+        loaded: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(content), map_location="cpu")
     return loaded
