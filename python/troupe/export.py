@@ -70,20 +70,18 @@ def export(network: Network, ask: Callable[..., Said], path: str, format: str, *
             raise TroupeError(f"{each} is there already, expected no file: overwrite=True (--overwrite) replaces it")
     for package in {"torchscript": ("torch",), "onnx": ("torch", "onnx")}.get(format, ()):
         require(package, f"format {format}")
-    module = torch_module(network, torchscript) if network.is_module or format != "safetensors" else None
+    module: Any = torch_module(network, torchscript) if network.is_module or format != "safetensors" else None
     golden = _golden(network, ask, module)
     inputs, outputs = ({name[len(kind):]: values for name, values in golden.items() if name.startswith(kind)} for kind in ("input.", "output."))
     with _placed(path) as part:
-        said: Dict[str, Any] = {}
-        if module is None or format == "safetensors":
-            checked_with = ""
+        said: Dict[str, Array] = {}
+        if format == "safetensors":
             write_safetensors(part, network.all_tensors(), _metadata(network))
         elif format == "torchscript":
-            checked_with = "torch"
             said = _write_torchscript(part, module, network, inputs)
         else:
             said = _write_onnx(part, module, network, inputs)
-            checked_with = "onnxruntime" if said else ""
+        checked_with = {"torchscript": "torch", "onnx": "onnxruntime"}[format] if said else ""
         difference = _check(network, said, outputs)
         with _placed(golden_path) as golden_part:
             _write_npz(golden_part, golden)
