@@ -67,10 +67,9 @@ TROUPE_ACTING_EXPORT const char* troupe_acting_describe(const TroupeActing* acti
 /* policies[slot]: the place of the policy that plays the agent in the episode, by the run's mapping. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_map(const TroupeActing* acting, uint32_t env_id, uint32_t episode,
                                                int32_t* policies, TroupeActingError* error);
-/* What a policy with networks is made of, as JSON: {"spec": its entry of a manifest's policy_table in format 2,
- * "outputs": columns of the actor's last layer, "parameters": floats of the acting part, "tensors": [{"name", "shape",
- * "offset"},
- * ...] in them, without the policy's id}; as long as `acting` lives. */
+/* What a policy with networks is made of, as JSON with "spec", its entry of a policy_table in format 2; "outputs", the
+ * columns of the actor's last layer; "parameters", the floats of the acting part; and "tensors" in these, a list of
+ * {"name", "shape", "offset"}, names without the policy's id. As long as `acting` lives. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_network(TroupeActing* acting, int32_t policy, const char** network,
                                                    TroupeActingError* error);
 /* Its weights, read and verified: parameters [parameters]; moments [2, obs_size], means and variances of the

@@ -10,6 +10,7 @@ import tempfile
 import types
 import unittest
 from typing import Tuple
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -223,6 +224,17 @@ class TorchPolicyTest(unittest.TestCase):
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()) as said:
             exec(block, {"troupe": types.SimpleNamespace(load=lambda name: run)})
         self.assertEqual(said.getvalue(), "['observations'] ['logits']\n")
+
+    def test_what_differs_from_a_workers_actor_is_not_given_away(self):
+        policy = self.policies["bytes"]
+        with mock.patch("troupe.torch_policy._BYTE", 1 / 256):
+            for make in (policy.torch_module, lambda: policy.export(self.path("differs.pt"), "torchscript")):
+                with self.assertRaisesRegex(TroupeError, "policy bytes: outside of troupe it has logits that differ by .*, expected at most 0.0001"):
+                    make()
+        with mock.patch("troupe.export._run", side_effect=lambda module, network, inputs: {"logits": np.full((8, 4), np.nan)}):
+            with self.assertRaisesRegex(TroupeError, "differ by nan"):
+                policy.torch_module()
+        self.assertFalse(os.path.exists(self.path("differs.pt")))
 
     def test_inputs_that_are_missing_are_named(self):
         observations = torch.zeros(2, 5)

@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _ONNX_OPSET = 17
 
 
 class Exported(NamedTuple):
-    """path, golden: the files. difference: the largest between the outputs of the file and of a worker's actor, relative where they are above 1.
+    """path, golden: the files. difference: the largest between the outputs of the file and the golden ones, relative where these are above 1.
     checked_with: what ran the file; empty: nothing here runs it, its numbers are the checkpoint's."""
 
     path: str
@@ -52,16 +52,20 @@ def require(package: str, what: str) -> Any:
         raise TroupeError(f"{what} needs the Python package {package}, which {sys.executable} cannot import ({error}): pip install {package}") from None
 
 
-def torch_module(network: Network, torchscript: Optional[str]) -> "PolicyModule":
-    """As Policy.torch_module."""
+def torch_module(network: Network, ask: Callable[..., Said], torchscript: Optional[str]) -> "PolicyModule":
+    """As Policy.torch_module, of a policy whose `outputs` is `ask`: a worker's actor is asked the same before the module is given away."""
     require("torch", "torch_module")
     from troupe.torch_policy import make_module
 
-    return make_module(network, torchscript)
+    module = make_module(network, torchscript)
+    if not network.is_module:
+        inputs, outputs = _parts(_golden(network, ask, None))
+        _check(network, _run(module, network, inputs), outputs)
+    return module
 
 
 def export(network: Network, ask: Callable[..., Said], path: str, format: str, *, overwrite: bool, torchscript: Optional[str]) -> Exported:
-    """As Policy.export, of a policy whose `outputs` is `ask`."""
+    """As Policy.export."""
     if format not in FORMATS:
         raise TroupeError(f"got the format {format!r}, expected one of {', '.join(FORMATS)}")
     golden_path = path + GOLDEN_SUFFIX
@@ -70,9 +74,9 @@ def export(network: Network, ask: Callable[..., Said], path: str, format: str, *
             raise TroupeError(f"{each} is there already, expected no file: overwrite=True (--overwrite) replaces it")
     for package in {"torchscript": ("torch",), "onnx": ("torch", "onnx")}.get(format, ()):
         require(package, f"format {format}")
-    module: Any = torch_module(network, torchscript) if network.is_module or format != "safetensors" else None
+    module: Any = torch_module(network, ask, torchscript) if network.is_module or format != "safetensors" else None
     golden = _golden(network, ask, module)
-    inputs, outputs = ({name[len(kind):]: values for name, values in golden.items() if name.startswith(kind)} for kind in ("input.", "output."))
+    inputs, outputs = _parts(golden)
     with _placed(path) as part:
         said: Dict[str, Array] = {}
         if format == "safetensors":
@@ -100,6 +104,12 @@ def _golden(network: Network, ask: Callable[..., Said], module: "Optional[Policy
     if network.state_size:
         golden["output.next_states"] = said.states
     return {**golden, "actions": said.actions, "logp": said.logp}
+
+
+def _parts(golden: Dict[str, Array]) -> Tuple[Dict[str, Array], Dict[str, Array]]:
+    """Inputs and outputs by the network's names."""
+    inputs, outputs = ({name[len(kind):]: values for name, values in golden.items() if name.startswith(kind)} for kind in ("input.", "output."))
+    return inputs, outputs
 
 
 def _run(module: Any, network: Network, inputs: Dict[str, Array]) -> Dict[str, Array]:
@@ -160,11 +170,11 @@ def _check(network: Network, said: Dict[str, Array], expected: Dict[str, Array])
     """The largest difference. TroupeError for one above TOLERANCE."""
     largest = 0.0
     for name, values in said.items():
-        differences = np.abs(values - expected[name]) / np.maximum(1, np.abs(expected[name]))
-        largest = max(largest, float(np.max(differences)))
-        if not largest <= TOLERANCE:
-            raise TroupeError(f"policy {network.policy}: what was exported says {name} otherwise than a worker's actor, by {largest:g}, expected at most "
-                              f"{TOLERANCE:g}: nothing was written; this is an error of troupe's")
+        difference = float(np.max(np.abs(values - expected[name]) / np.maximum(1, np.abs(expected[name]))))
+        if not difference <= TOLERANCE:
+            raise TroupeError(f"policy {network.policy}: outside of troupe it has {name} that differ by {difference:g}, expected at most {TOLERANCE:g}: nothing "
+                              "was made of it; this is an error of troupe's")
+        largest = max(largest, difference)
     return largest
 
 

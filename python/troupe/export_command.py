@@ -47,7 +47,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         print(json.dumps({"path": done.path, "golden": done.golden, "policy_id": policy.id, "version": policy.version, "difference": done.difference,
                           "checked_with": done.checked_with}))
         return 0
-    checked = f"; {done.checked_with} says the same as a worker's actor to {done.difference:.1g}" if done.checked_with else ""
+    asked_before = "the module" if policy.network.is_module else "a worker's actor"
+    checked = f"; {done.checked_with} says the same as {asked_before} to {done.difference:.1g}" if done.checked_with else ""
     print(f"wrote {done.path} and {done.golden}: policy {policy.id}, version {policy.version}{checked}")
     return 0
 

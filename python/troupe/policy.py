@@ -167,7 +167,7 @@ class Policy:
         here alone, as the run keeps it in RUN/torchscript. TroupeError, also for a policy without networks."""
         from troupe.export import torch_module
 
-        return torch_module(self.network, torchscript)
+        return torch_module(self.network, self.outputs, torchscript)
 
     def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
                torchscript: Optional[str] = None) -> "Exported":

@@ -29,7 +29,7 @@ sys.path = [folder for folder in sys.path if folder]
 try:
     from troupe.export_command import main
 except ImportError as error:
-    sys.exit(f"troupe: error: {sys.executable} has no Python that exports policies ({error}), expected numpy and this troupe's package")
+    sys.exit(f"troupe: error: {sys.executable} cannot export policies ({error}), expected numpy and this troupe's package")
 sys.exit(main())
 )";
 constexpr char kLibraryVariable[] = "TROUPE_ACTING_LIBRARY";
