@@ -116,10 +116,16 @@ class ActedPolicy {
       return absl::InvalidArgumentError("got no moments, expected an address");
     }
     TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, weights.Read(spec_));
+    TROUPE_RETURN_IF_ERROR(policy::SnapshotOf(state, spec_).status());  // what a worker would not act with
     const std::vector<float> acting = policy::ParameterLayout::For(spec_).ActingPart(state.parameters());
     std::copy(acting.begin(), acting.end(), parameters);
     if (!spec_.normalize_observations) return absl::OkStatus();
     const policy::RunningMoments read = state.Moments(policy::kObservationMoments);
+    const auto size = static_cast<size_t>(spec_.observation_size());
+    if (read.mean.size() != size || read.variance.size() != size) {
+      return absl::DataLossError(absl::StrCat("policy \"", spec_.id.value(), "\": the checkpoint has moments of ",
+                                              read.mean.size(), " numbers of an observation, expected ", size));
+    }
     std::copy(read.variance.begin(), read.variance.end(), std::copy(read.mean.begin(), read.mean.end(), moments));
     return absl::OkStatus();
   }

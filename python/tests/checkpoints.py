@@ -37,6 +37,7 @@ def every_kind():
     return [
         *(entry(f"mlp_{name}", actor={"activation": name}) for name in ACTIVATIONS),
         *(entry(f"normed_{name}", actor={"activation": name, "layer_norm": True}, normalize_observations=True) for name in ("relu", "gelu")),
+        entry("wide", "Box(0, 100000, [8])", actor={"activation": "relu", "hidden_sizes": [64, 64]}, action="Discrete(18)"),
         entry("seen", agent_id_size=3, has_action_mask=True, action="MultiDiscrete([3, 2])"),
         entry("gru", actor={"core": "gru", **core}),
         entry("lstm", actor={"core": "lstm", **core}, normalize_observations=True),

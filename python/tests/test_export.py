@@ -128,6 +128,11 @@ class ExportTest(unittest.TestCase):
                 policy.export(self.path("q.safetensors"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["checkpoint", "p.safetensors", "p.safetensors.golden.npz"])
 
+    def test_a_large_discrete_observation_takes_its_rows_alone(self):
+        policy = self.open(checkpoints.entry("p", "Discrete(1048576)", actor={"hidden_sizes": [1]}))["p"]
+        rows = policy.network.sample_inputs(2, 0)["observations"]
+        self.assertEqual((rows.shape, rows.sum(1).tolist()), ((2, 1048576), [1, 1]))
+
     def test_what_is_missing_is_named(self):
         policy = self.open(checkpoints.entry("p"))["p"]
         with mock.patch.dict(sys.modules, {"torch": None}):

@@ -35,7 +35,7 @@ _ONNX_OPSET = 17
 
 
 class Exported(NamedTuple):
-    """path, golden: the files. difference: the largest between the outputs of the file and the golden ones, relative where these are above 1.
+    """path, golden: the files. difference: the largest between the outputs of the file and the golden ones, relative where their row has numbers above 1.
     checked_with: what ran the file; empty: nothing here runs it, its numbers are the checkpoint's."""
 
     path: str
@@ -163,14 +163,19 @@ def _write_onnx(path: str, module: "PolicyModule", network: Network, inputs: Dic
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return dict(zip(network.output_names, session.run(network.output_names, {name: inputs[name] for name in network.input_names})))
+    read = {each.name for each in session.get_inputs()}  # a user's network may ignore some, which the graph then lacks
+    return dict(zip(network.output_names, session.run(network.output_names, {name: inputs[name] for name in network.input_names if name in read})))
 
 
 def _check(network: Network, said: Dict[str, Array], expected: Dict[str, Array]) -> float:
-    """The largest difference. TroupeError for one above TOLERANCE."""
+    """The largest difference, by the scale of its row where that is above 1. TroupeError for one above TOLERANCE."""
     largest = 0.0
     for name, values in said.items():
-        difference = float(np.max(np.abs(values - expected[name]) / np.maximum(1, np.abs(expected[name]))))
+        wanted = expected[name]
+        if values.shape != wanted.shape:
+            raise TroupeError(f"policy {network.policy}: outside of troupe it has {name} of shape {values.shape}, expected {wanted.shape}")
+        # Of the row's scale: a number that is small because large ones cancel has the error of those.
+        difference = float(np.max(np.abs(values - wanted) / np.maximum(1, np.max(np.abs(wanted), axis=-1, keepdims=True))))
         if not difference <= TOLERANCE:
             raise TroupeError(f"policy {network.policy}: outside of troupe it has {name} that differ by {difference:g}, expected at most {TOLERANCE:g}: nothing "
                               "was made of it; this is an error of troupe's")
@@ -211,8 +216,12 @@ def _placed(path: str) -> Iterator[str]:
         with open(part, "rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except TroupeError:
+        raise
     except OSError as error:
         raise TroupeError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except Exception as error:  # of PyTorch, onnx and onnxruntime, which have classes of their own for a folder that is not there or a full disk
+        raise TroupeError(f"{path}: cannot be written: {error}") from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)

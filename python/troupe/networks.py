@@ -208,6 +208,12 @@ def _action_parts(space: spaces.Space) -> Iterator[Tuple[bool, int]]:
         yield from ((True, size) for size in {"Discrete": (space.n,), "MultiBinary": (2,) * space.n}.get(space.kind, space.nvec))
 
 
+def _one_hot(numbers: Array, size: int) -> Array:
+    rows = np.zeros((len(numbers), size))
+    rows[np.arange(len(numbers)), numbers] = 1
+    return rows
+
+
 def _rows(space: spaces.Space, rows: int, random: np.random.Generator) -> Array:
     """Flattened observations, float64; of a Box without bounds normal ones, three times as wide."""
     if space.kind in ("Dict", "Tuple"):
@@ -216,7 +222,7 @@ def _rows(space: spaces.Space, rows: int, random: np.random.Generator) -> Array:
         return random.integers(0, 2, (rows, space.n)).astype(float)
     if space.kind != "Box":
         sizes = (space.n,) if space.kind == "Discrete" else space.nvec
-        return np.concatenate([np.eye(size)[random.integers(0, size, rows)] for size in sizes], 1)
+        return np.concatenate([_one_hot(random.integers(0, size, rows), size) for size in sizes], 1)
     if space.dtype == "uint8":
         return random.integers(0, 256, (rows, space.flat_size)).astype(float)
     low, high = (np.broadcast_to(np.asarray(bound, float).reshape(-1), space.flat_size) for bound in (space.low, space.high))

@@ -163,7 +163,7 @@ class Policy:
 
     def torch_module(self, *, torchscript: Optional[str] = None) -> "PolicyModule":
         """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an observation but sampling, equal to a
-        worker's to 1e-5. Needs PyTorch. torchscript: the file of a user's network (`model.torchscript`), which is a program and is run where it is named
+        worker's to 1e-4 of its row's scale. Needs PyTorch. torchscript: the file of a user's network (`model.torchscript`), which is a program and is run where it is named
         here alone, as the run keeps it in RUN/torchscript. TroupeError, also for a policy without networks."""
         from troupe.export import torch_module
 

@@ -252,7 +252,11 @@ def make_module(network: Network, torchscript: Optional[str]) -> PolicyModule:
         # A module's buffers are its own by name, and log_std is none of the module's.
         tensors = {_name_in_module(network, name): values for name, values in tensors.items()}
     missing, unexpected = module.load_state_dict(tensors, strict=False)
-    if unexpected or (missing and not network.is_module):
+    # What a checkpoint does not tell of a user's network is what no training changes: buffers of whole numbers.
+    if network.is_module:
+        given = module.state_dict()
+        missing = [name for name in missing if given[name].is_floating_point()]
+    if unexpected or missing:
         raise TroupeError(f"policy {network.policy}: the checkpoint has the tensors {', '.join(unexpected) or 'none'}, which are not the network's, and the "
                           f"network {', '.join(missing) or 'none'}, which are not the checkpoint's; expected the same")
     return module.eval()

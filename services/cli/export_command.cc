@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_program.h"
 #include "lib/storage/file_system.h"
@@ -45,9 +48,12 @@ struct ExportFlags {
 /// Where Python finds the package, and the library of the build that this program is of.
 absl::Status SetEnvironment() {
   TROUPE_ASSIGN_OR_RETURN(std::string path, envhost::FindPackage());
+  // Where an item is empty or relative Python looks in the working directory, before any of its own code runs.
   const char* const theirs = std::getenv("PYTHONPATH");
-  if (!path.empty() && theirs != nullptr && *theirs != '\0') absl::StrAppend(&path, ":", theirs);
-  if (!path.empty()) setenv("PYTHONPATH", path.c_str(), 1);
+  for (const absl::string_view item : absl::StrSplit(theirs == nullptr ? "" : theirs, ':')) {
+    if (absl::StartsWith(item, "/")) absl::StrAppend(&path, path.empty() ? "" : ":", item);
+  }
+  setenv("PYTHONPATH", path.c_str(), /*overwrite=*/1);
   const std::filesystem::path build = std::filesystem::path(OwnPath()).parent_path().parent_path().parent_path();
   const std::filesystem::path library = build / "lib/acting/libtroupe_acting.so";
   std::error_code error;

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 import harness
 import networks
@@ -196,8 +197,11 @@ class PythonApiTest(harness.RunningTestCase):
     def test_a_policy_leaves_the_run_by_a_command(self):
         self.troupe("train", self.write("run.yaml", json.dumps(self.config_of(SMALL))), "--name", "run")
         # What lies where the command is given is no package of its Python.
-        for name in ("numpy.py", "torch.py", "troupe.py", "argparse.py"):
+        for name in ("numpy.py", "torch.py", "troupe.py", "argparse.py", "sitecustomize.py"):
             self.write(name, "raise SystemExit('a stranger was imported')\n")
+        strangers = mock.patch.dict(os.environ, PYTHONPATH=":.:/nowhere")
+        strangers.start()
+        self.addCleanup(strangers.stop)
         export = ("export", "run", "--python", sys.executable)
         said = self.troupe(*export, "--policy", "left", "--output", "left.safetensors").stdout
         self.assertEqual(said, "wrote left.safetensors and left.safetensors.golden.npz: policy left, version 5\n")
