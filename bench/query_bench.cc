@@ -194,7 +194,7 @@ void Run(const std::string& query_listen, const std::string& bare_listen, int ca
   siginfo_t end{};
   // Child reaps it.
   TROUPE_CHECK(waitid(P_PID, static_cast<id_t>(client.pid()), &end, WEXITED | WNOWAIT) == 0 && end.si_status == 0);
-  bare->Shutdown(std::chrono::system_clock::now());
+  bare->Shutdown(absl::ZeroDuration());
 }
 
 int Main(int argc, char** argv) {

@@ -85,130 +85,184 @@ inference::RowKey KeyOf(int64_t row, int64_t num_agents) {
           base::AgentSlot(static_cast<int32_t>(row % num_agents)), 0};
 }
 
-int Main(int argc, char** argv) {
+struct Flags {
   int repetitions = 9;
   int num_policies = 500;
   inference::Backend back_end = inference::Backend::kAuto;
+};
+
+Flags ReadFlags(int argc, char** argv) {
+  Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
-    if (flag == "--repetitions") repetitions = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--policies") num_policies = std::max(1, std::atoi(value.c_str()));
-    if (flag == "--back_end") back_end = bench::BackendOrExit(kProgram, value);
+    if (flag == "--repetitions") flags.repetitions = std::max(1, std::atoi(value.c_str()));
+    if (flag == "--policies") flags.num_policies = std::max(1, std::atoi(value.c_str()));
+    if (flag == "--back_end") flags.back_end = bench::BackendOrExit(kProgram, value);
   }
+  return flags;
+}
 
-  env::EnvRegistry registry;
-  envs::RegisterAllEnvs(registry);
-  const rollout::EnvFactory factory = [&registry] { return registry.Make("mpe/simple_spread", env::EnvArgs()); };
-  auto probe = factory();
-  Check(probe.status());
-  const env::EnvSpec env_spec = (*probe)->spec();
-  const int64_t num_agents = env_spec.num_agents();
-
+/// What all legs play: the environment, and a policy for its agents.
+struct Setting {
+  rollout::EnvFactory factory;
+  env::EnvSpec env_spec;
   policy::PolicySpec spec;
-  spec.id = policy::PolicyId("shared");
-  spec.observation_space = env_spec.possible_agents[0].observation_space;
-  spec.action_space = env_spec.possible_agents[0].action_space;
-  const policy::WeightSnapshotPtr weights = RandomWeights(spec);
-  policy::PolicySpec linear = spec;
-  linear.SetActivation(policy::Activation::kIdentity);
+  policy::WeightSnapshotPtr weights;
+  inference::Backend back_end;
+  int64_t rows = 0;  ///< of one step of all environments
+};
 
-  // Everything.
-  rollout::RolloutConfig config;
-  config.env_spec = env_spec;
-  config.policies = {spec};
-  config.mapping = std::make_shared<AllToOne>();
-  config.env_factory = factory;
-  config.backend = back_end;
-  auto collector = rollout::Collector::Create(config);
-  Check(collector.status());
-  // The same with many policies.
-  rollout::RolloutConfig many_config = config;
-  many_config.policies.clear();
-  many_config.options.policy_map_capacity = num_policies;
-  policy::BySlot<policy::PolicyId> ids;
-  std::vector<policy::WeightSnapshotPtr> many_weights;
-  policy::MappingRule rule = {"*", {}};
-  for (int p = 0; p < num_policies; ++p) {
-    ids.push_back(policy::PolicyId(absl::StrCat("p", p)));
-    rule.policies.push_back({ids.back(), 1});
-    many_config.policies.push_back(spec);
-    many_config.policies.back().id = ids.back();
-    many_weights.push_back(RandomWeights(many_config.policies.back(), static_cast<uint32_t>(p)));
-  }
-  std::vector<std::string> agents;
-  for (const env::AgentSpec& agent : env_spec.possible_agents) agents.emplace_back(agent.id.value());
-  auto mapping = policy::MakeRuleMapping({rule}, agents, ids);
-  Check(mapping.status());
-  many_config.mapping = *std::move(mapping);
-  auto many_collector = rollout::Collector::Create(many_config);
-  Check(many_collector.status());
-  const std::string many_name = absl::StrCat("rollout over ", num_policies, " policies");
-  sample::Grant grant;
-  for (uint32_t e = 0; e < kNumEnvs; ++e) grant.lanes.push_back({base::EnvId(e), 0, false, kGrantEnvSteps});
-  DroppingSink sink;
+Setting MakeSetting(const env::EnvRegistry& registry, inference::Backend back_end) {
+  Setting setting;
+  setting.back_end = back_end;
+  setting.factory = [&registry] { return registry.Make("mpe/simple_spread", env::EnvArgs()); };
+  auto probe = setting.factory();
+  Check(probe.status());
+  setting.env_spec = (*probe)->spec();
+  setting.rows = setting.env_spec.num_agents() * kNumEnvs;
+  setting.spec.id = policy::PolicyId("shared");
+  setting.spec.observation_space = setting.env_spec.possible_agents[0].observation_space;
+  setting.spec.action_space = setting.env_spec.possible_agents[0].action_space;
+  setting.weights = RandomWeights(setting.spec);
+  return setting;
+}
 
-  // The environments, with fixed actions and rows that nobody reads.
-  std::vector<std::unique_ptr<env::MultiAgentEnv>> envs;
-  env::SlotBuffers buffers(env_spec, kNumEnvs);
-  uint32_t episode = 0;
-  std::vector<space::ActionWord> words(static_cast<size_t>(num_agents));
-  std::vector<const space::ActionWord*> actions;
-  for (int64_t a = 0; a < num_agents; ++a) {
-    words[static_cast<size_t>(a)].i32 = static_cast<int32_t>(1 + a % 4);
-    actions.push_back(&words[static_cast<size_t>(a)]);
+/// Everything a worker does but the network.
+class WholeRollout {
+ public:
+  explicit WholeRollout(const Setting& setting) : WholeRollout(ConfigOf(setting), {setting.weights}) {}
+  /// The same with many policies.
+  static std::unique_ptr<WholeRollout> OfMany(const Setting& setting, int num_policies) {
+    rollout::RolloutConfig config = ConfigOf(setting);
+    config.policies.clear();
+    config.options.policy_map_capacity = num_policies;
+    policy::BySlot<policy::PolicyId> ids;
+    std::vector<policy::WeightSnapshotPtr> weights;
+    policy::MappingRule rule = {"*", {}};
+    for (int p = 0; p < num_policies; ++p) {
+      ids.push_back(policy::PolicyId(absl::StrCat("p", p)));
+      rule.policies.push_back({ids.back(), 1});
+      config.policies.push_back(setting.spec);
+      config.policies.back().id = ids.back();
+      weights.push_back(RandomWeights(config.policies.back(), static_cast<uint32_t>(p)));
+    }
+    std::vector<std::string> agents;
+    for (const env::AgentSpec& agent : setting.env_spec.possible_agents) agents.emplace_back(agent.id.value());
+    auto mapping = policy::MakeRuleMapping({rule}, agents, ids);
+    Check(mapping.status());
+    config.mapping = *std::move(mapping);
+    return std::unique_ptr<WholeRollout>(new WholeRollout(std::move(config), std::move(weights)));
   }
-  for (uint32_t e = 0; e < kNumEnvs; ++e) {
-    auto env = factory();
-    Check(env.status());
-    envs.push_back(std::make_unique<env::CheckedEnv>(*std::move(env)));
-    Check(envs.back()->Reset({1, base::EnvId(e), episode}, buffers.BeginStep(static_cast<int>(e))));
+
+  void Play() { Check(collector_->RunGrant(grant_, weights_, sink_)); }
+  rollout::RolloutStats stats() const { return collector_->stats(); }
+
+ private:
+  WholeRollout(rollout::RolloutConfig config, std::vector<policy::WeightSnapshotPtr> weights)
+      : weights_(std::move(weights)) {
+    auto collector = rollout::Collector::Create(std::move(config));
+    Check(collector.status());
+    collector_ = *std::move(collector);
+    for (uint32_t e = 0; e < kNumEnvs; ++e) grant_.lanes.push_back({base::EnvId(e), 0, false, kGrantEnvSteps});
   }
-  const auto step_envs = [&] {
+  static rollout::RolloutConfig ConfigOf(const Setting& setting) {
+    rollout::RolloutConfig config;
+    config.env_spec = setting.env_spec;
+    config.policies = {setting.spec};
+    config.mapping = std::make_shared<AllToOne>();
+    config.env_factory = setting.factory;
+    config.backend = setting.back_end;
+    return config;
+  }
+
+  rollout::FixedWeights weights_;
+  std::unique_ptr<rollout::Collector> collector_;
+  sample::Grant grant_;
+  DroppingSink sink_;
+};
+
+/// The environments, with fixed actions and rows that nobody reads.
+class EnvsAlone {
+ public:
+  explicit EnvsAlone(const Setting& setting) : buffers_(setting.env_spec, kNumEnvs) {
+    const int64_t num_agents = setting.env_spec.num_agents();
+    words_.resize(static_cast<size_t>(num_agents));
+    for (int64_t a = 0; a < num_agents; ++a) {
+      words_[static_cast<size_t>(a)].i32 = static_cast<int32_t>(1 + a % 4);
+      actions_.push_back(&words_[static_cast<size_t>(a)]);
+    }
+    for (uint32_t e = 0; e < kNumEnvs; ++e) {
+      auto env = setting.factory();
+      Check(env.status());
+      envs_.push_back(std::make_unique<env::CheckedEnv>(*std::move(env)));
+      Check(envs_.back()->Reset({1, base::EnvId(e), episode_}, buffers_.BeginStep(static_cast<int>(e))));
+    }
+  }
+  void Play() {
     for (int s = 0; s < kGrantEnvSteps; ++s) {
       for (uint32_t e = 0; e < kNumEnvs; ++e) {
         const int index = static_cast<int>(e);
-        Check(envs[e]->Step(actions, buffers.BeginStep(index)));
-        if (buffers.all_done(index)) Check(envs[e]->Reset(SeedOf(e, ++episode), buffers.BeginAutoReset(index)));
+        Check(envs_[e]->Step(actions_, buffers_.BeginStep(index)));
+        if (buffers_.all_done(index)) Check(envs_[e]->Reset(SeedOf(e, ++episode_), buffers_.BeginAutoReset(index)));
       }
     }
-  };
+  }
 
-  // Inference, on rows that look like the environment's.
-  const int64_t rows = num_agents * kNumEnvs;
-  std::vector<float> obs(static_cast<size_t>(rows * spec.observation_size()));
-  base::PhiloxSequence random(base::PhiloxKey::Make(2, base::RandomStream::kTest), {});
-  for (float& x : obs) x = static_cast<float>(random.Uniform(-1.5, 1.5));
-  std::vector<inference::RowKey> keys(static_cast<size_t>(rows));
-  for (int64_t r = 0; r < rows; ++r) keys[static_cast<size_t>(r)] = KeyOf(r, num_agents);
-  std::vector<space::ActionWord> sampled(static_cast<size_t>(rows));
-  std::vector<float> logp(static_cast<size_t>(rows)), outputs(static_cast<size_t>(rows * spec.actor_output_size()));
-  auto actor = inference::Actor::Create(spec, 1, back_end);
-  auto products = inference::Actor::Create(linear, 1, back_end);
-  Check(actor.status());
-  Check(products.status());
-  Check((*actor)->SetWeights(weights));
-  Check((*products)->SetWeights(weights));
-  const auto act = [&] {
+ private:
+  env::SlotBuffers buffers_;
+  std::vector<std::unique_ptr<env::MultiAgentEnv>> envs_;
+  std::vector<space::ActionWord> words_;
+  std::vector<const space::ActionWord*> actions_;
+  uint32_t episode_ = 0;
+};
+
+/// Inference, on rows that look like the environment's.
+class InferenceAlone {
+ public:
+  explicit InferenceAlone(const Setting& setting)
+      : rows_(setting.rows),
+        obs_(static_cast<size_t>(rows_ * setting.spec.observation_size())),
+        keys_(static_cast<size_t>(rows_)),
+        sampled_(static_cast<size_t>(rows_)),
+        logp_(static_cast<size_t>(rows_)),
+        outputs_(static_cast<size_t>(rows_ * setting.spec.actor_output_size())) {
+    base::PhiloxSequence random(base::PhiloxKey::Make(2, base::RandomStream::kTest), {});
+    for (float& x : obs_) x = static_cast<float>(random.Uniform(-1.5, 1.5));
+    for (int64_t r = 0; r < rows_; ++r) keys_[static_cast<size_t>(r)] = KeyOf(r, setting.env_spec.num_agents());
+    policy::PolicySpec linear = setting.spec;
+    linear.SetActivation(policy::Activation::kIdentity);
+    actor_ = MakeActor(setting.spec, setting);
+    products_ = MakeActor(linear, setting);
+  }
+  void Act() {
     for (int s = 0; s < kGrantEnvSteps; ++s) {
-      for (inference::RowKey& key : keys) ++key.env_step;
-      Check((*actor)->Act({rows, obs.data(), nullptr, keys.data()}, sampled.data(), logp.data()));
+      for (inference::RowKey& key : keys_) ++key.env_step;
+      Check(actor_->Act({rows_, obs_.data(), nullptr, keys_.data()}, sampled_.data(), logp_.data()));
     }
-  };
-  const auto multiply = [&] {
+  }
+  void Multiply() {
     for (int s = 0; s < kGrantEnvSteps; ++s)
-      Check((*products)->Forward({rows, obs.data(), nullptr, keys.data()}, absl::MakeSpan(outputs)));
-  };
+      Check(products_->Forward({rows_, obs_.data(), nullptr, keys_.data()}, absl::MakeSpan(outputs_)));
+  }
+  std::string back_end() const { return std::string(actor_->backend_name()); }
 
-  const int64_t agent_steps = rows * kGrantEnvSteps;
-  rollout::FixedWeights fixed({weights});
-  rollout::FixedWeights many_fixed(many_weights);
-  std::vector<Leg> legs = {
-      {"rollout (everything)", agent_steps, [&] { Check((*collector)->RunGrant(grant, fixed, sink)); }},
-      {many_name, agent_steps, [&] { Check((*many_collector)->RunGrant(grant, many_fixed, sink)); }},
-      {"environments only", agent_steps, step_envs},
-      {"inference only (forward, sample, log-prob)", agent_steps, act},
-      {"matrix products of inference only", agent_steps, multiply},
-  };
+ private:
+  static std::unique_ptr<inference::Actor> MakeActor(const policy::PolicySpec& spec, const Setting& setting) {
+    auto actor = inference::Actor::Create(spec, 1, setting.back_end);
+    Check(actor.status());
+    Check((*actor)->SetWeights(setting.weights));
+    return *std::move(actor);
+  }
+
+  int64_t rows_;
+  std::vector<float> obs_;
+  std::vector<inference::RowKey> keys_;
+  std::vector<space::ActionWord> sampled_;
+  std::vector<float> logp_, outputs_;
+  std::unique_ptr<inference::Actor> actor_, products_;
+};
+
+void Measure(int repetitions, std::vector<Leg>& legs) {
   for (Leg& leg : legs) {
     for (int i = 0; i < 12; ++i) leg.call();  // buffers grow to their size
   }
@@ -226,24 +280,48 @@ int Main(int argc, char** argv) {
       leg.ns_per_agent_step.push_back(seconds * 1e9 / static_cast<double>(calls * leg.agent_steps));
     }
   }
+}
 
-  std::printf(
-      "mpe/simple_spread, %u environments x %ld agents, actor %ld-64-64-%ld tanh, back end %s, one thread, median of "
-      "%d\n",
-      kNumEnvs, static_cast<long>(num_agents), static_cast<long>(spec.observation_size()),
-      static_cast<long>(spec.actor_output_size()), std::string((*actor)->backend_name()).c_str(), repetitions);
+/// `legs`: one policy, many, the environments, inference, and what only stands beside them.
+void Print(const std::vector<Leg>& legs) {
   std::printf("%-46s %16s %14s %22s\n", "", "agent-steps/s", "ns/agent-step", "allocations/1M steps");
-  for (Leg& leg : legs) {
+  for (const Leg& leg : legs) {
     std::printf("%-46s %16.0f %14.1f %22.2f\n", leg.name.c_str(), 1e9 / leg.median(), leg.median(),
                 1e6 * static_cast<double>(leg.allocations) / static_cast<double>(leg.counted_agent_steps));
   }
-  std::printf("%s: %.2f of the rate of one\n", many_name.c_str(), legs[0].median() / legs[1].median());
+  std::printf("%s: %.2f of the rate of one\n", legs[1].name.c_str(), legs[0].median() / legs[1].median());
   const double floor = legs[2].median() + legs[3].median();
   std::printf(
       "rollout at %.2f of its floor (environments + inference, %.0f agent-steps/s); recording and the loop take %.1f "
       "ns\n",
       floor / legs[0].median(), 1e9 / floor, legs[0].median() - floor);
-  const rollout::RolloutStats stats = (*collector)->stats();
+}
+
+int Main(int argc, char** argv) {
+  const Flags flags = ReadFlags(argc, argv);
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  const Setting setting = MakeSetting(registry, flags.back_end);
+  WholeRollout one(setting);
+  const std::unique_ptr<WholeRollout> many = WholeRollout::OfMany(setting, flags.num_policies);
+  EnvsAlone envs(setting);
+  InferenceAlone inference(setting);
+  const int64_t agent_steps = setting.rows * kGrantEnvSteps;
+  std::vector<Leg> legs = {
+      {"rollout (everything)", agent_steps, [&] { one.Play(); }},
+      {absl::StrCat("rollout over ", flags.num_policies, " policies"), agent_steps, [&] { many->Play(); }},
+      {"environments only", agent_steps, [&] { envs.Play(); }},
+      {"inference only (forward, sample, log-prob)", agent_steps, [&] { inference.Act(); }},
+      {"matrix products of inference only", agent_steps, [&] { inference.Multiply(); }},
+  };
+  Measure(flags.repetitions, legs);
+  std::printf(
+      "mpe/simple_spread, %u environments x %ld agents, actor %ld-64-64-%ld tanh, back end %s, one thread, median of "
+      "%d\n",
+      kNumEnvs, static_cast<long>(setting.env_spec.num_agents()), static_cast<long>(setting.spec.observation_size()),
+      static_cast<long>(setting.spec.actor_output_size()), inference.back_end().c_str(), flags.repetitions);
+  Print(legs);
+  const rollout::RolloutStats stats = one.stats();
   std::printf("fragments %ld, of %ld agent steps each; allocations of the rollout are those of handing them over\n",
               static_cast<long>(stats.fragments), static_cast<long>(stats.agent_steps / stats.fragments));
   return 0;

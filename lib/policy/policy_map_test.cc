@@ -300,6 +300,119 @@ class Model {
   const int64_t capacity_;
 };
 
+/// One map and its model, to which the same operations happen.
+class History {
+ public:
+  explicit History(int history)
+      : random_(base::PhiloxKey::Make(static_cast<uint64_t>(history), base::RandomStream::kTest), {}),
+        capacity_(1 + Below(6)),
+        fixture_(capacity_, 0, /*max_leaving=*/1000),
+        model_(capacity_),
+        core_(fixture_.map->core()) {}
+
+  void Operate(int32_t number) {
+    const int32_t kind = Below(20);
+    const int32_t slot = Below(kSlots);
+    if (kind < 12) {
+      Acquire();
+    } else if (kind < 14) {
+      if (!held_.empty()) held_.erase(held_.begin() + Below(static_cast<uint32_t>(held_.size())));
+    } else if (kind < 16) {
+      core_.StepWriteBack();
+    } else if (kind < 18) {
+      Insert(slot, number);
+    } else {
+      Remove(slot);
+    }
+    std::vector<int32_t> expected = model_.by_age;
+    std::sort(expected.begin(), expected.end());
+    ASSERT_EQ(fixture_.Resident(), expected);
+  }
+
+  /// What the map counted in all, when nothing is held any more.
+  void End(PolicyMapStats* stats) {
+    held_.clear();
+    WriteBack();
+    *stats = core_.Stats();
+    ASSERT_EQ(stats->resident, static_cast<int64_t>(model_.by_age.size()));
+    ASSERT_EQ(stats->resident_bytes, 8 * stats->resident);
+  }
+
+ private:
+  static constexpr uint32_t kSlots = 12;
+
+  int32_t Below(uint32_t limit) { return static_cast<int32_t>(random_.Below(limit)); }
+  std::set<int32_t> Pinned() const {
+    std::set<int32_t> all;
+    for (const auto& [slots, batch] : held_) all.insert(slots.begin(), slots.end());
+    return all;
+  }
+  void WriteBack() {
+    while (core_.StepWriteBack()) {
+    }
+  }
+
+  void Acquire() {
+    std::set<int32_t> batch;
+    const int32_t size = 1 + Below(static_cast<uint32_t>(capacity_));
+    for (int32_t i = 0; i < size; ++i) batch.insert(Below(kSlots));
+    std::set<int32_t> together = Pinned();
+    together.insert(batch.begin(), batch.end());
+    if (static_cast<int64_t>(together.size()) > capacity_) return;  // it would wait for us
+    WriteBack();
+    const Access access = Below(2) == 0 ? Access::kRead : Access::kWrite;
+    auto got = fixture_.Acquire({batch.begin(), batch.end()}, access);
+    const bool all_known =
+        std::all_of(batch.begin(), batch.end(), [&](int32_t s) { return model_.values.count(s) > 0; });
+    ASSERT_EQ(got.ok(), all_known) << got.status();
+    if (!all_known) {
+      ASSERT_EQ(got.status().code(), absl::StatusCode::kNotFound);
+      // A refused batch counts as a use, too: forget that by using what is there.
+      for (const int32_t s : std::vector<int32_t>(model_.by_age)) ASSERT_TRUE(fixture_.Acquire({s}).ok());
+      return;
+    }
+    model_.Touch(batch, Pinned());
+    size_t i = 0;
+    for (const int32_t s : batch) {
+      ASSERT_EQ((*got)[i].value, model_.values[s]);
+      if (access == Access::kWrite) model_.values[s] = (*got)[i].value = Below(1000000);
+      ++i;
+    }
+    if (Below(4) == 0) held_.emplace_back(batch, *std::move(got));
+  }
+
+  void Insert(int32_t slot, int32_t value) {
+    if (static_cast<int64_t>(Pinned().size()) >= capacity_) return;
+    const bool fresh = model_.values.count(slot) == 0;
+    const absl::Status status = fixture_.map->Insert(PolicySlot(slot), std::make_shared<Number>(Number{value}));
+    ASSERT_EQ(status.ok(), fresh) << status;
+    if (!fresh) return;
+    model_.values[slot] = value;
+    model_.Touch({slot}, Pinned());
+  }
+
+  void Remove(int32_t slot) {
+    WriteBack();
+    const absl::Status status = core_.Remove(PolicySlot(slot));
+    if (model_.values.count(slot) == 0) {
+      ASSERT_EQ(status.code(), absl::StatusCode::kNotFound);
+    } else if (Pinned().count(slot) > 0) {
+      ASSERT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    } else {
+      ASSERT_TRUE(status.ok()) << status;
+      model_.values.erase(slot);
+      model_.by_age.erase(std::remove(model_.by_age.begin(), model_.by_age.end(), slot), model_.by_age.end());
+    }
+  }
+
+  base::PhiloxSequence random_;
+  const int64_t capacity_;
+  Fixture fixture_;
+  Model model_;
+  PolicyMapCore& core_;
+  std::vector<std::pair<std::set<int32_t>, PolicyMap<Number>::Batch>> held_;
+};
+
 TEST(PolicyMapTest, EqualsThePlainModelInRandomHistories) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr int kHistories = 1000;
@@ -308,87 +421,14 @@ TEST(PolicyMapTest, EqualsThePlainModelInRandomHistories) {
 #endif
   constexpr int kOperations = 200;
   int64_t evictions = 0, writes = 0;
-  for (int history = 0; history < kHistories; ++history) {
-    base::PhiloxSequence random(base::PhiloxKey::Make(static_cast<uint64_t>(history), base::RandomStream::kTest), {});
-    const auto below = [&](uint32_t limit) { return static_cast<int32_t>(random.Below(limit)); };
-    const int64_t capacity = 1 + below(6);
-    Fixture f(capacity, 0, /*max_leaving=*/1000);
-    Model model(capacity);
-    PolicyMapCore& core = f.map->core();
-    std::vector<std::pair<std::set<int32_t>, PolicyMap<Number>::Batch>> held;
-    const auto pinned = [&] {
-      std::set<int32_t> all;
-      for (const auto& [slots, batch] : held) all.insert(slots.begin(), slots.end());
-      return all;
-    };
+  for (int number = 0; number < kHistories; ++number) {
+    History history(number);
     for (int operation = 0; operation < kOperations; ++operation) {
-      SCOPED_TRACE(testing::Message() << "history " << history << ", operation " << operation);
-      const int32_t kind = below(20);
-      const int32_t slot = below(12);
-      if (kind < 12) {
-        std::set<int32_t> batch;
-        const int32_t size = 1 + below(static_cast<uint32_t>(capacity));
-        for (int32_t i = 0; i < size; ++i) batch.insert(below(12));
-        std::set<int32_t> together = pinned();
-        together.insert(batch.begin(), batch.end());
-        if (static_cast<int64_t>(together.size()) > capacity) continue;  // it would wait for us
-        while (core.StepWriteBack()) {
-        }
-        const Access access = below(2) == 0 ? Access::kRead : Access::kWrite;
-        auto got = f.Acquire({batch.begin(), batch.end()}, access);
-        const bool all_known =
-            std::all_of(batch.begin(), batch.end(), [&](int32_t s) { return model.values.count(s) > 0; });
-        ASSERT_EQ(got.ok(), all_known) << got.status();
-        if (!all_known) {
-          ASSERT_EQ(got.status().code(), absl::StatusCode::kNotFound);
-          // A refused batch counts as a use, too: forget that by using what is there.
-          for (const int32_t s : std::vector<int32_t>(model.by_age)) ASSERT_TRUE(f.Acquire({s}).ok());
-          continue;
-        }
-        model.Touch(batch, pinned());
-        size_t i = 0;
-        for (const int32_t s : batch) {
-          ASSERT_EQ((*got)[i].value, model.values[s]);
-          if (access == Access::kWrite) model.values[s] = (*got)[i].value = below(1000000);
-          ++i;
-        }
-        if (below(4) == 0) held.emplace_back(batch, *std::move(got));
-      } else if (kind < 14) {
-        if (!held.empty()) held.erase(held.begin() + below(static_cast<uint32_t>(held.size())));
-      } else if (kind < 16) {
-        core.StepWriteBack();
-      } else if (kind < 18) {
-        if (static_cast<int64_t>(pinned().size()) >= capacity) continue;
-        const bool fresh = model.values.count(slot) == 0;
-        const absl::Status status = f.map->Insert(PolicySlot(slot), std::make_shared<Number>(Number{operation}));
-        ASSERT_EQ(status.ok(), fresh) << status;
-        if (!fresh) continue;
-        model.values[slot] = operation;
-        model.Touch({slot}, pinned());
-      } else {
-        while (core.StepWriteBack()) {
-        }
-        const absl::Status status = core.Remove(PolicySlot(slot));
-        if (model.values.count(slot) == 0) {
-          ASSERT_EQ(status.code(), absl::StatusCode::kNotFound);
-        } else if (pinned().count(slot) > 0) {
-          ASSERT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-        } else {
-          ASSERT_TRUE(status.ok()) << status;
-          model.values.erase(slot);
-          model.by_age.erase(std::remove(model.by_age.begin(), model.by_age.end(), slot), model.by_age.end());
-        }
-      }
-      std::vector<int32_t> expected = model.by_age;
-      std::sort(expected.begin(), expected.end());
-      ASSERT_EQ(f.Resident(), expected);
+      SCOPED_TRACE(testing::Message() << "history " << number << ", operation " << operation);
+      ASSERT_NO_FATAL_FAILURE(history.Operate(operation));
     }
-    held.clear();
-    while (core.StepWriteBack()) {
-    }
-    const PolicyMapStats stats = core.Stats();
-    ASSERT_EQ(stats.resident, static_cast<int64_t>(model.by_age.size()));
-    ASSERT_EQ(stats.resident_bytes, 8 * stats.resident);
+    PolicyMapStats stats;
+    ASSERT_NO_FATAL_FAILURE(history.End(&stats));
     evictions += stats.evictions;
     writes += stats.writes;
   }

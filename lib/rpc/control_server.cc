@@ -1,11 +1,11 @@
 #include "lib/rpc/control_server.h"
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/server_builder.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ExternalAcceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-constexpr std::chrono::milliseconds kShutdownGrace(500);
+constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 
 /// The log tells of the first one who is turned away; a stranger shall not fill it.
 AcceptorHooks HooksOf(std::shared_ptr<ExternalAcceptor> grpc_side, uid_t learner) {
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
 void ControlServer::Shutdown() {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  server_->Shutdown(GrpcDeadline(kShutdownGrace));
   server_->Wait();
   server_.reset();
 }

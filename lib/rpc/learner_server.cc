@@ -1,6 +1,5 @@
 #include "lib/rpc/learner_server.h"
 
-#include <chrono>
 #include <utility>
 
 #include "lib/base/log.h"
@@ -20,6 +19,9 @@
 
 namespace troupe::rpc {
 namespace {
+
+/// For calls that do not end although they were told to.
+constexpr absl::Duration kLastCallsGrace = absl::Milliseconds(500);
 
 // The generated services with their large messages left as bytes.
 class RolloutService final : public v1::Rollout::WithRawCallbackMethod_Stream<v1::Rollout::Service> {
@@ -115,7 +117,7 @@ class LearnerServerImpl final : public LearnerServer {
     registry_.EndAll(absl::UnavailableError("the learner is going down"));
     // Those whose peer does not read are cancelled by the deadline; Shutdown returns when every call is done.
     registry_.AwaitEmpty(timeout);
-    listening_.Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+    listening_.Shutdown(kLastCallsGrace);
     registry_.AwaitEmpty(absl::Seconds(10));
   }
 

@@ -15,6 +15,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/descriptor.h"
+#include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/self_dial.h"
 #include <grpcpp/health_check_service_interface.h>
@@ -83,7 +84,7 @@ class GrpcSide {
 };
 
 ListeningServer::ListeningServer() = default;
-ListeningServer::~ListeningServer() { Shutdown(std::chrono::system_clock::now()); }
+ListeningServer::~ListeningServer() { Shutdown(absl::ZeroDuration()); }
 ListeningServer::ListeningServer(ListeningServer&& other) noexcept = default;
 ListeningServer& ListeningServer::operator=(ListeningServer&& other) noexcept = default;
 
@@ -152,12 +153,12 @@ absl::Status ListeningServer::DialSelf(absl::Duration timeout) const {
   return absl::OkStatus();
 }
 
-void ListeningServer::Shutdown(std::chrono::system_clock::time_point deadline) {
+void ListeningServer::Shutdown(absl::Duration grace) {
   if (acceptor_ != nullptr) acceptor_->StopAccepting();
   if (server_ != nullptr) {
     grpc_side_->Close();
     if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) health->Shutdown();
-    server_->Shutdown(deadline);
+    server_->Shutdown(GrpcDeadline(grace));
     server_->Wait();
     server_.reset();
   }

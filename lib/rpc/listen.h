@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,9 +42,9 @@ class ListeningServer {
   /// Whether each of its addresses still answers, see rpc::DialSelf; RESOURCE_EXHAUSTED as well where newcomers are
   /// turned away for want of descriptors. One thread at a time, not after Shutdown. Blocks at most `timeout` for each.
   absl::Status DialSelf(absl::Duration timeout) const;
-  /// Takes no new connections and calls, waits for those it holds until `deadline`, then cancels them. Blocks until
-  /// every call is done. Idempotent; one thread at a time.
-  void Shutdown(std::chrono::system_clock::time_point deadline);
+  /// Takes no new connections and calls, waits for those it holds for `grace`, then cancels them. Blocks until every
+  /// call is done. Idempotent; one thread at a time.
+  void Shutdown(absl::Duration grace);
 
  private:
   friend absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder,

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
@@ -56,7 +55,7 @@ TEST(ListenTest, WhoComesWhileItShutsDownIsNotLeftWaiting) {
       }
     });
     while (!first) std::this_thread::yield();
-    server->Shutdown(std::chrono::system_clock::now());
+    server->Shutdown(absl::ZeroDuration());
     newcomers.join();
     came += static_cast<int>(clients.size());
     for (const Descriptor& client : clients) left_waiting += IsEnded(client) ? 0 : 1;

@@ -1,7 +1,5 @@
 #include "lib/rpc/query_server.h"
 
-#include <chrono>
-
 #include "lib/base/status_macros.h"
 
 namespace troupe::rpc {
@@ -17,8 +15,6 @@ absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vecto
   return server;
 }
 
-void QueryServer::Shutdown(absl::Duration timeout) {
-  listening_.Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
-}
+void QueryServer::Shutdown(absl::Duration timeout) { listening_.Shutdown(timeout); }
 
 }  // namespace troupe::rpc

@@ -4,11 +4,11 @@
 
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
 #include "lib/config/permits.h"
 #include "lib/rpc/fragment_codec.h"
 #include "lib/rpc/learner_server.h"
@@ -48,8 +48,8 @@ class RolloutStreamTest : public testing::Test {
     return bytes;
   }
   void AwaitStreams(int64_t count) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (server_->num_streams() < count && absl::Now() < deadline) std::this_thread::yield();
+    base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(10)),
+                       [&] { return server_->num_streams() >= count; });
     ASSERT_EQ(server_->num_streams(), count);
   }
   /// The server still takes a worker and its samples.

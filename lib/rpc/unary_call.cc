@@ -1,7 +1,6 @@
 #include "lib/rpc/unary_call.h"
 
-#include <chrono>
-
+#include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
@@ -12,7 +11,7 @@ namespace troupe::rpc {
 absl::StatusOr<grpc::ByteBuffer> CallBytes(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                                            const grpc::ByteBuffer& request, absl::Duration timeout) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  context.set_deadline(GrpcDeadline(timeout));
   grpc::GenericStub stub(channel);
   // A queue of the call's own: this thread waits at it, and no other is woken.
   grpc::CompletionQueue queue;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/base/await.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/rpc/client_link.h"
 #include "lib/rpc/convert.h"
@@ -60,13 +61,12 @@ class Subscriber final : private LinkOwner {
   }
   /// The next message as text: "slot@version" of weights, "number=version" of an announcement, "end CODE".
   std::string Next() {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
     base::MutexLock lock(&mutex_);
-    while (inbox_.empty()) {
-      if (end_.has_value()) return absl::StrCat("end ", absl::StatusCodeToString(end_->code()));
-      if (absl::Now() > deadline) return "nothing came";
-      changed_.WaitFor(&mutex_, absl::Milliseconds(100));
-    }
+    const bool came =
+        base::Await(changed_, &mutex_, base::Deadline::After(absl::Seconds(10)),
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !inbox_.empty() || end_.has_value(); });
+    if (!came) return "nothing came";
+    if (inbox_.empty()) return absl::StrCat("end ", absl::StatusCodeToString(end_->code()));
     const v1::WeightUpdate update = std::move(inbox_.front());
     inbox_.pop_front();
     if (update.has_announcement()) return absl::StrCat(update.announcement().number(), "=", update.version().n());
@@ -260,8 +260,8 @@ TEST_F(WeightStreamTest, RefusesWhatNoHonestSubscriberSends) {
 
 TEST_F(WeightStreamTest, WhoSaysNothingIsEnded) {
   Subscriber subscriber(address_);
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (server_->num_streams() == 0 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(10)),
+                                 [this] { return server_->num_streams() > 0; }));
   clock_.Advance(kHandshakeTimeout);
   server_->Tick();
   EXPECT_EQ(subscriber.Next(), "end DEADLINE_EXCEEDED");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/learner_server.h"
@@ -72,12 +73,7 @@ class WorkerClientTest : public testing::Test {
   }
   template <typename Condition>
   static bool Await(Condition condition) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (absl::Now() < deadline) {
-      if (condition()) return true;
-      std::this_thread::yield();
-    }
-    return false;
+    return base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(10)), condition);
   }
 
   const sample::BatchSchema schema_ = sample::SimpleSchema();

@@ -11,7 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "lib/base/await.h"
 
 /// What tests see of processes.
 namespace troupe::envhost {
@@ -51,9 +52,7 @@ inline int CountChildren(const std::string& module) {
 /// Waits until `what` holds, at most a minute; whether it does.
 template <typename Condition>
 bool Await(const Condition& what) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!what() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
-  return what();
+  return base::AwaitPolling(absl::Milliseconds(2), base::Deadline::After(absl::Seconds(60)), what);
 }
 
 }  // namespace troupe::envhost

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +7,7 @@
 
 #include "lib/base/mutex.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/grpc_deadline.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server_builder.h>
@@ -30,7 +30,7 @@ class LyingLearner final : private grpc::CallbackGenericService {
     builder.RegisterCallbackGenericService(this);
     server_ = builder.BuildAndStart();
   }
-  ~LyingLearner() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~LyingLearner() override { server_->Shutdown(GrpcDeadline(absl::ZeroDuration())); }
 
   /// As an honest learner says it.
   static v1::LearnerMessage Welcome(uint64_t spec_hash, const std::string& config_yaml = "") {

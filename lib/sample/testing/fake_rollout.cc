@@ -237,9 +237,7 @@ RowValues FakeRollout::ValuesOf(const DoneRow& row) const {
   return values;
 }
 
-std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::WeightVersion version, bool last,
-                                                  Draft& draft) {
-  // Agents that are observed now complete their transition; the others stay pending and travel in a later fragment.
+void FakeRollout::CompleteObserved(const Grant& grant, Draft& draft) {
   for (const GrantLane& granted : grant.lanes) {
     Lane& lane = lanes_[granted.env_id];
     if (!lane.running) continue;
@@ -258,7 +256,90 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     return std::tie(a.tick, a.env_id, a.episode, a.step, a.slot) <
            std::tie(b.tick, b.env_id, b.episode, b.step, b.slot);
   });
+}
 
+/// Where a fragment's episodes and env steps are in its tables.
+struct FakeRollout::Places {
+  using EpisodeKey = std::pair<base::EnvId, uint32_t>;
+  using StepKey = std::tuple<base::EnvId, uint32_t, int32_t>;
+  std::map<EpisodeKey, int> episodes;
+  std::map<StepKey, int> env_rows;
+  std::map<StepKey, int> final_env_rows;
+};
+
+FakeRollout::Places FakeRollout::AddPlaces(const Draft& draft, BatchBuilder& builder) const {
+  Places places;
+  std::map<Places::EpisodeKey, int32_t> first_steps;
+  for (const DoneRow& row : draft.rows) {
+    const auto [it, inserted] = first_steps.try_emplace({row.env_id, row.episode}, row.step);
+    if (!inserted) it->second = std::min(it->second, row.step);
+  }
+  for (const auto& [key, entry] : draft.episodes) {
+    const auto first = first_steps.find(key);
+    if (first == first_steps.end()) continue;  // every row of it is still pending
+    places.episodes[key] = builder.AddEpisode(key.first, key.second, first->second, entry.first, entry.second);
+  }
+  for (const DoneRow& row : draft.rows) {
+    const Places::StepKey key{row.env_id, row.episode, row.step};
+    if (places.env_rows.count(key) > 0) continue;
+    places.env_rows[key] = builder.AddEnvRow(places.episodes.at({row.env_id, row.episode}), row.step,
+                                             EnvState(row.env_id, row.episode, row.step));
+  }
+  return places;
+}
+
+int FakeRollout::FinalEnvRowAfter(const DoneRow& row, Places& places, BatchBuilder& builder) const {
+  const Places::StepKey key{row.env_id, row.episode, row.next_step};
+  const auto acting = places.env_rows.find(key);
+  if (acting != places.env_rows.end()) return acting->second;
+  const auto [it, inserted] = places.final_env_rows.try_emplace(key, 0);
+  if (inserted) {
+    it->second = builder.AddFinalEnvRow(places.episodes.at({row.env_id, row.episode}), row.next_step,
+                                        EnvState(row.env_id, row.episode, row.next_step));
+  }
+  return it->second;
+}
+
+void FakeRollout::AddRows(const Draft& draft, policy::WeightVersion version, Places& places,
+                          BatchBuilder& builder) const {
+  using Trajectory = std::tuple<base::EnvId, uint32_t, int32_t>;  // env, episode, slot
+  std::map<Trajectory, int> open;                                 // its segment
+  // What follows the last row of a trajectory is pending or not yet done: the segment is cut there.
+  std::map<Trajectory, const DoneRow*> last_rows;
+  for (const DoneRow& row : draft.rows) last_rows[{row.env_id, row.episode, row.slot}] = &row;
+  std::set<int32_t> acted;
+  for (const DoneRow& row : draft.rows) {
+    const Trajectory trajectory{row.env_id, row.episode, row.slot};
+    const bool alone = row.tick < 0;  // carried: a segment of its own
+    auto segment = open.find(trajectory);
+    if (segment == open.end()) {
+      const auto lag = static_cast<int32_t>(alone ? version.n - row.version_lag_base : 0);
+      const int added =
+          builder.AddSegment(row.policy, places.episodes.at({row.env_id, row.episode}), base::AgentSlot(row.slot), lag);
+      segment = open.emplace(trajectory, added).first;
+    }
+    acted.insert(row.policy);
+    builder.AddRow(row.policy, segment->second, places.env_rows.at({row.env_id, row.episode, row.step}), ValuesOf(row));
+    if (!row.terminated && !row.truncated && !alone && last_rows.at(trajectory) != &row) continue;
+    const SegmentEnd end = row.terminated  ? SegmentEnd::kTerminated
+                           : row.truncated ? SegmentEnd::kTruncated
+                                           : SegmentEnd::kCut;
+    int final_env_row = 0;
+    RowValues final_values;
+    if (end != SegmentEnd::kTerminated) {
+      final_env_row = FinalEnvRowAfter(row, places, builder);
+      final_values = Values(row.env_id, row.episode, row.slot, row.next_step, row.policy);
+    }
+    builder.EndSegment(row.policy, segment->second, end, final_env_row, final_values);
+    open.erase(segment);
+  }
+  TROUPE_CHECK(open.empty());
+  for (const int32_t policy : acted) builder.SetVersion(policy, version);
+}
+
+std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::WeightVersion version, bool last,
+                                                  Draft& draft) {
+  CompleteObserved(grant, draft);
   BatchBuilder builder(schema_);
   MultiAgentBatch& header = builder.header();
   header.grant = grant.id;
@@ -270,67 +351,8 @@ std::shared_ptr<MultiAgentBatch> FakeRollout::Cut(const Grant& grant, policy::We
     if (lane.running) header.oldest_revision = std::min(header.oldest_revision, lane.revision);
   }
   header.finished = std::move(draft.finished);
-  std::map<std::pair<base::EnvId, uint32_t>, int32_t> first_steps;
-  for (const DoneRow& row : draft.rows) {
-    const auto [it, inserted] = first_steps.try_emplace({row.env_id, row.episode}, row.step);
-    if (!inserted) it->second = std::min(it->second, row.step);
-  }
-  std::map<std::pair<base::EnvId, uint32_t>, int> episodes;
-  for (const auto& [key, entry] : draft.episodes) {
-    const auto first = first_steps.find(key);
-    if (first == first_steps.end()) continue;  // every row of it is still pending
-    episodes[key] = builder.AddEpisode(key.first, key.second, first->second, entry.first, entry.second);
-  }
-  using StepKey = std::tuple<base::EnvId, uint32_t, int32_t>;
-  std::map<StepKey, int> env_rows;
-  std::map<StepKey, int> final_env_rows;
-  for (const DoneRow& row : draft.rows) {
-    const StepKey key{row.env_id, row.episode, row.step};
-    if (env_rows.count(key) > 0) continue;
-    env_rows[key] = builder.AddEnvRow(episodes.at({row.env_id, row.episode}), row.step,
-                                      EnvState(row.env_id, row.episode, row.step));
-  }
-  std::map<std::tuple<base::EnvId, uint32_t, int32_t>, int> open;  // (env, episode, slot) -> segment
-  // What follows the last row of a trajectory is pending or not yet done: the segment is cut there.
-  std::map<std::tuple<base::EnvId, uint32_t, int32_t>, const DoneRow*> last_rows;
-  for (const DoneRow& row : draft.rows) last_rows[{row.env_id, row.episode, row.slot}] = &row;
-  std::set<int32_t> acted;
-  for (const DoneRow& row : draft.rows) {
-    const int episode = episodes.at({row.env_id, row.episode});
-    const std::tuple<base::EnvId, uint32_t, int32_t> trajectory{row.env_id, row.episode, row.slot};
-    const bool alone = row.tick < 0;  // carried: a segment of its own
-    auto segment = open.find(trajectory);
-    if (segment == open.end()) {
-      const auto lag = static_cast<int32_t>(alone ? version.n - row.version_lag_base : 0);
-      segment = open.emplace(trajectory, builder.AddSegment(row.policy, episode, base::AgentSlot(row.slot), lag)).first;
-    }
-    acted.insert(row.policy);
-    builder.AddRow(row.policy, segment->second, env_rows.at({row.env_id, row.episode, row.step}), ValuesOf(row));
-    if (!row.terminated && !row.truncated && !alone && last_rows.at(trajectory) != &row) continue;
-    const SegmentEnd end = row.terminated  ? SegmentEnd::kTerminated
-                           : row.truncated ? SegmentEnd::kTruncated
-                                           : SegmentEnd::kCut;
-    int final_env_row = 0;
-    RowValues final_values;
-    if (end != SegmentEnd::kTerminated) {
-      const StepKey key{row.env_id, row.episode, row.next_step};
-      const auto acting = env_rows.find(key);
-      if (acting != env_rows.end()) {
-        final_env_row = acting->second;
-      } else {
-        const auto [it, inserted] = final_env_rows.try_emplace(key, 0);
-        if (inserted) {
-          it->second = builder.AddFinalEnvRow(episode, row.next_step, EnvState(row.env_id, row.episode, row.next_step));
-        }
-        final_env_row = it->second;
-      }
-      final_values = Values(row.env_id, row.episode, row.slot, row.next_step, row.policy);
-    }
-    builder.EndSegment(row.policy, segment->second, end, final_env_row, final_values);
-    open.erase(segment);
-  }
-  TROUPE_CHECK(open.empty());
-  for (const int32_t policy : acted) builder.SetVersion(policy, version);
+  Places places = AddPlaces(draft, builder);
+  AddRows(draft, version, places, builder);
   draft = Draft{};
   for (const GrantLane& granted : grant.lanes) {
     const Lane& lane = lanes_[granted.env_id];

@@ -66,6 +66,7 @@ class FakeRollout {
   };
   struct DoneRow;
   struct Draft;
+  struct Places;
 
   double Draw(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, uint32_t what) const;
   bool Ready(const Lane& lane, base::EnvId env_id, int32_t slot) const;
@@ -75,6 +76,12 @@ class FakeRollout {
   void Begin(Lane& lane, base::EnvId env_id);
   void Step(Lane& lane, base::EnvId env_id, int64_t tick, int64_t version, Draft& draft);
   void Complete(Lane& lane, base::EnvId env_id, int32_t slot, bool terminated, bool truncated, Draft& draft);
+  /// Agents that are observed now complete their transition; the others stay pending and travel in a later fragment.
+  void CompleteObserved(const Grant& grant, Draft& draft);
+  Places AddPlaces(const Draft& draft, BatchBuilder& builder) const;
+  /// Where what followed a row is found: an env row, or a final one that is added for it.
+  int FinalEnvRowAfter(const DoneRow& row, Places& places, BatchBuilder& builder) const;
+  void AddRows(const Draft& draft, policy::WeightVersion version, Places& places, BatchBuilder& builder) const;
   std::shared_ptr<MultiAgentBatch> Cut(const Grant& grant, policy::WeightVersion version, bool last, Draft& draft);
   RowValues ValuesOf(const DoneRow& row) const;
   RowValues Values(base::EnvId env_id, uint32_t episode, int32_t slot, int32_t step, int32_t policy) const;
