@@ -101,11 +101,10 @@ void Assembler::FollowSchema() {
 }
 
 Assembler::Gather Assembler::MakeGather() const {
-  Gather gather;
+  Gather gather{.columns = ColumnGather(allocator_)};
   for (tensor::Buffer* buffer :
-       {&gather.obs, &gather.images, &gather.actions, &gather.action_logp, &gather.rewards, &gather.action_mask,
-        &gather.agent_mask, &gather.slot, &gather.critic_row, &gather.final_action_mask, &gather.final_slot,
-        &gather.final_critic_row, &gather.critic_state, &gather.memory}) {
+       {&gather.obs, &gather.images, &gather.actions, &gather.left_out, &gather.slot, &gather.critic_row,
+        &gather.final_slot, &gather.final_critic_row, &gather.critic_state, &gather.memory}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
   return gather;
@@ -394,14 +393,10 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   const bool image_bytes = spec.image_bytes();
   if (image_bytes) ReserveImages(spec, gather, batch);
   const int64_t words = spec.action_words();
-  const int64_t mask_size = spec.mask_size();
   const RowMatrix obs = ReserveMatrix(gather.obs, batch.rows + batch.final_rows,
                                       image_bytes ? spec.agent_id_size : spec.actor_input_size());
   const absl::Span<space::ActionWord> actions = Reserve<space::ActionWord>(gather.actions, batch.rows * words);
-  const absl::Span<float> logp = Reserve<float>(gather.action_logp, batch.rows);
-  const absl::Span<float> rewards = Reserve<float>(gather.rewards, batch.rows);
-  const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.action_mask, batch.rows * mask_size);
-  const absl::Span<uint8_t> agent_mask = Reserve<uint8_t>(gather.agent_mask, schema_.has_agent_mask ? batch.rows : 0);
+  gather.columns.Begin(sample::FormsOf(schema_.MaxSizes(), spec), batch.rows, batch.final_rows);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.slot, batch.rows);
   if (needs_steps_) gather.step.resize(static_cast<size_t>(batch.rows));
   gather.place.clear();
@@ -409,10 +404,7 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
     const PolicyRows& rows = *source.rows;
     const absl::Span<const int32_t> place = PlaceRows(source, gather);
     ScatterActions(rows.actions, place, actions.data());
-    Scatter(rows.action_logp.As<float>().data(), 1, place, logp.data());
-    Scatter(rows.rewards.As<float>().data(), 1, place, rewards.data());
-    if (mask_size > 0) Scatter(rows.action_mask.As<uint8_t>().data(), mask_size, place, mask.data());
-    if (!agent_mask.empty()) Scatter(rows.agent_mask.As<uint8_t>().data(), 1, place, agent_mask.data());
+    gather.columns.CopyRows(rows, place);
     const sample::Index* const segment = rows.segment.As<sample::Index>().data();
     const int32_t* const segment_words = rows.segments.As<int32_t>().data();
     for (size_t r = 0; r < place.size(); ++r) {
@@ -437,16 +429,16 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
   gather.in_place = {Writable(obs)};
   batch.in_place = &gather.in_place;
   batch.actions = actions;
-  batch.action_logp = logp;
-  batch.rewards = rewards;
-  batch.action_mask = mask;
-  batch.agent_mask = agent_mask;
   batch.slot = slot;
+  batch.columns = gather.columns.views();
+  batch.action_logp = batch.columns.action_logp.As<float>();
+  batch.rewards = batch.columns.rewards.As<float>();
+  batch.action_mask = batch.columns.action_mask.As<uint8_t>();
+  batch.agent_mask = batch.columns.agent_mask.As<uint8_t>();
+  batch.final_action_mask = batch.columns.final_action_mask.As<uint8_t>();
 }
 
 void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
-  const int64_t mask_size = schema_.policies[batch.policy].mask_size();
-  const absl::Span<uint8_t> mask = Reserve<uint8_t>(gather.final_action_mask, batch.final_rows * mask_size);
   const absl::Span<int32_t> slot = Reserve<int32_t>(gather.final_slot, batch.final_rows);
   const PaddedRows obs{Writable(batch.final_obs), batch.final_obs.stride, schema_.policies[batch.policy].agent_id_size,
                        slot.data()};
@@ -456,10 +448,7 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
     const int64_t to = gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)];
     if (to < 0) continue;
     const auto place = static_cast<int32_t>(to);
-    if (mask_size > 0) {
-      CopyRow(source.rows->final_action_mask.As<uint8_t>().data() + ref.final_row * mask_size, mask_size,
-              mask.data() + to * mask_size);
-    }
+    gather.columns.CopyFinalRow(*source.rows, ref.final_row, to);
     slot[to] = ref.slot.value();
     const sample::ColumnView observed = RowOf(source.rows->final_obs, ref.final_row);
     if (batch.final_images.rows > 0) {
@@ -472,7 +461,6 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
     gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
   }
-  batch.final_action_mask = mask;
   batch.final_slot = slot;
 }
 
@@ -530,9 +518,13 @@ void Assembler::LeaveOut(Gather& gather, PolicyTrainBatch& batch) {
       continue;
     }
     if (agent_mask.empty()) {
-      agent_mask = Reserve<uint8_t>(gather.agent_mask, batch.rows);
-      if (batch.agent_mask.empty()) std::fill(agent_mask.begin(), agent_mask.end(), uint8_t{1});
-      batch.agent_mask = agent_mask;
+      if (batch.agent_mask.empty()) {
+        agent_mask = Reserve<uint8_t>(gather.left_out, batch.rows);
+        std::fill(agent_mask.begin(), agent_mask.end(), uint8_t{1});
+        batch.agent_mask = agent_mask;
+      } else {
+        agent_mask = Writable<uint8_t>(batch.columns.agent_mask);
+      }
     }
     const absl::Span<uint8_t> rows =
         agent_mask.subspan(static_cast<size_t>(segment.first_row), static_cast<size_t>(segment.rows));
@@ -553,8 +545,8 @@ void Assembler::ShareRewards() {
     }
   }
   for (PolicyTrainBatch& rows : assembly_.batch.policies) {
-    Gather& gather = gathers_[rows.policy];
-    const absl::Span<float> rewards = gather.rewards.As<float>(0, static_cast<size_t>(rows.rows));
+    const Gather& gather = gathers_[rows.policy];
+    const absl::Span<float> rewards = Writable<float>(rows.columns.rewards);
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
       const double divisor = options_.common_reward == CommonReward::kMean ? reward_count_[step] : 1;

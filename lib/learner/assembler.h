@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
+#include "lib/learner/column_gather.h"
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/sequences.h"
@@ -113,9 +114,9 @@ class Assembler {
     std::vector<int32_t> step;         ///< by row: global step (with needs_steps_)
     std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
     std::vector<MemoryRef> memories;   ///< by sequence
-    tensor::Buffer obs, images, actions, action_logp, rewards, action_mask, agent_mask, slot, critic_row,
-        final_action_mask, final_slot, final_critic_row, critic_state,
-        memory;  ///< obs, images: final rows behind the others
+    ColumnGather columns;
+    tensor::Buffer obs, images, actions, left_out, slot, critic_row, final_slot, final_critic_row, critic_state,
+        memory;  ///< obs, images: final rows behind the others; left_out: an agent mask where the run has none
     InPlaceObservations in_place;
   };
   /// What follows from schema_.policies.

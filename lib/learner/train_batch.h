@@ -7,6 +7,7 @@
 #include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/sample/multi_agent_batch.h"
 #include "lib/space/space.h"
 
 namespace troupe::learner {
@@ -158,6 +159,9 @@ struct PolicyTrainBatch {
   absl::Span<const int64_t> joint_sizes;
   absl::Span<const JointPlace> joint_place;        ///< [rows], where the row stands in TrainBatch::joint; or empty
   absl::Span<const JointPlace> final_joint_place;  ///< [final_rows], or empty
+  /// Every column that is gathered as it is (sample::Gathering), those above among them: one that the table has and
+  /// nobody has named here is found under its own name.
+  sample::PolicyColumnSet<sample::ColumnView> columns;
   std::vector<TrainSegment> segments;
   std::vector<TrainSequence> sequences;  ///< of a policy that remembers: all rows, ascending
   RowMatrix memory;  ///< [sequences, actor_state_size], padded: what the actor remembered before each; or empty

@@ -40,6 +40,12 @@ enum class Contents : uint8_t {
   kActions,  ///< in the policy's action space, and allowed by the mask
 };
 
+/// How a column comes into a train batch.
+enum class Gathering : uint8_t {
+  kAsItIs,  ///< its rows in the batch's order, with nothing of the learner's own: only of kRow and kFinalRow
+  kInForm,  ///< in a form of its own, or to lay out the batch by: the learner's assembler says how
+};
+
 /// What the forms of columns follow from beside a policy's spec. Plain value.
 struct EnvSizes {
   int64_t env_state_size = 0;    ///< elements of a per-env state that is sent; 0: none
@@ -76,6 +82,7 @@ struct TableColumn {
   Extent extent;
   ColumnForm (*form)(const Schema&... schema);
   Contents contents;
+  Gathering gathering = Gathering::kInForm;
 };
 template <typename T>
 using PolicyColumn = TableColumn<T, PolicyColumnSet<T>, EnvSizes, policy::PolicySpec>;
@@ -111,17 +118,20 @@ template <typename T>
 inline constexpr std::array<PolicyColumn<T>, kNumPolicyColumns> kPolicyColumns = {{
     {"obs", &PolicyColumnSet<T>::obs, Extent::kRow, column_form::Observation, Contents::kFinite},
     {"actions", &PolicyColumnSet<T>::actions, Extent::kRow, column_form::Actions, Contents::kActions},
-    {"action_logp", &PolicyColumnSet<T>::action_logp, Extent::kRow, column_form::Float, Contents::kFinite},
-    {"rewards", &PolicyColumnSet<T>::rewards, Extent::kRow, column_form::Float, Contents::kRewards},
-    {"action_mask", &PolicyColumnSet<T>::action_mask, Extent::kRow, column_form::ActionMask, Contents::kBits},
-    {"agent_mask", &PolicyColumnSet<T>::agent_mask, Extent::kRow, column_form::AgentMask, Contents::kBits},
+    {"action_logp", &PolicyColumnSet<T>::action_logp, Extent::kRow, column_form::Float, Contents::kFinite,
+     Gathering::kAsItIs},
+    {"rewards", &PolicyColumnSet<T>::rewards, Extent::kRow, column_form::Float, Contents::kRewards, Gathering::kAsItIs},
+    {"action_mask", &PolicyColumnSet<T>::action_mask, Extent::kRow, column_form::ActionMask, Contents::kBits,
+     Gathering::kAsItIs},
+    {"agent_mask", &PolicyColumnSet<T>::agent_mask, Extent::kRow, column_form::AgentMask, Contents::kBits,
+     Gathering::kAsItIs},
     {"env_row", &PolicyColumnSet<T>::env_row, Extent::kRow, column_form::RowIndex, Contents::kIndices},
     {"segment", &PolicyColumnSet<T>::segment, Extent::kRow, column_form::RowIndex, Contents::kIndices},
     {"state", &PolicyColumnSet<T>::state, Extent::kRow, column_form::AgentState, Contents::kFinite},
     {"segments", &PolicyColumnSet<T>::segments, Extent::kSegment, column_form::Segments, Contents::kIndices},
     {"final_obs", &PolicyColumnSet<T>::final_obs, Extent::kFinalRow, column_form::Observation, Contents::kFinite},
     {"final_action_mask", &PolicyColumnSet<T>::final_action_mask, Extent::kFinalRow, column_form::ActionMask,
-     Contents::kBits},
+     Contents::kBits, Gathering::kAsItIs},
     {"final_env_row", &PolicyColumnSet<T>::final_env_row, Extent::kFinalRow, column_form::RowIndex, Contents::kIndices},
     {"final_state", &PolicyColumnSet<T>::final_state, Extent::kFinalRow, column_form::AgentState, Contents::kFinite},
     {"memory", &PolicyColumnSet<T>::memory, Extent::kMemory, column_form::Memory, Contents::kFinite},
@@ -158,6 +168,18 @@ constexpr bool HasEachMemberOnce(const Table& table) {
 }
 static_assert(HasEachMemberOnce<PolicyColumnSet<char>>(kPolicyColumns<char>));
 static_assert(HasEachMemberOnce<StepColumnSet<char>>(kStepColumns<char>));
+
+constexpr bool OnlyRowsAreGatheredAsTheyAre() {
+  for (const auto& column : kPolicyColumns<char>) {
+    const bool is_row = column.extent == Extent::kRow || column.extent == Extent::kFinalRow;
+    if (column.gathering == Gathering::kAsItIs && !is_row) return false;
+  }
+  for (const auto& column : kStepColumns<char>) {
+    if (column.gathering == Gathering::kAsItIs) return false;
+  }
+  return true;
+}
+static_assert(OnlyRowsAreGatheredAsTheyAre());
 
 /// The forms of all columns, in the table's order.
 using PolicyForms = std::array<ColumnForm, kNumPolicyColumns>;

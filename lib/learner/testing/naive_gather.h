@@ -198,11 +198,11 @@ inline std::string BytesOf(const TrainBatch& batch) {
       append(absl::MakeConstSpan(matrix->data, static_cast<size_t>(matrix->rows * matrix->columns)));
     }
     append(rows.actions);
-    append(rows.action_logp);
-    append(rows.rewards);
-    append(rows.action_mask);
     append(rows.agent_mask);
-    append(rows.final_action_mask);
+    for (const auto& column : sample::PolicyColumns()) {
+      const sample::ColumnView& view = rows.columns.*column.member;
+      append(absl::MakeConstSpan(view.data, view.bytes()));
+    }
   }
   return bytes;
 }
