@@ -11,6 +11,13 @@ find_package(CLI11 REQUIRED CONFIG)
 find_package(Protobuf REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)  # comes with gRPC
 
+find_package(GIF 5.2 REQUIRED)
+# Anti-Grain Geometry says where it is by pkg-config alone.
+find_path(AGG_INCLUDE_DIR agg2/agg_basics.h REQUIRED)
+find_library(AGG_LIBRARY agg_pic REQUIRED)
+add_library(troupe::agg STATIC IMPORTED)
+set_target_properties(troupe::agg PROPERTIES IMPORTED_LOCATION ${AGG_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${AGG_INCLUDE_DIR})
+
 # Debian's yaml-cpp 0.7 exports a bare target without its include folder; ours carries the namespace newer versions have.
 if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)

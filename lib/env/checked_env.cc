@@ -393,6 +393,14 @@ absl::Status CheckedEnv::Finish(StepWriter& out) {
   return call == InFlight::kReset ? FinishReset(out) : FinishCall(out);
 }
 
+absl::Status CheckedEnv::Draw(Canvas& canvas) const {
+  if (failed_ || (!running_ && step_ == 0)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Where(kNoAgent), "Draw, but there is no state: expected a Reset"));
+  }
+  return Guarded([&] { return env_->Draw(canvas); });
+}
+
 absl::Status CheckedEnv::NotFinished() const {
   return WithEnvRule(absl::FailedPreconditionError(
                          absl::StrCat(Where(kNoAgent), "a call was started and not finished, expected Finish")),

@@ -46,6 +46,9 @@ class CheckedEnv final : public MultiAgentEnv {
   /// FAILED_PRECONDITION without a Start that worked.
   absl::Status Finish(StepWriter& out) override;
 
+  /// FAILED_PRECONDITION before the first Reset and after an error: there is no state to be drawn.
+  absl::Status Draw(Canvas& canvas) const override;
+
   int64_t missing_all_count() const override { return missing_all_count_ + env_->missing_all_count(); }
   MultiAgentEnv& inner() { return *env_; }
   /// Calls that gave an observation outside its space, since it was made; with Options::count_outside_space.

@@ -48,6 +48,7 @@ class EnvWrapper : public MultiAgentEnv {
   absl::Status StartReset(const EpisodeSeed& seed) final;
   absl::Status StartStep(ActionRows actions) final;
   absl::Status Finish(StepWriter& out) final;
+  absl::Status Draw(Canvas& canvas) const final { return inner_->Draw(canvas); }
   int64_t missing_all_count() const final { return inner_->missing_all_count(); }
 
  protected:

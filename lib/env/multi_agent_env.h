@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/base/philox.h"
+#include "lib/env/canvas.h"
 #include "lib/env/env_spec.h"
 #include "lib/space/space.h"
 
@@ -96,6 +97,10 @@ class MultiAgentEnv {
   virtual absl::Status StartReset(const EpisodeSeed& /*seed*/) { return NotInHalves(); }
   virtual absl::Status StartStep(ActionRows /*actions*/) { return NotInHalves(); }
   virtual absl::Status Finish(StepWriter& /*out*/) { return NotInHalves(); }
+
+  /// Draws the state after the last Reset or Step, for people: View first, then everything in it. Changes nothing that
+  /// the episode depends on. UNIMPLEMENTED: this environment has no picture.
+  virtual absl::Status Draw(Canvas& canvas) const;
 
   /// Episodes since it was made that ended because every agent was done, without `__all__`. CheckedEnv counts them; who
   /// stands before another environment gives what was counted there, too.

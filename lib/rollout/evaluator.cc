@@ -136,6 +136,17 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
   return evaluator;
 }
 
+absl::Status Evaluator::Show(size_t place, bool over) const {
+  if (watcher_ == nullptr) return absl::OkStatus();
+  const Place& p = *places_[place];
+  return watcher_->OnState({.episode = first_episode_ + p.number,
+                            .step = p.step,
+                            .over = over,
+                            .env = *envs_[place],
+                            .returns = p.returns,
+                            .policies = p.policy});
+}
+
 absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed) {
   Place& p = *places_[place];
   p.number = number;
@@ -286,6 +297,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
     p.returns[slot] += reward;
   }
   if (!buffers_.all_done(env)) return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(Show(place, /*over=*/true));
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
   episode.length = p.step;
   episode.seed = env::EpisodeSeed{seed, EnvIdOf(p.number), 0}.ResetSeed();
@@ -308,6 +320,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
         absl::StrCat("got weights of ", weights.size(), " policies, expected ", config_.policies.size()));
   }
   first_episode_ = request.first_episode;
+  watcher_ = request.watcher;
   const uint64_t seed = EvaluationSeed(request.seed);
   for (const policy::PolicySlot slot : config_.policies.ids()) {
     const policy::PolicySpec& spec = config_.policies[slot];
@@ -337,6 +350,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
       ++running;
       places_[place]->status = absl::OkStatus();
       TROUPE_RETURN_IF_ERROR(Gather(place));
+      TROUPE_RETURN_IF_ERROR(Show(place, /*over=*/false));
     }
     for (const policy::PolicySlot slot : config_.policies.ids()) {
       Rows& rows = *rows_[slot];

@@ -19,12 +19,31 @@
 
 namespace troupe::rollout {
 
+/// What a watcher sees of an episode.
+struct WatchedState {
+  int64_t episode = 0;  ///< its number
+  int64_t step = 0;     ///< env steps until now; 0: it begins, perhaps once more after a failure
+  bool over = false;
+  const env::MultiAgentEnv& env;
+  absl::Span<const double> returns;               ///< until now, by agent slot
+  absl::Span<const policy::PolicySlot> policies;  ///< likewise; kNoPolicy: not seen yet
+};
+
+/// Who watches episodes as they are played: told of each state before its agents act, and of the last one. Called by
+/// the thread that plays; an error ends the evaluation.
+class EpisodeWatcher {
+ public:
+  virtual ~EpisodeWatcher() = default;
+  virtual absl::Status OnState(const WatchedState& state) = 0;
+};
+
 struct EvaluationRequest {
   int64_t episodes = 100;
   int64_t first_episode =
       0;  ///< number of the first one, so that several evaluators can share the episodes of one evaluation
-  bool deterministic = false;  ///< the distribution's mode instead of a sample
-  uint64_t seed = 0;           ///< mixed with stream kEvaluation, so that no episode is one of training
+  bool deterministic = false;         ///< the distribution's mode instead of a sample
+  uint64_t seed = 0;                  ///< mixed with stream kEvaluation, so that no episode is one of training
+  EpisodeWatcher* watcher = nullptr;  ///< nullptr: nobody
 };
 
 struct MeanStd {
@@ -91,6 +110,8 @@ class Evaluator {
   struct Rows;   // of one policy, in one round
   Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs);
 
+  /// Tells the watcher, where there is one.
+  absl::Status Show(size_t place, bool over) const;
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
   absl::Status Gather(size_t place);
   absl::Status ResetPlace(size_t place, uint64_t seed);
@@ -111,6 +132,7 @@ class Evaluator {
 
   const RolloutConfig config_;
   int64_t first_episode_ = 0;
+  EpisodeWatcher* watcher_ = nullptr;
   IncidentLog incidents_;  ///< what was said of episodes that failed
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
   env::SlotBuffers buffers_;

@@ -12,6 +12,7 @@
 #include "lib/learner/episode_stats.h"
 #include "lib/learner/named_values.h"
 #include "lib/run/changed_run.h"
+#include "lib/run/episode_video.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/evaluation_folder.h"
 #include "lib/run/evaluation_pool.h"
@@ -37,6 +38,10 @@ struct EvaluateFlags {
   bool deterministic = false;
   run::RunChanges changes;
   std::string experiment;  // empty: nothing is written
+  std::string video;       // empty: none
+  std::string video_episode = "best";
+  run::VideoOptions video_options;
+  bool overwrite = false;
   bool json = false;
 };
 
@@ -109,6 +114,29 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
   return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+/// Films the episode that --video-episode names, and says so.
+absl::Status WriteVideo(const EvaluateFlags& flags, const rollout::RolloutConfig& config,
+                        const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
+                        const run::RunPolicies& loaded, const run::EpisodeNames& names) {
+  TROUPE_ASSIGN_OR_RETURN(const int64_t number, run::EpisodeToFilm(result, flags.video_episode));
+  const rollout::EvaluatedEpisode& episode = result.each[static_cast<size_t>(number)];
+  TROUPE_ASSIGN_OR_RETURN(const run::EpisodeVideo video, run::FilmEpisode(config, request, number, episode.length,
+                                                                          loaded.weights, names, flags.video_options));
+  TROUPE_RETURN_IF_ERROR(run::WriteVideo(flags.video, video.gif, flags.overwrite));
+  if (video.length != episode.length || video.return_sum != episode.return_sum()) {
+    std::fprintf(stderr,
+                 "troupe: warning: episode %lld went otherwise when it was played again to be filmed: summed return "
+                 "%.3f, %.3f before; the environment does not follow from its seed\n",
+                 static_cast<long long>(number), video.return_sum, episode.return_sum());
+  }
+  if (!flags.json) {
+    std::printf("episode %lld (%s) in %s: %lld pictures, summed return %.3f\n", static_cast<long long>(number),
+                flags.video_episode.c_str(), flags.video.c_str(), static_cast<long long>(video.frames),
+                video.return_sum);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
@@ -116,6 +144,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);
   if (!flags.experiment.empty()) TROUPE_RETURN_IF_ERROR(CheckExperiment(results, flags.experiment));
+  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(flags.video, flags.overwrite));
   TROUPE_ASSIGN_OR_RETURN(const run::RunPolicies loaded,
                           run::LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
   const config::ResolvedRun& run = loaded.run;
@@ -125,6 +154,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   request.deterministic = flags.deterministic;
   request.seed = flags.seed >= 0 ? static_cast<uint64_t>(flags.seed) : run.evaluation.seed;
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run, registry));
+  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckDraws(rollout_config));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::EvaluationPool> pool,
                           run::EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
   TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
@@ -143,6 +173,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
     PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
+  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(WriteVideo(flags, rollout_config, request, result, loaded, names));
   return 0;
 }
 
@@ -176,6 +207,20 @@ void AddEvaluateCommand(CLI::App& app, Action* action) {
       "--experiment", flags->experiment,
       "write a run of that name inside --directory: config.yaml, summary.json, a line for each episode "
       "in progress.jsonl, and TensorBoard's events");
+  evaluate->add_option("--video", flags->video,
+                       "film an episode: a file that ends in .gif; of environments that draw themselves (mpe/*, "
+                       "cartpole, catch, connect_four, tic_tac_toe)");
+  evaluate
+      ->add_option("--video-episode", flags->video_episode,
+                   "best or worst by summed return, first, or an episode's number")
+      ->capture_default_str();
+  evaluate->add_option("--video-fps", flags->video_options.frames_per_second, "pictures a second, an env step each")
+      ->check(CLI::Range(1, run::VideoOptions::kMostFramesPerSecond))
+      ->capture_default_str();
+  evaluate->add_option("--video-size", flags->video_options.size, "pixels of a side, without the captions below")
+      ->check(CLI::Range(run::VideoOptions::kSmallestSize, run::VideoOptions::kLargestSize))
+      ->capture_default_str();
+  evaluate->add_flag("--overwrite", flags->overwrite, "replace the video's file where there is one");
   evaluate->add_flag(
       "--json", flags->json,
       "one line: {\"episodes\", \"return_sum\": {\"mean\", \"std\"}, \"return_mean\": {...}, \"agents\": {ID: {...}}, "
@@ -184,7 +229,8 @@ void AddEvaluateCommand(CLI::App& app, Action* action) {
   evaluate->footer(
       "Example: troupe evaluate runs/my_run --episodes 500 --deterministic --json\n"
       "         troupe evaluate runs/my_run --policy prey=random --set env.args.max_cycles=50 --experiment "
-      "against_random");
+      "against_random\n"
+      "         troupe evaluate runs/my_run --video best.gif");
   evaluate->callback([=] { *action = [=] { return Evaluate(*flags); }; });
 }
 

@@ -26,6 +26,8 @@ COLUMNS = ["folder", "what it is", "may include directly", "foreign code"]
 FOREIGN = {
     "LibTorch": re.compile(r"(torch|ATen|c10|caffe2)/"),
     "gRPC": re.compile(r"(grpc|grpcpp|grpc\+\+)/|.*\.grpc\.pb\.h$"),
+    "AGG": re.compile(r"agg2/"),
+    "giflib": re.compile(r"gif_lib\.h$"),
     "generated code": re.compile(r"(proto/|troupe/v1/|google/protobuf/)"),
 }
 # Trees that measure or test foreign code itself.
@@ -242,7 +244,7 @@ TABLES = [
     ("headers of nobody", HEADS + BASE + "| `lib/env` | x | `gone/*_options.h` | |\n", ["base", "env"],
      ["may include gone/*_options.h, expected the folder"]),
     ("unknown foreign code", HEADS + "| `lib/base` | x | | Boost |\n", ["base"],
-     ["foreign code Boost, expected LibTorch, gRPC, generated code"]),
+     ["foreign code Boost, expected LibTorch, gRPC, AGG, giflib, generated code"]),
     ("two tables", HEADS + BASE + "\n" + HEADS + ENV, ["base", "env"], ["docs/architecture.md:5: a second table of layers"]),
 ]
 

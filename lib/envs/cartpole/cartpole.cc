@@ -23,6 +23,10 @@ constexpr double kTimeStep = 0.02;  // seconds
 constexpr double kMaxPosition = 2.4;
 constexpr double kMaxAngle = 12 * 2 * 3.141592653589793 / 360;  // 12 degrees
 
+// Of pictures.
+constexpr size_t kMostTracks = 6;
+constexpr double kTrackHeight = 1.8;
+
 /// One Euler step, in the original's order of operations.
 void Advance(Cartpole::CartState& state, double force) {
   auto& [x, x_dot, theta, theta_dot] = state;
@@ -135,6 +139,26 @@ absl::Status Cartpole::Step(env::ActionRows actions, env::StepWriter& out) {
     out.TruncateAll();
   } else {
     out.TerminateAll();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cartpole::Draw(env::Canvas& canvas) const {
+  // A track an agent, one below the other; of many the first ones.
+  const auto tracks = static_cast<int32_t>(std::min<size_t>(states_.size(), kMostTracks));
+  canvas.View(-kMaxPosition - 0.4, -kTrackHeight * tracks + 1.2, kMaxPosition + 0.4, 1.2);
+  for (int32_t i = 0; i < tracks; ++i) {
+    const auto a = static_cast<size_t>(i);
+    const double ground = -kTrackHeight * i;
+    const env::Point cart{states_[a][0], ground};
+    const env::Point tip{cart.x + 2 * kHalfLength * std::sin(states_[a][2]),
+                         ground + 2 * kHalfLength * std::cos(states_[a][2])};
+    const env::Color color = done_[a] != 0 ? env::colors::kLandmark : env::colors::Agent(i);
+    canvas.Line({-kMaxPosition, ground}, {kMaxPosition, ground}, 0.02, env::colors::kInk);
+    canvas.Rectangle({cart.x - 0.25, ground - 0.1}, {cart.x + 0.25, ground + 0.1}, color);
+    canvas.Line(cart, tip, 0.08, env::colors::kInk);
+    canvas.Text({-kMaxPosition, ground - 0.35},
+                absl::StrCat(spec_.possible_agents[a].id.value(), done_[a] != 0 ? " fell" : ""), color);
   }
   return absl::OkStatus();
 }

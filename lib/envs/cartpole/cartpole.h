@@ -47,6 +47,7 @@ class Cartpole final : public env::MultiAgentEnv {
   /// Like Reset, from these states, one an agent (INVALID_ARGUMENT for another number).
   absl::Status ResetTo(absl::Span<const CartState> states, env::StepWriter& out);
   absl::Status Step(env::ActionRows actions, env::StepWriter& out) override;
+  absl::Status Draw(env::Canvas& canvas) const override;
 
   absl::Span<const CartState> states() const { return states_; }
 

@@ -15,6 +15,7 @@ using env::AgentSlot;
 constexpr uint8_t kBall = 255;
 constexpr uint8_t kPaddle = 128;
 constexpr int32_t kActions = 3;
+constexpr size_t kMostBoards = 4;  // of a picture
 
 env::EnvSpec MakeSpec(const Catch::Options& options) {
   env::EnvSpec spec;
@@ -80,6 +81,26 @@ absl::Status Catch::Step(env::ActionRows actions, env::StepWriter& out) {
   }
   WriteObservations(out);
   if (done) out.TerminateAll();
+  return absl::OkStatus();
+}
+
+absl::Status Catch::Draw(env::Canvas& canvas) const {
+  // A board an agent, side by side; of many the first ones.
+  const auto boards = static_cast<int64_t>(std::min<size_t>(balls_.size(), kMostBoards));
+  const auto cells = static_cast<double>(options_.cells);
+  canvas.View(0, -0.2 * cells, static_cast<double>(boards) * 1.1 * cells, 1.05 * cells);
+  for (int64_t i = 0; i < boards; ++i) {
+    const auto a = static_cast<size_t>(i);
+    const double left = static_cast<double>(i) * 1.1 * cells;
+    const auto cell = [&](int64_t row, int64_t column, env::Color color) {
+      const env::Point low{left + static_cast<double>(column), cells - 1 - static_cast<double>(row)};
+      canvas.Rectangle(low, {low.x + 1, low.y + 1}, color);
+    };
+    canvas.Rectangle({left, 0}, {left + cells, cells}, env::colors::kInk);
+    cell(options_.cells - 1, paddles_[a], env::colors::Agent(i));
+    cell(row_, balls_[a], env::colors::kBackground);
+    canvas.Text({left, -0.1 * cells}, spec_.possible_agents[a].id.value(), env::colors::Agent(i));
+  }
   return absl::OkStatus();
 }
 

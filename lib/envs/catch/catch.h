@@ -39,6 +39,7 @@ class Catch final : public env::MultiAgentEnv {
   const env::EnvSpec& spec() const override { return spec_; }
   absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override;
   absl::Status Step(env::ActionRows actions, env::StepWriter& out) override;
+  absl::Status Draw(env::Canvas& canvas) const override;
 
   /// By agent slot, columns.
   absl::Span<const int64_t> balls() const { return balls_; }

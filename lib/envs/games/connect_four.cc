@@ -69,6 +69,22 @@ TurnGame::Outcome ConnectFour::Play(int32_t player, int32_t action) {
   return {.over = std::all_of(heights_.begin(), heights_.end(), [](int32_t height) { return height == kRows; })};
 }
 
+absl::Status ConnectFour::Draw(env::Canvas& canvas) const {
+  canvas.View(-0.2, -0.2, kColumns + 0.2, kRows + 0.2);
+  canvas.Rectangle({0, 0}, {kColumns, kRows}, env::colors::kInk);
+  for (int32_t column = 0; column < kColumns; ++column) {
+    for (int32_t height = 0; height < kRows; ++height) {
+      const uint64_t place = uint64_t{1} << (column * kColumnBits + height);
+      env::Color color = env::colors::kBackground;
+      for (size_t player = 0; player < 2; ++player) {
+        if ((pieces_[player] & place) != 0) color = env::colors::Agent(static_cast<int64_t>(player));
+      }
+      canvas.Circle({column + 0.5, height + 0.5}, 0.42, color);
+    }
+  }
+  return absl::OkStatus();
+}
+
 void ConnectFour::WriteObservation(int32_t player, float* row) const {
   std::fill(row, row + 2 * kPlaces, 0.0f);
   Mark(pieces_[static_cast<size_t>(player)], 0, row);

@@ -21,6 +21,8 @@ class ConnectFour final : public TurnGame {
 
   ConnectFour();
 
+  absl::Status Draw(env::Canvas& canvas) const override;
+
  private:
   void Start(const env::EpisodeSeed& seed) override;
   bool Allows(int32_t action) const override;

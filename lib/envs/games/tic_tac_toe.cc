@@ -39,6 +39,25 @@ TurnGame::Outcome TicTacToe::Play(int32_t player, int32_t action) {
   return {.over = (marks_[0] | marks_[1]) == kFullBoard};
 }
 
+absl::Status TicTacToe::Draw(env::Canvas& canvas) const {
+  canvas.View(-0.2, -0.2, 3.2, 3.2);
+  for (int32_t line = 1; line <= 2; ++line) {
+    canvas.Line({static_cast<double>(line), 0}, {static_cast<double>(line), 3}, 0.04, env::colors::kInk);
+    canvas.Line({0, static_cast<double>(line)}, {3, static_cast<double>(line)}, 0.04, env::colors::kInk);
+  }
+  for (int32_t cell = 0; cell < kCells; ++cell) {
+    const env::Point center{cell / 3 + 0.5, 2.5 - cell % 3};
+    if (((marks_[0] >> cell) & 1) != 0) {
+      canvas.Line({center.x - 0.3, center.y - 0.3}, {center.x + 0.3, center.y + 0.3}, 0.1, env::colors::Agent(0));
+      canvas.Line({center.x - 0.3, center.y + 0.3}, {center.x + 0.3, center.y - 0.3}, 0.1, env::colors::Agent(0));
+    } else if (((marks_[1] >> cell) & 1) != 0) {
+      canvas.Circle(center, 0.35, env::colors::Agent(1));
+      canvas.Circle(center, 0.24, env::colors::kBackground);
+    }
+  }
+  return absl::OkStatus();
+}
+
 void TicTacToe::WriteObservation(int32_t player, float* row) const {
   const uint32_t own = marks_[static_cast<size_t>(player)];
   const uint32_t other = marks_[static_cast<size_t>(1 - player)];

@@ -19,6 +19,8 @@ class TicTacToe final : public TurnGame {
 
   TicTacToe();
 
+  absl::Status Draw(env::Canvas& canvas) const override;
+
  private:
   void Start(const env::EpisodeSeed& seed) override;
   bool Allows(int32_t action) const override;

@@ -1,12 +1,14 @@
 #include "lib/envs/mpe/particle_env.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/base/log.h"
@@ -18,6 +20,11 @@ namespace {
 using env::AgentSlot;
 
 constexpr uint32_t kMoves = 5;
+
+// Of pictures: units of the world, half of what is seen; agents with names.
+constexpr double kSmallestView = 1.2;
+constexpr double kLargestView = 10;
+constexpr size_t kMostNames = 12;
 
 // Unit forces of the five moves: none, left, right, down, up.
 constexpr double kForceX[kMoves] = {0, -1, 1, 0, 0};
@@ -155,6 +162,35 @@ absl::Status ParticleEnv::Step(env::ActionRows actions, env::StepWriter& out) {
   } else if (Succeeded()) {
     for (int32_t i = 0; i < agents; ++i) out.TerminateAgent(AgentSlot(i));
     out.TerminateAll();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParticleEnv::Draw(env::Canvas& canvas) const {
+  // As mpe2's camera: everything is seen, but what a scenario has put far away.
+  double bound = kSmallestView;
+  for (size_t e = 0; e < world_.num_entities(); ++e) {
+    const double far = std::max(std::abs(world_.x[e]), std::abs(world_.y[e])) + world_.traits(e).size;
+    if (far < kLargestView) bound = std::max(bound, far);
+  }
+  canvas.View(-bound, -bound, bound, bound);
+  for (size_t e = num_agents(); e < world_.num_entities(); ++e) {
+    const env::Point at{world_.x[e], world_.y[e]};
+    canvas.Circle(at, world_.traits(e).size, env::colors::kLandmark);
+    canvas.Text({at.x - 0.02 * bound, at.y - 0.02 * bound}, absl::StrCat(e - num_agents()), env::colors::kBackground);
+  }
+  for (size_t a = 0; a < num_agents(); ++a) {
+    const std::string& id = spec_.possible_agents[a].id.value();
+    const env::Color color =
+        absl::StartsWith(id, "adversary") ? env::colors::kAdversary : env::colors::Agent(static_cast<int64_t>(a));
+    const double size = world_.traits(a).size;
+    canvas.Circle({world_.x[a], world_.y[a]}, size, color);
+    if (num_agents() > kMostNames) continue;
+    std::string label = id;
+    for (size_t k = 0; controls_[a].speaks && k < world_.channels(); ++k) {
+      if (world_.said(a)[k] > 0.5) absl::StrAppend(&label, label == id ? " says " : ",", k);
+    }
+    canvas.Text({world_.x[a] + size, world_.y[a] + size}, label, color);
   }
   return absl::OkStatus();
 }

@@ -78,6 +78,8 @@ class ParticleEnv : public MpeEnv {
   absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) final;
   absl::Status ResetTo(const WorldState& state, env::StepWriter& out) final;
   absl::Status Step(env::ActionRows actions, env::StepWriter& out) final;
+  /// Agents in colors, adversaries red, landmarks gray with their numbers; of few agents their names and what they say.
+  absl::Status Draw(env::Canvas& canvas) const final;
   absl::Span<const int> benchmark_columns(env::AgentSlot slot) const final {
     return controls_[static_cast<size_t>(slot.value())].benchmark_columns;
   }

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/render/raster_canvas.h"
+
+namespace troupe::render {
+
+/// Makes an animated GIF (89a, which repeats for ever) in memory, a picture after another; each has a palette of its
+/// own, of at most 256 colors. Not thread-safe.
+class GifWriter {
+ public:
+  static constexpr int64_t kMostBytes = int64_t{512} << 20;  ///< of what was encoded; beyond it Add says so
+
+  /// Every picture is shown for `delay_ms`, in GIF's steps of 10 ms; viewers show less than 20 as 100.
+  static absl::StatusOr<std::unique_ptr<GifWriter>> Create(int width, int height, int delay_ms);
+  ~GifWriter();
+
+  /// INVALID_ARGUMENT for a picture of another size; RESOURCE_EXHAUSTED beyond kMostBytes.
+  absl::Status Add(const Picture& picture);
+  /// The file. Once, after which nothing may be added.
+  absl::StatusOr<std::string> Finish();
+
+ private:
+  struct File;
+  explicit GifWriter(std::unique_ptr<File> file);
+
+  std::unique_ptr<File> file_;
+};
+
+}  // namespace troupe::render

@@ -1,0 +1,143 @@
+#include "lib/render/raster_canvas.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lib/base/check.h"
+#include <agg2/agg_conv_stroke.h>
+#include <agg2/agg_ellipse.h>
+#include <agg2/agg_embedded_raster_fonts.h>
+#include <agg2/agg_glyph_raster_bin.h>
+#include <agg2/agg_path_storage.h>
+#include <agg2/agg_pixfmt_rgb.h>
+#include <agg2/agg_rasterizer_scanline_aa.h>
+#include <agg2/agg_renderer_base.h>
+#include <agg2/agg_renderer_raster_text.h>
+#include <agg2/agg_renderer_scanline.h>
+#include <agg2/agg_rendering_buffer.h>
+#include <agg2/agg_scanline_u.h>
+
+namespace troupe::render {
+namespace {
+
+using Renderer = agg::renderer_base<agg::pixfmt_rgb24>;
+using Glyphs = agg::glyph_raster_bin<agg::rgba8>;
+
+/// What is further away than that, in pixels, is outside of every picture; the rasterizer's coordinates end not much
+/// later.
+constexpr double kFar = 1e6;
+
+agg::rgba8 ColorOf(env::Color color) { return {color.red, color.green, color.blue, color.alpha}; }
+
+}  // namespace
+
+struct RasterCanvas::Surface {
+  Surface(int width, int height)
+      : pixels(static_cast<size_t>(width) * static_cast<size_t>(height) * 3),
+        buffer(pixels.data(), static_cast<unsigned>(width), static_cast<unsigned>(height), width * 3),
+        format(buffer),
+        renderer(format),
+        glyphs(agg::verdana12) {}
+
+  template <typename Path>
+  void Fill(Path& path, env::Color color) {
+    rasterizer.reset();
+    rasterizer.add_path(path);
+    agg::render_scanlines_aa_solid(rasterizer, scanline, renderer, ColorOf(color));
+  }
+  void Write(double x, double y, std::string_view text, env::Color color) {
+    agg::renderer_raster_htext_solid<Renderer, Glyphs> writer(renderer, glyphs);
+    writer.color(ColorOf(color));
+    writer.render_text(x, y, std::string(text).c_str(), /*flip=*/true);
+  }
+
+  std::vector<uint8_t> pixels;
+  agg::rendering_buffer buffer;
+  agg::pixfmt_rgb24 format;
+  Renderer renderer;
+  agg::rasterizer_scanline_aa<> rasterizer;
+  agg::scanline_u8 scanline;
+  Glyphs glyphs;
+};
+
+RasterCanvas::RasterCanvas(int width, int height, int world_height)
+    : width_(width), height_(height), world_height_(world_height) {
+  TROUPE_CHECK(width > 0 && width <= kMostPixels && height > 0 && height <= kMostPixels);
+  TROUPE_CHECK(world_height > 0 && world_height <= height);
+  surface_ = std::make_unique<Surface>(width, height);
+  Clear();
+}
+
+RasterCanvas::~RasterCanvas() = default;
+
+void RasterCanvas::Clear() {
+  surface_->renderer.reset_clipping(true);
+  surface_->renderer.clear(ColorOf(env::colors::kBackground));
+}
+
+void RasterCanvas::Caption(int left, int top, std::string_view text, env::Color color) {
+  surface_->renderer.reset_clipping(true);
+  surface_->Write(left, top + kLineHeight - 4, text, color);
+}
+
+Picture RasterCanvas::picture() const { return {width_, height_, surface_->pixels}; }
+
+void RasterCanvas::View(double left, double bottom, double right, double top) {
+  scale_ = std::min(width_ / (right - left), world_height_ / (top - bottom));
+  origin_ = {width_ / 2.0 - scale_ * (left + right) / 2, world_height_ / 2.0 + scale_ * (bottom + top) / 2};
+  surface_->renderer.clip_box(0, 0, width_ - 1, world_height_ - 1);
+}
+
+env::Point RasterCanvas::PixelOf(env::Point point) const {
+  return {origin_.x + scale_ * point.x, origin_.y - scale_ * point.y};
+}
+
+bool RasterCanvas::IsDrawable(env::Point point) const {
+  const env::Point pixel = PixelOf(point);
+  return std::abs(pixel.x) < kFar && std::abs(pixel.y) < kFar;  // false for NaN
+}
+
+void RasterCanvas::Circle(env::Point center, double radius, env::Color color) {
+  const double pixels = scale_ * radius;
+  if (!IsDrawable(center) || !(pixels > 0 && pixels < kFar)) return;
+  const env::Point at = PixelOf(center);
+  agg::ellipse ellipse(at.x, at.y, pixels, pixels, static_cast<unsigned>(std::clamp(pixels * 4, 24.0, 360.0)));
+  surface_->Fill(ellipse, color);
+}
+
+void RasterCanvas::Line(env::Point from, env::Point to, double width, env::Color color) {
+  const double pixels = scale_ * width;
+  if (!IsDrawable(from) || !IsDrawable(to) || !(pixels > 0 && pixels < kFar)) return;
+  agg::path_storage path;
+  path.move_to(PixelOf(from).x, PixelOf(from).y);
+  path.line_to(PixelOf(to).x, PixelOf(to).y);
+  agg::conv_stroke<agg::path_storage> stroke(path);
+  stroke.width(pixels);
+  stroke.line_cap(agg::round_cap);
+  surface_->Fill(stroke, color);
+}
+
+void RasterCanvas::Polygon(absl::Span<const env::Point> corners, env::Color color) {
+  if (corners.size() < 3) return;
+  agg::path_storage path;
+  for (const env::Point& corner : corners) {
+    if (!IsDrawable(corner)) return;
+    const env::Point at = PixelOf(corner);
+    if (&corner == corners.data()) {
+      path.move_to(at.x, at.y);
+    } else {
+      path.line_to(at.x, at.y);
+    }
+  }
+  path.close_polygon();
+  surface_->Fill(path, color);
+}
+
+void RasterCanvas::Text(env::Point at, std::string_view text, env::Color color) {
+  if (!IsDrawable(at)) return;
+  surface_->Write(PixelOf(at).x, PixelOf(at).y, text, color);
+}
+
+}  // namespace troupe::render

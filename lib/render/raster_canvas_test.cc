@@ -1,0 +1,96 @@
+#include "lib/render/raster_canvas.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace troupe::render {
+namespace {
+
+using env::Color;
+using env::Point;
+
+constexpr Color kRed{255, 0, 0};
+constexpr Color kBlue{0, 0, 255};
+
+Color At(const RasterCanvas& canvas, int x, int y) {
+  const Picture picture = canvas.picture();
+  const uint8_t* const pixel = picture.rgb.data() + 3 * (y * picture.width + x);
+  return {pixel[0], pixel[1], pixel[2]};
+}
+
+int64_t Inked(const RasterCanvas& canvas) {
+  int64_t count = 0;
+  const Picture picture = canvas.picture();
+  for (int y = 0; y < picture.height; ++y) {
+    for (int x = 0; x < picture.width; ++x) count += At(canvas, x, y) == env::colors::kBackground ? 0 : 1;
+  }
+  return count;
+}
+
+TEST(RasterCanvasTest, TheWorldStandsUprightAndKeepsItsProportions) {
+  RasterCanvas canvas(200, 100, 100);
+  canvas.View(-1, -1, 1, 1);  // 50 pixels a unit, in the middle of the width
+  canvas.Circle({0.5, 0.5}, 0.2, kRed);
+  canvas.Rectangle({-1, -1}, {-0.5, -0.5}, kBlue);
+  EXPECT_EQ(At(canvas, 125, 25), kRed);
+  EXPECT_EQ(At(canvas, 125, 75), env::colors::kBackground);
+  EXPECT_EQ(At(canvas, 62, 88), kBlue);
+  EXPECT_EQ(At(canvas, 20, 50), env::colors::kBackground);
+  EXPECT_NEAR(static_cast<double>(Inked(canvas)), 3.14159 * 10 * 10 + 25 * 25, 80);
+}
+
+TEST(RasterCanvasTest, LinesHaveTheirWidth) {
+  RasterCanvas canvas(100, 100, 100);
+  canvas.View(0, 0, 10, 10);
+  canvas.Line({2, 5}, {8, 5}, 1, kRed);
+  EXPECT_EQ(At(canvas, 50, 50), kRed);
+  EXPECT_EQ(At(canvas, 50, 47), kRed);
+  EXPECT_EQ(At(canvas, 50, 42), env::colors::kBackground);
+  EXPECT_EQ(At(canvas, 90, 50), env::colors::kBackground);
+}
+
+TEST(RasterCanvasTest, NothingOfTheWorldCoversTheCaptions) {
+  RasterCanvas canvas(50, 80, 50);
+  canvas.View(0, 0, 1, 1);
+  canvas.Rectangle({-5, -5}, {5, 5}, kRed);
+  EXPECT_EQ(At(canvas, 25, 49), kRed);
+  EXPECT_EQ(At(canvas, 25, 50), env::colors::kBackground);
+  canvas.Caption(2, 52, "step 3", env::colors::kInk);
+  EXPECT_EQ(Inked(canvas) > 50 * 50 + 20, true) << "letters have pixels";
+  canvas.Clear();
+  EXPECT_EQ(Inked(canvas), 0);
+}
+
+TEST(RasterCanvasTest, WhatHasNoPlaceDrawsNothing) {
+  RasterCanvas canvas(50, 50, 50);
+  canvas.View(0, 0, 1, 1);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {kNan, kInfinity, -kInfinity, 1e300}) {
+    canvas.Circle({bad, 0.5}, 0.1, kRed);
+    canvas.Circle({0.5, 0.5}, bad, kRed);
+    canvas.Line({0, 0}, {1, bad}, 0.1, kRed);
+    canvas.Line({0, 0}, {1, 1}, bad, kRed);
+    canvas.Rectangle({0, 0}, {1, bad}, kRed);
+    canvas.Text({bad, 0}, "text", kRed);
+  }
+  canvas.Circle({0.5, 0.5}, -1, kRed);
+  const Point two[] = {{0, 0}, {1, 1}};
+  canvas.Polygon(two, kRed);
+  EXPECT_EQ(Inked(canvas), 0);
+  canvas.Circle({2, 2}, 0.5, kRed);
+  EXPECT_EQ(Inked(canvas), 0) << "outside of the view";
+}
+
+TEST(RasterCanvasDeathTest, SidesAreChecked) {
+  EXPECT_DEATH(RasterCanvas(0, 10, 10), "CHECK failed");
+  EXPECT_DEATH(RasterCanvas(10, RasterCanvas::kMostPixels + 1, 10), "CHECK failed");
+  EXPECT_DEATH(RasterCanvas(10, 10, 11), "CHECK failed");
+}
+
+}  // namespace
+}  // namespace troupe::render

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/policy/weight_snapshot.h"
+#include "lib/rollout/evaluator.h"
+#include "lib/run/evaluation.h"
+
+namespace troupe::run {
+
+/// How an episode is filmed.
+struct VideoOptions {
+  static constexpr int kSmallestSize = 64, kLargestSize = 2048;
+  static constexpr int kMostFramesPerSecond = 50;
+  static constexpr int64_t kMostFrames = 1000;  ///< of longer episodes every second step, or every third, ...
+
+  int frames_per_second = 10;
+  int size = 480;  ///< pixels: width, and height without the captions
+};
+
+/// An episode as a file.
+struct EpisodeVideo {
+  int64_t episode = 0;  ///< its number
+  int64_t frames = 0;
+  int64_t length = 0;  ///< env steps
+  double return_sum = 0;
+  std::string gif;
+};
+
+/// The number of the episode that `which` names: "best" and "worst" by the sum of returns (of equals the first),
+/// "first", or a number. INVALID_ARGUMENT for another word, or a number beyond the evaluation.
+absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, std::string_view which);
+
+/// INVALID_ARGUMENT for a path that does not end in .gif, ALREADY_EXISTS where something stands there and is not to be
+/// overwritten.
+absl::Status CheckVideoPath(const std::string& path, bool overwrite);
+
+/// Whether the environment can draw itself, asked of one that has just begun an episode: UNIMPLEMENTED where it cannot.
+absl::Status CheckDraws(const rollout::RolloutConfig& config);
+
+/// Plays episode `number` of the evaluation that `request` describes once more, alone, and films it: the world, and
+/// below it step, returns and who plays whom. `length` env steps are expected (they say how many frames are left out).
+/// Errors as Evaluator::Run, or of the environment's Draw.
+absl::StatusOr<EpisodeVideo> FilmEpisode(const rollout::RolloutConfig& config, rollout::EvaluationRequest request,
+                                         int64_t number, int64_t length,
+                                         absl::Span<const policy::WeightSnapshotPtr> weights, const EpisodeNames& names,
+                                         const VideoOptions& options);
+
+/// Writes the file whole or not at all. ALREADY_EXISTS where something has come meanwhile that is not to be
+/// overwritten, else what the disk says.
+absl::Status WriteVideo(const std::string& path, const std::string& gif, bool overwrite);
+
+}  // namespace troupe::run
