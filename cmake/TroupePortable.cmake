@@ -158,9 +158,9 @@ install(FILES ${CMAKE_SOURCE_DIR}/bench/learning.py DESTINATION bench COMPONENT 
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/gpu DESTINATION bench USE_SOURCE_PERMISSIONS COMPONENT bundle
         PATTERN __pycache__ EXCLUDE PATTERN CMakeLists.txt EXCLUDE PATTERN *.cc EXCLUDE PATTERN test_*.py EXCLUDE PATTERN fake_*.py EXCLUDE)
 
-# The licences of what is linked in: Debian's copyright file of each package, the header-only ones and libstdc++ (in _usual_step) by name.
+# The licences of what is linked in: Debian's copyright file of each package, the header-only ones, what is an archive anyway, and libstdc++ (in _usual_step) by name.
 string(REGEX MATCH "^[0-9]+" _portable_gcc ${CMAKE_CXX_COMPILER_VERSION})
-set(_portable_packages libspdlog-dev libfmt-dev libeigen3-dev libcli11-dev nlohmann-json3-dev gcc-${_portable_gcc}-base)
+set(_portable_packages libagg-dev libspdlog-dev libfmt-dev libeigen3-dev libcli11-dev nlohmann-json3-dev gcc-${_portable_gcc}-base)
 execute_process(
   COMMAND dpkg-query -S ${_portable_archives}
   OUTPUT_VARIABLE _portable_owners

@@ -36,8 +36,7 @@ Gif Decode(const std::string& bytes) {
   Reading reading{bytes};
   int error = 0;
   Gif gif(DGifOpen(&reading, Read, &error));
-  EXPECT_NE(gif, nullptr) << error;
-  if (gif != nullptr) EXPECT_EQ(DGifSlurp(gif.get()), GIF_OK) << gif->Error;
+  EXPECT_TRUE(gif != nullptr && DGifSlurp(gif.get()) == GIF_OK) << error;
   return gif;
 }
 

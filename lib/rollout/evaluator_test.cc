@@ -104,6 +104,49 @@ TEST(EvaluatorTest, ItsEpisodesAreNotThoseOfTheTraining) {
   EXPECT_EQ(all.size(), 100u) << "no episode twice";
 }
 
+// Each state before its agents act and the last one, of every episode, by the number that it has in the evaluation.
+TEST(EvaluatorTest, AWatcherSeesEveryStateOfEveryEpisode) {
+  struct Seen {
+    int64_t last_step = -1;
+    bool over = false;
+    double returns = 0;
+  };
+  class Watcher final : public EpisodeWatcher {
+   public:
+    absl::Status OnState(const WatchedState& state) override {
+      Seen& seen = episodes[state.episode];
+      EXPECT_EQ(state.step, seen.last_step + 1);
+      EXPECT_FALSE(seen.over);
+      seen.last_step = state.step;
+      seen.over = state.over;
+      seen.returns = 0;
+      for (size_t slot = 0; slot < state.policies.size(); ++slot) {
+        if (state.policies[slot] != policy::kNoPolicy) seen.returns += state.returns[slot];
+      }
+      if (state.episode == refuses) return absl::InternalError("no film left");
+      return absl::OkStatus();
+    }
+    std::map<int64_t, Seen> episodes;
+    int64_t refuses = -1;
+  };
+  Watcher watcher;
+  const EvaluationRequest request = {.episodes = 9, .first_episode = 4, .watcher = &watcher};
+  const EvaluationResult result = Evaluate(RandomConfig(), 3, request);
+  EXPECT_EQ(Each(result), Each(Evaluate(RandomConfig(), 3, {.episodes = 9, .first_episode = 4})));
+  ASSERT_EQ(watcher.episodes.size(), 9u);
+  for (const auto& [number, seen] : watcher.episodes) {
+    const EvaluatedEpisode& episode = result.each[static_cast<size_t>(number - 4)];
+    EXPECT_TRUE(seen.over);
+    EXPECT_EQ(seen.last_step, episode.length);
+    EXPECT_DOUBLE_EQ(seen.returns, episode.return_sum());
+  }
+  watcher.episodes.clear();
+  watcher.refuses = 6;
+  const RolloutConfig config = RandomConfig();
+  const absl::Status refused = (*Evaluator::Create(config, 3))->Run(request, ScriptedWeights(config, 3)).status();
+  EXPECT_EQ(refused.message(), "no film left");
+}
+
 TEST(EvaluatorTest, RunsAgainWithTheSameResult) {
   const RolloutConfig config = RandomConfig();
   auto evaluator = *Evaluator::Create(config, 4);

@@ -97,7 +97,7 @@ class Film final : public rollout::EpisodeWatcher {
 
 }  // namespace
 
-absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, std::string_view which) {
+absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, const std::string& which) {
   const auto by_return = [](const rollout::EvaluatedEpisode& a, const rollout::EvaluatedEpisode& b) {
     return a.return_sum() < b.return_sum();
   };
@@ -107,7 +107,7 @@ absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, s
   if (which == "best") return std::max_element(each.begin(), each.end(), by_return) - each.begin();
   int64_t number = 0;
   if (absl::SimpleAtoi(which, &number) && number >= 0 && number < result.episodes) return number;
-  return absl::InvalidArgumentError(absl::StrCat("--video-episode: got \"", base::LogSafe(std::string(which), 80),
+  return absl::InvalidArgumentError(absl::StrCat("--video-episode: got \"", base::LogSafe(which, 80),
                                                  "\", expected best, worst, first, or a number from 0 to ",
                                                  result.episodes - 1));
 }

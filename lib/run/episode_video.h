@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,7 +33,7 @@ struct EpisodeVideo {
 
 /// The number of the episode that `which` names: "best" and "worst" by the sum of returns (of equals the first),
 /// "first", or a number. INVALID_ARGUMENT for another word, or a number beyond the evaluation.
-absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, std::string_view which);
+absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, const std::string& which);
 
 /// INVALID_ARGUMENT for a path that does not end in .gif, ALREADY_EXISTS where something stands there and is not to be
 /// overwritten.

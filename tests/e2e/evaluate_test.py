@@ -51,6 +51,44 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertEqual(self.evaluate("--seed", "7", "--set", "evaluation.num_workers=3"), result, "whatever plays them")
         self.assertNotEqual(self.evaluate("--seed", "8")["per_episode"][0]["seed"], episodes[0]["seed"])
 
+    def gif(self, name):
+        """(width, height, pictures) of a GIF."""
+        with open(self.path(name), "rb") as file:
+            data = file.read()
+        self.assertEqual((data[:6], data[-1:]), (b"GIF89a", b";"))
+        return *(int.from_bytes(data[at:at + 2], "little") for at in (6, 8)), data.count(b"\x21\xf9\x04")
+
+    def test_an_episode_is_filmed(self):
+        evaluated = self.evaluate("--seed", "7")
+        sums = [episode["return_sum"] for episode in evaluated["per_episode"]]
+        for which, number in (("best", sums.index(max(sums))), ("worst", sums.index(min(sums))), ("first", 0), ("4", 4)):
+            said = self.troupe("evaluate", "run", "--seed", "7", "--video", f"{which}.gif", "--video-episode", which).stdout
+            self.assertEqual(said.splitlines()[-1],
+                             f"episode {number} ({which}) in {which}.gif: 11 pictures, summed return {sums[number]:.3f}")
+        # Ten steps and the beginning; the end is there for a second, 10 pictures.
+        self.assertEqual(self.gif("best.gif"), (480, 480 + 5 * 16 + 12, 20))
+        before = self.hash_of("best.gif")
+        self.troupe("evaluate", "run", "--seed", "7", "--video", "best.gif", "--overwrite", "--video-size", "64", "--video-fps", "2")
+        self.assertEqual(self.gif("best.gif")[::2], (64, 12))
+        self.assertNotEqual(self.hash_of("best.gif"), before)
+        self.assertEqual(self.evaluate("--seed", "7", "--video", "quiet.gif"), evaluated, "with --json, too")
+
+    def test_a_video_that_cannot_be_is_refused_before_anything_is_played(self):
+        self.refused("--video", "a.mp4", saying=["a.mp4", ".gif"])
+        self.refused("--video", "a.gif", "--video-episode", "bets", saying=["bets", "best, worst, first"])
+        self.refused("--video", "nowhere/a.gif", saying=["nowhere"])
+        with open(self.path("there.gif"), "w") as file:
+            file.write("mine")
+        self.refused("--video", "there.gif", saying=["there.gif", "--overwrite"])
+        with open(self.path("there.gif")) as file:
+            self.assertEqual(file.read(), "mine")
+        self.troupe("train", self.write("kuhn.yaml", CONFIG.replace("mpe/simple_tag, args: {continuous_actions: true, max_cycles: 10}", "kuhn_poker")
+                                        .replace("adversary_*", "player_0").replace("action_scaling: true\n", "")), "--name", "kuhn")
+        done = self.troupe("evaluate", "kuhn", "--video", "a.gif", ok=False)
+        self.assertIn("kuhn_poker has no picture of itself", done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("a.gif")], [])
+
     def test_another_class_mapping_and_environment(self):
         def policies(result):
             return {agent: entry["policy"] for agent, entry in result["per_episode"][0]["agents"].items()}

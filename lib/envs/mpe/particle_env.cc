@@ -68,11 +68,12 @@ absl::StatusOr<ParticleOptions> ParticleOptions::Read(env::EnvArgs& args) {
   TROUPE_ASSIGN_OR_RETURN(options.max_cycles, args.GetInt("max_cycles", 25, 1, 1'000'000'000));
   TROUPE_ASSIGN_OR_RETURN(options.continuous_actions, args.GetBool("continuous_actions", false));
   TROUPE_ASSIGN_OR_RETURN(options.benchmark_data, args.GetBool("benchmark_data", false));
-  // Of use only to a picture, which is not drawn here.
+  // Of use only to mpe2's pictures.
   TROUPE_RETURN_IF_ERROR(args.GetBool("dynamic_rescaling", true).status());
   const auto render_mode = args.values().find("render_mode");
   if (render_mode != args.values().end() && !std::holds_alternative<std::monostate>(render_mode->second)) {
-    return absl::InvalidArgumentError("argument render_mode is given, expected null: native environments do not draw");
+    return absl::InvalidArgumentError(
+        "argument render_mode is given, expected null: `troupe evaluate --video` makes pictures");
   }
   TROUPE_RETURN_IF_ERROR(args.GetOptionalInt("render_mode", 0, 0).status());
   return options;
